@@ -1,0 +1,2 @@
+//! The `convoy` command.
+fn main() {}

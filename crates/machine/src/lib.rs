@@ -1,0 +1,1 @@
+//! The virtual SMP: coroutines, clock, CPUs, cache lines; and the checker's platform.

@@ -1,0 +1,1 @@
+//! Pure functions of records: tables, plots, JSON, CSV.

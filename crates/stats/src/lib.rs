@@ -1,0 +1,1 @@
+//! Pure numbers: estimates, comparisons, intervals.

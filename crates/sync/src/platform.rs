@@ -1,0 +1,145 @@
+//! The seam under a lock: what a lock may ask of the machine it runs on.
+//!
+//! Every lock of this crate is generic over [`Platform`]. Three machines implement it: `Native`
+//! (threads and futex), `Smp` (the virtual machine, crate `convoy-machine`) and `Model` (the checker, same crate).
+//! All functions are associated functions, so a lock has no field for its platform and the native machine code is
+//! the one a hand-written lock would have.
+//!
+//! # Rules that keep one source true on three machines
+//!
+//! - A scheduling point lies *before* each atomic operation and each call of [`Platform::wait`], [`Platform::wake`]
+//!   and [`Platform::spin_until`].
+//! - Waiting in a loop is always [`Platform::spin_until`]: on `Smp` and `Model` it means *blocked until that word
+//!   changes*, never a loop of events.
+//! - No decision may depend on a real address or on the clock of the host.
+
+use core::sync::atomic::Ordering;
+
+/// One atomic word of a platform.
+///
+/// The operations are those of [`core::sync::atomic`]; orderings are honoured by `Native` and by loom, while `Smp`
+/// and `Model` execute every operation sequentially consistent.
+pub trait Atomic<T: Copy>: Sized {
+    /// A word holding `value`.
+    fn new(value: T) -> Self;
+    /// Reads the word.
+    fn load(&self, order: Ordering) -> T;
+    /// Writes the word.
+    fn store(&self, value: T, order: Ordering);
+    /// Writes the word, returns what it held.
+    fn swap(&self, value: T, order: Ordering) -> T;
+    /// Replaces `current` by `new`, or returns `Err` with what the word holds.
+    fn compare_exchange(
+        &self,
+        current: T,
+        new: T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<T, T>;
+    /// Adds (wrapping), returns what the word held.
+    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    /// Subtracts (wrapping), returns what the word held.
+    fn fetch_sub(&self, value: T, order: Ordering) -> T;
+    /// Bitwise or, returns what the word held.
+    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    /// Bitwise and, returns what the word held.
+    fn fetch_and(&self, value: T, order: Ordering) -> T;
+}
+
+/// How a task sleeps: which signals end the sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// No signal ends it (`TASK_UNINTERRUPTIBLE`).
+    Uninterruptible,
+    /// Any pending signal ends it (`TASK_INTERRUPTIBLE`).
+    Interruptible,
+    /// Only a fatal signal ends it (`TASK_KILLABLE`).
+    Killable,
+}
+
+/// Why [`Platform::wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Woken, or the word did not hold the expected value. May be spurious.
+    Woken,
+    /// A signal that the [`Sleep`] admits is pending.
+    Interrupted,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+/// What a caller is about to do with a range of memory, see [`Platform::touch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it.
+    Write,
+    /// Starts to use it as private memory of this task: its lines are taken as owned by this CPU, at no cost.
+    /// Stack records are announced so, because their last user is an accident of stack depth.
+    Fresh,
+}
+
+/// Identity of a task on its platform; dense small numbers on `Smp` and `Model`.
+pub type TaskId = u32;
+
+/// What a lock may ask of the machine. See the module documentation.
+pub trait Platform: Sized + 'static {
+    /// 8-bit word.
+    type AtomicU8: Atomic<u8>;
+    /// 32-bit word. Only these can be waited for.
+    type AtomicU32: Atomic<u32>;
+    /// Pointer-sized word.
+    type AtomicUsize: Atomic<usize>;
+    /// Saved interrupt state.
+    type IrqFlags: Copy;
+
+    /// Time since an arbitrary start, in nanoseconds, monotonic.
+    fn now() -> u64;
+
+    /// A pause between two looks at a word that cannot be expressed by [`Self::spin_until`].
+    fn spin_hint();
+
+    /// Spins until `done` holds for the value of `word`; returns that value (loaded with acquire ordering).
+    fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32;
+
+    /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or `deadline`
+    /// (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one step for [`Self::wake`].
+    fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake;
+
+    /// Wakes up to `count` tasks that sleep on `word`, in the order in which they went to sleep.
+    fn wake(word: &Self::AtomicU32, count: usize);
+
+    /// Whether a signal is pending that would end `sleep` at once.
+    fn signal_pending(sleep: Sleep) -> bool;
+
+    /// The calling task.
+    fn current() -> TaskId;
+
+    /// The CPU the caller runs on; a hint unless preemption is disabled.
+    fn cpu() -> u32;
+
+    /// Whether `task` is on a CPU now; a hint. `true` where the platform cannot know.
+    fn on_cpu(task: TaskId) -> bool;
+
+    /// Whether the scheduler wants this CPU for another task.
+    fn need_resched() -> bool;
+
+    /// Disables interrupts on this CPU, where there are any.
+    fn irq_save() -> Self::IrqFlags;
+
+    /// Restores what [`Self::irq_save`] returned.
+    fn irq_restore(flags: Self::IrqFlags);
+
+    /// Forbids involuntary preemption of this task; nests.
+    fn preempt_disable();
+
+    /// Ends one [`Self::preempt_disable`].
+    fn preempt_enable();
+
+    /// Announces use of the memory behind `start`; free natively, priced by cache state on `Smp`.
+    fn touch<T: ?Sized>(start: &T, access: Access);
+
+    /// Records `event` of the lock at `lock` for `task` (the caller unless the event names another).
+    fn event<T: ?Sized>(event: crate::LockEvent, lock: &T, task: TaskId);
+}
