@@ -1,8 +1,9 @@
 //! The system calls a job may make: one trait, two kernels.
 //!
-//! A job is written once against [`Kernel`]. The host target (crate `convoy-load`) makes real system calls in real
-//! processes; the virtual target (crate `convoy-kernel`) runs the paths of the kernel that a preset names, on the
-//! virtual machine. A job keeps no state outside its arguments and what the kernel gives it.
+//! A job is written once against [`Kernel`]. The host target (crate `convoy-load`) makes real
+//! system calls in real processes; the virtual target (crate `convoy-kernel`) runs the paths of the
+//! kernel that a preset names, on the virtual machine. A job keeps no state outside its arguments
+//! and what the kernel gives it.
 
 use crate::errno::Errno;
 
@@ -99,11 +100,12 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// The programs a job may run. Each kernel knows where its image is: the host has fixtures in the work directory,
-/// the virtual kernel has their system calls.
+/// The programs a job may run. Each kernel knows where its image is: the host has fixtures in the
+/// work directory, the virtual kernel has their system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A shell script that does nothing and is found by its `#!` line: `exec_test` runs five of them.
+    /// A shell script that does nothing and is found by its `#!` line: `exec_test` runs five of
+    /// them.
     TrueScript,
     /// `system("script")` with a script that runs `ls -l DIRECTORY > /dev/null`: the shell jobs.
     ListScript,
@@ -126,11 +128,12 @@ pub enum Query {
 
 /// A kernel as a job sees it. One value per process; after [`Kernel::fork`] the child has its own.
 ///
-/// Errors are [`Errno`]s of the call's manual page. Buffers are real on both kernels; the virtual one keeps lengths
-/// exactly and bytes as its documentation says.
+/// Errors are [`Errno`]s of the call's manual page. Buffers are real on both kernels; the virtual
+/// one keeps lengths exactly and bytes as its documentation says.
 pub trait Kernel: Sized {
-    /// User-mode work. The host runs `body`; the virtual kernel charges the calibrated cost of `count` units called
-    /// `unit` to the task instead, at the speed of its machine. `unit` must be an entry of the calibration.
+    /// User-mode work. The host runs `body`; the virtual kernel charges the calibrated cost of
+    /// `count` units called `unit` to the task instead, at the speed of its machine. `unit` must be
+    /// an entry of the calibration.
     fn user(&mut self, unit: &'static str, count: u64, body: impl FnOnce());
 
     /// `open`.
@@ -155,7 +158,8 @@ pub trait Kernel: Sized {
     fn rmdir(&mut self, path: &str) -> Sys<()>;
     /// `chdir`.
     fn chdir(&mut self, path: &str) -> Sys<()>;
-    /// `getdents` on an open directory: fills one library buffer (32 KiB), returns the number of entries, 0 at end.
+    /// `getdents` on an open directory: fills one library buffer (32 KiB), returns the number of
+    /// entries, 0 at end.
     fn read_directory(&mut self, fd: Fd) -> Sys<usize>;
     /// `sync`.
     fn sync(&mut self) -> Sys<()>;
@@ -180,7 +184,8 @@ pub trait Kernel: Sized {
 
     /// `sbrk(delta)`, bytes; negative shrinks.
     fn sbrk(&mut self, delta: isize) -> Sys<()>;
-    /// The user program writes one byte every `stride` bytes over the `bytes` at the end of the heap.
+    /// The user program writes one byte every `stride` bytes over the `bytes` at the end of the
+    /// heap.
     fn touch_heap(&mut self, bytes: usize, stride: usize) -> Sys<()>;
 
     /// `getpid`.

@@ -30,7 +30,8 @@ lock_events! {
     Acquired = "acquired",
     /// The task found the lock taken and queued itself.
     Contended = "contended",
-    /// The releaser gave the lock to this waiter, which owns it from now on although it may not be running.
+    /// The releaser gave the lock to this waiter, which owns it from now on although it may not be
+    /// running.
     Handoff = "handoff",
     /// The task gave the lock back.
     Released = "released",

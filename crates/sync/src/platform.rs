@@ -1,24 +1,24 @@
 //! The seam under a lock: what a lock may ask of the machine it runs on.
 //!
 //! Every lock of this crate is generic over [`Platform`]. Three machines implement it: `Native`
-//! (threads and futex), `Smp` (the virtual machine, crate `convoy-machine`) and `Model` (the checker, same crate).
-//! All functions are associated functions, so a lock has no field for its platform and the native machine code is
-//! the one a hand-written lock would have.
+//! (threads and futex), `Smp` (the virtual machine, crate `convoy-machine`) and `Model` (the
+//! checker, same crate). All functions are associated functions, so a lock has no field for its
+//! platform and the native machine code is the one a hand-written lock would have.
 //!
 //! # Rules that keep one source true on three machines
 //!
-//! - A scheduling point lies *before* each atomic operation and each call of [`Platform::wait`], [`Platform::wake`]
-//!   and [`Platform::spin_until`].
-//! - Waiting in a loop is always [`Platform::spin_until`]: on `Smp` and `Model` it means *blocked until that word
-//!   changes*, never a loop of events.
+//! - A scheduling point lies *before* each atomic operation and each call of [`Platform::wait`],
+//!   [`Platform::wake`] and [`Platform::spin_until`].
+//! - Waiting in a loop is always [`Platform::spin_until`]: on `Smp` and `Model` it means *blocked
+//!   until that word changes*, never a loop of events.
 //! - No decision may depend on a real address or on the clock of the host.
 
 use core::sync::atomic::Ordering;
 
 /// One atomic word of a platform.
 ///
-/// The operations are those of [`core::sync::atomic`]; orderings are honoured by `Native` and by loom, while `Smp`
-/// and `Model` execute every operation sequentially consistent.
+/// The operations are those of [`core::sync::atomic`]; orderings are honoured by `Native` and by
+/// loom, while `Smp` and `Model` execute every operation sequentially consistent.
 pub trait Atomic<T: Copy>: Sized {
     /// A word holding `value`.
     fn new(value: T) -> Self;
@@ -75,8 +75,9 @@ pub enum Access {
     Read,
     /// Writes it.
     Write,
-    /// Starts to use it as private memory of this task: its lines are taken as owned by this CPU, at no cost.
-    /// Stack records are announced so, because their last user is an accident of stack depth.
+    /// Starts to use it as private memory of this task: its lines are taken as owned by this CPU,
+    /// at no cost. Stack records are announced so, because their last user is an accident of stack
+    /// depth.
     Fresh,
 }
 
@@ -100,11 +101,13 @@ pub trait Platform: Sized + 'static {
     /// A pause between two looks at a word that cannot be expressed by [`Self::spin_until`].
     fn spin_hint();
 
-    /// Spins until `done` holds for the value of `word`; returns that value (loaded with acquire ordering).
+    /// Spins until `done` holds for the value of `word`; returns that value (loaded with acquire
+    /// ordering).
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32;
 
-    /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or `deadline`
-    /// (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one step for [`Self::wake`].
+    /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or
+    /// `deadline` (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one
+    /// step for [`Self::wake`].
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake;
 
     /// Wakes up to `count` tasks that sleep on `word`, in the order in which they went to sleep.
@@ -140,6 +143,7 @@ pub trait Platform: Sized + 'static {
     /// Announces use of the memory behind `start`; free natively, priced by cache state on `Smp`.
     fn touch<T: ?Sized>(start: &T, access: Access);
 
-    /// Records `event` of the lock at `lock` for `task` (the caller unless the event names another).
+    /// Records `event` of the lock at `lock` for `task` (the caller unless the event names
+    /// another).
     fn event<T: ?Sized>(event: crate::LockEvent, lock: &T, task: TaskId);
 }

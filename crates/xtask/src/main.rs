@@ -1,2 +1,84 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | calibrate | nightly`.
+//!
+//! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
+//! machine runs nothing else (see `.ci/run`).
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks")]
+#![expect(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "names of this tree are spelt one way"
+)]
+
+mod ci;
+mod golden;
+mod nightly;
+mod stage;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  ci                what every change must pass: fmt, clippy, tidy, test, doc, golden
+  tidy              the house rules of STYLE.md
+  golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
+  nightly           the long variants: bigger checker budget, full-size reproduction, benches";
+
+/// How a developer command ended; the codes are those of docs/exit-codes.md.
+enum Outcome {
+    Done,
+    Finding,
+    Usage,
+}
+
+impl Outcome {
+    /// The same as the ending of a stage.
+    fn ending(&self) -> stage::Ending {
+        match self {
+            Outcome::Done => stage::Ending::Passed,
+            Outcome::Finding | Outcome::Usage => stage::Ending::Failed,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&root(), &arguments) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Finding) => ExitCode::from(1),
+        Ok(Outcome::Usage) => ExitCode::from(2),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
+    match arguments {
+        ["ci"] => Ok(ci::run(root)),
+        ["tidy"] => tidy::run(root),
+        ["golden"] => golden::run(root, golden::Mode::Compare),
+        ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
+        ["nightly"] => Ok(nightly::run(root)),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(Outcome::Done)
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            Ok(Outcome::Usage)
+        }
+    }
+}
+
+/// The root of the workspace: two levels above this crate.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .map(Path::to_path_buf)
+        .unwrap_or_default()
+}

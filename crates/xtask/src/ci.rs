@@ -1,0 +1,104 @@
+//! `cargo xtask ci`: everything a change must pass, here and on a remote machine alike.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::stage::{Ending, Pipeline, cargo, run as show, run_filtered};
+use crate::{Outcome, golden, tidy};
+
+/// Runs all stages, even after a failure, and ends with the closing lines of the test runner.
+pub(crate) fn run(root: &Path) -> Outcome {
+    let mut pipeline = Pipeline::default();
+    let mut closing = ClosingLines::default();
+    pipeline.stage("fmt", || component(root, "fmt", &["fmt", "--all", "--check"]));
+    pipeline.stage("clippy", || {
+        component(
+            root,
+            "clippy",
+            &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
+        )
+    });
+    pipeline.stage("tidy", || Ok(tidy::run(root)?.ending()));
+    // The dev profile: assertions and overflow checks are on, and its opt-level of 1 keeps
+    // simulations fast enough.
+    pipeline.stage("test", || {
+        let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
+        run_filtered(&mut cargo(root, &arguments), |line| closing.hold(line))
+    });
+    pipeline.stage("doc", || {
+        let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
+        show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));
+    pipeline.print_summary();
+    println!();
+    closing.print();
+    let strict = std::env::var_os("CI").is_some();
+    if pipeline.passed(strict) { Outcome::Done } else { Outcome::Finding }
+}
+
+/// A stage whose cargo subcommand may not be installed: a minimal toolchain has none of them.
+fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Ending> {
+    let mut probe = cargo(root, &[name, "--version"]);
+    if !probe.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+        return Ok(Ending::Missing("cure: rustup component add clippy rustfmt"));
+    }
+    show(&mut cargo(root, arguments))
+}
+
+/// The lines with which the test runner closes each test program, kept for the end of the output.
+#[derive(Default)]
+struct ClosingLines {
+    lines: Vec<String>,
+    failures: Vec<String>,
+    heading: String,
+}
+
+impl ClosingLines {
+    /// Takes a closing line away from the stream, so that each one is printed once.
+    fn hold(&mut self, line: &str) -> bool {
+        let text = line.trim_start();
+        if text.starts_with("Running ") || text.starts_with("Doc-tests ") {
+            line.clone_into(&mut self.heading);
+        }
+        if let Some(test) = text.strip_prefix("test ").and_then(|t| t.strip_suffix(" ... FAILED")) {
+            self.failures.push(test.to_owned());
+        }
+        let closes = text.starts_with("test result: ");
+        if closes {
+            self.lines.push(std::mem::take(&mut self.heading));
+            self.lines.push(text.to_owned());
+        }
+        closes
+    }
+
+    fn print(&self) {
+        for test in &self.failures {
+            println!("failed: {test}");
+        }
+        for line in &self.lines {
+            println!("{line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_held_with_their_heading_and_nothing_else_is() {
+        let mut closing = ClosingLines::default();
+        let stream = [
+            "   Compiling convoy v0.1.0",
+            "     Running unittests src/lib.rs (target/debug/deps/a-1)",
+            "test spin::fair ... ok",
+            "test spin::busted ... FAILED",
+            "test result: FAILED. 1 passed; 1 failed; 0 ignored",
+        ];
+        let held: Vec<bool> = stream.iter().map(|line| closing.hold(line)).collect();
+        assert_eq!(held, [false, false, false, false, true]);
+        assert_eq!(closing.lines, [stream[1], stream[4]]);
+        assert_eq!(closing.failures, ["spin::busted"]);
+    }
+}

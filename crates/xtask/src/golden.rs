@@ -1,0 +1,153 @@
+//! `cargo xtask golden`: commands of the convoy binary whose output must not change by accident.
+//!
+//! A case is one file `tests/golden/NAME.toml` beside the output it expects:
+//!
+//! ```toml
+//! # One sentence: what this case pins.
+//! args = ["check", "semaphore", "--format", "json"]
+//! exit = 1
+//! stdout = "check-semaphore.json"
+//! ```
+//!
+//! Each case runs in two processes, the second with one worker thread only: the two outputs must be
+//! the same to the byte before either is compared with the file. So a golden is a determinism test
+//! across processes as well.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use crate::Outcome;
+use crate::stage::{Ending, cargo, run as show};
+
+/// What to do with the output of a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Compare it with the expected file.
+    Compare,
+    /// Write it to the expected file.
+    Bless,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    args: Vec<String>,
+    #[serde(default)]
+    exit: i32,
+    stdout: PathBuf,
+}
+
+/// Runs every case.
+pub(crate) fn run(root: &Path, mode: Mode) -> anyhow::Result<Outcome> {
+    let directory = root.join("tests/golden");
+    let cases = cases(&directory)?;
+    ensure!(!cases.is_empty(), "no case in tests/golden: the goldens are gone");
+    let built = show(&mut cargo(root, &["build", "--release", "--locked", "--package", "convoy"]))?;
+    ensure!(matches!(built, Ending::Passed), "the convoy binary does not build");
+    let mut broken = 0;
+    for path in &cases {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let verdict = read(path).and_then(|case| judge(root, &directory, &case, mode));
+        match verdict.with_context(|| name.clone().into_owned())? {
+            None => println!("golden {name}: ok"),
+            Some(difference) => {
+                println!("golden {name}: {difference}");
+                broken += 1;
+            }
+        }
+    }
+    if broken > 0 {
+        println!("{broken} broken; when the change is meant: cargo xtask golden --bless");
+    }
+    Ok(if broken == 0 { Outcome::Done } else { Outcome::Finding })
+}
+
+/// The case files of `directory`, in the order of their names.
+fn cases(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut cases = Vec::new();
+    for entry in std::fs::read_dir(directory).context("tests/golden")? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            cases.push(path);
+        }
+    }
+    cases.sort();
+    Ok(cases)
+}
+
+fn read(path: &Path) -> anyhow::Result<Case> {
+    Ok(toml::from_str(&std::fs::read_to_string(path)?)?)
+}
+
+/// Runs `case`; returns what is wrong with it.
+fn judge(root: &Path, directory: &Path, case: &Case, mode: Mode) -> anyhow::Result<Option<String>> {
+    let output = output(root, case, None)?;
+    let again = self::output(root, case, Some("1"))?;
+    if let Some(difference) = difference(&output, &again) {
+        return Ok(Some(format!("two processes disagree, first and second: {difference}")));
+    }
+    let file = directory.join(&case.stdout);
+    if mode == Mode::Bless {
+        std::fs::write(&file, &output)?;
+        return Ok(None);
+    }
+    let expected = std::fs::read_to_string(&file)
+        .with_context(|| format!("cannot read {}; bless it first", case.stdout.display()))?;
+    Ok(difference(&expected, &output).map(|text| format!("expected and got: {text}")))
+}
+
+/// Standard output of one run of `case`, whose exit code must be the one the case states.
+fn output(root: &Path, case: &Case, threads: Option<&str>) -> anyhow::Result<String> {
+    let mut command = cargo(root, &["run", "--release", "--quiet", "--package", "convoy", "--"]);
+    command.args(&case.args);
+    if let Some(threads) = threads {
+        command.env("RAYON_NUM_THREADS", threads);
+    }
+    let output = command.output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() == Some(case.exit),
+        "ended with {} instead of exit code {}\n{errors}",
+        output.status,
+        case.exit
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The first line in which two outputs differ.
+fn difference(expected: &str, got: &str) -> Option<String> {
+    if expected == got {
+        return None;
+    }
+    let mut left = expected.split('\n');
+    let mut right = got.split('\n');
+    for line in 1.. {
+        let pair = (left.next(), right.next());
+        if pair.0 != pair.1 {
+            let [a, b] = [pair.0, pair.1].map(|side| side.unwrap_or("(end of output)"));
+            return Some(format!("line {line}\n  - {a}\n  + {b}"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_names_the_first_line() {
+        assert_eq!(difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(difference("a\nb\n", "a\nc\n").unwrap(), "line 2\n  - b\n  + c");
+        assert_eq!(difference("a\n", "a").unwrap(), "line 2\n  - \n  + (end of output)");
+    }
+
+    #[test]
+    fn a_case_with_an_unknown_key_is_refused() {
+        let good = "args = ['check']\nstdout = 'check.json'\n";
+        assert_eq!(toml::from_str::<Case>(good).unwrap().exit, 0);
+        assert!(toml::from_str::<Case>(&format!("{good}exti = 1\n")).is_err());
+    }
+}

@@ -1,0 +1,31 @@
+//! `cargo xtask nightly`: the long variants of what `ci` runs in small.
+
+use std::path::Path;
+
+use crate::stage::{Pipeline, cargo, run as show};
+use crate::{Outcome, golden};
+
+/// The factor by which explorations and random seeds grow; tests read it as `CONVOY_BUDGET`.
+const BUDGET: &str = "100";
+
+/// What runs, each with the name of its stage. Release builds: these are hours of simulation in
+/// all.
+const COMMANDS: &[(&str, &[&str])] = &[
+    ("test", &["test", "--workspace", "--release", "--no-fail-fast"]),
+    ("check", &["run", "--release", "--", "check", "semaphore"]),
+    ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
+    ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),
+    ("bench", &["bench", "--workspace"]),
+];
+
+/// Runs every command, even after a failure.
+pub(crate) fn run(root: &Path) -> Outcome {
+    let budget = std::env::var("CONVOY_BUDGET").unwrap_or_else(|_| BUDGET.to_owned());
+    let mut pipeline = Pipeline::default();
+    for (name, arguments) in COMMANDS {
+        pipeline.stage(name, || show(cargo(root, arguments).env("CONVOY_BUDGET", &budget)));
+    }
+    pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));
+    pipeline.print_summary();
+    if pipeline.passed(true) { Outcome::Done } else { Outcome::Finding }
+}

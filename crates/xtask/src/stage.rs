@@ -1,0 +1,169 @@
+//! One stage of a pipeline: a name, a command, how it ended and how long it took.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+/// How a stage ended.
+pub(crate) enum Ending {
+    Passed,
+    Failed,
+    /// A tool is missing; the text is the cure.
+    Missing(&'static str),
+}
+
+/// What is remembered of a stage for the closing table.
+struct Stage {
+    name: &'static str,
+    ending: Ending,
+    took: Duration,
+}
+
+/// The stages run so far. All of them run, so one look shows everything that is wrong.
+#[derive(Default)]
+pub(crate) struct Pipeline {
+    stages: Vec<Stage>,
+}
+
+impl Pipeline {
+    /// Runs `body` as the stage called `name`; an error of `body` fails the stage and is printed.
+    pub(crate) fn stage(
+        &mut self,
+        name: &'static str,
+        body: impl FnOnce() -> anyhow::Result<Ending>,
+    ) {
+        println!("==> {name}");
+        let start = Instant::now();
+        let ending = body().unwrap_or_else(|error| {
+            println!("{error:#}");
+            Ending::Failed
+        });
+        let took = start.elapsed();
+        println!("<== {name}: {} in {:.1} s\n", word(&ending), took.as_secs_f64());
+        self.stages.push(Stage { name, ending, took });
+    }
+
+    /// Prints one line per stage.
+    pub(crate) fn print_summary(&self) {
+        for stage in &self.stages {
+            let seconds = stage.took.as_secs_f64();
+            print!("{:<20} {:>8.1} s  {}", stage.name, seconds, word(&stage.ending));
+            match stage.ending {
+                Ending::Missing(cure) => println!(" ({cure})"),
+                Ending::Passed | Ending::Failed => println!(),
+            }
+        }
+    }
+
+    /// Whether every stage passed. A missing tool is no pass on a machine that sets `CI`.
+    pub(crate) fn passed(&self, strict: bool) -> bool {
+        self.stages.iter().all(|stage| match stage.ending {
+            Ending::Passed => true,
+            Ending::Failed => false,
+            Ending::Missing(_) => !strict,
+        })
+    }
+}
+
+fn word(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Passed => "passed",
+        Ending::Failed => "FAILED",
+        Ending::Missing(_) => "SKIPPED",
+    }
+}
+
+/// A `cargo` command in the root of the workspace, the same cargo that runs this program.
+pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root).args(arguments);
+    command
+}
+
+/// Runs `command` with our own output.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<Ending> {
+    println!("$ {}", shown(command));
+    let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
+    Ok(if status.success() { Ending::Passed } else { Ending::Failed })
+}
+
+/// Runs `command`, shows its standard output and error as one stream, and gives each line to `hold`
+/// first: a line that `hold` takes (by returning true) is not shown.
+pub(crate) fn run_filtered(
+    command: &mut Command,
+    mut hold: impl FnMut(&str) -> bool,
+) -> anyhow::Result<Ending> {
+    println!("$ {}", shown(command));
+    let (reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
+    // The pipe ends when its last writer is gone, and `command` still holds two.
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut reader = BufReader::new(reader);
+    let mut bytes = Vec::new();
+    while reader.read_until(b'\n', &mut bytes)? > 0 {
+        let line = String::from_utf8_lossy(&bytes);
+        if !hold(line.trim_end()) {
+            print!("{line}");
+            std::io::stdout().flush()?;
+        }
+        bytes.clear();
+    }
+    Ok(if child.wait()?.success() { Ending::Passed } else { Ending::Failed })
+}
+
+/// The command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let mut parts = Vec::new();
+    for (name, value) in command.get_envs() {
+        let value = value.unwrap_or_default().to_string_lossy();
+        parts.push(format!("{}=\"{value}\"", name.to_string_lossy()));
+    }
+    let program = Path::new(command.get_program());
+    parts.push(program.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    parts.extend(command.get_args().map(|argument| argument.to_string_lossy().into_owned()));
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn exit_status_decides() {
+        assert!(matches!(run(&mut shell("exit 0")).unwrap(), Ending::Passed));
+        assert!(matches!(run(&mut shell("exit 7")).unwrap(), Ending::Failed));
+        assert!(run(&mut Command::new("no-such-program-of-convoy")).is_err());
+    }
+
+    #[test]
+    fn filter_sees_both_streams_in_order_and_the_status() {
+        let mut seen = Vec::new();
+        let ending = run_filtered(&mut shell("echo a; echo b >&2; echo c; exit 1"), |line| {
+            seen.push(line.to_owned());
+            true
+        });
+        assert!(matches!(ending.unwrap(), Ending::Failed));
+        assert_eq!(seen, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_missing_tool_fails_only_where_it_is_strict() {
+        let mut pipeline = Pipeline::default();
+        pipeline.stage("present", || Ok(Ending::Passed));
+        pipeline.stage("absent", || Ok(Ending::Missing("install it")));
+        assert!(pipeline.passed(false));
+        assert!(!pipeline.passed(true));
+        pipeline.stage("broken", || anyhow::bail!("it broke"));
+        assert!(!pipeline.passed(false));
+    }
+}

@@ -1,0 +1,139 @@
+//! Rules for `Cargo.toml` files and data files.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use toml::Table;
+
+use super::{Finding, Findings};
+
+/// Which crates of ours a crate may depend on; the table of ARCHITECTURE.md. Nothing else may.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("sync", &[]),
+    ("mm", &["sync"]),
+    ("machine", &["sync"]),
+    ("kernel", &["machine", "mm", "sync"]),
+    ("load", &["kernel", "machine", "sync"]),
+    ("stats", &[]),
+    ("report", &["load", "stats"]),
+    ("preload", &["sync"]),
+    ("torture", &["machine", "mm", "sync"]),
+    ("cli", &["kernel", "load", "machine", "mm", "report", "stats", "sync", "torture"]),
+    ("python", &["load", "report", "stats"]),
+    ("xtask", &["load"]),
+];
+
+/// Crates that promise to bring nothing along, and what they may use of others all the same.
+const LEAN: &[(&str, &[&str])] = &[("sync", &["libc", "lock_api"]), ("stats", &[])];
+
+pub(crate) fn check(files: &BTreeMap<String, String>) -> anyhow::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for (path, text) in files {
+        let mut found = Findings::new(path);
+        let parts: Vec<&str> = path.split('/').collect();
+        match parts[..] {
+            ["crates", name, "Cargo.toml"] => layers(&mut found, name, &parse(path, text)?),
+            ["Cargo.toml"] => {
+                let documented = files.get("docs/dependencies.md").map_or("", String::as_str);
+                reasons(&mut found, &parse(path, text)?, documented);
+            }
+            ["experiments" | "machines" | "kernels", name] if name.ends_with(".toml") => {
+                first_line(&mut found, text);
+            }
+            ["tests", "golden", name] if name.ends_with(".toml") => first_line(&mut found, text),
+            _ => {}
+        }
+        findings.append(&mut found.list);
+    }
+    Ok(findings)
+}
+
+fn parse(path: &str, text: &str) -> anyhow::Result<Table> {
+    text.parse().with_context(|| path.to_owned())
+}
+
+/// Names of the packages in one dependency table.
+fn names<'a>(manifest: &'a Table, table: &str) -> impl Iterator<Item = &'a str> {
+    let table = manifest.get(table).and_then(toml::Value::as_table);
+    table.into_iter().flat_map(|table| table.keys().map(String::as_str))
+}
+
+fn layers(found: &mut Findings, name: &str, manifest: &Table) {
+    let Some((_, allowed)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
+        let cure = format!("{name} is not in the crate table: add it to ARCHITECTURE.md and tidy");
+        return found.add(0, "layers", cure);
+    };
+    let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
+    for dependency in tables.iter().flat_map(|table| names(manifest, table)) {
+        if let Some(ours) = dependency.strip_prefix("convoy-")
+            && !allowed.contains(&ours)
+        {
+            found.add(
+                0,
+                "layers",
+                format!("{name} must not depend on {ours}: see ARCHITECTURE.md"),
+            );
+        }
+    }
+    let lean = LEAN.iter().find(|(lean, _)| *lean == name);
+    for dependency in names(manifest, "dependencies") {
+        let foreign = !dependency.starts_with("convoy-");
+        if lean.is_some_and(|(_, few)| foreign && !few.contains(&dependency)) {
+            found.add(0, "layers", format!("{name} brings nothing along: do without {dependency}"));
+        }
+    }
+}
+
+fn reasons(found: &mut Findings, manifest: &Table, documented: &str) {
+    let empty = Table::new();
+    let workspace = manifest.get("workspace").and_then(toml::Value::as_table).unwrap_or(&empty);
+    for dependency in names(workspace, "dependencies").filter(|name| !name.starts_with("convoy-")) {
+        let quoted = format!("`{dependency}`");
+        if !documented.lines().any(|line| line.contains(&quoted)) {
+            let cure = format!("say in docs/dependencies.md why {dependency} is here");
+            found.add(0, "dependency-reason", cure);
+        }
+    }
+}
+
+fn first_line(found: &mut Findings, text: &str) {
+    if !text.starts_with("# ") {
+        found.add(0, "data-comment", "begin with a comment that says what this file is");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<&'static str> {
+        let files = [("docs/dependencies.md", "- `serde`: records\n"), (path, text)];
+        let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+        let found = check(&BTreeMap::from(files)).unwrap();
+        found.iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn crates_depend_downwards_only() {
+        let up = "[dependencies]\nconvoy-sync.workspace = true\nserde.workspace = true\n";
+        assert_eq!(rules("crates/machine/Cargo.toml", up), [""; 0]);
+        assert_eq!(rules("crates/stats/Cargo.toml", up), ["layers", "layers"]);
+        assert_eq!(rules("crates/unknown/Cargo.toml", up), ["layers"]);
+        let down = "[dev-dependencies]\nconvoy-kernel.workspace = true\n";
+        assert_eq!(rules("crates/machine/Cargo.toml", down), ["layers"]);
+    }
+
+    #[test]
+    fn every_dependency_has_its_reason() {
+        let known = "[workspace.dependencies]\nserde = '1'\nconvoy-sync = { path = 'a' }\n";
+        assert_eq!(rules("Cargo.toml", known), [""; 0]);
+        assert_eq!(rules("Cargo.toml", &format!("{known}clap = '4'\n")), ["dependency-reason"]);
+    }
+
+    #[test]
+    fn data_begins_with_a_comment() {
+        assert_eq!(rules("machines/quad.toml", "# One socket.\ncpus = 4\n"), [""; 0]);
+        assert_eq!(rules("machines/quad.toml", "cpus = 4\n"), ["data-comment"]);
+        assert_eq!(rules("kernels/2.6.25.toml", ""), ["data-comment"]);
+    }
+}

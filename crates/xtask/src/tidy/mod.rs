@@ -1,0 +1,105 @@
+//! `cargo xtask tidy`: the house rules of STYLE.md, executed.
+//!
+//! Each rule is a function from text to findings and knows nothing of the file system, so its tests
+//! are good and bad snippets. What a rule must know of this tree (figures, exceptions) stands in
+//! `tidy.toml` at the root.
+
+mod files;
+mod locks;
+mod manifests;
+mod rust;
+mod source;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::Outcome;
+
+/// One broken rule at one place.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    pub(crate) file: String,
+    /// From 1.
+    pub(crate) line: usize,
+    pub(crate) rule: &'static str,
+    pub(crate) cure: String,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule, self.cure)
+    }
+}
+
+/// Collects the findings of one file.
+pub(crate) struct Findings<'a> {
+    file: &'a str,
+    list: Vec<Finding>,
+}
+
+impl<'a> Findings<'a> {
+    pub(crate) fn new(file: &'a str) -> Self {
+        Self { file, list: Vec::new() }
+    }
+
+    /// Adds a finding; `index` is the line from 0.
+    pub(crate) fn add(&mut self, index: usize, rule: &'static str, cure: impl Into<String>) {
+        let (file, line) = (self.file.to_owned(), index + 1);
+        self.list.push(Finding { file, line, rule, cure: cure.into() });
+    }
+}
+
+/// `tidy.toml`: facts and exceptions, each with its reason as a comment there.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Figures of the published tables; they belong into `experiments/` and nowhere else.
+    pub(crate) published_figures: Vec<String>,
+    /// Modules of `crates/sync/src` that are no locks and need no file card.
+    pub(crate) not_locks: Vec<String>,
+    /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.
+    #[serde(default)]
+    pub(crate) long_files: BTreeMap<String, usize>,
+    /// Functions (`path::name`) that may be longer than the limit, with their own limit.
+    #[serde(default)]
+    pub(crate) long_functions: BTreeMap<String, usize>,
+}
+
+/// Prints every finding in the tree at `root`.
+pub(crate) fn run(root: &Path) -> anyhow::Result<Outcome> {
+    let findings = check(root)?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} findings", findings.len());
+    Ok(if findings.is_empty() { Outcome::Done } else { Outcome::Finding })
+}
+
+/// Every finding in the tree at `root`, in the order of files and lines.
+pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
+    let text = std::fs::read_to_string(root.join("tidy.toml")).context("tidy.toml")?;
+    let config: Config = toml::from_str(&text).context("tidy.toml")?;
+    let files = files::read(root)?;
+    let mut findings = Vec::new();
+    for (path, text) in &files {
+        let mut found = Findings::new(path);
+        text::check(&mut found, path, text);
+        if path.ends_with(".md") {
+            text::check_paths(&mut found, path, text, |target| root.join(target).exists());
+        }
+        if path.ends_with(".rs") {
+            let source = source::Source::new(text);
+            rust::check(&mut found, path, text, &source, &config);
+            locks::check(&mut found, path, text, &source, &config);
+        }
+        findings.append(&mut found.list);
+    }
+    findings.append(&mut rust::stale(&files, &config));
+    findings.append(&mut manifests::check(&files)?);
+    findings.sort();
+    Ok(findings)
+}

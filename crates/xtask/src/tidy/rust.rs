@@ -1,0 +1,256 @@
+//! Rules for Rust source.
+
+use std::collections::BTreeMap;
+
+use super::source::{Source, words};
+use super::{Config, Finding, Findings};
+
+const FILE_LINES: usize = 500;
+const FUNCTION_LINES: usize = 70;
+
+/// Where `unsafe` may stand: the locks, the coroutine engine and the thin system-call layers.
+const UNSAFE_PLACES: &[&str] = &[
+    "crates/load/src/host/sys.rs",
+    "crates/machine/src/engine",
+    "crates/machine/src/exec",
+    "crates/machine/src/model",
+    "crates/machine/src/platform",
+    "crates/mm/",
+    "crates/preload/",
+    "crates/sync/",
+];
+
+/// Where a simulated decision is made, so where nothing may differ between two executions.
+const DETERMINISTIC: &[&str] =
+    &["crates/machine/src/", "crates/kernel/src/", "crates/load/src/", "crates/mm/src/"];
+
+/// The part of `load` that drives the real machine.
+const HOST: &[&str] =
+    &["crates/load/src/host", "crates/load/src/native", "crates/load/src/calibrate"];
+
+/// What differs between two executions, and what to use instead.
+const AMBIENT: &[(&str, &str)] = &[
+    ("Instant::now", "take the time from the platform or the Kernel trait"),
+    ("SystemTime", "take the time from the platform or the Kernel trait"),
+    ("thread::spawn", "start a task of the machine"),
+    ("HashMap", "use a BTreeMap or a Vec: hash order is no order"),
+    ("HashSet", "use a BTreeSet or a Vec: hash order is no order"),
+    ("RandomState", "use a seeded generator"),
+    ("rand::", "use the seeded generator of the machine"),
+];
+
+const PLACEHOLDERS: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore]"];
+
+pub(crate) fn check(
+    found: &mut Findings,
+    path: &str,
+    text: &str,
+    source: &Source,
+    config: &Config,
+) {
+    lengths(found, path, source, config);
+    unsafe_places(found, path, source);
+    placeholders(found, source);
+    if path.starts_with("crates/") && path.contains("/src/") {
+        figures(found, text, config);
+    }
+    let is_in = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
+    if is_in(DETERMINISTIC) && !is_in(HOST) {
+        ambient(found, source);
+    }
+}
+
+fn lengths(found: &mut Findings, path: &str, source: &Source, config: &Config) {
+    let lines = file_lines(source);
+    let limit = config.long_files.get(path).copied().unwrap_or(FILE_LINES);
+    if lines > limit {
+        found.add(limit, "file-length", format!("{lines} lines of {limit}: split it by idea"));
+    }
+    for function in source.functions() {
+        let lines = function.last - function.first + 1;
+        let key = format!("{path}::{}", function.name);
+        let limit = config.long_functions.get(&key).copied().unwrap_or(FUNCTION_LINES);
+        if lines > limit {
+            let cure = format!("{} has {lines} lines of {limit}: split it", function.name);
+            found.add(function.first, "function-length", cure);
+        }
+    }
+}
+
+fn file_lines(source: &Source) -> usize {
+    // The text after the last newline is no line.
+    source.code.len() - 1
+}
+
+fn unsafe_places(found: &mut Findings, path: &str, source: &Source) {
+    if UNSAFE_PLACES.iter().any(|place| path.starts_with(place)) {
+        return;
+    }
+    for (index, line) in source.code.iter().enumerate() {
+        if words(line).any(|(_, word)| word == "unsafe") {
+            found.add(index, "unsafe-place", "move it into the platform or the system-call layer");
+        }
+    }
+}
+
+fn placeholders(found: &mut Findings, source: &Source) {
+    for (index, line) in source.code.iter().enumerate() {
+        for placeholder in PLACEHOLDERS.iter().filter(|p| contains_word(line, p)) {
+            let cure = match *placeholder {
+                "#[ignore]" => "give the reason: #[ignore = \"…\"]".to_owned(),
+                other => format!("finish what {other} stands for, or leave it out"),
+            };
+            found.add(index, "placeholder", cure);
+        }
+        let marks = |(_, word): (usize, &str)| word == concat!("FIX", "ME") || word == "XXX";
+        if words(line).any(marks) || words(&source.comments[index]).any(marks) {
+            found.add(index, "placeholder", "do it, or describe the limit in a sentence");
+        }
+    }
+}
+
+fn ambient(found: &mut Findings, source: &Source) {
+    for (index, line) in source.code.iter().enumerate() {
+        for (name, cure) in AMBIENT.iter().filter(|(name, _)| contains_word(line, name)) {
+            found.add(index, "ambient", format!("{name} differs between two executions: {cure}"));
+        }
+    }
+}
+
+/// Whether `line` contains `pattern` and not merely as the tail of a longer word.
+fn contains_word(line: &str, pattern: &str) -> bool {
+    line.match_indices(pattern).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + pattern.len()..].chars().next();
+        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let open_end = !pattern.ends_with(|c: char| c.is_alphanumeric());
+        !is_word(before) && (open_end || !is_word(after))
+    })
+}
+
+/// A program that knows the published result can print it without computing it.
+fn figures(found: &mut Findings, text: &str, config: &Config) {
+    for (index, line) in text.lines().enumerate() {
+        let numbers = line.split(|c: char| !c.is_alphanumeric() && !"._,".contains(c));
+        for number in numbers {
+            let plain = number.replace(['_', ','], "");
+            let plain = plain.trim_matches('.');
+            let same = |figure: &String| {
+                plain.strip_prefix(figure.as_str()).is_some_and(|rest| {
+                    rest.is_empty() || rest.starts_with('.') || rest.starts_with(['f', 'u', 'i'])
+                })
+            };
+            if config.published_figures.iter().any(same) {
+                let cure = format!("{number} is a published result: read it from experiments/");
+                found.add(index, "published-figure", cure);
+            }
+        }
+    }
+}
+
+/// Exceptions of `tidy.toml` that are no longer needed.
+pub(crate) fn stale(files: &BTreeMap<String, String>, config: &Config) -> Vec<Finding> {
+    let mut found = Findings::new("tidy.toml");
+    for (path, limit) in &config.long_files {
+        let lines = files.get(path).map_or(0, |text| file_lines(&Source::new(text)));
+        if lines <= FILE_LINES || *limit <= FILE_LINES {
+            found.add(0, "stale-exception", format!("{path} has {lines} lines: remove the entry"));
+        }
+    }
+    for (key, limit) in &config.long_functions {
+        let (path, name) = key.split_once("::").unwrap_or((key, ""));
+        let is_long = files.get(path).is_some_and(|text| {
+            let functions = Source::new(text).functions();
+            let mut same = functions.iter().filter(|function| function.name == name);
+            same.any(|function| function.last - function.first + 1 > FUNCTION_LINES)
+        });
+        if !is_long || *limit <= FUNCTION_LINES {
+            found.add(0, "stale-exception", format!("{key} is short enough: remove the entry"));
+        }
+    }
+    found.list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<(usize, &'static str)> {
+        let figures = vec!["12345".to_owned(), "0.625".to_owned()];
+        let config = Config { published_figures: figures, ..Config::default() };
+        let mut found = Findings::new(path);
+        check(&mut found, path, text, &Source::new(text), &config);
+        found.list.iter().map(|finding| (finding.line, finding.rule)).collect()
+    }
+
+    fn function(name: &str, lines: usize) -> String {
+        format!("fn {name}() {{\n{}}}\n", "    a();\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn lengths_are_limited() {
+        assert_eq!(rules("a.rs", &function("a", 70)), []);
+        assert_eq!(rules("a.rs", &function("a", 71)), [(1, "function-length")]);
+        assert_eq!(rules("a.rs", &"\n".repeat(500)), []);
+        assert_eq!(rules("a.rs", &"\n".repeat(501)), [(501, "file-length")]);
+    }
+
+    #[test]
+    fn a_ratchet_raises_one_limit_until_it_is_stale() {
+        let text = function("a", 80);
+        let long_functions = BTreeMap::from([("a.rs::a".to_owned(), 80)]);
+        let config = Config { long_functions, ..Config::default() };
+        let mut found = Findings::new("a.rs");
+        check(&mut found, "a.rs", &text, &Source::new(&text), &config);
+        assert_eq!(found.list, []);
+        assert_eq!(stale(&BTreeMap::from([("a.rs".to_owned(), text)]), &config), []);
+        let short = BTreeMap::from([("a.rs".to_owned(), function("a", 60))]);
+        assert_eq!(stale(&short, &config).len(), 1);
+    }
+
+    #[test]
+    fn unsafe_has_its_places() {
+        let text = "// unsafe is only a word here\nlet a = unsafe { b() };\n";
+        assert_eq!(rules("crates/sync/src/native.rs", text), []);
+        assert_eq!(rules("crates/machine/src/engine/stack.rs", text), []);
+        assert_eq!(rules("crates/machine/src/disk.rs", text), [(2, "unsafe-place")]);
+        assert_eq!(rules("crates/load/src/host/jobs.rs", text), [(2, "unsafe-place")]);
+        assert_eq!(rules("crates/stats/src/lib.rs", "#![forbid(unsafe_code)]\n"), []);
+    }
+
+    #[test]
+    fn placeholders_are_not_code() {
+        assert_eq!(rules("a.rs", "#[ignore = \"not modelled\"]\nlet todo = \"todo!\";\n"), []);
+        assert_eq!(rules("a.rs", "#[ignore]\n"), [(1, "placeholder")]);
+        assert_eq!(rules("a.rs", "todo!()\n"), [(1, "placeholder")]);
+        let comment = format!("// {}: later\n", PLACEHOLDERS[0].replace("todo!", "XXX"));
+        assert_eq!(rules("a.rs", &comment), [(1, "placeholder")]);
+    }
+
+    #[test]
+    fn simulated_code_has_no_ambient_input() {
+        let text =
+            "use std::collections::HashMap;\nlet t = Instant::now();\nlet b = strand::a();\n";
+        let both = [(1, "ambient"), (2, "ambient")];
+        assert_eq!(rules("crates/machine/src/disk.rs", text), both);
+        assert_eq!(rules("crates/load/src/run.rs", text), both);
+        assert_eq!(rules("crates/load/src/host/clock.rs", text), []);
+        assert_eq!(rules("crates/cli/src/main.rs", text), []);
+    }
+
+    #[test]
+    fn published_figures_stay_out_of_programs() {
+        let file = "crates/report/src/table.rs";
+        for bad in ["12345", "12_345", "\"12,345\"", "12345.0", "12345u64", "0.625"] {
+            assert_eq!(
+                rules(file, &format!("let a = {bad};\n")),
+                [(1, "published-figure")],
+                "{bad}"
+            );
+        }
+        for good in ["123456", "912345", "0.6251", "10.625"] {
+            assert_eq!(rules(file, &format!("let a = {good};\n")), [], "{good}");
+        }
+        assert_eq!(rules("tests/a.rs", "12345\n"), []);
+    }
+}

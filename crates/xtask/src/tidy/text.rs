@@ -1,0 +1,131 @@
+//! Rules for every text file.
+
+use super::Findings;
+
+const COLUMNS: usize = 100;
+
+/// Folders in which a developer's tree may lie; built up here so that this file obeys its own rule.
+const MACHINE_FOLDERS: &[&str] = &["work", "farm", "home", "root", "Users"];
+
+pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
+    // Expected output is what a program printed, and licences are not ours to reformat.
+    let verbatim = path.starts_with("tests/golden/") && !path.ends_with(".toml");
+    for (index, line) in text.lines().enumerate() {
+        if let Some(folder) = machine_path(line) {
+            found.add(index, "machine-path", format!("say it without the absolute path {folder}"));
+        }
+        if verbatim {
+            continue;
+        }
+        if line.contains('\t') {
+            found.add(index, "tab", "indent and align with spaces");
+        }
+        if line.ends_with(' ') {
+            found.add(index, "trailing-space", "delete it");
+        }
+        let columns = line.chars().count();
+        if columns > COLUMNS && counts_columns(path, line) {
+            found.add(index, "columns", format!("break the line: {columns} columns of {COLUMNS}"));
+        }
+    }
+    if !verbatim && !text.is_empty() && !text.ends_with('\n') {
+        found.add(text.lines().count() - 1, "final-newline", "end the file with a newline");
+    }
+}
+
+/// Source and prose are read side by side with something else; tables of data and links are not.
+fn counts_columns(path: &str, line: &str) -> bool {
+    let prose = path.ends_with(".md") && !line.starts_with('|') && !line.contains("://");
+    prose || path.ends_with(".rs") || path.ends_with(".sh") || path.starts_with(".ci/")
+}
+
+/// The first absolute path of a developer's machine in `line`.
+fn machine_path(line: &str) -> Option<String> {
+    let folders = MACHINE_FOLDERS.iter().map(|folder| format!("/{folder}/"));
+    folders.chain([format!("/tmp/{}", "bash")]).find(|path| {
+        line.match_indices(path.as_str()).any(|(at, _)| {
+            // A folder of that name inside a relative path is nobody's home.
+            !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-*}".contains(c))
+        })
+    })
+}
+
+/// The documents are maps: each path of this tree that they name must exist. `exists` answers for a
+/// path from the root.
+pub(crate) fn check_paths(
+    found: &mut Findings,
+    path: &str,
+    text: &str,
+    exists: impl Fn(&str) -> bool,
+) {
+    const TREES: &[&str] =
+        &[".ci/", "crates/", "docs/", "experiments/", "kernels/", "machines/", "tests/"];
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    for (index, line) in text.lines().enumerate() {
+        for quoted in line.split('`').skip(1).step_by(2) {
+            let is_pattern = quoted.contains(|c: char| " *<>{}$…".contains(c))
+                || quoted
+                    .split(['/', '.'])
+                    .any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
+            let ours = TREES.iter().any(|tree| quoted.starts_with(tree));
+            if ours && !is_pattern && !exists(quoted) {
+                found.add(index, "dead-path", format!("{quoted} does not exist: correct it"));
+            }
+        }
+        for link in line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let target = if folder.is_empty() { link.into() } else { format!("{folder}/{link}") };
+            if !link.is_empty() && !link.contains("://") && !exists(&target) {
+                found.add(index, "dead-path", format!("{link} does not exist: correct it"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<&'static str> {
+        let mut found = Findings::new(path);
+        check(&mut found, path, text);
+        check_paths(&mut found, path, text, |target| target == "docs/here.md");
+        found.list.iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn white_space() {
+        assert_eq!(rules("a.rs", "fn a() {}\n"), [""; 0]);
+        assert_eq!(rules("a.rs", "\tfn a() {} \n"), ["tab", "trailing-space"]);
+        assert_eq!(rules("a.rs", "fn a() {}"), ["final-newline"]);
+        assert_eq!(rules("tests/golden/a.txt", "a\t \n"), [""; 0]);
+    }
+
+    #[test]
+    fn columns_count_characters_of_source_and_prose() {
+        let wide = format!("// {}\n", "é".repeat(97));
+        assert_eq!(rules("a.rs", &wide), [""; 0]);
+        let wider = format!("// {}\n", "é".repeat(98));
+        assert_eq!(rules("a.rs", &wider), ["columns"]);
+        assert_eq!(rules("a.md", &wider), ["columns"]);
+        assert_eq!(rules("a.toml", &wider), [""; 0]);
+        assert_eq!(rules("a.md", &format!("| {} |\n", "x".repeat(100))), [""; 0]);
+    }
+
+    #[test]
+    fn paths_of_a_machine() {
+        let absolute = format!("see /{}/me/a.txt\n", MACHINE_FOLDERS[0]);
+        assert_eq!(rules("a.txt", &absolute), ["machine-path"]);
+        let relative = format!("see ./net/{}/a.txt\n", MACHINE_FOLDERS[0]);
+        assert_eq!(rules("a.txt", &relative), [""; 0]);
+    }
+
+    #[test]
+    fn documents_name_what_exists() {
+        let good =
+            "`docs/here.md` [a](docs/here.md#b) `crates/*/src` `tests/NAME.rs` `x/y` [](#c)\n";
+        assert_eq!(rules("A.md", good), [""; 0]);
+        assert_eq!(rules("A.md", "`docs/gone.md`\n"), ["dead-path"]);
+        assert_eq!(rules("A.md", "[a](gone.md)\n"), ["dead-path"]);
+        assert_eq!(rules("docs/b.md", "[a](here.md)\n"), [""; 0]);
+    }
+}
