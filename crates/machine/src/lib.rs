@@ -1,1 +1,25 @@
 //! The virtual SMP: coroutines, clock, CPUs, cache lines; and the checker's platform.
+//!
+//! [`Machine`] is built from a [`Preset`], gets an operating system ([`Os`]) and runs tasks. Code on it uses
+//! [`Here`] (time, interrupts, task switches) and locks over the platform [`Smp`].
+
+mod engine;
+mod fifo;
+mod line;
+mod machine;
+mod memory;
+mod os;
+mod preset;
+mod smp;
+mod tree;
+mod watch;
+
+pub use engine::{CpuTimes, Mode, Outcome};
+pub use fifo::Fifo;
+pub use machine::{Here, Machine};
+pub use memory::{LINE, Sim};
+pub use os::{Interrupt, Os};
+pub use preset::{CPUS_MAX, Preset, PresetError, Prices, Topology, ps};
+pub use smp::{Smp, Word};
+pub use tree::Tree;
+pub use watch::Watch;

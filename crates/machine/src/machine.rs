@@ -1,0 +1,226 @@
+//! The machine from outside ([`Machine`]) and from a task that runs on it ([`Here`]).
+
+use crate::engine::{CpuTimes, Engine, Mode, Outcome, engine, set_engine};
+use crate::memory::Sim;
+use crate::os::Os;
+use crate::preset::Preset;
+use crate::watch::Watch;
+use convoy_sync::TaskId;
+use std::rc::Rc;
+
+/// A virtual SMP. One for each thread at a time; not `Send`.
+pub struct Machine {
+    engine: Box<Engine>,
+    cpus: usize,
+}
+
+impl Machine {
+    /// A machine of `preset` with room for `tasks` tasks at a time. `seed` keys the perturbation and every draw.
+    ///
+    /// Fails when the host cannot reserve the address space: 16 GiB for objects and 64 KiB for each task, and half
+    /// of that again for the line directory; only what is used is committed.
+    ///
+    /// # Panics
+    ///
+    /// When this thread has a machine already.
+    pub fn new(preset: &Preset, seed: u64, tasks: usize) -> std::io::Result<Self> {
+        let machine = Self {
+            engine: Box::new(Engine::new(preset, seed, tasks)?),
+            cpus: preset.topology.cpus,
+        };
+        assert!(!has_machine(), "one machine at a time on a thread");
+        set_engine(&raw const *machine.engine);
+        Ok(machine)
+    }
+
+    /// Installs the operating system.
+    pub fn install(&self, os: Rc<dyn Os>) {
+        self.engine.install(os);
+    }
+
+    /// Number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Gives `cpu` its first task, which starts at `at_ns`.
+    pub fn boot(&self, cpu: usize, task: TaskId, at_ns: u64) {
+        self.engine.boot(cpu, task, at_ns * 1000);
+    }
+
+    /// Runs until [`Here::stop`], until nothing is left to do, or until virtual time passes `until_ns`.
+    pub fn run(&self, until_ns: u64) -> Outcome {
+        self.engine.run(until_ns.saturating_mul(1000))
+    }
+
+    /// Hash of the schedule so far: every resumption with its time, CPU and task.
+    pub fn hash(&self) -> u64 {
+        self.engine.hash()
+    }
+
+    /// Simulated memory operations so far.
+    pub fn operations(&self) -> u64 {
+        self.engine.ops()
+    }
+
+    /// Coroutine resumptions so far.
+    pub fn resumes(&self) -> u64 {
+        self.engine.resumes()
+    }
+
+    /// Virtual time of the CPU that ran last, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.engine.now() / 1000
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.engine.abandon();
+        set_engine(core::ptr::null());
+    }
+}
+
+fn has_machine() -> bool {
+    crate::engine::installed()
+}
+
+/// The machine as code that runs on it sees it: the running CPU and its clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
+
+impl Here {
+    /// Virtual time of this CPU in picoseconds.
+    #[inline]
+    pub fn now_ps() -> u64 {
+        engine().now()
+    }
+
+    /// Virtual time of this CPU in nanoseconds.
+    #[inline]
+    pub fn now_ns() -> u64 {
+        engine().now() / 1000
+    }
+
+    /// The running CPU.
+    #[inline]
+    pub fn cpu() -> usize {
+        engine().cpu()
+    }
+
+    /// The task on the running CPU.
+    #[inline]
+    pub fn task() -> TaskId {
+        engine().this().task.get()
+    }
+
+    /// Kernel instructions without shared memory: `ps` picoseconds pass, at most a few microseconds.
+    #[inline]
+    pub fn pass(ps: u64) {
+        engine().pass(ps);
+    }
+
+    /// Works for `ps` picoseconds in the current mode; takes interrupts on time.
+    pub fn compute(ps: u64) {
+        engine().compute(ps);
+    }
+
+    /// Works for `ps` picoseconds in user mode; takes interrupts on time.
+    pub fn user(ps: u64) {
+        let engine = engine();
+        let mode = engine.set_mode(Mode::User);
+        engine.compute(ps);
+        engine.set_mode(mode);
+    }
+
+    /// Idles until an interrupt has been taken.
+    pub fn halt() {
+        engine().halt();
+    }
+
+    /// Sets this CPU's timer to `at` picoseconds; `u64::MAX` stops it.
+    pub fn set_timer(at: u64) {
+        engine().set_timer(at);
+    }
+
+    /// Sends an interrupt that reaches `cpu` at `at` picoseconds.
+    pub fn kick(cpu: usize, at: u64) {
+        engine().kick(cpu, at);
+    }
+
+    /// Switches this CPU to `next`; returns when the calling task is switched to again.
+    pub fn switch_to(next: TaskId) {
+        engine().switch_to(next);
+    }
+
+    /// Ends the calling task and gives its CPU to `next`. The caller then returns from
+    /// [`Os::task_end`](crate::Os::task_end), or calls [`Self::vanish`].
+    pub fn retire(next: TaskId) {
+        engine().retire(next);
+    }
+
+    /// Leaves the body of a retired task by unwinding its stack.
+    pub fn vanish() -> ! {
+        engine().vanish()
+    }
+
+    /// Creates a task; it runs when some CPU switches to it. `None` when the machine has no room for it.
+    pub fn spawn(body: Box<dyn FnOnce()>) -> Option<TaskId> {
+        engine().spawn(body)
+    }
+
+    /// Places an object in simulated memory.
+    pub fn place<T>(value: T) -> Sim<T> {
+        engine().place(value)
+    }
+
+    /// Ends [`Machine::run`].
+    pub fn stop() {
+        engine().stop();
+    }
+
+    /// Changes what this CPU's time is accounted to; returns the former mode.
+    pub fn set_mode(mode: Mode) -> Mode {
+        engine().set_mode(mode)
+    }
+
+    /// Accounted times of `cpu`, in picoseconds, up to its last change of mode.
+    pub fn times(cpu: usize) -> CpuTimes {
+        engine().times(cpu)
+    }
+
+    /// Depth of disabled preemption on this CPU.
+    pub fn preempt_depth() -> u32 {
+        engine().this().preempt_off.get()
+    }
+
+    /// Sets the depth of disabled preemption: a context switch restores the depth of the task it switches to.
+    pub fn set_preempt_depth(depth: u32) {
+        engine().this().preempt_off.set(depth);
+    }
+
+    /// Whether interrupts are disabled on this CPU.
+    pub fn irqs_disabled() -> bool {
+        engine().this().irqs_off()
+    }
+
+    /// Adds a decision of the operating system to the schedule hash.
+    pub fn note(value: u64) {
+        engine().note(value);
+    }
+
+    /// A deterministic draw, keyed by `key` and the machine's seed.
+    pub fn draw(key: u64) -> u64 {
+        engine().draw(key)
+    }
+
+    /// Watches the lock at `lock` from now on, under `name`.
+    pub fn watch<T: ?Sized>(name: &str, lock: &T) {
+        engine().watches.add(name, engine().offset(lock));
+    }
+
+    /// What was seen of the watched locks so far.
+    pub fn watched() -> Vec<Watch> {
+        engine().watches.snapshot(engine().now())
+    }
+}

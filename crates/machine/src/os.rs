@@ -1,0 +1,52 @@
+//! What the machine asks of the operating system that runs on it.
+
+use convoy_sync::{Sleep, TaskId, Wake};
+
+/// Why an interrupt was taken; both may be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupt {
+    /// The CPU's timer has fired; the handler sets it again.
+    pub timer: bool,
+    /// Another CPU sent an inter-processor interrupt.
+    pub ipi: bool,
+}
+
+/// The operating system. All functions run on the coroutine of the task that is current on the calling CPU.
+pub trait Os {
+    /// First thing a new task does, on its own stack: completes the switch to it.
+    fn task_start(&self, task: TaskId);
+
+    /// The body of `task` has returned. Must end with [`Here::retire`](crate::Here::retire).
+    fn task_end(&self, task: TaskId);
+
+    /// Handles an interrupt, with interrupts disabled. Must not switch tasks.
+    fn interrupt(&self, cause: Interrupt);
+
+    /// The handler is done and interrupts are enabled: the place to preempt. `user` tells what was interrupted.
+    fn interrupt_return(&self, user: bool);
+
+    /// Puts the current task to sleep on the word at simulated address `word` while `holds` is true. The task must be
+    /// findable by [`Self::wake`] before `holds` is evaluated.
+    fn wait(
+        &self,
+        word: usize,
+        holds: &dyn Fn() -> bool,
+        sleep: Sleep,
+        deadline: Option<u64>,
+    ) -> Wake;
+
+    /// Wakes up to `count` sleepers of `word`, first come first woken.
+    fn wake(&self, word: usize, count: usize);
+
+    /// Whether a signal is pending for the current task that ends `sleep`.
+    fn signal_pending(&self, sleep: Sleep) -> bool;
+
+    /// Whether `task` is on a CPU.
+    fn on_cpu(&self, task: TaskId) -> bool;
+
+    /// Whether the current task should give up its CPU.
+    fn need_resched(&self) -> bool;
+
+    /// The depth of disabled preemption has returned to 0 while interrupts are enabled.
+    fn preempt_point(&self);
+}

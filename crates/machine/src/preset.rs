@@ -1,0 +1,164 @@
+//! Machine presets: topology and prices, read from `machines/*.toml`.
+
+use serde::Deserialize;
+
+/// How the CPUs are grouped. Groups are consecutive CPU numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Number of CPUs, 1 to 1024.
+    pub cpus: usize,
+    /// CPUs that share a last-level cache.
+    pub cpus_per_llc: usize,
+    /// CPUs in one package.
+    pub cpus_per_package: usize,
+}
+
+/// Prices of the hardware, in nanoseconds unless the name says otherwise. The sources stand in the preset files.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// Load or store that hits the CPU's own cache.
+    pub hit: f64,
+    /// What a locked instruction costs beyond `hit`.
+    pub atomic: f64,
+    /// Line transfer between CPUs that share the last-level cache.
+    pub llc: f64,
+    /// Line transfer between last-level caches of one package.
+    pub package: f64,
+    /// Line transfer between packages.
+    pub remote: f64,
+    /// Line that no cache holds.
+    pub memory: f64,
+    /// Time for which the home of a shared line is busy with one read request.
+    pub read_service: f64,
+    /// Delay from sending an inter-processor interrupt to its handler.
+    pub ipi: f64,
+    /// Delay of leaving the idle state when the waker's store ends `mwait`.
+    pub idle_exit: f64,
+    /// Entry and return of an interrupt.
+    pub interrupt: f64,
+    /// Direct cost of a context switch (registers, page tables, pipeline).
+    pub switch: f64,
+    /// What a task that comes back to a CPU pays to refill the first-level caches.
+    pub refill: f64,
+}
+
+/// A machine preset.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// Name, as in `--machine`.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// Speed of instruction streams relative to the calibration host (2 is twice as fast): scales user-mode work and
+    /// the instruction part of kernel paths, not memory prices.
+    pub speed: f64,
+    /// CPU grouping.
+    pub topology: Topology,
+    /// Prices.
+    pub price_ns: Prices,
+    /// Pseudo-random perturbation of miss latencies: each miss costs up to this fraction more (Alameldeen and Wood,
+    /// HPCA 2003). 0 switches it off.
+    pub perturbation: f64,
+    /// How far a CPU may run ahead of the others over lines that it owns exclusively, in nanoseconds.
+    pub skew_ns: f64,
+}
+
+/// What is wrong with a preset.
+#[derive(Debug, thiserror::Error)]
+pub enum PresetError {
+    /// Not TOML, or a key is missing, unknown or of the wrong type.
+    #[error("machine preset {name}: {source}")]
+    Syntax {
+        /// The preset or file.
+        name: String,
+        /// Line, column and cause.
+        source: toml::de::Error,
+    },
+    /// A value is out of its range.
+    #[error("machine preset {name}: {key} is {value}; it must be {range}")]
+    Range {
+        /// The preset or file.
+        name: String,
+        /// The key.
+        key: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        range: &'static str,
+    },
+}
+
+/// Most CPUs a machine may have.
+pub const CPUS_MAX: usize = 1024;
+
+impl Preset {
+    /// Parses `text`; `name` is used in errors.
+    pub fn parse(name: &str, text: &str) -> Result<Self, PresetError> {
+        let preset: Self = toml::from_str(text)
+            .map_err(|source| PresetError::Syntax { name: name.to_owned(), source })?;
+        preset.validate()?;
+        Ok(preset)
+    }
+
+    /// The same machine with another number of CPUs; groups keep their size.
+    #[must_use]
+    pub fn with_cpus(mut self, cpus: usize) -> Self {
+        self.topology.cpus = cpus;
+        self
+    }
+
+    /// Checks every value against its range.
+    pub fn validate(&self) -> Result<(), PresetError> {
+        let fail = |key, value: String, range| {
+            Err(PresetError::Range { name: self.name.clone(), key, value, range })
+        };
+        let t = &self.topology;
+        if !(1..=CPUS_MAX).contains(&t.cpus) {
+            return fail("topology.cpus", t.cpus.to_string(), "1 to 1024");
+        }
+        if t.cpus_per_llc == 0 {
+            return fail("topology.cpus_per_llc", "0".into(), "at least 1");
+        }
+        if t.cpus_per_package < t.cpus_per_llc || t.cpus_per_package % t.cpus_per_llc != 0 {
+            let range = "a multiple of topology.cpus_per_llc";
+            return fail("topology.cpus_per_package", t.cpus_per_package.to_string(), range);
+        }
+        if !(self.speed.is_finite() && self.speed > 0.0) {
+            return fail("speed", self.speed.to_string(), "above 0");
+        }
+        if !(0.0..=1.0).contains(&self.perturbation) {
+            return fail("perturbation", self.perturbation.to_string(), "0 to 1");
+        }
+        if !(0.0..=1e6).contains(&self.skew_ns) {
+            return fail("skew_ns", self.skew_ns.to_string(), "0 to 1000000");
+        }
+        let p = &self.price_ns;
+        for (key, value) in [
+            ("price_ns.hit", p.hit),
+            ("price_ns.atomic", p.atomic),
+            ("price_ns.llc", p.llc),
+            ("price_ns.package", p.package),
+            ("price_ns.remote", p.remote),
+            ("price_ns.memory", p.memory),
+            ("price_ns.read_service", p.read_service),
+            ("price_ns.ipi", p.ipi),
+            ("price_ns.idle_exit", p.idle_exit),
+            ("price_ns.interrupt", p.interrupt),
+            ("price_ns.switch", p.switch),
+            ("price_ns.refill", p.refill),
+        ] {
+            if !(0.0..=1e9).contains(&value) {
+                return fail(key, value.to_string(), "0 to 1000000000");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Picoseconds of `ns` nanoseconds.
+pub const fn ps(ns: f64) -> u64 {
+    (ns * 1000.0) as u64
+}

@@ -1,0 +1,187 @@
+//! `Smp`: the virtual machine as a lock's platform.
+
+use crate::engine::engine;
+use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+
+/// The virtual machine of the calling thread. Every operation is sequentially consistent and costs what the state of
+/// its cache line says.
+#[derive(Clone, Copy, Debug)]
+pub struct Smp;
+
+/// A word in simulated memory.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct Word<T>(Cell<T>);
+
+macro_rules! word {
+    ($int:ty) => {
+        impl Atomic<$int> for Word<$int> {
+            fn new(value: $int) -> Self {
+                Self(Cell::new(value))
+            }
+            #[inline]
+            fn load(&self, _: Ordering) -> $int {
+                let engine = engine();
+                engine.read(engine.offset(self));
+                self.0.get()
+            }
+            #[inline]
+            fn store(&self, value: $int, _: Ordering) {
+                let engine = engine();
+                engine.write(engine.offset(self), false);
+                self.0.set(value);
+            }
+            #[inline]
+            fn swap(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|_| value)
+            }
+            #[inline]
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$int, $int> {
+                // A locked compare-exchange takes the line for writing even when it fails.
+                let held = self.modify(|held| if held == current { new } else { held });
+                if held == current { Ok(held) } else { Err(held) }
+            }
+            #[inline]
+            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held.wrapping_add(value))
+            }
+            #[inline]
+            fn fetch_sub(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held.wrapping_sub(value))
+            }
+            #[inline]
+            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held | value)
+            }
+            #[inline]
+            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held & value)
+            }
+        }
+
+        impl Word<$int> {
+            #[inline]
+            fn modify(&self, change: impl FnOnce($int) -> $int) -> $int {
+                let engine = engine();
+                engine.write(engine.offset(self), true);
+                let held = self.0.get();
+                self.0.set(change(held));
+                held
+            }
+
+            /// The value, without an access: for reports and for conditions that were just loaded.
+            pub fn peek(&self) -> $int {
+                self.0.get()
+            }
+        }
+    };
+}
+
+word!(u8);
+word!(u32);
+word!(usize);
+
+impl Platform for Smp {
+    type AtomicU8 = Word<u8>;
+    type AtomicU32 = Word<u32>;
+    type AtomicUsize = Word<usize>;
+    type IrqFlags = ();
+
+    fn now() -> u64 {
+        engine().now() / 1000
+    }
+
+    fn spin_hint() {
+        engine().pass(engine().spin_hint_price());
+    }
+
+    #[inline]
+    fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
+        loop {
+            let value = word.load(Ordering::Acquire);
+            if done(value) {
+                return value;
+            }
+            let engine = engine();
+            engine.spin(engine.offset(word));
+        }
+    }
+
+    fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
+        let holds = || word.load(Ordering::Acquire) == expected;
+        engine().os().wait(engine().offset(word), &holds, sleep, deadline)
+    }
+
+    fn wake(word: &Self::AtomicU32, count: usize) {
+        engine().os().wake(engine().offset(word), count);
+    }
+
+    fn signal_pending(sleep: Sleep) -> bool {
+        engine().os().signal_pending(sleep)
+    }
+
+    #[inline]
+    fn current() -> TaskId {
+        engine().this().task.get()
+    }
+
+    #[inline]
+    fn cpu() -> u32 {
+        engine().cpu() as u32
+    }
+
+    fn on_cpu(task: TaskId) -> bool {
+        engine().os().on_cpu(task)
+    }
+
+    fn need_resched() -> bool {
+        engine().os().need_resched()
+    }
+
+    #[inline]
+    fn irq_save() {
+        engine().irq_disable();
+    }
+
+    #[inline]
+    fn irq_restore((): ()) {
+        engine().irq_enable();
+    }
+
+    #[inline]
+    fn preempt_disable() {
+        let cpu = engine().this();
+        cpu.preempt_off.set(cpu.preempt_off.get() + 1);
+    }
+
+    #[inline]
+    fn preempt_enable() {
+        let engine = engine();
+        let cpu = engine.this();
+        cpu.preempt_off.set(cpu.preempt_off.get() - 1);
+        if cpu.preempt_off.get() == 0 && !cpu.irqs_off() {
+            engine.os().preempt_point();
+        }
+    }
+
+    #[inline]
+    fn touch<T: ?Sized>(start: &T, access: Access) {
+        let engine = engine();
+        engine.touch(engine.offset(start), size_of_val(start), access);
+    }
+
+    #[inline]
+    fn event<T: ?Sized>(event: LockEvent, lock: &T, task: TaskId) {
+        let engine = engine();
+        let current = engine.this().task.get();
+        engine.watches.event(event, engine.offset(lock), task, current, engine.now());
+    }
+}

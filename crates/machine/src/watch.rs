@@ -1,0 +1,131 @@
+//! Watched locks: who owns them, for how long, and whether the owner is running.
+
+use convoy_sync::{LockEvent, TaskId};
+use core::cell::{Cell, RefCell};
+
+/// What was seen of one watched lock. Times are in picoseconds of virtual time.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Name, as printed.
+    pub name: String,
+    pub(crate) offset: usize,
+    owner: Option<TaskId>,
+    running: bool,
+    since: u64,
+    /// Time with an owner that was not on a CPU.
+    pub owner_not_running: u64,
+    /// Time with an owner that was on a CPU.
+    pub owner_running: u64,
+    /// The longest single interval with an owner that was not on a CPU.
+    pub owner_not_running_longest: u64,
+    /// Acquisitions, hand-offs included.
+    pub acquisitions: u64,
+    /// Acquisitions by another task than the last owner.
+    pub owner_changes: u64,
+    /// Acquisitions that had to queue.
+    pub contended: u64,
+    /// Ownerships that were given to a sleeping waiter.
+    pub handoffs: u64,
+    /// Acquisitions past waiting tasks.
+    pub stolen: u64,
+    last: Option<TaskId>,
+}
+
+impl Watch {
+    fn settle(&mut self, now: u64) {
+        if self.owner.is_some() {
+            let span = now.saturating_sub(self.since);
+            if self.running {
+                self.owner_running += span;
+            } else {
+                self.owner_not_running += span;
+                self.owner_not_running_longest = self.owner_not_running_longest.max(span);
+            }
+        }
+        self.since = now;
+    }
+
+    fn own(&mut self, task: TaskId, running: bool) {
+        self.owner = Some(task);
+        self.running = running;
+        self.acquisitions += 1;
+        if self.last != Some(task) {
+            self.owner_changes += 1;
+        }
+        self.last = Some(task);
+    }
+}
+
+/// The watched locks of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    list: RefCell<Vec<Watch>>,
+    any: Cell<bool>,
+}
+
+impl Watches {
+    pub(crate) fn add(&self, name: &str, offset: usize) {
+        self.list.borrow_mut().push(Watch { name: name.to_owned(), offset, ..Watch::default() });
+        self.any.set(true);
+    }
+
+    /// The watches, settled at `now`.
+    pub(crate) fn snapshot(&self, now: u64) -> Vec<Watch> {
+        let mut list = self.list.borrow_mut();
+        for watch in list.iter_mut() {
+            watch.settle(now);
+        }
+        list.clone()
+    }
+
+    /// A CPU switched from `prev` to `next`.
+    #[inline]
+    pub(crate) fn switched(&self, prev: TaskId, next: TaskId, now: u64) {
+        if !self.any.get() {
+            return;
+        }
+        for watch in self.list.borrow_mut().iter_mut() {
+            if watch.owner == Some(prev) || watch.owner == Some(next) {
+                watch.settle(now);
+                watch.running = watch.owner == Some(next);
+            }
+        }
+    }
+
+    /// `event` of the lock at `offset` for `task`; `current` is the running task.
+    #[inline]
+    pub(crate) fn event(
+        &self,
+        event: LockEvent,
+        offset: usize,
+        task: TaskId,
+        current: TaskId,
+        now: u64,
+    ) {
+        if !self.any.get() {
+            return;
+        }
+        for watch in self.list.borrow_mut().iter_mut().filter(|watch| watch.offset == offset) {
+            match event {
+                // After a hand-off the new owner's own report changes nothing: it has owned the lock since then.
+                LockEvent::Acquired if watch.owner == Some(task) => {}
+                LockEvent::Acquired => {
+                    watch.settle(now);
+                    watch.own(task, task == current);
+                }
+                LockEvent::Handoff => {
+                    watch.settle(now);
+                    watch.handoffs += 1;
+                    watch.own(task, task == current);
+                }
+                LockEvent::Released if watch.owner == Some(task) => {
+                    watch.settle(now);
+                    watch.owner = None;
+                }
+                LockEvent::Contended => watch.contended += 1,
+                LockEvent::Stolen => watch.stolen += 1,
+                _ => {}
+            }
+        }
+    }
+}
