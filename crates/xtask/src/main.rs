@@ -21,7 +21,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci                what every change must pass: fmt, clippy, tidy, test, doc, golden
-  tidy              the house rules of STYLE.md
+  tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
@@ -60,6 +60,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
     match arguments {
         ["ci"] => Ok(ci::run(root)),
         ["tidy"] => tidy::run(root),
+        ["tidy", "--wrap"] => tidy::wrap(root),
         ["golden"] => golden::run(root, golden::Mode::Compare),
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
         ["nightly"] => Ok(nightly::run(root)),
@@ -74,11 +75,10 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The root of the workspace: two levels above this crate.
+/// The root of the workspace: two levels above this crate. Cargo says at run time where that is;
+/// the place at build time serves who starts the program without cargo.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .map(Path::to_path_buf)
-        .unwrap_or_default()
+    let manifests = std::env::var_os("CARGO_MANIFEST_DIR");
+    let manifests = manifests.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    manifests.ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default()
 }

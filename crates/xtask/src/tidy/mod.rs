@@ -10,6 +10,7 @@ mod manifests;
 mod rust;
 mod source;
 mod text;
+mod wrap;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,6 +60,8 @@ impl<'a> Findings<'a> {
 pub(crate) struct Config {
     /// Figures of the published tables; they belong into `experiments/` and nowhere else.
     pub(crate) published_figures: Vec<String>,
+    /// Beginnings of the paths in which `unsafe` may stand.
+    pub(crate) unsafe_places: Vec<String>,
     /// Modules of `crates/sync/src` that are no locks and need no file card.
     pub(crate) not_locks: Vec<String>,
     /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.
@@ -77,6 +80,18 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Outcome> {
     }
     println!("tidy: {} findings", findings.len());
     Ok(if findings.is_empty() { Outcome::Done } else { Outcome::Finding })
+}
+
+/// Wraps the wide comments of every Rust file, then checks.
+pub(crate) fn wrap(root: &Path) -> anyhow::Result<Outcome> {
+    for (path, text) in files::read(root)?.iter().filter(|(path, _)| path.ends_with(".rs")) {
+        let wrapped = wrap::wrap(text);
+        if wrapped != *text {
+            std::fs::write(root.join(path), wrapped).with_context(|| path.clone())?;
+            println!("wrapped {path}");
+        }
+    }
+    run(root)
 }
 
 /// Every finding in the tree at `root`, in the order of files and lines.

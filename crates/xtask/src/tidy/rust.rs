@@ -8,18 +8,6 @@ use super::{Config, Finding, Findings};
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 70;
 
-/// Where `unsafe` may stand: the locks, the coroutine engine and the thin system-call layers.
-const UNSAFE_PLACES: &[&str] = &[
-    "crates/load/src/host/sys.rs",
-    "crates/machine/src/engine",
-    "crates/machine/src/exec",
-    "crates/machine/src/model",
-    "crates/machine/src/platform",
-    "crates/mm/",
-    "crates/preload/",
-    "crates/sync/",
-];
-
 /// Where a simulated decision is made, so where nothing may differ between two executions.
 const DETERMINISTIC: &[&str] =
     &["crates/machine/src/", "crates/kernel/src/", "crates/load/src/", "crates/mm/src/"];
@@ -49,7 +37,7 @@ pub(crate) fn check(
     config: &Config,
 ) {
     lengths(found, path, source, config);
-    unsafe_places(found, path, source);
+    unsafe_places(found, path, source, config);
     placeholders(found, source);
     if path.starts_with("crates/") && path.contains("/src/") {
         figures(found, text, config);
@@ -82,8 +70,8 @@ fn file_lines(source: &Source) -> usize {
     source.code.len() - 1
 }
 
-fn unsafe_places(found: &mut Findings, path: &str, source: &Source) {
-    if UNSAFE_PLACES.iter().any(|place| path.starts_with(place)) {
+fn unsafe_places(found: &mut Findings, path: &str, source: &Source, config: &Config) {
+    if config.unsafe_places.iter().any(|place| path.starts_with(place)) {
         return;
     }
     for (index, line) in source.code.iter().enumerate() {
@@ -177,7 +165,9 @@ mod tests {
 
     fn rules(path: &str, text: &str) -> Vec<(usize, &'static str)> {
         let figures = vec!["12345".to_owned(), "0.625".to_owned()];
-        let config = Config { published_figures: figures, ..Config::default() };
+        let places = vec!["crates/sync/".to_owned(), "crates/machine/src/engine".to_owned()];
+        let config =
+            Config { published_figures: figures, unsafe_places: places, ..Config::default() };
         let mut found = Findings::new(path);
         check(&mut found, path, text, &Source::new(text), &config);
         found.list.iter().map(|finding| (finding.line, finding.rule)).collect()
