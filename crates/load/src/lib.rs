@@ -1,1 +1,21 @@
 //! AIM7 jobs, mixes, host and virtual targets, run control and run records.
+//!
+//! A [`mix::Mix`] says which [`jobs::Job`]s a user runs; [`draw`] in which order. A job is written
+//! once against `convoy_kernel::api::Kernel`; [`user::user_main`] is the body of one user on any
+//! kernel. User-mode work is done in named [`units`], which the host runs and the virtual target
+//! charges by a [`calibration`].
+
+pub mod calibrate;
+pub mod calibration;
+pub mod clock;
+pub mod draw;
+pub mod fixture;
+pub mod host;
+pub mod jobs;
+pub mod mix;
+pub mod units;
+pub mod user;
+pub mod users;
+pub mod workfile;
+
+mod work;

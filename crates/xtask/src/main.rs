@@ -8,6 +8,7 @@
     reason = "names of this tree are spelt one way"
 )]
 
+mod calibrate;
 mod ci;
 mod golden;
 mod nightly;
@@ -23,6 +24,7 @@ usage: cargo xtask COMMAND
   ci                what every change must pass: fmt, clippy, tidy, test, doc, golden
   tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
+  calibrate [PATH]  measure the units of user-mode work, write machines/calibration.toml or PATH
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
 /// How a developer command ended; the codes are those of docs/exit-codes.md.
@@ -63,6 +65,8 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["tidy", "--wrap"] => tidy::wrap(root),
         ["golden"] => golden::run(root, golden::Mode::Compare),
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
+        ["calibrate"] => calibrate::run(&root.join(calibrate::DEFAULT)),
+        ["calibrate", path] => calibrate::run(Path::new(path)),
         ["nightly"] => Ok(nightly::run(root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -1,0 +1,34 @@
+//! The host's clocks and CPU count, in one place: nothing else in this crate asks for the time.
+
+use rustix::time::{ClockId, clock_gettime};
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // Neither clock is before its epoch.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds; the same in all processes.
+pub fn monotonic_ns() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
+/// CPU time of the calling thread, nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    nanoseconds(ClockId::ThreadCPUTime)
+}
+
+/// Seconds since 1970.
+pub fn unix_seconds() -> u64 {
+    nanoseconds(ClockId::Realtime) / 1_000_000_000
+}
+
+/// User-mode time of the children waited for, nanoseconds.
+pub fn children_user_ns() -> u64 {
+    crate::host::sys::children_user_ns()
+}
+
+/// CPUs that this process may use.
+pub fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
+}

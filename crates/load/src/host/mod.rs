@@ -1,0 +1,3 @@
+//! The host target: real processes, real system calls.
+
+pub(crate) mod sys;

@@ -1,0 +1,121 @@
+//! The memory jobs: allocator, block operations, copies, and the non-local jump.
+
+use core::hint::black_box;
+
+/// Block sizes of the allocator and block jobs, bytes; one half of the table, used twice. The two
+/// halves are 41,960.
+const BLOCK_SIZES: [usize; 20] =
+    [1, 3, 5, 7, 9, 11, 33, 65, 129, 1024, 1025, 1023, 8192, 4096, 4095, 11, 33, 65, 129, 1024];
+/// Allocations held at the same time by one allocator round: 100 of each of three kinds.
+const ROUND: usize = 100;
+/// The constant size of the first kind.
+const SMALL_BLOCK: usize = 45;
+/// Depth of the recursion that the jump job leaves.
+const JUMP_DEPTH: u32 = 10;
+
+/// `rounds` times: 100 × {malloc 45 B, malloc of the table, calloc of the table}, all touched,
+/// freed in reverse.
+pub(crate) fn allocator_rounds(rounds: u64) -> bool {
+    (0..rounds).all(|_| {
+        let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(3 * ROUND);
+        for index in 0..ROUND {
+            let size = BLOCK_SIZES[index % BLOCK_SIZES.len()];
+            let mut small = Vec::with_capacity(SMALL_BLOCK);
+            small.push(1);
+            let mut plain = Vec::with_capacity(size);
+            plain.push(1);
+            let mut zeroed = vec![0; size];
+            zeroed[0] = 1;
+            blocks.extend([black_box(small), black_box(plain), black_box(zeroed)]);
+        }
+        let touched: usize = blocks.iter().map(|block| usize::from(block[0])).sum();
+        while let Some(block) = blocks.pop() {
+            drop(black_box(block));
+        }
+        touched == 3 * ROUND
+    })
+}
+
+/// `count` times memset, memset, memchr, memcmp, memcpy and memmove of one size of the table, at
+/// odd addresses.
+pub(crate) fn block_operations(count: u64) -> bool {
+    let mut first = vec![0_u8; 8192 + 16];
+    let mut second = vec![0_u8; 8192 + 16];
+    (0..count).all(|n| {
+        let size = BLOCK_SIZES[n as usize % BLOCK_SIZES.len()];
+        first[1..=size].fill(b'a');
+        second[3..3 + size].fill(b'b');
+        let found = black_box(&first[1..=size]).contains(&b'z');
+        let equal = black_box(&first[1..=size]) == black_box(&second[3..3 + size]);
+        second[3..3 + size].copy_from_slice(black_box(&first[1..=size]));
+        second.copy_within(3..3 + size, 5);
+        !found && !equal && black_box(&second)[4 + size] == b'a'
+    })
+}
+
+/// The 93 sizes of the copy job: all powers of two up to 65,536 and 76 middle sizes; 139,996 bytes
+/// as in the original, whose individual sizes differ.
+fn copy_sizes() -> impl Iterator<Item = usize> {
+    let powers = (0..17).map(|shift| 1_usize << shift);
+    powers.chain((0..76).map(|index| 80 + index - usize::from(index < 5)))
+}
+
+/// `passes` over the 93 copies, at alignments 0 to 7.
+pub(crate) fn copies(passes: u64) -> bool {
+    let source = vec![7_u8; 65_536 + 8];
+    let mut target = vec![0_u8; 65_536 + 8];
+    (0..passes).all(|_| {
+        for (index, size) in copy_sizes().enumerate() {
+            let (from, to) = (index % 8, (index / 8) % 8);
+            target[to..to + size].copy_from_slice(&black_box(&source)[from..from + size]);
+            black_box(&mut target);
+        }
+        target[65_535] == 7
+    })
+}
+
+/// What a frame below the jump point returns: whether the jump is under way.
+#[inline(never)]
+fn descend(depth: u32, context: &mut [u64; 8]) -> bool {
+    if depth == 0 {
+        context[0] = context[0].wrapping_add(1);
+        return true;
+    }
+    black_box(descend(black_box(depth - 1), context))
+}
+
+/// `count` non-local exits out of ten frames. Rust has no `setjmp`: the eight words that it saves
+/// are saved and restored, and the frames are left one by one, as their return values say so.
+pub(crate) fn jumps(count: u64) -> bool {
+    let mut context = [0_u64; 8];
+    let mut taken = 0;
+    for _ in 0..count {
+        let saved = black_box(context);
+        if descend(black_box(JUMP_DEPTH), &mut context) {
+            taken += 1;
+            context[1..].copy_from_slice(&black_box(saved)[1..]);
+        }
+    }
+    taken == count && context[0] == count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_have_the_sums_of_the_original() {
+        assert_eq!(2 * BLOCK_SIZES.iter().sum::<usize>(), 41_960);
+        assert_eq!(copy_sizes().count(), 93);
+        assert_eq!(copy_sizes().sum::<usize>(), 139_996);
+        assert_eq!(copy_sizes().max(), Some(65_536));
+    }
+
+    #[test]
+    fn memory_jobs_check_their_results() {
+        assert!(allocator_rounds(2));
+        assert!(block_operations(40));
+        assert!(copies(2));
+        assert!(jumps(10));
+    }
+}
