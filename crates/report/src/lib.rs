@@ -1,1 +1,17 @@
 //! Pure functions of records: tables, plots, JSON, CSV.
+//!
+//! Nothing here reads a clock, a file or the terminal. Every report has the same shape: a plain struct whose fields
+//! are the JSON, `to_text` for people, `to_json` for programs, `to_csv` for spreadsheets.
+
+mod check;
+mod json;
+mod plot;
+mod points;
+mod reproduce;
+mod table;
+
+pub use check::{CheckReport, CheckRow};
+pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
+pub use points::{RunPoint, RunReport};
+pub use reproduce::{Metric, ReproduceReport, ReproduceRow, metric};
+pub use table::{Cell, Column, MAX_WIDTH, NOTHING, Table, fixed, significant};

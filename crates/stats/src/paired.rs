@@ -20,7 +20,7 @@ pub fn paired_difference(baseline: &Sample, candidate: &Sample) -> Result<Estima
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// Geometric mean of the ratios of the pairs.
-    pub ratio: f64,
+    pub value: f64,
     /// Number of pairs.
     pub n: usize,
     /// Lower end of the 95 % interval; 0 if `n` is 1.
@@ -45,7 +45,7 @@ pub fn paired_ratio(baseline: &Sample, candidate: &Sample) -> Result<Ratio, Samp
         baseline.values().iter().zip(candidate.values()).map(|(b, c)| c.ln() - b.ln()).collect();
     let estimate = Sample::new(logs)?.estimate();
     Ok(Ratio {
-        ratio: estimate.mean.exp(),
+        value: estimate.mean.exp(),
         n: estimate.n,
         lo: estimate.lo.exp(),
         hi: estimate.hi.exp(),
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_ratio_of_proportional_sides_is_exact() {
         let ratio = paired_ratio(&sample(&[1.0, 10.0, 100.0]), &sample(&[0.6, 6.0, 60.0])).unwrap();
-        assert!((ratio.ratio - 0.6).abs() < 1e-12);
+        assert!((ratio.value - 0.6).abs() < 1e-12);
         assert!((ratio.lo - 0.6).abs() < 1e-9 && (ratio.hi - 0.6).abs() < 1e-9);
     }
 
@@ -90,7 +90,7 @@ mod tests {
     fn swapping_the_sides_inverts_the_ratio() {
         let (a, b) = (sample(&[1.0, 2.0, 4.0]), sample(&[3.0, 5.0, 13.0]));
         let (there, back) = (paired_ratio(&a, &b).unwrap(), paired_ratio(&b, &a).unwrap());
-        assert!((there.ratio * back.ratio - 1.0).abs() < 1e-12);
+        assert!((there.value * back.value - 1.0).abs() < 1e-12);
         assert!((there.lo * back.hi - 1.0).abs() < 1e-12);
     }
 

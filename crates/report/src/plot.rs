@@ -1,0 +1,457 @@
+//! A static SVG plot: panels of series with error bars, for print and for a light page.
+//!
+//! No script, no external font, no colour that carries meaning alone: every series has its own marker. A series keeps
+//! its colour and marker in all panels of a plot.
+
+use core::fmt::Write;
+
+use crate::table::{Cell, Column, Table, fixed};
+
+/// How an axis is spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly, with round ticks; includes zero.
+    Linear,
+    /// By logarithm, with a tick at each value measured. Values that are not positive are left out.
+    Log,
+}
+
+/// An axis and its label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// What it shows, with its unit.
+    pub label: String,
+    /// Spacing.
+    pub scale: Scale,
+}
+
+/// One measured point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Position.
+    pub x: f64,
+    /// Value.
+    pub y: f64,
+    /// Lower end of the interval of `y`; not finite if there is none.
+    pub lo: f64,
+    /// Upper end of the interval of `y`; not finite if there is none.
+    pub hi: f64,
+}
+
+/// Points that belong together; drawn in their order and joined by a line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Name in the legend; a name means the same thing in every panel.
+    pub name: String,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// One coordinate system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// Its heading.
+    pub title: String,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// What it shows.
+    pub series: Vec<Series>,
+}
+
+/// Panels side by side under one title and one legend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// The title.
+    pub title: String,
+    /// One line under the title: machine, mix, seeds, what the bars are.
+    pub subtitle: String,
+    /// From left to right.
+    pub panels: Vec<Panel>,
+}
+
+/// Width of a panel with its labels, in pixels.
+const PANEL_WIDTH: f64 = 370.0;
+/// Blank on both sides of the page.
+const MARGIN: f64 = 16.0;
+/// Room for title, subtitle and legend.
+const HEAD: f64 = 88.0;
+/// Height of the coordinate system.
+const HEIGHT: f64 = 260.0;
+/// Room above it for the heading of the panel.
+const PANEL_HEAD: f64 = 30.0;
+/// Room left of it for tick labels and the label of the axis.
+const LEFT: f64 = 62.0;
+/// Room right of it.
+const RIGHT: f64 = 18.0;
+/// Room under it for tick labels and the label of the axis.
+const FOOT: f64 = 58.0;
+/// Smallest blank between two tick labels on the horizontal axis.
+const LABEL_GAP: f64 = 7.0;
+/// Width of a character of 13-pixel Helvetica, on the safe side.
+const CHARACTER: f64 = 7.2;
+/// Share of the axis left free at its ends, so that markers do not sit on the frame.
+const PAD: f64 = 0.04;
+
+/// Colours that colour-blind readers can tell apart (Okabe and Ito, without yellow, which is too faint on white).
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#333333"];
+
+impl Plot {
+    /// All points as CSV.
+    pub fn to_csv(&self) -> String {
+        let columns = ["panel", "x_axis", "y_axis", "series", "x", "y", "lo", "hi"];
+        let mut table = Table::new("", columns.map(Column::text).to_vec());
+        for panel in &self.panels {
+            for series in &panel.series {
+                for point in &series.points {
+                    let mut row: Vec<Cell> =
+                        [&panel.title, &panel.x.label, &panel.y.label, &series.name]
+                            .map(Cell::text)
+                            .into();
+                    let numbers = [point.x, point.y, point.lo, point.hi];
+                    row.extend(numbers.map(|number| Cell::shown("", number)));
+                    table.row(row);
+                }
+            }
+        }
+        table.to_csv()
+    }
+
+    /// The plot as a self-contained SVG file.
+    pub fn to_svg(&self) -> String {
+        let width = self.width();
+        let height = HEAD + PANEL_HEAD + HEIGHT + FOOT + MARGIN;
+        let mut svg = String::new();
+        let _ = writeln!(
+            svg,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {width} {height}\" role=\"img\" \
+             font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" font-size=\"13\" \
+             fill=\"#222\">\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" \
+             fill=\"#fff\"/>",
+            escape(&self.title)
+        );
+        text(&mut svg, (MARGIN, 28.0), "font-size=\"18\" font-weight=\"bold\"", &self.title);
+        text(&mut svg, (MARGIN, 49.0), "fill=\"#555\"", &self.subtitle);
+        self.legend(&mut svg);
+        for (index, panel) in self.panels.iter().enumerate() {
+            let left = MARGIN + PANEL_WIDTH * index as f64 + LEFT;
+            Frame::new(panel, left, self.heights(&panel.y)).draw(&mut svg, &self.names());
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn width(&self) -> f64 {
+        2.0 * MARGIN + PANEL_WIDTH * self.panels.len().max(1) as f64
+    }
+
+    /// Names of the series in the order in which they first appear; the position is the style.
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for series in self.panels.iter().flat_map(|panel| &panel.series) {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        names
+    }
+
+    /// The range of a vertical axis: panels with the same one share it, so that they can be compared by eye.
+    fn heights(&self, axis: &Axis) -> Range {
+        let panels = self.panels.iter().filter(|panel| panel.y == *axis);
+        let points = panels.flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+        Range::new(axis.scale, points.flat_map(|point| [point.y, point.lo, point.hi]))
+    }
+
+    fn legend(&self, svg: &mut String) {
+        let mut x = MARGIN;
+        for (style, name) in self.names().into_iter().enumerate() {
+            let colour = COLOURS[style % COLOURS.len()];
+            let _ =
+                writeln!(svg, "<path d=\"M{x:.1} 72h26\" stroke=\"{colour}\" stroke-width=\"2\"/>");
+            marker(svg, x + 13.0, 72.0, style);
+            text(svg, (x + 33.0, 76.5), "", name);
+            x += 33.0 + CHARACTER * name.chars().count() as f64 + 22.0;
+        }
+    }
+}
+
+/// A panel with its place on the page and its ranges.
+struct Frame<'a> {
+    panel: &'a Panel,
+    left: f64,
+    top: f64,
+    width: f64,
+    x: Range,
+    y: Range,
+}
+
+impl<'a> Frame<'a> {
+    fn new(panel: &'a Panel, left: f64, y: Range) -> Self {
+        let points = panel.series.iter().flat_map(|series| &series.points);
+        let x = Range::new(panel.x.scale, points.map(|point| point.x));
+        Self { panel, left, top: HEAD + PANEL_HEAD, width: PANEL_WIDTH - LEFT - RIGHT, x, y }
+    }
+
+    /// Where `x` is on the page.
+    fn across(&self, x: f64) -> f64 {
+        self.left + self.width * self.x.share(x)
+    }
+
+    /// Where `y` is on the page.
+    fn up(&self, y: f64) -> f64 {
+        self.top + HEIGHT * (1.0 - self.y.share(y))
+    }
+
+    fn draw(&self, svg: &mut String, names: &[&str]) {
+        let (left, top, width) = (self.left, self.top, self.width);
+        text(svg, (left, top - 11.0), "font-weight=\"bold\"", &self.panel.title);
+        self.draw_ticks(svg);
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{left:.1} {top:.1}v{HEIGHT}h{width:.1}\" fill=\"none\" stroke=\"#444\"/>"
+        );
+        let middle = left + width / 2.0;
+        let end = "text-anchor=\"middle\"";
+        text(svg, (middle, top + HEIGHT + 42.0), end, &self.panel.x.label);
+        let (x, y) = (left - 46.0, top + HEIGHT / 2.0);
+        let turned = format!("{end} transform=\"rotate(-90 {x:.1} {y:.1})\"");
+        text(svg, (x, y), &turned, &self.panel.y.label);
+        for series in &self.panel.series {
+            let style = names.iter().position(|name| *name == series.name).unwrap_or(0);
+            self.draw_series(svg, series, style);
+        }
+    }
+
+    fn draw_ticks(&self, svg: &mut String) {
+        for value in self.y.ticks() {
+            let y = self.up(value);
+            let (left, width) = (self.left, self.width);
+            let _ = writeln!(svg, "<path d=\"M{left:.1} {y:.1}h{width:.1}\" stroke=\"#e4e4e4\"/>");
+            text(svg, (left - 8.0, y + 4.5), "text-anchor=\"end\"", &label(value));
+        }
+        // From the right, because the end of a sweep is what the reader looks for.
+        let mut free = f64::INFINITY;
+        for value in self.x.ticks().into_iter().rev() {
+            let (x, y) = (self.across(value), self.top + HEIGHT);
+            let _ = writeln!(svg, "<path d=\"M{x:.1} {y:.1}v5\" stroke=\"#444\"/>");
+            let words = label(value);
+            let half = CHARACTER * words.chars().count() as f64 / 2.0;
+            if x + half + LABEL_GAP <= free {
+                text(svg, (x, y + 20.0), "text-anchor=\"middle\"", &words);
+                free = x - half;
+            }
+        }
+    }
+
+    fn draw_series(&self, svg: &mut String, series: &Series, style: usize) {
+        let colour = COLOURS[style % COLOURS.len()];
+        let shown: Vec<&Point> = series
+            .points
+            .iter()
+            .filter(|point| self.x.shows(point.x) && self.y.shows(point.y))
+            .collect();
+        let corners: Vec<String> = shown
+            .iter()
+            .map(|point| format!("{:.1},{:.1}", self.across(point.x), self.up(point.y)))
+            .collect();
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+             stroke-linejoin=\"round\"/>",
+            corners.join(" ")
+        );
+        for point in shown {
+            let (x, y) = (self.across(point.x), self.up(point.y));
+            if self.y.shows(point.lo) && self.y.shows(point.hi) {
+                let (low, high) = (self.up(point.lo), self.up(point.hi));
+                let from = x - 3.5;
+                let _ = writeln!(
+                    svg,
+                    "<path d=\"M{x:.1} {low:.1}V{high:.1}M{from:.1} {low:.1}h7M{from:.1} \
+                     {high:.1}h7\" stroke=\"{colour}\" stroke-width=\"1.3\"/>"
+                );
+            }
+            marker(svg, x, y, style);
+        }
+    }
+}
+
+/// The values an axis spans.
+struct Range {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    /// Distance of two ticks of a linear axis.
+    step: f64,
+    measured: Vec<f64>,
+}
+
+impl Range {
+    fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
+        let mut measured: Vec<f64> = values
+            .filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0))
+            .collect();
+        measured.sort_by(f64::total_cmp);
+        measured.dedup();
+        let smallest = measured.first().copied().unwrap_or(1.0);
+        let largest = measured.last().copied().unwrap_or(1.0);
+        let (low, high) = match scale {
+            Scale::Linear => (smallest.min(0.0), largest.max(0.0)),
+            Scale::Log => (smallest, largest),
+        };
+        let high = if high > low { high } else { low + 1.0 };
+        let step = round_step((high - low) / 6.0);
+        // A linear axis ends at a tick, so that the largest value can be read off.
+        let high = if scale == Scale::Linear { (high / step).ceil() * step } else { high };
+        Self { scale, low, high, step, measured }
+    }
+
+    fn shows(&self, value: f64) -> bool {
+        value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
+    }
+
+    /// Position of `value` on the axis, 0 to 1, with the padding inside.
+    fn share(&self, value: f64) -> f64 {
+        let share = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+        };
+        PAD + share * (1.0 - 2.0 * PAD)
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        if self.scale == Scale::Log {
+            return self.measured.clone();
+        }
+        let step = self.step;
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step).floor() as i64;
+        (first..=last).map(|index| index as f64 * step).collect()
+    }
+}
+
+/// The step of 1, 2 or 5 times a power of ten that is at least `rough`.
+fn round_step(rough: f64) -> f64 {
+    let power = 10_f64.powf(rough.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough);
+    factor.unwrap_or(10.0) * power
+}
+
+/// A tick label without superfluous zeros; thousands as k so that 2000 and 1500 stay apart.
+fn label(value: f64) -> String {
+    let (value, suffix) =
+        if value.abs() >= 10_000.0 { (value / 1_000.0, "k") } else { (value, "") };
+    let text = fixed(value, 3);
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    // A true minus sign is as wide as a digit.
+    format!("{}{suffix}", text.replace('-', "−"))
+}
+
+/// The marker of a style: six shapes, one per colour.
+fn marker(svg: &mut String, x: f64, y: f64, style: usize) {
+    let colour = COLOURS[style % COLOURS.len()];
+    let shape = match style % COLOURS.len() {
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\""),
+        1 => format!("<path d=\"M{:.1} {:.1}h7.4v7.4h-7.4z\"", x - 3.7, y - 3.7),
+        2 => format!("<path d=\"M{x:.1} {:.1}l4.8 8.2h-9.6z\"", y - 5.2),
+        3 => format!("<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\"", y - 5.0),
+        4 => format!("<path d=\"M{x:.1} {:.1}l4.8 -8.2h-9.6z\"", y + 5.2),
+        _ => format!("<path d=\"M{:.1} {:.1}h9v3h-9z\"", x - 4.5, y - 1.5),
+    };
+    let _ = writeln!(svg, "{shape} fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\"/>");
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
+    let _ =
+        writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escape(content));
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panel(title: &str, label: &str, xs: &[f64], losses: &[f64]) -> Panel {
+        let series = |name: &str, factor: f64| Series {
+            name: name.to_owned(),
+            points: xs
+                .iter()
+                .zip(losses)
+                .map(|(x, loss)| {
+                    let y = loss * factor;
+                    Point { x: *x, y, lo: y - 0.6 - y * 0.05, hi: y + 0.6 + y * 0.05 }
+                })
+                .collect(),
+        };
+        Panel {
+            title: title.to_owned(),
+            x: Axis { label: label.to_owned(), scale: Scale::Log },
+            y: Axis { label: "loss of Jobs/Min, %".to_owned(), scale: Scale::Linear },
+            series: vec![series("2.6.26-rc1 (handoff)", 1.0), series("+semaphore-speedup", 0.02)],
+        }
+    }
+
+    /// Three panels in the shape of the sensitivity sweep; the numbers are made up for this test.
+    fn example() -> Plot {
+        let cpus = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+        let tasks = [4.0, 16.0, 64.0, 250.0, 1_000.0, 2_000.0];
+        let hold = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+        Plot {
+            title: "What handoff costs, against 2.6.25".to_owned(),
+            subtitle: "4 CPUs, 2000 tasks unless swept, mix shared; bars: 95 % interval, 4 seeds"
+                .to_owned(),
+            panels: vec![
+                panel("CPUs", "CPUs", &cpus, &[0.2, 16.0, 41.8, 63.0, 78.1, 87.5, 93.2]),
+                panel("Tasks", "tasks", &tasks, &[-0.4, 1.2, 8.8, 24.0, 37.9, 41.8]),
+                panel(
+                    "Hold time",
+                    "hold time, µs",
+                    &hold,
+                    &[5.0, 9.4, 22.0, 41.8, 55.2, 71.0, 80.3],
+                ),
+            ],
+        }
+    }
+
+    #[test]
+    fn svg() {
+        insta::assert_snapshot!(example().to_svg());
+    }
+
+    #[test]
+    fn csv() {
+        let csv = example().to_csv();
+        assert_eq!(csv.lines().next(), Some("panel,x_axis,y_axis,series,x,y,lo,hi"));
+        assert_eq!(csv.lines().count(), 1 + 2 * (7 + 6 + 7));
+        assert!(csv.contains("CPUs,CPUs,\"loss of Jobs/Min, %\",2.6.26-rc1 (handoff),2,16,"));
+    }
+
+    #[test]
+    fn hostile_values_do_not_reach_the_page() {
+        let mut plot = example();
+        let bad = [f64::NAN, f64::INFINITY, -1.0, 0.0].map(|x| Point { x, y: x, lo: x, hi: x });
+        plot.panels[0].series[0].points.extend(bad);
+        plot.panels[1].series.clear();
+        plot.panels[2].series[0].points[0].lo = f64::NEG_INFINITY;
+        plot.title = "<a> & \"b\"".to_owned();
+        let svg = plot.to_svg();
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        assert!(svg.contains("&lt;a&gt; &amp; &quot;b&quot;"));
+    }
+
+    #[test]
+    fn labels_are_short() {
+        assert_eq!(
+            [0.0, 0.5, 2000.0, 20_000.0, -5.0].map(label),
+            ["0", "0.5", "2000", "20k", "−5"]
+        );
+        assert!((round_step(0.3) - 0.5).abs() < 1e-12);
+        assert!((round_step(18.6) - 20.0).abs() < 1e-12);
+    }
+}

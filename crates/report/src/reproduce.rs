@@ -1,0 +1,421 @@
+//! `convoy reproduce`: what was published beside what the mechanism gives.
+
+use convoy_stats::Estimate;
+use serde::{Deserialize, Serialize};
+
+use crate::json;
+use crate::table::{Cell, Column, NOTHING, Table, fixed};
+
+/// One figure of a reproduction and how it is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name in JSON and CSV, with its unit as suffix where it has one.
+    pub key: &'static str,
+    /// Head of the column.
+    pub title: &'static str,
+    /// Unit, empty if the title says it.
+    pub unit: &'static str,
+    /// Digits after the point.
+    pub decimals: usize,
+}
+
+/// The columns of an AIM7 table, in the order of the source.
+const AIM7: [Metric; 5] = [
+    Metric { key: "jobs_per_min", title: "Jobs/Min", unit: "", decimals: 1 },
+    Metric { key: "jti", title: "JTI", unit: "%", decimals: 1 },
+    Metric { key: "real_s", title: "Real", unit: "s", decimals: 1 },
+    Metric { key: "cpu_s", title: "CPU", unit: "s", decimals: 1 },
+    Metric { key: "jobs_per_sec_per_task", title: "Jobs/sec/task", unit: "", decimals: 4 },
+];
+
+/// What explains them: where the time went.
+const CAUSES: [Metric; 5] = [
+    Metric { key: "jobs_per_min_change_percent", title: "Change", unit: "%", decimals: 1 },
+    Metric { key: "idle_percent", title: "Idle", unit: "%", decimals: 1 },
+    Metric { key: "context_switches_per_s", title: "Switches", unit: "1/s", decimals: 0 },
+    Metric { key: "owner_not_running_percent", title: "Owner not running", unit: "%", decimals: 1 },
+    Metric { key: "owner_change_ms", title: "Owner change", unit: "ms", decimals: 3 },
+];
+
+/// The metric with this name, if the tables have a column for it.
+pub fn metric(key: &str) -> Option<Metric> {
+    AIM7.into_iter().chain(CAUSES).find(|metric| metric.key == key)
+}
+
+/// One number of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReproduceRow {
+    /// The kernel preset.
+    pub case: String,
+    /// Name of the metric, see [`metric`].
+    pub metric: String,
+    /// Unit of the three numbers, empty if the metric has none.
+    pub unit: String,
+    /// What the source says, if it says anything.
+    pub published: Option<f64>,
+    /// Mean over the seeds.
+    pub reproduced: f64,
+    /// 95 % t interval of that mean; infinite ends (`null` in JSON) with one seed.
+    #[serde(with = "json::interval")]
+    pub ci95: [f64; 2],
+    /// Whether a parameter of the machine was fitted to the published number.
+    pub fitted: bool,
+}
+
+impl ReproduceRow {
+    /// The error as it is printed: in points for percentages, else relative to the published number.
+    fn error(&self) -> Option<String> {
+        let published = self.published?;
+        let difference = self.reproduced - published;
+        let (value, unit) = if self.unit == "%" {
+            (difference, "pt")
+        } else if published == 0.0 {
+            return None;
+        } else {
+            (100.0 * difference / published.abs(), "%")
+        };
+        let text = fixed(value, 1);
+        let sign = if text.starts_with('-') || text == NOTHING { "" } else { "+" };
+        Some(format!("{sign}{text} {unit}"))
+    }
+
+    fn half_width(&self) -> f64 {
+        (self.ci95[1] - self.ci95[0]) / 2.0
+    }
+
+    fn spread(&self, decimals: usize) -> String {
+        let mut text = String::new();
+        if self.half_width().is_finite() {
+            text = format!("± {}", fixed(self.half_width(), decimals));
+        }
+        if self.fitted {
+            text.push_str(if text.is_empty() { "f" } else { " f" });
+        }
+        text
+    }
+}
+
+/// The result of `convoy reproduce`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReproduceReport {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Machine, tasks, mix, seeds and size in one sentence; printed under the title.
+    pub scale: String,
+    /// The column Tasks.
+    pub tasks: u64,
+    /// All numbers, grouped by case in the order of the source.
+    pub rows: Vec<ReproduceRow>,
+    /// Lines under the tables.
+    pub notes: Vec<String>,
+}
+
+impl ReproduceReport {
+    /// A report without rows.
+    pub fn new(experiment: &str, scale: &str, tasks: u64) -> Self {
+        Self {
+            experiment: experiment.to_owned(),
+            scale: scale.to_owned(),
+            tasks,
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds a number; the unit is that of the metric, empty for a metric without a column.
+    pub fn push(
+        &mut self,
+        case: &str,
+        key: &str,
+        published: Option<f64>,
+        reproduced: &Estimate,
+        fitted: bool,
+    ) {
+        self.rows.push(ReproduceRow {
+            case: case.to_owned(),
+            metric: key.to_owned(),
+            unit: metric(key).map_or("", |metric| metric.unit).to_owned(),
+            published,
+            reproduced: reproduced.mean,
+            ci95: [reproduced.lo, reproduced.hi],
+            fitted,
+        });
+    }
+
+    /// JSON as DESIGN section 7 lays it down.
+    pub fn to_json(&self) -> String {
+        json::to_json(self)
+    }
+
+    /// One line per number.
+    pub fn to_csv(&self) -> String {
+        let columns = ["case", "metric", "unit", "published", "reproduced", "lo", "hi", "fitted"];
+        let mut table = Table::new("", columns.map(Column::text).to_vec());
+        for row in &self.rows {
+            table.row(vec![
+                Cell::text(&row.case),
+                Cell::text(&row.metric),
+                Cell::text(&row.unit),
+                row.published.map_or_else(Cell::empty, |value| Cell::shown("", value)),
+                Cell::shown("", row.reproduced),
+                Cell::shown("", row.ci95[0]),
+                Cell::shown("", row.ci95[1]),
+                Cell::text(row.fitted.to_string()),
+            ]);
+        }
+        table.to_csv()
+    }
+
+    /// The tables for people.
+    pub fn to_text(&self) -> String {
+        let texts: Vec<String> = self.tables().iter().map(Table::to_text).collect();
+        texts.join("\n")
+    }
+
+    /// The same tables as Markdown.
+    pub fn to_markdown(&self) -> String {
+        let texts: Vec<String> = self.tables().iter().map(Table::to_markdown).collect();
+        texts.join("\n")
+    }
+
+    /// The source's table, the table of causes, and whatever has no column in either. Empty ones are left out; the
+    /// notes stand under the last.
+    pub fn tables(&self) -> Vec<Table> {
+        let mut title = format!("{}: published and reproduced", self.experiment);
+        if !self.scale.is_empty() {
+            title = format!("{title}\n{}", crate::table::wrap(&self.scale, 118).join("\n"));
+        }
+        let mut tables = vec![self.stacked(&title, &AIM7, true)];
+        tables.push(self.stacked("Where the time went", &CAUSES, false));
+        tables.push(self.others());
+        tables.retain(|table| !table.is_empty());
+        if let Some(last) = tables.last_mut() {
+            for note in self.legend().into_iter().chain(self.notes.iter().map(String::as_str)) {
+                last.note(note);
+            }
+        }
+        tables
+    }
+
+    /// What the signs mean, as far as they occur.
+    fn legend(&self) -> Vec<&'static str> {
+        let mut legend = Vec::new();
+        if self.rows.iter().any(|row| row.half_width().is_finite()) {
+            legend.push("±: half the 95 % t interval of the mean over the seeds.");
+        }
+        if self.rows.iter().any(|row| !row.half_width().is_finite()) {
+            legend.push("A number without ± comes from one seed and has no interval.");
+        }
+        if self.rows.iter().any(|row| row.fitted) {
+            legend.push("f: fitted to the published number; every other number is a prediction.");
+        }
+        if self.rows.iter().any(|row| row.unit == "%" && row.published.is_some()) {
+            legend.push("pt: percentage points.");
+        }
+        legend
+    }
+
+    /// The cases in the order in which they first appear.
+    fn cases(&self) -> Vec<&str> {
+        let mut cases: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !cases.contains(&row.case.as_str()) {
+                cases.push(&row.case);
+            }
+        }
+        cases
+    }
+
+    fn find(&self, case: &str, key: &str) -> Option<&ReproduceRow> {
+        self.rows.iter().find(|row| row.case == case && row.metric == key)
+    }
+
+    /// Three lines per case under the same columns: published, reproduced, error.
+    fn stacked(&self, title: &str, metrics: &[Metric], tasks: bool) -> Table {
+        let known = |metric: &&Metric| self.rows.iter().any(|row| row.metric == metric.key);
+        let metrics: Vec<&Metric> = metrics.iter().filter(known).collect();
+        let mut columns = vec![Column::text("Kernel")];
+        if tasks {
+            columns.push(Column::number("Tasks", ""));
+        }
+        for metric in &metrics {
+            columns.push(Column::number(metric.title, metric.unit).key(metric.key));
+            columns.push(Column::text("").joined());
+        }
+        let mut table = Table::new(title, columns);
+        for case in self.cases() {
+            let found: Vec<_> = metrics.iter().map(|m| (*m, self.find(case, m.key))).collect();
+            if found.iter().all(|(_, row)| row.is_none()) {
+                continue;
+            }
+            let published = found.iter().any(|(_, row)| row.is_some_and(|r| r.published.is_some()));
+            table.rule();
+            table.heading(case);
+            for line in [Line::Published, Line::Reproduced, Line::Error] {
+                if line != Line::Reproduced && !published {
+                    continue;
+                }
+                let mut cells = vec![Cell::text(format!("  {}", line.label()))];
+                if tasks {
+                    let count = Cell::count(self.tasks);
+                    cells.push(if line == Line::Error { Cell::empty() } else { count });
+                }
+                cells.extend(found.iter().flat_map(|(metric, row)| line.cells(metric, *row)));
+                table.row(cells);
+            }
+        }
+        table
+    }
+
+    /// Numbers without a column, one line each.
+    fn others(&self) -> Table {
+        let columns = vec![
+            Column::text("Kernel"),
+            Column::text("Metric"),
+            Column::text("Unit"),
+            Column::number("published", ""),
+            Column::number("reproduced", ""),
+            Column::text("").joined(),
+            Column::number("error", ""),
+        ];
+        let mut table = Table::new("Other figures", columns);
+        for row in self.rows.iter().filter(|row| metric(&row.metric).is_none()) {
+            let decimals = 3;
+            table.row(vec![
+                Cell::text(&row.case),
+                Cell::text(&row.metric),
+                Cell::text(&row.unit),
+                row.published.map_or_else(Cell::empty, |value| Cell::number(value, decimals)),
+                Cell::number(row.reproduced, decimals),
+                Cell::text(row.spread(decimals)),
+                Cell::text(row.error().unwrap_or_default()),
+            ]);
+        }
+        table
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Published,
+    Reproduced,
+    Error,
+}
+
+impl Line {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Reproduced => "reproduced",
+            Self::Error => "error",
+        }
+    }
+
+    /// The number and the narrow column after it.
+    fn cells(self, metric: &Metric, row: Option<&ReproduceRow>) -> [Cell; 2] {
+        let Some(row) = row else { return [Cell::empty(), Cell::empty()] };
+        match self {
+            Self::Published => {
+                let number = row.published.map(|value| Cell::number(value, metric.decimals));
+                [number.unwrap_or_default(), Cell::empty()]
+            }
+            Self::Reproduced => [
+                Cell::number(row.reproduced, metric.decimals),
+                Cell::text(row.spread(metric.decimals)),
+            ],
+            Self::Error => [Cell::text(row.error().unwrap_or_default()), Cell::empty()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::MAX_WIDTH;
+
+    fn estimate(mean: f64, half: f64) -> Estimate {
+        Estimate { mean, sd: half, n: 4, lo: mean - half, hi: mean + half }
+    }
+
+    fn example() -> ReproduceReport {
+        let scale = "4 CPUs, 2000 tasks, mix shared, 1/20 of full size, 4 seeds.";
+        let mut report = ReproduceReport::new("semaphore-2008", scale, 2000);
+        // The published halves are the means of the source's two runs; the others are made up for this test.
+        let keys = AIM7.map(|metric| metric.key);
+        let cases = [
+            (
+                "2.6.25",
+                [55995.4, 92.5, 207.85, 791.2, 0.46665],
+                [56010.0, 93.2, 207.8, 790.9, 0.4668],
+            ),
+            (
+                "2.6.26-rc1",
+                [32504.35, 84.5, 358.3, 784.05, 0.27085],
+                [33101.2, 80.1, 351.8, 779.4, 0.2758],
+            ),
+            (
+                "2.6.26-rc1+semaphore-speedup",
+                [55705.75, 94.0, 209.0, 795.8, 0.4642],
+                [55450.0, 93.9, 209.9, 793.0, 0.4621],
+            ),
+        ];
+        for (case, published, reproduced) in cases {
+            for ((key, theirs), ours) in keys.iter().zip(published).zip(reproduced) {
+                let fitted = case == "2.6.25" && *key == "jobs_per_min";
+                report.push(case, key, Some(theirs), &estimate(ours, ours * 0.004), fitted);
+            }
+        }
+        report.push("2.6.26-rc1", "idle_percent", Some(44.0), &estimate(43.1, 0.8), false);
+        report.push("2.6.26-rc1", "context_switches_per_s", None, &estimate(4_812.0, 55.0), false);
+        report.push("2.6.26-rc1", "owner_not_running_percent", None, &estimate(88.2, 1.1), false);
+        report.push("2.6.25", "idle_percent", Some(0.0), &estimate(0.3, 0.1), false);
+        report.push("2.6.25", "owner_change_ms", None, &estimate(0.412, 0.02), false);
+        report.push("2.6.25", "bkl_events_per_shell", None, &estimate(4.0, f64::INFINITY), true);
+        report.notes.push("published: mean of the two runs of the source.".to_owned());
+        report
+    }
+
+    #[test]
+    fn text() {
+        insta::assert_snapshot!(example().to_text());
+    }
+
+    #[test]
+    fn markdown() {
+        insta::assert_snapshot!(example().to_markdown());
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal() {
+        for line in example().to_text().lines() {
+            assert!(line.chars().count() <= MAX_WIDTH, "{line}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_agreed_fields_and_reads_back() {
+        let report = example();
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let row = &json["rows"][0];
+        assert_eq!(json["experiment"], "semaphore-2008");
+        assert_eq!(row["case"], "2.6.25");
+        assert_eq!(row["metric"], "jobs_per_min");
+        assert_eq!(row["unit"], "");
+        assert_eq!(row["published"], 55995.4);
+        assert_eq!(row["reproduced"], 56010.0);
+        assert_eq!(row["ci95"].as_array().unwrap().len(), 2);
+        assert_eq!(row["fitted"], true);
+        assert_eq!(json["rows"][20]["ci95"], serde_json::json!([null, null]));
+        let back: ReproduceReport = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(back, report);
+    }
+
+    #[test]
+    fn csv_has_one_line_per_number() {
+        let report = example();
+        let csv = report.to_csv();
+        assert_eq!(csv.lines().count(), 1 + report.rows.len());
+        assert_eq!(csv.lines().next(), Some("case,metric,unit,published,reproduced,lo,hi,fitted"));
+        assert!(csv.contains("2.6.26-rc1,idle_percent,%,44,43.1,42.300000000000004,"));
+    }
+}

@@ -1,0 +1,493 @@
+//! The one table style of the project: light rules, no colour, numbers to the right, units in the header.
+//!
+//! A [`Table`] knows its rows once and prints them as plain text, as Markdown and as CSV. Text and Markdown show
+//! rounded numbers, CSV shows them in full.
+
+use core::fmt::Write;
+
+/// Widest line a table of this project may have, in characters; a test of every report holds it.
+pub const MAX_WIDTH: usize = 120;
+
+/// Where the text of a column goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Align {
+    Left,
+    Right,
+}
+
+/// The head of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    title: String,
+    unit: String,
+    key: String,
+    group: String,
+    align: Align,
+    joined: bool,
+}
+
+impl Column {
+    /// A column of words. Its CSV name is the title until [`Self::key`] sets another.
+    pub fn text(title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            unit: String::new(),
+            key: title.to_owned(),
+            group: String::new(),
+            align: Align::Left,
+            joined: false,
+        }
+    }
+
+    /// A column of numbers in `unit` (may be empty).
+    pub fn number(title: &str, unit: &str) -> Self {
+        Self { align: Align::Right, unit: unit.to_owned(), ..Self::text(title) }
+    }
+
+    /// Sets the name in the CSV header, with its unit as a suffix by convention (`real_s`).
+    #[must_use]
+    pub fn key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.key);
+        self
+    }
+
+    /// Puts the column under a common heading with its neighbours of the same group.
+    #[must_use]
+    pub fn group(mut self, group: &str) -> Self {
+        group.clone_into(&mut self.group);
+        self
+    }
+
+    /// Sets the column close to the one before it, as `±` belongs to its number.
+    #[must_use]
+    pub fn joined(mut self) -> Self {
+        self.joined = true;
+        self
+    }
+
+    /// Aligns to the left: for the part of a number that follows a joined mark.
+    #[must_use]
+    pub fn left(mut self) -> Self {
+        self.align = Align::Left;
+        self
+    }
+}
+
+/// One cell: what is shown, and what CSV says instead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    shown: String,
+    raw: String,
+}
+
+impl Cell {
+    /// A word.
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { raw: text.clone(), shown: text }
+    }
+
+    /// A number with a fixed number of decimals; a number that is not finite shows as [`NOTHING`] and is empty in CSV.
+    pub fn number(value: f64, decimals: usize) -> Self {
+        Self::shown(fixed(value, decimals), value)
+    }
+
+    /// A count.
+    pub fn count(value: u64) -> Self {
+        Self::text(value.to_string())
+    }
+
+    /// A number shown in the caller's form; CSV gets the number.
+    pub fn shown(shown: impl Into<String>, value: f64) -> Self {
+        let raw = if value.is_finite() { value.to_string() } else { String::new() };
+        Self { shown: shown.into(), raw }
+    }
+
+    /// A word that is not repeated on paper, because the row above says it, but is in CSV.
+    pub fn repeated(text: impl Into<String>) -> Self {
+        Self { shown: String::new(), raw: text.into() }
+    }
+
+    /// A cell without content.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Appends `mark` to what is shown; CSV stays.
+    #[must_use]
+    pub fn marked(mut self, mark: &str) -> Self {
+        self.shown.push_str(mark);
+        self
+    }
+}
+
+/// What stands where there is no number.
+pub const NOTHING: &str = "–";
+
+/// `value` with `decimals` digits after the point, or [`NOTHING`] if it is not finite. Never a negative zero.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    if !value.is_finite() {
+        return NOTHING.to_owned();
+    }
+    let text = format!("{value:.decimals$}");
+    if text.starts_with('-') && text.bytes().all(|byte| b"-0.".contains(&byte)) {
+        return text[1..].to_owned();
+    }
+    text
+}
+
+/// `value` with three significant digits and no exponent: 0.105, 22.3, 3880.
+pub fn significant(value: f64) -> String {
+    match value.abs() {
+        0.0 | 99.95.. => fixed(value, 0),
+        9.995.. => fixed(value, 1),
+        0.9995.. => fixed(value, 2),
+        _ => fixed(value, 3),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Row {
+    Cells(Vec<Cell>),
+    Heading(String),
+    Rule,
+}
+
+/// A table under construction and its renderings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+}
+
+impl Table {
+    /// An empty table. The title may be empty.
+    pub fn new(title: &str, columns: Vec<Column>) -> Self {
+        Self { title: title.to_owned(), columns, rows: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Adds a row; missing cells are empty.
+    ///
+    /// # Panics
+    /// If there are more cells than columns: that is a mistake of the program.
+    pub fn row(&mut self, mut cells: Vec<Cell>) {
+        assert!(cells.len() <= self.columns.len(), "{} cells, {:?}", cells.len(), self.title);
+        cells.resize(self.columns.len(), Cell::empty());
+        self.rows.push(Row::Cells(cells));
+    }
+
+    /// Adds a line of words across all columns; CSV leaves it out.
+    pub fn heading(&mut self, text: impl Into<String>) {
+        self.rows.push(Row::Heading(text.into()));
+    }
+
+    /// Adds a light rule between rows; none at the top, none twice.
+    pub fn rule(&mut self) {
+        if matches!(self.rows.last(), Some(Row::Cells(_))) {
+            self.rows.push(Row::Rule);
+        }
+    }
+
+    /// Adds a line beneath the table.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Plain text with a line feed at the end of each line and no blanks before it.
+    pub fn to_text(&self) -> String {
+        let widths = self.widths();
+        let mut lines = Vec::new();
+        if !self.title.is_empty() {
+            lines.push(self.title.clone());
+        }
+        lines.push(self.text_rule(&widths, '┬'));
+        if self.columns.iter().any(|column| !column.group.is_empty()) {
+            lines.push(self.text_groups(&widths));
+        }
+        let head =
+            |pick: fn(&Column) -> &str| -> Vec<&str> { self.columns.iter().map(pick).collect() };
+        lines.push(self.text_line(&widths, &head(|column| &column.title)));
+        if self.columns.iter().any(|column| !column.unit.is_empty()) {
+            lines.push(self.text_line(&widths, &head(|column| &column.unit)));
+        }
+        lines.push(self.text_rule(&widths, '┼'));
+        for row in self.body() {
+            lines.push(match row {
+                Row::Rule => self.text_rule(&widths, '┼'),
+                Row::Heading(text) => text.clone(),
+                Row::Cells(cells) => {
+                    let shown: Vec<&str> = cells.iter().map(|cell| cell.shown.as_str()).collect();
+                    self.text_line(&widths, &shown)
+                }
+            });
+        }
+        lines.push(self.text_rule(&widths, '┴'));
+        lines.extend(self.notes.iter().flat_map(|note| wrap(note, MAX_WIDTH)));
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A pipe table of GitHub's Markdown; the group and the unit move into the header of the column.
+    pub fn to_markdown(&self) -> String {
+        let mut text = String::new();
+        if !self.title.is_empty() {
+            let _ = writeln!(text, "**{}**\n", escape(&self.title));
+        }
+        let head: Vec<String> = self.columns.iter().map(markdown_head).collect();
+        let _ = writeln!(text, "| {} |", head.join(" | "));
+        let marks: Vec<&str> = self
+            .columns
+            .iter()
+            .map(|column| if column.align == Align::Right { "---:" } else { ":---" })
+            .collect();
+        let _ = writeln!(text, "| {} |", marks.join(" | "));
+        for row in &self.rows {
+            let cells: Vec<String> = match row {
+                Row::Rule => continue,
+                Row::Heading(words) => (0..self.columns.len())
+                    .map(|i| if i == 0 { format!("**{}**", escape(words)) } else { String::new() })
+                    .collect(),
+                Row::Cells(cells) => cells.iter().map(|cell| escape(&cell.shown)).collect(),
+            };
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+        if !self.notes.is_empty() {
+            text.push('\n');
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "- {}", escape(note));
+        }
+        text
+    }
+
+    /// RFC 4180 with line feeds; unrounded numbers, no title, no notes.
+    pub fn to_csv(&self) -> String {
+        let keys = self.columns.iter().map(|column| column.key.as_str());
+        let mut text = csv_line(keys);
+        for row in &self.rows {
+            if let Row::Cells(cells) = row {
+                text.push_str(&csv_line(cells.iter().map(|cell| cell.raw.as_str())));
+            }
+        }
+        text
+    }
+
+    /// The rows without a rule at the end.
+    fn body(&self) -> &[Row] {
+        match self.rows.split_last() {
+            Some((Row::Rule, rest)) => rest,
+            _ => &self.rows,
+        }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> =
+            self.columns.iter().map(|c| width(&c.title).max(width(&c.unit))).collect();
+        for row in &self.rows {
+            if let Row::Cells(cells) = row {
+                for (known, cell) in widths.iter_mut().zip(cells) {
+                    *known = (*known).max(width(&cell.shown));
+                }
+            }
+        }
+        // A group heading wider than its columns widens the last of them.
+        for (start, end) in self.groups() {
+            let have = self.span(&widths, start, end);
+            widths[end - 1] += width(&self.columns[start].group).saturating_sub(have);
+        }
+        widths
+    }
+
+    /// Runs of neighbouring columns with one group, as index ranges.
+    fn groups(&self) -> Vec<(usize, usize)> {
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        for end in 1..=self.columns.len() {
+            if end == self.columns.len() || self.columns[end].group != self.columns[start].group {
+                ranges.push((start, end));
+                start = end;
+            }
+        }
+        ranges
+    }
+
+    /// Characters from the first to the last of the columns `start..end`, gaps between them included.
+    fn span(&self, widths: &[usize], start: usize, end: usize) -> usize {
+        let gaps: usize = (start + 1..end).map(|index| width(self.gap(index))).sum();
+        gaps + widths[start..end].iter().sum::<usize>()
+    }
+
+    /// What separates column `index` from the one before it.
+    fn gap(&self, index: usize) -> &'static str {
+        if index == 0 {
+            ""
+        } else if self.columns[index].group != self.columns[index - 1].group {
+            " │ "
+        } else if self.columns[index].joined {
+            " "
+        } else {
+            "  "
+        }
+    }
+
+    fn text_line(&self, widths: &[usize], cells: &[&str]) -> String {
+        let mut line = String::new();
+        for (index, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
+            line.push_str(self.gap(index));
+            let blanks = " ".repeat(widths[index].saturating_sub(width(cell)));
+            match column.align {
+                Align::Left => line.extend([*cell, &blanks]),
+                Align::Right => line.extend([&blanks, *cell]),
+            }
+        }
+        line
+    }
+
+    fn text_groups(&self, widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (start, end) in self.groups() {
+            line.push_str(self.gap(start));
+            let group = &self.columns[start].group;
+            let _ = write!(line, "{group:^width$}", width = self.span(widths, start, end));
+        }
+        line
+    }
+
+    fn text_rule(&self, widths: &[usize], cross: char) -> String {
+        let mut line = String::new();
+        for (index, width) in widths.iter().enumerate() {
+            line.extend(self.gap(index).chars().map(|c| if c == '│' { cross } else { '─' }));
+            line.extend(core::iter::repeat_n('─', *width));
+        }
+        line
+    }
+}
+
+/// Characters of `text`; the alphabet of the reports has no wide and no combining ones.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Breaks `text` at blanks so that no line exceeds `limit`; later lines are indented by two.
+pub(crate) fn wrap(text: &str, limit: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a last line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= limit {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(format!("  {word}"));
+        }
+    }
+    lines
+}
+
+fn markdown_head(column: &Column) -> String {
+    let mut head = escape(&column.title);
+    if !column.group.is_empty() {
+        head = format!("{}: {head}", escape(&column.group));
+    }
+    if !column.unit.is_empty() {
+        let _ = write!(head, " ({})", escape(&column.unit));
+    }
+    head
+}
+
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = cells
+        .map(|cell| {
+            if cell.contains([',', '"', '\n', '\r']) {
+                format!("\"{}\"", cell.replace('"', "\"\""))
+            } else {
+                cell.to_owned()
+            }
+        })
+        .collect();
+    quoted.join(",") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Table {
+        let columns = vec![
+            Column::text("Kernel").key("kernel"),
+            Column::number("Jobs/Min", "").key("jobs_per_min").group("published"),
+            Column::number("Real", "s").key("real_s").group("published"),
+            Column::number("Jobs/Min", "").key("mine").group("reproduced on this machine"),
+            Column::text("± 95 %").key("half_width").group("reproduced on this machine").joined(),
+        ];
+        let mut table = Table::new("A table", columns);
+        table.row(vec![
+            Cell::text("v2.6.25"),
+            Cell::number(56_096.44, 1),
+            Cell::number(207.5, 1),
+            Cell::number(55_000.0, 1).marked(" f"),
+            Cell::shown("± 12", 12.25),
+        ]);
+        table.rule();
+        table.row(vec![Cell::repeated("a | \"b\", c"), Cell::number(f64::NAN, 1)]);
+        table.rule();
+        table.note("f: fitted.");
+        table
+    }
+
+    #[test]
+    fn text() {
+        insta::assert_snapshot!(example().to_text());
+    }
+
+    #[test]
+    fn markdown() {
+        insta::assert_snapshot!(example().to_markdown());
+    }
+
+    #[test]
+    fn csv() {
+        insta::assert_snapshot!(example().to_csv());
+    }
+
+    #[test]
+    fn an_empty_table_still_has_its_head() {
+        let table = Table::new("", vec![Column::text("Lock")]);
+        assert!(table.is_empty());
+        assert_eq!(table.to_text(), "────\nLock\n────\n────\n");
+        assert_eq!(table.to_csv(), "Lock\n");
+    }
+
+    #[test]
+    fn numbers_keep_three_digits_and_their_sign() {
+        let shown: Vec<String> = [0.0, 0.105, 0.9996, 9.999, 22.31, 3_880.4, -1.5, f64::INFINITY]
+            .map(significant)
+            .into();
+        assert_eq!(shown, ["0", "0.105", "1.00", "10.0", "22.3", "3880", "-1.50", NOTHING]);
+        assert_eq!(fixed(-0.04, 1), "0.0");
+        assert_eq!(fixed(-0.06, 1), "-0.1");
+    }
+
+    #[test]
+    fn long_notes_are_wrapped() {
+        let mut table = Table::new("", vec![Column::text("Lock")]);
+        table.note("word ".repeat(60));
+        assert!(table.to_text().lines().all(|line| width(line) <= MAX_WIDTH));
+    }
+}
