@@ -15,7 +15,16 @@ pub(crate) fn run(root: &Path) -> Outcome {
         component(
             root,
             "clippy",
-            &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--keep-going",
+                "--",
+                "-D",
+                "warnings",
+            ],
         )
     });
     pipeline.stage("tidy", || Ok(tidy::run(root)?.ending()));

@@ -129,6 +129,7 @@ fn figures(found: &mut Findings, text: &str, config: &Config) {
                 })
             };
             if config.published_figures.iter().any(same) {
+                let number = number.trim_end_matches([',', '.']);
                 let cure = format!("{number} is a published result: read it from experiments/");
                 found.add(index, "published-figure", cure);
             }

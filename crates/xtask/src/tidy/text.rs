@@ -9,7 +9,8 @@ const MACHINE_FOLDERS: &[&str] = &["work", "farm", "home", "root", "Users"];
 
 pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
     // Expected output is what a program printed, and licences are not ours to reformat.
-    let verbatim = path.starts_with("tests/golden/") && !path.ends_with(".toml");
+    let golden = path.starts_with("tests/golden/") && !path.ends_with(".toml");
+    let verbatim = golden || path.ends_with(".snap");
     for (index, line) in text.lines().enumerate() {
         if let Some(folder) = machine_path(line) {
             found.add(index, "machine-path", format!("say it without the absolute path {folder}"));
@@ -98,6 +99,7 @@ mod tests {
         assert_eq!(rules("a.rs", "\tfn a() {} \n"), ["tab", "trailing-space"]);
         assert_eq!(rules("a.rs", "fn a() {}"), ["final-newline"]);
         assert_eq!(rules("tests/golden/a.txt", "a\t \n"), [""; 0]);
+        assert_eq!(rules("crates/report/src/snapshots/a.snap", "a \n"), [""; 0]);
     }
 
     #[test]
