@@ -23,7 +23,8 @@ pub struct CheckRow {
     pub schedule: Option<String>,
     /// Interleavings explored, up to the breaking one if there is one.
     pub explored: u64,
-    /// Whether these were all there are within the stated bounds; `false` if the budget ended first.
+    /// Whether these were all there are within the stated bounds; `false` if the budget ended
+    /// first.
     pub exhaustive: bool,
     /// The breaking interleaving step by step, one sentence each.
     pub steps: Vec<String>,
@@ -61,8 +62,9 @@ impl CheckReport {
         self.rows.iter().any(|row| row.violation)
     }
 
-    /// JSON as DESIGN section 7 lays it down. A check has several rows, so the flat fields at the top are those of the
-    /// first violation, or of the first row if nothing was found, and `rows` has them all.
+    /// JSON as DESIGN section 7 lays it down. A check has several rows, so the flat fields at the
+    /// top are those of the first violation, or of the first row if nothing was found, and `rows`
+    /// has them all.
     pub fn to_json(&self) -> String {
         let first = self.rows.iter().find(|row| row.violation).or(self.rows.first());
         json::to_json(&Envelope {

@@ -1,7 +1,7 @@
 //! A static SVG plot: panels of series with error bars, for print and for a light page.
 //!
-//! No script, no external font, no colour that carries meaning alone: every series has its own marker. A series keeps
-//! its colour and marker in all panels of a plot.
+//! No script, no external font, no colour that carries meaning alone: every series has its own
+//! marker. A series keeps its colour and marker in all panels of a plot.
 
 use core::fmt::Write;
 
@@ -94,7 +94,8 @@ const CHARACTER: f64 = 7.2;
 /// Share of the axis left free at its ends, so that markers do not sit on the frame.
 const PAD: f64 = 0.04;
 
-/// Colours that colour-blind readers can tell apart (Okabe and Ito, without yellow, which is too faint on white).
+/// Colours that colour-blind readers can tell apart (Okabe and Ito, without yellow, which is too
+/// faint on white).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#333333"];
 
 impl Plot {
@@ -158,7 +159,8 @@ impl Plot {
         names
     }
 
-    /// The range of a vertical axis: panels with the same one share it, so that they can be compared by eye.
+    /// The range of a vertical axis: panels with the same one share it, so that they can be
+    /// compared by eye.
     fn heights(&self, axis: &Axis) -> Range {
         let panels = self.panels.iter().filter(|panel| panel.y == *axis);
         let points = panels.flat_map(|panel| &panel.series).flat_map(|series| &series.points);

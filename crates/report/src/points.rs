@@ -20,7 +20,8 @@ pub struct RunPoint {
     pub cpu_s: f64,
     /// Jobs per second and user.
     pub jobs_per_sec_per_task: f64,
-    /// Jobs/Min over what single-job calibration predicts for this machine; `None` without a prediction.
+    /// Jobs/Min over what single-job calibration predicts for this machine; `None` without a
+    /// prediction.
     pub measured_over_predicted: Option<f64>,
     /// Jobs that failed; they are not counted as done.
     pub failed_jobs: u64,

@@ -63,7 +63,8 @@ pub struct ReproduceRow {
 }
 
 impl ReproduceRow {
-    /// The error as it is printed: in points for percentages, else relative to the published number.
+    /// The error as it is printed: in points for percentages, else relative to the published
+    /// number.
     fn error(&self) -> Option<String> {
         let published = self.published?;
         let difference = self.reproduced - published;
@@ -178,8 +179,8 @@ impl ReproduceReport {
         texts.join("\n")
     }
 
-    /// The source's table, the table of causes, and whatever has no column in either. Empty ones are left out; the
-    /// notes stand under the last.
+    /// The source's table, the table of causes, and whatever has no column in either. Empty ones
+    /// are left out; the notes stand under the last.
     pub fn tables(&self) -> Vec<Table> {
         let mut title = format!("{}: published and reproduced", self.experiment);
         if !self.scale.is_empty() {
@@ -340,7 +341,8 @@ mod tests {
     fn example() -> ReproduceReport {
         let scale = "4 CPUs, 2000 tasks, mix shared, 1/20 of full size, 4 seeds.";
         let mut report = ReproduceReport::new("semaphore-2008", scale, 2000);
-        // The published halves are the means of the source's two runs; the others are made up for this test.
+        // The published halves are the means of the source's two runs; the others are made up for
+        // this test.
         let keys = AIM7.map(|metric| metric.key);
         let cases = [
             (

@@ -2,8 +2,8 @@
 
 use crate::sample::fraction;
 
-/// Buckets per power of two, as a power of two. Sixteen buckets bound the relative error of a percentile by half a
-/// sixteenth, 3.2 %.
+/// Buckets per power of two, as a power of two. Sixteen buckets bound the relative error of a
+/// percentile by half a sixteenth, 3.2 %.
 const SUB_BITS: u32 = 4;
 
 /// Buckets per power of two.
@@ -61,8 +61,9 @@ impl LogHistogram {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The smallest value at or above which `100 - percent` of the values lie: the middle of its bucket, off by at
-    /// most 3.2 %, kept inside the exact extremes. `None` if empty; `percent` is clamped to 0 to 100, NaN is 0.
+    /// The smallest value at or above which `100 - percent` of the values lie: the middle of its
+    /// bucket, off by at most 3.2 %, kept inside the exact extremes. `None` if empty; `percent` is
+    /// clamped to 0 to 100, NaN is 0.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         if self.count == 0 {
             return None;

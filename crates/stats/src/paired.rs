@@ -1,14 +1,16 @@
 //! Two sides measured in pairs: the difference and the ratio of what one pair saw.
 //!
-//! Runs with the same seed, or next to each other in time, share their disturbances. Taking the difference
-//! inside the pair removes them, so the interval is that of the differences and not that of two separate means.
+//! Runs with the same seed, or next to each other in time, share their disturbances. Taking the
+//! difference inside the pair removes them, so the interval is that of the differences and not that
+//! of two separate means.
 
 use crate::sample::{Estimate, Sample, SampleError};
 
 /// Estimate of `candidate - baseline`, pair by pair.
 ///
 /// # Errors
-/// [`SampleError::Unpaired`] if the samples differ in length; [`SampleError::NotFinite`] if a difference overflows.
+/// [`SampleError::Unpaired`] if the samples differ in length; [`SampleError::NotFinite`] if a
+/// difference overflows.
 pub fn paired_difference(baseline: &Sample, candidate: &Sample) -> Result<Estimate, SampleError> {
     check_pairs(baseline, candidate)?;
     let differences: Vec<f64> =
@@ -32,8 +34,8 @@ pub struct Ratio {
 /// Ratio `candidate / baseline` with the t interval of the logarithms of the ratios of the pairs.
 ///
 /// # Errors
-/// [`SampleError::Unpaired`] if the samples differ in length, [`SampleError::NotPositive`] if a value is not
-/// positive, [`SampleError::NotFinite`] if a ratio overflows.
+/// [`SampleError::Unpaired`] if the samples differ in length, [`SampleError::NotPositive`] if a
+/// value is not positive, [`SampleError::NotFinite`] if a ratio overflows.
 pub fn paired_ratio(baseline: &Sample, candidate: &Sample) -> Result<Ratio, SampleError> {
     check_pairs(baseline, candidate)?;
     for side in [baseline, candidate] {

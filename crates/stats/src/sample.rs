@@ -83,7 +83,8 @@ impl Sample {
     /// The arithmetic mean.
     pub fn mean(&self) -> f64 {
         let n = self.n() as f64;
-        // The second pass removes the rounding error of the first, which matters when the values are large and close.
+        // The second pass removes the rounding error of the first, which matters when the values
+        // are large and close.
         let rough = self.values.iter().map(|value| value / n).sum::<f64>();
         rough + self.values.iter().map(|value| (value - rough) / n).sum::<f64>()
     }
@@ -113,8 +114,9 @@ impl Sample {
         self.percentile(50.0)
     }
 
-    /// The value below which `percent` of the sample lies, interpolated linearly between order statistics (the
-    /// default of R and `NumPy`). `percent` outside 0 to 100 is clamped; a NaN gives the minimum.
+    /// The value below which `percent` of the sample lies, interpolated linearly between order
+    /// statistics (the default of R and `NumPy`). `percent` outside 0 to 100 is clamped; a NaN
+    /// gives the minimum.
     pub fn percentile(&self, percent: f64) -> f64 {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -127,8 +129,8 @@ impl Sample {
 
     /// Mean, spread and the two-sided 95 % Student t interval of the mean.
     ///
-    /// The interval is not the normal one: at 4 values `1.96 sd / sqrt(n)` covers the mean in 85 % of all
-    /// experiments only. A single value gives the interval from minus to plus infinity.
+    /// The interval is not the normal one: at 4 values `1.96 sd / sqrt(n)` covers the mean in 85 %
+    /// of all experiments only. A single value gives the interval from minus to plus infinity.
     pub fn estimate(&self) -> Estimate {
         let (mean, sd, n) = (self.mean(), self.sd(), self.n());
         let half = if n < 2 {

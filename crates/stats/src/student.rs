@@ -1,4 +1,5 @@
-//! Student's t distribution: the regularised incomplete beta function and its inverse by Newton steps.
+//! Student's t distribution: the regularised incomplete beta function and its inverse by Newton
+//! steps.
 
 /// Relative size of a term at which a continued fraction or a Newton iteration has converged.
 const EPSILON: f64 = 1e-15;
@@ -6,15 +7,15 @@ const EPSILON: f64 = 1e-15;
 /// A divisor that stands in for zero in the continued fraction.
 const TINY: f64 = 1e-300;
 
-/// Steps after which the continued fraction gives up. It needs in the order of the square root of the
-/// degrees of freedom, so this serves a million of them.
+/// Steps after which the continued fraction gives up. It needs in the order of the square root of
+/// the degrees of freedom, so this serves a million of them.
 const FRACTION_STEPS: u32 = 10_000;
 
 /// Steps of the quantile search; bisection alone would need fewer than this.
 const QUANTILE_STEPS: u32 = 300;
 
-/// Coefficients of the Lanczos approximation with g = 7 and 9 terms (Godfrey); relative error below 1e-14 for
-/// positive arguments.
+/// Coefficients of the Lanczos approximation with g = 7 and 9 terms (Godfrey); relative error below
+/// 1e-14 for positive arguments.
 const LANCZOS: [f64; 9] = [
     0.999_999_999_999_809_9,
     676.520_368_121_885_1,
@@ -65,7 +66,8 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     result
 }
 
-/// Regularised incomplete beta function `I_x(a, b)`, where `y` is `1 - x` given by the caller without cancellation.
+/// Regularised incomplete beta function `I_x(a, b)`, where `y` is `1 - x` given by the caller
+/// without cancellation.
 fn incomplete_beta(a: f64, b: f64, x: f64, y: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -106,8 +108,8 @@ pub fn t_cdf(t: f64, df: f64) -> f64 {
 
 /// The `t` with P(T <= t) = `p` for Student's t with `df` degrees of freedom.
 ///
-/// Minus and plus infinity at `p` 0 and 1. NaN if `p` is outside 0 to 1 or NaN, or if `df` is not a finite number of
-/// at least 1.
+/// Minus and plus infinity at `p` 0 and 1. NaN if `p` is outside 0 to 1 or NaN, or if `df` is not a
+/// finite number of at least 1.
 pub fn t_quantile(p: f64, df: f64) -> f64 {
     if !((0.0..=1.0).contains(&p) && df >= 1.0 && df.is_finite()) {
         return f64::NAN;
@@ -115,7 +117,8 @@ pub fn t_quantile(p: f64, df: f64) -> f64 {
     if p < 0.5 { -tail_quantile(p, df) } else { tail_quantile(1.0 - p, df) }
 }
 
-/// The `t` >= 0 with P(T > t) = `tail`, for `tail` in 0 to 0.5: Newton steps inside a shrinking bracket.
+/// The `t` >= 0 with P(T > t) = `tail`, for `tail` in 0 to 0.5: Newton steps inside a shrinking
+/// bracket.
 fn tail_quantile(tail: f64, df: f64) -> f64 {
     if tail <= 0.0 {
         return f64::INFINITY;
