@@ -8,11 +8,13 @@
 pub mod calibrate;
 pub mod calibration;
 pub mod clock;
+pub mod columns;
 pub mod draw;
 pub mod fixture;
 pub mod host;
 pub mod jobs;
 pub mod mix;
+pub mod record;
 pub mod units;
 pub mod user;
 pub mod users;

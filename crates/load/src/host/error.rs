@@ -1,0 +1,142 @@
+//! What can go wrong on the host, each with its cure. All are errors of the environment.
+
+use std::path::PathBuf;
+
+use convoy_kernel::Errno;
+
+use crate::jobs::JobError;
+
+/// Why a run on the host ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// No directory can be made to work in.
+    #[error(
+        "cannot make a work directory in {}: {source}; name a writable one with --dir",
+        path.display()
+    )]
+    WorkDirectory {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The work directory is full.
+    #[error(
+        "no space left in the work directory {} ({what}); \
+         free some, use fewer users, or name another with --dir",
+        path.display()
+    )]
+    NoSpace {
+        /// The work directory.
+        path: PathBuf,
+        /// Which job or step met it.
+        what: String,
+    },
+    /// The fixtures cannot be made.
+    #[error(
+        "cannot prepare the work directory {}: {source}; name another with --dir",
+        path.display()
+    )]
+    Prepare {
+        /// The work directory.
+        path: PathBuf,
+        /// Why.
+        source: JobError,
+    },
+    /// A user cannot be started.
+    #[error(
+        "cannot start user {user} of {users}: {errno} ({}); \
+         use fewer users or raise the process limit (ulimit -u, pids.max)",
+        errno.name()
+    )]
+    Fork {
+        /// The user, from 1.
+        user: u32,
+        /// All of them.
+        users: u32,
+        /// Why.
+        errno: Errno,
+    },
+    /// A limit of the system ended a job.
+    #[error("user {user}: {what}; {cure}")]
+    Limit {
+        /// The user, from 1.
+        user: u32,
+        /// Job, call and error.
+        what: String,
+        /// What to raise.
+        cure: &'static str,
+    },
+    /// An interrupt or a termination signal came.
+    #[error("interrupted; what the run made has been removed, start it again to repeat")]
+    Interrupted,
+    /// The process that supervises the users was killed.
+    #[error("the supervisor of the users was killed; check for memory pressure (dmesg) and repeat")]
+    Supervisor,
+    /// A system call of the run control failed.
+    #[error(
+        "{call}: {errno} ({}); check the limits of this session (ulimit -a) and repeat",
+        errno.name()
+    )]
+    System {
+        /// The call.
+        call: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+    /// No user came to its end.
+    #[error("all {users} users were killed; check for memory pressure (dmesg) and use fewer users")]
+    AllLost {
+        /// The users.
+        users: u32,
+    },
+}
+
+/// The cure of a limit that a job met, or `None` if the error is the job's own.
+///
+/// Such an error will meet every user: the load point is stopped, because its figures would mean
+/// nothing.
+pub(super) fn limit_cure(call: &str, errno: Errno) -> Option<&'static str> {
+    match (call, errno) {
+        (_, Errno::EMFILE) => Some("raise the limit of open files (ulimit -n)"),
+        (_, Errno::ENFILE) => Some("raise fs.file-max or use fewer users"),
+        ("semget", Errno::ENOSPC) => {
+            Some("raise kernel.sem (its fourth number) or use fewer users")
+        }
+        ("shmget", Errno::ENOSPC) => Some("raise kernel.shmmni or use fewer users"),
+        ("fork", Errno::EAGAIN) => Some("use fewer users or raise the process limit (ulimit -u)"),
+        (_, Errno::ENOMEM) => Some("use fewer users or free memory"),
+        _ => None,
+    }
+}
+
+/// Whether the work directory is full.
+pub(super) fn is_full(call: &str, errno: Errno) -> bool {
+    const EDQUOT: Errno = Errno(libc::EDQUOT);
+    !matches!(call, "semget" | "shmget") && matches!(errno, Errno::ENOSPC | EDQUOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_directory_is_told_from_exhausted_ids() {
+        assert!(is_full("write", Errno::ENOSPC) && is_full("creat", Errno(libc::EDQUOT)));
+        assert!(!is_full("semget", Errno::ENOSPC));
+        assert!(
+            limit_cure("semget", Errno::ENOSPC).is_some_and(|cure| cure.contains("kernel.sem"))
+        );
+        assert!(limit_cure("write", Errno::ENOSPC).is_none());
+        assert!(limit_cure("read", Errno::EAGAIN).is_none());
+    }
+
+    #[test]
+    fn errors_are_one_line_with_a_cure() {
+        let full = HostError::NoSpace { path: "/w".into(), what: "disk_wrt: write".into() };
+        let fork = HostError::Fork { user: 3, users: 9, errno: Errno::EAGAIN };
+        for text in [full.to_string(), fork.to_string(), HostError::Interrupted.to_string()] {
+            assert!(text.contains(';') && !text.contains('\n'), "{text}");
+        }
+    }
+}

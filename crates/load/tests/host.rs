@@ -1,0 +1,332 @@
+//! The host target on this machine, at tiny sizes: every job, the run control, and what is left
+//! behind.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use convoy_load::host::{HostError, HostRun, Progress, run};
+use convoy_load::jobs::Job;
+use convoy_load::mix::Mix;
+use convoy_load::record::RunRecord;
+use convoy_load::workfile;
+
+/// The tests count what is left on the machine, so they run one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// System V objects of this machine and processes below this one.
+#[derive(Debug, PartialEq, Eq)]
+struct Traces {
+    ids: BTreeSet<String>,
+    children: BTreeSet<i32>,
+}
+
+impl Traces {
+    fn now() -> Self {
+        let mut ids = BTreeSet::new();
+        for kind in ["sem", "shm"] {
+            let table =
+                std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+            let id = |line: &str| line.split_whitespace().nth(1).map(|id| format!("{kind} {id}"));
+            ids.extend(table.lines().skip(1).filter_map(id));
+        }
+        Self { ids, children: descendants(std::process::id() as i32) }
+    }
+}
+
+impl Traces {
+    /// Fails if anything that appeared since stays. Other programs may use System V objects at the
+    /// same time: an object counts as left behind when it outlives the wait.
+    fn assert_nothing_new(&self) {
+        let mut left = Self::now();
+        assert_eq!(left.children, self.children, "processes");
+        left.ids.retain(|id| !self.ids.contains(id));
+        for _ in 0..2000 {
+            let now = Self::now();
+            left.ids.retain(|id| now.ids.contains(id));
+            if left.ids.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("left behind: {:?}", left.ids);
+    }
+}
+
+/// Fails unless all of `pids` have ended.
+fn assert_ended(pids: &BTreeSet<i32>) {
+    let alive: Vec<i32> =
+        processes().iter().map(|pair| pair.0).filter(|pid| pids.contains(pid)).collect();
+    assert!(alive.is_empty(), "still there: {alive:?}");
+}
+
+/// (process, parent) of every process.
+fn processes() -> Vec<(i32, i32)> {
+    let pids = std::fs::read_dir("/proc")
+        .expect("proc")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold blanks; state and parent follow it.
+        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    })
+    .collect()
+}
+
+fn descendants(root: i32) -> BTreeSet<i32> {
+    let all = processes();
+    let mut found = BTreeSet::from([root]);
+    loop {
+        let before = found.len();
+        found.extend(
+            all.iter()
+                .filter(|(_, parent)| found.contains(parent))
+                .map(|pair| pair.0)
+                .collect::<Vec<_>>(),
+        );
+        if found.len() == before {
+            found.remove(&root);
+            return found;
+        }
+    }
+}
+
+/// The supervisor of the running load point: our only child.
+fn supervisor() -> i32 {
+    let own = std::process::id() as i32;
+    wait_for(|| processes().into_iter().find(|(_, parent)| *parent == own).map(|pair| pair.0))
+}
+
+/// The processes of the supervisor: anchor and users.
+fn users() -> BTreeSet<i32> {
+    let supervisor = supervisor();
+    wait_for(|| {
+        let children: BTreeSet<i32> = processes()
+            .into_iter()
+            .filter(|(_, parent)| *parent == supervisor)
+            .map(|pair| pair.0)
+            .collect();
+        (children.len() > 4).then_some(children)
+    })
+}
+
+/// Waits until `found` finds something.
+fn wait_for<T>(found: impl Fn() -> Option<T>) -> T {
+    for _ in 0..5000 {
+        if let Some(value) = found() {
+            return value;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never appeared");
+}
+
+/// A directory of the test; what the run makes in it must be gone at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let parent =
+            if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
+        let path = parent.join(format!("convoy-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("made");
+        Self(path)
+    }
+
+    fn entries(&self) -> usize {
+        std::fs::read_dir(&self.0).expect("readable").count()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _best_effort = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tiny(mix: Mix, users: &[u32], place: &Place) -> HostRun {
+    HostRun {
+        shrink: 100,
+        predict: false,
+        seed: 7,
+        directory: Some(place.0.clone()),
+        ..HostRun::new(mix, users.to_vec())
+    }
+}
+
+fn mix(text: &str) -> Mix {
+    workfile::parse("test", text).expect("valid")
+}
+
+/// A load that lasts until it is disturbed: half of it waits for children, half holds System V ids.
+fn endless(place: &Place) -> HostRun {
+    let mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n90 shared_memory\n10 shell_rtns_1\n");
+    HostRun { shrink: 1, start_delay: Duration::from_secs(20), ..tiny(mix, &[6], place) }
+}
+
+/// As [`endless`], but the users work from the start.
+fn busy(place: &Place) -> HostRun {
+    let mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n50 shared_memory\n50 brk_test\n");
+    HostRun { shrink: 1, ..tiny(mix, &[4], place) }
+}
+
+/// Runs `options` and calls `disturb` in another thread once users are being started.
+fn disturbed<T: Send + 'static>(
+    options: &HostRun,
+    disturb: impl FnOnce() -> T + Send + 'static,
+) -> (Result<RunRecord, HostError>, T) {
+    let mut disturb = Some(disturb);
+    let mut thread = None;
+    let result = run::run(options, |progress| {
+        if matches!(progress, Progress::Running { .. }) {
+            thread = disturb.take().map(std::thread::spawn);
+        }
+    });
+    let value = thread.expect("the point began").join().expect("disturbed");
+    (result, value)
+}
+
+fn kill(pid: i32, signal: &str) {
+    let status = std::process::Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+    assert!(status.expect("kill exists").success(), "kill -s {signal} {pid}");
+}
+
+#[test]
+fn every_job_succeeds_alone() {
+    let _alone = alone();
+    let place = Place::new("jobs");
+    let before = Traces::now();
+    for job in Job::ALL {
+        let mix = mix(&format!("FILESIZE: 300K\nPOOLSIZE: 0K\n1 {}\n", job.name()));
+        let mut options = tiny(mix, &[1], &place);
+        // One run of the job is enough here.
+        options.mix.weights.push((Job::MatrixRtns, 99 * u32::from(*job != Job::MatrixRtns)));
+        options.mix.weights.retain(|(_, weight)| *weight > 0);
+        let record = run::run(&options, |_| ()).expect("runs");
+        let point = &record.points[0];
+        assert_eq!(point.first_failure, None, "{}", job.name());
+        assert_eq!((point.jobs_done, point.jobs_failed, point.users_lost), (100, 0, 0));
+    }
+    assert_eq!(place.entries(), 0);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn shared_runs_with_two_users_and_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::new("shared");
+    let before = Traces::now();
+    let shared = Mix::load("shared").expect("shipped");
+    let options = HostRun { predict: true, ..tiny(shared, &[1, 2], &place) };
+    let record = run::run(&options, |_| ()).expect("runs");
+    assert_eq!(record.points.len(), 2);
+    for point in &record.points {
+        assert_eq!(point.first_failure, None);
+        assert_eq!(point.jobs_done, 97 * u64::from(point.users));
+        assert!(point.real_s > 0.0 && point.cpu_s > 0.0 && point.jti <= 100);
+        let by_formula = 60.0 * point.jobs_done as f64 / point.real_s;
+        assert!((point.jobs_per_min - by_formula).abs() < 1e-6 * by_formula);
+        assert!(point.predicted_s.is_some_and(|s| s > 0.0));
+        assert!(point.jobs.iter().all(|job| job.alone_ns.is_some_and(|ns| ns > 0.0)));
+        assert_eq!(point.jobs.iter().map(|job| job.runs).sum::<u64>(), point.jobs_done);
+        assert_eq!(point.first_order.len(), 97);
+    }
+    assert_eq!(record.points[0].file_kb, 1024 + 10_240);
+    assert_ne!(record.points[0].order_hash, record.points[1].order_hash);
+    let again = run::run(&options, |_| ()).expect("runs");
+    assert_eq!(again.points[1].order_hash, record.points[1].order_hash);
+    assert_eq!(place.entries(), 0);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn a_killed_user_is_counted_and_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::new("user");
+    let before = Traces::now();
+    // Killed before the start: the others must start all the same.
+    let options = HostRun { start_delay: Duration::from_millis(300), ..endless(&place) };
+    let (record, ()) = disturbed(&options, || {
+        let victim = users().into_iter().next_back().expect("a user");
+        kill(victim, "KILL");
+    });
+    let point = &record.expect("the others end").points[0];
+    assert_eq!((point.users_lost, point.jobs_failed), (1, 0));
+    assert_eq!(point.jobs_done, 5 * 100);
+    assert_eq!(place.entries(), 0);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn ids_of_a_user_killed_at_work_are_removed() {
+    let _alone = alone();
+    let place = Place::new("ids");
+    let before = Traces::now();
+    let known = before.ids.clone();
+    let (record, pids) = disturbed(&busy(&place), move || {
+        let pids = users();
+        wait_for(|| Traces::now().ids.difference(&known).next().map(drop));
+        for pid in &pids {
+            kill(*pid, "KILL");
+        }
+        pids
+    });
+    assert_ended(&pids);
+    // The anchor is killed too: then the group is empty at the end, which must not matter.
+    match record {
+        Err(HostError::AllLost { users }) => assert_eq!(users, 4),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(place.entries(), 0);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_removes_everything() {
+    let _alone = alone();
+    let place = Place::new("interrupt");
+    let before = Traces::now();
+    let own = std::process::id() as i32;
+    for signal in ["TERM", "INT"] {
+        let (result, pids) = disturbed(&endless(&place), move || {
+            let pids = users();
+            kill(own, signal);
+            pids
+        });
+        assert_ended(&pids);
+        assert!(matches!(result, Err(HostError::Interrupted)), "{signal}: {result:?}");
+    }
+    assert_eq!(place.entries(), 0);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn a_killed_supervisor_is_reported_and_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::new("supervisor");
+    let before = Traces::now();
+    let (result, pids) = disturbed(&endless(&place), || {
+        let pids = users();
+        kill(supervisor(), "KILL");
+        pids
+    });
+    wait_for(|| processes().iter().all(|pair| !pids.contains(&pair.0)).then_some(()));
+    assert!(matches!(result, Err(HostError::Supervisor)), "{result:?}");
+    assert_eq!(place.entries(), 0);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn an_unwritable_place_is_named() {
+    let mix = mix("1 add_int\n");
+    let missing =
+        HostRun { directory: Some("/nonexistent/place".into()), ..HostRun::new(mix, vec![1]) };
+    let error = run::run(&missing, |_| ()).expect_err("no such directory").to_string();
+    assert!(error.contains("/nonexistent/place") && error.contains("--dir"), "{error}");
+}
