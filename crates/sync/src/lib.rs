@@ -1,7 +1,38 @@
 //! Locks generic over the platform they run on, and the native platform.
+//!
+//! | lock | for |
+//! |---|---|
+//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short sections of a kernel |
+//! | [`AdaptiveLock`] | short sections of user space |
+//! | [`Semaphore`] with [`Handoff`], [`PublishedFix`] or [`Opportunistic`]; [`ArchSemaphore`] | a number of owners; the four semaphores of the 2008 regression |
+//! | [`Mutex`] | one owner that may sleep |
+//! | [`RwLock`] | the spinning reader/writer lock of 2008 |
+//! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
+//!
+//! No lock allocates. Waiting tasks are linked through records on their own stacks.
 
+mod adaptive;
 mod event;
+mod lock;
+mod mutex;
+mod native;
 mod platform;
+mod queue;
+mod rwlock;
+mod rwsem;
+mod semaphore;
+mod spin;
 
+pub use adaptive::AdaptiveLock;
 pub use event::LockEvent;
+pub use lock::{Guard, IrqGuard, RawLock, WaitError};
+pub use mutex::Mutex;
+pub use native::{Native, Signals};
 pub use platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
+pub use rwlock::RwLock;
+pub use rwsem::RwSemaphore;
+pub use semaphore::{
+    ArchSemaphore, Handoff, NativeSemaphore, Opportunistic, Policy, PublishedFix, RawSemaphore,
+    Semaphore,
+};
+pub use spin::{SpinLock, TasLock, TicketLock};

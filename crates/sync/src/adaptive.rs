@@ -1,0 +1,148 @@
+//! [`AdaptiveLock`]: a short lock for user space: spins a little, then sleeps.
+//!
+//! Use it where a kernel would use a spinlock but the holder may be preempted: as the inner lock of
+//! the native semaphores. Do not use it in interrupt handlers or under a spinlock: it sleeps.
+//!
+//! ## States
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | unlocked |
+//! | 1 | locked, nobody sleeps |
+//! | 2 | locked, somebody may sleep |
+//!
+//! ## Transitions
+//!
+//! ```text
+//! lock    0 -> 1        after spinning: any -> 2, owner if it was 0, else sleep while 2
+//! unlock  1 -> 0        2 -> 0 and wake one sleeper
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 At most one task is between `lock` and `unlock`.
+//! - I2 While a task sleeps, the word is 2, or a woken task is on its way to set it to 2 again. The
+//!   word may be 2 without sleepers; that error costs one needless wake-up.
+//!
+//! ## Memory ordering
+//!
+//! The release swap of `unlock` pairs with the acquire operations that take the lock.
+//!
+//! ## Progress and fairness
+//!
+//! Whoever comes at the right moment gets the lock; sleepers may be passed. With short sections a
+//! sleeper gets it soon, because a holder that is about to sleep has released it.
+//!
+//! ## Cost
+//!
+//! 4 bytes. Uncontended: one compare-exchange, one swap. Contended: at most [`LOOKS`] looks, then
+//! one system call to sleep and one to be woken.
+//!
+//! ## Lineage
+//!
+//! Drepper, "Futexes are tricky", 2011, third mutex; spinning as in the Rust standard library.
+
+use crate::event::LockEvent;
+use crate::lock::RawLock;
+use crate::native::Native;
+use crate::platform::{Atomic, Platform, Sleep};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// Looks at the word before sleeping: about a microsecond, what the sections of a semaphore's inner
+/// lock take at most. The Rust standard library uses the same number for its futex mutex.
+const LOOKS: u32 = 100;
+
+/// The lock that spins a little and then sleeps. See the module documentation.
+#[derive(Debug)]
+#[repr(C)]
+pub struct AdaptiveLock<P: Platform> {
+    state: P::AtomicU32,
+}
+
+impl AdaptiveLock<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        Self { state: AtomicU32::new(UNLOCKED) }
+    }
+}
+
+impl<P: Platform> AdaptiveLock<P> {
+    /// Looks for a while; returns the last value seen. Stops at once when others sleep.
+    fn look(&self) -> u32 {
+        for _ in 0..LOOKS {
+            // Relaxed: taking the lock is what orders.
+            let state = self.state.load(Relaxed);
+            if state != LOCKED {
+                return state;
+            }
+            P::spin_hint();
+        }
+        LOCKED
+    }
+
+    #[cold]
+    fn lock_slow(&self) {
+        P::event(LockEvent::Contended, self, P::current());
+        // 0 -> 1. Acquire pairs with the release in `unlock`.
+        if self.look() == UNLOCKED
+            && self.state.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok()
+        {
+            return;
+        }
+        // any -> 2, owner if it was 0: a task that has slept cannot know whether others still sleep,
+        // so it leaves the word at 2 (I2). Acquire pairs with the release in `unlock`.
+        while self.state.swap(CONTENDED, Acquire) != UNLOCKED {
+            P::wait(&self.state, CONTENDED, Sleep::Uninterruptible, None);
+        }
+    }
+}
+
+impl<P: Platform> Default for AdaptiveLock<P> {
+    fn default() -> Self {
+        RawLock::new()
+    }
+}
+
+impl<P: Platform> RawLock<P> for AdaptiveLock<P> {
+    fn new() -> Self {
+        Self { state: P::AtomicU32::new(UNLOCKED) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        // 0 -> 1. Acquire pairs with the release in `unlock`.
+        if self.state.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
+            self.lock_slow();
+        }
+        P::event(LockEvent::Acquired, self, P::current());
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        // 0 -> 1. Acquire pairs with the release in `unlock`.
+        let taken = self.state.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok();
+        if taken {
+            P::event(LockEvent::Acquired, self, P::current());
+        }
+        taken
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        P::event(LockEvent::Released, self, P::current());
+        // 1 -> 0 or 2 -> 0. Release pairs with the acquire of the next owner.
+        if self.state.swap(UNLOCKED, Release) == CONTENDED {
+            P::wake(&self.state, 1);
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        self.state.load(Relaxed) != UNLOCKED
+    }
+}

@@ -1,0 +1,112 @@
+//! What all locks have in common: the trait of short locks, their guards, and the errors of waits.
+
+use crate::platform::Platform;
+use core::fmt;
+use core::marker::PhantomData;
+
+/// A short lock: held for a bounded time, never across a sleep. The all-zero image is unlocked.
+///
+/// Preemption is forbidden while it is held. A lock that interrupt handlers take as well is taken
+/// with [`Self::lock_irqsave`] everywhere.
+pub trait RawLock<P: Platform>: Sized + 'static {
+    /// An unlocked lock.
+    fn new() -> Self;
+
+    /// Takes the lock.
+    fn lock(&self);
+
+    /// Takes the lock if it is free; returns whether it was.
+    fn try_lock(&self) -> bool;
+
+    /// Gives the lock back.
+    ///
+    /// # Panics
+    ///
+    /// May panic when the lock is not held.
+    fn unlock(&self);
+
+    /// Whether somebody holds the lock; a snapshot.
+    fn is_locked(&self) -> bool;
+
+    /// Disables interrupts and takes the lock.
+    #[inline]
+    fn lock_irqsave(&self) -> P::IrqFlags {
+        let flags = P::irq_save();
+        self.lock();
+        flags
+    }
+
+    /// Gives the lock back and restores interrupts to what they were.
+    #[inline]
+    fn unlock_irqrestore(&self, flags: P::IrqFlags) {
+        // With interrupts still disabled, the end of the preemption guard inside `unlock` is no
+        // place to preempt; the extra guard moves that place behind the restoration.
+        P::preempt_disable();
+        self.unlock();
+        P::irq_restore(flags);
+        P::preempt_enable();
+    }
+
+    /// Takes the lock until the guard is dropped.
+    #[inline]
+    fn guard(&self) -> Guard<'_, P, Self> {
+        self.lock();
+        Guard { lock: self, platform: PhantomData }
+    }
+
+    /// Disables interrupts and takes the lock, both until the guard is dropped.
+    #[inline]
+    fn guard_irqsave(&self) -> IrqGuard<'_, P, Self> {
+        IrqGuard { flags: self.lock_irqsave(), lock: self }
+    }
+}
+
+/// Holds a [`RawLock`]; gives it back when dropped.
+#[must_use = "the lock is held as long as the guard lives"]
+#[derive(Debug)]
+pub struct Guard<'a, P: Platform, L: RawLock<P>> {
+    lock: &'a L,
+    // A guard stays with the task that took the lock.
+    platform: PhantomData<(P, *const ())>,
+}
+
+impl<P: Platform, L: RawLock<P>> Drop for Guard<'_, P, L> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.unlock();
+    }
+}
+
+/// Holds a [`RawLock`] with interrupts disabled; gives the lock back and restores them when dropped.
+#[must_use = "the lock is held as long as the guard lives"]
+pub struct IrqGuard<'a, P: Platform, L: RawLock<P>> {
+    lock: &'a L,
+    flags: P::IrqFlags,
+}
+
+impl<P: Platform, L: RawLock<P>> Drop for IrqGuard<'_, P, L> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.unlock_irqrestore(self.flags);
+    }
+}
+
+/// Why a wait ended without the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitError {
+    /// A signal that the wait admits is pending (`EINTR`).
+    Interrupted,
+    /// The deadline has passed (`ETIME`).
+    TimedOut,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interrupted => "a signal ended the wait",
+            Self::TimedOut => "the deadline ended the wait",
+        })
+    }
+}
+
+impl core::error::Error for WaitError {}

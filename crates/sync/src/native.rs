@@ -1,0 +1,374 @@
+//! `Native`: the machine this program runs on, threads and futexes.
+//!
+//! Words are the atomics of [`core`], so a lock compiles to what a hand-written one would. There are
+//! no interrupts and no way to forbid preemption in user space: those functions do nothing.
+//!
+//! # Signals
+//!
+//! A thread that wants its waits to be interruptible asks for its [`Signals`] once and gives the
+//! handle away; [`Signals::interrupt`] and [`Signals::kill`] then play the part of a signal: they
+//! stay pending until the thread calls [`Signals::clear`], and end every wait that admits them.
+//! Threads that never asked pay one thread-local load for each interruptible wait.
+
+use crate::platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
+use core::cell::Cell;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{self, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
+
+/// Looks at a word before a spinning thread gives up its time slice, about 40 µs of `pause` on a
+/// current x86. Spinning longer than a context switch costs only delays the thread spun for when it
+/// is not running; `docs` of user-space locks put the bound between 10 and 100 µs.
+const LOOKS_BEFORE_YIELD: u32 = 1000;
+
+const PENDING_INTERRUPT: u32 = 1;
+const PENDING_KILL: u32 = 2;
+
+/// The machine this program runs on. See the module documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Native;
+
+macro_rules! native_atomic {
+    ($int:ty, $atomic:ty) => {
+        impl Atomic<$int> for $atomic {
+            #[inline(always)]
+            fn new(value: $int) -> Self {
+                <$atomic>::new(value)
+            }
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $int {
+                self.load(order)
+            }
+            #[inline(always)]
+            fn store(&self, value: $int, order: Ordering) {
+                self.store(value, order);
+            }
+            #[inline(always)]
+            fn swap(&self, value: $int, order: Ordering) -> $int {
+                self.swap(value, order)
+            }
+            #[inline(always)]
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$int, $int> {
+                self.compare_exchange(current, new, success, failure)
+            }
+            #[inline(always)]
+            fn fetch_add(&self, value: $int, order: Ordering) -> $int {
+                self.fetch_add(value, order)
+            }
+            #[inline(always)]
+            fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
+                self.fetch_sub(value, order)
+            }
+            #[inline(always)]
+            fn fetch_or(&self, value: $int, order: Ordering) -> $int {
+                self.fetch_or(value, order)
+            }
+            #[inline(always)]
+            fn fetch_and(&self, value: $int, order: Ordering) -> $int {
+                self.fetch_and(value, order)
+            }
+        }
+    };
+}
+
+native_atomic!(u8, AtomicU8);
+native_atomic!(u32, AtomicU32);
+native_atomic!(usize, AtomicUsize);
+
+/// The pending signals of one thread, see the module documentation.
+#[derive(Debug)]
+pub struct Signals {
+    pending: AtomicU32,
+    /// The word this thread sleeps on interruptibly; only its address is used, never its content.
+    asleep_on: AtomicPtr<AtomicU32>,
+}
+
+thread_local! {
+    // Constant initialisers and no destructors: neither allocates nor registers anything, so locks
+    // may be used at any time in the life of a thread.
+    static TASK: Cell<TaskId> = const { Cell::new(0) };
+    static SIGNALS: Cell<Option<&'static Signals>> = const { Cell::new(None) };
+}
+
+impl Signals {
+    /// The signals of the calling thread. The record lives as long as the program (16 bytes for
+    /// each thread that ever asked), so the handle can be given to anybody.
+    pub fn of_this_thread() -> &'static Self {
+        SIGNALS.with(|slot| {
+            slot.get().unwrap_or_else(|| {
+                let signals: &'static Self = Box::leak(Box::new(Self {
+                    pending: AtomicU32::new(0),
+                    asleep_on: AtomicPtr::new(null_mut()),
+                }));
+                slot.set(Some(signals));
+                signals
+            })
+        })
+    }
+
+    /// Makes a signal pending: ends interruptible waits of the thread.
+    pub fn interrupt(&self) {
+        self.raise(PENDING_INTERRUPT);
+    }
+
+    /// Makes a fatal signal pending: ends interruptible and killable waits of the thread.
+    pub fn kill(&self) {
+        self.raise(PENDING_KILL);
+    }
+
+    /// Handles all pending signals.
+    pub fn clear(&self) {
+        // Relaxed: the owner of the signals reads them back itself.
+        self.pending.store(0, Relaxed);
+    }
+
+    fn raise(&self, signal: u32) {
+        // SeqCst pairs with `wait`: either we see the word the sleeper has published, or the
+        // sleeper sees the pending bit after it published the word.
+        self.pending.fetch_or(signal, SeqCst);
+        let word = self.asleep_on.load(SeqCst);
+        if word.is_null() {
+            return;
+        }
+        // The sleeper may have looked at `pending` already and not yet be in the system call, where
+        // the wake-up would miss it: repeat until it has left this wait.
+        loop {
+            futex_wake(word, usize::MAX);
+            // SeqCst, as above.
+            if self.asleep_on.load(SeqCst) != word || !self.is_pending(Sleep::Interruptible) {
+                return;
+            }
+            yield_now();
+        }
+    }
+
+    fn is_pending(&self, sleep: Sleep) -> bool {
+        // SeqCst pairs with `raise`.
+        let pending = self.pending.load(SeqCst);
+        match sleep {
+            Sleep::Uninterruptible => false,
+            Sleep::Interruptible => pending != 0,
+            Sleep::Killable => pending & PENDING_KILL != 0,
+        }
+    }
+}
+
+fn yield_now() {
+    // SAFETY: the call has no arguments and no effect on memory.
+    unsafe { libc::sched_yield() };
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
+/// Returns whether the wait ended because `deadline` passed.
+fn futex_wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
+    let until = deadline.map(timespec);
+    let until = until.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    // The bit-set form takes an absolute time on the monotonic clock, so a wait that is repeated
+    // after a spurious return does not become longer.
+    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: `word` and `until` are valid for the call, which reads both and writes neither.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            expected,
+            until,
+            core::ptr::null::<u32>(),
+            libc::FUTEX_BITSET_MATCH_ANY,
+        )
+    };
+    result == -1 && errno() == libc::ETIMEDOUT
+}
+
+fn errno() -> i32 {
+    // SAFETY: the function returns the address of this thread's own variable, always valid.
+    let location = unsafe { libc::__errno_location() };
+    // SAFETY: as above, and nobody else writes this thread's variable.
+    unsafe { *location }
+}
+
+fn futex_wake(word: *const AtomicU32, count: usize) {
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    // SAFETY: waking uses the address as a key and never reads the memory there.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count)
+    };
+}
+
+impl Platform for Native {
+    type AtomicU8 = AtomicU8;
+    type AtomicU32 = AtomicU32;
+    type AtomicUsize = AtomicUsize;
+    type IrqFlags = ();
+
+    fn now() -> u64 {
+        let mut time = timespec(0);
+        // SAFETY: `time` is valid for the write of one `timespec`.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    #[inline(always)]
+    fn spin_hint() {
+        core::hint::spin_loop();
+    }
+
+    #[inline]
+    fn spin_until(word: &AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
+        let mut looks = 0;
+        loop {
+            // Acquire pairs with the release store of whoever made `done` true.
+            let value = word.load(Ordering::Acquire);
+            if done(value) {
+                return value;
+            }
+            looks += 1;
+            if looks % LOOKS_BEFORE_YIELD == 0 {
+                yield_now();
+            } else {
+                core::hint::spin_loop();
+            }
+        }
+    }
+
+    fn wait(word: &AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
+        let signals = match sleep {
+            Sleep::Uninterruptible => None,
+            Sleep::Interruptible | Sleep::Killable => SIGNALS.get(),
+        };
+        let Some(signals) = signals else {
+            let late = futex_wait(word, expected, deadline);
+            return if late { Wake::TimedOut } else { Wake::Woken };
+        };
+        // SeqCst pairs with `Signals::raise`: publish first, look second.
+        signals.asleep_on.store(core::ptr::from_ref(word).cast_mut(), SeqCst);
+        let mut late = false;
+        if !signals.is_pending(sleep) {
+            late = futex_wait(word, expected, deadline);
+        }
+        // SeqCst: `raise` stops waking when it sees this.
+        signals.asleep_on.store(null_mut(), SeqCst);
+        if signals.is_pending(sleep) {
+            Wake::Interrupted
+        } else if late {
+            Wake::TimedOut
+        } else {
+            Wake::Woken
+        }
+    }
+
+    fn wake(word: &AtomicU32, count: usize) {
+        futex_wake(word, count);
+    }
+
+    fn signal_pending(sleep: Sleep) -> bool {
+        sleep != Sleep::Uninterruptible
+            && SIGNALS.get().is_some_and(|signals| signals.is_pending(sleep))
+    }
+
+    fn current() -> TaskId {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let task = TASK.get();
+        if task != 0 {
+            return task;
+        }
+        // Relaxed: only uniqueness matters.
+        let task = NEXT.fetch_add(1, Relaxed);
+        TASK.set(task);
+        task
+    }
+
+    fn cpu() -> u32 {
+        // SAFETY: the call has no arguments and no effect on memory.
+        let cpu = unsafe { libc::sched_getcpu() };
+        u32::try_from(cpu).unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn on_cpu(_: TaskId) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn need_resched() -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn irq_save() {}
+
+    #[inline(always)]
+    fn irq_restore((): ()) {}
+
+    #[inline(always)]
+    fn preempt_disable() {}
+
+    #[inline(always)]
+    fn preempt_enable() {}
+
+    #[inline(always)]
+    fn touch<T: ?Sized>(_: &T, _: Access) {}
+
+    #[inline(always)]
+    fn event<T: ?Sized>(_: crate::LockEvent, _: &T, _: TaskId) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_wait_ends_at_its_deadline_and_not_without_reason() {
+        let word = AtomicU32::new(7);
+        let deadline = Native::now() + 2_000_000;
+        let mut wake = Wake::Woken;
+        while wake == Wake::Woken {
+            wake = Native::wait(&word, 7, Sleep::Uninterruptible, Some(deadline));
+        }
+        assert_eq!(wake, Wake::TimedOut);
+        assert!(Native::now() >= deadline);
+        assert_eq!(Native::wait(&word, 8, Sleep::Uninterruptible, None), Wake::Woken);
+    }
+
+    #[test]
+    fn signals_end_the_waits_that_admit_them() {
+        let (send, receive) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let signals = Signals::of_this_thread();
+            send.send(signals).unwrap();
+            let word = AtomicU32::new(0);
+            while Native::wait(&word, 0, Sleep::Interruptible, None) != Wake::Interrupted {}
+            assert!(Native::signal_pending(Sleep::Interruptible));
+            assert!(!Native::signal_pending(Sleep::Uninterruptible));
+            while Native::wait(&word, 0, Sleep::Killable, None) != Wake::Interrupted {}
+            signals.clear();
+            assert!(!Native::signal_pending(Sleep::Interruptible));
+        });
+        let signals = receive.recv().unwrap();
+        signals.interrupt();
+        signals.kill();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn tasks_have_names_of_their_own() {
+        let mine = Native::current();
+        assert_eq!(mine, Native::current());
+        let other = std::thread::spawn(Native::current).join().unwrap();
+        assert_ne!(mine, other);
+    }
+}

@@ -1,0 +1,225 @@
+//! First-in first-out queues of waiting tasks, linked through records on the waiters' stacks.
+//!
+//! A queue belongs to a lock and is used only while the lock's inner lock is held. The exception is
+//! [`Waiter::sleep`], which runs without it.
+//!
+//! # Invariants
+//!
+//! - Q1 A linked record outlives its membership: the waiter leaves its function only after it saw,
+//!   under the inner lock or in its state word, that the record was unlinked.
+//! - Q2 Whenever the inner lock is free, the state of a linked record is `ASLEEP`, or `RUNNING` for
+//!   a waiter that was woken and has not looked again yet.
+
+use crate::platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const RUNNING: u32 = 0;
+const ASLEEP: u32 = 1;
+
+type Link<P> = Cell<Option<NonNull<Waiter<P>>>>;
+
+/// One waiting task. A cache line of its own: other tasks write it.
+#[repr(C, align(64))]
+pub struct Waiter<P: Platform> {
+    /// Stands for the state of the task: what it sleeps on.
+    state: P::AtomicU32,
+    /// Who waits.
+    pub(crate) task: TaskId,
+    /// The releaser gave the lock to this waiter. Guarded by the inner lock.
+    pub(crate) granted: Cell<bool>,
+    /// The waiter wants to share the lock with other readers.
+    pub(crate) reader: bool,
+    next: Link<P>,
+    prev: Link<P>,
+}
+
+impl<P: Platform> Waiter<P> {
+    /// A record for the calling task. [`Queue::push`] announces it.
+    pub(crate) fn new(reader: bool) -> Self {
+        Self {
+            state: P::AtomicU32::new(RUNNING),
+            task: P::current(),
+            granted: Cell::new(false),
+            reader,
+            next: Cell::new(None),
+            prev: Cell::new(None),
+        }
+    }
+
+    /// Declares the intention to sleep; the last step before the inner lock is dropped.
+    #[inline]
+    pub(crate) fn prepare(&self) {
+        // Relaxed: the inner lock orders this with the releaser's look at it.
+        self.state.store(ASLEEP, Relaxed);
+    }
+
+    /// Sleeps until roused, or for the other reasons of [`Platform::wait`].
+    #[inline]
+    pub(crate) fn sleep(&self, sleep: Sleep, deadline: Option<u64>) -> Wake {
+        P::wait(&self.state, ASLEEP, sleep, deadline)
+    }
+
+    /// Sleeps without the inner lock until `granted` was set by [`Self::rouse`]'s caller.
+    pub(crate) fn sleep_until_roused(&self) {
+        loop {
+            // Acquire pairs with the release in `rouse`: what the releaser wrote is visible.
+            if self.state.load(Acquire) == RUNNING {
+                return;
+            }
+            self.sleep(Sleep::Uninterruptible, None);
+        }
+    }
+
+    /// Marks the task as running without being roused; for waits that ended by themselves.
+    #[inline]
+    pub(crate) fn awake(&self) {
+        // Relaxed: a releaser that misses it wakes a running task, which is harmless.
+        self.state.store(RUNNING, Relaxed);
+    }
+
+    /// Whether the task was roused and has not prepared to sleep again.
+    #[inline]
+    pub(crate) fn is_roused(&self) -> bool {
+        // Relaxed: read under the inner lock, under which `rouse` wrote it.
+        self.state.load(Relaxed) == RUNNING
+    }
+
+    /// Whether nobody waits longer; false for a record that was pushed behind others and removed
+    /// from there.
+    #[inline]
+    pub(crate) fn is_first(&self) -> bool {
+        self.prev.get().is_none()
+    }
+
+    /// Wakes the task if it is asleep or about to sleep; returns whether it was.
+    #[inline]
+    pub(crate) fn rouse(&self) -> bool {
+        // Release pairs with the acquire in `sleep_until_roused`. A waiter that sleeps there may
+        // leave, and its record end, as soon as it sees this; waking uses only the address, and a
+        // stray wake-up at a reused address is a spurious one, which every sleeper expects.
+        if self.state.swap(RUNNING, Release) == RUNNING {
+            return false;
+        }
+        P::wake(&self.state, 1);
+        true
+    }
+}
+
+/// The waiting tasks of one lock, the longest waiting one first. All zero is empty.
+#[repr(C)]
+pub(crate) struct Queue<P: Platform> {
+    head: Link<P>,
+    tail: Link<P>,
+}
+
+impl<P: Platform> Queue<P> {
+    pub(crate) const fn new() -> Self {
+        Self { head: Cell::new(None), tail: Cell::new(None) }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.get().is_none()
+    }
+
+    /// The longest waiting task.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the inner lock, and keeps it as long as it uses the result.
+    #[inline]
+    pub(crate) unsafe fn front(&self) -> Option<&Waiter<P>> {
+        // SAFETY: a linked record is alive (Q1), and stays linked under the caller's lock.
+        self.head.get().map(|waiter| unsafe { waiter.as_ref() })
+    }
+
+    /// The first waiter for which `wanted` holds.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::front`].
+    pub(crate) unsafe fn find(&self, wanted: impl Fn(&Waiter<P>) -> bool) -> Option<&Waiter<P>> {
+        let mut at = self.head.get();
+        while let Some(waiter) = at {
+            // SAFETY: a linked record is alive (Q1), and stays linked under the caller's lock.
+            let waiter = unsafe { waiter.as_ref() };
+            if wanted(waiter) {
+                return Some(waiter);
+            }
+            P::touch(waiter, Access::Read);
+            at = waiter.next.get();
+        }
+        None
+    }
+
+    /// Number of waiters.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::front`].
+    pub(crate) unsafe fn len(&self) -> usize {
+        let count = Cell::new(0);
+        let all = |_: &Waiter<P>| {
+            count.set(count.get() + 1);
+            false
+        };
+        // SAFETY: the contract is this function's own.
+        unsafe { self.find(all) };
+        count.get()
+    }
+
+    /// Announces `waiter` as fresh memory and appends it.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the inner lock; `waiter` is in no queue, and does not move and is not
+    /// dropped before it was removed from this one (Q1).
+    pub(crate) unsafe fn push(&self, waiter: &Waiter<P>) {
+        P::touch(waiter, Access::Fresh);
+        P::touch(self, Access::Write);
+        let link = Some(NonNull::from(waiter));
+        waiter.prev.set(self.tail.get());
+        waiter.next.set(None);
+        match self.tail.get() {
+            None => self.head.set(link),
+            Some(last) => {
+                // SAFETY: a linked record is alive (Q1), and stays linked under the caller's lock.
+                let last = unsafe { last.as_ref() };
+                P::touch(last, Access::Write);
+                last.next.set(link);
+            }
+        }
+        self.tail.set(link);
+    }
+
+    /// Unlinks `waiter`.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the inner lock, and `waiter` is in this queue.
+    pub(crate) unsafe fn remove(&self, waiter: &Waiter<P>) {
+        P::touch(self, Access::Write);
+        P::touch(waiter, Access::Read);
+        let (prev, next) = (waiter.prev.get(), waiter.next.get());
+        match prev {
+            None => self.head.set(next),
+            Some(prev) => {
+                // SAFETY: a linked record is alive (Q1), and stays linked under the caller's lock.
+                let prev = unsafe { prev.as_ref() };
+                P::touch(prev, Access::Write);
+                prev.next.set(next);
+            }
+        }
+        match next {
+            None => self.tail.set(prev),
+            Some(next) => {
+                // SAFETY: as above.
+                let next = unsafe { next.as_ref() };
+                P::touch(next, Access::Write);
+                next.prev.set(prev);
+            }
+        }
+    }
+}

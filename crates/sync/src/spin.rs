@@ -1,0 +1,265 @@
+//! Spinlocks: [`TasLock`] (test-and-set) and [`TicketLock`] (first come, first served).
+//!
+//! Use them for sections of at most a few microseconds that never sleep, on machines where holders
+//! are not preempted: in a kernel. In user space a preempted holder of a ticket lock stops everybody
+//! behind it for a whole time slice; use [`AdaptiveLock`](crate::AdaptiveLock) there.
+//!
+//! ## States
+//!
+//! | lock | words | unlocked | locked | contended |
+//! |---|---|---|---|---|
+//! | test-and-set | `locked` | 0 | 1 | 1, others spin |
+//! | ticket | `serving`, `next` | `next == serving` | `next == serving + 1` | `next > serving + 1` |
+//!
+//! ## Transitions
+//!
+//! ```text
+//! test-and-set   lock: 0 -> 1      unlock: 1 -> 0
+//! ticket         lock: next += 1, then wait for serving == own ticket      unlock: serving += 1
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 At most one task is between `lock` and `unlock`.
+//! - I2 Ticket: only the holder writes `serving`; tickets are served in the order they were drawn.
+//!
+//! ## Memory ordering
+//!
+//! The release store of `unlock` pairs with the acquire operation that ends `lock`: the
+//! compare-exchange or the last look of `spin_until`. Drawing a ticket is relaxed, because what
+//! orders the sections is the hand-over through `serving`. A task that draws a ticket which is
+//! already served still looks at `serving` with acquire ordering.
+//!
+//! ## Progress and fairness
+//!
+//! Test-and-set: somebody always gets the lock, nobody in particular. Ticket: first come, first
+//! served, so each task waits for at most one section of each task before it; it loses all speed
+//! when one of them is not running.
+//!
+//! ## Cost
+//!
+//! 4 bytes and 8 bytes. Uncontended: one locked operation to take, one plain store to give back
+//! (and, for the ticket lock, two looks at a line that is owned by then). Contended: every hand-over
+//! moves the line to each spinning CPU once.
+//!
+//! ## Lineage
+//!
+//! Test-and-test-and-set: Rudolph and Segall, 1984. Ticket: Reed and Kanodia, 1979; x86 of Linux
+//! 2.6.25 (commit 314cdbefd1f), which keeps both halves in one 16-bit word. Here each half is a word
+//! in the same line, because waiting is for a whole word.
+
+use crate::event::LockEvent;
+use crate::lock::RawLock;
+use crate::native::Native;
+use crate::platform::{Atomic, Platform};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+
+/// What "a spinlock" means in the kernels from 2.6.25 on.
+pub type SpinLock<P> = TicketLock<P>;
+
+/// The test-and-set spinlock.
+#[derive(Debug)]
+#[repr(C)]
+pub struct TasLock<P: Platform> {
+    locked: P::AtomicU32,
+}
+
+impl TasLock<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        Self { locked: AtomicU32::new(UNLOCKED) }
+    }
+}
+
+impl<P: Platform> Default for TasLock<P> {
+    fn default() -> Self {
+        RawLock::new()
+    }
+}
+
+impl<P: Platform> RawLock<P> for TasLock<P> {
+    fn new() -> Self {
+        Self { locked: P::AtomicU32::new(UNLOCKED) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        P::preempt_disable();
+        // 0 -> 1. Acquire pairs with the release in `unlock`.
+        if self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
+            P::event(LockEvent::Contended, self, P::current());
+            loop {
+                P::spin_until(&self.locked, |state| state == UNLOCKED);
+                // 0 -> 1. Acquire, as above.
+                if self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok() {
+                    break;
+                }
+            }
+        }
+        P::event(LockEvent::Acquired, self, P::current());
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        P::preempt_disable();
+        // 0 -> 1. Acquire pairs with the release in `unlock`.
+        let taken = self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok();
+        if taken {
+            P::event(LockEvent::Acquired, self, P::current());
+        } else {
+            P::preempt_enable();
+        }
+        taken
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        P::event(LockEvent::Released, self, P::current());
+        // 1 -> 0. Release pairs with the acquire in `lock` and `try_lock`.
+        self.locked.store(UNLOCKED, Release);
+        P::preempt_enable();
+    }
+
+    fn is_locked(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        self.locked.load(Relaxed) == LOCKED
+    }
+}
+
+/// The ticket spinlock.
+#[derive(Debug)]
+#[repr(C)]
+pub struct TicketLock<P: Platform> {
+    serving: P::AtomicU32,
+    next: P::AtomicU32,
+}
+
+impl TicketLock<Native> {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
+        Self { serving: AtomicU32::new(0), next: AtomicU32::new(0) }
+    }
+}
+
+impl<P: Platform> TicketLock<P> {
+    /// Whether somebody waits for the lock; meant for the holder, a snapshot for anybody else.
+    #[inline]
+    pub fn is_contended(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        let (serving, next) = (self.serving.load(Relaxed), self.next.load(Relaxed));
+        next.wrapping_sub(serving) > 1
+    }
+}
+
+impl<P: Platform> Default for TicketLock<P> {
+    fn default() -> Self {
+        RawLock::new()
+    }
+}
+
+impl<P: Platform> RawLock<P> for TicketLock<P> {
+    fn new() -> Self {
+        Self { serving: P::AtomicU32::new(0), next: P::AtomicU32::new(0) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        P::preempt_disable();
+        // next += 1. Relaxed: the sections are ordered through `serving`.
+        let ticket = self.next.fetch_add(1, Relaxed);
+        // Acquire pairs with the release in `unlock`.
+        if self.serving.load(Acquire) != ticket {
+            P::event(LockEvent::Contended, self, P::current());
+            P::spin_until(&self.serving, |serving| serving == ticket);
+        }
+        P::event(LockEvent::Acquired, self, P::current());
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        P::preempt_disable();
+        // Acquire pairs with the release in `unlock`; it is this look that orders the section.
+        let serving = self.serving.load(Acquire);
+        // next: serving -> serving + 1. Relaxed, as in `lock`. While `next == serving` nobody holds
+        // the lock, so `serving` cannot have moved on when this succeeds (I2).
+        let drawn = self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed);
+        if drawn.is_ok() {
+            P::event(LockEvent::Acquired, self, P::current());
+        } else {
+            P::preempt_enable();
+        }
+        drawn.is_ok()
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        P::event(LockEvent::Released, self, P::current());
+        // Relaxed: only the holder writes `serving` (I2), so this is its own last store or one that
+        // its acquire has seen.
+        let serving = self.serving.load(Relaxed);
+        // serving += 1. Release pairs with the acquire in `lock` and `try_lock`.
+        self.serving.store(serving.wrapping_add(1), Release);
+        P::preempt_enable();
+    }
+
+    fn is_locked(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        self.serving.load(Relaxed) != self.next.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static TAS: TasLock<Native> = TasLock::new();
+    static TICKET: TicketLock<Native> = TicketLock::new();
+
+    fn taken_once<L: RawLock<Native>>(lock: &L) {
+        assert!(!lock.is_locked());
+        {
+            let _guard = lock.guard();
+            assert!(lock.is_locked());
+            assert!(!lock.try_lock());
+        }
+        assert!(lock.try_lock());
+        lock.unlock();
+        drop(lock.guard_irqsave());
+        assert!(!lock.is_locked());
+    }
+
+    #[test]
+    fn a_lock_is_taken_once() {
+        taken_once(&TAS);
+        taken_once(&TICKET);
+    }
+
+    #[test]
+    fn a_ticket_lock_sees_its_waiters() {
+        let lock = TicketLock::<Native>::new();
+        lock.lock();
+        assert!(!lock.is_contended());
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(lock.guard()));
+            Native::spin_until(&lock.next, |next| next == 2);
+            assert!(lock.is_contended());
+            lock.unlock();
+        });
+        assert!(!lock.is_contended() && !lock.is_locked());
+    }
+
+    #[test]
+    fn tickets_wrap() {
+        let lock = TicketLock::<Native> {
+            serving: AtomicU32::new(u32::MAX),
+            next: AtomicU32::new(u32::MAX),
+        };
+        for _ in 0..3 {
+            taken_once(&lock);
+        }
+    }
+}
