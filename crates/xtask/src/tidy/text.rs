@@ -15,6 +15,9 @@ pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
         if let Some(folder) = machine_path(line) {
             found.add(index, "machine-path", format!("say it without the absolute path {folder}"));
         }
+        if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+            found.add(index, "conflict-marker", "finish the merge");
+        }
         if verbatim {
             continue;
         }
@@ -100,6 +103,12 @@ mod tests {
         assert_eq!(rules("a.rs", "fn a() {}"), ["final-newline"]);
         assert_eq!(rules("tests/golden/a.txt", "a\t \n"), [""; 0]);
         assert_eq!(rules("crates/report/src/snapshots/a.snap", "a \n"), [""; 0]);
+    }
+
+    #[test]
+    fn merges_are_finished() {
+        assert_eq!(rules("a.rs", "a << b;\n"), [""; 0]);
+        assert_eq!(rules("a.rs", "<<<<<<< HEAD\na\n=======\n"), ["conflict-marker"]);
     }
 
     #[test]
