@@ -623,12 +623,13 @@ impl Engine {
     /// act on a machine that no longer runs; what they own on the host's heap is leaked.
     pub(crate) fn abandon(&self) {
         for slot in self.slots.borrow_mut().iter_mut() {
-            if let Some(mut task) = slot.task.take() {
-                if task.started() && !task.done() {
-                    // SAFETY: the stack holds no borrow that outlives it: tasks own what they use or share it by `Rc`,
-                    // and leaking those is safe.
-                    unsafe { task.force_reset() };
-                }
+            if let Some(mut task) = slot.task.take()
+                && task.started()
+                && !task.done()
+            {
+                // SAFETY: the stack holds no borrow that outlives it: tasks own what they use or
+                // share it by `Rc`, and leaking those is safe.
+                unsafe { task.force_reset() };
             }
         }
     }

@@ -72,7 +72,7 @@ impl Fifo {
         }
     }
 
-    fn idle_task(&self) -> TaskId {
+    fn idle_task() -> TaskId {
         // Idle tasks are spawned first, one for each CPU in order.
         Here::cpu() as TaskId
     }
@@ -121,7 +121,7 @@ impl Os for Fifo {
         if self.live.get() == 0 {
             Here::stop();
         }
-        Here::retire(self.idle_task());
+        Here::retire(Self::idle_task());
     }
 
     fn interrupt(&self, cause: Interrupt) {
@@ -154,7 +154,7 @@ impl Os for Fifo {
             self.ready.borrow_mut().retain(|&other| other != task);
         } else {
             self.arm();
-            Here::switch_to(self.idle_task());
+            Here::switch_to(Self::idle_task());
         }
         take().unwrap_or(Wake::Woken)
     }

@@ -87,8 +87,10 @@ impl Lines {
     pub(crate) fn at(&self, offset: usize) -> &Line {
         let index = offset / crate::memory::LINE;
         assert!(index < self.count, "an atomic word outside simulated memory was used");
-        // SAFETY: the table has `count` zero-initialised entries, and the zero image of `Line` is valid.
-        unsafe { self.table.add(index).as_ref() }
+        // SAFETY: `index` is below `count`, the length of the table.
+        let line = unsafe { self.table.add(index) };
+        // SAFETY: the table is zero-initialised, and the zero image of `Line` is valid.
+        unsafe { line.as_ref() }
     }
 
     /// Whether `cpu` may read `line` without a transfer.

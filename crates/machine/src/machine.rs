@@ -174,6 +174,11 @@ impl Here {
         engine().place(value)
     }
 
+    /// Simulated address of an object, for [`Os::wait`](crate::Os::wait).
+    pub fn address<T: ?Sized>(object: &T) -> usize {
+        engine().offset(object)
+    }
+
     /// Ends [`Machine::run`].
     pub fn stop() {
         engine().stop();

@@ -122,7 +122,8 @@ impl Preset {
         if t.cpus_per_llc == 0 {
             return fail("topology.cpus_per_llc", "0".into(), "at least 1");
         }
-        if t.cpus_per_package < t.cpus_per_llc || t.cpus_per_package % t.cpus_per_llc != 0 {
+        if t.cpus_per_package < t.cpus_per_llc || !t.cpus_per_package.is_multiple_of(t.cpus_per_llc)
+        {
             let range = "a multiple of topology.cpus_per_llc";
             return fail("topology.cpus_per_package", t.cpus_per_package.to_string(), range);
         }

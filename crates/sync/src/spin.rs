@@ -146,6 +146,17 @@ impl TicketLock<Native> {
 }
 
 impl<P: Platform> TicketLock<P> {
+    /// Spins until the lock may be free, without drawing a ticket, or until `give_up` holds, which
+    /// is asked whenever the word changes or an interrupt has been taken. The caller tries again.
+    pub fn spin_while_locked(&self, give_up: impl Fn() -> bool) {
+        // Relaxed: this orders nothing, `try_lock` does.
+        let serving = self.serving.load(Relaxed);
+        // Relaxed, as above. When the lock is released later, `serving` no longer has this value.
+        if self.next.load(Relaxed) != serving {
+            P::spin_until(&self.serving, |now| now != serving || give_up());
+        }
+    }
+
     /// Whether somebody waits for the lock; meant for the holder, a snapshot for anybody else.
     #[inline]
     pub fn is_contended(&self) -> bool {

@@ -1,0 +1,146 @@
+//! The big kernel lock: one lock for the whole kernel, dropped and taken again across `schedule`.
+//!
+//! A task counts its nesting in `lock_depth` (-1: not held). As a semaphore (2.6.25, 2.6.26-rc1) it may sleep, is
+//! released by `schedule` and taken again, with a full `down`, when the task runs again. As a spinlock (commit
+//! 8e3e076c5a78) its holder runs with preemption disabled.
+
+use crate::preset::{BklKind, KernelPreset, Preempt, SemaphorePolicy};
+use crate::sched::core::preempt_enable_no_resched;
+use crate::sched::{Sched, Tcb};
+use convoy_machine::{Here, Sim, Smp};
+use convoy_sync::{
+    ArchSemaphore, Handoff, LockEvent, Opportunistic, Platform, PublishedFix, RawLock,
+    RawSemaphore, Semaphore, TicketLock,
+};
+
+enum Lock {
+    Arch(Sim<ArchSemaphore<Smp>>),
+    Handoff(Sim<Semaphore<Smp, Handoff>>),
+    PublishedFix(Sim<Semaphore<Smp, PublishedFix>>),
+    Opportunistic(Sim<Semaphore<Smp, Opportunistic>>),
+    Spin(Sim<TicketLock<Smp>>),
+}
+
+/// The big kernel lock of one kernel.
+pub(crate) struct Bkl {
+    lock: Lock,
+    preemptible: bool,
+}
+
+impl Bkl {
+    pub(crate) fn new(kernel: &KernelPreset) -> Self {
+        let lock = match (kernel.bkl, kernel.semaphore) {
+            (BklKind::Spinlock, _) => Lock::Spin(Here::place(RawLock::new())),
+            (_, SemaphorePolicy::Arch) => Lock::Arch(Here::place(ArchSemaphore::with_count(1))),
+            (_, SemaphorePolicy::Handoff) => Lock::Handoff(Here::place(Semaphore::new(1))),
+            (_, SemaphorePolicy::PublishedFix) => {
+                Lock::PublishedFix(Here::place(Semaphore::new(1)))
+            }
+            (_, SemaphorePolicy::Opportunistic) => {
+                Lock::Opportunistic(Here::place(Semaphore::new(1)))
+            }
+        };
+        Self { lock, preemptible: kernel.config.preempt == Preempt::Full }
+    }
+
+    /// The lock as its events name it.
+    pub(crate) fn lock_object(&self) -> &dyn core::any::Any {
+        match &self.lock {
+            Lock::Arch(lock) => &**lock,
+            Lock::Handoff(lock) => &**lock,
+            Lock::PublishedFix(lock) => &**lock,
+            Lock::Opportunistic(lock) => &**lock,
+            Lock::Spin(lock) => &**lock,
+        }
+    }
+
+    fn down(&self) {
+        match &self.lock {
+            Lock::Arch(lock) => lock.down(),
+            Lock::Handoff(lock) => lock.down(),
+            Lock::PublishedFix(lock) => lock.down(),
+            Lock::Opportunistic(lock) => lock.down(),
+            Lock::Spin(lock) => self.spin(lock),
+        }
+    }
+
+    fn up(&self) {
+        match &self.lock {
+            Lock::Arch(lock) => lock.up(),
+            Lock::Handoff(lock) => lock.up(),
+            Lock::PublishedFix(lock) => lock.up(),
+            Lock::Opportunistic(lock) => lock.up(),
+            Lock::Spin(lock) => {
+                Smp::event(LockEvent::Released, &**lock, Here::task());
+                lock.unlock();
+                Smp::preempt_enable();
+            }
+        }
+    }
+
+    /// The spinlock form of `lock_kernel`. A preemptible kernel tries, and polls with preemption enabled.
+    fn spin(&self, lock: &TicketLock<Smp>) {
+        Smp::preempt_disable();
+        if self.preemptible {
+            while !lock.try_lock() {
+                Smp::preempt_enable();
+                lock.spin_while_locked(|| false);
+                Smp::preempt_disable();
+            }
+        } else {
+            lock.lock();
+        }
+        Smp::event(LockEvent::Acquired, lock, Here::task());
+    }
+
+    pub(crate) fn lock(&self, me: &Tcb) {
+        let depth = me.lock_depth.get() + 1;
+        if depth == 0 {
+            self.down();
+        }
+        me.lock_depth.set(depth);
+    }
+
+    pub(crate) fn unlock(&self, me: &Tcb) {
+        assert!(me.lock_depth.get() >= 0, "task {} unlocks a kernel it has not locked", me.id);
+        me.lock_depth.set(me.lock_depth.get() - 1);
+        if me.lock_depth.get() < 0 {
+            self.up();
+        }
+    }
+
+    /// Releases the lock for a task that enters `schedule`; whether it must be taken again.
+    pub(crate) fn release_in_schedule(&self, me: &Tcb) -> bool {
+        let held = me.lock_depth.get() >= 0;
+        if held {
+            if let Lock::Spin(lock) = &self.lock {
+                Smp::event(LockEvent::Released, &**lock, Here::task());
+                lock.unlock();
+                preempt_enable_no_resched();
+            } else {
+                self.up();
+            }
+        }
+        held
+    }
+
+    /// Takes the lock again for a task that is back from `schedule`. `false` when the spinlock form gave up because
+    /// this CPU is wanted: the caller schedules again.
+    pub(crate) fn reacquire_in_schedule(&self, sched: &Sched, me: &Tcb) -> bool {
+        if let Lock::Spin(lock) = &self.lock {
+            while !lock.try_lock() {
+                lock.spin_while_locked(|| sched.this().need_resched.get());
+                if sched.this().need_resched.get() {
+                    return false;
+                }
+            }
+            Smp::preempt_disable();
+            Smp::event(LockEvent::Acquired, &**lock, Here::task());
+            return true;
+        }
+        let depth = me.lock_depth.replace(-1);
+        self.down();
+        me.lock_depth.set(depth);
+        true
+    }
+}

@@ -1,0 +1,304 @@
+//! Kernel presets: which scheduler, semaphore, big kernel lock and paths a run has; read from `kernels/*.toml`.
+
+use serde::Deserialize;
+
+/// Generation of the fair scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Scheduler {
+    /// The fair scheduler of 2.6.25.
+    #[serde(rename = "cfs-2.6.25")]
+    Cfs25,
+    /// The fair scheduler of 2.6.26-rc1 (commit c0a18111e571).
+    #[serde(rename = "cfs-2.6.26-rc1")]
+    Cfs26Rc1,
+}
+
+/// Policy of the kernel's semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SemaphorePolicy {
+    /// The per-architecture semaphore of 2.6.25.
+    Arch,
+    /// The generic semaphore of 2.6.26-rc1.
+    Handoff,
+    /// The generic semaphore with the patch of May 2008.
+    PublishedFix,
+    /// The default of this project.
+    Opportunistic,
+}
+
+/// What the big kernel lock is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BklKind {
+    /// The kernel's semaphore, whatever its policy.
+    Semaphore,
+    /// A spinlock (commit 8e3e076c5a78).
+    Spinlock,
+}
+
+/// Which call sites take the big kernel lock, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Paths {
+    /// Those of 2.6.25: tty ioctls and the whole line discipline under the lock.
+    #[serde(rename = "2.6.25")]
+    V25,
+    /// Those of 2.6.26-rc1.
+    #[serde(rename = "2.6.26-rc1")]
+    V26Rc1,
+}
+
+/// Preemption model of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preempt {
+    /// `CONFIG_PREEMPT_NONE`: at sleeps, on return to user mode, in `cond_resched`.
+    None,
+    /// `CONFIG_PREEMPT_VOLUNTARY`: also at every `might_sleep`.
+    Voluntary,
+    /// `CONFIG_PREEMPT`: anywhere outside spinlocks and interrupts.
+    Full,
+}
+
+/// Build configuration.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Ticks a second: 100, 250, 300 or 1000.
+    pub hz: u32,
+    /// Preemption model.
+    pub preempt: Preempt,
+    /// `CONFIG_NO_HZ`: an idle CPU stops its tick.
+    pub no_hz: bool,
+    /// `CONFIG_SCHED_HRTICK` with active high-resolution timers: a slice ends exactly.
+    pub hrtick: bool,
+}
+
+/// The big kernel lock's traffic that the sources leave open.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BklTraffic {
+    /// Acquisitions for each start of a shell, 2 to 8.
+    pub events_per_shell: f64,
+    /// Hold of a short section (a look-up in /proc, an ioctl), in nanoseconds.
+    pub hold_short_ns: f64,
+    /// Hold of a tty open or release, in nanoseconds.
+    pub hold_tty_ns: f64,
+}
+
+/// Instruction cost of scheduler paths beyond their priced memory operations, in nanoseconds on the 2008 machine.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SchedCosts {
+    /// One pass of `schedule` without the switch itself.
+    pub schedule: f64,
+    /// One `try_to_wake_up`.
+    pub wake: f64,
+    /// The work of a tick.
+    pub tick: f64,
+    /// Looking at one CPU while balancing.
+    pub balance_cpu: f64,
+    /// Moving one task between run queues.
+    pub pull: f64,
+}
+
+/// Switches that remove one rule of the scheduler, for ablations. The default of each is the kernel's behaviour.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each one rule")]
+pub struct Ablation {
+    /// The task woken last on a queue counts as cache-hot for the balancer.
+    pub buddy_hot: bool,
+    /// The task woken last on a queue runs next when it is close enough.
+    pub buddy_next: bool,
+    /// 2.6.26-rc1: the balancer never returns the last entry of a queue's list.
+    pub skip_last_entry: bool,
+    /// Load index of newly idle balancing at the CPU level; the kernel's is 2.
+    pub newidle_idx: usize,
+    /// A wakeup takes any idle CPU (no kernel of the period did).
+    pub wake_any_idle: bool,
+    /// Wakeup preemption, sleeper credit and virtual time of 2.6.25 whatever the scheduler.
+    pub vtime_25: bool,
+    /// A CPU that runs out of tasks tries to pull one.
+    pub newidle_balance: bool,
+}
+
+impl Default for Ablation {
+    fn default() -> Self {
+        Self {
+            buddy_hot: true,
+            buddy_next: true,
+            skip_last_entry: true,
+            newidle_idx: 2,
+            wake_any_idle: false,
+            vtime_25: false,
+            newidle_balance: true,
+        }
+    }
+}
+
+/// A kernel preset.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelPreset {
+    /// Name, as in `--kernel`.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// Scheduler generation.
+    pub scheduler: Scheduler,
+    /// Semaphore policy.
+    pub semaphore: SemaphorePolicy,
+    /// Big kernel lock.
+    pub bkl: BklKind,
+    /// Call sites of the big kernel lock.
+    pub paths: Paths,
+    /// Build configuration.
+    pub config: Config,
+    /// Big kernel lock traffic.
+    pub bkl_traffic: BklTraffic,
+    /// Scheduler path costs.
+    pub sched_ns: SchedCosts,
+    /// Ablations.
+    #[serde(default)]
+    pub ablation: Ablation,
+}
+
+/// What is wrong with a kernel preset.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelPresetError {
+    /// No preset of that name is shipped.
+    #[error("unknown kernel {name:?}; known: {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The shipped names.
+        known: String,
+    },
+    /// Not TOML, or a key is missing, unknown or of the wrong type.
+    #[error("kernel preset {name}: {source}")]
+    Syntax {
+        /// The preset or file.
+        name: String,
+        /// Line, column and cause.
+        source: Box<toml::de::Error>,
+    },
+    /// A value is out of its range.
+    #[error("kernel preset {name}: {key} is {value}; it must be {range}")]
+    Range {
+        /// The preset or file.
+        name: String,
+        /// The key.
+        key: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        range: &'static str,
+    },
+}
+
+/// The shipped presets: name and text of the file.
+const SHIPPED: [(&str, &str); 4] = [
+    ("2.6.25", include_str!("../../../kernels/2.6.25.toml")),
+    ("2.6.26-rc1", include_str!("../../../kernels/2.6.26-rc1.toml")),
+    (
+        "2.6.26-rc1+semaphore-speedup",
+        include_str!("../../../kernels/2.6.26-rc1+semaphore-speedup.toml"),
+    ),
+    ("2.6.26-rc1+bkl-spinlock", include_str!("../../../kernels/2.6.26-rc1+bkl-spinlock.toml")),
+];
+
+impl KernelPreset {
+    /// Names of the shipped presets.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// A shipped preset; a leading `v` of the name is ignored.
+    pub fn named(name: &str) -> Result<Self, KernelPresetError> {
+        let plain = name.strip_prefix('v').unwrap_or(name);
+        let found = SHIPPED.iter().find(|(known, _)| *known == plain);
+        let (known, text) = found.ok_or_else(|| KernelPresetError::Unknown {
+            name: name.to_owned(),
+            known: Self::names().collect::<Vec<_>>().join(", "),
+        })?;
+        Self::parse(known, text)
+    }
+
+    /// Parses `text`; `name` is used in errors.
+    pub fn parse(name: &str, text: &str) -> Result<Self, KernelPresetError> {
+        let preset: Self = toml::from_str(text).map_err(|source| KernelPresetError::Syntax {
+            name: name.to_owned(),
+            source: Box::new(source),
+        })?;
+        preset.validate()?;
+        Ok(preset)
+    }
+
+    /// Checks every value against its range.
+    pub fn validate(&self) -> Result<(), KernelPresetError> {
+        let fail = |key, value: String, range| {
+            Err(KernelPresetError::Range { name: self.name.clone(), key, value, range })
+        };
+        if ![100, 250, 300, 1000].contains(&self.config.hz) {
+            return fail("config.hz", self.config.hz.to_string(), "100, 250, 300 or 1000");
+        }
+        let events = self.bkl_traffic.events_per_shell;
+        if !(0.0..=64.0).contains(&events) {
+            return fail("bkl_traffic.events_per_shell", events.to_string(), "0 to 64");
+        }
+        if self.ablation.newidle_idx > 4 {
+            let value = self.ablation.newidle_idx.to_string();
+            return fail("ablation.newidle_idx", value, "0 to 4");
+        }
+        for (key, value) in [
+            ("bkl_traffic.hold_short_ns", self.bkl_traffic.hold_short_ns),
+            ("bkl_traffic.hold_tty_ns", self.bkl_traffic.hold_tty_ns),
+            ("sched_ns.schedule", self.sched_ns.schedule),
+            ("sched_ns.wake", self.sched_ns.wake),
+            ("sched_ns.tick", self.sched_ns.tick),
+            ("sched_ns.balance_cpu", self.sched_ns.balance_cpu),
+            ("sched_ns.pull", self.sched_ns.pull),
+        ] {
+            if !(0.0..=1e9).contains(&value) {
+                return fail(key, value.to_string(), "0 to 1000000000");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_preset_is_valid_and_named_as_its_file() {
+        for name in KernelPreset::names() {
+            assert_eq!(KernelPreset::named(name).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn the_three_26_presets_differ_only_in_the_lock_policy() {
+        let base = KernelPreset::named("2.6.26-rc1").unwrap();
+        for name in ["2.6.26-rc1+semaphore-speedup", "2.6.26-rc1+bkl-spinlock"] {
+            let other = KernelPreset::named(name).unwrap();
+            let same = KernelPreset {
+                name: base.name.clone(),
+                description: base.description.clone(),
+                semaphore: base.semaphore,
+                bkl: base.bkl,
+                ..other.clone()
+            };
+            assert_eq!(same, base, "{name} differs in more than the lock policy");
+            assert!(other.semaphore != base.semaphore || other.bkl != base.bkl);
+        }
+    }
+
+    #[test]
+    fn unknown_kernel_names_the_known_ones() {
+        let error = KernelPreset::named("2.6.27").unwrap_err().to_string();
+        assert!(error.contains("2.6.27") && error.contains("2.6.26-rc1+bkl-spinlock"), "{error}");
+    }
+}

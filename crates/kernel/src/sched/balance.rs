@@ -1,0 +1,454 @@
+//! Load balancing: newly idle, periodic, pushed by the migration thread, and at fork and exec.
+//!
+//! `find_busiest_group`, `move_tasks`, `load_balance` and relatives of 2.6.25; 2.6.26-rc1 differs only in the order in
+//! which tasks are examined and in what it never returns ([`super::cfs::Queue::candidates`]).
+
+use super::cfs::WEIGHT;
+use super::domains::{Domain, Group};
+use super::wake::MIGRATION_COST_NS;
+use super::{RunQueue, Sched, Tcb};
+use convoy_machine::{Here, Smp};
+use convoy_sync::{Platform, RawLock, TaskId};
+use std::rc::Rc;
+
+/// Tasks examined in one attempt: `sysctl_sched_nr_migrate` and one more.
+const EXAMINED: usize = 33;
+
+/// Why a CPU balances.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    /// It is busy.
+    Not,
+    /// Its tick found it idle.
+    Tick,
+    /// It is about to become idle.
+    Newly,
+}
+
+/// What [`Sched::busiest_group`] found.
+enum Busiest<'a> {
+    /// Pull `imbalance` of load from this group.
+    Group(&'a Group, u64),
+    /// Nothing to do.
+    Balanced,
+    /// Another CPU of the local group balances here and above.
+    NotMine,
+}
+
+/// Sums over one group.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// Load by the domain's index, then scaled to a capacity of 1024.
+    load: u64,
+    tasks: u64,
+    weight: u64,
+    spread: bool,
+    power: u64,
+}
+
+impl Sched {
+    fn sums(&self, group: &Group, index: usize, local: bool) -> Sums {
+        let mut sums = Sums { power: group.power, ..Sums::default() };
+        let (mut low, mut high) = (u64::MAX, 0);
+        for cpu in group.cpus.clone() {
+            Here::pass(self.costs.balance_cpu);
+            let queue = &self.queues[cpu];
+            let load = if local { queue.target_load(index) } else { queue.source_load(index) };
+            low = low.min(load);
+            high = high.max(load);
+            sums.load += load;
+            sums.tasks += queue.running();
+            sums.weight += queue.weight();
+        }
+        sums.spread = high - low.min(high) > WEIGHT;
+        sums
+    }
+
+    fn busiest_group<'a>(&self, cpu: usize, domain: &'a Domain, idle: Idle) -> Busiest<'a> {
+        let index = match idle {
+            Idle::Not => domain.busy_idx,
+            Idle::Tick => domain.idle_idx,
+            Idle::Newly => domain.newidle_idx,
+        };
+        let (mut total, mut power) = (0, 0);
+        let mut here = Sums { power: 1024, ..Sums::default() };
+        let mut busiest: Option<(&Group, Sums)> = None;
+        for group in &domain.groups {
+            let local = group.cpus.contains(&cpu);
+            let mut sums = self.sums(group, index, local);
+            if local && idle != Idle::Newly && self.balance_cpu(group) != cpu {
+                return Busiest::NotMine;
+            }
+            total += sums.load;
+            power += sums.power;
+            sums.load = sums.load * 1024 / sums.power;
+            let max = busiest.map_or(0, |(_, sums)| sums.load);
+            if local {
+                here = sums;
+            } else if sums.load > max && (sums.tasks > sums.power / 1024 || sums.spread) {
+                busiest = Some((group, sums));
+            }
+        }
+        let Some((group, there)) = busiest else { return Busiest::Balanced };
+        let average = 1024 * total / power;
+        match imbalance(&here, &there, average, domain.imbalance_pct) {
+            Some(imbalance) => Busiest::Group(group, imbalance),
+            None => Busiest::Balanced,
+        }
+    }
+
+    /// The CPU of `group` that balances for it: its first idle one, else its first.
+    fn balance_cpu(&self, group: &Group) -> usize {
+        let mut cpus = group.cpus.clone();
+        cpus.find(|&cpu| self.queues[cpu].is_idle()).unwrap_or(group.cpus.start)
+    }
+
+    fn busiest_queue(&self, group: &Group, imbalance: u64) -> Option<usize> {
+        let mut best = None;
+        let mut max = 0;
+        for cpu in group.cpus.clone() {
+            let queue = &self.queues[cpu];
+            let weight = queue.weight();
+            if (queue.running() == 1 && weight > imbalance) || weight <= max {
+                continue;
+            }
+            max = weight;
+            best = Some(cpu);
+        }
+        best
+    }
+
+    fn may_move(&self, id: TaskId, from: &RunQueue, domain: &Domain) -> Option<Rc<Tcb>> {
+        let task = self.tcb(id);
+        if from.curr.get() == id || task.on_cpu.get() {
+            return None;
+        }
+        if domain.failed.get() > domain.cache_nice_tries {
+            return Some(task);
+        }
+        let buddy = self.ablation.buddy_hot && from.fair.borrow().next == Some(id);
+        let ran = Here::now_ns().saturating_sub(task.entity.exec_start.get());
+        (!buddy && ran >= MIGRATION_COST_NS).then_some(task)
+    }
+
+    /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked. Returns how many.
+    fn move_tasks(&self, to: usize, from: usize, amount: u64, most: usize, domain: &Domain) -> u64 {
+        let source = &self.queues[from];
+        let candidates = source.fair.borrow().candidates(&self.rules, EXAMINED);
+        let mut left = amount as i64;
+        let mut moved = 0;
+        for id in candidates {
+            if left <= 0 || moved as usize >= most {
+                break;
+            }
+            Here::pass(self.costs.balance_cpu);
+            let Some(task) = self.may_move(id, source, domain) else { continue };
+            self.pull(&task, to);
+            left -= WEIGHT as i64;
+            moved += 1;
+        }
+        moved
+    }
+
+    /// Moves one queued task to `to`; both queues are locked.
+    fn pull(&self, task: &Rc<Tcb>, to: usize) {
+        Here::pass(self.costs.pull);
+        let source = &self.queues[task.cpu.get()];
+        {
+            let mut fair = source.fair.borrow_mut();
+            fair.remove(task.id, &task.entity);
+            fair.discount(&task.entity);
+        }
+        self.change_cpu(task, source, to);
+        self.enqueue(&self.queues[to], task);
+        self.check_preempt(to, task);
+    }
+
+    /// Locks the queue of `other` while that of `this` is locked, in the order of their numbers.
+    fn lock_second(&self, this: usize, other: usize) {
+        let (mine, theirs) = (&self.queues[this].lock, &self.queues[other].lock);
+        if theirs.try_lock() {
+            return;
+        }
+        if other < this {
+            mine.unlock();
+            theirs.lock();
+            mine.lock();
+        } else {
+            theirs.lock();
+        }
+    }
+
+    /// This CPU has nothing to run and its queue is locked: tries to pull.
+    pub(crate) fn idle_balance(&self) {
+        let cpu = Here::cpu();
+        let queue = self.this();
+        if !self.ablation.newidle_balance {
+            return;
+        }
+        let mut next = self.jiffies() + u64::from(self.config.hz) * 60;
+        let mut pulled = 0;
+        for domain in &queue.domains {
+            pulled = self.newidle(cpu, domain);
+            let due = domain.last_balance.get() + self.ticks_of_ms(domain.interval.get());
+            next = next.min(due);
+            if pulled > 0 {
+                break;
+            }
+        }
+        if pulled > 0 || self.jiffies() > queue.next_balance.get() {
+            queue.next_balance.set(next);
+        }
+    }
+
+    fn newidle(&self, cpu: usize, domain: &Domain) -> u64 {
+        let busiest = match self.busiest_group(cpu, domain, Idle::Newly) {
+            Busiest::Group(group, imbalance) => {
+                self.busiest_queue(group, imbalance).map(|busiest| (busiest, imbalance))
+            }
+            _ => None,
+        };
+        let Some((busiest, imbalance)) = busiest else {
+            domain.failed.set(0);
+            self.count(|stats| stats.newidle_balanced += 1);
+            return 0;
+        };
+        let mut moved = 0;
+        if self.queues[busiest].running() > 1 {
+            self.lock_second(cpu, busiest);
+            moved = self.move_tasks(cpu, busiest, imbalance, usize::MAX, domain);
+            self.queues[busiest].lock.unlock();
+        }
+        if moved > 0 {
+            // A failure is not counted here: only periodic balancing raises the count.
+            domain.failed.set(0);
+            self.count(|stats| stats.pulled_newidle += moved);
+        } else {
+            self.count(|stats| stats.newidle_failed += 1);
+        }
+        moved
+    }
+
+    /// Periodic balancing of `cpu`, which is this CPU or an idle one without ticks.
+    pub(crate) fn rebalance(&self, cpu: usize, idle: bool) {
+        let mut idle = if idle { Idle::Tick } else { Idle::Not };
+        let jiffies = self.jiffies();
+        let mut next = jiffies + u64::from(self.config.hz) * 60;
+        for domain in &self.queues[cpu].domains {
+            let busy = if idle == Idle::Tick { 1 } else { domain.busy_factor };
+            let longest = u64::from(self.config.hz) * self.queues.len() as u64 / 10;
+            let interval = self.ticks_of_ms(domain.interval.get() * busy).clamp(1, longest.max(1));
+            let mut mine = true;
+            if jiffies >= domain.last_balance.get() + interval {
+                let (moved, was_mine) = self.load_balance(cpu, domain, idle);
+                mine = was_mine;
+                if moved {
+                    idle = Idle::Not;
+                }
+                domain.last_balance.set(jiffies);
+            }
+            next = next.min(domain.last_balance.get() + interval);
+            if !mine {
+                break;
+            }
+        }
+        self.queues[cpu].next_balance.set(next);
+    }
+
+    /// One attempt at one level. Returns whether tasks moved, and whether `cpu` is the one to balance above, too.
+    fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> (bool, bool) {
+        let found = self.busiest_group(cpu, domain, idle);
+        let mine = !matches!(found, Busiest::NotMine);
+        let busiest = match found {
+            Busiest::Group(group, imbalance) => {
+                self.busiest_queue(group, imbalance).map(|busiest| (busiest, imbalance))
+            }
+            _ => None,
+        };
+        let Some((busiest, imbalance)) = busiest.filter(|&(busiest, _)| busiest != cpu) else {
+            domain.failed.set(0);
+            lengthen(domain);
+            return (false, mine);
+        };
+        let mut moved = 0;
+        if self.queues[busiest].running() > 1 {
+            Smp::irq_save();
+            let (low, high) = (cpu.min(busiest), cpu.max(busiest));
+            self.queues[low].lock.lock();
+            self.queues[high].lock.lock();
+            moved = self.move_tasks(cpu, busiest, imbalance, usize::MAX, domain);
+            self.queues[high].lock.unlock();
+            self.queues[low].lock.unlock();
+            Smp::irq_restore(());
+        }
+        if moved > 0 {
+            self.count(|stats| stats.pulled_periodic += moved);
+            domain.failed.set(0);
+            domain.interval.set(domain.min_interval);
+            return (true, mine);
+        }
+        self.balance_failed(cpu, busiest, domain);
+        (false, mine)
+    }
+
+    /// After repeated failures the migration thread of the busiest CPU pushes.
+    fn balance_failed(&self, cpu: usize, busiest: usize, domain: &Domain) {
+        domain.failed.set(domain.failed.get() + 1);
+        let queue = &self.queues[busiest];
+        if domain.failed.get() > domain.cache_nice_tries + 2 && queue.push_to.get().is_none() {
+            queue.push_to.set(Some(cpu));
+            domain.failed.set(domain.cache_nice_tries + 1);
+            self.resched(busiest);
+            lengthen(domain);
+        } else {
+            domain.interval.set(domain.min_interval);
+        }
+    }
+
+    /// The migration thread of this CPU, a real-time task: pushes one task if it was asked to. The queue is locked and
+    /// the task that was running is back in the timeline.
+    pub(crate) fn migration_thread(&self) {
+        let cpu = Here::cpu();
+        let queue = self.this();
+        let Some(to) = queue.push_to.take() else { return };
+        // Two switches, to the thread and back.
+        Here::pass(2 * self.costs.switch);
+        if queue.running() < 2 || to == cpu {
+            return;
+        }
+        let span = self.queues[to].domains.iter().find(|domain| domain.span.contains(&cpu));
+        let Some(domain) = span else { return };
+        self.lock_second(cpu, to);
+        let candidates = queue.fair.borrow().candidates(&self.rules, EXAMINED);
+        let task = candidates.into_iter().find_map(|id| {
+            let task = self.tcb(id);
+            let hot = domain.failed.get() <= domain.cache_nice_tries
+                && Here::now_ns().saturating_sub(task.entity.exec_start.get()) < MIGRATION_COST_NS;
+            (!hot && task.entity.on_queue.get()).then_some(task)
+        });
+        if let Some(task) = task {
+            self.pull(&task, to);
+            self.count(|stats| stats.pushed += 1);
+        }
+        self.queues[to].lock.unlock();
+    }
+
+    /// Fork and exec balancing: from the widest domain down, the idlest CPU of the idlest group.
+    pub(crate) fn idlest_cpu(&self) -> usize {
+        let mut cpu = Here::cpu();
+        let levels = self.queues[cpu].domains.len();
+        for level in (0..levels).rev() {
+            let Some(domain) = self.queues[cpu].domains.get(level) else { continue };
+            if let Some(group) = self.idlest_group(cpu, domain) {
+                let weight = |&other: &usize| (self.queues[other].weight(), other != cpu, other);
+                cpu = group.cpus.clone().min_by_key(weight).unwrap_or(cpu);
+            }
+        }
+        cpu
+    }
+
+    fn idlest_group<'a>(&self, cpu: usize, domain: &'a Domain) -> Option<&'a Group> {
+        let mut mine = 0;
+        let mut best: Option<(u64, &Group)> = None;
+        for group in &domain.groups {
+            let local = group.cpus.contains(&cpu);
+            let mut load = 0;
+            for other in group.cpus.clone() {
+                Here::pass(self.costs.balance_cpu);
+                let queue = &self.queues[other];
+                let index = domain.forkexec_idx;
+                load += if local { queue.source_load(index) } else { queue.target_load(index) };
+            }
+            load = load * 1024 / group.power;
+            if local {
+                mine = load;
+            } else if best.is_none_or(|(least, _)| load < least) {
+                best = Some((load, group));
+            }
+        }
+        let (least, group) = best?;
+        (100 * mine >= domain.half_imbalance() * least && mine > least).then_some(group)
+    }
+}
+
+fn lengthen(domain: &Domain) {
+    if domain.interval.get() < domain.max_interval {
+        domain.interval.set(domain.interval.get() * 2);
+    }
+}
+
+/// Load to move from `there` to `here`, or `None` when the two are balanced. `average` is that of the domain.
+fn imbalance(here: &Sums, there: &Sums, average: u64, pct: u64) -> Option<u64> {
+    let max = there.load;
+    if there.tasks == 0 || here.load >= max || here.load >= average || 100 * max <= pct * here.load
+    {
+        return None;
+    }
+    let mut per_task = there.weight / there.tasks;
+    if there.spread {
+        per_task = per_task.min(average);
+    }
+    if max <= per_task {
+        return None;
+    }
+    let mut imbalance = 0;
+    if max >= average {
+        let pull = (max - average).min(max - per_task);
+        imbalance = (pull * there.power).min((average - here.load) * here.power) / 1024;
+    }
+    if imbalance >= per_task {
+        return Some(imbalance);
+    }
+    let mine = here.weight.checked_div(here.tasks);
+    let factor = if mine.is_some_and(|mine| per_task > mine) { 1 } else { 2 };
+    let mine = mine.unwrap_or(WEIGHT);
+    if max - here.load + WEIGHT >= per_task * factor {
+        return Some(per_task);
+    }
+    gains(here, there, per_task, mine).then_some(per_task)
+}
+
+/// Whether moving one task would raise the capacity in use.
+fn gains(here: &Sums, there: &Sums, per_task: u64, mine: u64) -> bool {
+    let now = there.power * per_task.min(there.load) + here.power * mine.min(here.load);
+    let leaving = per_task * 1024 / there.power;
+    let mut moved = 0;
+    if there.load > leaving {
+        moved += there.power * per_task.min(there.load - leaving);
+    }
+    let arriving = if there.load * there.power < per_task * 1024 {
+        there.load * there.power / here.power
+    } else {
+        per_task * 1024 / here.power
+    };
+    moved += here.power * mine.min(here.load + arriving);
+    moved / 1024 > now / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sums(tasks: u64) -> Sums {
+        let load = tasks * WEIGHT;
+        Sums { load, tasks, weight: load, spread: false, power: 1024 }
+    }
+
+    #[test]
+    fn an_idle_cpu_takes_one_of_two() {
+        // Loads (0, 2, 1, 1): average 1024, one task moves.
+        assert_eq!(imbalance(&sums(0), &sums(2), 1024, 125), Some(1024));
+    }
+
+    #[test]
+    fn a_queue_whose_average_shows_one_task_is_balanced() {
+        // Two fresh tasks, but the index still reads one task's worth of load.
+        let there = Sums { load: 1024, ..sums(2) };
+        assert_eq!(imbalance(&sums(0), &there, 512, 125), None);
+    }
+
+    #[test]
+    fn equal_groups_are_balanced() {
+        assert_eq!(imbalance(&sums(2), &sums(2), 2048, 125), None);
+    }
+}

@@ -1,0 +1,319 @@
+//! `schedule`, the switch itself, fork, exec and exit.
+
+use super::wait::signal_ends;
+use super::{Sched, State, Tcb};
+use crate::preset::Preempt;
+use convoy_machine::{Here, Os, Smp};
+use convoy_sync::{Platform, RawLock, TaskId};
+use std::rc::Rc;
+
+/// Why a task leaves its CPU.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    /// It calls `schedule` itself.
+    Switch,
+    /// It has ended.
+    Die,
+}
+
+impl Sched {
+    /// Gives the CPU to the next task. The caller sleeps if its state says so; returns when it runs again.
+    pub fn schedule(&self) {
+        let me = self.current();
+        loop {
+            let held = self.bkl.release_in_schedule(&me);
+            self.leave(&me, Leave::Switch);
+            // Taking it again may sleep, or (as a spinlock) give up because somebody else wants this CPU.
+            while held && !self.bkl.reacquire_in_schedule(self, &me) {
+                self.leave(&me, Leave::Switch);
+            }
+            if !self.this().need_resched.get() {
+                return;
+            }
+        }
+    }
+
+    fn leave(&self, me: &Rc<Tcb>, how: Leave) {
+        Smp::preempt_disable();
+        Smp::irq_save();
+        let queue = self.this();
+        queue.lock.lock();
+        queue.need_resched.set(false);
+        Here::pass(self.costs.schedule);
+        let idle = me.id == queue.idle.get();
+        if !idle {
+            self.settle(me, how);
+        }
+        self.migration_thread();
+        if queue.running() == 0 && !(idle && queue.push_to.get().is_some()) {
+            self.idle_balance();
+        }
+        let next = self.pick(me);
+        if next == me.id {
+            queue.lock.unlock();
+            Smp::irq_restore(());
+            return preempt_enable_no_resched();
+        }
+        queue.prev.set(me.id);
+        queue.curr.set(next);
+        me.on_cpu.set(false);
+        self.tcb(next).on_cpu.set(true);
+        self.count(|stats| stats.switches += 1);
+        let refill = if next == queue.idle.get() { 0 } else { self.costs.refill };
+        Here::pass(self.costs.switch + refill);
+        if how == Leave::Die {
+            return Here::retire(next);
+        }
+        Here::switch_to(next);
+        self.arrive();
+    }
+
+    /// Charges the leaving task, and dequeues it if it sleeps or puts it back into the timeline.
+    fn settle(&self, me: &Rc<Tcb>, how: Leave) {
+        let queue = self.this();
+        let now = Here::now_ns();
+        let mut fair = queue.fair.borrow_mut();
+        fair.charge(&me.entity, now, &self.rules);
+        let interrupted = matches!(me.state.get(), State::Asleep(sleep) if signal_ends(me, sleep));
+        if interrupted {
+            me.state.set(State::Running);
+        }
+        let stays = me.preempted.get()
+            || (me.state.get() == State::Running && me.migrate_to.get().is_none());
+        if how == Leave::Die || !stays {
+            if me.migrate_to.get().is_none() {
+                self.count(|stats| stats.voluntary += 1);
+                let overlap = me.entity.sum_exec.get() - me.entity.last_wakeup.get();
+                let average = me.entity.avg_overlap.get() as i64;
+                let moved = average + (overlap as i64 - average) / 8;
+                me.entity.avg_overlap.set(moved.max(0) as u64);
+            }
+            fair.discount(&me.entity);
+        } else {
+            fair.insert(me.id, &me.entity);
+        }
+    }
+
+    /// Takes the next task out of the timeline and starts its slice.
+    fn pick(&self, me: &Rc<Tcb>) -> TaskId {
+        let queue = self.this();
+        let mut fair = queue.fair.borrow_mut();
+        let vruntime_of = |id: TaskId| self.tcb(id).entity.vruntime.get();
+        let Some(next) = fair.pick(vruntime_of, &self.rules) else {
+            drop(fair);
+            self.start_slice(None);
+            return queue.idle.get();
+        };
+        let tcb = if next == me.id { Rc::clone(me) } else { self.tcb(next) };
+        fair.remove(next, &tcb.entity);
+        tcb.entity.exec_start.set(Here::now_ns());
+        tcb.entity.picked_at.set(tcb.entity.sum_exec.get());
+        let tasks = fair.tasks;
+        drop(fair);
+        self.start_slice((tasks > 1).then(|| self.rules.slice(tasks)));
+        next
+    }
+
+    /// The first steps of a task that has just been switched to.
+    fn arrive(&self) {
+        let queue = self.this();
+        let prev = self.tcb(queue.prev.get());
+        queue.lock.unlock();
+        if prev.id != queue.idle.get()
+            && let Some(cpu) = prev.migrate_to.take()
+        {
+            self.arrive_migrated(&prev, cpu);
+        }
+        Smp::irq_restore(());
+        preempt_enable_no_resched();
+    }
+
+    /// Queues a task that exec balancing moves, now that it is off its CPU.
+    fn arrive_migrated(&self, task: &Rc<Tcb>, cpu: usize) {
+        let from = &self.queues[task.cpu.get()];
+        let to = &self.queues[cpu];
+        to.lock.lock();
+        Here::pass(self.costs.pull);
+        self.change_cpu(task, from, cpu);
+        self.enqueue(to, task);
+        self.check_preempt(cpu, task);
+        to.lock.unlock();
+    }
+
+    /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule there. `None` when
+    /// the machine has no room for another task.
+    pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
+        let target = self.idlest_cpu();
+        self.fork_on(target, body)
+    }
+
+    /// Like [`Self::fork`], on a given CPU. For tests of placement; no system call leads here.
+    pub fn fork_on(&self, target: usize, body: Box<dyn FnOnce()>) -> Option<TaskId> {
+        let id = Here::spawn(body)?;
+        let child = self.adopt(id, target);
+        let parent = self.current();
+        Smp::irq_save();
+        let queue = &self.queues[target];
+        queue.lock.lock();
+        Here::pass(self.costs.wake);
+        self.charge_current(queue);
+        {
+            let mut fair = queue.fair.borrow_mut();
+            fair.place_new(&child.entity, &self.rules);
+            // The child runs first: when both share a CPU the parent carries the debit.
+            let (theirs, mine) = (&child.entity.vruntime, &parent.entity.vruntime);
+            if target == Here::cpu() && mine.get() < theirs.get() {
+                mine.swap(theirs);
+            }
+            fair.account(id, &child.entity);
+            fair.insert(id, &child.entity);
+            fair.next = Some(id);
+        }
+        self.resched(target);
+        queue.lock.unlock();
+        Smp::irq_restore(());
+        Some(id)
+    }
+
+    /// `exec` balancing: moves the caller to a CPU with less load.
+    pub fn exec_balance(&self) {
+        let target = self.idlest_cpu();
+        if target != Here::cpu() {
+            self.current().migrate_to.set(Some(target));
+            self.schedule();
+        }
+    }
+
+    /// Ends the calling task in the middle of its body; its stack is unwound, so no guard may live on it.
+    pub fn exit(&self) -> ! {
+        self.die();
+        Here::vanish()
+    }
+
+    /// Ends the calling task up to the switch; the caller returns from its body.
+    pub(crate) fn die(&self) {
+        let me = self.current();
+        assert!(me.lock_depth.get() < 0, "task {} exits with the big kernel lock", me.id);
+        me.state.set(State::Dead);
+        self.leave(&me, Leave::Die);
+    }
+
+    /// First steps of a new task.
+    pub(crate) fn first_steps(&self, task: TaskId) {
+        if task == self.this().idle.get() && self.this().prev.get() == task {
+            // An idle task starts its CPU; nobody switched to it.
+            return self.program_timer();
+        }
+        self.arrive();
+    }
+
+    /// Asks for a reschedule of `cpu`: its flag, and for another CPU what makes it look at the flag.
+    pub(crate) fn resched(&self, cpu: usize) {
+        let queue = &self.queues[cpu];
+        if queue.need_resched.replace(true) || cpu == Here::cpu() {
+            return;
+        }
+        // An idle CPU waits in mwait on its flag and needs no interrupt.
+        let delay = if queue.is_idle() { self.costs.idle_exit } else { self.costs.ipi };
+        Here::kick(cpu, Here::now_ps() + delay);
+    }
+
+    /// Involuntary preemption in the kernel (`CONFIG_PREEMPT`): a task that holds the semaphore form of the big
+    /// kernel lock keeps it while it waits for a CPU.
+    pub(crate) fn preempt_in_kernel(&self) {
+        let full = self.config.preempt == Preempt::Full;
+        if !full || Here::preempt_depth() > 0 || Here::irqs_disabled() {
+            return;
+        }
+        let me = self.current();
+        if me.id == self.this().idle.get() || me.state.get() == State::Dead {
+            return;
+        }
+        while self.this().need_resched.get() {
+            let depth = me.lock_depth.replace(-1);
+            me.preempted.set(true);
+            self.schedule();
+            me.preempted.set(false);
+            me.lock_depth.set(depth);
+        }
+    }
+
+    /// The idle task of a CPU.
+    pub(crate) fn idle(&self) {
+        loop {
+            while !self.this().need_resched.get() {
+                self.enter_idle();
+                if !self.this().need_resched.get() {
+                    Here::halt();
+                }
+            }
+            self.leave_idle();
+            self.schedule();
+        }
+    }
+}
+
+/// Ends one `preempt_disable` where the caller looks at the reschedule flag itself.
+pub(crate) fn preempt_enable_no_resched() {
+    Here::set_preempt_depth(Here::preempt_depth() - 1);
+}
+
+impl Os for Sched {
+    fn task_start(&self, task: TaskId) {
+        self.first_steps(task);
+    }
+
+    fn task_end(&self, _: TaskId) {
+        self.die();
+    }
+
+    fn interrupt(&self, cause: convoy_machine::Interrupt) {
+        if cause.timer {
+            self.timer_interrupt();
+        }
+    }
+
+    fn interrupt_return(&self, user: bool) {
+        self.softirq();
+        if user {
+            self.syscall_return();
+        } else {
+            self.preempt_in_kernel();
+        }
+    }
+
+    fn wait(
+        &self,
+        word: usize,
+        holds: &dyn Fn() -> bool,
+        sleep: convoy_sync::Sleep,
+        deadline: Option<u64>,
+    ) -> convoy_sync::Wake {
+        self.wait_on(word, holds, sleep, deadline)
+    }
+
+    fn wake(&self, word: usize, count: usize) {
+        self.wake_word(word, count, false);
+    }
+
+    fn signal_pending(&self, sleep: convoy_sync::Sleep) -> bool {
+        signal_ends(&self.current(), sleep)
+    }
+
+    fn on_cpu(&self, task: TaskId) -> bool {
+        self.tasks
+            .borrow()
+            .get(task as usize)
+            .is_some_and(|tcb| tcb.as_ref().is_some_and(|tcb| tcb.on_cpu.get()))
+    }
+
+    fn need_resched(&self) -> bool {
+        self.this().need_resched.get()
+    }
+
+    fn preempt_point(&self) {
+        if self.this().need_resched.get() {
+            self.preempt_in_kernel();
+        }
+    }
+}

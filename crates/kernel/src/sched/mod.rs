@@ -1,0 +1,348 @@
+//! The scheduler: tasks, run queues, wakeups, balancing, ticks and idle, as in 2.6.25 and 2.6.26-rc1.
+//!
+//! Order of a context switch: release the big kernel lock, lock the run queue, dequeue a task that goes to sleep, try
+//! to pull when nothing is left, pick, switch, and take the big kernel lock again. Run-queue locks are ticket
+//! spinlocks in simulated memory; everything else a queue holds is plain data under that lock.
+
+pub mod cfs;
+pub mod domains;
+
+mod balance;
+pub(crate) mod core;
+mod tick;
+mod wait;
+mod wake;
+
+use crate::bkl::Bkl;
+use crate::preset::{Ablation, Config, KernelPreset, Preempt};
+use ::core::cell::{Cell, RefCell};
+use cfs::{Entity, Queue, Rules};
+use convoy_machine::{Here, Machine, Sim, Smp, ps};
+use convoy_sync::{RawLock, Sleep, TaskId, TicketLock, Wake};
+use domains::Domain;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// State of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Runnable or running.
+    Running,
+    /// Asleep, or about to be.
+    Asleep(Sleep),
+    /// Ended.
+    Dead,
+}
+
+/// A task as the scheduler sees it.
+#[derive(Debug)]
+pub struct Tcb {
+    /// Number on the machine.
+    pub id: TaskId,
+    /// State.
+    pub state: Cell<State>,
+    /// CPU whose queue it is or was on.
+    pub cpu: Cell<usize>,
+    /// Fair-class part.
+    pub entity: Entity,
+    /// On a CPU now.
+    pub on_cpu: Cell<bool>,
+    /// Depth of the big kernel lock, -1 when not held.
+    pub lock_depth: Cell<i32>,
+    /// A signal is pending; a fatal one is.
+    pub signal: Cell<bool>,
+    /// See `signal`.
+    pub fatal: Cell<bool>,
+    /// Why its last wait ended, while it waits.
+    wake: Cell<Option<Wake>>,
+    /// Key of its record among the sleepers, while it waits for a word.
+    sleep_key: Cell<Option<(usize, u64)>>,
+    /// Key of its timer.
+    timer_key: Cell<Option<(u64, u64)>>,
+    /// CPU that exec balancing sends it to once it is off its present one.
+    migrate_to: Cell<Option<usize>>,
+    /// The current preemption is involuntary: the task stays queued whatever its state.
+    preempted: Cell<bool>,
+}
+
+/// One CPU's run queue.
+pub(crate) struct RunQueue {
+    pub(crate) lock: Sim<TicketLock<Smp>>,
+    pub(crate) fair: RefCell<Queue>,
+    pub(crate) curr: Cell<TaskId>,
+    pub(crate) prev: Cell<TaskId>,
+    pub(crate) idle: Cell<TaskId>,
+    pub(crate) need_resched: Cell<bool>,
+    /// Load averages over 1, 2, 4, 8 and 16 ticks.
+    pub(crate) cpu_load: Cell<[u64; 5]>,
+    pub(crate) domains: Vec<Domain>,
+    /// Tick at which periodic balancing is due.
+    pub(crate) next_balance: Cell<u64>,
+    pub(crate) idle_at_tick: Cell<bool>,
+    pub(crate) balance_due: Cell<bool>,
+    /// CPU to which the migration thread of this queue shall push a task.
+    pub(crate) push_to: Cell<Option<usize>>,
+    /// Next tick and end of slice, in picoseconds; `u64::MAX` when stopped.
+    pub(crate) tick_at: Cell<u64>,
+    pub(crate) slice_at: Cell<u64>,
+    pub(crate) in_nohz_recently: Cell<bool>,
+}
+
+/// Counters over a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedStats {
+    /// Switches between different tasks, idle ones included.
+    pub switches: u64,
+    /// Switches because the task went to sleep.
+    pub voluntary: u64,
+    /// Wakeups that woke somebody.
+    pub wakeups: u64,
+    /// Of these, onto another CPU than the task's last.
+    pub wakeups_moved: u64,
+    /// Tasks pulled by a CPU that ran out of work.
+    pub pulled_newidle: u64,
+    /// Attempts of such a CPU that found nothing it may move.
+    pub newidle_failed: u64,
+    /// Attempts that found the domains balanced.
+    pub newidle_balanced: u64,
+    /// Tasks pulled by periodic balancing.
+    pub pulled_periodic: u64,
+    /// Tasks pushed by the migration thread.
+    pub pushed: u64,
+    /// Wakeup preemptions.
+    pub preemptions: u64,
+}
+
+struct NoHz {
+    /// CPUs whose tick is stopped.
+    stopped: RefCell<Vec<bool>>,
+    /// The idle CPU that ticks and balances for all of them.
+    owner: Cell<Option<usize>>,
+}
+
+/// Path costs in picoseconds.
+struct Costs {
+    schedule: u64,
+    wake: u64,
+    tick: u64,
+    balance_cpu: u64,
+    pull: u64,
+    switch: u64,
+    refill: u64,
+    ipi: u64,
+    idle_exit: u64,
+}
+
+/// The scheduler of one machine; its [`convoy_machine::Os`].
+pub struct Sched {
+    pub(crate) queues: Vec<RunQueue>,
+    pub(crate) rules: Rules,
+    ablation: Ablation,
+    pub(crate) config: Config,
+    tick_ps: u64,
+    costs: Costs,
+    tasks: RefCell<Vec<Option<Rc<Tcb>>>>,
+    sleepers: RefCell<BTreeMap<(usize, u64), TaskId>>,
+    timers: RefCell<BTreeMap<(u64, u64), TaskId>>,
+    sequence: Cell<u64>,
+    nohz: NoHz,
+    stats: Cell<SchedStats>,
+    pub(crate) bkl: Bkl,
+}
+
+impl Sched {
+    /// The scheduler of `kernel` for the machine of `preset`, which must be the machine of this thread.
+    pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
+        let cpus = preset.topology.cpus;
+        let p = &preset.price_ns;
+        let sched = Self {
+            queues: (0..cpus).map(|cpu| RunQueue::new(kernel, preset, cpu)).collect(),
+            rules: Rules::new(kernel.scheduler, &kernel.ablation, cpus),
+            ablation: kernel.ablation.clone(),
+            config: kernel.config.clone(),
+            tick_ps: 1_000_000_000_000 / u64::from(kernel.config.hz),
+            costs: Costs {
+                schedule: ps(kernel.sched_ns.schedule),
+                wake: ps(kernel.sched_ns.wake),
+                tick: ps(kernel.sched_ns.tick),
+                balance_cpu: ps(kernel.sched_ns.balance_cpu),
+                pull: ps(kernel.sched_ns.pull),
+                switch: ps(p.switch),
+                refill: ps(p.refill),
+                ipi: ps(p.ipi),
+                idle_exit: ps(p.idle_exit),
+            },
+            tasks: RefCell::default(),
+            sleepers: RefCell::default(),
+            timers: RefCell::default(),
+            sequence: Cell::new(0),
+            nohz: NoHz { stopped: RefCell::new(vec![false; cpus]), owner: Cell::new(None) },
+            stats: Cell::default(),
+            bkl: Bkl::new(kernel),
+        };
+        Here::watch("BKL", sched.bkl.lock_object());
+        Rc::new(sched)
+    }
+
+    /// Installs itself on `machine`, starts the idle tasks and, on CPU 0, `init`.
+    pub fn boot(self: &Rc<Self>, machine: &Machine, init: Box<dyn FnOnce()>) {
+        machine.install(self.clone());
+        for cpu in 0..machine.cpus() {
+            let sched = Rc::clone(self);
+            let idle = Here::spawn(Box::new(move || sched.idle())).expect("room for idle tasks");
+            let tcb = self.adopt(idle, cpu);
+            tcb.on_cpu.set(true);
+            let queue = &self.queues[cpu];
+            queue.curr.set(idle);
+            queue.prev.set(idle);
+            queue.idle.set(idle);
+            // The kernel staggers the ticks of the CPUs over half a period.
+            let offset = self.tick_ps / 2 / machine.cpus() as u64 * cpu as u64;
+            queue.tick_at.set(self.tick_ps + offset);
+            machine.boot(cpu, idle, 0);
+        }
+        let first = Here::spawn(init).expect("room for the first task");
+        let tcb = self.adopt(first, 0);
+        let mut fair = self.queues[0].fair.borrow_mut();
+        fair.account(first, &tcb.entity);
+        fair.insert(first, &tcb.entity);
+        self.queues[0].need_resched.set(true);
+    }
+
+    /// Records a new machine task.
+    fn adopt(&self, id: TaskId, cpu: usize) -> Rc<Tcb> {
+        let tcb = Rc::new(Tcb {
+            id,
+            state: Cell::new(State::Running),
+            cpu: Cell::new(cpu),
+            entity: Entity::default(),
+            on_cpu: Cell::new(false),
+            lock_depth: Cell::new(-1),
+            signal: Cell::new(false),
+            fatal: Cell::new(false),
+            wake: Cell::new(None),
+            sleep_key: Cell::new(None),
+            timer_key: Cell::new(None),
+            migrate_to: Cell::new(None),
+            preempted: Cell::new(false),
+        });
+        let mut tasks = self.tasks.borrow_mut();
+        if tasks.len() <= id as usize {
+            tasks.resize(id as usize + 1, None);
+        }
+        tasks[id as usize] = Some(Rc::clone(&tcb));
+        tcb
+    }
+
+    /// The record of `id`.
+    pub fn tcb(&self, id: TaskId) -> Rc<Tcb> {
+        self.tasks.borrow()[id as usize].clone().expect("a task of this scheduler")
+    }
+
+    /// The record of the calling task.
+    pub fn current(&self) -> Rc<Tcb> {
+        self.tcb(Here::task())
+    }
+
+    pub(crate) fn this(&self) -> &RunQueue {
+        &self.queues[Here::cpu()]
+    }
+
+    fn next_sequence(&self) -> u64 {
+        self.sequence.set(self.sequence.get() + 1);
+        self.sequence.get()
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut SchedStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    /// Counters so far.
+    pub fn stats(&self) -> SchedStats {
+        self.stats.get()
+    }
+
+    /// Run time of `task` so far, in picoseconds, up to its last charge.
+    pub fn cpu_time_ps(&self, task: TaskId) -> u64 {
+        self.tcb(task).entity.sum_exec.get() * 1000
+    }
+
+    /// Takes the big kernel lock; nests.
+    pub fn lock_kernel(&self) {
+        self.bkl.lock(&self.current());
+    }
+
+    /// Ends one [`Self::lock_kernel`].
+    pub fn unlock_kernel(&self) {
+        self.bkl.unlock(&self.current());
+    }
+
+    /// A place where long kernel paths offer to give up the CPU.
+    pub fn cond_resched(&self) {
+        while self.this().need_resched.get() && Here::preempt_depth() == 0 {
+            self.schedule();
+        }
+    }
+
+    /// A place where the kernel may sleep; a preemption point of voluntary preemption.
+    pub fn might_sleep(&self) {
+        if self.config.preempt == Preempt::Voluntary {
+            self.cond_resched();
+        }
+    }
+
+    /// On return to user mode.
+    pub fn syscall_return(&self) {
+        while self.this().need_resched.get() {
+            self.schedule();
+        }
+    }
+}
+
+impl RunQueue {
+    fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset, cpu: usize) -> Self {
+        Self {
+            lock: Here::place(RawLock::new()),
+            fair: RefCell::default(),
+            curr: Cell::new(0),
+            prev: Cell::new(0),
+            idle: Cell::new(0),
+            need_resched: Cell::new(false),
+            cpu_load: Cell::new([0; 5]),
+            domains: domains::build(&preset.topology, &kernel.ablation, cpu),
+            next_balance: Cell::new(1),
+            idle_at_tick: Cell::new(false),
+            balance_due: Cell::new(false),
+            push_to: Cell::new(None),
+            tick_at: Cell::new(u64::MAX),
+            slice_at: Cell::new(u64::MAX),
+            in_nohz_recently: Cell::new(false),
+        }
+    }
+
+    /// Runnable tasks.
+    pub(crate) fn running(&self) -> u64 {
+        self.fair.borrow().tasks
+    }
+
+    /// Weight of the queue now.
+    pub(crate) fn weight(&self) -> u64 {
+        self.running() * cfs::WEIGHT
+    }
+
+    /// Low guess of the load at `index`: 0 is now, above that the smaller of now and the average.
+    pub(crate) fn source_load(&self, index: usize) -> u64 {
+        if index == 0 { self.weight() } else { self.cpu_load.get()[index - 1].min(self.weight()) }
+    }
+
+    /// High guess of the load at `index`.
+    pub(crate) fn target_load(&self, index: usize) -> u64 {
+        if index == 0 { self.weight() } else { self.cpu_load.get()[index - 1].max(self.weight()) }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.curr.get() == self.idle.get()
+    }
+}

@@ -1,0 +1,221 @@
+//! Ticks, slices, timers of the hardware, and the stopping of ticks on idle CPUs.
+
+use super::Sched;
+use convoy_machine::{Here, Smp};
+use convoy_sync::{Platform, RawLock};
+
+/// A slice timer is never set shorter than this after a pick, in nanoseconds (`hrtick_start_fair`).
+const SLICE_TIMER_MIN_NS: u64 = 10_000;
+
+impl Sched {
+    /// Ticks since the start.
+    pub(crate) fn jiffies(&self) -> u64 {
+        Here::now_ps() / self.tick_ps
+    }
+
+    /// `ms` in ticks, rounded up as `msecs_to_jiffies` does.
+    pub(crate) fn ticks_of_ms(&self, ms: u64) -> u64 {
+        (ms * u64::from(self.config.hz)).div_ceil(1000)
+    }
+
+    /// Programs this CPU's timer for the next thing it has to do.
+    pub(crate) fn program_timer(&self) {
+        let queue = self.this();
+        Here::set_timer(queue.tick_at.get().min(queue.slice_at.get()));
+    }
+
+    /// Starts the slice of the task just picked; without one the CPU has at most one task.
+    pub(crate) fn start_slice(&self, slice_ns: Option<u64>) {
+        if !self.config.hrtick {
+            return;
+        }
+        let at = slice_ns
+            .map_or(u64::MAX, |slice| Here::now_ps() + slice.max(SLICE_TIMER_MIN_NS) * 1000);
+        self.this().slice_at.set(at);
+        self.program_timer();
+    }
+
+    pub(crate) fn timer_interrupt(&self) {
+        let queue = self.this();
+        let now = Here::now_ps();
+        if queue.slice_at.get() <= now {
+            queue.slice_at.set(u64::MAX);
+            queue.need_resched.set(true);
+        }
+        if queue.tick_at.get() <= now {
+            let mut next = queue.tick_at.get();
+            while next <= now {
+                next += self.tick_ps;
+            }
+            queue.tick_at.set(next);
+            self.tick();
+        }
+        self.program_timer();
+    }
+
+    /// The periodic tick: timers, load averages, slice of the running task, balancing.
+    fn tick(&self) {
+        let queue = self.this();
+        Here::pass(self.costs.tick);
+        self.run_timers();
+        queue.lock.lock();
+        self.update_load();
+        if !queue.is_idle() {
+            self.charge_current(queue);
+            self.check_slice();
+        }
+        queue.lock.unlock();
+        queue.idle_at_tick.set(queue.is_idle());
+        self.trigger_balance();
+    }
+
+    /// Every tick, for i in 0..5: the average over 2^i ticks, rounded up when it rises.
+    fn update_load(&self) {
+        let queue = self.this();
+        let mut load = queue.cpu_load.get();
+        let now = queue.weight();
+        for (i, value) in load.iter_mut().enumerate() {
+            let scale = 1_u64 << i;
+            let new = if now > *value { now + scale - 1 } else { now };
+            *value = (*value * (scale - 1) + new) >> i;
+        }
+        queue.cpu_load.set(load);
+    }
+
+    fn check_slice(&self) {
+        let queue = self.this();
+        let tasks = queue.running();
+        if tasks < 2 || queue.slice_at.get() != u64::MAX {
+            return;
+        }
+        let current = self.tcb(queue.curr.get());
+        let ran = current.entity.sum_exec.get() - current.entity.picked_at.get();
+        if ran > self.rules.slice(tasks) {
+            queue.need_resched.set(true);
+        }
+    }
+
+    /// Decides whether the balancing softirq runs, and who balances for CPUs without ticks.
+    fn trigger_balance(&self) {
+        let cpu = Here::cpu();
+        let queue = self.this();
+        if self.config.no_hz {
+            let idle = queue.idle_at_tick.get();
+            if queue.in_nohz_recently.get() && !idle {
+                queue.in_nohz_recently.set(false);
+                self.nohz.stopped.borrow_mut()[cpu] = false;
+                if self.nohz.owner.get() == Some(cpu) {
+                    self.nohz.owner.set(None);
+                }
+                if self.nohz.owner.get().is_none() {
+                    let first = self.nohz.stopped.borrow().iter().position(|&stopped| stopped);
+                    if let Some(first) = first {
+                        self.resched(first);
+                    }
+                }
+            }
+            let owner = self.nohz.owner.get();
+            if idle && owner == Some(cpu) && self.all_stopped() {
+                return self.resched(cpu);
+            }
+            if idle && owner != Some(cpu) && self.nohz.stopped.borrow()[cpu] {
+                return;
+            }
+        }
+        if self.jiffies() >= queue.next_balance.get() {
+            queue.balance_due.set(true);
+        }
+    }
+
+    fn all_stopped(&self) -> bool {
+        self.nohz.stopped.borrow().iter().all(|&stopped| stopped)
+    }
+
+    /// The softirq of the scheduler, on the way out of an interrupt.
+    pub(crate) fn softirq(&self) {
+        let queue = self.this();
+        if !queue.balance_due.replace(false) {
+            return;
+        }
+        Smp::preempt_disable();
+        let cpu = Here::cpu();
+        let idle = queue.idle_at_tick.get();
+        self.rebalance(cpu, idle);
+        if self.config.no_hz && idle && self.nohz.owner.get() == Some(cpu) {
+            for other in 0..self.queues.len() {
+                let stopped = other != cpu && self.nohz.stopped.borrow()[other];
+                if !stopped {
+                    continue;
+                }
+                if queue.need_resched.get() {
+                    break;
+                }
+                self.rebalance(other, true);
+                let next = self.queues[other].next_balance.get();
+                queue.next_balance.set(queue.next_balance.get().min(next));
+            }
+        }
+        // The interrupt's own return is the preemption point.
+        super::core::preempt_enable_no_resched();
+    }
+
+    /// Before an idle CPU halts: stop its tick if nothing needs it.
+    pub(crate) fn enter_idle(&self) {
+        let cpu = Here::cpu();
+        let queue = self.this();
+        if !self.config.no_hz {
+            return;
+        }
+        self.nohz.stopped.borrow_mut()[cpu] = true;
+        queue.in_nohz_recently.set(true);
+        let owner = self.nohz.owner.get();
+        let keep = if self.all_stopped() {
+            if owner == Some(cpu) {
+                self.nohz.owner.set(None);
+            }
+            false
+        } else if owner.is_none() {
+            self.nohz.owner.set(Some(cpu));
+            true
+        } else {
+            owner == Some(cpu)
+        };
+        if keep {
+            return;
+        }
+        // The CPU that stops last, or any, still serves the timers: it wakes at the tick after the first deadline.
+        let at = self.first_timer().map_or(u64::MAX, |ns| {
+            let due = ns.saturating_mul(1000).max(Here::now_ps());
+            let phase = queue.tick_at.get() % self.tick_ps;
+            let base = due - due % self.tick_ps + phase;
+            if base < due { base + self.tick_ps } else { base }
+        });
+        queue.tick_at.set(at);
+        self.program_timer();
+    }
+
+    /// After idling: the tick goes on at its old phase.
+    pub(crate) fn leave_idle(&self) {
+        let cpu = Here::cpu();
+        let queue = self.this();
+        if !self.config.no_hz {
+            return;
+        }
+        if self.nohz.stopped.borrow()[cpu] {
+            self.nohz.stopped.borrow_mut()[cpu] = false;
+            if self.nohz.owner.get() == Some(cpu) {
+                self.nohz.owner.set(None);
+            }
+        }
+        let offset = self.tick_ps / 2 / self.queues.len() as u64 * cpu as u64;
+        let now = Here::now_ps();
+        let mut next = now - now % self.tick_ps + offset;
+        while next <= now {
+            next += self.tick_ps;
+        }
+        if queue.tick_at.get() > next || queue.tick_at.get() <= now {
+            queue.tick_at.set(next);
+        }
+        self.program_timer();
+    }
+}

@@ -1,0 +1,312 @@
+//! The rules of wake placement, balancing and preemption of the period, each as one small scene.
+
+use convoy_kernel::sched::Sched;
+use convoy_kernel::{KernelPreset, Preempt};
+use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp, Word};
+use convoy_sync::{Atomic, Platform, Sleep, TaskId};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
+
+const MS: u64 = 1_000_000_000; // picoseconds
+
+fn quad() -> Preset {
+    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
+    Preset::parse("quad", text).expect("the shipped preset")
+}
+
+/// A word that sleepers wait on until it is not 0.
+struct Gate(Sim<Word<u32>>);
+
+impl Gate {
+    fn new() -> Rc<Self> {
+        Rc::new(Self(Here::place(Word::new(0))))
+    }
+
+    fn pass(&self) {
+        while self.0.load(SeqCst) == 0 {
+            Smp::wait(&self.0, 0, Sleep::Uninterruptible, None);
+        }
+    }
+
+    fn open(&self) {
+        self.0.store(1, SeqCst);
+        Smp::wake(&self.0, 1);
+    }
+}
+
+/// Runs `scene` as the first task (on CPU 0) of `kernel` and returns the scheduler.
+fn stage(kernel: &KernelPreset, scene: impl FnOnce(Rc<Sched>) + 'static) -> Rc<Sched> {
+    let machine = Machine::new(&quad(), 1, 600).expect("address space");
+    let sched = Sched::new(kernel, &quad());
+    let inner = Rc::clone(&sched);
+    sched.boot(
+        &machine,
+        Box::new(move || {
+            scene(inner);
+            Here::stop();
+        }),
+    );
+    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
+    sched
+}
+
+fn kernel(name: &str) -> KernelPreset {
+    KernelPreset::named(name).expect("a shipped preset")
+}
+
+fn busy(sched: &Rc<Sched>, cpu: usize, ps: u64) -> TaskId {
+    sched.fork_on(cpu, Box::new(move || Here::user(ps))).expect("room")
+}
+
+fn sleeper(sched: &Rc<Sched>, cpu: usize, gate: &Rc<Gate>, after: u64) -> TaskId {
+    let gate = Rc::clone(gate);
+    let body = move || {
+        gate.pass();
+        Here::user(after);
+    };
+    sched.fork_on(cpu, Box::new(body)).expect("room")
+}
+
+const BOTH: [&str; 2] = ["2.6.25", "2.6.26-rc1"];
+
+#[test]
+fn a_wakeup_goes_to_the_idle_previous_cpu() {
+    for name in BOTH {
+        stage(&kernel(name), |sched| {
+            let gate = Gate::new();
+            let task = sleeper(&sched, 1, &gate, 50 * MS);
+            Here::user(20 * MS);
+            gate.open();
+            Here::user(MS);
+            let tcb = sched.tcb(task);
+            assert_eq!((tcb.cpu.get(), tcb.on_cpu.get()), (1, true));
+        });
+    }
+}
+
+#[test]
+fn a_wakeup_stays_behind_a_busy_previous_cpu_while_others_idle() {
+    stage(&kernel("2.6.26-rc1"), |sched| {
+        let gate = Gate::new();
+        let task = sleeper(&sched, 1, &gate, 50 * MS);
+        Here::user(20 * MS);
+        busy(&sched, 1, 500 * MS);
+        Here::user(5 * MS);
+        gate.open();
+        Here::user(5 * MS);
+        let tcb = sched.tcb(task);
+        assert_eq!((tcb.cpu.get(), tcb.on_cpu.get()), (1, false));
+    });
+}
+
+/// CPU 1 runs a busy task and has one waiter woken just now; CPU 2 goes idle. Where is the waiter then?
+fn newly_idle_scene(kernel: &KernelPreset) -> (usize, bool) {
+    let seen = Rc::new(Cell::new((9, false)));
+    let result = Rc::clone(&seen);
+    stage(kernel, move |sched| {
+        let gate = Gate::new();
+        let task = sleeper(&sched, 1, &gate, 50 * MS);
+        Here::user(20 * MS);
+        busy(&sched, 1, 500 * MS);
+        busy(&sched, 2, 6 * MS);
+        busy(&sched, 3, 500 * MS);
+        Here::user(4 * MS);
+        gate.open();
+        Here::user(4 * MS);
+        let tcb = sched.tcb(task);
+        result.set((tcb.cpu.get(), tcb.on_cpu.get()));
+    });
+    seen.get()
+}
+
+#[test]
+fn a_newly_idle_cpu_does_not_take_the_task_woken_last() {
+    assert_eq!(newly_idle_scene(&kernel("2.6.26-rc1")), (1, false));
+    let mut ablated = kernel("2.6.26-rc1");
+    ablated.ablation.buddy_hot = false;
+    assert_eq!(newly_idle_scene(&ablated), (2, true));
+}
+
+/// CPU 1 has a running task and two waiters; CPU 2 goes idle. Returns the CPUs of the older and the newer waiter.
+fn two_waiters(kernel: &KernelPreset, older_first: bool) -> (usize, usize) {
+    let seen = Rc::new(Cell::new((9, 9)));
+    let result = Rc::clone(&seen);
+    stage(kernel, move |sched| {
+        let (first, second) = (Gate::new(), Gate::new());
+        let older = sleeper(&sched, 1, &first, 50 * MS);
+        let newer = sleeper(&sched, 1, &second, 50 * MS);
+        Here::user(20 * MS);
+        busy(&sched, 2, 8 * MS);
+        busy(&sched, 3, 500 * MS);
+        if older_first {
+            // The older waiter is queued before the task that runs: it becomes the list's last entry.
+            busy(&sched, 1, 2 * MS);
+            Here::user(MS);
+            first.open();
+            busy(&sched, 1, 500 * MS);
+        } else {
+            busy(&sched, 1, 500 * MS);
+            Here::user(2 * MS);
+            first.open();
+        }
+        Here::user(2 * MS);
+        second.open();
+        Here::user(6 * MS);
+        result.set((sched.tcb(older).cpu.get(), sched.tcb(newer).cpu.get()));
+    });
+    seen.get()
+}
+
+#[test]
+fn an_older_waiter_is_taken() {
+    assert_eq!(two_waiters(&kernel("2.6.26-rc1"), false), (2, 1));
+}
+
+#[test]
+fn five_hundred_busy_tasks_get_twelve_millisecond_slices() {
+    for (name, hrtick) in [("2.6.25", true), ("2.6.25", false), ("2.6.26-rc1", true)] {
+        let mut kernel = kernel(name);
+        kernel.config.hrtick = hrtick;
+        let preset = quad();
+        let machine = Machine::new(&preset, 1, 2100).expect("address space");
+        let sched = Sched::new(&kernel, &preset);
+        let inner = Rc::clone(&sched);
+        sched.boot(
+            &machine,
+            Box::new(move || {
+                for task in 0..2000 {
+                    let body = || Here::user(60_000 * MS);
+                    inner.fork_on(task % 4, Box::new(body)).expect("room");
+                }
+                inner.sleep_until(20_000_000_000);
+                let before = (inner.stats().switches, Here::now_ns());
+                inner.sleep_until(40_000_000_000);
+                let switches = (inner.stats().switches - before.0) as f64;
+                let slice = 4.0 * (Here::now_ns() - before.1) as f64 / switches / 1e6;
+                let longest = if hrtick { 12.1 } else { 16.1 };
+                assert!((11.5..longest).contains(&slice), "{slice} ms");
+                Here::stop();
+            }),
+        );
+        assert_eq!(machine.run(200_000_000_000), Outcome::Stopped);
+    }
+}
+
+/// How long a long sleeper waits, in milliseconds, behind a task that has just begun its slice.
+fn wakeup_latency(kernel: &KernelPreset) -> f64 {
+    let latency = Rc::new(Cell::new(0.0));
+    let result = Rc::clone(&latency);
+    stage(kernel, move |sched| {
+        let gate = Gate::new();
+        let woken_at = Rc::new(RefCell::new((0, 0)));
+        let (inner, seen) = (Rc::clone(&gate), Rc::clone(&woken_at));
+        let body = move || {
+            inner.pass();
+            seen.borrow_mut().1 = Here::now_ns();
+        };
+        sched.fork_on(1, Box::new(body)).expect("room");
+        // Two busy tasks let the queue's virtual time pass the sleeper's.
+        let first = busy(&sched, 1, 5000 * MS);
+        busy(&sched, 1, 5000 * MS);
+        // Nobody may pull: the other CPUs have the same load.
+        for cpu in [2, 2, 3, 3, 0, 0] {
+            busy(&sched, cpu, 5000 * MS);
+        }
+        sched.sleep_until(2_000_000_000);
+        // Wait until one of the two has just been picked.
+        let start = sched.tcb(first).on_cpu.get();
+        while sched.tcb(first).on_cpu.get() == start {
+            sched.sleep_until(Here::now_ns() + 100_000);
+        }
+        woken_at.borrow_mut().0 = Here::now_ns();
+        gate.open();
+        sched.sleep_until(Here::now_ns() + 200_000_000);
+        let (from, to) = *woken_at.borrow();
+        result.set((to as f64 - from as f64) / 1e6);
+    });
+    latency.get()
+}
+
+#[test]
+fn a_long_sleeper_preempts_in_25_and_waits_for_the_slice_in_rc1() {
+    let old = wakeup_latency(&kernel("2.6.25"));
+    let new = wakeup_latency(&kernel("2.6.26-rc1"));
+    assert!(old < 1.0, "2.6.25: {old} ms");
+    assert!(new > 8.0, "2.6.26-rc1: {new} ms");
+}
+
+#[test]
+fn the_big_kernel_lock_excludes_and_survives_schedule() {
+    for name in KernelPreset::names() {
+        for preempt in [Preempt::None, Preempt::Voluntary, Preempt::Full] {
+            let mut kernel = kernel(name);
+            kernel.config.preempt = preempt;
+            let inside = Rc::new(Cell::new(0_u32));
+            let done = Rc::new(Cell::new(0_u32));
+            let (shared, finished) = (Rc::clone(&inside), Rc::clone(&done));
+            stage(&kernel, move |sched| {
+                for task in 0..8_u64 {
+                    let (sched, inside) = (Rc::clone(&sched), Rc::clone(&shared));
+                    let (inner, done) = (Rc::clone(&sched), Rc::clone(&finished));
+                    let body = move || {
+                        for turn in 0..20 {
+                            inner.lock_kernel();
+                            inner.lock_kernel();
+                            assert_eq!(inside.replace(1), 0, "two owners");
+                            Here::compute(50_000_000);
+                            assert_eq!(inside.replace(0), 1);
+                            inner.unlock_kernel();
+                            if turn % 5 == task % 5 {
+                                // Sleeps with the lock: `schedule` drops it and takes it again.
+                                inner.sleep_until(Here::now_ns() + 1_000_000);
+                            }
+                            inner.unlock_kernel();
+                            Here::user(200_000_000);
+                            inner.syscall_return();
+                        }
+                        done.set(done.get() + 1);
+                    };
+                    sched.fork(Box::new(body)).expect("room");
+                }
+                while finished.get() < 8 {
+                    sched.sleep_until(Here::now_ns() + 10_000_000);
+                }
+            });
+            assert_eq!(done.get(), 8, "{name} {preempt:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_repeats_to_the_bit_and_seeds_differ() {
+    let run = |seed| {
+        let machine = Machine::new(&quad(), seed, 64).expect("address space");
+        let sched = Sched::new(&kernel("2.6.26-rc1"), &quad());
+        let inner = Rc::clone(&sched);
+        sched.boot(
+            &machine,
+            Box::new(move || {
+                for task in 0..20_u64 {
+                    let sched = Rc::clone(&inner);
+                    let body = move || {
+                        for turn in 0..30 {
+                            Here::user(Here::draw(task << 8 | turn) % (2 * MS));
+                            sched.lock_kernel();
+                            Here::compute(20_000_000);
+                            sched.unlock_kernel();
+                        }
+                    };
+                    inner.fork(Box::new(body)).expect("room");
+                }
+                inner.sleep_until(400_000_000);
+                Here::stop();
+            }),
+        );
+        machine.run(u64::MAX / 2000);
+        let busy: u64 = (0..4).map(|cpu| Here::times(cpu)[Mode::User as usize]).sum();
+        (machine.hash(), busy)
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).0, run(2).0);
+}
