@@ -73,12 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_columns_of_2008_follow_from_real_time() {
-        // 2000 tasks, 97 jobs each, Real 207.5 s gave 56096 jobs/min and 0.4675 jobs/sec/task.
-        let columns = Columns::new(2000, 2000 * 97, &[207.5]);
-        assert!((columns.jobs_per_min - 56_096.4).abs() < 0.1, "{columns:?}");
-        assert!((columns.jobs_per_sec_per_task - 0.467_47).abs() < 1e-4);
-        assert!((columns.jobs_per_min_per_task - 28.048).abs() < 1e-3);
+    fn rates_follow_from_jobs_and_real_time() {
+        // 200 tasks of 97 jobs in 194 s: 100 jobs a second.
+        let columns = Columns::new(200, 200 * 97, &[194.0]);
+        assert!((columns.jobs_per_min - 6000.0).abs() < 1e-9, "{columns:?}");
+        assert!((columns.jobs_per_sec_per_task - 0.5).abs() < 1e-12);
+        assert!((columns.jobs_per_min_per_task - 30.0).abs() < 1e-9);
     }
 
     #[test]

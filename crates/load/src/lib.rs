@@ -9,6 +9,7 @@ pub mod calibrate;
 pub mod calibration;
 pub mod clock;
 pub mod columns;
+pub mod counting;
 pub mod draw;
 pub mod fixture;
 pub mod host;

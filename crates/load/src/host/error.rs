@@ -22,23 +22,23 @@ pub enum HostError {
     },
     /// The work directory is full.
     #[error(
-        "no space left in the work directory {} ({what}); \
+        "no space left in {} ({what}); \
          free some, use fewer users, or name another with --dir",
         path.display()
     )]
     NoSpace {
-        /// The work directory.
+        /// The directory that the work directory was in.
         path: PathBuf,
         /// Which job or step met it.
         what: String,
     },
     /// The fixtures cannot be made.
     #[error(
-        "cannot prepare the work directory {}: {source}; name another with --dir",
+        "cannot prepare a work directory in {}: {source}; name another with --dir",
         path.display()
     )]
     Prepare {
-        /// The work directory.
+        /// The directory that the work directory was in.
         path: PathBuf,
         /// Why.
         source: JobError,

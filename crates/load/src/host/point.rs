@@ -68,12 +68,12 @@ fn check(board: &Board, plan: &Plan, directory: &WorkDir) -> Result<(), HostErro
             Err(HostError::Supervisor)
         }
         Outcome::Prepare if is_full("", errno) => Err(HostError::NoSpace {
-            path: directory.path().to_path_buf(),
+            path: directory.parent().to_path_buf(),
             what: format!("{} KB for tmpa.common", plan.env.file_kb),
         }),
         Outcome::Prepare => {
             let source = JobError::Call { call: call_name(&board.text()), errno };
-            Err(HostError::Prepare { path: directory.path().to_path_buf(), source })
+            Err(HostError::Prepare { path: directory.parent().to_path_buf(), source })
         }
         Outcome::Fork => Err(HostError::Fork { user: user + 1, users: board.users(), errno }),
         Outcome::Limit => Err(limit(board, user, directory)),
@@ -88,7 +88,7 @@ fn limit(board: &Board, user: u32, directory: &WorkDir) -> HostError {
     let limits = ["semget", "shmget", "fork"];
     let call = limits.into_iter().find(|call| slot.failed_in(call)).unwrap_or("");
     if is_full(call, errno) {
-        return HostError::NoSpace { path: directory.path().to_path_buf(), what };
+        return HostError::NoSpace { path: directory.parent().to_path_buf(), what };
     }
     let cure = limit_cure(call, errno).unwrap_or("check the limits of this session (ulimit -a)");
     HostError::Limit { user: user + 1, what, cure }

@@ -24,6 +24,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use super::board::{Board, Head};
 use super::error::{is_full, limit_cure};
 use super::kernel::Host;
 use super::sys::{self, Ended, Forked};
+use super::workdir::remove_tree;
 use crate::clock;
 use crate::jobs::{Job, JobEnv, JobError};
 use crate::user::{self, Next};
@@ -117,7 +119,7 @@ pub(crate) fn supervise(plan: &Plan, board: &Rc<Board>, parent: Option<Pid>) {
     };
     if process::getppid() != parent {
         // The process that would remove the work directory is gone.
-        let _best_effort = std::fs::remove_dir_all(&plan.env.directory);
+        let _best_effort = remove_tree(Path::new(&plan.env.directory));
     }
     report(board, outcome);
 }

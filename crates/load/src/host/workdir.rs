@@ -18,6 +18,7 @@ const NAMES: u32 = 1000;
 /// A directory of our own; removed on drop.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
+    parent: PathBuf,
     path: PathBuf,
 }
 
@@ -30,14 +31,20 @@ impl WorkDir {
         let absolute = std::fs::canonicalize(&parent).map_err(failed)?;
         let path = fresh(&absolute).map_err(failed)?;
         // From here on drop removes what exists.
-        let directory = Self { path };
+        let directory = Self { parent: absolute, path };
         directory.add_script(TRUE_SCRIPT, "#!/bin/sh\nexit 0\n").map_err(failed)?;
         let list = "#!/bin/sh\nexec ls -l \"$1\" >/dev/null\n";
         directory.add_script(LIST_SCRIPT, list).map_err(failed)?;
         Ok(directory)
     }
 
+    /// The directory that it is in: what a user can make room in.
+    pub(crate) fn parent(&self) -> &Path {
+        &self.parent
+    }
+
     /// Where it is.
+    #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -56,8 +63,26 @@ impl WorkDir {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        let _best_effort = std::fs::remove_dir_all(&self.path);
+        let _best_effort = remove_tree(&self.path);
     }
+}
+
+/// Removes `directory` with everything in it, holding one descriptor at a time: this must work
+/// where a run ended because there were no more descriptors.
+pub(super) fn remove_tree(directory: &Path) -> std::io::Result<()> {
+    // An entry keeps its directory open, so only paths are kept.
+    let entries = std::fs::read_dir(directory)?.map(|entry| {
+        let entry = entry?;
+        Ok((entry.path(), entry.file_type()?.is_dir()))
+    });
+    for (path, is_directory) in entries.collect::<std::io::Result<Vec<_>>>()? {
+        if is_directory {
+            remove_tree(&path)?;
+        } else {
+            std::fs::remove_file(path)?;
+        }
+    }
+    std::fs::remove_dir(directory)
 }
 
 /// A directory that did not exist before, in `parent`.
@@ -102,6 +127,7 @@ mod tests {
         let (first, second) = (WorkDir::new(Some(&parent)), WorkDir::new(Some(&parent)));
         let (first, second) = (first.expect("made"), second.expect("made"));
         assert_ne!(first.path(), second.path());
+        assert_eq!(first.path().parent(), Some(first.parent()));
         let path = first.path().to_path_buf();
         assert!(path.join(LIST_SCRIPT).exists());
         drop(first);

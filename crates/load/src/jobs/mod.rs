@@ -168,7 +168,7 @@ jobs! {
     CreatClo = "creat_clo", files::creat_clo,
         "1000 × {creat, close} of one name, one unlink";
     DgramPipe = "dgram_pipe", ipc::dgram_pipe,
-        "99 messages through an Unix datagram pair, written and read back";
+        "99 messages through a Unix datagram pair, written and read back";
     DirRtns1 = "dir_rtns_1", files::dir_rtns_1,
         "10,000 directory entries read, with rewinds";
     DiskCp = "disk_cp", disk::disk_cp,
@@ -246,7 +246,7 @@ jobs! {
     SortRtns1 = "sort_rtns_1", user::sort_rtns_1,
         "2 × {three sorts of 10,000 integers, 2,000 searches}";
     StreamPipe = "stream_pipe", ipc::stream_pipe,
-        "99 messages through an Unix stream pair, written and read back";
+        "99 messages through a Unix stream pair, written and read back";
     StringRtns = "string_rtns", user::string_rtns,
         "100 rounds of string functions";
     SyncDiskCp = "sync_disk_cp", disk::sync_disk_cp,
