@@ -1,6 +1,8 @@
-//! A probe of the scheduler and the big kernel lock without system calls: tasks compute and take the lock.
+//! A probe of the scheduler and the big kernel lock without system calls: tasks compute and take
+//! the lock.
 //!
-//! `cargo run --release -p convoy-kernel --example probe -- KERNEL TASKS BURSTS THINK_US HOLD_NS CLUSTER GAP_US`
+//! `cargo run --release -p convoy-kernel --example probe -- KERNEL TASKS BURSTS THINK_US HOLD_NS
+//!   CLUSTER GAP_US`
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
 use convoy_kernel::KernelPreset;

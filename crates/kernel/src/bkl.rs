@@ -1,8 +1,8 @@
 //! The big kernel lock: one lock for the whole kernel, dropped and taken again across `schedule`.
 //!
-//! A task counts its nesting in `lock_depth` (-1: not held). As a semaphore (2.6.25, 2.6.26-rc1) it may sleep, is
-//! released by `schedule` and taken again, with a full `down`, when the task runs again. As a spinlock (commit
-//! 8e3e076c5a78) its holder runs with preemption disabled.
+//! A task counts its nesting in `lock_depth` (-1: not held). As a semaphore (2.6.25, 2.6.26-rc1) it
+//! may sleep, is released by `schedule` and taken again, with a full `down`, when the task runs
+//! again. As a spinlock (commit 8e3e076c5a78) its holder runs with preemption disabled.
 
 use crate::preset::{BklKind, KernelPreset, Preempt, SemaphorePolicy};
 use crate::sched::core::preempt_enable_no_resched;
@@ -78,7 +78,8 @@ impl Bkl {
         }
     }
 
-    /// The spinlock form of `lock_kernel`. A preemptible kernel tries, and polls with preemption enabled.
+    /// The spinlock form of `lock_kernel`. A preemptible kernel tries, and polls with preemption
+    /// enabled.
     fn spin(&self, lock: &TicketLock<Smp>) {
         Smp::preempt_disable();
         if self.preemptible {
@@ -124,8 +125,8 @@ impl Bkl {
         held
     }
 
-    /// Takes the lock again for a task that is back from `schedule`. `false` when the spinlock form gave up because
-    /// this CPU is wanted: the caller schedules again.
+    /// Takes the lock again for a task that is back from `schedule`. `false` when the spinlock form
+    /// gave up because this CPU is wanted: the caller schedules again.
     pub(crate) fn reacquire_in_schedule(&self, sched: &Sched, me: &Tcb) -> bool {
         if let Lock::Spin(lock) = &self.lock {
             while !lock.try_lock() {

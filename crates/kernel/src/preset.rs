@@ -1,4 +1,5 @@
-//! Kernel presets: which scheduler, semaphore, big kernel lock and paths a run has; read from `kernels/*.toml`.
+//! Kernel presets: which scheduler, semaphore, big kernel lock and paths a run has; read from
+//! `kernels/*.toml`.
 
 use serde::Deserialize;
 
@@ -86,7 +87,8 @@ pub struct BklTraffic {
     pub hold_tty_ns: f64,
 }
 
-/// Instruction cost of scheduler paths beyond their priced memory operations, in nanoseconds on the 2008 machine.
+/// Instruction cost of scheduler paths beyond their priced memory operations, in nanoseconds on the
+/// 2008 machine.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedCosts {
@@ -102,7 +104,8 @@ pub struct SchedCosts {
     pub pull: f64,
 }
 
-/// Switches that remove one rule of the scheduler, for ablations. The default of each is the kernel's behaviour.
+/// Switches that remove one rule of the scheduler, for ablations. The default of each is the
+/// kernel's behaviour.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, each one rule")]

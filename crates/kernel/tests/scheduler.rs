@@ -100,7 +100,8 @@ fn a_wakeup_stays_behind_a_busy_previous_cpu_while_others_idle() {
     });
 }
 
-/// CPU 1 runs a busy task and has one waiter woken just now; CPU 2 goes idle. Where is the waiter then?
+/// CPU 1 runs a busy task and has one waiter woken just now; CPU 2 goes idle. Where is the waiter
+/// then?
 fn newly_idle_scene(kernel: &KernelPreset) -> (usize, bool) {
     let seen = Rc::new(Cell::new((9, false)));
     let result = Rc::clone(&seen);
@@ -128,7 +129,8 @@ fn a_newly_idle_cpu_does_not_take_the_task_woken_last() {
     assert_eq!(newly_idle_scene(&ablated), (2, true));
 }
 
-/// CPU 1 has a running task and two waiters; CPU 2 goes idle. Returns the CPUs of the older and the newer waiter.
+/// CPU 1 has a running task and two waiters; CPU 2 goes idle. Returns the CPUs of the older and the
+/// newer waiter.
 fn two_waiters(kernel: &KernelPreset, older_first: bool) -> (usize, usize) {
     let seen = Rc::new(Cell::new((9, 9)));
     let result = Rc::clone(&seen);
@@ -140,7 +142,8 @@ fn two_waiters(kernel: &KernelPreset, older_first: bool) -> (usize, usize) {
         busy(&sched, 2, 8 * MS);
         busy(&sched, 3, 500 * MS);
         if older_first {
-            // The older waiter is queued before the task that runs: it becomes the list's last entry.
+            // The older waiter is queued before the task that runs: it becomes the list's last
+            // entry.
             busy(&sched, 1, 2 * MS);
             Here::user(MS);
             first.open();

@@ -1,6 +1,7 @@
 //! The smallest operating system: one first-come-first-served run queue, no preemption, no ticks.
 //!
-//! For tests of locks and of the engine itself; the kernels with a history are in crate `convoy-kernel`.
+//! For tests of locks and of the engine itself; the kernels with a history are in crate
+//! `convoy-kernel`.
 
 use crate::os::{Interrupt, Os};
 use crate::{Here, Machine, Outcome, Preset};
@@ -32,7 +33,8 @@ struct Sleeper {
 }
 
 impl Fifo {
-    /// Runs `bodies` on a machine of `preset` until all have ended, in virtual time up to `limit_ns`.
+    /// Runs `bodies` on a machine of `preset` until all have ended, in virtual time up to
+    /// `limit_ns`.
     pub fn run(
         preset: &Preset,
         seed: u64,

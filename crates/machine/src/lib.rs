@@ -1,7 +1,7 @@
 //! The virtual SMP: coroutines, clock, CPUs, cache lines; and the checker's platform.
 //!
-//! [`Machine`] is built from a [`Preset`], gets an operating system ([`Os`]) and runs tasks. Code on it uses
-//! [`Here`] (time, interrupts, task switches) and locks over the platform [`Smp`].
+//! [`Machine`] is built from a [`Preset`], gets an operating system ([`Os`]) and runs tasks. Code
+//! on it uses [`Here`] (time, interrupts, task switches) and locks over the platform [`Smp`].
 
 mod engine;
 mod fifo;

@@ -1,8 +1,9 @@
 //! Cache-line coherence: who holds a line, what an access costs, and who spins on it.
 //!
-//! A directory protocol with the states of MESI. A line is *owned* by one CPU (modified or exclusive), *shared* by a
-//! set of CPUs, or in no cache. A request for a line that is in transit queues behind the transfer, so the price of a
-//! contended line grows with its requesters by itself.
+//! A directory protocol with the states of MESI. A line is *owned* by one CPU (modified or
+//! exclusive), *shared* by a set of CPUs, or in no cache. A request for a line that is in transit
+//! queues behind the transfer, so the price of a contended line grows with its requesters by
+//! itself.
 
 use crate::memory::{release, reserve};
 use crate::preset::{Preset, ps};
@@ -18,7 +19,8 @@ pub(crate) struct Line {
     pub(crate) spinner: Cell<u16>,
     /// Misses so far: the key of the perturbation.
     misses: Cell<u32>,
-    /// Up to 64 CPUs: bit set of the sharers. Above: index of a set in the pool, 0 for the empty set.
+    /// Up to 64 CPUs: bit set of the sharers. Above: index of a set in the pool, 0 for the empty
+    /// set.
     sharers: Cell<u64>,
     /// Time until which a transfer keeps the line busy, in picoseconds.
     busy: Cell<u64>,
@@ -52,7 +54,8 @@ struct Transfer {
 /// Scale of the perturbation fraction.
 const FRACTION: u64 = 1 << 20;
 
-/// A mixing function for keyed perturbation and hashes (the finaliser of `SplitMix64`, Steele et al. 2014).
+/// A mixing function for keyed perturbation and hashes (the finaliser of `SplitMix64`, Steele et
+/// al. 2014).
 pub(crate) const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -134,8 +137,8 @@ impl Lines {
             if bits == 0 {
                 return;
             }
-            // Groups are consecutive, so the price grows with the distance of the numbers' groups; the extreme set
-            // bits of each word bound it.
+            // Groups are consecutive, so the price grows with the distance of the numbers' groups;
+            // the extreme set bits of each word bound it.
             let (low, high) = (bits.trailing_zeros() as usize, 63 - bits.leading_zeros() as usize);
             for other in [word * 64 + low, word * 64 + high] {
                 let price = self.distance(cpu, other);
@@ -195,7 +198,8 @@ impl Lines {
         price + ((price * self.perturbation / FRACTION) * draw / FRACTION)
     }
 
-    /// A read by `cpu` at `now` that is not [`Self::readable`]: fetches the line, returns when it has arrived.
+    /// A read by `cpu` at `now` that is not [`Self::readable`]: fetches the line, returns when it
+    /// has arrived.
     pub(crate) fn fetch(&self, line: &Line, offset: usize, cpu: usize, now: u64) -> u64 {
         let start = now.max(line.busy.get());
         let owner = line.owner.get() as usize;
@@ -208,7 +212,8 @@ impl Lines {
             (self.price.memory, self.price.read_service)
         };
         if owner == 0 && service == self.price.read_service && line.sharers.get() == 0 {
-            // From memory alone: the reader gets it exclusive (MESI), so that its first write is silent.
+            // From memory alone: the reader gets it exclusive (MESI), so that its first write is
+            // silent.
             line.owner.set(cpu as u16 + 1);
         } else {
             if owner != 0 {
@@ -221,7 +226,8 @@ impl Lines {
         start + self.perturb(line, offset, price)
     }
 
-    /// A write by `cpu` at `now` to a line it does not own: invalidates the others, returns when the CPU owns it.
+    /// A write by `cpu` at `now` to a line it does not own: invalidates the others, returns when
+    /// the CPU owns it.
     pub(crate) fn own(&self, line: &Line, offset: usize, cpu: usize, now: u64) -> u64 {
         let start = now.max(line.busy.get());
         let owner = line.owner.get() as usize;
@@ -249,7 +255,8 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // SAFETY: the table is the reservation of `new`, and no reference to a line outlives `self`.
+        // SAFETY: the table is the reservation of `new`, and no reference to a line outlives
+        // `self`.
         unsafe { release(self.table.cast(), self.count * size_of::<Line>()) };
     }
 }

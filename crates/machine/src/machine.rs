@@ -15,10 +15,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine of `preset` with room for `tasks` tasks at a time. `seed` keys the perturbation and every draw.
+    /// A machine of `preset` with room for `tasks` tasks at a time. `seed` keys the perturbation
+    /// and every draw.
     ///
-    /// Fails when the host cannot reserve the address space: 16 GiB for objects and 64 KiB for each task, and half
-    /// of that again for the line directory; only what is used is committed.
+    /// Fails when the host cannot reserve the address space: 16 GiB for objects and 64 KiB for each
+    /// task, and half of that again for the line directory; only what is used is committed.
     ///
     /// # Panics
     ///
@@ -48,7 +49,8 @@ impl Machine {
         self.engine.boot(cpu, task, at_ns * 1000);
     }
 
-    /// Runs until [`Here::stop`], until nothing is left to do, or until virtual time passes `until_ns`.
+    /// Runs until [`Here::stop`], until nothing is left to do, or until virtual time passes
+    /// `until_ns`.
     pub fn run(&self, until_ns: u64) -> Outcome {
         self.engine.run(until_ns.saturating_mul(1000))
     }
@@ -114,7 +116,8 @@ impl Here {
         engine().this().task.get()
     }
 
-    /// Kernel instructions without shared memory: `ps` picoseconds pass, at most a few microseconds.
+    /// Kernel instructions without shared memory: `ps` picoseconds pass, at most a few
+    /// microseconds.
     #[inline]
     pub fn pass(ps: u64) {
         engine().pass(ps);
@@ -164,7 +167,8 @@ impl Here {
         engine().vanish()
     }
 
-    /// Creates a task; it runs when some CPU switches to it. `None` when the machine has no room for it.
+    /// Creates a task; it runs when some CPU switches to it. `None` when the machine has no room
+    /// for it.
     pub fn spawn(body: Box<dyn FnOnce()>) -> Option<TaskId> {
         engine().spawn(body)
     }
@@ -199,7 +203,8 @@ impl Here {
         engine().this().preempt_off.get()
     }
 
-    /// Sets the depth of disabled preemption: a context switch restores the depth of the task it switches to.
+    /// Sets the depth of disabled preemption: a context switch restores the depth of the task it
+    /// switches to.
     pub fn set_preempt_depth(depth: u32) {
         engine().this().preempt_off.set(depth);
     }

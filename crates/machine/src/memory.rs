@@ -1,7 +1,9 @@
-//! Simulated memory: one reserved region that holds the coroutine stacks and every simulated object.
+//! Simulated memory: one reserved region that holds the coroutine stacks and every simulated
+//! object.
 //!
-//! The simulated address of an object is its offset in the region. Offsets come from a deterministic allocator, so
-//! cache lines follow the real layout of the structs while no real pointer value reaches a decision.
+//! The simulated address of an object is its offset in the region. Offsets come from a
+//! deterministic allocator, so cache lines follow the real layout of the structs while no real
+//! pointer value reaches a decision.
 
 use core::cell::{Cell, RefCell};
 use core::ops::Deref;
@@ -10,12 +12,14 @@ use std::rc::Rc;
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
-/// Bytes of a coroutine stack. Kernel paths of ours are shallow; a panic needs the most (formatting).
+/// Bytes of a coroutine stack. Kernel paths of ours are shallow; a panic needs the most
+/// (formatting).
 pub(crate) const STACK: usize = 64 << 10;
 /// Bytes reserved (not committed) for simulated objects.
 const HEAP: usize = 16 << 30;
-/// Stacks are placed this much lower, slot by slot, so that the tops of all stacks do not fall into the same sets of
-/// the host's caches (measured: 7 ns against 15 ns for a switch at 2000 coroutines).
+/// Stacks are placed this much lower, slot by slot, so that the tops of all stacks do not fall into
+/// the same sets of the host's caches (measured: 7 ns against 15 ns for a switch at 2000
+/// coroutines).
 const COLOUR: usize = 192;
 /// Stacks with a guard page. Each guard splits a mapping of the host, and hosts allow about 65,000.
 const GUARDED: usize = 16 << 10;
@@ -37,7 +41,8 @@ pub(crate) struct Region {
 
 /// Reserves `bytes` of zero pages.
 pub(crate) fn reserve(bytes: usize) -> std::io::Result<NonNull<u8>> {
-    // SAFETY: an anonymous private mapping at an address of the host's choice touches no existing memory.
+    // SAFETY: an anonymous private mapping at an address of the host's choice touches no existing
+    // memory.
     let pointer = unsafe {
         libc::mmap(
             core::ptr::null_mut(),
@@ -98,9 +103,11 @@ impl Region {
             }
             self.next_slot.set(slot + 1);
             if slot < GUARDED {
-                // SAFETY: the lowest page of a slot belongs to that slot alone, which nobody uses yet.
+                // SAFETY: the lowest page of a slot belongs to that slot alone, which nobody uses
+                // yet.
                 let guard = unsafe { self.base.as_ptr().add(slot * STACK) };
-                // SAFETY: `guard` is a page of our mapping; taking its rights away only makes an overflow a fault.
+                // SAFETY: `guard` is a page of our mapping; taking its rights away only makes an
+                // overflow a fault.
                 unsafe { libc::mprotect(guard.cast(), PAGE, libc::PROT_NONE) };
             }
             slot
@@ -146,8 +153,9 @@ pub(crate) struct PooledStack {
     slot: usize,
 }
 
-// SAFETY: the range [limit, base) is one slot, owned by this value alone until it is dropped; the first `GUARDED` slots end in a
-// page without rights, and above that number a run is one of ours at a size that tests have run with guards.
+// SAFETY: the range [limit, base) is one slot, owned by this value alone until it is dropped; the
+// first `GUARDED` slots end in a page without rights, and above that number a run is one of ours at
+// a size that tests have run with guards.
 unsafe impl corosensei::stack::Stack for PooledStack {
     fn base(&self) -> corosensei::stack::StackPointer {
         let colour = (self.slot * COLOUR) % PAGE;
@@ -169,8 +177,8 @@ impl Drop for PooledStack {
 
 /// An object in simulated memory, starting at a cache line of its own.
 ///
-/// Its words are priced when they are used through the `Smp` platform; reading it from outside a simulated task is
-/// free. Not `Send`: a machine belongs to one thread.
+/// Its words are priced when they are used through the `Smp` platform; reading it from outside a
+/// simulated task is free. Not `Send`: a machine belongs to one thread.
 pub struct Sim<T> {
     object: NonNull<T>,
     region: Rc<Region>,

@@ -11,7 +11,8 @@ pub struct Interrupt {
     pub ipi: bool,
 }
 
-/// The operating system. All functions run on the coroutine of the task that is current on the calling CPU.
+/// The operating system. All functions run on the coroutine of the task that is current on the
+/// calling CPU.
 pub trait Os {
     /// First thing a new task does, on its own stack: completes the switch to it.
     fn task_start(&self, task: TaskId);
@@ -22,11 +23,12 @@ pub trait Os {
     /// Handles an interrupt, with interrupts disabled. Must not switch tasks.
     fn interrupt(&self, cause: Interrupt);
 
-    /// The handler is done and interrupts are enabled: the place to preempt. `user` tells what was interrupted.
+    /// The handler is done and interrupts are enabled: the place to preempt. `user` tells what was
+    /// interrupted.
     fn interrupt_return(&self, user: bool);
 
-    /// Puts the current task to sleep on the word at simulated address `word` while `holds` is true. The task must be
-    /// findable by [`Self::wake`] before `holds` is evaluated.
+    /// Puts the current task to sleep on the word at simulated address `word` while `holds` is
+    /// true. The task must be findable by [`Self::wake`] before `holds` is evaluated.
     fn wait(
         &self,
         word: usize,

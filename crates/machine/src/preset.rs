@@ -14,7 +14,8 @@ pub struct Topology {
     pub cpus_per_package: usize,
 }
 
-/// Prices of the hardware, in nanoseconds unless the name says otherwise. The sources stand in the preset files.
+/// Prices of the hardware, in nanoseconds unless the name says otherwise. The sources stand in the
+/// preset files.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -52,17 +53,18 @@ pub struct Preset {
     pub name: String,
     /// One line for people.
     pub description: String,
-    /// Speed of instruction streams relative to the calibration host (2 is twice as fast): scales user-mode work and
-    /// the instruction part of kernel paths, not memory prices.
+    /// Speed of instruction streams relative to the calibration host (2 is twice as fast): scales
+    /// user-mode work and the instruction part of kernel paths, not memory prices.
     pub speed: f64,
     /// CPU grouping.
     pub topology: Topology,
     /// Prices.
     pub price_ns: Prices,
-    /// Pseudo-random perturbation of miss latencies: each miss costs up to this fraction more (Alameldeen and Wood,
-    /// HPCA 2003). 0 switches it off.
+    /// Pseudo-random perturbation of miss latencies: each miss costs up to this fraction more
+    /// (Alameldeen and Wood, HPCA 2003). 0 switches it off.
     pub perturbation: f64,
-    /// How far a CPU may run ahead of the others over lines that it owns exclusively, in nanoseconds.
+    /// How far a CPU may run ahead of the others over lines that it owns exclusively, in
+    /// nanoseconds.
     pub skew_ns: f64,
 }
 

@@ -5,8 +5,8 @@ use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-/// The virtual machine of the calling thread. Every operation is sequentially consistent and costs what the state of
-/// its cache line says.
+/// The virtual machine of the calling thread. Every operation is sequentially consistent and costs
+/// what the state of its cache line says.
 #[derive(Clone, Copy, Debug)]
 pub struct Smp;
 

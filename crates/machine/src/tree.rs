@@ -2,14 +2,15 @@
 
 /// One key (virtual time in picoseconds) for each CPU; `u64::MAX` is "nothing to do".
 ///
-/// Ties go to the lower CPU number. All operations are O(log CPUs) without allocation; the tree gives the earliest
-/// CPU and, for run-ahead, the earliest of the others.
+/// Ties go to the lower CPU number. All operations are O(log CPUs) without allocation; the tree
+/// gives the earliest CPU and, for run-ahead, the earliest of the others.
 #[derive(Debug)]
 pub struct Tree {
     /// Number of leaves, a power of two.
     width: usize,
     keys: Vec<u64>,
-    /// Winner (CPU) of each inner node; node 1 is the root, the children of `i` are `2i` and `2i+1`.
+    /// Winner (CPU) of each inner node; node 1 is the root, the children of `i` are `2i` and
+    /// `2i+1`.
     winners: Vec<u32>,
 }
 

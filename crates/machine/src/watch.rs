@@ -107,7 +107,8 @@ impl Watches {
         }
         for watch in self.list.borrow_mut().iter_mut().filter(|watch| watch.offset == offset) {
             match event {
-                // After a hand-off the new owner's own report changes nothing: it has owned the lock since then.
+                // After a hand-off the new owner's own report changes nothing: it has owned the
+                // lock since then.
                 LockEvent::Acquired if watch.owner == Some(task) => {}
                 LockEvent::Acquired => {
                     watch.settle(now);

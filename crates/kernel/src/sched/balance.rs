@@ -1,7 +1,8 @@
 //! Load balancing: newly idle, periodic, pushed by the migration thread, and at fork and exec.
 //!
-//! `find_busiest_group`, `move_tasks`, `load_balance` and relatives of 2.6.25; 2.6.26-rc1 differs only in the order in
-//! which tasks are examined and in what it never returns ([`super::cfs::Queue::candidates`]).
+//! `find_busiest_group`, `move_tasks`, `load_balance` and relatives of 2.6.25; 2.6.26-rc1 differs
+//!   only in the order in which tasks are examined and in what it never returns
+//!   ([`super::cfs::Queue::candidates`]).
 
 use super::cfs::WEIGHT;
 use super::domains::{Domain, Group};
@@ -131,7 +132,8 @@ impl Sched {
         (!buddy && ran >= MIGRATION_COST_NS).then_some(task)
     }
 
-    /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked. Returns how many.
+    /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked.
+    /// Returns how many.
     fn move_tasks(&self, to: usize, from: usize, amount: u64, most: usize, domain: &Domain) -> u64 {
         let source = &self.queues[from];
         let candidates = source.fair.borrow().candidates(&self.rules, EXAMINED);
@@ -255,7 +257,8 @@ impl Sched {
         self.queues[cpu].next_balance.set(next);
     }
 
-    /// One attempt at one level. Returns whether tasks moved, and whether `cpu` is the one to balance above, too.
+    /// One attempt at one level. Returns whether tasks moved, and whether `cpu` is the one to
+    /// balance above, too.
     fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> (bool, bool) {
         let found = self.busiest_group(cpu, domain, idle);
         let mine = !matches!(found, Busiest::NotMine);
@@ -305,8 +308,8 @@ impl Sched {
         }
     }
 
-    /// The migration thread of this CPU, a real-time task: pushes one task if it was asked to. The queue is locked and
-    /// the task that was running is back in the timeline.
+    /// The migration thread of this CPU, a real-time task: pushes one task if it was asked to. The
+    /// queue is locked and the task that was running is back in the timeline.
     pub(crate) fn migration_thread(&self) {
         let cpu = Here::cpu();
         let queue = self.this();
@@ -377,7 +380,8 @@ fn lengthen(domain: &Domain) {
     }
 }
 
-/// Load to move from `there` to `here`, or `None` when the two are balanced. `average` is that of the domain.
+/// Load to move from `there` to `here`, or `None` when the two are balanced. `average` is that of
+/// the domain.
 fn imbalance(here: &Sums, there: &Sums, average: u64, pct: u64) -> Option<u64> {
     let max = there.load;
     if there.tasks == 0 || here.load >= max || here.load >= average || 100 * max <= pct * here.load

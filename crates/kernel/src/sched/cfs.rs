@@ -1,8 +1,8 @@
 //! The fair class: virtual time, the timeline, slices, buddies, wakeup preemption.
 //!
-//! Times are nanoseconds. All tasks have nice 0, so a queue's weight is its number of tasks. Constants and rules are
-//! those of `kernel/sched_fair.c` of 2.6.25 and of 2.6.26-rc1 (commit c0a18111e571); where the two differ, [`Rules`]
-//! says how.
+//! Times are nanoseconds. All tasks have nice 0, so a queue's weight is its number of tasks.
+//! Constants and rules are those of `kernel/sched_fair.c` of 2.6.25 and of 2.6.26-rc1 (commit
+//! c0a18111e571); where the two differ, [`Rules`] says how.
 
 use crate::preset::{Ablation, Scheduler};
 use convoy_sync::TaskId;
@@ -140,7 +140,8 @@ impl Queue {
         self.timeline.first_key_value().map(|(&(vruntime, _), &task)| (vruntime, task))
     }
 
-    /// Puts a runnable, not running task into the timeline. `min_vruntime` follows only the leftmost entry.
+    /// Puts a runnable, not running task into the timeline. `min_vruntime` follows only the
+    /// leftmost entry.
     pub fn insert(&mut self, task: TaskId, entity: &Entity) {
         self.sequence += 1;
         let key = (entity.vruntime.get(), self.sequence);

@@ -17,13 +17,15 @@ enum Leave {
 }
 
 impl Sched {
-    /// Gives the CPU to the next task. The caller sleeps if its state says so; returns when it runs again.
+    /// Gives the CPU to the next task. The caller sleeps if its state says so; returns when it runs
+    /// again.
     pub fn schedule(&self) {
         let me = self.current();
         loop {
             let held = self.bkl.release_in_schedule(&me);
             self.leave(&me, Leave::Switch);
-            // Taking it again may sleep, or (as a spinlock) give up because somebody else wants this CPU.
+            // Taking it again may sleep, or (as a spinlock) give up because somebody else wants
+            // this CPU.
             while held && !self.bkl.reacquire_in_schedule(self, &me) {
                 self.leave(&me, Leave::Switch);
             }
@@ -140,8 +142,8 @@ impl Sched {
         to.lock.unlock();
     }
 
-    /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule there. `None` when
-    /// the machine has no room for another task.
+    /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule
+    ///   there. `None` when the machine has no room for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
         let target = self.idlest_cpu();
         self.fork_on(target, body)
@@ -184,7 +186,8 @@ impl Sched {
         }
     }
 
-    /// Ends the calling task in the middle of its body; its stack is unwound, so no guard may live on it.
+    /// Ends the calling task in the middle of its body; its stack is unwound, so no guard may live
+    /// on it.
     pub fn exit(&self) -> ! {
         self.die();
         Here::vanish()
@@ -207,7 +210,8 @@ impl Sched {
         self.arrive();
     }
 
-    /// Asks for a reschedule of `cpu`: its flag, and for another CPU what makes it look at the flag.
+    /// Asks for a reschedule of `cpu`: its flag, and for another CPU what makes it look at the
+    /// flag.
     pub(crate) fn resched(&self, cpu: usize) {
         let queue = &self.queues[cpu];
         if queue.need_resched.replace(true) || cpu == Here::cpu() {
@@ -218,8 +222,8 @@ impl Sched {
         Here::kick(cpu, Here::now_ps() + delay);
     }
 
-    /// Involuntary preemption in the kernel (`CONFIG_PREEMPT`): a task that holds the semaphore form of the big
-    /// kernel lock keeps it while it waits for a CPU.
+    /// Involuntary preemption in the kernel (`CONFIG_PREEMPT`): a task that holds the semaphore
+    /// form of the big kernel lock keeps it while it waits for a CPU.
     pub(crate) fn preempt_in_kernel(&self) {
         let full = self.config.preempt == Preempt::Full;
         if !full || Here::preempt_depth() > 0 || Here::irqs_disabled() {

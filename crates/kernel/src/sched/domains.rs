@@ -1,8 +1,9 @@
 //! Scheduling domains of the period: which CPUs balance with which, and how eagerly.
 //!
-//! Levels and numbers are those of `include/linux/topology.h` and `include/asm-x86/topology.h` of 2.6.25 for a machine
-//! without hyper-threading and with one memory node. The multi-core level groups the CPUs of one last-level cache.
-//! Levels that degenerate (one group, no flag of their own) are removed as `cpu_attach_domain` does.
+//! Levels and numbers are those of `include/linux/topology.h` and `include/asm-x86/topology.h` of
+//! 2.6.25 for a machine without hyper-threading and with one memory node. The multi-core level
+//! groups the CPUs of one last-level cache. Levels that degenerate (one group, no flag of their
+//! own) are removed as `cpu_attach_domain` does.
 
 use crate::preset::Ablation;
 use convoy_machine::Topology;
@@ -14,8 +15,8 @@ use core::ops::Range;
 pub struct Group {
     /// Its CPUs.
     pub cpus: Range<usize>,
-    /// Capacity, 1024 for each unit. A group whose child domain shares package resources has one unit, however many
-    /// CPUs it holds.
+    /// Capacity, 1024 for each unit. A group whose child domain shares package resources has one
+    /// unit, however many CPUs it holds.
     pub power: u64,
 }
 

@@ -1,8 +1,10 @@
-//! The scheduler: tasks, run queues, wakeups, balancing, ticks and idle, as in 2.6.25 and 2.6.26-rc1.
+//! The scheduler: tasks, run queues, wakeups, balancing, ticks and idle, as in 2.6.25 and
+//! 2.6.26-rc1.
 //!
-//! Order of a context switch: release the big kernel lock, lock the run queue, dequeue a task that goes to sleep, try
-//! to pull when nothing is left, pick, switch, and take the big kernel lock again. Run-queue locks are ticket
-//! spinlocks in simulated memory; everything else a queue holds is plain data under that lock.
+//! Order of a context switch: release the big kernel lock, lock the run queue, dequeue a task that
+//! goes to sleep, try to pull when nothing is left, pick, switch, and take the big kernel lock
+//! again. Run-queue locks are ticket spinlocks in simulated memory; everything else a queue holds
+//! is plain data under that lock.
 
 pub mod cfs;
 pub mod domains;
@@ -151,7 +153,8 @@ pub struct Sched {
 }
 
 impl Sched {
-    /// The scheduler of `kernel` for the machine of `preset`, which must be the machine of this thread.
+    /// The scheduler of `kernel` for the machine of `preset`, which must be the machine of this
+    /// thread.
     pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
         let cpus = preset.topology.cpus;
         let p = &preset.price_ns;

@@ -183,7 +183,8 @@ impl Sched {
         if keep {
             return;
         }
-        // The CPU that stops last, or any, still serves the timers: it wakes at the tick after the first deadline.
+        // The CPU that stops last, or any, still serves the timers: it wakes at the tick after the
+        // first deadline.
         let at = self.first_timer().map_or(u64::MAX, |ns| {
             let due = ns.saturating_mul(1000).max(Here::now_ps());
             let phase = queue.tick_at.get() % self.tick_ps;

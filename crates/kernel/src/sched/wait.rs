@@ -23,7 +23,8 @@ impl Sched {
         deadline: Option<u64>,
     ) -> Wake {
         let me = self.current();
-        // From here on a waker finds us; what it does to the state before we are off the CPU keeps us running.
+        // From here on a waker finds us; what it does to the state before we are off the CPU keeps
+        // us running.
         let key = (word, self.next_sequence());
         me.wake.set(None);
         me.state.set(State::Asleep(sleep));
@@ -85,7 +86,8 @@ impl Sched {
         self.try_to_wake_up(&tcb, sync);
     }
 
-    /// Wakes up to `count` sleepers of `word`, telling the scheduler that the waker is about to sleep.
+    /// Wakes up to `count` sleepers of `word`, telling the scheduler that the waker is about to
+    /// sleep.
     pub fn wake_sync(&self, word: &Word<u32>, count: usize) {
         self.wake_word(Here::address(word), count, true);
     }

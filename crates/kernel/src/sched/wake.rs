@@ -1,7 +1,7 @@
 //! Wakeups: which CPU, which place in its queue, and whether the running task is preempted.
 //!
-//! `try_to_wake_up`, `select_task_rq_fair`, `wake_affine` of 2.6.25. A wakeup considers the task's last CPU and the
-//! waker's CPU and nothing else; an idle CPU gets work only by pulling.
+//! `try_to_wake_up`, `select_task_rq_fair`, `wake_affine` of 2.6.25. A wakeup considers the task's
+//!   last CPU and the waker's CPU and nothing else; an idle CPU gets work only by pulling.
 
 use super::cfs::WEIGHT;
 use super::{RunQueue, Sched, State, Tcb};
@@ -119,7 +119,8 @@ impl Sched {
         fair.insert(task.id, &task.entity);
     }
 
-    /// Makes `task`, just queued on `cpu`, its queue's buddy, and preempts the running task if the lag says so.
+    /// Makes `task`, just queued on `cpu`, its queue's buddy, and preempts the running task if the
+    /// lag says so.
     pub(crate) fn check_preempt(&self, cpu: usize, task: &Tcb) {
         let queue = &self.queues[cpu];
         if queue.is_idle() {

@@ -1,0 +1,117 @@
+//! Priced access to simulated memory, and spinning on a word.
+
+use super::{Engine, Mode};
+use convoy_sync::Access;
+
+impl Engine {
+    #[inline(always)]
+    pub(crate) fn offset<T: ?Sized>(&self, object: &T) -> usize {
+        core::ptr::from_ref(object).cast::<u8>().addr().wrapping_sub(self.base)
+    }
+
+    /// One read of the word at `offset`.
+    #[inline(always)]
+    pub(crate) fn read(&self, offset: usize) {
+        self.ops.set(self.ops.get() + 1);
+        let owner = self.lines.at(offset).owner.get() as usize;
+        if owner == self.cpu.get() + 1 && self.clock.get() <= self.far.get() {
+            self.clock.set(self.clock.get() + self.hit);
+        } else {
+            self.read_slow(offset);
+        }
+    }
+
+    /// One write, or read-modify-write when `locked`, of the word at `offset`.
+    #[inline(always)]
+    pub(crate) fn write(&self, offset: usize, locked: bool) {
+        self.ops.set(self.ops.get() + 1);
+        let owner = self.lines.at(offset).owner.get() as usize;
+        let price = self.hit + if locked { self.atomic } else { 0 };
+        if owner == self.cpu.get() + 1 && self.clock.get() <= self.far.get() {
+            self.clock.set(self.clock.get() + price);
+        } else {
+            self.write_slow(offset, price);
+        }
+    }
+
+    /// Waits until this CPU may use the line at `offset`: strictly in turn, unless it owns it.
+    fn turn(&self, offset: usize) {
+        let line = self.lines.at(offset);
+        let owned = line.owner.get() as usize == self.cpu.get() + 1;
+        let limit = if owned { self.far.get() } else { self.near.get() };
+        if self.clock.get() > limit {
+            self.pause();
+        }
+    }
+
+    #[inline(never)]
+    fn read_slow(&self, offset: usize) {
+        self.turn(offset);
+        let line = self.lines.at(offset);
+        let cpu = self.cpu.get();
+        if !self.lines.readable(line, cpu) {
+            self.clock.set(self.lines.fetch(line, offset, cpu, self.clock.get()));
+        }
+        self.clock.set(self.clock.get() + self.hit);
+    }
+
+    #[inline(never)]
+    fn write_slow(&self, offset: usize, price: u64) {
+        self.turn(offset);
+        let line = self.lines.at(offset);
+        let cpu = self.cpu.get();
+        if line.owner.get() as usize != cpu + 1 {
+            self.clock.set(self.lines.own(line, offset, cpu, self.clock.get()));
+        }
+        self.clock.set(self.clock.get() + price);
+        let mut spinner = line.spinner.replace(0) as usize;
+        while spinner != 0 {
+            let other = &self.cpus[spinner - 1];
+            if spinner - 1 != cpu {
+                self.set_other(spinner - 1, other.clock.get().max(self.clock.get()));
+            }
+            spinner = other.spin_next.replace(0) as usize;
+        }
+    }
+
+    /// Announces use of `bytes` bytes at `offset`.
+    pub(crate) fn touch(&self, offset: usize, bytes: usize, access: Access) {
+        let end = offset + bytes.max(1);
+        let mut at = offset;
+        while at < end {
+            match access {
+                Access::Read => self.read(at),
+                Access::Write => self.write(at, false),
+                Access::Fresh => self.lines.adopt(self.lines.at(at), self.cpu.get()),
+            }
+            at = (at / crate::memory::LINE + 1) * crate::memory::LINE;
+        }
+    }
+
+    /// Blocks until the line at `offset` is written or an interrupt has been taken.
+    pub(crate) fn spin(&self, offset: usize) {
+        let mode = self.set_mode(Mode::Spin);
+        let line = self.lines.at(offset);
+        let index = self.cpu.get();
+        let cpu = &self.cpus[index];
+        cpu.spin_next.set(line.spinner.replace(index as u16 + 1));
+        cpu.blocked.set(true);
+        self.suspend(Self::next_interrupt(cpu));
+        cpu.blocked.set(false);
+        self.unlink_spinner(offset, index as u16 + 1);
+        self.set_mode(mode);
+        if self.clock.get() >= Self::next_interrupt(cpu) {
+            self.interrupt();
+        }
+    }
+
+    fn unlink_spinner(&self, offset: usize, tag: u16) {
+        let mut link = &self.lines.at(offset).spinner;
+        while link.get() != 0 && link.get() != tag {
+            link = &self.cpus[link.get() as usize - 1].spin_next;
+        }
+        if link.get() == tag {
+            link.set(self.cpus[tag as usize - 1].spin_next.replace(0));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The engine: coroutines, virtual time, CPUs, interrupts.
+//!
+//! Each task is a stackful coroutine. The engine always resumes the CPU that is earliest in virtual
+//! time (ties: the lower CPU number); a CPU goes on without a switch while it is still the
+//! earliest, and over lines it owns it may run ahead by the preset's skew. All state is in `Cell`s
+//! because the engine is entered from the coroutines it runs.
+
+mod access;
+mod interrupt;
+mod task;
+mod time;
+
+use crate::line::{Lines, mix};
+use crate::memory::{PooledStack, Region};
+use crate::os::Os;
+use crate::preset::{Preset, ps};
+use crate::tree::Tree;
+use crate::watch::Watches;
+use convoy_sync::TaskId;
+use core::cell::{Cell, OnceCell, RefCell};
+use corosensei::{Coroutine, Yielder};
+use std::rc::Rc;
+
+/// `pause` takes about this many cache hits on the processors of the period.
+const SPIN_HINT_HITS: u64 = 8;
+
+type Task = Coroutine<(), (), (), PooledStack>;
+
+/// What a CPU is doing, for the accounting of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// User-mode work of a task.
+    User,
+    /// Kernel work.
+    System,
+    /// Spinning on a lock word.
+    Spin,
+    /// Interrupt handlers.
+    Interrupt,
+    /// Nothing to run.
+    Idle,
+}
+
+impl Mode {
+    /// Every mode, in the order of [`CpuTimes`].
+    pub const ALL: [Self; 5] = [Self::User, Self::System, Self::Spin, Self::Interrupt, Self::Idle];
+}
+
+/// Picoseconds by [`Mode`], indexed by `Mode as usize`.
+pub type CpuTimes = [u64; 5];
+
+/// Why [`Machine::run`](crate::Machine::run) returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// [`Here::stop`](crate::Here::stop) was called.
+    Stopped,
+    /// No CPU has anything to do, ever: all tasks have ended, or they wait for each other.
+    Quiescent,
+    /// The next event lies beyond the limit on virtual time.
+    TimeLimit,
+}
+
+pub(crate) struct Cpu {
+    /// Virtual time when the CPU is not the running one.
+    clock: Cell<u64>,
+    /// The task whose coroutine this CPU runs.
+    pub(crate) task: Cell<TaskId>,
+    /// Depth of disabled interrupts.
+    irq_off: Cell<u32>,
+    /// Depth of disabled preemption.
+    pub(crate) preempt_off: Cell<u32>,
+    /// When the timer fires.
+    timer: Cell<u64>,
+    /// When the pending inter-processor interrupt arrives.
+    ipi: Cell<u64>,
+    /// Blocked inside [`Engine::compute`], [`Engine::halt`] or a spin: an interrupt may end it
+    /// early.
+    blocked: Cell<bool>,
+    /// Line offset it spins on; links of the line's list of spinners.
+    spin_next: Cell<u16>,
+    mode: Cell<Mode>,
+    mode_since: Cell<u64>,
+    times: Cell<CpuTimes>,
+}
+
+struct Slot {
+    task: Option<Box<Task>>,
+    yielder: *const Yielder<(), ()>,
+    /// Ended; its coroutine is freed when it leaves the CPU.
+    dead: bool,
+}
+
+pub(crate) struct Engine {
+    // Hot: the running CPU.
+    clock: Cell<u64>,
+    near: Cell<u64>,
+    far: Cell<u64>,
+    cpu: Cell<usize>,
+    ops: Cell<u64>,
+    hit: u64,
+    atomic: u64,
+    base: usize,
+    pub(crate) lines: Lines,
+    // Warm.
+    tree: RefCell<Tree>,
+    pub(crate) cpus: Vec<Cpu>,
+    yielder: Cell<*const Yielder<(), ()>>,
+    slots: RefCell<Vec<Slot>>,
+    free_slots: RefCell<Vec<TaskId>>,
+    os: OnceCell<Rc<dyn Os>>,
+    stop: Cell<bool>,
+    hash: Cell<u64>,
+    resumes: Cell<u64>,
+    skew: u64,
+    seed: u64,
+    /// One round of a polling loop that is not expressed by `spin_until`.
+    spin_hint: u64,
+    pub(crate) interrupt_price: u64,
+    pub(crate) region: Rc<Region>,
+    pub(crate) watches: Watches,
+}
+
+thread_local! {
+    /// The engine of this thread; null between machines.
+    static ENGINE: Cell<*const Engine> = const { Cell::new(core::ptr::null()) };
+}
+
+/// The engine of this thread.
+///
+/// The reference must not be kept beyond the machine; all callers use it within one call.
+#[inline(always)]
+pub(crate) fn engine<'a>() -> &'a Engine {
+    let engine = ENGINE.get();
+    assert!(!engine.is_null(), "this runs only on a virtual machine");
+    // SAFETY: `Machine` sets the pointer to its boxed engine and clears it before the box is freed;
+    // all state is in cells.
+    unsafe { &*engine }
+}
+
+pub(crate) fn installed() -> bool {
+    !ENGINE.get().is_null()
+}
+
+pub(crate) fn set_engine(engine: *const Engine) {
+    ENGINE.set(engine);
+}
+
+impl Engine {
+    pub(crate) fn new(preset: &Preset, seed: u64, tasks: usize) -> std::io::Result<Self> {
+        let region = Region::new(tasks)?;
+        let count = preset.topology.cpus;
+        Ok(Self {
+            clock: Cell::new(0),
+            near: Cell::new(u64::MAX),
+            far: Cell::new(u64::MAX),
+            cpu: Cell::new(0),
+            ops: Cell::new(0),
+            hit: ps(preset.price_ns.hit),
+            atomic: ps(preset.price_ns.atomic),
+            base: region.base(),
+            lines: Lines::new(preset, seed, region.lines())?,
+            tree: RefCell::new(Tree::new(count)),
+            cpus: (0..count).map(|_| Cpu::new()).collect(),
+            yielder: Cell::new(core::ptr::null()),
+            slots: RefCell::default(),
+            free_slots: RefCell::default(),
+            os: OnceCell::new(),
+            stop: Cell::new(false),
+            hash: Cell::new(0xcbf2_9ce4_8422_2325),
+            resumes: Cell::new(0),
+            skew: ps(preset.skew_ns),
+            seed: mix(seed),
+            spin_hint: ps(preset.price_ns.hit) * SPIN_HINT_HITS,
+            interrupt_price: ps(preset.price_ns.interrupt),
+            region,
+            watches: Watches::default(),
+        })
+    }
+
+    pub(crate) fn install(&self, os: Rc<dyn Os>) {
+        assert!(self.os.set(os).is_ok(), "a machine has one operating system");
+    }
+
+    #[inline]
+    pub(crate) fn os(&self) -> &dyn Os {
+        &**self.os.get().expect("an operating system is installed before the machine runs")
+    }
+
+    /// Changes what the running CPU's time is accounted to; returns the former mode.
+    pub(crate) fn set_mode(&self, mode: Mode) -> Mode {
+        let cpu = self.this();
+        let now = self.clock.get();
+        let old = cpu.mode.replace(mode);
+        let mut times = cpu.times.get();
+        times[old as usize] += now.saturating_sub(cpu.mode_since.replace(now));
+        cpu.times.set(times);
+        old
+    }
+
+    /// Times of `cpu` up to its last change of mode.
+    pub(crate) fn times(&self, cpu: usize) -> CpuTimes {
+        self.cpus[cpu].times.get()
+    }
+}
+
+impl Cpu {
+    fn new() -> Self {
+        Self {
+            clock: Cell::new(0),
+            task: Cell::new(TaskId::MAX),
+            irq_off: Cell::new(0),
+            preempt_off: Cell::new(0),
+            timer: Cell::new(u64::MAX),
+            ipi: Cell::new(u64::MAX),
+            blocked: Cell::new(false),
+            spin_next: Cell::new(0),
+            mode: Cell::new(Mode::System),
+            mode_since: Cell::new(0),
+            times: Cell::new([0; 5]),
+        }
+    }
+
+    pub(crate) fn irqs_off(&self) -> bool {
+        self.irq_off.get() > 0
+    }
+}

@@ -1,0 +1,147 @@
+//! Coroutines: creating, switching, ending, and the loop that resumes them.
+
+use super::{Engine, Outcome, Slot, Task, engine};
+use crate::line::mix;
+use crate::memory::Sim;
+use convoy_sync::TaskId;
+use corosensei::CoroutineResult;
+
+impl Engine {
+    /// Creates a task that has not started; `None` when every stack is taken.
+    pub(crate) fn spawn(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
+        let stack = self.region.take_stack()?;
+        let mut slots = self.slots.borrow_mut();
+        let id = self.free_slots.borrow_mut().pop().unwrap_or(slots.len() as TaskId);
+        let task = Box::new(Task::with_stack(stack, move |yielder, ()| {
+            let engine = engine();
+            engine.yielder.set(yielder);
+            engine.slots.borrow_mut()[id as usize].yielder = yielder;
+            engine.os().task_start(id);
+            body();
+            engine.os().task_end(id);
+        }));
+        let slot = Slot { task: Some(task), yielder: core::ptr::null(), dead: false };
+        if id as usize == slots.len() {
+            slots.push(slot);
+        } else {
+            slots[id as usize] = slot;
+        }
+        Some(id)
+    }
+
+    /// Gives `cpu` its first task; it starts at time `at`.
+    pub(crate) fn boot(&self, cpu: usize, task: TaskId, at: u64) {
+        self.cpus[cpu].task.set(task);
+        self.cpus[cpu].clock.set(at);
+        self.cpus[cpu].mode_since.set(at);
+        self.tree.borrow_mut().set(cpu, at);
+    }
+
+    /// Switches the running CPU to `next`; returns when the calling task is switched to again,
+    /// maybe elsewhere.
+    pub(crate) fn switch_to(&self, next: TaskId) {
+        let cpu = self.this();
+        let prev = cpu.task.replace(next);
+        self.watches.switched(prev, next, self.clock.get());
+        self.suspend(self.clock.get());
+    }
+
+    /// Like [`Self::switch_to`], but the calling task ends: it must return from its body or call
+    /// [`Self::vanish`].
+    pub(crate) fn retire(&self, next: TaskId) {
+        let cpu = self.this();
+        let prev = cpu.task.replace(next);
+        self.watches.switched(prev, next, self.clock.get());
+        self.slots.borrow_mut()[prev as usize].dead = true;
+        cpu.clock.set(self.clock.get());
+        self.tree.borrow_mut().set(self.cpu.get(), self.clock.get());
+    }
+
+    /// Ends a retired task in the middle of its body; its stack is unwound.
+    pub(crate) fn vanish(&self) -> ! {
+        self.suspend(self.clock.get());
+        unreachable!("a retired task is never resumed")
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.set(true);
+        // Everybody is later than now: the engine gets control at the next scheduling point.
+        self.near.set(0);
+        self.far.set(0);
+        self.suspend(self.clock.get());
+    }
+
+    /// Runs until somebody calls [`Self::stop`], nothing is left, or virtual time passes `until`.
+    pub(crate) fn run(&self, until: u64) -> Outcome {
+        loop {
+            if self.stop.get() {
+                return Outcome::Stopped;
+            }
+            let (cpu, key) = self.tree.borrow().first();
+            if key == u64::MAX {
+                return Outcome::Quiescent;
+            }
+            if key > until {
+                return Outcome::TimeLimit;
+            }
+            self.resume(cpu, key);
+        }
+    }
+
+    fn resume(&self, cpu: usize, key: u64) {
+        self.cpu.set(cpu);
+        self.clock.set(key.max(self.cpus[cpu].clock.get()));
+        self.limits();
+        let id = self.cpus[cpu].task.get();
+        self.note(self.clock.get() ^ (cpu as u64) << 48 ^ (id as u64) << 24);
+        self.resumes.set(self.resumes.get() + 1);
+        let task: *mut Task = {
+            let mut slots = self.slots.borrow_mut();
+            let slot = &mut slots[id as usize];
+            self.yielder.set(slot.yielder);
+            &raw mut **slot.task.as_mut().expect("a CPU runs only tasks that have not ended")
+        };
+        // SAFETY: the boxed coroutine stays where it is while it runs: a slot is freed only below,
+        // when it is not running.
+        let result = unsafe { (*task).resume(()) };
+        let dead = self.slots.borrow()[id as usize].dead;
+        if dead || matches!(result, CoroutineResult::Return(())) {
+            self.bury(id);
+        }
+    }
+
+    /// Frees the coroutine of a task that has ended.
+    fn bury(&self, id: TaskId) {
+        self.yielder.set(core::ptr::null());
+        self.near.set(u64::MAX);
+        self.far.set(u64::MAX);
+        let task = self.slots.borrow_mut()[id as usize].task.take();
+        drop(task);
+        self.free_slots.borrow_mut().push(id);
+    }
+
+    /// Frees coroutines that never ended. Their stacks are dropped without unwinding, because a
+    /// guard on them would act on a machine that no longer runs; what they own on the host's heap
+    /// is leaked.
+    pub(crate) fn abandon(&self) {
+        for slot in self.slots.borrow_mut().iter_mut() {
+            if let Some(mut task) = slot.task.take()
+                && task.started()
+                && !task.done()
+            {
+                // SAFETY: the stack holds no borrow that outlives it: tasks own what they use or
+                // share it by `Rc`, and leaking those is safe.
+                unsafe { task.force_reset() };
+            }
+        }
+    }
+
+    pub(crate) fn place<T>(&self, value: T) -> Sim<T> {
+        Sim::place(&self.region, value)
+    }
+
+    /// A deterministic draw keyed by the machine's seed.
+    pub(crate) fn draw(&self, key: u64) -> u64 {
+        mix(key ^ self.seed)
+    }
+}

@@ -1,0 +1,140 @@
+//! Virtual time: limits of run-ahead, pauses, computing, idling.
+
+use super::{Cpu, Engine, Mode};
+
+impl Engine {
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.get()
+    }
+
+    pub(crate) fn spin_hint_price(&self) -> u64 {
+        self.spin_hint
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self) -> usize {
+        self.cpu.get()
+    }
+
+    #[inline]
+    pub(crate) fn this(&self) -> &Cpu {
+        &self.cpus[self.cpu.get()]
+    }
+
+    pub(crate) fn ops(&self) -> u64 {
+        self.ops.get()
+    }
+
+    pub(crate) fn resumes(&self) -> u64 {
+        self.resumes.get()
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash.get()
+    }
+
+    /// Adds `value` to the schedule hash.
+    #[inline]
+    pub(crate) fn note(&self, value: u64) {
+        self.hash.set((self.hash.get() ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23));
+    }
+
+    /// Kernel instructions that touch no shared line: time passes, nothing else happens.
+    #[inline]
+    pub(crate) fn pass(&self, ps: u64) {
+        self.clock.set(self.clock.get() + ps);
+    }
+
+    pub(super) fn next_interrupt(cpu: &Cpu) -> u64 {
+        if cpu.irq_off.get() == 0 { cpu.timer.get().min(cpu.ipi.get()) } else { u64::MAX }
+    }
+
+    /// Recomputes how far the running CPU may go.
+    pub(super) fn limits(&self) {
+        let cpu = self.cpu.get();
+        let (other, key) = self.tree.borrow().first_other(cpu);
+        let irq = Self::next_interrupt(self.this()).saturating_sub(1);
+        let near = if key == u64::MAX || cpu < other { key } else { key.saturating_sub(1) };
+        self.near.set(near.min(irq));
+        self.far.set(key.saturating_add(self.skew).min(irq));
+    }
+
+    /// Gives `cpu` (not the running one) the key `key`.
+    pub(super) fn set_other(&self, cpu: usize, key: u64) {
+        debug_assert_ne!(cpu, self.cpu.get());
+        self.tree.borrow_mut().set(cpu, key);
+        let near = if self.cpu.get() < cpu { key } else { key.saturating_sub(1) };
+        self.near.set(self.near.get().min(near));
+        self.far.set(self.far.get().min(key.saturating_add(self.skew)));
+    }
+
+    /// Leaves the CPU to the others until `key`.
+    pub(super) fn suspend(&self, key: u64) {
+        let cpu = self.cpu.get();
+        self.cpus[cpu].clock.set(self.clock.get());
+        self.tree.borrow_mut().set(cpu, key);
+        let yielder = self.yielder.get();
+        assert!(!yielder.is_null(), "only a task may wait for virtual time");
+        // SAFETY: the yielder belongs to the coroutine we are on (set by `resume`), which is alive
+        // while it runs.
+        unsafe { (*yielder).suspend(()) };
+    }
+
+    /// The running CPU has passed a limit: takes due interrupts and lets earlier CPUs go first.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pause(&self) {
+        loop {
+            if self.clock.get() >= Self::next_interrupt(self.this()) {
+                self.interrupt();
+                continue;
+            }
+            self.limits();
+            if self.clock.get() <= self.near.get() || self.yielder.get().is_null() {
+                return;
+            }
+            self.suspend(self.clock.get());
+        }
+    }
+
+    /// Works for `ps` picoseconds; interrupts are taken on time, so a long stretch is one event.
+    pub(crate) fn compute(&self, ps: u64) {
+        let mut left = ps;
+        loop {
+            let start = self.clock.get();
+            if left <= self.far.get().saturating_sub(start) || self.yielder.get().is_null() {
+                self.clock.set(start + left);
+                return;
+            }
+            let irq = Self::next_interrupt(self.this());
+            if start >= irq {
+                self.interrupt();
+                continue;
+            }
+            self.this().blocked.set(true);
+            self.suspend(irq.min(start + left));
+            self.this().blocked.set(false);
+            left -= (self.clock.get() - start).min(left);
+            if self.clock.get() >= Self::next_interrupt(self.this()) {
+                self.interrupt();
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Waits for an interrupt and takes it.
+    pub(crate) fn halt(&self) {
+        let mode = self.set_mode(Mode::Idle);
+        let cpu = self.this();
+        cpu.blocked.set(true);
+        self.suspend(Self::next_interrupt(cpu));
+        cpu.blocked.set(false);
+        if self.clock.get() >= Self::next_interrupt(cpu) {
+            self.interrupt();
+        }
+        self.set_mode(mode);
+    }
+}
