@@ -32,3 +32,18 @@ pub fn children_user_ns() -> u64 {
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
 }
+
+/// Context switches of this process, summed over its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// The thread went to sleep.
+    pub voluntary: u64,
+    /// The scheduler took the CPU away.
+    pub involuntary: u64,
+}
+
+/// Context switches of this process since its start.
+pub fn process_switches() -> Switches {
+    let (voluntary, involuntary) = crate::host::sys::process_switches();
+    Switches { voluntary, involuntary }
+}

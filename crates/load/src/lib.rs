@@ -15,6 +15,7 @@ pub mod fixture;
 pub mod host;
 pub mod jobs;
 pub mod mix;
+pub mod native;
 pub mod record;
 pub mod units;
 pub mod user;

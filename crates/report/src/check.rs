@@ -189,7 +189,9 @@ mod tests {
             steps: if violation {
                 vec![
                     "task 0 takes the count; it is 1 now.".to_owned(),
-                    "task 1 calls up() and wakes task 2, the head waiter, which stays on the list until it runs, so that it is the head still.".to_owned(),
+                    "task 1 calls up() and wakes task 2, the head waiter, which stays on the \
+                     list until it runs, so that it is the head still."
+                        .to_owned(),
                 ]
             } else {
                 Vec::new()

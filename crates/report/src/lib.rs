@@ -6,12 +6,14 @@
 
 mod check;
 mod json;
+mod native;
 mod plot;
 mod points;
 mod reproduce;
 mod table;
 
 pub use check::{CheckReport, CheckRow};
+pub use native::{native_csv, native_json, native_tables, native_text};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
 pub use points::{RunPoint, RunReport};
 pub use reproduce::{Metric, ReproduceReport, ReproduceRow, metric};

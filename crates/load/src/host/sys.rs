@@ -82,13 +82,22 @@ pub(crate) fn wait_any(block: bool) -> Sys<Option<Ended>> {
 
 /// User-mode time of the children waited for, nanoseconds.
 pub(crate) fn children_user_ns() -> u64 {
+    timeval_ns(usage(libc::RUSAGE_CHILDREN).ru_utime)
+}
+
+/// Context switches of all threads of this process, dead ones included: voluntary, involuntary.
+pub(crate) fn process_switches() -> (u64, u64) {
+    let usage = usage(libc::RUSAGE_SELF);
+    (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
+}
+
+fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` is writable for a whole `rusage`.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
+    unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
     // SAFETY: All fields are integers, zeroed above; zero is a valid value of each, whatever the
     // call did.
-    let usage = unsafe { usage.assume_init() };
-    timeval_ns(usage.ru_utime)
+    unsafe { usage.assume_init() }
 }
 
 fn timeval_ns(time: libc::timeval) -> u64 {

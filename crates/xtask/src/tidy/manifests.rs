@@ -13,7 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mm", &["sync"]),
     ("machine", &["sync"]),
     ("kernel", &["machine", "mm", "sync"]),
-    ("load", &["kernel", "machine", "sync"]),
+    ("load", &["kernel", "machine", "stats", "sync"]),
     ("stats", &[]),
     ("report", &["load", "stats"]),
     ("preload", &["sync"]),

@@ -1,0 +1,356 @@
+//! One cell: threads that loop over one lock, started together, measured over a window, all
+//! released and waited for at the end.
+//!
+//! Two traps of such measurements, and how they are avoided here. Thousands of threads that poll
+//! for the start make a million wake-ups a second: they wait on one futex instead. Threads of a
+//! lock that hands over in order cannot be stopped by a flag alone, because the flag is read by
+//! nobody who waits: whoever gets the lock after the window gives it back at once and leaves, so
+//! the queue drains in one turn per thread.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use convoy_stats::{LogHistogram, jain};
+use convoy_sync::{Native, Platform, RawSemaphore, Sleep};
+
+use super::work::churn;
+use super::{NativeRun, Policy};
+use crate::clock::{monotonic_ns, process_switches};
+
+/// Stack of a thread, in bytes: the loop needs little, and 2000 of them must start quickly.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// How often the coordinator, one thread, looks whether the others are ready or gone.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Milliseconds after which threads that have not left the lock are given up. Draining takes one
+/// context switch per thread, some 10 µs each.
+pub(super) const DRAIN_MS: u32 = 30_000;
+
+const GATE_CLOSED: u32 = 0;
+const GATE_OPEN: u32 = 1;
+
+const PHASE_WARMUP: u32 = 0;
+const PHASE_WINDOW: u32 = 1;
+const PHASE_OVER: u32 = 2;
+
+/// What a lock must do to be measured.
+pub(super) trait Contender: Send + Sync + 'static {
+    /// A free lock.
+    fn new() -> Self;
+    /// Takes it; sleeps until it can.
+    fn acquire(&self);
+    /// Gives it back.
+    fn release(&self);
+}
+
+impl<S: RawSemaphore + Send + Sync> Contender for S {
+    fn new() -> Self {
+        S::with_count(1)
+    }
+
+    #[inline]
+    fn acquire(&self) {
+        self.down();
+    }
+
+    #[inline]
+    fn release(&self) {
+        self.up();
+    }
+}
+
+/// What to run.
+pub(super) struct Plan {
+    pub(super) threads: u32,
+    pub(super) section_steps: u32,
+    pub(super) outside_steps: u32,
+    pub(super) warmup_ms: u32,
+    pub(super) window_ms: u32,
+    pub(super) drain_ms: u32,
+}
+
+/// Why a cell gives no result.
+#[derive(Debug)]
+pub(super) enum CellError {
+    /// The system refused a thread after `started`.
+    Threads { started: u32, source: io::Error },
+    /// This many threads did not leave the lock.
+    Stuck { missing: u32 },
+}
+
+/// A value on cache lines of its own; two, because CPUs fetch lines in pairs.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// What all threads of a cell see. The lock and the word under it are apart from each other and
+/// from the words that are only read while it matters.
+struct Shared<C> {
+    lock: Apart<C>,
+    word: Apart<AtomicU64>,
+    gate: Apart<AtomicU32>,
+    phase: AtomicU32,
+    window_end_ns: AtomicU64,
+    ready: Apart<AtomicU32>,
+    gone: AtomicU32,
+    section_steps: u32,
+    outside_steps: u32,
+}
+
+/// What one thread saw.
+struct Trace {
+    acquisitions: u64,
+    waits: LogHistogram,
+    waiting: bool,
+}
+
+/// What all threads of a cell saw.
+pub(super) struct Tally {
+    window_ns: u64,
+    voluntary: u64,
+    involuntary: u64,
+    acquisitions: Vec<u64>,
+    waiting: u32,
+    waits: LogHistogram,
+    drain_ns: u64,
+}
+
+/// Runs one cell.
+pub(super) fn run<C: Contender>(plan: &Plan) -> Result<Tally, CellError> {
+    let shared = Arc::new(Shared::<C> {
+        lock: Apart(C::new()),
+        word: Apart(AtomicU64::new(1)),
+        gate: Apart(AtomicU32::new(GATE_CLOSED)),
+        phase: AtomicU32::new(PHASE_WARMUP),
+        window_end_ns: AtomicU64::new(0),
+        ready: Apart(AtomicU32::new(0)),
+        gone: AtomicU32::new(0),
+        section_steps: plan.section_steps,
+        outside_steps: plan.outside_steps,
+    });
+    let mut threads = Vec::with_capacity(plan.threads as usize);
+    for index in 0..plan.threads {
+        let own = Arc::clone(&shared);
+        let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || own.body(index));
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(source) => {
+                shared.phase.store(PHASE_OVER, Release);
+                shared.open_gate();
+                for thread in threads {
+                    join(thread);
+                }
+                return Err(CellError::Threads { started: index, source });
+            }
+        }
+    }
+    while shared.ready.0.load(Acquire) < plan.threads {
+        thread::sleep(POLL);
+    }
+    shared.observe(plan, threads)
+}
+
+impl<C: Contender> Shared<C> {
+    /// One thread, from its start to its end.
+    fn body(&self, index: u32) -> Trace {
+        // Everything is allocated before the gate.
+        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
+        // Release: pairs with the acquire load of the coordinator.
+        self.ready.0.fetch_add(1, Release);
+        while self.gate.0.load(Acquire) == GATE_CLOSED {
+            Native::wait(&self.gate.0, GATE_CLOSED, Sleep::Uninterruptible, None);
+        }
+        self.contend(u64::from(index), &mut trace);
+        self.gone.fetch_add(1, Release);
+        trace
+    }
+
+    fn contend(&self, mut private: u64, trace: &mut Trace) {
+        while self.phase.load(Relaxed) != PHASE_OVER {
+            private = churn(private, self.outside_steps);
+            let asked = monotonic_ns();
+            self.lock.0.acquire();
+            let got = monotonic_ns();
+            // Acquire: the end of the window is written before the phase says that it is over.
+            let phase = self.phase.load(Acquire);
+            if phase == PHASE_OVER {
+                self.lock.0.release();
+                let end = self.window_end_ns.load(Relaxed);
+                if asked < end {
+                    trace.waiting = true;
+                    trace.waits.record(end - asked);
+                }
+                break;
+            }
+            // The lock orders these accesses; that they are atomic serves the language only.
+            let word = &self.word.0;
+            word.store(churn(word.load(Relaxed), self.section_steps), Relaxed);
+            self.lock.0.release();
+            if phase == PHASE_WINDOW {
+                trace.acquisitions += 1;
+                trace.waits.record(got - asked);
+            }
+        }
+        black_box(private);
+    }
+
+    fn open_gate(&self) {
+        self.gate.0.store(GATE_OPEN, Release);
+        Native::wake(&self.gate.0, usize::MAX);
+    }
+
+    /// The coordinator: opens the gate, opens and closes the window, collects.
+    fn observe(&self, plan: &Plan, threads: Vec<JoinHandle<Trace>>) -> Result<Tally, CellError> {
+        self.open_gate();
+        thread::sleep(Duration::from_millis(u64::from(plan.warmup_ms)));
+        let before = process_switches();
+        let begin = monotonic_ns();
+        self.phase.store(PHASE_WINDOW, Relaxed);
+        thread::sleep(Duration::from_millis(u64::from(plan.window_ms)));
+        let end = monotonic_ns();
+        self.window_end_ns.store(end, Relaxed);
+        // Release: pairs with the acquire load in `contend`.
+        self.phase.store(PHASE_OVER, Release);
+        let after = process_switches();
+        let limit = end + u64::from(plan.drain_ms) * 1_000_000;
+        loop {
+            let gone = self.gone.load(Acquire);
+            if gone == plan.threads {
+                break;
+            }
+            if monotonic_ns() > limit {
+                // The threads are left behind, asleep; the program ends without them.
+                return Err(CellError::Stuck { missing: plan.threads - gone });
+            }
+            thread::sleep(POLL);
+        }
+        let drain_ns = monotonic_ns() - end;
+        let mut tally = Tally {
+            window_ns: end - begin,
+            voluntary: after.voluntary - before.voluntary,
+            involuntary: after.involuntary - before.involuntary,
+            acquisitions: Vec::with_capacity(threads.len()),
+            waiting: 0,
+            waits: LogHistogram::new(),
+            drain_ns,
+        };
+        for thread in threads {
+            let trace = join(thread);
+            tally.acquisitions.push(trace.acquisitions);
+            tally.waiting += u32::from(trace.waiting);
+            tally.waits.merge(&trace.waits);
+        }
+        Ok(tally)
+    }
+}
+
+/// The result of a thread; a panic in one is a panic here.
+fn join(thread: JoinHandle<Trace>) -> Trace {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+impl Tally {
+    /// The record of the cell.
+    pub(super) fn into_run(
+        self,
+        round: u32,
+        order: u32,
+        section_ns: u32,
+        threads: u32,
+        policy: Policy,
+    ) -> NativeRun {
+        let window_s = self.window_ns.max(1) as f64 / 1e9;
+        let us = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e3;
+        NativeRun {
+            round,
+            order,
+            section_ns,
+            threads,
+            policy,
+            window_s,
+            acquisitions_per_s: self.acquisitions.iter().sum::<u64>() as f64 / window_s,
+            voluntary_switches_per_s: self.voluntary as f64 / window_s,
+            involuntary_switches_per_s: self.involuntary as f64 / window_s,
+            jain: jain(&self.acquisitions),
+            starved_threads: self.acquisitions.iter().filter(|count| **count == 0).count() as u32,
+            waiting_threads: self.waiting,
+            wait_p50_us: us(self.waits.percentile(50.0)),
+            wait_p99_us: us(self.waits.percentile(99.0)),
+            wait_max_us: us(self.waits.max()),
+            drain_ms: self.drain_ns as f64 / 1e6,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Condvar, Mutex};
+
+    fn plan(threads: u32) -> Plan {
+        Plan {
+            threads,
+            section_steps: 20,
+            outside_steps: 50,
+            warmup_ms: 2,
+            window_ms: 20,
+            drain_ms: DRAIN_MS,
+        }
+    }
+
+    /// A lock that is no lock: it lets everybody in and remembers nothing.
+    struct Open;
+
+    impl Contender for Open {
+        fn new() -> Self {
+            Self
+        }
+        fn acquire(&self) {}
+        fn release(&self) {}
+    }
+
+    /// A lock that loses every wake-up: whoever finds it taken sleeps for good.
+    struct Lossy {
+        taken: Mutex<bool>,
+        never: Condvar,
+    }
+
+    impl Contender for Lossy {
+        fn new() -> Self {
+            Self { taken: Mutex::new(true), never: Condvar::new() }
+        }
+        fn acquire(&self) {
+            let mut taken = self.taken.lock().unwrap();
+            while *taken {
+                taken = self.never.wait(taken).unwrap();
+            }
+            *taken = true;
+        }
+        fn release(&self) {
+            *self.taken.lock().unwrap() = false;
+        }
+    }
+
+    #[test]
+    fn a_lock_without_waiting_leaves_nobody_waiting() {
+        let tally = run::<Open>(&plan(3)).unwrap();
+        assert_eq!(tally.acquisitions.len(), 3);
+        assert_eq!(
+            tally.waits.count(),
+            tally.acquisitions.iter().sum::<u64>() + u64::from(tally.waiting)
+        );
+        assert!(tally.window_ns >= 20_000_000, "sleep never returns early");
+    }
+
+    #[test]
+    fn a_lost_wake_up_is_an_error_and_not_a_hang() {
+        let stuck = run::<Lossy>(&Plan { drain_ms: 50, ..plan(4) });
+        assert!(matches!(stuck, Err(CellError::Stuck { missing: 4 })));
+    }
+}
