@@ -26,7 +26,8 @@ pub(crate) fn wrap(text: &str) -> String {
             .count();
         let paragraph = &lines[at..at + length];
         let wide = paragraph.iter().any(|line| line.chars().count() > COLUMNS);
-        let fixed = first.starts_with(['|', '#']) || first.starts_with("```");
+        let fixed =
+            first.starts_with(['|', '#']) || first.contains("----") || first.starts_with("```");
         if wide && !fenced && !fixed {
             fill(prefix, paragraph, &mut wrapped);
             at += length;
