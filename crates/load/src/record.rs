@@ -29,6 +29,9 @@ pub struct RunRecord {
     pub start_delay_s: f64,
     /// The machine.
     pub host: CalibrationHost,
+    /// Where the files of the jobs were, on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_directory: Option<String>,
     /// The load points, in the order they ran.
     pub points: Vec<Point>,
 }

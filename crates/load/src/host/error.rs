@@ -20,6 +20,12 @@ pub enum HostError {
         /// Why.
         source: std::io::Error,
     },
+    /// The jobs execute scripts of the work directory.
+    #[error("programs cannot be executed in {} (noexec); name another with --dir", path.display())]
+    NoPrograms {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The work directory is full.
     #[error(
         "no space left in {} ({what}); \

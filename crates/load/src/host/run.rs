@@ -86,10 +86,10 @@ pub fn run(options: &HostRun, mut progress: impl FnMut(&Progress)) -> Result<Run
         shrink: options.shrink.max(1),
         start_delay_s: options.start_delay.as_secs_f64(),
         host: describe_host(),
-        points: Vec::new(),
+        ..RunRecord::default()
     };
     for &users in &options.users {
-        let point = run_point(options, users, &mut costs, &mut progress)?;
+        let point = run_point(options, users, &mut costs, &mut record, &mut progress)?;
         progress(&Progress::Finished { point: Box::new(point.clone()) });
         record.points.push(point);
     }
@@ -101,6 +101,7 @@ fn run_point(
     options: &HostRun,
     users: u32,
     costs: &mut Costs,
+    record: &mut RunRecord,
     progress: &mut impl FnMut(&Progress),
 ) -> Result<Point, HostError> {
     let jobs = options.mix.counts();
@@ -119,6 +120,7 @@ fn run_point(
     }
     progress(&Progress::Running { users });
     let directory = new_directory(options)?;
+    record.work_directory = Some(directory.description());
     let orders = (0..users).map(|user| options.mix.order(options.seed, user)).collect();
     let plan = Plan { env: environment(&directory), orders, delay: options.start_delay };
     let board = run_plan(&plan, &directory)?;

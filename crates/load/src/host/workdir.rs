@@ -29,6 +29,9 @@ impl WorkDir {
         let parent = parent.map_or_else(default_parent, Path::to_path_buf);
         let failed = |source| HostError::WorkDirectory { path: parent.clone(), source };
         let absolute = std::fs::canonicalize(&parent).map_err(failed)?;
+        if !may_execute(&absolute) {
+            return Err(HostError::NoPrograms { path: absolute });
+        }
         let path = fresh(&absolute).map_err(failed)?;
         // From here on drop removes what exists.
         let directory = Self { parent: absolute, path };
@@ -41,6 +44,13 @@ impl WorkDir {
     /// The directory that it is in: what a user can make room in.
     pub(crate) fn parent(&self) -> &Path {
         &self.parent
+    }
+
+    /// The directory that it is in and whether that is a tmpfs, for the record.
+    pub(crate) fn description(&self) -> String {
+        let tmpfs = rustix::fs::statfs(&self.parent).is_ok_and(|found| found.f_type == TMPFS);
+        let kind = if tmpfs { "tmpfs" } else { "no tmpfs" };
+        format!("{} ({kind})", self.parent.display())
     }
 
     /// Where it is.
@@ -112,9 +122,15 @@ fn default_parent() -> PathBuf {
 }
 
 fn is_writable_tmpfs(path: &Path) -> bool {
-    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     let tmpfs = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == TMPFS);
-    tmpfs && rustix::fs::access(path, access).is_ok()
+    let writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    tmpfs && writable && may_execute(path)
+}
+
+/// Whether programs may be executed there; containers often mount `/dev/shm` without.
+fn may_execute(path: &Path) -> bool {
+    let no_programs = rustix::fs::StatVfsMountFlags::NOEXEC;
+    rustix::fs::statvfs(path).is_ok_and(|found| !found.f_flag.contains(no_programs))
 }
 
 #[cfg(test)]
@@ -132,6 +148,18 @@ mod tests {
         assert!(path.join(LIST_SCRIPT).exists());
         drop(first);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_system_without_programs_is_refused() {
+        // Every Linux mounts proc so, or has none; what matters is that the flag is read.
+        let proc = Path::new("/proc");
+        if !may_execute(proc) {
+            let error = WorkDir::new(Some(proc)).expect_err("noexec").to_string();
+            assert!(error.contains("/proc") && error.contains("--dir"), "{error}");
+        }
+        let own = std::env::current_exe().expect("running");
+        assert!(may_execute(&own), "this very program was executed from there");
     }
 
     #[test]
