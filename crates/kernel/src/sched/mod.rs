@@ -115,6 +115,25 @@ pub struct SchedStats {
     pub preemptions: u64,
 }
 
+impl SchedStats {
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            switches: self.switches - earlier.switches,
+            voluntary: self.voluntary - earlier.voluntary,
+            wakeups: self.wakeups - earlier.wakeups,
+            wakeups_moved: self.wakeups_moved - earlier.wakeups_moved,
+            pulled_newidle: self.pulled_newidle - earlier.pulled_newidle,
+            newidle_failed: self.newidle_failed - earlier.newidle_failed,
+            newidle_balanced: self.newidle_balanced - earlier.newidle_balanced,
+            pulled_periodic: self.pulled_periodic - earlier.pulled_periodic,
+            pushed: self.pushed - earlier.pushed,
+            preemptions: self.preemptions - earlier.preemptions,
+        }
+    }
+}
+
 struct NoHz {
     /// CPUs whose tick is stopped.
     stopped: RefCell<Vec<bool>>,
