@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::wrap;
 use crate::json;
-use crate::table::{Cell, Column, Table, wrap};
+use crate::table::{Cell, Column, Table};
 
 /// A schedule longer than this many characters is cut in the table; it stands in full beneath.
 const SCHEDULE_WIDTH: usize = 36;

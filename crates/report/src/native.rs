@@ -2,8 +2,9 @@
 
 use convoy_load::native::{NativeCell, NativeRecord, Spread};
 
+use crate::format::{fixed, significant};
 use crate::json;
-use crate::table::{Cell, Column, Table, fixed, significant};
+use crate::table::{Cell, Column, Table};
 
 /// JSON of the record: the cells first, then every run.
 pub fn native_json(record: &NativeRecord) -> String {

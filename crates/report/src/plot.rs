@@ -5,7 +5,8 @@
 
 use core::fmt::Write;
 
-use crate::table::{Cell, Column, Table, fixed};
+use crate::format::{distinct, fixed};
+use crate::table::{Cell, Column, Table};
 
 /// How an axis is spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,13 +151,8 @@ impl Plot {
 
     /// Names of the series in the order in which they first appear; the position is the style.
     fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for series in self.panels.iter().flat_map(|panel| &panel.series) {
-            if !names.contains(&series.name.as_str()) {
-                names.push(&series.name);
-            }
-        }
-        names
+        let series = self.panels.iter().flat_map(|panel| &panel.series);
+        distinct(series.map(|series| series.name.as_str()))
     }
 
     /// The range of a vertical axis: panels with the same one share it, so that they can be

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::fixed;
 use crate::json;
-use crate::table::{Cell, Column, Table, fixed};
+use crate::table::{Cell, Column, Table};
 
 /// One load point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,9 @@
 use convoy_stats::Estimate;
 use serde::{Deserialize, Serialize};
 
+use crate::format::{NOTHING, distinct, fixed, wrap};
 use crate::json;
-use crate::table::{Cell, Column, NOTHING, Table, fixed};
+use crate::table::{Cell, Column, Table};
 
 /// One figure of a reproduction and how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +185,7 @@ impl ReproduceReport {
     pub fn tables(&self) -> Vec<Table> {
         let mut title = format!("{}: published and reproduced", self.experiment);
         if !self.scale.is_empty() {
-            title = format!("{title}\n{}", crate::table::wrap(&self.scale, 118).join("\n"));
+            title = format!("{title}\n{}", wrap(&self.scale, 118).join("\n"));
         }
         let mut tables = vec![self.stacked(&title, &AIM7, true)];
         tables.push(self.stacked("Where the time went", &CAUSES, false));
@@ -218,13 +219,7 @@ impl ReproduceReport {
 
     /// The cases in the order in which they first appear.
     fn cases(&self) -> Vec<&str> {
-        let mut cases: Vec<&str> = Vec::new();
-        for row in &self.rows {
-            if !cases.contains(&row.case.as_str()) {
-                cases.push(&row.case);
-            }
-        }
-        cases
+        distinct(self.rows.iter().map(|row| row.case.as_str()))
     }
 
     fn find(&self, case: &str, key: &str) -> Option<&ReproduceRow> {

@@ -6,6 +6,8 @@
 
 use core::fmt::Write;
 
+use crate::format::{fixed, width, wrap};
+
 /// Widest line a table of this project may have, in characters; a test of every report holds it.
 pub const MAX_WIDTH: usize = 120;
 
@@ -120,32 +122,6 @@ impl Cell {
     pub fn marked(mut self, mark: &str) -> Self {
         self.shown.push_str(mark);
         self
-    }
-}
-
-/// What stands where there is no number.
-pub const NOTHING: &str = "–";
-
-/// `value` with `decimals` digits after the point, or [`NOTHING`] if it is not finite. Never a
-///   negative zero.
-pub fn fixed(value: f64, decimals: usize) -> String {
-    if !value.is_finite() {
-        return NOTHING.to_owned();
-    }
-    let text = format!("{value:.decimals$}");
-    if text.starts_with('-') && text.bytes().all(|byte| b"-0.".contains(&byte)) {
-        return text[1..].to_owned();
-    }
-    text
-}
-
-/// `value` with three significant digits and no exponent: 0.105, 22.3, 3880.
-pub fn significant(value: f64) -> String {
-    match value.abs() {
-        0.0 | 99.95.. => fixed(value, 0),
-        9.995.. => fixed(value, 1),
-        0.9995.. => fixed(value, 2),
-        _ => fixed(value, 3),
     }
 }
 
@@ -379,28 +355,6 @@ impl Table {
     }
 }
 
-/// Characters of `text`; the alphabet of the reports has no wide and no combining ones.
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Breaks `text` at blanks so that no line exceeds `limit`; later lines are indented by two.
-pub(crate) fn wrap(text: &str, limit: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a last line");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if width(line) + 1 + width(word) <= limit {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(format!("  {word}"));
-        }
-    }
-    lines
-}
-
 fn markdown_head(column: &Column) -> String {
     let mut head = escape(&column.title);
     if !column.group.is_empty() {
@@ -477,16 +431,6 @@ mod tests {
         assert!(table.is_empty());
         assert_eq!(table.to_text(), "────\nLock\n────\n────\n");
         assert_eq!(table.to_csv(), "Lock\n");
-    }
-
-    #[test]
-    fn numbers_keep_three_digits_and_their_sign() {
-        let shown: Vec<String> = [0.0, 0.105, 0.9996, 9.999, 22.31, 3_880.4, -1.5, f64::INFINITY]
-            .map(significant)
-            .into();
-        assert_eq!(shown, ["0", "0.105", "1.00", "10.0", "22.3", "3880", "-1.50", NOTHING]);
-        assert_eq!(fixed(-0.04, 1), "0.0");
-        assert_eq!(fixed(-0.06, 1), "-0.1");
     }
 
     #[test]
