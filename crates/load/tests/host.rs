@@ -1,5 +1,6 @@
 //! The host target on this machine, at tiny sizes: every job, the run control, and what is left
 //! behind.
+#![expect(clippy::print_stdout, reason = "the helper reports to the test that started it")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -329,4 +330,86 @@ fn an_unwritable_place_is_named() {
         HostRun { directory: Some("/nonexistent/place".into()), ..HostRun::new(mix, vec![1]) };
     let error = run::run(&missing, |_| ()).expect_err("no such directory").to_string();
     assert!(error.contains("/nonexistent/place") && error.contains("--dir"), "{error}");
+}
+
+/// Variable that tells [`helper`] where to work; it does nothing without.
+const HELPER_PLACE: &str = "CONVOY_TEST_PLACE";
+/// What the helper prints before the error that ended its run.
+const HELPER_ERROR: &str = "helper: ";
+
+/// Not a test of its own: what other tests run in a process that they limit or kill.
+#[test]
+fn helper() {
+    let Some(place) = std::env::var_os(HELPER_PLACE) else { return };
+    let place = Place(place.into());
+    let mix = mix("FILESIZE: 3M\nPOOLSIZE: 0K\n50 disk_wrt\n50 brk_test\n");
+    let options = HostRun { shrink: 1, ..tiny(mix, &[4], &place) };
+    if let Err(error) = run::run(&options, |_| ()) {
+        println!("{HELPER_ERROR}{error}");
+    }
+    std::mem::forget(place);
+}
+
+/// The command `script`, in which `"$@"` is the helper.
+fn helper_command(script: &str, place: &Place) -> std::process::Command {
+    let mut command = std::process::Command::new("sh");
+    let own = std::env::current_exe().expect("running");
+    command.args(["-c", script, "sh"]).arg(own);
+    command.args(["--exact", "helper", "--nocapture", "--test-threads=1"]);
+    command.env(HELPER_PLACE, &place.0);
+    command
+}
+
+/// The error that the helper printed.
+fn helper_error(output: &std::process::Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find_map(|line| line.split_once(HELPER_ERROR));
+    line.unwrap_or_else(|| panic!("no error: {output:?}")).1.to_owned()
+}
+
+#[test]
+fn a_killed_program_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::new("program");
+    let before = Traces::now();
+    let mut child = helper_command("exec \"$@\"", &place).spawn().expect("started");
+    let program = child.id() as i32;
+    // Program, supervisor, anchor and four users.
+    let below = wait_for(|| Some(descendants(program)).filter(|found| found.len() >= 6));
+    assert_eq!(place.entries(), 1);
+    child.kill().expect("killed");
+    child.wait().expect("reaped");
+    wait_for(|| processes().iter().all(|pair| !below.contains(&pair.0)).then_some(()));
+    assert_eq!(place.entries(), 0, "the supervisor removes the work directory");
+    before.assert_nothing_new();
+}
+
+#[test]
+fn want_of_descriptors_is_named_and_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::new("descriptors");
+    let output = helper_command("ulimit -n 5; exec \"$@\"", &place).output().expect("started");
+    let error = helper_error(&output);
+    assert!(error.contains("EMFILE") && error.contains("ulimit"), "{error}");
+    assert_eq!(place.entries(), 0);
+}
+
+#[test]
+fn a_full_work_directory_is_named_and_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::new("full");
+    // A tmpfs of our own needs a mount namespace; not every machine lets an ordinary user have one.
+    let mount = format!("mount -t tmpfs -o size=5m tmpfs '{}'", place.0.display());
+    let probe = std::process::Command::new("unshare").args(["-rm", "sh", "-c", &mount]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("skipped: no mount namespace on this machine");
+        return;
+    }
+    // The listing after the run is made inside the namespace: only there is the tmpfs seen.
+    let inside = format!("{mount} && \"$@\"; ls '{}' | sed s/^/left:/", place.0.display());
+    let script = format!("exec unshare -rm sh -c '{}' sh \"$@\"", inside.replace('\'', "'\\''"));
+    let output = helper_command(&script, &place).output().expect("started");
+    let error = helper_error(&output);
+    assert!(error.contains("no space left in") && error.contains("--dir"), "{error}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("left:"), "{output:?}");
 }

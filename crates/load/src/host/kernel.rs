@@ -371,9 +371,8 @@ impl Kernel for Host {
             Query::Terminal => {
                 let input = std::io::stdin();
                 // Standard input need not be a terminal: the calls are what counts.
-                if rustix::termios::isatty(&input) {
-                    let _name = rustix::termios::ttyname(&input, Vec::new());
-                }
+                let _terminal = rustix::termios::isatty(&input);
+                let _name = rustix::termios::ttyname(&input, Vec::new());
             }
         }
         Ok(())

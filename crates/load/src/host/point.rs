@@ -1,7 +1,6 @@
 //! One load point, seen from the process that wants it.
 
 use std::rc::Rc;
-use std::sync::Mutex;
 
 use convoy_kernel::Errno;
 use rustix::process::{self, Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
@@ -16,15 +15,9 @@ use crate::jobs::JobError;
 /// Checks for the end of orphans after a supervisor was killed, one millisecond apart.
 const ORPHAN_CHECKS: u32 = 2000;
 
-/// One load point at a time: two would measure each other, and there is one supervisor to
-/// interrupt.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Runs `plan` in `directory` and returns what its users recorded. On any error everything it made
 /// is removed.
 pub(super) fn run_plan(plan: &Plan, directory: &WorkDir) -> Result<Board, HostError> {
-    // A poisoned lock protects nothing but time.
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let users = plan.orders.len() as u32;
     let board = Board::new(users).map_err(|errno| HostError::System { call: "mmap", errno })?;
     let board = Rc::new(board);

@@ -1,6 +1,7 @@
 //! Runs a mix on this machine, load point after load point.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::board::{Board, Head};
@@ -71,11 +72,17 @@ pub enum Progress {
     },
 }
 
+/// One run at a time in a process: two would measure each other, and an interrupt has one
+/// addressee.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Runs all load points.
 ///
 /// # Errors
 /// [`HostError`], always after everything that the run made has been removed.
 pub fn run(options: &HostRun, mut progress: impl FnMut(&Progress)) -> Result<RunRecord, HostError> {
+    // The lock protects no data: a panic under it does not matter.
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let _guard = InterruptGuard::new();
     let mut costs = Costs::default();
     let mut record = RunRecord {
