@@ -11,6 +11,7 @@ pub mod clock;
 pub mod columns;
 pub mod counting;
 pub mod draw;
+pub mod experiment;
 pub mod fixture;
 pub mod host;
 pub mod jobs;

@@ -68,9 +68,23 @@ pub struct Preset {
     pub skew_ns: f64,
 }
 
+/// The shipped presets: name and text of the file.
+const SHIPPED: [(&str, &str); 2] = [
+    ("quad-2008-shared-llc", include_str!("../../../machines/quad-2008-shared-llc.toml")),
+    ("quad-2008-two-dies", include_str!("../../../machines/quad-2008-two-dies.toml")),
+];
+
 /// What is wrong with a preset.
 #[derive(Debug, thiserror::Error)]
 pub enum PresetError {
+    /// No preset of that name is shipped.
+    #[error("unknown machine {name:?}; known: {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The shipped names.
+        known: String,
+    },
     /// Not TOML, or a key is missing, unknown or of the wrong type.
     #[error("machine preset {name}: {source}")]
     Syntax {
@@ -97,6 +111,21 @@ pub enum PresetError {
 pub const CPUS_MAX: usize = 1024;
 
 impl Preset {
+    /// Names of the shipped presets.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// A shipped preset.
+    pub fn named(name: &str) -> Result<Self, PresetError> {
+        let found = SHIPPED.iter().find(|(known, _)| *known == name);
+        let (known, text) = found.ok_or_else(|| PresetError::Unknown {
+            name: name.to_owned(),
+            known: Self::names().collect::<Vec<_>>().join(", "),
+        })?;
+        Self::parse(known, text)
+    }
+
     /// Parses `text`; `name` is used in errors.
     pub fn parse(name: &str, text: &str) -> Result<Self, PresetError> {
         let preset: Self = toml::from_str(text)
@@ -164,4 +193,25 @@ impl Preset {
 /// Picoseconds of `ns` nanoseconds.
 pub const fn ps(ns: f64) -> u64 {
     (ns * 1000.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_preset_is_valid_and_named_as_its_file() {
+        for name in Preset::names() {
+            assert_eq!(Preset::named(name).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn a_bad_value_names_the_key_and_the_range() {
+        let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
+        let error = Preset::parse("x", &text.replace("cpus = 4", "cpus = 5000")).unwrap_err();
+        assert!(error.to_string().contains("topology.cpus is 5000; it must be 1 to 1024"));
+        let error = Preset::parse("x", &text.replace("hit =", "hitt =")).unwrap_err();
+        assert!(error.to_string().contains("hitt"), "{error}");
+    }
 }
