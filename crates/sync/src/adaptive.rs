@@ -94,8 +94,8 @@ impl<P: Platform> AdaptiveLock<P> {
         {
             return;
         }
-        // any -> 2, owner if it was 0: a task that has slept cannot know whether others still sleep,
-        // so it leaves the word at 2 (I2). Acquire pairs with the release in `unlock`.
+        // any -> 2, owner if it was 0: a task that has slept cannot know whether others still
+        // sleep, so it leaves the word at 2 (I2). Acquire pairs with the release in `unlock`.
         while self.state.swap(CONTENDED, Acquire) != UNLOCKED {
             P::wait(&self.state, CONTENDED, Sleep::Uninterruptible, None);
         }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short sections of a kernel |
 //! | [`AdaptiveLock`] | short sections of user space |
-//! | [`Semaphore`] with [`Handoff`], [`PublishedFix`] or [`Opportunistic`]; [`ArchSemaphore`] | a number of owners; the four semaphores of the 2008 regression |
+//! | [`Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
+//! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
 //! | [`Mutex`] | one owner that may sleep |
 //! | [`RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |

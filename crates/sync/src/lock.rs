@@ -77,7 +77,8 @@ impl<P: Platform, L: RawLock<P>> Drop for Guard<'_, P, L> {
     }
 }
 
-/// Holds a [`RawLock`] with interrupts disabled; gives the lock back and restores them when dropped.
+/// Holds a [`RawLock`] with interrupts disabled; gives the lock back and restores them when
+/// dropped.
 #[must_use = "the lock is held as long as the guard lives"]
 pub struct IrqGuard<'a, P: Platform, L: RawLock<P>> {
     lock: &'a L,

@@ -10,8 +10,8 @@
 //! | 1 | locked, nobody waits | 0 |
 //! | 2 | locked, somebody may wait | negative |
 //!
-//! The queue is guarded by the inner lock. The numbers differ from the kernel's so that the all-zero
-//! image is unlocked.
+//! The queue is guarded by the inner lock. The numbers differ from the kernel's so that the
+//! all-zero image is unlocked.
 //!
 //! ## Transitions
 //!
@@ -24,8 +24,8 @@
 //! ## Invariants
 //!
 //! - I1 At most one task is between `lock` and `unlock`.
-//! - I2 While a record is linked and the inner lock is free, the word is 2, or 0 or 1 with a woken waiter on
-//!   its way to make it 2 again.
+//! - I2 While a record is linked and the inner lock is free, the word is 2, or 0 or 1 with a woken
+//!   waiter on its way to make it 2 again.
 //! - I3 A waiter's record is linked from its `push` until it removes it.
 //!
 //! ## Memory ordering
@@ -66,8 +66,8 @@ pub struct Mutex<P: Platform, L: RawLock<P> = TicketLock<P>> {
     queue: Queue<P>,
 }
 
-// SAFETY: `queue` is used only while `lock` is held; `state` is an atomic of the platform, which is `Sync` by
-// the bound.
+// SAFETY: `queue` is used only while `lock` is held; `state` is an atomic of the platform, which is
+// `Sync` by the bound.
 unsafe impl<P: Platform, L: RawLock<P> + Sync> Sync for Mutex<P, L> where P::AtomicU32: Sync {}
 // SAFETY: a mutex that can be moved has no waiters, so it owns no foreign pointer.
 unsafe impl<P: Platform, L: RawLock<P> + Send> Send for Mutex<P, L> where P::AtomicU32: Send {}
@@ -169,7 +169,8 @@ impl<P: Platform, L: RawLock<P>> Mutex<P, L> {
             }
             P::event(LockEvent::Acquired, self, waiter.task);
             if self.queue.is_empty() {
-                // 2 -> 1: nobody waits. Relaxed: the owner alone may do this, and it releases later.
+                // 2 -> 1: nobody waits. Relaxed: the owner alone may do this, and it releases
+                // later.
                 self.state.store(LOCKED, Relaxed);
             }
         } else {

@@ -1,7 +1,7 @@
 //! `Native`: the machine this program runs on, threads and futexes.
 //!
-//! Words are the atomics of [`core`], so a lock compiles to what a hand-written one would. There are
-//! no interrupts and no way to forbid preemption in user space: those functions do nothing.
+//! Words are the atomics of [`core`], so a lock compiles to what a hand-written one would. There
+//! are no interrupts and no way to forbid preemption in user space: those functions do nothing.
 //!
 //! # Signals
 //!

@@ -23,8 +23,8 @@
 //!
 //! ## Memory ordering
 //!
-//! The release operations of both unlocks pair with the acquire operations that take the lock. Readers
-//! release as well: a writer must not see its own writes overtaken by their reads.
+//! The release operations of both unlocks pair with the acquire operations that take the lock.
+//! Readers release as well: a writer must not see its own writes overtaken by their reads.
 //!
 //! ## Progress and fairness
 //!

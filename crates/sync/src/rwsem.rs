@@ -28,14 +28,15 @@
 //!
 //! - I1 A writer owns the lock alone.
 //! - I2 While the inner lock is free, `WAITING` is set exactly when the queue is not empty.
-//! - I3 If the queue is not empty, the lock is owned, or the task that made it free is on its way to
-//!   `grant`: it saw `WAITING`, and with `WAITING` set only the slow paths make anybody an owner.
+//! - I3 If the queue is not empty, the lock is owned, or the task that made it free is on its way
+//!   to `grant`: it saw `WAITING`, and with `WAITING` set only the slow paths make anybody an
+//!   owner.
 //! - I4 A record is linked from its `push` until the grant removes it.
 //!
 //! ## Memory ordering
 //!
-//! Releases pair with the acquire operations that take the lock. A granted task acquires through its state
-//! word, which the granter wrote after acquiring the lock word itself.
+//! Releases pair with the acquire operations that take the lock. A granted task acquires through
+//! its state word, which the granter wrote after acquiring the lock word itself.
 //!
 //! ## Progress and fairness
 //!
@@ -71,11 +72,11 @@ pub struct RwSemaphore<P: Platform, L: RawLock<P> = TicketLock<P>> {
     queue: Queue<P>,
 }
 
-// SAFETY: `queue` is used only while `lock` is held; `state` is an atomic of the platform, which is `Sync` by
-// the bound.
-unsafe impl<P: Platform, L: RawLock<P> + Sync> Sync for RwSemaphore<P, L> where P::AtomicU32: Sync {}
+// SAFETY: `queue` is used only while `lock` is held; `state` is an atomic of the platform, which is
+// `Sync` by the bound.
+unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync> Sync for RwSemaphore<P, L> {}
 // SAFETY: a lock that can be moved has no waiters, so it owns no foreign pointer.
-unsafe impl<P: Platform, L: RawLock<P> + Send> Send for RwSemaphore<P, L> where P::AtomicU32: Send {}
+unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send> Send for RwSemaphore<P, L> {}
 
 impl<P: Platform, L: RawLock<P>> Default for RwSemaphore<P, L> {
     fn default() -> Self {
@@ -138,8 +139,8 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
             self.lock.unlock_irqrestore(flags);
             return;
         }
-        // SAFETY: the inner lock is held; the record stays on this stack until the grant has removed
-        // it, which `sleep_until_roused` waits for.
+        // SAFETY: the inner lock is held; the record stays on this stack until the grant has
+        // removed it, which `sleep_until_roused` waits for.
         unsafe { self.queue.push(&waiter) };
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
@@ -151,8 +152,8 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
     #[inline]
     pub fn up_read(&self) {
         P::event(LockEvent::Released, self, P::current());
-        // readers -= 1. Release pairs with the acquire of the next writer; acquire because this task may
-        // pass the lock on for readers that released before it.
+        // readers -= 1. Release pairs with the acquire of the next writer; acquire because this
+        // task may pass the lock on for readers that released before it.
         let state = self.state.fetch_sub(READER, AcqRel) - READER;
         if state == WAITING {
             self.grant();
@@ -181,8 +182,9 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
     fn grant(&self) {
         let flags = self.lock.lock_irqsave();
         P::touch(&self.queue, Access::Write);
-        // Relaxed: under the inner lock; the read-modify-writes below acquire. Somebody may have come
-        // between the release and the inner lock, own the lock by now, and grant it again later.
+        // Relaxed: under the inner lock; the read-modify-writes below acquire. Somebody may have
+        // come between the release and the inner lock, own the lock by now, and grant it again
+        // later.
         let state = self.state.load(Relaxed);
         if state & WRITER != 0 {
             return self.lock.unlock_irqrestore(flags);

@@ -1,15 +1,15 @@
 //! Spinlocks: [`TasLock`] (test-and-set) and [`TicketLock`] (first come, first served).
 //!
 //! Use them for sections of at most a few microseconds that never sleep, on machines where holders
-//! are not preempted: in a kernel. In user space a preempted holder of a ticket lock stops everybody
-//! behind it for a whole time slice; use [`AdaptiveLock`](crate::AdaptiveLock) there.
+//! are not preempted: in a kernel. In user space a preempted holder of a ticket lock stops
+//! everybody behind it for a whole time slice; use [`AdaptiveLock`](crate::AdaptiveLock) there.
 //!
 //! ## States
 //!
 //! | lock | words | unlocked | locked | contended |
 //! |---|---|---|---|---|
 //! | test-and-set | `locked` | 0 | 1 | 1, others spin |
-//! | ticket | `serving`, `next` | `next == serving` | `next == serving + 1` | `next > serving + 1` |
+//! | ticket | `serving`, `next` | `next == serving` | `serving + 1` | more |
 //!
 //! ## Transitions
 //!
@@ -39,14 +39,14 @@
 //! ## Cost
 //!
 //! 4 bytes and 8 bytes. Uncontended: one locked operation to take, one plain store to give back
-//! (and, for the ticket lock, two looks at a line that is owned by then). Contended: every hand-over
-//! moves the line to each spinning CPU once.
+//! (and, for the ticket lock, two looks at a line that is owned by then). Contended: every
+//! hand-over moves the line to each spinning CPU once.
 //!
 //! ## Lineage
 //!
 //! Test-and-test-and-set: Rudolph and Segall, 1984. Ticket: Reed and Kanodia, 1979; x86 of Linux
-//! 2.6.25 (commit 314cdbefd1f), which keeps both halves in one 16-bit word. Here each half is a word
-//! in the same line, because waiting is for a whole word.
+//! 2.6.25 (commit 314cdbefd1f), which keeps both halves in one 16-bit word. Here each half is a
+//! word in the same line, because waiting is for a whole word.
 
 use crate::event::LockEvent;
 use crate::lock::RawLock;

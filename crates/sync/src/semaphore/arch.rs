@@ -28,17 +28,17 @@
 //!
 //! ## Invariants
 //!
-//! - I1 With the inner lock free and no newcomer between its decrement and its look:
-//!   owners + count + sleepers = initial count + extra `up`s.
+//! - I1 With the inner lock free and no newcomer between its decrement and its look: owners + count
+//!   + sleepers = initial count + extra `up`s.
 //! - I2 A waiter's record is linked from its `push` until it removes it.
 //! - I3 While a task sleeps and `sleepers` is 0, another waiter is on its way to look: each step
 //!   that sets `sleepers` to 0 wakes one.
 //!
 //! ## Memory ordering
 //!
-//! `up` increments with release ordering; the decrement or correction of `down` that finds a unit has
-//! acquire ordering. All changes of `count` are read-modify-write, so each continues the release
-//! sequence of the `up`s before it.
+//! `up` increments with release ordering; the decrement or correction of `down` that finds a unit
+//! has acquire ordering. All changes of `count` are read-modify-write, so each continues the
+//! release sequence of the `up`s before it.
 //!
 //! ## Progress and fairness
 //!
@@ -47,8 +47,8 @@
 //!
 //! ## Cost
 //!
-//! 24 bytes and the inner lock. Uncontended: one locked operation each for `down` and `up`, half of what
-//! [`Semaphore`](super::Semaphore) needs.
+//! 24 bytes and the inner lock. Uncontended: one locked operation each for `down` and `up`, half of
+//! what [`Semaphore`](super::Semaphore) needs.
 //!
 //! ## Lineage
 //!
@@ -76,11 +76,11 @@ pub struct ArchSemaphore<P: Platform, L: RawLock<P> = TicketLock<P>> {
     queue: Queue<P>,
 }
 
-// SAFETY: `sleepers` and `queue` are used only while `lock` is held, and `count` is an atomic of the
-// platform, which is `Sync` by the bound.
-unsafe impl<P: Platform, L: RawLock<P> + Sync> Sync for ArchSemaphore<P, L> where P::AtomicU32: Sync {}
+// SAFETY: `sleepers` and `queue` are used only while `lock` is held, and `count` is an atomic of
+// the platform, which is `Sync` by the bound.
+unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync> Sync for ArchSemaphore<P, L> {}
 // SAFETY: a semaphore that can be moved has no waiters, so it owns no foreign pointer.
-unsafe impl<P: Platform, L: RawLock<P> + Send> Send for ArchSemaphore<P, L> where P::AtomicU32: Send {}
+unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send> Send for ArchSemaphore<P, L> {}
 
 impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
     /// A semaphore with `count` free units.
@@ -123,8 +123,8 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
         free
     }
 
-    /// Wakes the first waiter that sleeps; the inner lock is held. A waiter that was woken before and has not run
-    /// is passed over, as `try_to_wake_up` refuses it.
+    /// Wakes the first waiter that sleeps; the inner lock is held. A waiter that was woken before
+    /// and has not run is passed over, as `try_to_wake_up` refuses it.
     fn wake_next(&self) {
         P::touch(&self.queue, Access::Read);
         // SAFETY: every caller holds the inner lock.

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`Handoff`] | unlinks the first and gives it the unit | it was given the unit |
 //! | [`PublishedFix`] | counts up, wakes the first, leaves it linked | the count is above 0 |
-//! | [`Opportunistic`] (default) | counts up, wakes the first *sleeping* one if needed | the count is above 0 |
+//! | [`Opportunistic`] (default) | counts up, wakes the first sleeper | the count is above 0 |
 //!
 //! [`ArchSemaphore`] is the fast-path counter of the per-architecture semaphore that all of them
 //! replaced.
@@ -22,7 +22,10 @@
 //! | > 0 | empty | 0 | units are free |
 //! | 0 | empty | 0 | all units are owned |
 //! | 0 | n | any | n tasks wait |
-//! | > 0 | n | ≥ min(count, n) | free units, and enough woken waiters to take them (not `Handoff`: impossible there; not `PublishedFix`: only ≥ 1) |
+//! | > 0 | n | ≥ min(count, n) | free units, and enough woken waiters to take them (I3) |
+//!
+//! The last state does not exist under `Handoff`; under `PublishedFix` only one waiter is in
+//! flight.
 //!
 //! *In flight* are waiters that were woken and have not taken the inner lock since.
 //!
@@ -39,40 +42,43 @@
 //!
 //! ## Invariants
 //!
-//! - I1 Owners + count + units given to waiters that have not run yet = initial count + extra `up`s.
+//! - I1 Owners + count + units given to waiters that have not run yet = initial count + extra
+//!   `up`s.
 //! - I2 A waiter's record is linked from its `push` until it, or the hand-off, removes it.
-//! - I3 `Opportunistic`: whenever the inner lock is free, in flight ≥ min(count, queue length). So no
-//!   task sleeps beside a free unit that nobody is on the way to take. Each step keeps it: `up` adds
-//!   1 to the count and, if that was one too many, a waiter in flight; a waiter in flight that
+//! - I3 `Opportunistic`: whenever the inner lock is free, in flight ≥ min(count, queue length). So
+//!   no task sleeps beside a free unit that nobody is on the way to take. Each step keeps it: `up`
+//!   adds 1 to the count and, if that was one too many, a waiter in flight; a waiter in flight that
 //!   takes a unit lowers all three; one that finds the count at 0, and cancels or sleeps again,
-//!   needs none; a waiter that wakes by itself (signal, deadline) and takes a unit lowers count
-//!   and queue only; a task that takes a unit past the queue lowers the count only; a task
-//!   queues only at count 0. Nobody cancels at a count above 0, so no wake-up is lost by
-//!   cancelling, and no taker has to pass one on.
+//!   needs none; a waiter that wakes by itself (signal, deadline) and takes a unit lowers count and
+//!   queue only; a task that takes a unit past the queue lowers the count only; a task queues only
+//!   at count 0. Nobody cancels at a count above 0, so no wake-up is lost by cancelling, and no
+//!   taker has to pass one on.
 //! - I4 `Handoff`: count > 0 only while the queue is empty.
 //!
 //! ## Memory ordering
 //!
-//! The inner lock orders everything, sections under the semaphore included: `up` releases it and the
-//! `down` that takes the unit acquires it later. The state word of a waiter is only a futex word.
+//! The inner lock orders everything, sections under the semaphore included: `up` releases it and
+//! the `down` that takes the unit acquires it later. The state word of a waiter is only a futex
+//! word.
 //!
 //! ## Progress and fairness
 //!
 //! `Handoff` serves in arrival order; between `up` and the moment the new owner runs nobody can own
-//! the unit, so a busy machine idles behind owners that wait for a CPU. `Opportunistic` never leaves a
-//! unit to a task that is not running: a newcomer may take it; waiters are woken in arrival order
-//! but may be passed any number of times.
+//! the unit, so a busy machine idles behind owners that wait for a CPU. `Opportunistic` never
+//! leaves a unit to a task that is not running: a newcomer may take it; waiters are woken in
+//! arrival order but may be passed any number of times.
 //!
 //! ## Cost
 //!
-//! 24 bytes and the inner lock, one cache line together. Uncontended: two inner critical sections of
-//! a few instructions for each down/up pair. A waiting task writes its own record and its neighbour's.
+//! 24 bytes and the inner lock, one cache line together. Uncontended: two inner critical sections
+//! of a few instructions for each down/up pair. A waiting task writes its own record and its
+//! neighbour's.
 //!
 //! ## Lineage
 //!
-//! `Handoff`: Linux 2.6.26-rc1, kernel/semaphore.c (commit 64ac24e73882), still the semaphore of today's
-//! kernels. `PublishedFix`: the patch of 8 May 2008 (commit bf726eab3711), reverted two days later.
-//! Differences: times are nanoseconds, not ticks; deadlines are absolute inside.
+//! `Handoff`: Linux 2.6.26-rc1, kernel/semaphore.c (commit 64ac24e73882), still the semaphore of
+//! today's kernels. `PublishedFix`: the patch of 8 May 2008 (commit bf726eab3711), reverted two
+//! days later. Differences: times are nanoseconds, not ticks; deadlines are absolute inside.
 
 mod arch;
 mod policy;
@@ -88,7 +94,7 @@ use crate::platform::{Access, Platform, Sleep, Wake};
 use crate::queue::Waiter;
 use crate::spin::TicketLock;
 use core::marker::PhantomData;
-use policy::{Release, State};
+use policy::{Returned, State};
 
 /// A semaphore of user space: its inner lock may sleep, because a spinlock whose holder can be
 /// preempted collapses when there are more threads than CPUs.
@@ -141,8 +147,8 @@ pub trait RawSemaphore: 'static {
 
 /// A counting semaphore. See the module documentation.
 ///
-/// The inner lock `L` is the ticket spinlock, taken with interrupts disabled, as in the kernel. That is
-/// right where preemption can be forbidden; user space uses [`NativeSemaphore`].
+/// The inner lock `L` is the ticket spinlock, taken with interrupts disabled, as in the kernel.
+/// That is right where preemption can be forbidden; user space uses [`NativeSemaphore`].
 #[repr(C)]
 pub struct Semaphore<P: Platform, Q: Policy = Opportunistic, L: RawLock<P> = TicketLock<P>> {
     state: State<P>,
@@ -150,9 +156,9 @@ pub struct Semaphore<P: Platform, Q: Policy = Opportunistic, L: RawLock<P> = Tic
     policy: PhantomData<fn() -> Q>,
 }
 
-// SAFETY: `state` is used only while `lock` is held; the rest is `Sync` or has no data. The words of a
-// platform whose tasks share one thread are not `Sync`, and such a platform stays on its thread
-// by the bound.
+// SAFETY: `state` is used only while `lock` is held; the rest is `Sync` or has no data. The words
+// of a platform whose tasks share one thread are not `Sync`, and such a platform stays on its
+// thread by the bound.
 unsafe impl<P: Platform, Q: Policy, L: RawLock<P> + Sync> Sync for Semaphore<P, Q, L> {}
 // SAFETY: a semaphore that can be moved has no waiters, so it owns no foreign pointer.
 unsafe impl<P: Platform, Q: Policy, L: RawLock<P> + Send> Send for Semaphore<P, Q, L> {}
@@ -239,13 +245,13 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
         let flags = self.lock();
         P::event(LockEvent::Released, self, P::current());
         // SAFETY: the inner lock is held until the end of this function.
-        match unsafe { Q::release(&self.state) } {
-            Release::Kept => {}
-            Release::Given(waiter) => {
+        match unsafe { Q::returned(&self.state) } {
+            Returned::Kept => {}
+            Returned::Given(waiter) => {
                 P::event(LockEvent::Handoff, self, waiter.task);
                 waiter.rouse();
             }
-            Release::Wake(waiter) => {
+            Returned::Wake(waiter) => {
                 if waiter.rouse() {
                     P::event(LockEvent::Woken, self, waiter.task);
                 }
@@ -307,6 +313,3 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> RawSemaphore for Semaphore<P, Q, L> 
         waiters
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -41,7 +41,7 @@ impl<P: Platform> State<P> {
 }
 
 /// What happens to the unit that came back.
-pub enum Release<'a, P: Platform> {
+pub enum Returned<'a, P: Platform> {
     /// It is in the count, and nobody has to be woken.
     Kept,
     /// It belongs to this waiter, which was unlinked.
@@ -63,7 +63,7 @@ pub trait Rules: Sized + 'static {
     /// # Safety
     ///
     /// The caller holds the inner lock, and keeps it as long as it uses the result.
-    unsafe fn release<P: Platform>(state: &State<P>) -> Release<'_, P>;
+    unsafe fn returned<P: Platform>(state: &State<P>) -> Returned<'_, P>;
 
     /// `waiter` has run: whether it owns a unit now, and then is no longer linked.
     ///
@@ -84,16 +84,16 @@ impl Policy for Handoff {
 }
 
 impl Rules for Handoff {
-    unsafe fn release<P: Platform>(state: &State<P>) -> Release<'_, P> {
+    unsafe fn returned<P: Platform>(state: &State<P>) -> Returned<'_, P> {
         // SAFETY: the contract is this function's own.
         if let Some(waiter) = unsafe { state.queue.front() } {
             // SAFETY: the waiter was just found in the queue, under the inner lock.
             unsafe { state.queue.remove(waiter) };
             waiter.granted.set(true);
-            Release::Given(waiter)
+            Returned::Given(waiter)
         } else {
             state.add_unit();
-            Release::Kept
+            Returned::Kept
         }
     }
 
@@ -105,10 +105,10 @@ impl Rules for Handoff {
 /// The patch published on 8 May 2008, faithfully, **with its hole**. Do not use it.
 ///
 /// `up` wakes the first waiter and leaves it linked. If a second `up` comes before that waiter has
-/// run, it wakes the same one again. With a count above 1 two units are free then, the head takes one
-/// and wakes nobody, and the second waiter sleeps beside a free unit until some later `up`.
-/// Alternating binary use is not affected: the count never exceeds 1. The checker finds the
-/// hole; see `convoy check semaphore`.
+/// run, it wakes the same one again. With a count above 1 two units are free then, the head takes
+/// one and wakes nobody, and the second waiter sleeps beside a free unit until some later `up`.
+/// Alternating binary use is not affected: the count never exceeds 1. The checker finds the hole;
+/// see `convoy check semaphore`.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishedFix;
 
@@ -117,10 +117,10 @@ impl Policy for PublishedFix {
 }
 
 impl Rules for PublishedFix {
-    unsafe fn release<P: Platform>(state: &State<P>) -> Release<'_, P> {
+    unsafe fn returned<P: Platform>(state: &State<P>) -> Returned<'_, P> {
         state.add_unit();
         // SAFETY: the contract is this function's own.
-        unsafe { state.queue.front() }.map_or(Release::Kept, Release::Wake)
+        unsafe { state.queue.front() }.map_or(Returned::Kept, Returned::Wake)
     }
 
     unsafe fn claim<P: Platform>(state: &State<P>, waiter: &Waiter<P>) -> bool {
@@ -132,8 +132,8 @@ impl Rules for PublishedFix {
 /// Opportunistic locking without the hole, the default: wake one, let anybody take the unit.
 ///
 /// `up` wakes the first waiter that still sleeps, unless as many waiters are in flight as there are
-/// free units: those will take what is free. Invariant I3 of the module says why no wake-up is lost,
-/// cancelled and timed-out waiters included.
+/// free units: those will take what is free. Invariant I3 of the module says why no wake-up is
+/// lost, cancelled and timed-out waiters included.
 #[derive(Clone, Copy, Debug)]
 pub struct Opportunistic;
 
@@ -142,19 +142,19 @@ impl Policy for Opportunistic {
 }
 
 impl Rules for Opportunistic {
-    unsafe fn release<P: Platform>(state: &State<P>) -> Release<'_, P> {
+    unsafe fn returned<P: Platform>(state: &State<P>) -> Returned<'_, P> {
         state.add_unit();
         let in_flight = state.in_flight.get();
         if in_flight >= state.count.get() {
-            return Release::Kept;
+            return Returned::Kept;
         }
         // At most `in_flight` waiters are passed on the way to the first sleeping one.
         // SAFETY: the contract is this function's own.
         let Some(waiter) = (unsafe { state.queue.find(|waiter| !waiter.is_roused()) }) else {
-            return Release::Kept;
+            return Returned::Kept;
         };
         state.in_flight.set(in_flight + 1);
-        Release::Wake(waiter)
+        Returned::Wake(waiter)
     }
 
     unsafe fn claim<P: Platform>(state: &State<P>, waiter: &Waiter<P>) -> bool {

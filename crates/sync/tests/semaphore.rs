@@ -1,7 +1,9 @@
 //! What every semaphore does when one thread uses it, and with two threads.
 
-use super::*;
-use crate::native::Signals;
+use convoy_sync::{
+    AdaptiveLock, ArchSemaphore, Handoff, Native, NativeSemaphore, PublishedFix, RawSemaphore,
+    Semaphore, Signals, WaitError,
+};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Long enough for a thread to fall asleep, in nanoseconds; nothing asserts that it passes.
