@@ -8,6 +8,7 @@ mod fifo;
 mod line;
 mod machine;
 mod memory;
+pub mod model;
 mod os;
 mod preset;
 mod smp;

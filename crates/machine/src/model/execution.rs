@@ -1,0 +1,451 @@
+//! One execution of a scenario: tasks as coroutines, one step at a time, in an order that a chooser
+//! decides.
+
+use super::scenario::{Body, End, Failure, Property, Scenario};
+use super::schedule::Choice;
+use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
+use core::cell::{Cell, RefCell};
+use corosensei::stack::{DefaultStack, Stack};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Bytes of a task's stack: formatting a panic message needs the most.
+const STACK: usize = 128 << 10;
+
+/// What a task does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Ready,
+    /// Waits for its predicate.
+    Spinning,
+    /// Lets others go first.
+    Pausing,
+    Asleep,
+    Done,
+}
+
+pub(super) struct Task {
+    status: Cell<Status>,
+    /// Valid while `Spinning`: it lives on the task's own, suspended stack.
+    predicate: Cell<Option<&'static dyn Fn() -> bool>>,
+    yielder: Cell<Option<*const Yielder<(), ()>>>,
+    asleep_on: Cell<usize>,
+    /// Sequence number of the sleep: wake-ups are first come, first served.
+    asleep_since: Cell<u64>,
+    sleep: Cell<Sleep>,
+    deadline: Cell<bool>,
+    wake: Cell<Wake>,
+    interrupted: Cell<bool>,
+    killed: Cell<bool>,
+    /// What the task is in the middle of, for the narrative.
+    call: Cell<&'static str>,
+    stack: (usize, usize),
+}
+
+/// A line of the narrative.
+pub(super) struct Line {
+    task: TaskId,
+    call: &'static str,
+    text: String,
+}
+
+pub(super) struct Execution {
+    tasks: Vec<Task>,
+    current: Cell<Option<usize>>,
+    sequence: Cell<u64>,
+    failure: RefCell<Option<Failure>>,
+    /// Coroutines are being unwound: operations neither suspend nor wait.
+    aborting: Cell<bool>,
+    log: Option<RefCell<Vec<Line>>>,
+    names: RefCell<Vec<(usize, usize, &'static str)>>,
+}
+
+thread_local! {
+    static EXECUTION: Cell<*const Execution> = const { Cell::new(core::ptr::null()) };
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `action` on the running execution; `None` outside of one.
+pub(super) fn with<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
+    let execution = EXECUTION.get();
+    if execution.is_null() {
+        return None;
+    }
+    // SAFETY: the pointer is set for the time of `run`, which owns the execution.
+    Some(action(unsafe { &*execution }))
+}
+
+impl Task {
+    fn new(stack: (usize, usize)) -> Self {
+        Self {
+            status: Cell::new(Status::Ready),
+            predicate: Cell::new(None),
+            yielder: Cell::new(None),
+            asleep_on: Cell::new(0),
+            asleep_since: Cell::new(0),
+            sleep: Cell::new(Sleep::Uninterruptible),
+            deadline: Cell::new(false),
+            wake: Cell::new(Wake::Woken),
+            interrupted: Cell::new(false),
+            killed: Cell::new(false),
+            call: Cell::new(""),
+            stack,
+        }
+    }
+
+    fn pending(&self, sleep: Sleep) -> bool {
+        match sleep {
+            Sleep::Uninterruptible => false,
+            Sleep::Interruptible => self.interrupted.get() || self.killed.get(),
+            Sleep::Killable => self.killed.get(),
+        }
+    }
+
+    fn rouse(&self, wake: Wake) {
+        self.wake.set(wake);
+        self.status.set(Status::Ready);
+    }
+}
+
+impl Execution {
+    fn here(&self) -> Option<&Task> {
+        self.current.get().map(|task| &self.tasks[task])
+    }
+
+    /// A scheduling point of the running task.
+    pub(super) fn point(&self) {
+        let Some(task) = self.here() else { return };
+        if self.aborting.get() {
+            return;
+        }
+        let yielder = task.yielder.get().expect("a running task has set its yielder");
+        // SAFETY: the yielder lives as long as the coroutine's body, which is running.
+        unsafe { &*yielder }.suspend(());
+    }
+
+    /// Blocks the running task until `ready` holds, then goes on as its next step.
+    pub(super) fn spin(&self, ready: &dyn Fn() -> bool) {
+        let Some(task) = self.here() else {
+            assert!(ready(), "the lock is held by a task that will not run again");
+            return;
+        };
+        // SAFETY: only the lifetime changes; the predicate is forgotten before this function ends.
+        let ready: &'static dyn Fn() -> bool = unsafe { core::mem::transmute(ready) };
+        task.predicate.set(Some(ready));
+        task.status.set(Status::Spinning);
+        self.point();
+        task.predicate.set(None);
+        task.status.set(Status::Ready);
+    }
+
+    /// Lets every other task that can run go first.
+    pub(super) fn pause(&self) {
+        if let Some(task) = self.here() {
+            task.status.set(Status::Pausing);
+            self.point();
+            task.status.set(Status::Ready);
+        }
+    }
+
+    /// Puts the running task to sleep on `word` unless a signal is pending.
+    pub(super) fn sleep(&self, word: usize, sleep: Sleep, deadline: bool) -> Wake {
+        let Some(task) = self.here() else { return Wake::Woken };
+        if task.pending(sleep) {
+            return Wake::Interrupted;
+        }
+        if self.aborting.get() {
+            return Wake::Woken;
+        }
+        self.sequence.set(self.sequence.get() + 1);
+        task.asleep_on.set(word);
+        task.asleep_since.set(self.sequence.get());
+        task.sleep.set(sleep);
+        task.deadline.set(deadline);
+        task.status.set(Status::Asleep);
+        self.point();
+        task.wake.get()
+    }
+
+    /// Wakes up to `count` sleepers of `word`; returns them.
+    pub(super) fn wake(&self, word: usize, count: usize) -> Vec<TaskId> {
+        let mut sleepers: Vec<usize> = (0..self.tasks.len())
+            .filter(|&task| self.tasks[task].status.get() == Status::Asleep)
+            .filter(|&task| self.tasks[task].asleep_on.get() == word)
+            .collect();
+        sleepers.sort_by_key(|&task| self.tasks[task].asleep_since.get());
+        sleepers.truncate(count);
+        for &task in &sleepers {
+            self.tasks[task].rouse(Wake::Woken);
+        }
+        sleepers.into_iter().map(|task| task as TaskId).collect()
+    }
+
+    /// Makes a signal pending for `task`.
+    pub(super) fn signal(&self, task: TaskId, fatal: bool) {
+        let task = &self.tasks[task as usize];
+        if fatal { &task.killed } else { &task.interrupted }.set(true);
+        if task.status.get() == Status::Asleep && task.pending(task.sleep.get()) {
+            task.rouse(Wake::Interrupted);
+        }
+    }
+
+    pub(super) fn clear_signals(&self) {
+        if let Some(task) = self.here() {
+            task.interrupted.set(false);
+            task.killed.set(false);
+        }
+    }
+
+    pub(super) fn signal_pending(&self, sleep: Sleep) -> bool {
+        self.here().is_some_and(|task| task.pending(sleep))
+    }
+
+    pub(super) fn current(&self) -> TaskId {
+        // Set-up and verdict run as a task of their own.
+        self.current.get().unwrap_or(self.tasks.len()) as TaskId
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.sequence.get()
+    }
+
+    pub(super) fn is_blocked(&self, task: TaskId) -> bool {
+        matches!(self.tasks[task as usize].status.get(), Status::Spinning | Status::Asleep)
+    }
+
+    /// Records a failure and never goes on.
+    pub(super) fn fail(&self, property: Property, text: String) {
+        self.failure.borrow_mut().get_or_insert((property, text));
+        while !self.aborting.get() && self.current.get().is_some() {
+            self.point();
+        }
+    }
+
+    pub(super) fn call(&self, call: &'static str) {
+        if let Some(task) = self.here() {
+            task.call.set(call);
+        }
+    }
+
+    pub(super) fn name(&self, start: usize, bytes: usize, name: &'static str) {
+        self.names.borrow_mut().push((start, bytes, name));
+    }
+
+    pub(super) fn log(&self, text: impl FnOnce(&Self) -> String) {
+        let Some(log) = &self.log else { return };
+        if let Some(task) = self.here() {
+            let line = Line { task: self.current(), call: task.call.get(), text: text(self) };
+            log.borrow_mut().push(line);
+        }
+    }
+
+    pub(super) fn log_event(&self, event: LockEvent, lock: usize, task: TaskId) {
+        let Some(log) = &self.log else { return };
+        let names = self.names.borrow();
+        let Some((.., name)) = names.iter().find(|(start, ..)| *start == lock) else { return };
+        let text = if task == self.current() {
+            format!("  {name}: {}", event.label())
+        } else {
+            format!("  {name}: {} task {task}", event.label())
+        };
+        if let Some(here) = self.here() {
+            log.borrow_mut().push(Line { task: self.current(), call: here.call.get(), text });
+        }
+    }
+
+    /// What the memory at `address` is, for the narrative.
+    pub(super) fn place(&self, address: usize) -> String {
+        let inside = |start: usize, bytes: usize| (start..start + bytes).contains(&address);
+        for &(start, bytes, name) in self.names.borrow().iter() {
+            if inside(start, bytes) {
+                return format!("{name}+{}", address - start);
+            }
+        }
+        let owner = self.tasks.iter().position(|task| {
+            let (limit, base) = task.stack;
+            (limit..base).contains(&address)
+        });
+        owner.map_or_else(|| "a word".to_owned(), |task| format!("the record of task {task}"))
+    }
+
+    fn can_run(&self, task: usize, last: Option<usize>) -> bool {
+        let here = &self.tasks[task];
+        match here.status.get() {
+            Status::Ready => true,
+            Status::Spinning => {
+                let ready = here.predicate.get().expect("a spinning task has a predicate");
+                ready()
+            }
+            Status::Pausing => last != Some(task),
+            Status::Asleep | Status::Done => false,
+        }
+    }
+
+    /// Every choice, runs before deadlines, tasks in order.
+    fn choices(&self, last: Option<usize>, into: &mut Vec<Choice>) {
+        into.clear();
+        let all = 0..self.tasks.len();
+        into.extend(all.clone().filter(|&task| self.can_run(task, last)).map(Choice::run));
+        if into.is_empty() {
+            // Only pausing tasks are left: nobody else can go first.
+            let pausing = |&task: &usize| self.tasks[task].status.get() == Status::Pausing;
+            into.extend(all.clone().filter(pausing).map(Choice::run));
+        }
+        let timed = |&task: &usize| {
+            let task = &self.tasks[task];
+            task.status.get() == Status::Asleep && task.deadline.get()
+        };
+        into.extend(all.filter(timed).map(Choice::deadline));
+    }
+
+    fn end(&self) -> End {
+        let with = |status| {
+            let tasks = 0..self.tasks.len();
+            let wanted = tasks.filter(|&task| self.tasks[task].status.get() == status);
+            wanted.map(|task| task as TaskId).collect()
+        };
+        End { asleep: with(Status::Asleep), spinning: with(Status::Spinning) }
+    }
+}
+
+/// What an execution has shown.
+pub(super) struct Outcome {
+    pub(super) failure: Option<Failure>,
+    pub(super) lines: Vec<String>,
+}
+
+/// Picks the next step, see [`run`].
+pub(super) type Chooser<'a> = dyn FnMut(&[Choice], Option<usize>) -> Option<Choice> + 'a;
+
+type Routine = Coroutine<(), (), (), DefaultStack>;
+
+fn stack() -> DefaultStack {
+    let pooled = STACKS.with(|stacks| stacks.borrow_mut().pop());
+    pooled.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack of 128 KiB"))
+}
+
+fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
+    Coroutine::with_stack(stack, move |yielder, ()| {
+        with(|execution| execution.tasks[task].yielder.set(Some(core::ptr::from_ref(yielder))));
+        body();
+    })
+}
+
+/// Executes `scenario`. `choose` gets the choices of each step and the task that ran last; it gives
+/// up the execution by returning `None`.
+pub(super) fn run(
+    scenario: &Scenario,
+    steps: usize,
+    narrate: bool,
+    choose: &mut Chooser<'_>,
+) -> Outcome {
+    let mut execution = Execution {
+        tasks: Vec::new(),
+        current: Cell::new(None),
+        sequence: Cell::new(0),
+        failure: RefCell::new(None),
+        aborting: Cell::new(false),
+        log: narrate.then(RefCell::default),
+        names: RefCell::default(),
+    };
+    // Words are made outside of any execution; names are given once there is one.
+    let instance = (scenario.build)();
+    let mut routines = Vec::with_capacity(instance.tasks.len());
+    for (task, body) in instance.tasks.into_iter().enumerate() {
+        let stack = stack();
+        execution.tasks.push(Task::new((stack.limit().get(), stack.base().get())));
+        routines.push(Some(routine(task, body, stack)));
+    }
+    EXECUTION.set(&raw const execution);
+    // What a task does before its first visible operation concerns nobody else.
+    for task in 0..routines.len() {
+        advance(&execution, &mut routines, task);
+    }
+    let ended = drive(&execution, &mut routines, steps, choose);
+    execution.current.set(None);
+    if ended && execution.failure.borrow().is_none() {
+        let verdict = instance.verdict;
+        let end = execution.end();
+        let result = catch_unwind(AssertUnwindSafe(|| verdict(&end)));
+        *execution.failure.borrow_mut() = result.unwrap_or_else(|_| stuck(&end)).err();
+    }
+    execution.aborting.set(true);
+    for (task, routine) in routines.iter_mut().enumerate() {
+        if let Some(mut routine) = routine.take() {
+            execution.current.set(Some(task));
+            routine.force_unwind();
+            STACKS.with(|stacks| stacks.borrow_mut().push(routine.into_stack()));
+        }
+    }
+    EXECUTION.set(core::ptr::null());
+    let lines = execution.log.take().map_or_else(Vec::new, |log| tell(log.into_inner()));
+    Outcome { failure: execution.failure.into_inner(), lines }
+}
+
+/// The verdict could not look at the lock, because its inner lock is held forever.
+fn stuck(end: &End) -> Result<(), Failure> {
+    let text = format!("tasks {:?} spin and {:?} sleep forever", end.spinning, end.asleep);
+    Err((Property::NoDeadlock, text))
+}
+
+/// Steps until no task can go on; returns whether that point was reached.
+fn drive(
+    execution: &Execution,
+    routines: &mut [Option<Routine>],
+    steps: usize,
+    choose: &mut Chooser<'_>,
+) -> bool {
+    let mut last = None;
+    let mut choices = Vec::new();
+    for _ in 0..steps {
+        if execution.failure.borrow().is_some() {
+            return true;
+        }
+        execution.choices(last, &mut choices);
+        if choices.is_empty() {
+            return true;
+        }
+        let Some(choice) = choose(&choices, last) else { return false };
+        let task = choice.task();
+        if choice.is_deadline() {
+            execution.tasks[task].rouse(Wake::TimedOut);
+            execution.current.set(Some(task));
+            execution.log(|_| "its deadline fires".to_owned());
+        }
+        advance(execution, routines, task);
+        last = Some(task);
+    }
+    let text = format!("no end after {steps} steps");
+    execution.failure.borrow_mut().get_or_insert((Property::NoLivelock, text));
+    true
+}
+
+/// Runs `task` up to its next scheduling point.
+fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize) {
+    let Some(routine) = &mut routines[task] else { return };
+    execution.current.set(Some(task));
+    execution.sequence.set(execution.sequence.get() + 1);
+    match catch_unwind(AssertUnwindSafe(|| routine.resume(()))) {
+        Ok(CoroutineResult::Yield(())) => return,
+        Ok(CoroutineResult::Return(())) => {}
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()));
+            let text = text.unwrap_or_else(|| "a panic without a message".to_owned());
+            execution.failure.borrow_mut().get_or_insert((Property::Assertions, text));
+        }
+    }
+    execution.tasks[task].status.set(Status::Done);
+    if let Some(routine) = routines[task].take() {
+        STACKS.with(|stacks| stacks.borrow_mut().push(routine.into_stack()));
+    }
+}
+
+fn tell(lines: Vec<Line>) -> Vec<String> {
+    let width = lines.iter().map(|line| line.call.len()).max().unwrap_or(0);
+    let tell = |(number, line): (usize, Line)| {
+        let Line { task, call, text } = line;
+        format!("{:>3}  task {task}  {call:<width$}  {text}", number + 1)
+    };
+    lines.into_iter().enumerate().map(tell).collect()
+}

@@ -1,0 +1,39 @@
+//! `Model`: the checker as a lock's platform.
+//!
+//! A [`Scenario`] builds the objects and the bodies of a few tasks. [`explore`] runs it again and
+//! again, each time in another order, and looks for a violated property; [`replay`] runs it once in
+//! the order that a schedule string names and tells every step.
+//!
+//! # What is explored
+//!
+//! Tasks are coroutines of one thread, and memory is sequentially consistent: what the memory
+//! orderings of a lock allow beyond that is not seen here. A scheduling point lies before each
+//! atomic operation and each `wait`, `wake` and `spin_until`; what lies between two of them belongs
+//! to the step before. A task that spins or sleeps is not run before the word it waits for says so,
+//! so a spinning task costs no steps. A deadline may fire at any time while its task sleeps. A
+//! signal is sent by a task of the scenario ([`Model::interrupt`]), hence at any time as well.
+//!
+//! The search is depth-first with a growing bound on *preemptions* (switches away from a task that
+//! could go on): most errors need one or two, and what is found has as few as possible. What the
+//! budget leaves over after a bound is completed goes to the next one. If the budget ends first,
+//! the rest of it goes to randomly prioritised schedules (PCT: Burckhardt and others, ASPLOS 2010),
+//! which reach deep orders that the bound leaves out.
+//!
+//! # What is found
+//!
+//! [`Property`] lists it. A failing order is shortened before it is reported.
+
+mod execution;
+mod explore;
+mod platform;
+mod scenario;
+mod schedule;
+mod shorten;
+
+pub use explore::{Budget, Report, Violation, explore, replay};
+pub use platform::{Model, Word};
+pub use scenario::{End, Failure, Instance, Property, Scenario, Verdict};
+pub use schedule::{Schedule, ScheduleError};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! `Model` as a platform: words whose every operation is a scheduling point.
+
+use super::execution::{Execution, with};
+use super::scenario::Property;
+use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
+use core::cell::Cell;
+use core::fmt::Display;
+use core::sync::atomic::Ordering;
+
+/// The checker's platform. Outside of an execution its operations are plain memory accesses.
+#[derive(Clone, Copy, Debug)]
+pub struct Model;
+
+/// A word of the checker.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct Word<T>(Cell<T>);
+
+impl<T: Copy + Display> Word<T> {
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    fn read(&self) -> T {
+        with(Execution::point);
+        let value = self.0.get();
+        with(|execution| {
+            execution.log(|e| format!("reads {} = {value}", e.place(self.address())));
+        });
+        value
+    }
+
+    fn modify(&self, change: impl FnOnce(T) -> T) -> T {
+        with(Execution::point);
+        let (old, new) = (self.0.get(), change(self.0.get()));
+        self.0.set(new);
+        with(|execution| {
+            execution.log(|e| format!("changes {}: {old} -> {new}", e.place(self.address())));
+        });
+        old
+    }
+}
+
+macro_rules! word {
+    ($int:ty) => {
+        impl Atomic<$int> for Word<$int> {
+            fn new(value: $int) -> Self {
+                Self(Cell::new(value))
+            }
+            fn load(&self, _: Ordering) -> $int {
+                self.read()
+            }
+            fn store(&self, value: $int, _: Ordering) {
+                self.modify(|_| value);
+            }
+            fn swap(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|_| value)
+            }
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$int, $int> {
+                let held = self.modify(|held| if held == current { new } else { held });
+                if held == current { Ok(held) } else { Err(held) }
+            }
+            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held.wrapping_add(value))
+            }
+            fn fetch_sub(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held.wrapping_sub(value))
+            }
+            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held | value)
+            }
+            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
+                self.modify(|held| held & value)
+            }
+        }
+    };
+}
+
+word!(u8);
+word!(u32);
+word!(usize);
+
+impl Model {
+    /// Sends `task` a signal that interruptible waits admit. A scheduling point.
+    pub fn interrupt(task: TaskId) {
+        Self::signal(task, false);
+    }
+
+    /// Sends `task` a signal that killable waits admit as well. A scheduling point.
+    pub fn kill(task: TaskId) {
+        Self::signal(task, true);
+    }
+
+    fn signal(task: TaskId, fatal: bool) {
+        with(|execution| {
+            execution.point();
+            execution.signal(task, fatal);
+            execution.log(|_| format!("sends a signal to task {task}"));
+        });
+    }
+
+    /// Handles the signals of the calling task.
+    pub fn clear_signals() {
+        with(Execution::clear_signals);
+    }
+
+    /// The calling task has seen `property` violated; ends the execution.
+    pub fn fail(property: Property, text: String) {
+        with(|execution| execution.fail(property, text));
+    }
+
+    /// What the calling task does from now on, for the narrative.
+    pub fn call(call: &'static str) {
+        with(|execution| execution.call(call));
+    }
+
+    /// Gives `object` a name, for the narrative; called by a task.
+    pub fn name<T>(object: &T, name: &'static str) {
+        let start = core::ptr::from_ref(object).addr();
+        with(|execution| execution.name(start, size_of::<T>(), name));
+    }
+
+    /// Whether `task` sleeps, or spins on a word.
+    pub fn is_blocked(task: TaskId) -> bool {
+        with(|execution| execution.is_blocked(task)).unwrap_or(false)
+    }
+}
+
+impl Platform for Model {
+    type AtomicU8 = Word<u8>;
+    type AtomicU32 = Word<u32>;
+    type AtomicUsize = Word<usize>;
+    type IrqFlags = ();
+
+    fn now() -> u64 {
+        // Deadlines fire when the explorer says so; this only has to grow.
+        with(Execution::steps).unwrap_or(0)
+    }
+
+    fn spin_hint() {
+        with(Execution::pause);
+    }
+
+    fn spin_until(word: &Word<u32>, done: impl Fn(u32) -> bool) -> u32 {
+        let ready = || done(word.0.get());
+        if with(|execution| execution.spin(&ready)).is_none() {
+            assert!(ready(), "nobody else runs outside of an execution");
+        }
+        let value = word.0.get();
+        with(|execution| {
+            execution.log(|e| format!("spins until {} = {value}", e.place(word.address())));
+        });
+        value
+    }
+
+    fn wait(word: &Word<u32>, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
+        with(Execution::point);
+        if word.0.get() != expected {
+            with(|execution| {
+                execution.log(|e| format!("does not sleep, {} changed", e.place(word.address())));
+            });
+            return Wake::Woken;
+        }
+        with(|execution| {
+            execution.log(|e| format!("sleeps on {}", e.place(word.address())));
+            let wake = execution.sleep(word.address(), sleep, deadline.is_some());
+            execution.log(|_| format!("runs again: {wake:?}"));
+            wake
+        })
+        .unwrap_or(Wake::Woken)
+    }
+
+    fn wake(word: &Word<u32>, count: usize) {
+        with(|execution| {
+            execution.point();
+            let woken = execution.wake(word.address(), count);
+            execution.log(|e| match woken.as_slice() {
+                [] => format!("wakes nobody on {}", e.place(word.address())),
+                tasks => format!("wakes task {tasks:?}"),
+            });
+        });
+    }
+
+    fn signal_pending(sleep: Sleep) -> bool {
+        with(|execution| execution.signal_pending(sleep)).unwrap_or(false)
+    }
+
+    fn current() -> TaskId {
+        with(Execution::current).unwrap_or(0)
+    }
+
+    fn cpu() -> u32 {
+        Self::current()
+    }
+
+    fn on_cpu(task: TaskId) -> bool {
+        !Self::is_blocked(task)
+    }
+
+    fn need_resched() -> bool {
+        false
+    }
+
+    fn irq_save() {}
+
+    fn irq_restore((): ()) {}
+
+    fn preempt_disable() {}
+
+    fn preempt_enable() {}
+
+    fn touch<T: ?Sized>(_: &T, _: Access) {}
+
+    fn event<T: ?Sized>(event: LockEvent, lock: &T, task: TaskId) {
+        let lock = core::ptr::from_ref(lock).cast::<()>().addr();
+        with(|execution| execution.log_event(event, lock, task));
+    }
+}

@@ -1,0 +1,223 @@
+//! An order of steps as a short string: `cv1:opportunistic/two-ups:0*3,1,2!,1`.
+//!
+//! After the format's version and the scenario's name comes a list of runs. `1` runs task 1 until
+//! it cannot go on (it blocks or ends), `1*3` runs it for three steps, `1!` lets the deadline of
+//! its sleep fire and then runs it. When the list is used up, each task in order runs until it
+//! cannot go on.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Version of the format and of the meaning of a step. A change of the scheduling points is a new
+/// version: old strings would mean other orders.
+const VERSION: &str = "cv1";
+
+/// One step: which task, and whether because its deadline fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    task: u8,
+    deadline: bool,
+}
+
+impl Choice {
+    pub(super) fn run(task: usize) -> Self {
+        Self { task: task as u8, deadline: false }
+    }
+
+    pub(super) fn deadline(task: usize) -> Self {
+        Self { task: task as u8, deadline: true }
+    }
+
+    pub(super) fn task(self) -> usize {
+        self.task as usize
+    }
+
+    pub(super) fn is_deadline(self) -> bool {
+        self.deadline
+    }
+}
+
+/// Steps of one task in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) start: Choice,
+    /// `None`: until the task cannot go on.
+    pub(super) steps: Option<u32>,
+}
+
+/// A parsed schedule string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Name of the scenario.
+    pub scenario: String,
+    pub(super) runs: Vec<Run>,
+}
+
+/// Why a schedule string cannot be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    /// Not of this format, or of another version.
+    #[error(
+        "a schedule reads {VERSION}:<scenario>:<runs>, for example {VERSION}:handoff/binary:0*3,1"
+    )]
+    Format,
+    /// One run cannot be read.
+    #[error("`{0}` is no run; write `1`, `1*3`, `1!` or `1!*3`")]
+    Run(String),
+    /// The scenario does not have that task, or it cannot run at that point.
+    #[error("run {0} of the schedule cannot happen there: the schedule belongs to other code")]
+    Impossible(usize),
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.start.task)?;
+        if self.start.deadline {
+            f.write_str("!")?;
+        }
+        self.steps.map_or(Ok(()), |steps| write!(f, "*{steps}"))
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{VERSION}:{}:", self.scenario)?;
+        for (place, run) in self.runs.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(f, "{comma}{run}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Run {
+    type Err = ScheduleError;
+
+    fn from_str(text: &str) -> Result<Self, ScheduleError> {
+        let error = || ScheduleError::Run(text.to_owned());
+        let (start, steps) = match text.split_once('*') {
+            Some((start, steps)) => (start, Some(steps.parse().map_err(|_| error())?)),
+            None => (text, None),
+        };
+        let (task, deadline) = start.strip_suffix('!').map_or((start, false), |t| (t, true));
+        let task = task.parse().map_err(|_| error())?;
+        if steps == Some(0) {
+            return Err(error());
+        }
+        Ok(Self { start: Choice { task, deadline }, steps })
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = ScheduleError;
+
+    fn from_str(text: &str) -> Result<Self, ScheduleError> {
+        let mut parts = text.trim().splitn(3, ':');
+        let (version, scenario, runs) = (parts.next(), parts.next(), parts.next());
+        let (Some(VERSION), Some(scenario), Some(runs)) = (version, scenario, runs) else {
+            return Err(ScheduleError::Format);
+        };
+        let runs = runs.split(',').filter(|run| !run.is_empty());
+        Ok(Self {
+            scenario: scenario.to_owned(),
+            runs: runs.map(str::parse).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Follows a list of runs.
+pub(super) struct Follower<'a> {
+    runs: &'a [Run],
+    at: usize,
+    /// Steps done of the run at `at`.
+    done: u32,
+    /// Pass over runs that cannot happen instead of giving up.
+    lenient: bool,
+    /// The run that could not happen.
+    pub(super) impossible: Option<usize>,
+}
+
+impl<'a> Follower<'a> {
+    pub(super) fn new(runs: &'a [Run], lenient: bool) -> Self {
+        Self { runs, at: 0, done: 0, lenient, impossible: None }
+    }
+
+    /// The next step; `None` when the list does not fit.
+    pub(super) fn choose(&mut self, choices: &[Choice], last: Option<usize>) -> Option<Choice> {
+        while let Some(run) = self.runs.get(self.at) {
+            let wanted = if self.done == 0 { run.start } else { Choice::run(run.start.task()) };
+            let over = run.steps.is_some_and(|steps| self.done >= steps);
+            if !over && choices.contains(&wanted) {
+                self.done += 1;
+                return Some(wanted);
+            }
+            let complete = if run.steps.is_some() { over } else { self.done > 0 };
+            if !complete && !self.lenient {
+                self.impossible = Some(self.at);
+                return None;
+            }
+            self.at += 1;
+            self.done = 0;
+        }
+        Some(default_choice(choices, last))
+    }
+}
+
+/// The task that ran last if it can go on, else the first choice.
+pub(super) fn default_choice(choices: &[Choice], last: Option<usize>) -> Choice {
+    let go_on = last.map(Choice::run).filter(|choice| choices.contains(choice));
+    go_on.unwrap_or(choices[0])
+}
+
+/// Writes down the steps of an execution.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recorder {
+    runs: Vec<Run>,
+    steps: u32,
+}
+
+impl Recorder {
+    /// `choice` was taken among `choices` after `last` ran.
+    pub(super) fn record(&mut self, choices: &[Choice], last: Option<usize>, choice: Choice) {
+        let same = last == Some(choice.task()) && !choice.is_deadline();
+        if same && !self.runs.is_empty() {
+            self.steps += 1;
+            return;
+        }
+        // The run before ended early if its task could have gone on.
+        let preempted = last.is_some_and(|task| choices.contains(&Choice::run(task)));
+        self.finish(preempted);
+        self.runs.push(Run { start: choice, steps: None });
+        self.steps = 1;
+    }
+
+    fn finish(&mut self, preempted: bool) {
+        if let Some(run) = self.runs.last_mut() {
+            run.steps = preempted.then_some(self.steps);
+        }
+    }
+
+    pub(super) fn runs(mut self) -> Vec<Run> {
+        self.finish(false);
+        self.runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_read_back() {
+        for text in ["cv1:opportunistic/two-ups:0*3,1,2!,1!*2", "cv1:x:", "cv1:x:7"] {
+            assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
+        }
+        for text in ["", "cv1", "cv1:x", "cv0:x:1"] {
+            assert_eq!(text.parse::<Schedule>(), Err(ScheduleError::Format), "{text}");
+        }
+        for run in ["x", "1*", "1*0", "*3", "!", "-1", "1!3"] {
+            let text = format!("cv1:x:0,{run}");
+            assert_eq!(text.parse::<Schedule>(), Err(ScheduleError::Run(run.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Makes a failing order shorter: fewer runs first, then fewer runs that are cut off, then fewer
+//! steps.
+
+use super::execution::run;
+use super::scenario::{Property, Scenario};
+use super::schedule::{Follower, Recorder, Run};
+
+/// Length of an order, the most important part first.
+fn length(runs: &[Run]) -> (usize, usize, u32) {
+    let cut = runs.iter().filter(|run| run.steps.is_some()).count();
+    (runs.len(), cut, runs.iter().filter_map(|run| run.steps).sum())
+}
+
+/// Executes `runs` as far as they fit; returns what really ran if it violates `property`.
+fn attempt(
+    scenario: &Scenario,
+    steps: usize,
+    property: Property,
+    runs: &[Run],
+) -> Option<Vec<Run>> {
+    let mut follower = Follower::new(runs, true);
+    let mut recorder = Recorder::default();
+    let outcome = run(scenario, steps, false, &mut |choices, last| {
+        let choice = follower.choose(choices, last)?;
+        recorder.record(choices, last, choice);
+        Some(choice)
+    });
+    let (seen, _) = outcome.failure?;
+    (seen == property).then(|| recorder.runs())
+}
+
+/// Neighbours of an order that may be shorter.
+fn neighbours(runs: &[Run]) -> Vec<Vec<Run>> {
+    let mut all = Vec::new();
+    for at in 0..runs.len() {
+        let mut without = runs.to_vec();
+        without.remove(at);
+        all.push(without);
+        // The run goes on instead of being cut off.
+        let Some(steps) = runs[at].steps else { continue };
+        let mut whole = runs.to_vec();
+        whole[at].steps = None;
+        all.push(whole);
+        if steps > 1 {
+            let mut less = runs.to_vec();
+            less[at].steps = Some(steps - 1);
+            all.push(less);
+        }
+    }
+    all
+}
+
+/// The shortest order that can be reached from `runs` by single changes, each of which shortens it
+/// and still violates `property`. Counts its executions in `explored`.
+pub(super) fn shorten(
+    scenario: &Scenario,
+    steps: usize,
+    property: Property,
+    runs: Vec<Run>,
+    explored: &mut u64,
+) -> Vec<Run> {
+    let mut best = runs;
+    loop {
+        let shorter = neighbours(&best).into_iter().find_map(|candidate| {
+            *explored += 1;
+            let ran = attempt(scenario, steps, property, &candidate)?;
+            (length(&ran) < length(&best)).then_some(ran)
+        });
+        match shorter {
+            Some(ran) => best = ran,
+            None => return best,
+        }
+    }
+}
