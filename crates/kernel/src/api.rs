@@ -169,13 +169,13 @@ pub trait Kernel: Sized {
     /// A connected pair of sockets, see [`SocketKind`].
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)>;
 
-    /// `shmget(IPC_PRIVATE)` and `shmat`: returns (id, length).
+    /// `shmget` of a new segment under a key of the process, and `shmat`: returns the id.
     fn shm_create(&mut self, bytes: usize) -> Sys<i32>;
     /// The user program copies `bytes` in or out of the attached segment, at `offset`.
     fn shm_copy(&mut self, id: i32, offset: usize, bytes: usize, write: bool) -> Sys<()>;
     /// `shmdt` and `shmctl(IPC_RMID)`.
     fn shm_remove(&mut self, id: i32) -> Sys<()>;
-    /// `semget(IPC_PRIVATE, 1)` and `semctl(SETVAL)`.
+    /// `semget` of one new semaphore under a key of the process, and `semctl(SETVAL)`.
     fn sem_create(&mut self, value: i32) -> Sys<i32>;
     /// `semop` with one operation that adds `delta`; waits while the value would become negative.
     fn sem_op(&mut self, id: i32, delta: i32) -> Sys<()>;

@@ -171,10 +171,10 @@ fn endless(place: &Place) -> HostRun {
     HostRun { shrink: 1, start_delay: Duration::from_secs(20), ..tiny(mix, &[6], place) }
 }
 
-/// As [`endless`], but the users work from the start.
-fn busy(place: &Place) -> HostRun {
-    let mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n50 shared_memory\n50 brk_test\n");
-    HostRun { shrink: 1, ..tiny(mix, &[4], place) }
+/// Users that hold System V ids nearly all of the time, for about a second.
+fn holding_ids(place: &Place) -> HostRun {
+    let mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n1 shared_memory\n");
+    HostRun { shrink: 1, ..tiny(mix, &[150], place) }
 }
 
 /// Runs `options` and calls `disturb` in another thread once users are being started.
@@ -194,7 +194,8 @@ fn disturbed<T: Send + 'static>(
 }
 
 fn kill(pid: i32, signal: &str) {
-    let status = std::process::Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+    let status =
+        std::process::Command::new("kill").args(["-s", signal, "--", &pid.to_string()]).status();
     assert!(status.expect("kill exists").success(), "kill -s {signal} {pid}");
 }
 
@@ -265,25 +266,34 @@ fn a_killed_user_is_counted_and_leaves_nothing() {
 }
 
 #[test]
-fn ids_of_a_user_killed_at_work_are_removed() {
+fn ids_of_users_killed_at_work_are_removed() {
     let _alone = alone();
     let place = Place::new("ids");
     let before = Traces::now();
     let known = before.ids.clone();
-    let (record, pids) = disturbed(&busy(&place), move || {
+    let (result, (pids, held)) = disturbed(&holding_ids(&place), move || {
         let pids = users();
-        wait_for(|| Traces::now().ids.difference(&known).next().map(drop));
-        for pid in &pids {
-            kill(*pid, "KILL");
-        }
-        pids
+        let group = -pids.first().expect("the anchor leads the group");
+        let new_ids = || Some(&Traces::now().ids - &known).filter(|new| !new.is_empty());
+        // While they are stopped, the users that work can neither remove their ids nor end.
+        let held = wait_for(|| {
+            new_ids()?;
+            kill(group, "STOP");
+            new_ids().or_else(|| {
+                kill(group, "CONT");
+                None
+            })
+        });
+        kill(group, "KILL");
+        (pids, held)
     });
-    assert_ended(&pids);
-    // The anchor is killed too: then the group is empty at the end, which must not matter.
-    match record {
-        Err(HostError::AllLost { users }) => assert_eq!(users, 4),
-        other => panic!("{other:?}"),
+    match result {
+        Err(HostError::AllLost { users }) => assert_eq!(users, 150),
+        Ok(record) => assert!(record.points[0].users_lost > 0),
+        Err(other) => panic!("{other:?}"),
     }
+    assert_ended(&pids);
+    assert!(!held.is_empty());
     assert_eq!(place.entries(), 0);
     before.assert_nothing_new();
 }

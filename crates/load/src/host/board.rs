@@ -3,7 +3,7 @@
 //!
 //! Every word is written by one process (a user's slot by the user, the head by the supervisor) and
 //! read by the others after they have seen that process end, which the kernel orders. The
-//! exceptions, the ids of System V objects, are read by the supervisor after the user's death too.
+//! exceptions, the keys of System V objects, are read by the supervisor after the user's death too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -128,6 +128,7 @@ impl Slot<'_> {
     const ERRNO: usize = 4;
     const CALL: usize = 5;
     const FAILURES: usize = 6;
+    const PID: usize = 7;
 
     fn get(&self, word: usize) -> u64 {
         // Ordering: the user has ended before another process looks.
@@ -159,20 +160,30 @@ impl Slot<'_> {
         Some(self.get(Self::ENDED)).filter(|ns| *ns > 0)
     }
 
-    /// Notes the shared memory segment that exists now, or that none does.
-    pub(crate) fn note_segment(&self, id: Option<i32>) {
-        self.set(Self::SEGMENT, id.map_or(0, |id| id as u64 + 1));
+    /// Notes the key of the shared memory segment that may exist from now on, or that none does.
+    pub(crate) fn note_segment(&self, key: Option<i32>) {
+        self.set(Self::SEGMENT, key.map_or(0, |key| key as u64 + 1));
     }
 
-    /// Notes the semaphore that exists now, or that none does.
-    pub(crate) fn note_semaphore(&self, id: Option<i32>) {
-        self.set(Self::SEMAPHORE, id.map_or(0, |id| id as u64 + 1));
+    /// Notes the key of the semaphore that may exist from now on, or that none does.
+    pub(crate) fn note_semaphore(&self, key: Option<i32>) {
+        self.set(Self::SEMAPHORE, key.map_or(0, |key| key as u64 + 1));
     }
 
-    /// The segment and the semaphore that the user left behind.
+    /// The keys of the segment and the semaphore that the user may have left behind.
     pub(crate) fn left_behind(&self) -> (Option<i32>, Option<i32>) {
-        let id = |word| self.get(word).checked_sub(1).map(|id| id as i32);
-        (id(Self::SEGMENT), id(Self::SEMAPHORE))
+        let key = |word| self.get(word).checked_sub(1).map(|key| key as i32);
+        (key(Self::SEGMENT), key(Self::SEMAPHORE))
+    }
+
+    /// The user's process id.
+    pub(crate) fn pid(&self) -> i32 {
+        self.get(Self::PID) as i32
+    }
+
+    /// Notes the user's process id.
+    pub(crate) fn set_pid(&self, pid: i32) {
+        self.set(Self::PID, pid as u64);
     }
 
     /// Adds one run of a job.
@@ -273,12 +284,12 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_noted_and_cleared() {
+    fn keys_are_noted_and_cleared() {
         let board = Board::new(1).expect("memory");
         let slot = board.slot(0);
-        slot.note_segment(Some(0));
+        slot.note_segment(Some(0x7FFF_FFFF));
         slot.note_semaphore(Some(7));
-        assert_eq!(slot.left_behind(), (Some(0), Some(7)));
+        assert_eq!(slot.left_behind(), (Some(0x7FFF_FFFF), Some(7)));
         slot.note_segment(None);
         slot.note_semaphore(None);
         assert_eq!(slot.left_behind(), (None, None));

@@ -34,7 +34,7 @@ const PANICKED: i32 = 101;
 pub struct Host {
     /// Work directory: the scripts are there.
     directory: String,
-    /// Where ids are noted that must not outlive this process, and under which user.
+    /// Where keys of objects are noted that must not outlive this process, and for which user.
     board: Option<(Rc<Board>, u32)>,
     /// Open descriptors by number.
     files: Vec<Option<OwnedFd>>,
@@ -81,15 +81,15 @@ impl Host {
         (self.keep(pair.0.into()), self.keep(pair.1.into()))
     }
 
-    fn note_segment(&self, id: Option<i32>) {
+    fn note_segment(&self, key: Option<i32>) {
         if let Some((board, user)) = &self.board {
-            board.slot(*user).note_segment(id);
+            board.slot(*user).note_segment(key);
         }
     }
 
-    fn note_semaphore(&self, id: Option<i32>) {
+    fn note_semaphore(&self, key: Option<i32>) {
         if let Some((board, user)) = &self.board {
-            board.slot(*user).note_semaphore(id);
+            board.slot(*user).note_semaphore(key);
         }
     }
 }
@@ -257,8 +257,7 @@ impl Kernel for Host {
     }
 
     fn shm_create(&mut self, bytes: usize) -> Sys<i32> {
-        let segment = Segment::create(bytes, |id| self.note_segment(Some(id)))
-            .inspect_err(|_| self.note_segment(None))?;
+        let segment = Segment::create(bytes, |key| self.note_segment(key))?;
         let id = segment.id();
         self.segments.insert(id, segment);
         Ok(id)
@@ -277,8 +276,7 @@ impl Kernel for Host {
     }
 
     fn sem_create(&mut self, value: i32) -> Sys<i32> {
-        sys::create_semaphore(value, |id| self.note_semaphore(Some(id)))
-            .inspect_err(|_| self.note_semaphore(None))
+        sys::create_semaphore(value, |key| self.note_semaphore(key))
     }
 
     fn sem_op(&mut self, id: i32, delta: i32) -> Sys<()> {

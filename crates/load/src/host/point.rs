@@ -106,5 +106,5 @@ fn end_orphans(board: &Board) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
-    supervisor::remove_ids(board);
+    supervisor::remove_objects(board);
 }

@@ -347,19 +347,19 @@ impl<'a> Supervisor<'a> {
             let _none_left = process::kill_process_group(anchor, Signal::KILL);
         }
         while sys::wait_any(true).is_ok() {}
-        remove_ids(self.board);
+        remove_objects(self.board);
     }
 }
 
 /// Removes the System V objects of users that could not do it themselves.
-pub(crate) fn remove_ids(board: &Board) {
+pub(crate) fn remove_objects(board: &Board) {
     for slot in board.slots() {
         let (segment, semaphore) = slot.left_behind();
-        if let Some(id) = segment {
-            let _gone = sys::remove_segment(id);
+        if let Some(key) = segment {
+            let _never_made = sys::remove_segment_of(key, slot.pid());
         }
-        if let Some(id) = semaphore {
-            let _gone = sys::remove_semaphore(id);
+        if let Some(key) = semaphore {
+            let _never_made = sys::remove_semaphore_of(key, slot.pid());
         }
     }
 }
@@ -383,6 +383,7 @@ fn run_user(
     }
     barrier.pass();
     let slot = board.slot(user);
+    slot.set_pid(process::getpid().as_raw_nonzero().get());
     slot.begin(clock::monotonic_ns());
     let mut host = Host::of_user(&plan.env.directory, Rc::clone(board), user);
     let env = JobEnv { user, ..plan.env.clone() };

@@ -169,17 +169,42 @@ pub(crate) struct Segment {
     bytes: usize,
 }
 
+/// First byte of the keys of our System V objects.
+const KEY_PREFIX: i32 = 0x43;
+/// Keys tried before giving up.
+const KEYS: i32 = 16;
+
+/// Creates an object under a key of the calling process, as AIM7 does. `note` is told the key
+/// *before* each attempt: a process may be killed inside the call that creates the object, and then
+/// the key is all that is known of it.
+fn create_keyed(create: impl Fn(libc::key_t, i32) -> i32, note: impl Fn(Option<i32>)) -> Sys<i32> {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
+    for attempt in 0..KEYS {
+        // Process ids have at most 22 bits.
+        let key = ((KEY_PREFIX + attempt) << 24) | (pid & 0x00FF_FFFF);
+        note(Some(key));
+        match result(create(key, flags)) {
+            Err(Errno::EEXIST) => {}
+            created => return created.inspect_err(|_| note(None)),
+        }
+    }
+    note(None);
+    Err(Errno::EEXIST)
+}
+
 impl Segment {
-    /// `shmget(IPC_PRIVATE)`; `created` is told the id before anything else happens; then `shmat`.
-    pub(crate) fn create(bytes: usize, created: impl FnOnce(i32)) -> Sys<Self> {
+    /// `shmget` and `shmat`; for `note` see [`create_keyed`].
+    pub(crate) fn create(bytes: usize, note: impl Fn(Option<i32>)) -> Sys<Self> {
         // SAFETY: `shmget` takes integers.
-        let id = result(unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, 0o600) })?;
-        created(id);
+        let create = |key, flags| unsafe { libc::shmget(key, bytes, flags) };
+        let id = create_keyed(create, &note)?;
         // SAFETY: The kernel chooses the address.
         let start = unsafe { libc::shmat(id, std::ptr::null(), 0) };
         if start as isize == -1 {
             let errno = last_errno();
             let _best_effort = remove_segment(id);
+            note(None);
             return Err(errno);
         }
         Ok(Self { id, start: start.cast(), bytes })
@@ -219,21 +244,42 @@ impl Segment {
 }
 
 /// `shmctl(IPC_RMID)`.
-pub(crate) fn remove_segment(id: i32) -> Sys<()> {
+fn remove_segment(id: i32) -> Sys<()> {
     // SAFETY: The command takes no buffer.
     result(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }).map(drop)
 }
 
-/// `semget(IPC_PRIVATE, 1)`; `created` is told the id; then `semctl(SETVAL)`.
-pub(crate) fn create_semaphore(value: i32, created: impl FnOnce(i32)) -> Sys<i32> {
+/// Removes the segment of `key` if process `pid`, which has ended, created it.
+pub(crate) fn remove_segment_of(key: i32, pid: i32) -> Sys<()> {
+    // SAFETY: `shmget` takes integers.
+    let id = result(unsafe { libc::shmget(key, 0, 0) })?;
+    let mut status = MaybeUninit::<libc::shmid_ds>::zeroed();
+    // SAFETY: `status` is writable for a whole `shmid_ds`.
+    result(unsafe { libc::shmctl(id, libc::IPC_STAT, status.as_mut_ptr()) })?;
+    // SAFETY: All fields are integers, zeroed above and filled by the call.
+    let status = unsafe { status.assume_init() };
+    if status.shm_cpid == pid { remove_segment(id) } else { Err(Errno::EPERM) }
+}
+
+/// `semget` and `semctl(SETVAL)`; for `note` see [`create_keyed`].
+pub(crate) fn create_semaphore(value: i32, note: impl Fn(Option<i32>)) -> Sys<i32> {
     // SAFETY: `semget` takes integers.
-    let id = result(unsafe { libc::semget(libc::IPC_PRIVATE, 1, 0o600) })?;
-    created(id);
+    let id = create_keyed(|key, flags| unsafe { libc::semget(key, 1, flags) }, &note)?;
     // SAFETY: The fourth argument of SETVAL is the value.
     let set = result(unsafe { libc::semctl(id, 0, libc::SETVAL, value) });
     set.map(|_| id).inspect_err(|_| {
         let _best_effort = remove_semaphore(id);
+        note(None);
     })
+}
+
+/// Removes the semaphore of `key` if process `pid`, which has ended, was the only one to use it.
+pub(crate) fn remove_semaphore_of(key: i32, pid: i32) -> Sys<()> {
+    // SAFETY: `semget` takes integers.
+    let id = result(unsafe { libc::semget(key, 0, 0) })?;
+    // SAFETY: GETPID takes no fourth argument.
+    let last_user = result(unsafe { libc::semctl(id, 0, libc::GETPID) })?;
+    if last_user == 0 || last_user == pid { remove_semaphore(id) } else { Err(Errno::EPERM) }
 }
 
 /// `semop` with one operation.
