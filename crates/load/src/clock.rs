@@ -18,6 +18,11 @@ pub fn thread_cpu_ns() -> u64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
+/// CPU time of all threads of this process, nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
 /// Seconds since 1970.
 pub fn unix_seconds() -> u64 {
     nanoseconds(ClockId::Realtime) / 1_000_000_000

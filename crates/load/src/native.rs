@@ -13,7 +13,9 @@
 //!   lock that starves would look fast.
 //! - The clock read that ends a wait happens with the semaphore held, so it is part of the section
 //!   and the calibration takes it out of the chain.
-//! - Context switches are those of the whole process.
+//! - Context switches and CPU time are those of the whole process.
+//! - Other programs on the machine take CPUs from whoever wants them all, so they make a policy
+//!   that keeps the CPUs busy look worse against one that lets them idle. `cpus_used` shows it.
 
 mod cell;
 mod work;
@@ -210,6 +212,9 @@ pub struct NativeRun {
     pub policy: Policy,
     /// Length of the window as it was, in seconds.
     pub window_s: f64,
+    /// CPUs this process used, on average over the window. Much less than it could have used, with
+    /// a policy that never leaves a CPU idle, means that other programs had the rest.
+    pub cpus_used: f64,
     /// Sections completed per second.
     pub acquisitions_per_s: f64,
     /// Voluntary context switches of the process per second.
@@ -265,6 +270,8 @@ pub struct NativeCell {
     /// This policy's acquisitions over the baseline's, taken inside each round; `None` for the
     /// baseline itself.
     pub ratio: Option<Spread>,
+    /// CPUs this process used, on average over the window.
+    pub cpus_used: Spread,
     /// Voluntary context switches of the process per second.
     pub voluntary_switches_per_s: Spread,
     /// Jain's index; `None` if a round had no acquisition.
@@ -393,6 +400,7 @@ fn summarise_cell(runs: &[&NativeRun], baseline: &[&NativeRun]) -> Option<Native
         policy: first.policy,
         acquisitions_per_s: over(|run| run.acquisitions_per_s)?,
         ratio: if own_baseline { None } else { Spread::of(ratios) },
+        cpus_used: over(|run| run.cpus_used)?,
         voluntary_switches_per_s: over(|run| run.voluntary_switches_per_s)?,
         jain: over(|run| run.jain.unwrap_or(f64::NAN)),
         starved_threads: over(|run| f64::from(run.starved_threads))?,

@@ -48,10 +48,11 @@ fn section_table<'a>(title: &str, cells: impl Iterator<Item = &'a NativeCell>) -
     let columns = vec![
         Column::number("Threads", ""),
         Column::text("Policy"),
-        Column::number("Acquired", "1000/s").group("throughput"),
+        Column::number("Rate", "1000/s").group("throughput"),
         Column::text("").joined().group("throughput"),
         Column::number("Ratio", "").group("throughput"),
         Column::text("").joined().group("throughput"),
+        Column::number("CPUs", "used").group("cost"),
         Column::number("Switches", "1000/s").group("cost"),
         Column::number("Jain", "").group("fairness"),
         Column::number("Starved", "threads").group("fairness"),
@@ -87,6 +88,7 @@ fn row(cell: &NativeCell) -> Vec<Cell> {
         range(&rate),
         ratio.map_or_else(Cell::empty, |spread| median(*spread)),
         ratio.map_or_else(Cell::empty, range),
+        Cell::number(cell.cpus_used.median, 2),
         median(thousands(&cell.voluntary_switches_per_s)),
         Cell::number(jain, 3),
         Cell::number(cell.starved_threads.median, 0),
@@ -97,18 +99,41 @@ fn row(cell: &NativeCell) -> Vec<Cell> {
 }
 
 fn range(spread: &Spread) -> Cell {
-    Cell::text(format!("[{}–{}]", significant(spread.min), significant(spread.max)))
+    // Two digits tell how wide a range is, and keep the line narrow.
+    let short = |value: f64| match value {
+        9.95.. => fixed(value, 0),
+        0.995.. => fixed(value, 1),
+        _ => fixed(value, 2),
+    };
+    Cell::text(format!("[{}–{}]", short(spread.min), short(spread.max)))
+}
+
+/// A share of the CPUs below which no cell stays by itself: some cell keeps all CPUs busy, because its
+/// threads outnumber them and need not wait for each other.
+const QUIET_SHARE: f64 = 0.8;
+
+/// A warning if other programs had a part of the machine.
+fn disturbance(record: &NativeRecord) -> Option<String> {
+    let crowded = record.cells.iter().filter(|cell| cell.threads > record.cpus);
+    let most = crowded.map(|cell| cell.cpus_used.max).reduce(f64::max)?;
+    let cpus = f64::from(record.cpus);
+    (most < QUIET_SHARE * cpus).then(|| {
+        format!(
+            "Other programs ran: this one never had more than {} of {cpus} CPUs. That slows a \
+             policy that keeps the CPUs busy and spares one that idles; repeat on a quiet machine.",
+            fixed(most, 2)
+        )
+    })
 }
 
 fn notes(record: &NativeRecord) -> Vec<String> {
     let baseline = record.experiment.policies.first().map(ToString::to_string);
-    vec![
-        "Median [smallest–largest] over the rounds.".to_owned(),
-        format!(
-            "Ratio: acquisitions over those of {} in the same round.",
-            baseline.unwrap_or_default()
-        ),
-        "Switches: voluntary context switches of the process.".to_owned(),
+    let mut notes = vec![
+        "Rate: acquisitions; median [smallest–largest] over the rounds.".to_owned(),
+        format!("Ratio: rate over that of {} in the same round.", baseline.unwrap_or_default()),
+        "CPUs used by the process; other programs take from a policy that keeps the CPUs busy. \
+         Switches: voluntary ones."
+            .to_owned(),
         "Starved: threads without an acquisition in the window. Waits include those that the end \
          of the window cut off."
             .to_owned(),
@@ -118,7 +143,9 @@ fn notes(record: &NativeRecord) -> Vec<String> {
             fixed(record.clock_ns, 0),
             record.experiment.seed
         ),
-    ]
+    ];
+    notes.extend(disturbance(record));
+    notes
 }
 
 /// Every run, one line each, in the order measured.
@@ -130,6 +157,7 @@ pub fn native_csv(record: &NativeRecord) -> String {
         "threads",
         "policy",
         "window_s",
+        "cpus_used",
         "acquisitions_per_s",
         "voluntary_switches_per_s",
         "involuntary_switches_per_s",
@@ -152,6 +180,7 @@ pub fn native_csv(record: &NativeRecord) -> String {
             count(run.threads),
             Cell::text(run.policy.to_string()),
             number(run.window_s),
+            number(run.cpus_used),
             number(run.acquisitions_per_s),
             number(run.voluntary_switches_per_s),
             number(run.involuntary_switches_per_s),
@@ -196,6 +225,7 @@ mod tests {
                     "policy": policy,
                     "acquisitions_per_s": spread(rate),
                     "ratio": if handoff { None } else { Some(spread(13.5)) },
+                    "cpus_used": spread(1.25),
                     "voluntary_switches_per_s": spread(rate / 3.0),
                     "jain": spread(if handoff { 0.998 } else { 0.066 }),
                     "starved_threads": spread(starved),
@@ -206,7 +236,8 @@ mod tests {
                 }));
                 runs.push(serde_json::json!({
                     "round": 0, "order": runs.len(), "section_ns": section_ns, "threads": threads,
-                    "policy": policy, "window_s": 0.3, "acquisitions_per_s": rate,
+                    "policy": policy, "window_s": 0.3, "cpus_used": 1.25,
+                    "acquisitions_per_s": rate,
                     "voluntary_switches_per_s": rate / 4.0, "involuntary_switches_per_s": 250.5,
                     "jain": null, "starved_threads": starved as u32, "waiting_threads": 3,
                     "wait_p50_us": wait, "wait_p99_us": wait, "wait_max_us": wait,
@@ -218,7 +249,7 @@ mod tests {
         serde_json::from_value(serde_json::json!({
             "schema": 1,
             "experiment": experiment,
-            "cpus": 2,
+            "cpus": 4,
             "step_ns": 1.4,
             "clock_ns": 31.0,
             "cells": cells,
@@ -242,6 +273,16 @@ mod tests {
         for line in native_text(&example()).lines() {
             assert!(line.chars().count() <= MAX_WIDTH, "{line}");
         }
+    }
+
+    #[test]
+    fn a_busy_machine_is_named() {
+        let mut record = example();
+        assert!(native_text(&record).contains("never had more than"), "1.25 * 1.7 of 4 CPUs");
+        record.cpus = 2;
+        assert!(!native_text(&record).contains("Other programs ran"));
+        record.cells.clear();
+        assert!(!native_text(&record).contains("Other programs ran"));
     }
 
     #[test]

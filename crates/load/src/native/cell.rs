@@ -21,7 +21,7 @@ use convoy_sync::{Native, Platform, RawSemaphore, Sleep};
 
 use super::work::churn;
 use super::{NativeRun, Policy};
-use crate::clock::{monotonic_ns, process_switches};
+use crate::clock::{monotonic_ns, process_cpu_ns, process_switches};
 
 /// Stack of a thread, in bytes: the loop needs little, and 2000 of them must start quickly.
 const STACK_BYTES: usize = 64 * 1024;
@@ -113,6 +113,7 @@ struct Trace {
 /// What all threads of a cell saw.
 pub(super) struct Tally {
     window_ns: u64,
+    cpu_ns: u64,
     voluntary: u64,
     involuntary: u64,
     acquisitions: Vec<u64>,
@@ -210,10 +211,12 @@ impl<C: Contender> Shared<C> {
         self.open_gate();
         thread::sleep(Duration::from_millis(u64::from(plan.warmup_ms)));
         let before = process_switches();
+        let cpu_before = process_cpu_ns();
         let begin = monotonic_ns();
         self.phase.store(PHASE_WINDOW, Relaxed);
         thread::sleep(Duration::from_millis(u64::from(plan.window_ms)));
         let end = monotonic_ns();
+        let cpu_ns = process_cpu_ns() - cpu_before;
         self.window_end_ns.store(end, Relaxed);
         // Release: pairs with the acquire load in `contend`.
         self.phase.store(PHASE_OVER, Release);
@@ -233,6 +236,7 @@ impl<C: Contender> Shared<C> {
         let drain_ns = monotonic_ns() - end;
         let mut tally = Tally {
             window_ns: end - begin,
+            cpu_ns,
             voluntary: after.voluntary - before.voluntary,
             involuntary: after.involuntary - before.involuntary,
             acquisitions: Vec::with_capacity(threads.len()),
@@ -274,6 +278,7 @@ impl Tally {
             threads,
             policy,
             window_s,
+            cpus_used: self.cpu_ns as f64 / self.window_ns.max(1) as f64,
             acquisitions_per_s: self.acquisitions.iter().sum::<u64>() as f64 / window_s,
             voluntary_switches_per_s: self.voluntary as f64 / window_s,
             involuntary_switches_per_s: self.involuntary as f64 / window_s,

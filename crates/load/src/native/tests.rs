@@ -85,6 +85,7 @@ fn a_small_experiment_gives_a_complete_record() {
         assert!(run.window_s >= 0.01 && run.acquisitions_per_s > 0.0);
         assert!(run.wait_p50_us <= run.wait_p99_us && run.wait_p99_us <= run.wait_max_us);
         assert!(run.starved_threads < run.threads && run.waiting_threads <= run.threads);
+        assert!(run.cpus_used > 0.0);
         assert!(run.jain.is_some_and(|jain| jain <= 1.0 + 1e-9));
     }
     for pair in record.cells.chunks(2) {
@@ -115,6 +116,7 @@ fn ratios_are_taken_inside_a_round() {
         threads: 2,
         policy,
         window_s: 1.0,
+        cpus_used: 1.0,
         acquisitions_per_s,
         voluntary_switches_per_s: 0.0,
         involuntary_switches_per_s: 0.0,
