@@ -15,3 +15,21 @@ mod workdir;
 pub use error::HostError;
 pub use kernel::Host;
 pub use run::{HostRun, Progress};
+
+/// Catches SIGINT, SIGTERM and SIGHUP while it lives, so that a long command can end in order.
+#[derive(Debug)]
+pub struct Interrupts(
+    #[expect(dead_code, reason = "its drop restores the handlers")] sys::InterruptGuard,
+);
+
+impl Interrupts {
+    /// Catches them from now on.
+    pub fn catch() -> Self {
+        Self(sys::InterruptGuard::new())
+    }
+
+    /// Whether one has come.
+    pub fn pending(&self) -> bool {
+        sys::interrupted()
+    }
+}

@@ -65,6 +65,9 @@ pub(crate) struct Cpu {
     clock: Cell<u64>,
     /// The task whose coroutine this CPU runs.
     pub(crate) task: Cell<TaskId>,
+    /// That coroutine, and what suspends it; null until it has started.
+    coroutine: Cell<*mut Task>,
+    yielder: Cell<*const Yielder<(), ()>>,
     /// Depth of disabled interrupts.
     irq_off: Cell<u32>,
     /// Depth of disabled preemption.
@@ -86,8 +89,6 @@ pub(crate) struct Cpu {
 struct Slot {
     task: Option<Box<Task>>,
     yielder: *const Yielder<(), ()>,
-    /// Ended; its coroutine is freed when it leaves the CPU.
-    dead: bool,
 }
 
 pub(crate) struct Engine {
@@ -109,6 +110,8 @@ pub(crate) struct Engine {
     free_slots: RefCell<Vec<TaskId>>,
     os: OnceCell<Rc<dyn Os>>,
     stop: Cell<bool>,
+    /// The task that has just retired; `TaskId::MAX` when none has.
+    dead: Cell<TaskId>,
     hash: Cell<u64>,
     resumes: Cell<u64>,
     skew: u64,
@@ -166,6 +169,7 @@ impl Engine {
             free_slots: RefCell::default(),
             os: OnceCell::new(),
             stop: Cell::new(false),
+            dead: Cell::new(TaskId::MAX),
             hash: Cell::new(0xcbf2_9ce4_8422_2325),
             resumes: Cell::new(0),
             skew: ps(preset.skew_ns),
@@ -208,6 +212,8 @@ impl Cpu {
         Self {
             clock: Cell::new(0),
             task: Cell::new(TaskId::MAX),
+            coroutine: Cell::new(core::ptr::null_mut()),
+            yielder: Cell::new(core::ptr::null()),
             irq_off: Cell::new(0),
             preempt_off: Cell::new(0),
             timer: Cell::new(u64::MAX),

@@ -16,11 +16,12 @@ impl Engine {
             let engine = engine();
             engine.yielder.set(yielder);
             engine.slots.borrow_mut()[id as usize].yielder = yielder;
+            engine.this().yielder.set(yielder);
             engine.os().task_start(id);
             body();
             engine.os().task_end(id);
         }));
-        let slot = Slot { task: Some(task), yielder: core::ptr::null(), dead: false };
+        let slot = Slot { task: Some(task), yielder: core::ptr::null() };
         if id as usize == slots.len() {
             slots.push(slot);
         } else {
@@ -31,7 +32,7 @@ impl Engine {
 
     /// Gives `cpu` its first task; it starts at time `at`.
     pub(crate) fn boot(&self, cpu: usize, task: TaskId, at: u64) {
-        self.cpus[cpu].task.set(task);
+        self.assign(&self.cpus[cpu], task);
         self.cpus[cpu].clock.set(at);
         self.cpus[cpu].mode_since.set(at);
         self.tree.borrow_mut().set(cpu, at);
@@ -41,7 +42,8 @@ impl Engine {
     /// maybe elsewhere.
     pub(crate) fn switch_to(&self, next: TaskId) {
         let cpu = self.this();
-        let prev = cpu.task.replace(next);
+        let prev = cpu.task.get();
+        self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
         self.suspend(self.clock.get());
     }
@@ -50,9 +52,10 @@ impl Engine {
     /// [`Self::vanish`].
     pub(crate) fn retire(&self, next: TaskId) {
         let cpu = self.this();
-        let prev = cpu.task.replace(next);
+        let prev = cpu.task.get();
+        self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
-        self.slots.borrow_mut()[prev as usize].dead = true;
+        self.dead.set(prev);
         cpu.clock.set(self.clock.get());
         self.tree.borrow_mut().set(self.cpu.get(), self.clock.get());
     }
@@ -92,22 +95,30 @@ impl Engine {
         self.cpu.set(cpu);
         self.clock.set(key.max(self.cpus[cpu].clock.get()));
         self.limits();
-        let id = self.cpus[cpu].task.get();
-        self.note(self.clock.get() ^ (cpu as u64) << 48 ^ (id as u64) << 24);
+        let this = &self.cpus[cpu];
+        self.note(self.clock.get() ^ (cpu as u64) << 48 ^ u64::from(this.task.get()) << 24);
         self.resumes.set(self.resumes.get() + 1);
-        let task: *mut Task = {
-            let mut slots = self.slots.borrow_mut();
-            let slot = &mut slots[id as usize];
-            self.yielder.set(slot.yielder);
-            &raw mut **slot.task.as_mut().expect("a CPU runs only tasks that have not ended")
-        };
-        // SAFETY: the boxed coroutine stays where it is while it runs: a slot is freed only below,
-        // when it is not running.
+        self.yielder.set(this.yielder.get());
+        let task = this.coroutine.get();
+        // SAFETY: `assign` took the pointer from a boxed coroutine, which stays where it is until
+        // `bury` frees it, and that happens below only, when it is not running.
         let result = unsafe { (*task).resume(()) };
-        let dead = self.slots.borrow()[id as usize].dead;
-        if dead || matches!(result, CoroutineResult::Return(())) {
-            self.bury(id);
+        let dead = self.dead.replace(TaskId::MAX);
+        if dead != TaskId::MAX {
+            self.bury(dead);
+        } else if matches!(result, CoroutineResult::Return(())) {
+            unreachable!("a task ends through `retire`");
         }
+    }
+
+    /// Makes `task` the one that `cpu` runs.
+    fn assign(&self, cpu: &super::Cpu, task: TaskId) {
+        let mut slots = self.slots.borrow_mut();
+        let slot = &mut slots[task as usize];
+        let coroutine = slot.task.as_mut().expect("a CPU runs only tasks that have not ended");
+        cpu.coroutine.set(&raw mut **coroutine);
+        cpu.yielder.set(slot.yielder);
+        cpu.task.set(task);
     }
 
     /// Frees the coroutine of a task that has ended.

@@ -90,7 +90,7 @@ impl Engine {
                 self.interrupt();
                 continue;
             }
-            self.limits();
+            // The limits are exact but for interrupts: only we run, so no other key has risen.
             if self.clock.get() <= self.near.get() || self.yielder.get().is_null() {
                 return;
             }
