@@ -1,6 +1,6 @@
 //! `convoy run` with a native lock experiment: the policies side by side, with their spread.
 
-use convoy_load::native::{NativeCell, NativeRecord, Spread};
+use convoy_load::native::{NativeCell, NativeRecord, Policy, Spread};
 
 use crate::format::{fixed, significant};
 use crate::json;
@@ -108,13 +108,16 @@ fn range(spread: &Spread) -> Cell {
     Cell::text(format!("[{}–{}]", short(spread.min), short(spread.max)))
 }
 
-/// A share of the CPUs below which no cell stays by itself: some cell keeps all CPUs busy, because its
-/// threads outnumber them and need not wait for each other.
+/// A share of the CPUs that the opportunistic policy exceeds by itself in some cell: its threads
+/// outnumber the CPUs, and those that run need not wait for those that do not.
 const QUIET_SHARE: f64 = 0.8;
 
 /// A warning if other programs had a part of the machine.
 fn disturbance(record: &NativeRecord) -> Option<String> {
-    let crowded = record.cells.iter().filter(|cell| cell.threads > record.cpus);
+    let crowded = record
+        .cells
+        .iter()
+        .filter(|cell| cell.policy == Policy::Opportunistic && cell.threads > record.cpus);
     let most = crowded.map(|cell| cell.cpus_used.max).reduce(f64::max)?;
     let cpus = f64::from(record.cpus);
     (most < QUIET_SHARE * cpus).then(|| {
