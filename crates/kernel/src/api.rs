@@ -192,8 +192,8 @@ pub trait Kernel: Sized {
     fn pid(&mut self) -> Pid;
     /// `kill`.
     fn kill(&mut self, pid: Pid, signal: Signal) -> Sys<()>;
-    /// `signal(signal, counting handler)`; the count starts at 0. As in 1996 the handler installs itself
-    /// again with `signal`: each delivery is a `rt_sigaction` and a `rt_sigreturn` more.
+    /// `signal(signal, counting handler)`; the count starts at 0. As in 1996 the handler installs
+    /// itself again with `signal`: each delivery is a `rt_sigaction` and a `rt_sigreturn` more.
     fn catch(&mut self, signal: Signal) -> Sys<()>;
     /// How often the handler of [`Kernel::catch`] has run in this process.
     fn caught(&mut self) -> u64;
