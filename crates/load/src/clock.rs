@@ -52,3 +52,53 @@ pub fn process_switches() -> Switches {
     let (voluntary, involuntary) = crate::host::sys::process_switches();
     Switches { voluntary, involuntary }
 }
+
+/// What the CPUs that this process may use have done since the machine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTicks {
+    /// Ticks without work.
+    pub idle: u64,
+    /// All ticks, those taken by a hypervisor included.
+    pub total: u64,
+}
+
+/// Reads [`CpuTicks`]; `None` where the kernel does not tell.
+pub fn cpu_ticks() -> Option<CpuTicks> {
+    let usable = rustix::thread::sched_getaffinity(None).ok()?;
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks = parse_ticks(&text, |cpu| usable.is_set(cpu));
+    (ticks.total > 0).then_some(ticks)
+}
+
+/// Sums the lines `cpuN user nice system idle iowait ...` of the CPUs that `usable` names.
+fn parse_ticks(text: &str, usable: impl Fn(usize) -> bool) -> CpuTicks {
+    let mut ticks = CpuTicks::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let name = words.next().and_then(|name| name.strip_prefix("cpu"));
+        let Some(cpu) = name.and_then(|number| number.parse::<usize>().ok()) else { continue };
+        // The two fields after these eight are contained in the first two.
+        let fields: Vec<u64> = words.take(8).filter_map(|word| word.parse().ok()).collect();
+        if usable(cpu) && fields.len() >= 5 {
+            ticks.idle += fields[3] + fields[4];
+            ticks.total += fields.iter().sum::<u64>();
+        }
+    }
+    ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_usable_cpus_are_summed() {
+        let text = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+                    cpu0 10 0 5 70 5 1 1 8 4 0\n\
+                    cpu1 1 1 1 1 1 1 1 1 1 1\n\
+                    intr 1 2 3\n";
+        assert_eq!(parse_ticks(text, |cpu| cpu == 0), CpuTicks { idle: 75, total: 100 });
+        assert_eq!(parse_ticks(text, |_| true), CpuTicks { idle: 77, total: 108 });
+        assert_eq!(parse_ticks("nothing", |_| true), CpuTicks::default());
+    }
+}

@@ -60,9 +60,13 @@ pub struct Point {
     /// The same in percent of their mean.
     #[serde(default)]
     pub std_dev_percent: f64,
-    /// Share of the CPUs' time within Real that the users did not use, percent.
+    /// Share of the CPUs' time in which they had nothing to do, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_percent: Option<f64>,
+    /// Share of the CPUs' time that went to others than the users (other programs, a hypervisor,
+    /// the run control), percent. Far above zero the figures are not those of this load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_percent: Option<f64>,
     /// Context switches of the users per second of Real.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches_per_s: Option<f64>,

@@ -16,6 +16,8 @@ use crate::user::JobDone;
 
 /// Words of the head.
 const HEAD: usize = 32;
+const _: () = assert!((Head::TotalTicks as usize) < TEXT && TEXT + TEXT_WORDS <= HEAD);
+
 /// Words of a slot before its jobs.
 const SLOT_HEAD: usize = 32;
 /// Words per kind of job.
@@ -51,6 +53,10 @@ pub(crate) enum Head {
     Lost,
     /// Process group of the users.
     Group,
+    /// Idle ticks of the CPUs between start and end.
+    IdleTicks,
+    /// All ticks of the CPUs between start and end; 0 if the kernel does not tell.
+    TotalTicks,
 }
 
 /// What one user has recorded.

@@ -166,11 +166,13 @@ fn summarize(board: &Board, plan: &Plan, jobs: &[(Job, u32)]) -> Result<Point, H
     let jobs_failed: u64 = stats.iter().map(|stats| stats.failures).sum();
     let columns = Columns::new(board.users(), runs - jobs_failed, &ends);
     let cpu_s = board.get(Head::CpuNs) as f64 / 1e9;
-    let capacity_s = columns.real_s * f64::from(clock::cpus());
+    let used_percent = 100.0 * cpu_s / (columns.real_s * f64::from(clock::cpus()));
+    let idle_percent = idle_percent(board);
     let point = Point {
         users: board.users(),
         cpu_s,
-        idle_percent: Some((100.0 * (1.0 - cpu_s / capacity_s)).clamp(0.0, 100.0)),
+        idle_percent,
+        other_percent: idle_percent.map(|idle| (100.0 - idle - used_percent).max(0.0)),
         context_switches_per_s: Some(board.get(Head::Switches) as f64 / columns.real_s),
         start_skew_s: start_skew_s(board),
         jobs_done: runs - jobs_failed,
@@ -184,6 +186,11 @@ fn summarize(board: &Board, plan: &Plan, jobs: &[(Job, u32)]) -> Result<Point, H
         ..Point::default()
     };
     Ok(point.with_columns(&columns))
+}
+
+fn idle_percent(board: &Board) -> Option<f64> {
+    let total = Some(board.get(Head::TotalTicks)).filter(|total| *total > 0)?;
+    Some(100.0 * board.get(Head::IdleTicks) as f64 / total as f64)
 }
 
 fn start_skew_s(board: &Board) -> Option<f64> {

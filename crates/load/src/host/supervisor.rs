@@ -216,11 +216,16 @@ impl<'a> Supervisor<'a> {
             self.start_users(anchor)?;
         drop((ready_write, gate_read));
         self.wait_until_ready(&ready_read)?;
+        let before = clock::cpu_ticks();
         self.board.set(Head::Start, clock::monotonic_ns());
         self.delay()?;
         drop(gate_write);
         while !self.users.is_empty() {
             self.poll(None, None)?;
+        }
+        if let (Some(before), Some(after)) = (before, clock::cpu_ticks()) {
+            self.board.set(Head::IdleTicks, after.idle.saturating_sub(before.idle));
+            self.board.set(Head::TotalTicks, after.total.saturating_sub(before.total));
         }
         Ok(())
     }
