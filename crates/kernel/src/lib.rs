@@ -2,13 +2,30 @@
 
 pub mod api;
 mod bkl;
+mod costs;
 mod errno;
+mod ipc;
+mod locks;
+mod mm;
+mod pages;
+mod pipe;
 mod preset;
+mod process;
+mod program;
 pub mod sched;
+mod signal;
+mod socket;
+mod syscalls;
+mod tty;
+mod vfs;
+mod world;
 
 pub use api::Kernel;
+pub use costs::CostsError;
 pub use errno::Errno;
 pub use preset::{
     Ablation, BklKind, BklTraffic, Config, KernelPreset, KernelPresetError, Paths, Preempt,
     SchedCosts, Scheduler, SemaphorePolicy,
 };
+pub use process::Process;
+pub use world::{Counts, Options, World, WorldError};

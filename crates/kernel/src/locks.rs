@@ -1,0 +1,211 @@
+//! The locks of the kernel's paths: those of `convoy-sync` on the virtual machine, in the form the
+//! paths use.
+//!
+//! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
+//! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
+
+use convoy_machine::{Smp, Word};
+use convoy_sync::{Access, Atomic, Platform, RawLock, RwLock, RwSemaphore, TicketLock};
+use core::cell::Cell;
+use core::ops::Deref;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// A cache line of its own for `T`.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct Line<T>(pub(crate) T);
+
+impl<T> Deref for Line<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A spinlock: first-in first-out ticket locks since 2.6.25.
+pub(crate) struct Spin(TicketLock<Smp>);
+
+impl Spin {
+    pub(crate) fn new() -> Self {
+        Self(RawLock::new())
+    }
+
+    /// Runs `body` under the lock.
+    #[inline]
+    pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.lock();
+        let result = body();
+        self.0.unlock();
+        result
+    }
+
+    /// Runs `body` under the lock with interrupts disabled.
+    #[inline]
+    pub(crate) fn hold_irq<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.lock_irqsave();
+        let result = body();
+        self.0.unlock_irqrestore(());
+        result
+    }
+
+    /// Whether somebody holds it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+/// A reader/writer spinlock.
+pub(crate) struct ReadWrite(RwLock<Smp>);
+
+impl ReadWrite {
+    pub(crate) fn new() -> Self {
+        Self(RwLock::new())
+    }
+
+    /// Runs `body` beside other readers.
+    #[inline]
+    pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.read();
+        let result = body();
+        self.0.read_unlock();
+        result
+    }
+
+    /// Runs `body` alone, with interrupts disabled.
+    #[inline]
+    pub(crate) fn write_irq<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.write_irqsave();
+        let result = body();
+        self.0.write_unlock_irqrestore(());
+        result
+    }
+}
+
+/// A mutex that sleeps.
+pub(crate) struct Mutex(convoy_sync::Mutex<Smp>);
+
+impl Mutex {
+    pub(crate) fn new() -> Self {
+        Self(convoy_sync::Mutex::new())
+    }
+
+    /// Runs `body` under the mutex.
+    #[inline]
+    pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.lock();
+        let result = body();
+        self.0.unlock();
+        result
+    }
+
+    /// Whether somebody holds it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+/// A reader/writer semaphore.
+pub(crate) struct RwSem(RwSemaphore<Smp>);
+
+impl RwSem {
+    pub(crate) fn new() -> Self {
+        Self(RwSemaphore::new())
+    }
+
+    /// Runs `body` beside other readers.
+    #[inline]
+    pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.down_read();
+        let result = body();
+        self.0.up_read();
+        result
+    }
+
+    /// Runs `body` alone.
+    #[inline]
+    pub(crate) fn write<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.down_write();
+        let result = body();
+        self.0.up_write();
+        result
+    }
+}
+
+/// A counter in simulated memory that is changed with locked instructions.
+#[derive(Default)]
+pub(crate) struct Count(Word<u32>);
+
+impl Count {
+    pub(crate) fn new(value: u32) -> Self {
+        Self(Word::new(value))
+    }
+
+    /// Adds one.
+    #[inline]
+    pub(crate) fn get(&self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+
+    /// Subtracts one; whether none is left.
+    #[inline]
+    pub(crate) fn put(&self) -> bool {
+        self.0.fetch_sub(1, SeqCst) == 1
+    }
+
+    /// Subtracts one unless it is the last; whether it did.
+    #[inline]
+    pub(crate) fn put_unless_last(&self) -> bool {
+        let mut seen = self.0.load(SeqCst);
+        while seen != 1 {
+            match self.0.compare_exchange(seen, seen - 1, SeqCst, SeqCst) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+}
+
+/// A number that is guarded by a lock and lives in simulated memory.
+#[derive(Default)]
+pub(crate) struct Field<T: Copy>(Cell<T>);
+
+impl<T: Copy> Field<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Cell::new(value))
+    }
+
+    /// Reads it, priced.
+    #[inline]
+    pub(crate) fn read(&self) -> T {
+        Smp::touch(&self.0, Access::Read);
+        self.0.get()
+    }
+
+    /// Writes it, priced.
+    #[inline]
+    pub(crate) fn write(&self, value: T) {
+        Smp::touch(&self.0, Access::Write);
+        self.0.set(value);
+    }
+
+    /// Changes it, priced as a write; nothing happens between the reading and the writing.
+    #[inline]
+    pub(crate) fn update(&self, change: impl FnOnce(T) -> T) {
+        Smp::touch(&self.0, Access::Write);
+        self.0.set(change(self.0.get()));
+    }
+
+    /// Reads it without a price: for values whose line was just read, and for reports.
+    #[inline]
+    pub(crate) fn peek(&self) -> T {
+        self.0.get()
+    }
+
+    /// Writes it without a price: for lines that were just written.
+    #[inline]
+    pub(crate) fn poke(&self, value: T) {
+        self.0.set(value);
+    }
+}

@@ -1,0 +1,64 @@
+//! Sets of page numbers: which pages of a file or of a heap exist.
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// A set of page numbers that starts at 0 and is dense.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pages {
+    words: Vec<u64>,
+}
+
+impl Pages {
+    /// Whether `page` is in the set.
+    #[inline]
+    pub(crate) fn contains(&self, page: u64) -> bool {
+        self.words.get((page / 64) as usize).is_some_and(|word| word >> (page % 64) & 1 == 1)
+    }
+
+    /// Adds `page`; whether it was new.
+    pub(crate) fn insert(&mut self, page: u64) -> bool {
+        let word = (page / 64) as usize;
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        let bit = 1 << (page % 64);
+        let new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        new
+    }
+
+    /// Removes `first` and all after it; returns how many.
+    pub(crate) fn remove_from(&mut self, first: u64) -> u32 {
+        let word = (first / 64) as usize;
+        let mut removed = 0;
+        if let Some(held) = self.words.get_mut(word) {
+            let keep = (1u64 << (first % 64)) - 1;
+            removed += (*held & !keep).count_ones();
+            *held &= keep;
+            removed += self.words[word + 1..].iter().map(|word| word.count_ones()).sum::<u32>();
+            self.words.truncate(word + 1);
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn insertion_and_truncation_count_exactly() {
+        let mut pages = Pages::default();
+        for page in [0, 1, 63, 64, 200] {
+            assert!(pages.insert(page));
+            assert!(!pages.insert(page));
+        }
+        assert_eq!(pages.remove_from(300), 0);
+        assert_eq!(pages.remove_from(64), 2);
+        assert!(pages.contains(63) && !pages.contains(64) && !pages.contains(200));
+        assert_eq!(pages.remove_from(1), 2);
+        assert_eq!(pages.remove_from(0), 1);
+        assert_eq!(pages.remove_from(0), 0);
+    }
+}

@@ -1,0 +1,291 @@
+//! Pipes: 16 buffers of one page each under one mutex, with one wait queue for both ends.
+//!
+//! A write to a pipe without readers fails with `EPIPE`; the signal that usually precedes it is not
+//! modelled.
+
+use crate::api::{Fd, Sys};
+use crate::costs::spend;
+use crate::errno::Errno;
+use crate::locks::{Field, Line, Mutex};
+use crate::pages::PAGE;
+use crate::process::Process;
+use crate::vfs::{File, Target};
+use crate::world::World;
+use convoy_machine::{Here, Sim, Smp, Word};
+use convoy_sync::{Atomic, Platform, Sleep, Wake};
+use core::cell::{Cell, RefCell};
+use core::sync::atomic::Ordering::SeqCst;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Buffers of a pipe.
+const BUFFERS: usize = 16;
+/// Bytes of a buffer.
+const BUFFER: usize = PAGE as usize;
+
+/// A pipe.
+pub(crate) struct Pipe {
+    hot: Sim<PipeHot>,
+    ring: RefCell<Ring>,
+    readers: Cell<u32>,
+    writers: Cell<u32>,
+    /// Tasks that sleep on `event` or are about to.
+    waiters: Cell<u32>,
+}
+
+struct PipeHot {
+    /// `i_mutex` of the pipe.
+    mutex: Line<Mutex>,
+    /// Number and place of the buffers in use.
+    buffers: Line<Field<u32>>,
+    /// Counts changes: what both ends sleep on.
+    event: Line<Word<u32>>,
+}
+
+/// One buffer in use: bytes left, and where they end in the page.
+struct Buffer {
+    left: usize,
+    end: usize,
+}
+
+#[derive(Default)]
+struct Ring {
+    bytes: VecDeque<u8>,
+    buffers: VecDeque<Buffer>,
+    /// A page that is kept for the next buffer.
+    spare: bool,
+}
+
+impl Ring {
+    /// Takes as much of `bytes` as there is room for; returns (bytes taken, pages needed).
+    fn push(&mut self, bytes: &[u8]) -> (usize, u32) {
+        let mut taken = 0;
+        let odd = bytes.len() % BUFFER;
+        if odd > 0
+            && let Some(last) = self.buffers.back_mut()
+            && last.end + odd <= BUFFER
+        {
+            last.end += odd;
+            last.left += odd;
+            taken = odd;
+        }
+        let mut pages = 0;
+        while taken < bytes.len() && self.buffers.len() < BUFFERS {
+            let length = (bytes.len() - taken).min(BUFFER);
+            self.buffers.push_back(Buffer { left: length, end: length });
+            taken += length;
+            pages += u32::from(!core::mem::take(&mut self.spare));
+        }
+        self.bytes.extend(&bytes[..taken]);
+        (taken, pages)
+    }
+
+    /// Moves bytes into `buffer`; returns (bytes moved, pages to free).
+    fn pop(&mut self, buffer: &mut [u8]) -> (usize, u32) {
+        let length = buffer.len().min(self.bytes.len());
+        for (to, from) in buffer[..length].iter_mut().zip(self.bytes.drain(..length)) {
+            *to = from;
+        }
+        let (mut left, mut pages) = (length, 0);
+        while left > 0 {
+            let first = self.buffers.front_mut().expect("every byte lies in a buffer");
+            let part = left.min(first.left);
+            first.left -= part;
+            left -= part;
+            if first.left == 0 {
+                self.buffers.pop_front();
+                pages += u32::from(core::mem::replace(&mut self.spare, true));
+            }
+        }
+        (length, pages)
+    }
+}
+
+/// What one look at the pipe came to.
+enum Look {
+    Done(Sys<usize>),
+    /// Sleep until the event word differs from this.
+    Sleep(u32),
+}
+
+impl Pipe {
+    fn new() -> Rc<Self> {
+        let hot = PipeHot {
+            mutex: Line(Mutex::new()),
+            buffers: Line(Field::new(0)),
+            event: Line(Word::new(0)),
+        };
+        Rc::new(Self {
+            hot: Here::place(hot),
+            ring: RefCell::default(),
+            readers: Cell::new(1),
+            writers: Cell::new(1),
+            waiters: Cell::new(0),
+        })
+    }
+
+    /// Decides to sleep; the caller holds the mutex.
+    fn prepare(&self) -> Look {
+        self.waiters.set(self.waiters.get() + 1);
+        Look::Sleep(self.hot.event.load(SeqCst))
+    }
+
+    /// Sleeps; `EINTR` when a signal is pending.
+    fn sleep(&self, seen: u32) -> Sys<()> {
+        let woken = Smp::wait(&self.hot.event, seen, Sleep::Interruptible, None);
+        self.waiters.set(self.waiters.get() - 1);
+        if woken == Wake::Interrupted { Err(Errno::EINTR) } else { Ok(()) }
+    }
+}
+
+impl World {
+    /// Wakes whoever sleeps on the pipe; the caller holds its mutex.
+    fn pipe_wake(&self, pipe: &Pipe) {
+        let waiters = pipe.waiters.get();
+        if waiters > 0 {
+            pipe.hot.event.fetch_add(1, SeqCst);
+            self.sched.wake_sync(&pipe.hot.event, waiters as usize);
+        }
+    }
+
+    /// `read` of a pipe: what is there, or nothing at the end; sleeps while it is empty.
+    pub(crate) fn pipe_read(&self, pipe: &Pipe, buffer: &mut [u8]) -> Sys<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let look = self.under(&pipe.hot.mutex, || {
+                Here::pass(self.costs.pipe);
+                pipe.hot.buffers.read();
+                let (length, pages) = pipe.ring.borrow_mut().pop(buffer);
+                if length == 0 {
+                    return if pipe.writers.get() == 0 {
+                        Look::Done(Ok(0))
+                    } else {
+                        pipe.prepare()
+                    };
+                }
+                spend(self.costs.copy(length));
+                pipe.hot.buffers.write(0);
+                self.zone.free(pages, &self.costs);
+                self.pipe_wake(pipe);
+                Look::Done(Ok(length))
+            });
+            match look {
+                Look::Done(result) => return result,
+                Look::Sleep(seen) => pipe.sleep(seen)?,
+            }
+        }
+    }
+
+    /// `write` to a pipe: all of `buffer`, sleeping while the pipe is full.
+    pub(crate) fn pipe_write(&self, pipe: &Pipe, buffer: &[u8]) -> Sys<usize> {
+        let mut written = 0;
+        while written < buffer.len() {
+            let look = self.under(&pipe.hot.mutex, || {
+                Here::pass(self.costs.pipe);
+                pipe.hot.buffers.read();
+                if pipe.readers.get() == 0 {
+                    return Look::Done(Err(Errno::EPIPE));
+                }
+                let (taken, pages) = pipe.ring.borrow_mut().push(&buffer[written..]);
+                if taken == 0 {
+                    return pipe.prepare();
+                }
+                if self.zone.allocate(pages, &self.costs).is_err() {
+                    return Look::Done(Err(Errno::ENOMEM));
+                }
+                spend(self.costs.copy(taken));
+                pipe.hot.buffers.write(0);
+                self.pipe_wake(pipe);
+                Look::Done(Ok(taken))
+            });
+            let step = match look {
+                Look::Done(step) => step,
+                Look::Sleep(seen) => pipe.sleep(seen).map(|()| 0),
+            };
+            match step {
+                Ok(taken) => written += taken,
+                // What was written before the error counts.
+                Err(_) if written > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Closes one end.
+    pub(crate) fn pipe_release(&self, pipe: &Pipe, writer: bool) {
+        self.under(&pipe.hot.mutex, || {
+            let end = if writer { &pipe.writers } else { &pipe.readers };
+            end.set(end.get() - 1);
+            self.pipe_wake(pipe);
+        });
+        // The name of a pipe has one reference: its last `dput` and `iput` take the global locks.
+        self.globals.dcache.hold(|| ());
+        self.forget_anonymous_inode();
+        if pipe.readers.get() == 0 && pipe.writers.get() == 0 {
+            let (buffers, spare) = {
+                let mut ring = pipe.ring.borrow_mut();
+                let buffers = ring.buffers.len() as u32;
+                ring.buffers.clear();
+                ring.bytes.clear();
+                (buffers, core::mem::take(&mut ring.spare))
+            };
+            self.zone.free(buffers + u32::from(spare), &self.costs);
+        }
+    }
+
+    /// The dentry and inode of a new pipe or socket.
+    pub(crate) fn make_anonymous_inode(&self) {
+        let (lock, _, list) = &self.globals.inode.0;
+        lock.hold(|| list.write(list.peek().wrapping_add(1)));
+        Here::pass(self.costs.dentry_alloc);
+        // `d_alloc` and `d_instantiate`.
+        for _ in 0..2 {
+            self.globals.dcache.hold(|| ());
+        }
+    }
+
+    /// The last `iput` of an inode that has no name in a directory.
+    pub(crate) fn forget_anonymous_inode(&self) {
+        let (lock, _, list) = &self.globals.inode.0;
+        lock.hold(|| list.write(list.peek().wrapping_sub(1)));
+    }
+}
+
+impl Process {
+    /// `pipe`: (read end, write end).
+    pub(crate) fn make_pipe(&self) -> Sys<(Fd, Fd)> {
+        self.room_for(2)?;
+        Here::pass(self.world.costs.pipe_create);
+        self.world.make_anonymous_inode();
+        let pipe = Pipe::new();
+        let reader = File::new(Target::PipeRead(Rc::clone(&pipe)), true, false, 1);
+        let writer = File::new(Target::PipeWrite(pipe), false, true, 1);
+        Ok((self.install(reader), self.install(writer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_merges_fills_and_frees() {
+        let mut ring = Ring::default();
+        assert_eq!(ring.push(&[1; 1000]), (1000, 1));
+        assert_eq!(ring.push(&[2; 3096]), (3096, 0), "merged into the first page");
+        assert_eq!(ring.push(&[3; 1]), (1, 1), "the first page is full");
+        // The odd 368 bytes go behind the one byte, and 14 buffers are left.
+        assert_eq!(ring.push(&vec![4; 70_000]), (368 + 14 * BUFFER, 14));
+        assert_eq!(ring.push(&[5; 4096]), (0, 0));
+        let mut buffer = [0; 4097];
+        assert_eq!(ring.pop(&mut buffer), (4097, 0), "the page is kept");
+        assert_eq!((buffer[0], buffer[1000], buffer[4096]), (1, 2, 3));
+        assert_eq!(ring.push(&[6; 8192]), (4096, 0), "into the kept page");
+        let mut rest = vec![0; 16 * BUFFER];
+        let (length, pages) = ring.pop(&mut rest);
+        assert_eq!((length, pages), (368 + 15 * BUFFER, 15), "one of 16 pages is kept");
+    }
+}

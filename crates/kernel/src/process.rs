@@ -1,0 +1,397 @@
+//! Processes: creation, end, waiting; what one process is to the others.
+
+use crate::api::{Exit, Fd, Pid, Sys};
+use crate::costs::spend;
+use crate::errno::Errno;
+use crate::locks::{Field, Line, Spin};
+use crate::mm::{Fault, Mm};
+use crate::signal::Handlers;
+use crate::vfs::{Dentry, File};
+use crate::world::{World, bump};
+use convoy_machine::{Here, Sim, Smp, Word};
+use convoy_sync::{Atomic, Platform, Sleep, TaskId, Wake};
+use core::cell::{Cell, RefCell};
+use core::sync::atomic::Ordering::SeqCst;
+use std::rc::Rc;
+
+/// Process number of the first process, which inherits orphans.
+pub(crate) const INIT: Pid = 1;
+/// Pages that a child writes before it ends or executes a program (measured with a small C
+/// program).
+const CHILD_COPIES: u32 = 8;
+/// Pages that a parent writes after `fork`.
+const PARENT_COPIES: u32 = 4;
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It runs or sleeps.
+    Alive,
+    /// It has ended and nobody has waited for it.
+    Zombie(Exit),
+    /// It was waited for.
+    Gone,
+}
+
+/// What other processes see of a process.
+pub(crate) struct Proc {
+    pub(crate) pid: Pid,
+    pub(crate) parent: Cell<Pid>,
+    /// The machine's task; `None` before it has started and after it has ended.
+    pub(crate) task: Cell<Option<TaskId>>,
+    pub(crate) life: Cell<Life>,
+    pub(crate) children: RefCell<Vec<Rc<Proc>>>,
+    pub(crate) hot: Sim<ProcHot>,
+}
+
+/// Its part in simulated memory.
+pub(crate) struct ProcHot {
+    /// `siglock` and the set of pending signals.
+    pub(crate) signals: Line<(Spin, Field<u32>)>,
+    /// Counts the ends of children: what `wait` sleeps on.
+    pub(crate) child_event: Line<Word<u32>>,
+    /// `file_lock` and the table of descriptors.
+    pub(crate) table: Line<(Spin, Field<u32>)>,
+    /// State, list of children, parent: guarded by `tasklist_lock`.
+    pub(crate) family: Line<Field<u32>>,
+}
+
+impl Proc {
+    fn new(pid: Pid, parent: Pid) -> Rc<Self> {
+        let hot = ProcHot {
+            signals: Line((Spin::new(), Field::new(0))),
+            child_event: Line(Word::new(0)),
+            table: Line((Spin::new(), Field::new(0))),
+            family: Line(Field::new(0)),
+        };
+        Rc::new(Self {
+            pid,
+            parent: Cell::new(parent),
+            task: Cell::new(None),
+            life: Cell::new(Life::Alive),
+            children: RefCell::default(),
+            hot: Here::place(hot),
+        })
+    }
+}
+
+/// A process as it sees itself: the virtual kernel's value of [`crate::Kernel`].
+pub struct Process {
+    pub(crate) world: Rc<World>,
+    pub(crate) me: Rc<Proc>,
+    pub(crate) mm: Mm,
+    pub(crate) files: RefCell<Vec<Option<Rc<File>>>>,
+    pub(crate) cwd: RefCell<Rc<Dentry>>,
+    pub(crate) handlers: Handlers,
+    /// The entry of /proc for this process is not cached yet.
+    pub(crate) proc_entry_missing: Cell<bool>,
+    /// Attempts of the C library to reach the name service cache that are left.
+    pub(crate) name_service_tries: Cell<u32>,
+}
+
+impl Process {
+    /// The first process of `world`.
+    pub(crate) fn first(world: &Rc<World>) -> Self {
+        let pid = INIT;
+        let me = Proc::new(pid, 0);
+        world.processes.borrow_mut().insert(pid, Rc::clone(&me));
+        let mut files = Vec::new();
+        if world.options.terminal {
+            let terminal = world.tree.terminal_file();
+            files.extend([Some(Rc::clone(&terminal)), Some(Rc::clone(&terminal)), Some(terminal)]);
+        }
+        Self {
+            world: Rc::clone(world),
+            me,
+            mm: Mm::new(),
+            files: RefCell::new(files),
+            cwd: RefCell::new(Rc::clone(&world.tree.root)),
+            handlers: Handlers::default(),
+            proc_entry_missing: Cell::new(true),
+            name_service_tries: Cell::new(crate::program::NAME_SERVICE_TRIES),
+        }
+    }
+
+    /// First step of a process on its own task.
+    pub(crate) fn begin(&self) {
+        self.me.task.set(Some(Here::task()));
+    }
+
+    /// Entry of every system call.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        bump(&self.world.counts.calls);
+        Here::pass(self.world.costs.syscall);
+    }
+
+    /// Return to user mode: reschedules if wanted, delivers signals.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.world.sched.syscall_return();
+        if self.me.hot.signals.0.1.peek() != 0 {
+            self.deliver_signals();
+        }
+    }
+
+    /// One system call.
+    #[inline]
+    pub(crate) fn call<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.enter();
+        let result = body();
+        self.leave();
+        result
+    }
+
+    /// The open file `fd`.
+    #[inline]
+    pub(crate) fn file(&self, fd: Fd) -> Sys<Rc<File>> {
+        self.me.hot.table.0.1.read();
+        let files = self.files.borrow();
+        usize::try_from(fd)
+            .ok()
+            .and_then(|fd| files.get(fd))
+            .and_then(Clone::clone)
+            .ok_or(Errno::EBADF)
+    }
+
+    /// Gives `file` the lowest free descriptor. The room was checked by [`Self::room_for`].
+    pub(crate) fn install(&self, file: Rc<File>) -> Fd {
+        let (lock, table) = &self.me.hot.table.0;
+        lock.hold(|| {
+            table.write(table.peek().wrapping_add(1));
+            let mut files = self.files.borrow_mut();
+            let fd = files.iter().position(Option::is_none).unwrap_or(files.len());
+            if fd == files.len() {
+                files.push(None);
+            }
+            files[fd] = Some(file);
+            fd as Fd
+        })
+    }
+
+    /// `EMFILE` unless `count` descriptors are free.
+    pub(crate) fn room_for(&self, count: usize) -> Sys<()> {
+        let open = self.files.borrow().iter().flatten().count();
+        if open + count > self.world.options.open_files { Err(Errno::EMFILE) } else { Ok(()) }
+    }
+
+    /// `close`.
+    pub(crate) fn close_fd(&self, fd: Fd) -> Sys<()> {
+        let (lock, table) = &self.me.hot.table.0;
+        let file = lock.hold(|| {
+            table.write(table.peek().wrapping_add(1));
+            let index = usize::try_from(fd).ok()?;
+            self.files.borrow_mut().get_mut(index)?.take()
+        });
+        let file = file.ok_or(Errno::EBADF)?;
+        Here::pass(self.world.costs.close);
+        self.world.put_file(&file);
+        Ok(())
+    }
+
+    fn close_all(&self) {
+        let files = self.files.take();
+        for file in files.into_iter().flatten() {
+            Here::pass(self.world.costs.close);
+            self.world.put_file(&file);
+        }
+    }
+
+    /// `fork`: the child runs `child` and ends with its result.
+    pub(crate) fn fork_process(&self, child: impl FnOnce(&mut Self) -> i32 + 'static) -> Sys<Pid> {
+        let world = &self.world;
+        let costs = &world.costs;
+        if world.process_count() >= world.options.processes {
+            return Err(Errno::EAGAIN);
+        }
+        spend(costs.fork);
+        world.zone.move_stack(true, costs)?;
+        let mut process = self.copy().inspect_err(|_| {
+            // The stack that was just taken goes back; returning pages never fails.
+            let _infallible = world.zone.move_stack(false, costs);
+        })?;
+        let (pid, relative, pages) = (process.me.pid, Rc::clone(&process.me), process.mm.owned());
+        let started = world.sched.fork(Box::new(move || {
+            process.begin();
+            process.copy_pages(CHILD_COPIES);
+            process.leave();
+            let code = child(&mut process);
+            process.finish(Exit::Code(code & 0xff));
+        }));
+        if started.is_none() {
+            self.disown(&relative, pages);
+            return Err(Errno::EAGAIN);
+        }
+        bump(&world.counts.forks);
+        self.copy_pages(PARENT_COPIES);
+        Ok(pid)
+    }
+
+    /// The child of `fork`, linked into the process table.
+    fn copy(&self) -> Sys<Self> {
+        let world = &self.world;
+        let files = self.files.borrow().clone();
+        for file in files.iter().flatten() {
+            file.get();
+        }
+        let cwd = self.cwd.borrow().clone();
+        cwd.get();
+        let mm = match self.mm.duplicate(&world.zone, &world.costs) {
+            Ok(mm) => mm,
+            Err(errno) => {
+                files.into_iter().flatten().for_each(|file| world.put_file(&file));
+                world.put_path(&cwd);
+                return Err(errno);
+            }
+        };
+        let me = Proc::new(world.next_pid(), self.me.pid);
+        world.globals.tasklist.write_irq(|| {
+            me.hot.family.write(1);
+            self.me.hot.family.write(self.me.hot.family.peek().wrapping_add(1));
+            self.me.hot.signals.0.0.hold(|| ());
+            world.processes.borrow_mut().insert(me.pid, Rc::clone(&me));
+            self.me.children.borrow_mut().push(Rc::clone(&me));
+        });
+        Ok(Self {
+            world: Rc::clone(world),
+            me,
+            mm,
+            files: RefCell::new(files),
+            cwd: RefCell::new(cwd),
+            handlers: self.handlers.clone(),
+            proc_entry_missing: Cell::new(true),
+            name_service_tries: self.name_service_tries.clone(),
+        })
+    }
+
+    /// Takes back a child for which the machine had no room: `child` with `pages` pages of its own.
+    /// Its descriptors and its directory are those of the caller.
+    fn disown(&self, child: &Rc<Proc>, pages: u32) {
+        let world = &self.world;
+        world.globals.tasklist.write_irq(|| {
+            world.processes.borrow_mut().remove(&child.pid);
+            self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
+        });
+        child.life.set(Life::Gone);
+        let files = self.files.borrow().clone();
+        files.into_iter().flatten().for_each(|file| world.put_file(&file));
+        let cwd = self.cwd.borrow().clone();
+        world.put_path(&cwd);
+        world.zone.free(pages, &world.costs);
+        // Returning pages never fails.
+        let _infallible = world.zone.move_stack(false, &world.costs);
+    }
+
+    /// Writes `pages` pages that are shared since the last `fork`.
+    fn copy_pages(&self, pages: u32) {
+        for _ in 0..pages {
+            bump(&self.world.counts.faults);
+            // Without memory the kernel of the period would kill the process; here the write waits
+            // for nobody.
+            if self.mm.fault(Fault::Copy, &self.world.zone, &self.world.costs).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Everything of `exit` before the last switch.
+    pub(crate) fn finish(&self, exit: Exit) {
+        let world = &self.world;
+        spend(world.costs.exit);
+        self.close_all();
+        let cwd = self.cwd.replace(Rc::clone(&world.tree.root));
+        world.put_path(&cwd);
+        self.mm.release(&world.zone, &world.costs);
+        let parent = world.processes.borrow().get(&self.me.parent.get()).cloned();
+        self.clear_all_signals();
+        self.me.task.set(None);
+        world.globals.tasklist.write_irq(|| {
+            self.give_children_away();
+            self.me.hot.family.write(0);
+            self.me.life.set(Life::Zombie(exit));
+            if let Some(parent) = parent {
+                self.notify(&parent);
+            }
+        });
+    }
+
+    /// `SIGCHLD`: ignored by default, but the parent's `wait` must see the end.
+    fn notify(&self, parent: &Proc) {
+        parent.hot.signals.0.0.hold(|| ());
+        parent.hot.child_event.fetch_add(1, SeqCst);
+        self.world.sched.wake_sync(&parent.hot.child_event, 1);
+    }
+
+    /// Orphans become children of the first process.
+    fn give_children_away(&self) {
+        let orphans = self.me.children.take();
+        if orphans.is_empty() {
+            return;
+        }
+        let init = self.world.processes.borrow().get(&INIT).cloned();
+        let Some(init) = init else { return };
+        for orphan in &orphans {
+            orphan.hot.family.write(1);
+            orphan.parent.set(INIT);
+        }
+        let any_ended = orphans.iter().any(|orphan| orphan.life.get() != Life::Alive);
+        init.children.borrow_mut().extend(orphans);
+        if any_ended {
+            self.notify(&init);
+        }
+    }
+
+    /// Ends the process in the middle of a system call.
+    pub(crate) fn die(&self, exit: Exit) -> ! {
+        self.finish(exit);
+        self.world.sched.exit()
+    }
+
+    /// `wait`.
+    pub(crate) fn wait_for_child(&self) -> Sys<(Pid, Exit)> {
+        let world = &self.world;
+        let event = &*self.me.hot.child_event;
+        loop {
+            let seen = event.load(SeqCst);
+            spend(world.costs.wait);
+            let ended = world.globals.tasklist.read(|| self.find_ended());
+            match ended {
+                Some(child) => return Ok(self.reap(&child)),
+                None if self.me.children.borrow().is_empty() => return Err(Errno::ECHILD),
+                None => {}
+            }
+            if Smp::wait(event, seen, Sleep::Interruptible, None) == Wake::Interrupted {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+
+    /// The first child in order of birth that has ended; looks at all until then.
+    fn find_ended(&self) -> Option<Rc<Proc>> {
+        let (looked_at, found) = {
+            let children = self.me.children.borrow();
+            let at = children.iter().position(|child| child.life.get() != Life::Alive);
+            (at.map_or(children.len(), |at| at + 1), at.map(|at| Rc::clone(&children[at])))
+        };
+        Here::pass(self.world.costs.wait_child * looked_at as u64);
+        let found = found?;
+        found.hot.family.read();
+        Some(found)
+    }
+
+    /// `release_task`: takes an ended child out of the tables.
+    fn reap(&self, child: &Rc<Proc>) -> (Pid, Exit) {
+        let world = &self.world;
+        let Life::Zombie(exit) = child.life.replace(Life::Gone) else {
+            unreachable!("only the parent, which is one task, waits for a child");
+        };
+        world.globals.tasklist.write_irq(|| {
+            child.hot.signals.0.0.hold(|| child.hot.family.write(0));
+            world.processes.borrow_mut().remove(&child.pid);
+            self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
+        });
+        // Returning pages never fails.
+        let _infallible = world.zone.move_stack(false, &world.costs);
+        (child.pid, exit)
+    }
+}

@@ -1,0 +1,107 @@
+//! Signals: sending, catching, delivery on the way back to user mode.
+
+use crate::api::{Exit, Pid, Signal, Sys};
+use crate::errno::Errno;
+use crate::process::{Life, Process};
+use convoy_machine::Here;
+use core::cell::Cell;
+
+impl Signal {
+    /// Its number.
+    const fn number(self) -> u32 {
+        match self {
+            Self::Kill => 9,
+            Self::Usr2 => 12,
+            Self::Term => 15,
+        }
+    }
+}
+
+/// Which signals a process catches, and how often it did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handlers {
+    caught_set: Cell<u32>,
+    caught: Cell<u64>,
+}
+
+impl Handlers {
+    /// How often the handler has run.
+    pub(crate) fn caught(&self) -> u64 {
+        self.caught.get()
+    }
+
+    /// `exec` resets what was caught.
+    pub(crate) fn reset(&self) {
+        self.caught_set.set(0);
+        self.caught.set(0);
+    }
+}
+
+impl Process {
+    /// `signal(signal, handler)`.
+    pub(crate) fn catch_signal(&self, signal: Signal) -> Sys<()> {
+        if signal == Signal::Kill {
+            return Err(Errno::EINVAL);
+        }
+        Here::pass(self.world.costs.signal_install);
+        self.me.hot.signals.0.0.hold_irq(|| {
+            let set = self.handlers.caught_set.get();
+            self.handlers.caught_set.set(set | 1 << signal.number());
+            self.handlers.caught.set(0);
+        });
+        Ok(())
+    }
+
+    /// `kill`.
+    pub(crate) fn send_signal(&self, pid: Pid, signal: Signal) -> Sys<()> {
+        Here::pass(self.world.costs.kill);
+        let target = self.world.processes.borrow().get(&pid).cloned().ok_or(Errno::ESRCH)?;
+        if target.life.get() != Life::Alive {
+            // A zombie takes any signal and does nothing.
+            return Ok(());
+        }
+        let (lock, pending) = &target.hot.signals.0;
+        lock.hold_irq(|| {
+            pending.write(pending.peek() | 1 << signal.number());
+            // A task that has not started looks at its signals when it does; one that ends looks at
+            // none.
+            if let Some(task) = target.task.get() {
+                self.world.sched.post_signal(task, signal == Signal::Kill);
+            }
+        });
+        Ok(())
+    }
+
+    /// Delivers what is pending; does not return when that ends the process.
+    #[cold]
+    pub(crate) fn deliver_signals(&self) {
+        let (lock, pending) = &self.me.hot.signals.0;
+        while pending.peek() != 0 {
+            Here::pass(self.world.costs.signal_deliver);
+            let number = lock.hold_irq(|| {
+                let set = pending.read();
+                let number = set.trailing_zeros();
+                pending.write(set & set.wrapping_sub(1));
+                if set & set.wrapping_sub(1) == 0 {
+                    self.world.sched.clear_signal(Here::task());
+                }
+                number
+            });
+            if self.handlers.caught_set.get() >> number & 1 == 0 {
+                self.die(Exit::Signal(number as i32));
+            }
+            self.handlers.caught.set(self.handlers.caught.get() + 1);
+            // The return from the handler is a system call.
+            self.enter();
+        }
+    }
+
+    /// Forgets what is pending, at the end of the process.
+    pub(crate) fn clear_all_signals(&self) {
+        let (lock, pending) = &self.me.hot.signals.0;
+        if pending.peek() != 0 {
+            lock.hold_irq(|| pending.write(0));
+            self.world.sched.clear_signal(Here::task());
+        }
+    }
+}

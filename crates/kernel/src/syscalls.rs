@@ -1,0 +1,245 @@
+//! `impl Kernel for Process`: the system calls, each entering and leaving the kernel.
+
+use crate::api::{Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys};
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::vfs::{Kind, Target};
+use convoy_machine::Here;
+
+impl Process {
+    /// `read`.
+    pub(crate) fn read_fd(&self, fd: Fd, buffer: &mut [u8]) -> Sys<usize> {
+        let file = self.file(fd)?;
+        if !file.read {
+            return Err(Errno::EBADF);
+        }
+        let world = &*self.world;
+        match &file.target {
+            Target::Inode(dentry) => match dentry.inode.kind {
+                Kind::Regular => Ok(world.read_file(&file, &dentry.inode, buffer)),
+                Kind::Directory => Err(Errno::EISDIR),
+                // Nobody types on the terminal of a run.
+                Kind::Null | Kind::Tty => {
+                    Here::pass(world.costs.null_io);
+                    Ok(0)
+                }
+            },
+            Target::PipeRead(pipe) => world.pipe_read(pipe, buffer),
+            Target::PipeWrite(_) => Err(Errno::EBADF),
+            Target::Socket(socket) => world.socket_read(socket, buffer),
+        }
+    }
+
+    /// `write`.
+    pub(crate) fn write_fd(&self, fd: Fd, buffer: &[u8]) -> Sys<usize> {
+        let file = self.file(fd)?;
+        if !file.write {
+            return Err(Errno::EBADF);
+        }
+        let world = &*self.world;
+        match &file.target {
+            Target::Inode(dentry) => match dentry.inode.kind {
+                Kind::Regular => world.write_file(&file, &dentry.inode, buffer),
+                Kind::Directory => Err(Errno::EISDIR),
+                Kind::Null => {
+                    Here::pass(world.costs.null_io);
+                    Ok(buffer.len())
+                }
+                Kind::Tty => {
+                    world.terminal_ioctl();
+                    Ok(buffer.len())
+                }
+            },
+            Target::PipeWrite(pipe) => world.pipe_write(pipe, buffer),
+            Target::PipeRead(_) => Err(Errno::EBADF),
+            Target::Socket(socket) => world.socket_write(socket, buffer),
+        }
+    }
+
+    fn seek_fd(&self, fd: Fd, offset: u64) -> Sys<u64> {
+        let file = self.file(fd)?;
+        match &file.target {
+            Target::Inode(dentry) => match dentry.inode.kind {
+                Kind::Regular | Kind::Directory => {
+                    self.world.seek_file(&file, &dentry.inode, offset)
+                }
+                Kind::Null => Ok(0),
+                Kind::Tty => Err(Errno::ESPIPE),
+            },
+            _ => Err(Errno::ESPIPE),
+        }
+    }
+
+    fn run_query(&self, query: Query) {
+        let world = &*self.world;
+        match query {
+            Query::WorkingDirectory => self.call(|| self.working_directory()),
+            Query::Ids => (0..5).for_each(|_| self.call(|| Here::pass(world.costs.getpid))),
+            Query::UserDatabase => (0..3).for_each(|_| self.look_up_user()),
+            Query::System => {
+                (0..2).for_each(|_| self.call(|| Here::pass(world.costs.query_system)));
+            }
+            Query::Terminal => {
+                for _ in 0..2 {
+                    self.call(|| self.standard_ioctl());
+                }
+                if world.options.terminal {
+                    self.call(|| self.own_proc_entry());
+                    // The name that /proc gave is compared with the file's.
+                    let _found = self.call(|| self.stat_path("/dev/tty"));
+                }
+            }
+        }
+    }
+}
+
+impl Kernel for Process {
+    fn user(&mut self, unit: &'static str, count: u64, _: impl FnOnce()) {
+        self.user_time(self.world.unit_ps(unit, count));
+    }
+
+    fn open(&mut self, path: &str, flags: Open) -> Sys<Fd> {
+        self.call(|| self.open_file(path, flags))
+    }
+
+    fn close(&mut self, fd: Fd) -> Sys<()> {
+        self.call(|| self.close_fd(fd))
+    }
+
+    fn read(&mut self, fd: Fd, buffer: &mut [u8]) -> Sys<usize> {
+        self.call(|| self.read_fd(fd, buffer))
+    }
+
+    fn write(&mut self, fd: Fd, buffer: &[u8]) -> Sys<usize> {
+        self.call(|| self.write_fd(fd, buffer))
+    }
+
+    fn seek(&mut self, fd: Fd, offset: u64) -> Sys<u64> {
+        self.call(|| self.seek_fd(fd, offset))
+    }
+
+    fn link(&mut self, old: &str, new: &str) -> Sys<()> {
+        self.call(|| self.link_name(old, new))
+    }
+
+    fn unlink(&mut self, path: &str) -> Sys<()> {
+        self.call(|| self.remove(path, false))
+    }
+
+    fn stat(&mut self, path: &str) -> Sys<Stat> {
+        self.call(|| self.stat_path(path))
+    }
+
+    fn mkdir(&mut self, path: &str) -> Sys<()> {
+        self.call(|| self.make_directory(path))
+    }
+
+    fn rmdir(&mut self, path: &str) -> Sys<()> {
+        self.call(|| self.remove(path, true))
+    }
+
+    fn chdir(&mut self, path: &str) -> Sys<()> {
+        self.call(|| self.change_directory(path))
+    }
+
+    fn read_directory(&mut self, fd: Fd) -> Sys<usize> {
+        self.call(|| self.read_directory_fd(fd))
+    }
+
+    fn sync(&mut self) -> Sys<()> {
+        self.call(|| self.world.sync_all());
+        Ok(())
+    }
+
+    fn pipe(&mut self) -> Sys<(Fd, Fd)> {
+        self.call(|| self.make_pipe())
+    }
+
+    fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {
+        self.call(|| self.make_sockets(kind))
+    }
+
+    fn shm_create(&mut self, bytes: usize) -> Sys<i32> {
+        self.call(|| self.create_segment(bytes))
+    }
+
+    fn shm_copy(&mut self, id: i32, offset: usize, bytes: usize, _: bool) -> Sys<()> {
+        // Not a system call: the user program copies, and faults where a page is missing.
+        self.copy_segment(id, offset, bytes)
+    }
+
+    fn shm_remove(&mut self, id: i32) -> Sys<()> {
+        self.call(|| self.remove_segment(id))
+    }
+
+    fn sem_create(&mut self, value: i32) -> Sys<i32> {
+        self.call(|| self.create_set(value))
+    }
+
+    fn sem_op(&mut self, id: i32, delta: i32) -> Sys<()> {
+        self.call(|| self.operate(id, delta))
+    }
+
+    fn sem_remove(&mut self, id: i32) -> Sys<()> {
+        self.call(|| self.remove_set(id))
+    }
+
+    fn sbrk(&mut self, delta: isize) -> Sys<()> {
+        self.call(|| self.mm.brk(delta as i64, &self.world.zone, &self.world.costs))
+    }
+
+    fn touch_heap(&mut self, bytes: usize, stride: usize) -> Sys<()> {
+        let world = &*self.world;
+        let before = self.mm.owned();
+        let result = self.mm.touch_heap(bytes as u64, stride as u64, &world.zone, &world.costs);
+        let faults = self.mm.owned().saturating_sub(before);
+        world.counts.faults.set(world.counts.faults.get() + u64::from(faults));
+        self.leave();
+        result
+    }
+
+    fn pid(&mut self) -> Pid {
+        self.call(|| {
+            Here::pass(self.world.costs.getpid);
+            self.me.pid
+        })
+    }
+
+    fn kill(&mut self, pid: Pid, signal: Signal) -> Sys<()> {
+        self.call(|| self.send_signal(pid, signal))
+    }
+
+    fn catch(&mut self, signal: Signal) -> Sys<()> {
+        self.call(|| self.catch_signal(signal))
+    }
+
+    fn caught(&mut self) -> u64 {
+        self.handlers.caught()
+    }
+
+    fn fork(&mut self, child: impl FnOnce(&mut Self) -> i32 + 'static) -> Sys<Pid> {
+        self.call(|| self.fork_process(child))
+    }
+
+    fn exec(&mut self, program: Program, argument: &str) -> Errno {
+        let code = self.run_program(program, argument);
+        self.die(Exit::Code(code))
+    }
+
+    fn wait(&mut self) -> Sys<(Pid, Exit)> {
+        self.call(|| self.wait_for_child())
+    }
+
+    fn query(&mut self, query: Query) -> Sys<()> {
+        self.run_query(query);
+        Ok(())
+    }
+
+    fn now(&mut self) -> u64 {
+        Here::now_ns()
+    }
+
+    fn sleep(&mut self, ns: u64) {
+        self.call(|| self.world.sched.sleep_until(Here::now_ns() + ns));
+    }
+}

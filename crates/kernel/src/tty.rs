@@ -1,0 +1,147 @@
+//! The controlling terminal, `/dev/null` and /proc: where these paths take the big kernel lock.
+//!
+//! | site | 2.6.25 | 2.6.26-rc1 |
+//! |---|---|---|
+//! | open of a character device | yes | yes |
+//! | release of a terminal file | yes | yes |
+//! | terminal ioctl | yes | no |
+//! | look-up and release of a static /proc entry | yes | yes |
+//! | `F_SETFL` | yes | yes |
+
+use crate::api::Sys;
+use crate::errno::Errno;
+use crate::locks::{Field, Line};
+use crate::preset::Paths;
+use crate::process::Process;
+use crate::world::World;
+use convoy_machine::{Here, Sim, ps};
+use core::cell::Cell;
+
+/// A terminal.
+pub(crate) struct Terminal {
+    hot: Sim<Line<Field<u32>>>,
+    /// Opened files of this terminal: `fork` and `dup` do not add to them.
+    files: Cell<u32>,
+}
+
+impl Terminal {
+    /// A terminal with one open file, that of the first process.
+    pub(crate) fn new() -> Self {
+        Self { hot: Here::place(Line(Field::new(1))), files: Cell::new(1) }
+    }
+}
+
+impl World {
+    /// Open files of the controlling terminal; descriptors that `fork` copied do not count.
+    pub fn terminal_files(&self) -> u32 {
+        self.terminal.files.get()
+    }
+
+    /// A third of what a terminal's open or release holds the big kernel lock.
+    fn terminal_third(&self) {
+        Here::pass(ps(self.traffic.hold_tty_ns) / 3);
+    }
+
+    /// Counts the open files of the terminal: a walk of its list under `files_lock`.
+    fn count_terminal_files(&self) {
+        let (lock, list) = &self.globals.files.0;
+        lock.hold(|| {
+            list.read();
+            Here::pass(self.costs.tty_file * u64::from(self.terminal.files.get()));
+        });
+    }
+
+    /// `open` of `/dev/tty`: `chrdev_open` under the big kernel lock, `tty_mutex` twice inside.
+    pub(crate) fn terminal_open(&self) -> Sys<()> {
+        self.big_kernel_lock(|| {
+            if !self.options.terminal {
+                Here::pass(self.costs.bkl_tiny);
+                return Err(Errno::ENXIO);
+            }
+            self.under(&self.globals.tty_mutex, || self.terminal_third());
+            self.under(&self.globals.tty_mutex, || {
+                self.terminal_third();
+                self.terminal.files.set(self.terminal.files.get() + 1);
+                self.terminal.hot.write(self.terminal.files.get());
+            });
+            self.count_terminal_files();
+            self.terminal_third();
+            Ok(())
+        })
+    }
+
+    /// Release of a terminal file.
+    pub(crate) fn terminal_release(&self) {
+        self.big_kernel_lock(|| {
+            self.terminal_third();
+            self.count_terminal_files();
+            self.under(&self.globals.tty_mutex, || {
+                self.terminal_third();
+                self.terminal.files.set(self.terminal.files.get() - 1);
+                self.terminal.hot.write(self.terminal.files.get());
+            });
+            self.terminal_third();
+        });
+    }
+
+    /// `open` of `/dev/null`: `chrdev_open` takes the big kernel lock around the driver's `open`.
+    pub(crate) fn open_null(&self) {
+        self.big_kernel_lock(|| Here::pass(self.costs.bkl_tiny));
+    }
+
+    /// `fcntl(F_SETFL)` and other sections of the shortest kind.
+    pub(crate) fn tiny_section(&self) {
+        self.big_kernel_lock(|| Here::pass(self.costs.bkl_tiny));
+    }
+
+    fn short_section(&self) {
+        self.big_kernel_lock(|| Here::pass(ps(self.traffic.hold_short_ns)));
+    }
+
+    /// `ioctl` on the terminal.
+    pub(crate) fn terminal_ioctl(&self) {
+        if self.paths == Paths::V25 {
+            self.short_section();
+        }
+        Here::pass(self.costs.tty_ioctl);
+    }
+
+    /// Look-up of a static entry of /proc, which is never cached.
+    pub(crate) fn proc_lookup(&self) {
+        Here::pass(self.costs.proc_open);
+        let proc_directory = self.tree.root.child("proc");
+        if let Some(directory) = proc_directory {
+            self.under(&directory.inode.hot.mutex, || {
+                self.globals.dcache.hold(|| directory.hot.name.read());
+                self.short_section();
+            });
+        }
+    }
+
+    /// Release of a static entry of /proc.
+    pub(crate) fn proc_release(&self) {
+        self.globals.dcache.hold(|| ());
+        self.tiny_section();
+        self.forget_anonymous_inode();
+    }
+}
+
+impl Process {
+    /// `ioctl` on file 0.
+    pub(crate) fn standard_ioctl(&self) {
+        if self.world.options.terminal {
+            self.world.terminal_ioctl();
+        } else {
+            Here::pass(self.world.costs.tty_ioctl);
+        }
+    }
+
+    /// The process's own entry in /proc: looked up once.
+    pub(crate) fn own_proc_entry(&self) {
+        if self.proc_entry_missing.replace(false) {
+            self.world.proc_lookup();
+        } else {
+            Here::pass(self.world.costs.proc_open);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Content of files: `read`, `write`, `lseek`, truncation.
+
+use super::dentry::{Inode, PAGE_LINES};
+use super::file::File;
+use crate::api::Sys;
+use crate::costs::spend;
+use crate::errno::Errno;
+use crate::pages::PAGE;
+use crate::world::World;
+use convoy_machine::Here;
+
+/// Files up to this length keep their bytes. Longer ones keep their length and their pages only;
+/// their bytes read as zeros.
+pub(super) const KEPT_BYTES: usize = 16 << 10;
+/// Longest file of tmpfs on a 64-bit machine of the period, bytes.
+const LONGEST: u64 = 256 << 30;
+
+impl Inode {
+    /// A page fault on page `page` of a program: the page gets one more user.
+    pub(crate) fn map_page(&self, page: u64) {
+        self.hot.tree_lock.read(|| self.hot.pages[page as usize % PAGE_LINES].get());
+    }
+}
+
+impl World {
+    /// Looks up a page that exists: `tree_lock` as reader, a reference and the lock bit of its
+    /// `struct page`.
+    fn find_page(&self, inode: &Inode, page: u64) {
+        let line = &inode.hot.pages[page as usize % PAGE_LINES];
+        inode.hot.tree_lock.read(|| line.get());
+        Here::pass(self.costs.file_page);
+        line.put();
+    }
+
+    /// Adds a page to a file.
+    fn add_page(&self, inode: &Inode, page: u64) -> Sys<()> {
+        inode.sb.charge(1)?;
+        if self.zone.allocate(1, &self.costs).is_err() {
+            inode.sb.uncharge(1);
+            return Err(Errno::ENOSPC);
+        }
+        Here::pass(self.costs.page_zero);
+        let line = &inode.hot.pages[page as usize % PAGE_LINES];
+        inode.hot.tree_lock.write_irq(|| line.get());
+        line.put();
+        self.zone.lru_add(&self.costs);
+        inode.pages.borrow_mut().insert(page);
+        Ok(())
+    }
+
+    /// `read` of a regular file.
+    pub(crate) fn read_file(&self, file: &File, inode: &Inode, buffer: &mut [u8]) -> usize {
+        Here::pass(self.costs.read);
+        let position = file.hot.position.read();
+        let left = inode.hot.head.size.read().saturating_sub(position);
+        let length = left.min(buffer.len() as u64) as usize;
+        if length == 0 {
+            return 0;
+        }
+        let end = position + length as u64;
+        for page in position / PAGE..=(end - 1) / PAGE {
+            let present = inode.pages.borrow().contains(page);
+            if present {
+                self.find_page(inode, page);
+            }
+        }
+        spend(self.costs.copy(length));
+        file.hot.position.write(end);
+        copy_out(inode, position, &mut buffer[..length]);
+        length
+    }
+
+    /// `write` to a regular file, under its `i_mutex`.
+    pub(crate) fn write_file(&self, file: &File, inode: &Inode, buffer: &[u8]) -> Sys<usize> {
+        self.under(&inode.hot.mutex, || {
+            Here::pass(self.costs.write);
+            let position = file.hot.position.read();
+            if buffer.is_empty() {
+                return Ok(0);
+            }
+            let end = position.checked_add(buffer.len() as u64).ok_or(Errno::EFBIG)?;
+            if end > LONGEST {
+                return Err(Errno::EFBIG);
+            }
+            let written = self.write_pages(inode, position, end)?;
+            spend(self.costs.copy(written));
+            let now = position + written as u64;
+            copy_in(inode, position, &buffer[..written]);
+            let size = &inode.hot.head.size;
+            if now > size.peek() {
+                size.write(now);
+            }
+            file.hot.position.write(now);
+            Ok(written)
+        })
+    }
+
+    /// Gets the pages from `position` to `end`; returns how many bytes of them there is room for,
+    /// `ENOSPC` for none.
+    fn write_pages(&self, inode: &Inode, position: u64, end: u64) -> Sys<usize> {
+        for page in position / PAGE..=(end - 1) / PAGE {
+            let present = inode.pages.borrow().contains(page);
+            if present {
+                self.find_page(inode, page);
+            } else if let Err(errno) = self.add_page(inode, page) {
+                let reached = (page * PAGE).max(position);
+                return if reached > position {
+                    Ok((reached - position) as usize)
+                } else {
+                    Err(errno)
+                };
+            }
+        }
+        Ok((end - position) as usize)
+    }
+
+    /// `lseek` to `offset`, under the inode's `i_mutex` as tmpfs and the disk file systems do.
+    pub(crate) fn seek_file(&self, file: &File, inode: &Inode, offset: u64) -> Sys<u64> {
+        if offset > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        self.under(&inode.hot.mutex, || {
+            Here::pass(self.costs.seek);
+            if inode.is_directory() {
+                self.globals.dcache.hold(|| inode.hot.head.size.read());
+            }
+            file.hot.position.write(offset);
+        });
+        Ok(offset)
+    }
+
+    /// Cuts a file to length 0; the caller holds its `i_mutex`.
+    pub(super) fn truncate(&self, inode: &Inode) {
+        inode.hot.head.size.write(0);
+        self.free_file_pages(inode);
+        inode.content.replace(Some(Vec::new()));
+    }
+
+    /// Frees the pages of a file.
+    pub(super) fn free_file_pages(&self, inode: &Inode) {
+        let pages = inode.pages.borrow_mut().remove_from(0);
+        if pages == 0 {
+            return;
+        }
+        inode.hot.tree_lock.write_irq(|| inode.hot.pages[0].get());
+        inode.hot.pages[0].put();
+        self.zone.lru_move(pages, &self.costs);
+        self.zone.free(pages, &self.costs);
+        inode.sb.uncharge(u64::from(pages));
+    }
+}
+
+/// Copies what is kept of the content from `position` on; the rest reads as zeros.
+fn copy_out(inode: &Inode, position: u64, buffer: &mut [u8]) {
+    let content = inode.content.borrow();
+    let kept = content.as_deref().unwrap_or_default();
+    let start = (position as usize).min(kept.len());
+    let length = buffer.len().min(kept.len() - start);
+    buffer[..length].copy_from_slice(&kept[start..start + length]);
+    buffer[length..].fill(0);
+}
+
+/// Keeps `bytes` at `position`, or stops to keep the content when it becomes too long.
+fn copy_in(inode: &Inode, position: u64, bytes: &[u8]) {
+    let mut content = inode.content.borrow_mut();
+    let Some(kept) = content.as_mut() else { return };
+    let end = position as usize + bytes.len();
+    if end > KEPT_BYTES {
+        *content = None;
+        return;
+    }
+    if kept.len() < end {
+        kept.resize(end, 0);
+    }
+    kept[position as usize..end].copy_from_slice(bytes);
+}

@@ -1,0 +1,278 @@
+//! Superblocks, inodes and dentries, and their reference counts.
+
+use crate::api::Sys;
+use crate::errno::Errno;
+use crate::locks::{Count, Field, Line, Mutex, ReadWrite, Spin};
+use crate::pages::Pages;
+use crate::world::World;
+use convoy_machine::{Here, Sim};
+use core::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+/// Groups of pages of one file that share a `struct page` line.
+pub(crate) const PAGE_LINES: usize = 4;
+
+/// A mounted file system.
+pub(crate) struct Super {
+    /// Whether names pin their dentries and misses are not cached: tmpfs.
+    pub(crate) memory: bool,
+    limit: Option<u64>,
+    hot: Sim<SuperHot>,
+}
+
+struct SuperHot {
+    /// `mnt_count`: every path walk and every open file counts here.
+    mount: Line<Count>,
+    /// tmpfs's `stat_lock` with the numbers it guards.
+    stat: Line<(Spin, Field<u64>)>,
+}
+
+impl Super {
+    pub(crate) fn new(memory: bool, limit: Option<u64>) -> Rc<Self> {
+        let hot = SuperHot {
+            // Mounted, and used by what the first process is born with.
+            mount: Line(Count::new(3)),
+            stat: Line((Spin::new(), Field::new(0))),
+        };
+        Rc::new(Self { memory, limit, hot: Here::place(hot) })
+    }
+
+    /// Counts `pages` more pages; `ENOSPC` above the limit.
+    pub(crate) fn charge(&self, pages: u64) -> Sys<()> {
+        let Some(limit) = self.limit else { return Ok(()) };
+        let (lock, used) = &self.hot.stat.0;
+        lock.hold(|| {
+            let now = used.read() + pages;
+            if now > limit {
+                return Err(Errno::ENOSPC);
+            }
+            used.write(now);
+            Ok(())
+        })
+    }
+
+    /// Counts `pages` pages fewer.
+    pub(crate) fn uncharge(&self, pages: u64) {
+        if self.limit.is_some() {
+            let (lock, used) = &self.hot.stat.0;
+            lock.hold(|| used.write(used.peek() - pages));
+        }
+    }
+
+    /// Counts an inode in or out.
+    pub(crate) fn count_inode(&self) {
+        if self.limit.is_some() {
+            let (lock, used) = &self.hot.stat.0;
+            lock.hold(|| used.write(used.peek()));
+        }
+    }
+
+    /// Pages in use.
+    pub(crate) fn used_pages(&self) -> u64 {
+        self.hot.stat.0.1.peek()
+    }
+}
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Directory,
+    Regular,
+    /// `/dev/null`.
+    Null,
+    /// `/dev/tty`, the controlling terminal.
+    Tty,
+}
+
+/// An inode.
+pub(crate) struct Inode {
+    pub(crate) kind: Kind,
+    pub(crate) sb: Rc<Super>,
+    pub(crate) hot: Sim<InodeHot>,
+    /// Names in a directory.
+    pub(crate) entries: RefCell<BTreeMap<Box<str>, Rc<Dentry>>>,
+    /// Pages of a file that exist.
+    pub(crate) pages: RefCell<Pages>,
+    /// Bytes of a small file; `None` once it has been larger than [`super::data::KEPT_BYTES`].
+    pub(crate) content: RefCell<Option<Vec<u8>>>,
+}
+
+/// The part of an inode in simulated memory.
+pub(crate) struct InodeHot {
+    /// What every look-up reads.
+    pub(crate) head: Line<InodeHead>,
+    /// `i_mutex`.
+    pub(crate) mutex: Line<Mutex>,
+    /// `tree_lock` of the file's pages.
+    pub(crate) tree_lock: Line<ReadWrite>,
+    /// `struct page` of the file's pages: counts and lock bits.
+    pub(crate) pages: [Line<Count>; PAGE_LINES],
+}
+
+/// Size and counts of an inode.
+pub(crate) struct InodeHead {
+    pub(crate) size: Field<u64>,
+    pub(crate) links: Field<u32>,
+    /// `i_count`: dentries that refer to it.
+    pub(crate) count: Count,
+}
+
+impl Inode {
+    /// A new inode without a name: not priced.
+    pub(crate) fn new(kind: Kind, sb: &Rc<Super>) -> Rc<Self> {
+        let links = if kind == Kind::Directory { 2 } else { 1 };
+        let head =
+            InodeHead { size: Field::new(0), links: Field::new(links), count: Count::new(1) };
+        let hot = InodeHot {
+            head: Line(head),
+            mutex: Line(Mutex::new()),
+            tree_lock: Line(ReadWrite::new()),
+            pages: core::array::from_fn(|_| Line(Count::new(1))),
+        };
+        Rc::new(Self {
+            kind,
+            sb: Rc::clone(sb),
+            hot: Here::place(hot),
+            entries: RefCell::default(),
+            pages: RefCell::default(),
+            content: RefCell::new(Some(Vec::new())),
+        })
+    }
+
+    /// Gives a file of the root file system its length; its content is zeros.
+    pub(super) fn fill(&self, bytes: u64, pages: u64) {
+        self.hot.head.size.poke(bytes);
+        let mut present = self.pages.borrow_mut();
+        for page in 0..pages {
+            present.insert(page);
+        }
+        self.content.replace(None);
+    }
+
+    /// Whether it is a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+}
+
+/// A name in the dentry cache. Every name that exists has one.
+pub(crate) struct Dentry {
+    pub(crate) inode: Rc<Inode>,
+    pub(crate) parent: Weak<Dentry>,
+    pub(crate) hot: Sim<DentryHot>,
+    /// Root of what is mounted here.
+    pub(crate) mounted: RefCell<Option<Rc<Dentry>>>,
+    /// The name exists.
+    pub(crate) linked: Cell<bool>,
+}
+
+/// The part of a dentry in simulated memory: one line, as in the kernel.
+pub(crate) struct DentryHot {
+    pub(crate) lock: Spin,
+    pub(crate) count: Count,
+    /// Name, hash chain, list of children.
+    pub(crate) name: Field<u32>,
+}
+
+impl Dentry {
+    fn new(inode: Rc<Inode>, parent: Weak<Self>, count: u32) -> Rc<Self> {
+        let hot = DentryHot { lock: Spin::new(), count: Count::new(count), name: Field::new(0) };
+        Rc::new(Self {
+            inode,
+            parent,
+            hot: Here::place(hot),
+            mounted: RefCell::default(),
+            linked: Cell::new(true),
+        })
+    }
+
+    /// The root of a file system that is mounted below `parent`.
+    pub(super) fn root(inode: Rc<Inode>, parent: Option<&Rc<Self>>) -> Rc<Self> {
+        // The mount refers to it, and the first process works in the first one.
+        Self::new(inode, parent.map(Rc::downgrade).unwrap_or_default(), 2)
+    }
+
+    /// A dentry for a new name in `self`: pinned by the name on tmpfs, by its entries if it is a
+    /// directory.
+    pub(super) fn name(self: &Rc<Self>, inode: Rc<Inode>) -> Rc<Self> {
+        let count = match inode.kind {
+            Kind::Directory | Kind::Null => 1,
+            // /dev is a memory file system as well; the first process has the terminal open.
+            Kind::Tty => 2,
+            Kind::Regular => u32::from(inode.sb.memory),
+        };
+        Self::new(inode, Rc::downgrade(self), count)
+    }
+
+    /// Adds a name without a price: while the tree is built.
+    pub(super) fn plant(self: &Rc<Self>, name: &str, inode: Rc<Inode>) -> Rc<Self> {
+        let dentry = self.name(inode);
+        self.inode.entries.borrow_mut().insert(name.into(), Rc::clone(&dentry));
+        dentry
+    }
+
+    /// The name `name` in this directory, without a price.
+    pub(crate) fn child(&self, name: &str) -> Option<Rc<Self>> {
+        self.inode.entries.borrow().get(name).cloned()
+    }
+
+    /// Mounts the file system of `inode` here; `..` from it leads to `parent`.
+    pub(super) fn mount(&self, inode: Rc<Inode>, parent: &Rc<Self>) {
+        self.mounted.replace(Some(Self::root(inode, Some(parent))));
+    }
+
+    /// Takes a reference to the name and its mount.
+    #[inline]
+    pub(crate) fn get(&self) {
+        self.inode.sb.hot.mount.get();
+        self.hot.count.get();
+    }
+
+    /// Replaces the reference to a directory by one to what is mounted on it.
+    pub(super) fn cross(self: Rc<Self>, world: &World) -> Rc<Self> {
+        let mounted = self.mounted.borrow().clone();
+        let Some(mounted) = mounted else { return self };
+        world.globals.vfsmount.hold(|| mounted.inode.sb.hot.mount.get());
+        mounted.hot.count.get();
+        world.put_path(&self);
+        mounted
+    }
+}
+
+impl World {
+    /// Gives back a reference of [`Dentry::get`].
+    #[inline]
+    pub(crate) fn put_path(&self, dentry: &Dentry) {
+        self.dput(dentry);
+        dentry.inode.sb.hot.mount.put();
+    }
+
+    /// Gives back a reference to a dentry: the last one takes `dcache_lock`.
+    pub(crate) fn dput(&self, dentry: &Dentry) {
+        if dentry.hot.count.put_unless_last() {
+            return;
+        }
+        let last = self.globals.dcache.hold(|| {
+            let last = dentry.hot.count.put();
+            dentry.hot.lock.hold(|| ());
+            last
+        });
+        if last && !dentry.linked.get() {
+            self.iput(&dentry.inode);
+        }
+    }
+
+    /// Gives back a dentry's reference to its inode; the last one frees a file without names.
+    pub(crate) fn iput(&self, inode: &Inode) {
+        if !inode.hot.head.count.put() {
+            return;
+        }
+        let (lock, _, list) = &self.globals.inode.0;
+        lock.hold(|| list.write(list.peek().wrapping_sub(1)));
+        if inode.hot.head.links.peek() == 0 {
+            self.free_file_pages(inode);
+            inode.sb.count_inode();
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Reading directories.
+
+use super::dentry::Inode;
+use super::file::{File, Target};
+use crate::api::{Fd, Sys};
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::world::World;
+use convoy_machine::Here;
+
+/// The C library's buffer, bytes.
+const BUFFER: usize = 32 << 10;
+/// An entry's inode number, offset, length and type, and the end of its name, bytes.
+const ENTRY_HEAD: usize = 20;
+
+impl World {
+    /// `getdents`: `i_mutex`, and `dcache_lock` for each entry.
+    fn read_entries(&self, file: &File, inode: &Inode) -> usize {
+        self.under(&inode.hot.mutex, || {
+            Here::pass(self.costs.getdents);
+            let position = file.hot.position.read();
+            let count = fits(inode, position as usize);
+            for _ in 0..count {
+                self.globals.dcache.hold(|| ());
+                Here::pass(self.costs.getdents_entry);
+            }
+            file.hot.position.write(position + count as u64);
+            count
+        })
+    }
+}
+
+/// How many entries from number `first` on fit into the buffer; numbers 0 and 1 are `.` and `..`.
+fn fits(inode: &Inode, first: usize) -> usize {
+    let entries = inode.entries.borrow();
+    let names = [".", ".."].into_iter().chain(entries.keys().map(|name| &**name));
+    let mut left = BUFFER;
+    let mut count = 0;
+    for name in names.skip(first) {
+        let bytes = (ENTRY_HEAD + name.len()).next_multiple_of(8);
+        if bytes > left {
+            break;
+        }
+        left -= bytes;
+        count += 1;
+    }
+    count
+}
+
+impl Process {
+    /// The names in an open directory, as the program has them in its buffer.
+    pub(crate) fn names_in(&self, fd: Fd) -> Sys<Vec<Box<str>>> {
+        let file = self.file(fd)?;
+        match &file.target {
+            Target::Inode(dentry) => Ok(dentry.inode.entries.borrow().keys().cloned().collect()),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// `getdents` on an open directory.
+    pub(crate) fn read_directory_fd(&self, fd: Fd) -> Sys<usize> {
+        let file = self.file(fd)?;
+        match &file.target {
+            Target::Inode(dentry) if dentry.inode.is_directory() => {
+                Ok(self.world.read_entries(&file, &dentry.inode))
+            }
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Open files: `open`, `close`, and what an open file refers to.
+
+use super::dentry::{Dentry, Inode, Kind};
+use crate::api::{Fd, Open, Sys};
+use crate::errno::Errno;
+use crate::locks::{Count, Field};
+use crate::pipe::Pipe;
+use crate::process::Process;
+use crate::socket::Socket;
+use crate::world::World;
+use convoy_machine::{Here, Sim};
+use std::rc::Rc;
+
+/// What an open file refers to.
+pub(crate) enum Target {
+    /// A name.
+    Inode(Rc<Dentry>),
+    /// The read end of a pipe.
+    PipeRead(Rc<Pipe>),
+    /// The write end of a pipe.
+    PipeWrite(Rc<Pipe>),
+    /// A socket.
+    Socket(Rc<Socket>),
+}
+
+/// An open file, shared by the descriptors that `fork` copies.
+pub(crate) struct File {
+    pub(crate) target: Target,
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) hot: Sim<FileHot>,
+}
+
+/// `f_count` and `f_pos`.
+pub(crate) struct FileHot {
+    count: Count,
+    pub(crate) position: Field<u64>,
+}
+
+impl File {
+    /// An open file with `count` descriptors; takes over the reference to its target.
+    pub(crate) fn new(target: Target, read: bool, write: bool, count: u32) -> Rc<Self> {
+        let hot = FileHot { count: Count::new(count), position: Field::new(0) };
+        Rc::new(Self { target, read, write, hot: Here::place(hot) })
+    }
+
+    /// One more descriptor.
+    pub(crate) fn get(&self) {
+        self.hot.count.get();
+    }
+}
+
+impl World {
+    /// One descriptor fewer; the last one closes the file.
+    pub(crate) fn put_file(&self, file: &File) {
+        if !file.hot.count.put() {
+            return;
+        }
+        match &file.target {
+            Target::Inode(dentry) => {
+                if dentry.inode.kind == Kind::Tty {
+                    self.terminal_release();
+                }
+                self.move_on_files_list();
+                self.put_path(dentry);
+            }
+            Target::PipeRead(pipe) => self.pipe_release(pipe, false),
+            Target::PipeWrite(pipe) => self.pipe_release(pipe, true),
+            Target::Socket(socket) => self.socket_release(socket),
+        }
+    }
+
+    /// Puts a file on a list of open files, or takes it off.
+    fn move_on_files_list(&self) {
+        let (lock, list) = &self.globals.files.0;
+        lock.hold(|| list.write(list.peek().wrapping_add(1)));
+    }
+}
+
+impl Process {
+    /// `open`.
+    pub(crate) fn open_file(&self, path: &str, flags: Open) -> Sys<Fd> {
+        self.room_for(1)?;
+        let world = &*self.world;
+        Here::pass(world.costs.open);
+        let cwd = self.cwd.borrow().clone();
+        let dentry = if flags.create {
+            self.open_or_create(&cwd, path, flags)?
+        } else {
+            world.walk(&cwd, path)?
+        };
+        if let Err(errno) = self.may_open(&dentry.inode, flags) {
+            world.put_path(&dentry);
+            return Err(errno);
+        }
+        world.move_on_files_list();
+        let file = File::new(Target::Inode(dentry), flags.read, flags.write, 1);
+        Ok(self.install(file))
+    }
+
+    /// Checks and prepares what is opened: truncation, the driver's `open`.
+    fn may_open(&self, inode: &Inode, flags: Open) -> Sys<()> {
+        let world = &*self.world;
+        match inode.kind {
+            Kind::Directory if flags.write || flags.create => Err(Errno::EISDIR),
+            Kind::Directory => Ok(()),
+            Kind::Regular => {
+                if flags.truncate && flags.write {
+                    world.under(&inode.hot.mutex, || {
+                        Here::pass(world.costs.truncate);
+                        world.truncate(inode);
+                    });
+                }
+                Ok(())
+            }
+            Kind::Null => {
+                world.open_null();
+                Ok(())
+            }
+            Kind::Tty => world.terminal_open(),
+        }
+    }
+
+    /// The part of `open` with `O_CREAT`: under the parent directory's `i_mutex` even when the name
+    /// exists.
+    fn open_or_create(&self, cwd: &Rc<Dentry>, path: &str, flags: Open) -> Sys<Rc<Dentry>> {
+        let world = &*self.world;
+        let (directory, name) = world.walk_to_parent(cwd, path)?;
+        let result = world.under(&directory.inode.hot.mutex, || {
+            Here::pass(world.costs.walk_component);
+            match directory.child(name) {
+                Some(_) if flags.exclusive => Err(Errno::EEXIST),
+                Some(found) => {
+                    found.hot.name.read();
+                    found.hot.lock.hold(|| found.get());
+                    Ok(found)
+                }
+                None => self.create(&directory, name),
+            }
+        });
+        world.put_path(&directory);
+        result.map(|dentry| dentry.cross(world))
+    }
+
+    /// Makes an empty file `name`, with a reference for the caller, who holds the directory's
+    /// `i_mutex`.
+    fn create(&self, directory: &Rc<Dentry>, name: &str) -> Sys<Rc<Dentry>> {
+        let world = &*self.world;
+        if !directory.linked.get() {
+            return Err(Errno::ENOENT);
+        }
+        world.allocate_dentry(directory);
+        Here::pass(world.costs.creat);
+        let dentry = world.add_name(directory, name, world.new_inode(directory, Kind::Regular));
+        dentry.get();
+        Ok(dentry)
+    }
+}

@@ -1,0 +1,233 @@
+//! System calls on names: `link`, `unlink`, `mkdir`, `rmdir`, `stat`, `chdir`, `getcwd`, `sync`.
+
+use super::dentry::{Dentry, Inode, Kind};
+use crate::api::{Stat, Sys};
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::world::World;
+use convoy_machine::Here;
+use std::rc::Rc;
+
+impl World {
+    /// A new inode on the file system of `directory`.
+    pub(super) fn new_inode(&self, directory: &Dentry, kind: Kind) -> Rc<Inode> {
+        let (lock, _, list) = &self.globals.inode.0;
+        lock.hold(|| list.write(list.peek().wrapping_add(1)));
+        directory.inode.sb.count_inode();
+        Inode::new(kind, &directory.inode.sb)
+    }
+
+    /// `d_instantiate`: gives `inode` the name `name`. The caller holds the directory's `i_mutex`.
+    pub(super) fn add_name(
+        &self,
+        directory: &Rc<Dentry>,
+        name: &str,
+        inode: Rc<Inode>,
+    ) -> Rc<Dentry> {
+        let dentry = directory.name(inode);
+        self.globals.dcache.hold(|| {
+            dentry.hot.name.write(1);
+            directory.inode.entries.borrow_mut().insert(name.into(), Rc::clone(&dentry));
+        });
+        let size = &directory.inode.hot.head.size;
+        size.write(size.peek() + 1);
+        dentry
+    }
+
+    /// `d_delete`: takes the name away, and with it the reference that tmpfs holds for it. The
+    ///   caller holds the directory's `i_mutex` and a reference to `dentry`.
+    fn remove_name(&self, directory: &Dentry, name: &str, dentry: &Dentry) {
+        self.globals.dcache.hold(|| {
+            dentry.hot.lock.hold(|| dentry.hot.name.write(0));
+            dentry.linked.set(false);
+            directory.inode.entries.borrow_mut().remove(name);
+        });
+        let size = &directory.inode.hot.head.size;
+        size.write(size.peek() - 1);
+        if dentry.inode.sb.memory || dentry.inode.is_directory() {
+            self.dput(dentry);
+        }
+    }
+
+    /// `sync`: walks the file systems and finds nothing to write.
+    pub(crate) fn sync_all(&self) {
+        let (inode_lock, sb_lock, list) = &self.globals.inode.0;
+        sb_lock.hold(|| list.read());
+        Here::pass(self.costs.sync);
+        inode_lock.hold(|| list.read());
+    }
+}
+
+impl Process {
+    /// `link`.
+    pub(crate) fn link_name(&self, old: &str, new: &str) -> Sys<()> {
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        let from = world.walk(&cwd, old)?;
+        let parent = world.walk_to_parent(&cwd, new);
+        let result = parent.and_then(|(directory, name)| {
+            let linked = world.under(&directory.inode.hot.mutex, || {
+                self.link_here(&from.inode, &directory, name)
+            });
+            world.put_path(&directory);
+            linked
+        });
+        world.put_path(&from);
+        result
+    }
+
+    fn link_here(&self, inode: &Rc<Inode>, directory: &Rc<Dentry>, name: &str) -> Sys<()> {
+        let world = &*self.world;
+        if directory.child(name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if inode.is_directory() || !Rc::ptr_eq(&inode.sb, &directory.inode.sb) {
+            return Err(Errno::EPERM);
+        }
+        if !directory.linked.get() {
+            return Err(Errno::ENOENT);
+        }
+        world.allocate_dentry(directory);
+        world.under(&inode.hot.mutex, || {
+            Here::pass(world.costs.link);
+            let links = &inode.hot.head.links;
+            if links.peek() == 0 {
+                // The last name went away while the path was walked.
+                return Err(Errno::ENOENT);
+            }
+            inode.sb.count_inode();
+            links.write(links.peek() + 1);
+            inode.hot.head.count.get();
+            world.add_name(directory, name, Rc::clone(inode));
+            Ok(())
+        })
+    }
+
+    /// `unlink` and `rmdir`.
+    pub(crate) fn remove(&self, path: &str, directory_wanted: bool) -> Sys<()> {
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let result = world.under(&directory.inode.hot.mutex, || {
+            Here::pass(world.costs.walk_component);
+            let Some(victim) = directory.child(name) else { return Err(Errno::ENOENT) };
+            victim.hot.lock.hold(|| victim.hot.count.get());
+            let removed = world.under(&victim.inode.hot.mutex, || {
+                self.remove_here(&directory, name, &victim, directory_wanted)
+            });
+            removed.map_or_else(
+                |errno| {
+                    world.dput(&victim);
+                    Err(errno)
+                },
+                |()| Ok(Rc::clone(&victim)),
+            )
+        });
+        world.put_path(&directory);
+        // The last reference frees the pages outside the directory's mutex.
+        result.map(|victim| world.dput(&victim))
+    }
+
+    fn remove_here(
+        &self,
+        directory: &Dentry,
+        name: &str,
+        victim: &Dentry,
+        directory_wanted: bool,
+    ) -> Sys<()> {
+        let world = &*self.world;
+        let head = &victim.inode.hot.head;
+        match (victim.inode.is_directory(), directory_wanted) {
+            (true, false) => return Err(Errno::EISDIR),
+            (false, true) => return Err(Errno::ENOTDIR),
+            (true, true) => {
+                if victim.mounted.borrow().is_some() {
+                    return Err(Errno::EPERM);
+                }
+                if !victim.inode.entries.borrow().is_empty() {
+                    return Err(Errno::ENOTEMPTY);
+                }
+                Here::pass(world.costs.rmdir);
+                head.links.write(0);
+                let links = &directory.inode.hot.head.links;
+                links.write(links.peek() - 1);
+            }
+            (false, false) => {
+                Here::pass(world.costs.unlink);
+                let links = head.links.peek() - 1;
+                if links > 0 {
+                    victim.inode.sb.count_inode();
+                }
+                head.links.write(links);
+            }
+        }
+        world.remove_name(directory, name, victim);
+        Ok(())
+    }
+
+    /// `mkdir`.
+    pub(crate) fn make_directory(&self, path: &str) -> Sys<()> {
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let result = world.under(&directory.inode.hot.mutex, || {
+            if directory.child(name).is_some() {
+                return Err(Errno::EEXIST);
+            }
+            if !directory.linked.get() {
+                return Err(Errno::ENOENT);
+            }
+            world.allocate_dentry(&directory);
+            Here::pass(world.costs.mkdir);
+            world.add_name(&directory, name, world.new_inode(&directory, Kind::Directory));
+            let links = &directory.inode.hot.head.links;
+            links.write(links.peek() + 1);
+            Ok(())
+        });
+        world.put_path(&directory);
+        result
+    }
+
+    /// `stat`.
+    pub(crate) fn stat_path(&self, path: &str) -> Sys<Stat> {
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        let dentry = world.walk(&cwd, path)?;
+        Here::pass(world.costs.stat);
+        let head = &dentry.inode.hot.head;
+        let stat = Stat {
+            size: head.size.read(),
+            links: head.links.peek(),
+            directory: dentry.inode.is_directory(),
+        };
+        world.put_path(&dentry);
+        Ok(stat)
+    }
+
+    /// `chdir`.
+    pub(crate) fn change_directory(&self, path: &str) -> Sys<()> {
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        let dentry = world.walk(&cwd, path)?;
+        if !dentry.inode.is_directory() {
+            world.put_path(&dentry);
+            return Err(Errno::ENOTDIR);
+        }
+        Here::pass(world.costs.chdir);
+        let old = self.cwd.replace(dentry);
+        world.put_path(&old);
+        Ok(())
+    }
+
+    /// `getcwd`.
+    pub(crate) fn working_directory(&self) {
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        world.globals.dcache.hold(|| {
+            world.globals.vfsmount.hold(|| {
+                cwd.hot.name.read();
+                Here::pass(world.costs.getcwd);
+            });
+        });
+    }
+}

@@ -1,0 +1,264 @@
+//! The virtual kernel of one machine: what all its processes share.
+
+use crate::api::Pid;
+use crate::costs::{Costs, CostsError};
+use crate::ipc::Ipc;
+use crate::locks::{Field, Line, Mutex, ReadWrite, Spin};
+use crate::mm::Zone;
+use crate::pages::PAGE;
+use crate::preset::{BklTraffic, KernelPreset, Paths};
+use crate::process::{INIT, Proc, Process};
+use crate::program;
+use crate::sched::Sched;
+use crate::tty::Terminal;
+use crate::vfs::Tree;
+use convoy_machine::{Here, Machine, Preset, Sim, ps};
+use core::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Process numbers wrap at this, as they did by default.
+const PID_MAX: Pid = 32_768;
+/// Process numbers below this are not given out again after the wrap.
+const PID_RESERVED: Pid = 300;
+
+/// What a kernel is booted with; sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Memory of the machine.
+    pub memory: u64,
+    /// Size of the tmpfs on `/tmp`.
+    pub tmpfs: u64,
+    /// Open files of one process (`RLIMIT_NOFILE`).
+    pub open_files: usize,
+    /// Processes of the user (`RLIMIT_NPROC`); they also need a task of the machine each.
+    pub processes: usize,
+    /// Whether the processes have a controlling terminal as file 0 to 2.
+    pub terminal: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory: 8 << 30,
+            tmpfs: 4 << 30,
+            open_files: 1024,
+            processes: 32_000,
+            terminal: true,
+        }
+    }
+}
+
+/// Why a kernel cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// The table of instruction costs is wrong.
+    #[error(transparent)]
+    Costs(#[from] CostsError),
+    /// A unit that the kernel's programs need has no price.
+    #[error("the calibration has no unit {unit:?}, which the kernel's programs need")]
+    Unit {
+        /// The unit.
+        unit: &'static str,
+    },
+    /// The machine has no room for the kernel's tables.
+    #[error("the options of the kernel are out of range: {0}")]
+    Options(&'static str),
+}
+
+/// The global locks, each in a line of its own unless the kernel let it share one.
+pub(crate) struct Globals {
+    pub(crate) dcache: Line<Spin>,
+    /// `files_lock` and the head of the list it guards.
+    pub(crate) files: Line<(Spin, Field<u32>)>,
+    pub(crate) vfsmount: Line<Spin>,
+    /// `inode_lock`, `sb_lock` and the list heads share a line: they are plain variables.
+    pub(crate) inode: Line<(Spin, Spin, Field<u32>)>,
+    pub(crate) tasklist: Line<ReadWrite>,
+    pub(crate) pids: Line<(Spin, Field<u32>)>,
+    pub(crate) tty_mutex: Line<Mutex>,
+}
+
+/// The virtual kernel of one machine. Processes hold it by `Rc`.
+pub struct World {
+    pub(crate) sched: Rc<Sched>,
+    pub(crate) costs: Costs,
+    pub(crate) globals: Sim<Globals>,
+    pub(crate) zone: Zone,
+    pub(crate) tree: Tree,
+    pub(crate) ipc: Ipc,
+    pub(crate) terminal: Terminal,
+    pub(crate) options: Options,
+    pub(crate) paths: Paths,
+    pub(crate) traffic: BklTraffic,
+    /// Part of a big-kernel-lock event that previous shells have left over.
+    pub(crate) bkl_events_left: Cell<f64>,
+    pub(crate) processes: RefCell<BTreeMap<Pid, Rc<Proc>>>,
+    last_pid: Cell<Pid>,
+    units: BTreeMap<String, f64>,
+    speed: f64,
+    pub(crate) counts: Counts,
+}
+
+/// What the kernel counts; for reports and tests.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// System calls, those inside programs and of the kernel's own shells included.
+    pub calls: Cell<u64>,
+    /// Processes created.
+    pub forks: Cell<u64>,
+    /// Programs executed.
+    pub execs: Cell<u64>,
+    /// Acquisitions of the big kernel lock by call sites (nested ones count once).
+    pub bkl: Cell<u64>,
+    /// Page faults.
+    pub faults: Cell<u64>,
+}
+
+/// Adds one.
+pub(crate) fn bump(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
+impl World {
+    /// The kernel `kernel` on the machine of this thread, which must be of `preset`. `units` are
+    /// the calibrated nanoseconds of each unit of user-mode work at speed 1.
+    pub fn new(
+        kernel: &KernelPreset,
+        preset: &Preset,
+        units: &BTreeMap<String, f64>,
+        options: Options,
+    ) -> Result<Rc<Self>, WorldError> {
+        for unit in program::UNITS {
+            if !units.contains_key(unit) {
+                return Err(WorldError::Unit { unit });
+            }
+        }
+        let pages = u32::try_from(options.memory / PAGE)
+            .map_err(|_| WorldError::Options("memory is above 16 TiB"))?;
+        let globals = Globals {
+            dcache: Line(Spin::new()),
+            files: Line((Spin::new(), Field::new(0))),
+            vfsmount: Line(Spin::new()),
+            inode: Line((Spin::new(), Spin::new(), Field::new(0))),
+            tasklist: Line(ReadWrite::new()),
+            pids: Line((Spin::new(), Field::new(0))),
+            tty_mutex: Line(Mutex::new()),
+        };
+        Ok(Rc::new(Self {
+            sched: Sched::new(kernel, preset),
+            costs: Costs::shipped(preset.speed)?,
+            globals: Here::place(globals),
+            zone: Zone::new(pages, preset.topology.cpus),
+            tree: Tree::new(options.tmpfs / PAGE),
+            ipc: Ipc::new(),
+            terminal: Terminal::new(),
+            options,
+            paths: kernel.paths,
+            traffic: kernel.bkl_traffic.clone(),
+            bkl_events_left: Cell::new(0.0),
+            processes: RefCell::default(),
+            last_pid: Cell::new(INIT),
+            units: units.clone(),
+            speed: preset.speed,
+            counts: Counts::default(),
+        }))
+    }
+
+    /// Installs the scheduler on `machine` and makes `init` the first process. When `init` returns
+    /// the machine stops, whatever the others do.
+    pub fn boot(self: &Rc<Self>, machine: &Machine, init: impl FnOnce(&mut Process) + 'static) {
+        let mut process = Process::first(self);
+        let body = move || {
+            process.begin();
+            init(&mut process);
+            Here::stop();
+        };
+        self.sched.boot(machine, Box::new(body));
+    }
+
+    /// The scheduler.
+    pub fn sched(&self) -> &Rc<Sched> {
+        &self.sched
+    }
+
+    /// The counters.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Processes that exist, zombies included.
+    pub fn process_count(&self) -> usize {
+        self.processes.borrow().len()
+    }
+
+    /// Free pages of memory.
+    pub fn free_pages(&self) -> u64 {
+        u64::from(self.zone.free_pages())
+    }
+
+    /// Pages of the tmpfs in use.
+    pub fn tmpfs_pages(&self) -> u64 {
+        self.tree.tmpfs_pages()
+    }
+
+    /// The global spinlocks that are held now; empty between system calls.
+    pub fn held_locks(&self) -> Vec<&'static str> {
+        let globals = &*self.globals;
+        let locks = [
+            ("dcache_lock", globals.dcache.is_held()),
+            ("files_lock", globals.files.0.0.is_held()),
+            ("vfsmount_lock", globals.vfsmount.is_held()),
+            ("inode_lock", globals.inode.0.0.is_held()),
+            ("sb_lock", globals.inode.0.1.is_held()),
+            ("pidmap_lock", globals.pids.0.0.is_held()),
+            ("tty_mutex", globals.tty_mutex.is_held()),
+            ("zone", self.zone.is_locked()),
+        ];
+        locks.into_iter().filter(|(_, held)| *held).map(|(name, _)| name).collect()
+    }
+
+    /// Picoseconds of `count` units of user-mode work on this machine.
+    ///
+    /// # Panics
+    ///
+    /// When the calibration has no such unit; `convoy-load` checks its units before a run.
+    pub(crate) fn unit_ps(&self, unit: &str, count: u64) -> u64 {
+        let ns = self.units.get(unit).unwrap_or_else(|| {
+            panic!(
+                "the calibration has no unit {unit:?}; make it again with: cargo xtask calibrate"
+            )
+        });
+        ps(ns * count as f64 / self.speed)
+    }
+
+    /// A free process number, by the rule of the period: the next one up, wrapping.
+    pub(crate) fn next_pid(&self) -> Pid {
+        let (lock, map) = &self.globals.pids.0;
+        lock.hold(|| {
+            map.write(map.peek().wrapping_add(1));
+            let table = self.processes.borrow();
+            let mut pid = self.last_pid.get() + 1;
+            while pid >= PID_MAX || table.contains_key(&pid) {
+                pid = if pid >= PID_MAX { PID_RESERVED } else { pid + 1 };
+            }
+            self.last_pid.set(pid);
+            pid
+        })
+    }
+
+    /// Runs `body` under the big kernel lock.
+    pub(crate) fn big_kernel_lock<R>(&self, body: impl FnOnce() -> R) -> R {
+        bump(&self.counts.bkl);
+        self.sched.lock_kernel();
+        let result = body();
+        self.sched.unlock_kernel();
+        result
+    }
+
+    /// Runs `body` under `mutex`, which is a place to preempt as every lock that sleeps.
+    pub(crate) fn under<R>(&self, mutex: &Mutex, body: impl FnOnce() -> R) -> R {
+        self.sched.might_sleep();
+        mutex.hold(body)
+    }
+}

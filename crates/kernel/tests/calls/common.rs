@@ -1,0 +1,48 @@
+//! A small virtual machine with a kernel on it, for the tests of the system calls.
+
+use convoy_kernel::{KernelPreset, Options, Process, World};
+use convoy_machine::{Machine, Outcome, Preset};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What a run left behind.
+pub(crate) struct Ran {
+    pub(crate) world: Rc<World>,
+    pub(crate) machine: Machine,
+}
+
+/// The calibration of the tests: what the programs need and one unit of a microsecond.
+pub(crate) fn units() -> BTreeMap<String, f64> {
+    [("shell_start", 400_000.0), ("list_program", 500_000.0), ("microsecond", 1000.0)]
+        .into_iter()
+        .map(|(name, ns)| (name.to_owned(), ns))
+        .collect()
+}
+
+pub(crate) fn preset(cpus: usize) -> Preset {
+    let text = include_str!("../../../../machines/quad-2008-shared-llc.toml");
+    Preset::parse("quad", text).expect("the shipped preset").with_cpus(cpus)
+}
+
+/// Runs `body` as the first process of `kernel` on a machine of two CPUs.
+pub(crate) fn run_with(
+    kernel: &str,
+    options: Options,
+    seed: u64,
+    body: impl FnOnce(&mut Process) + 'static,
+) -> Ran {
+    let preset = preset(2);
+    let machine = Machine::new(&preset, seed, 200).expect("address space");
+    let kernel = KernelPreset::named(kernel).expect("a shipped preset");
+    let world = World::new(&kernel, &preset, &units(), options).expect("a complete calibration");
+    world.boot(&machine, body);
+    let outcome = machine.run(600_000_000_000);
+    assert_eq!(outcome, Outcome::Stopped, "the first process has not come to its end");
+    assert_eq!(world.held_locks(), Vec::<&str>::new());
+    Ran { world, machine }
+}
+
+/// [`run_with`] on 2.6.25 with the default options.
+pub(crate) fn run(body: impl FnOnce(&mut Process) + 'static) -> Ran {
+    run_with("2.6.25", Options::default(), 1, body)
+}

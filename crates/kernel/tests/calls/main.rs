@@ -1,0 +1,5 @@
+//! The system calls of the virtual kernel through the trait `Kernel`.
+
+mod common;
+mod files;
+mod processes;
