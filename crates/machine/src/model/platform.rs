@@ -35,7 +35,10 @@ impl<T: Copy + Display> Word<T> {
         let (old, new) = (self.0.get(), change(self.0.get()));
         self.0.set(new);
         with(|execution| {
-            execution.log(|e| format!("changes {}: {old} -> {new}", e.place(self.address())));
+            execution.log(|e| match (e.place(self.address()), old.to_string(), new.to_string()) {
+                (place, old, new) if old == new => format!("leaves {place} = {old}"),
+                (place, old, new) => format!("changes {place}: {old} -> {new}"),
+            });
         });
         old
     }
@@ -103,6 +106,11 @@ impl Model {
             execution.signal(task, fatal);
             execution.log(|_| format!("sends a signal to task {task}"));
         });
+    }
+
+    /// A scheduling point that touches nothing.
+    pub fn point() {
+        with(Execution::point);
     }
 
     /// Handles the signals of the calling task.

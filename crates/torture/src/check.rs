@@ -1,0 +1,174 @@
+//! `convoy check semaphore`: every shape with one variant, and the replay of one order.
+
+use crate::busted::{LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, UnfairTicketLock};
+use crate::locks::{Raw, exclusion};
+use crate::script::{Shape, scenario};
+use crate::shapes::SHAPES;
+use convoy_machine::model::{Budget, Model, Scenario, Schedule, ScheduleError, explore};
+use convoy_sync::{ArchSemaphore, Handoff, Opportunistic, PublishedFix, Semaphore};
+use core::fmt;
+
+/// The semaphores that ship.
+pub const VARIANTS: &[&str] = &["handoff", "published-fix", "opportunistic", "arch"];
+
+/// What is wrong on purpose: semaphores and spinlocks.
+pub const BUSTED: &[&str] = &[
+    "busted-lost-wakeup",
+    "busted-lose-unit",
+    "busted-noop",
+    "busted-load-then-store",
+    "busted-unfair-ticket",
+];
+
+/// Visits of three tasks to a spinlock, none of them as a reader.
+const VISITS: &[&[bool]] = &[&[false, false], &[false], &[false]];
+
+/// What was found about one variant in one scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// `semaphore`, or `spinlock` for the busted ones.
+    pub lock: &'static str,
+    /// The variant.
+    pub variant: String,
+    /// The scenario and what must hold in it, in words; if something was violated, what.
+    pub property: String,
+    /// Whether an order violates it.
+    pub violation: bool,
+    /// The order that does, as the string that replays it.
+    pub schedule: Option<String>,
+    /// Executions made.
+    pub explored: u64,
+    /// Whether these were all there are.
+    pub exhaustive: bool,
+    /// The largest number of preemptions up to which all orders were executed.
+    pub preemptions: Option<u32>,
+    /// The violating order, one line for each step, and what was seen at its end.
+    pub narrative: Vec<String>,
+}
+
+/// Why nothing was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckError {
+    /// No such variant.
+    Variant(String),
+    /// The schedule names no scenario of ours.
+    Scenario(String),
+    /// The schedule cannot be read or does not fit.
+    Schedule(ScheduleError),
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variant(name) => {
+                write!(f, "no variant `{name}`; there are {}", VARIANTS.join(", "))
+            }
+            Self::Scenario(name) => {
+                write!(f, "no scenario `{name}`; a schedule names one as <variant>/<shape>")
+            }
+            Self::Schedule(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for CheckError {}
+
+impl From<ScheduleError> for CheckError {
+    fn from(error: ScheduleError) -> Self {
+        Self::Schedule(error)
+    }
+}
+
+fn semaphore(variant: &str, shape: &Shape) -> Option<Scenario> {
+    Some(match variant {
+        "handoff" => scenario::<Semaphore<Model, Handoff>>(variant, shape),
+        "published-fix" => scenario::<Semaphore<Model, PublishedFix>>(variant, shape),
+        "opportunistic" => scenario::<Semaphore<Model, Opportunistic>>(variant, shape),
+        "arch" => scenario::<ArchSemaphore<Model>>(variant, shape),
+        "busted-lost-wakeup" => scenario::<LostWakeup>(variant, shape),
+        "busted-lose-unit" => scenario::<LoseUnit>(variant, shape),
+        _ => return None,
+    })
+}
+
+fn spinlock(variant: &str) -> Option<Scenario> {
+    let name = format!("{variant}/spin");
+    Some(match variant {
+        "busted-noop" => exclusion::<Raw<Model, NoopLock>>(&name, VISITS, false),
+        "busted-load-then-store" => {
+            exclusion::<Raw<Model, LoadThenStoreLock>>(&name, VISITS, false)
+        }
+        "busted-unfair-ticket" => exclusion::<Raw<Model, UnfairTicketLock>>(&name, VISITS, true),
+        _ => return None,
+    })
+}
+
+fn row(lock: &'static str, variant: &str, about: &str, scenario: &Scenario, budget: Budget) -> Row {
+    let report = explore(scenario, budget);
+    let mut row = Row {
+        lock,
+        variant: variant.to_owned(),
+        property: about.to_owned(),
+        violation: false,
+        schedule: None,
+        explored: report.explored,
+        exhaustive: report.complete,
+        preemptions: report.preemptions,
+        narrative: Vec::new(),
+    };
+    if let Some(violation) = report.violation {
+        row.property = format!("{about}: {}", violation.property.name());
+        row.violation = true;
+        row.schedule = Some(violation.schedule.to_string());
+        row.narrative = violation.narrative;
+        row.narrative.push(violation.text);
+    }
+    row
+}
+
+/// Explores every shape with `variant`, each within `budget`. Busted variants are accepted, too.
+///
+/// # Errors
+///
+/// [`CheckError::Variant`].
+pub fn check_semaphore(variant: &str, budget: Budget) -> Result<Vec<Row>, CheckError> {
+    check(variant, SHAPES, budget)
+}
+
+/// As [`check_semaphore`], with some shapes only. A spinlock has one scenario, whatever the shapes.
+///
+/// # Errors
+///
+/// [`CheckError::Variant`].
+pub fn check(variant: &str, shapes: &[Shape], budget: Budget) -> Result<Vec<Row>, CheckError> {
+    if let Some(scenario) = spinlock(variant) {
+        let about = "three tasks take turns";
+        return Ok(vec![row("spinlock", variant, about, &scenario, budget)]);
+    }
+    let rows = shapes.iter().map(|shape| {
+        let scenario = semaphore(variant, shape);
+        let scenario = scenario.ok_or_else(|| CheckError::Variant(variant.to_owned()))?;
+        let about = format!("{}: {}", shape.name, shape.about);
+        Ok(row("semaphore", variant, &about, &scenario, budget))
+    });
+    rows.collect()
+}
+
+/// Executes the order of a schedule string once; one line for each step, and at the end what was
+/// violated, if anything was.
+///
+/// # Errors
+///
+/// When the string cannot be read, names no scenario, or does not fit it.
+pub fn replay(schedule: &str) -> Result<Vec<String>, CheckError> {
+    let schedule: Schedule = schedule.parse()?;
+    let unknown = || CheckError::Scenario(schedule.scenario.clone());
+    let (variant, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
+    let shape = SHAPES.iter().find(|known| known.name == shape);
+    let scenario = match shape {
+        Some(shape) => semaphore(variant, shape),
+        None => spinlock(variant).filter(|scenario| scenario.name == schedule.scenario),
+    };
+    let (lines, _) = convoy_machine::model::replay(&scenario.ok_or_else(unknown)?, &schedule)?;
+    Ok(lines)
+}

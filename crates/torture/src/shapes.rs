@@ -1,0 +1,107 @@
+//! The semaphore scenarios.
+
+use crate::script::{Shape, Step};
+use Step::{Down, Interrupt, Interruptible, Kill, Killable, Timeout, Try, Up, UpIfTaken};
+
+/// Every shape, the simplest first.
+pub const SHAPES: &[Shape] = &[
+    Shape {
+        name: "binary",
+        about: "three owners in turn",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down, Up], &[Down, Up], &[Down, Up]],
+    },
+    Shape {
+        name: "again",
+        about: "an owner that comes back at once",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down, Up, Down, Up], &[Down, Up]],
+    },
+    Shape {
+        name: "two-ups",
+        about: "two ups before the first waiter runs",
+        units: 0,
+        owned: 0,
+        tasks: &[&[Down], &[Down], &[Up, Up]],
+    },
+    Shape {
+        name: "count-2",
+        about: "two owners leave while two tasks wait",
+        units: 2,
+        owned: 2,
+        tasks: &[&[Down], &[Down], &[Up], &[Up]],
+    },
+    Shape {
+        name: "interrupt",
+        about: "a signal ends a wait",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down, Up], &[Interruptible, UpIfTaken], &[Down, Up], &[Interrupt(1)]],
+    },
+    Shape {
+        name: "kill",
+        about: "a fatal signal ends a wait beside two ups",
+        units: 0,
+        owned: 0,
+        tasks: &[&[Killable], &[Down], &[Up, Up], &[Kill(0)]],
+    },
+    Shape {
+        name: "timeout",
+        about: "a deadline ends a wait",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down, Up], &[Timeout, UpIfTaken], &[Down, Up]],
+    },
+    Shape {
+        name: "timeouts",
+        about: "deadlines of two waiters beside two ups",
+        units: 0,
+        owned: 0,
+        tasks: &[&[Timeout, UpIfTaken], &[Timeout], &[Down], &[Up, Up]],
+    },
+    Shape {
+        name: "trylock",
+        about: "attempts beside waits",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down, Up], &[Try, UpIfTaken, Try, UpIfTaken], &[Down, Up]],
+    },
+    Shape {
+        name: "mixed",
+        about: "two units, every way to take one",
+        units: 2,
+        owned: 0,
+        tasks: &[
+            &[Down, Up],
+            &[Timeout, UpIfTaken],
+            &[Try, UpIfTaken],
+            &[Interruptible, UpIfTaken],
+        ],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn shapes_have_names_and_can_end() {
+        let names: BTreeSet<_> = SHAPES.iter().map(|shape| shape.name).collect();
+        assert_eq!(names.len(), SHAPES.len());
+        for shape in SHAPES {
+            assert!(!shape.name.contains([':', '/', ',']));
+            // A task that keeps what it took, and units that come beside those there are.
+            let lone = |wanted: &[Step]| {
+                let lone = shape.tasks.iter().filter(|steps| steps.len() == 1);
+                lone.filter(|steps| wanted.contains(&steps[0])).count()
+            };
+            let kept = lone(&[Down, Interruptible, Killable, Timeout, Try]);
+            let given = shape.tasks.iter().filter(|steps| steps[0] == Up).map(|steps| steps.len());
+            let units = (shape.units - shape.owned) as usize + given.sum::<usize>();
+            assert!(units >= kept.max(1), "{}", shape.name);
+        }
+    }
+}

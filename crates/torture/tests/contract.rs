@@ -1,0 +1,153 @@
+//! Every lock on every platform keeps its contract: owners exclude each other, nobody is forgotten,
+//! and where that is promised, nobody is passed.
+
+use convoy_machine::model::{Budget, Model, explore};
+use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp};
+use convoy_sync::{
+    AdaptiveLock, ArchSemaphore, Handoff, Mutex, Native, Opportunistic, PublishedFix, RwLock,
+    RwSemaphore, Semaphore, TasLock, TicketLock,
+};
+use convoy_torture::{Binary, Exclusive, Raw, exclusion};
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One test for each lock on one platform; the last argument tells whether it is first in, first
+/// out. A new lock is one line here, a new platform one line below.
+macro_rules! every_lock {
+    ($module:ident, $platform:ty, $check:ident) => {
+        mod $module {
+            use super::*;
+            type P = $platform;
+            every_lock! { @tests $check
+                tas: Raw<P, TasLock<P>>, false;
+                ticket: Raw<P, TicketLock<P>>, true;
+                adaptive: Raw<P, AdaptiveLock<P>>, false;
+                mutex: Mutex<P>, false;
+                rwlock: RwLock<P>, false;
+                rwsem: RwSemaphore<P>, false;
+                semaphore_handoff: Binary<Semaphore<P, Handoff>>, true;
+                semaphore_published_fix: Binary<Semaphore<P, PublishedFix>>, false;
+                semaphore_opportunistic: Binary<Semaphore<P, Opportunistic>>, false;
+                semaphore_opportunistic_on_tas:
+                    Binary<Semaphore<P, Opportunistic, TasLock<P>>>, false;
+                semaphore_arch: Binary<ArchSemaphore<P>>, false;
+            }
+        }
+    };
+    (@tests $check:ident $($name:ident: $lock:ty, $fifo:expr;)+) => {
+        $(#[test]
+        fn $name() {
+            $check::<$lock>($fifo);
+        })+
+    };
+}
+
+/// Semaphores of user space: their inner lock sleeps, which a kernel with interrupts disabled must
+/// not do, so they are not for the virtual machine.
+macro_rules! every_native_semaphore {
+    ($module:ident, $platform:ty, $check:ident) => {
+        mod $module {
+            use super::*;
+            type P = $platform;
+            type Inner = AdaptiveLock<P>;
+            every_lock! { @tests $check
+                handoff: Binary<Semaphore<P, Handoff, Inner>>, false;
+                opportunistic: Binary<Semaphore<P, Opportunistic, Inner>>, false;
+                arch: Binary<ArchSemaphore<P, Inner>>, false;
+            }
+        }
+    };
+}
+
+every_native_semaphore!(native_semaphores, Native, threads);
+every_native_semaphore!(model_semaphores, Model, checked);
+every_lock!(native, Native, threads);
+every_lock!(smp, Smp, virtual_machine);
+every_lock!(model, Model, checked);
+
+/// Threads of the host. Few and short: a ticket lock needs a time slice for each hand-over when
+/// its next owner is preempted.
+fn threads<E: Exclusive + Sync>(_: bool) {
+    let lock = E::unlocked();
+    let (owners, readers, visits) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for task in 0..3_u32 {
+            let (lock, owners, readers, visits) = (&lock, &owners, &readers, &visits);
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let reader = (task + round).is_multiple_of(2);
+                    lock.enter(reader);
+                    let shared = reader && E::SHARES;
+                    let inside = if shared { readers } else { owners };
+                    inside.fetch_add(1, Ordering::Relaxed);
+                    let seen = (owners.load(Ordering::Relaxed), readers.load(Ordering::Relaxed));
+                    assert!(matches!(seen, (1, 0) | (0, 1..)), "{seen:?} are inside");
+                    inside.fetch_sub(1, Ordering::Relaxed);
+                    visits.fetch_add(1, Ordering::Relaxed);
+                    lock.leave(reader);
+                }
+            });
+        }
+    });
+    assert_eq!(visits.into_inner(), 900);
+}
+
+/// The virtual machine, with fewer CPUs than tasks.
+fn virtual_machine<E: Exclusive>(_: bool) {
+    struct Room<E> {
+        lock: OnceCell<Sim<E>>,
+        owners: Cell<u32>,
+        readers: Cell<u32>,
+        visits: Cell<u32>,
+    }
+    let room = Rc::new(Room::<E> {
+        lock: OnceCell::new(),
+        owners: Cell::new(0),
+        readers: Cell::new(0),
+        visits: Cell::new(0),
+    });
+    let body = |task: u32| -> Box<dyn FnOnce()> {
+        let room = Rc::clone(&room);
+        Box::new(move || {
+            let lock = room.lock.get_or_init(|| Here::place(E::unlocked()));
+            for round in 0..200 {
+                let reader = (task + round).is_multiple_of(2);
+                lock.enter(reader);
+                let shared = reader && E::SHARES;
+                let inside = if shared { &room.readers } else { &room.owners };
+                inside.set(inside.get() + 1);
+                Here::compute(1_000_000);
+                let seen = (room.owners.get(), room.readers.get());
+                assert!(matches!(seen, (1, 0) | (0, 1..)), "{seen:?} are inside");
+                inside.set(inside.get() - 1);
+                room.visits.set(room.visits.get() + 1);
+                lock.leave(reader);
+                Here::compute(u64::from(task + 1) * 700_000);
+            }
+        })
+    };
+    let name = Preset::names().next().expect("a machine preset is shipped");
+    let preset = Preset::named(name).expect("a shipped preset is valid").with_cpus(4);
+    let (outcome, machine) =
+        Fifo::run(&preset, 1, 1_000_000_000, (0..6).map(body).collect()).expect("address space");
+    assert_eq!(outcome, Outcome::Stopped, "a task was forgotten");
+    assert_eq!(room.visits.get(), 6 * 200);
+    drop(room);
+    drop(machine);
+}
+
+/// Every order of three tasks within the budget.
+fn checked<E: Exclusive>(fifo: bool) {
+    const WRITERS: &[&[bool]] = &[&[false, false], &[false], &[false]];
+    const MIXED: &[&[bool]] = &[&[true, false], &[false], &[true]];
+    let budget = Budget { executions: 4000, ..Budget::default() };
+    for visits in [WRITERS, MIXED] {
+        let report = explore(&exclusion::<E>("contract", visits, fifo), budget);
+        if let Some(violation) = report.violation {
+            let steps = violation.narrative.join("\n");
+            panic!("{}: {}\n{steps}", violation.schedule, violation.text);
+        }
+        assert!(report.complete || report.explored == budget.executions);
+    }
+}
