@@ -22,8 +22,8 @@ pub(crate) struct Line {
     /// Up to 64 CPUs: bit set of the sharers. Above: index of a set in the pool, 0 for the empty
     /// set.
     sharers: Cell<u64>,
-    /// Time until which a transfer keeps the line busy, in picoseconds.
-    busy: Cell<u64>,
+    /// Time until which the last transfer keeps the line busy, in picoseconds.
+    pub(crate) busy: Cell<u64>,
     _pad: u64,
 }
 

@@ -263,6 +263,25 @@ impl Table {
         text
     }
 
+    /// An array of objects, one for each row: the CSV's names and unrounded numbers; an empty cell
+    /// is null.
+    pub fn to_json(&self) -> serde_json::Value {
+        let value = |cell: &Cell| match cell.raw.as_str() {
+            "" => serde_json::Value::Null,
+            raw => raw.parse::<f64>().map_or_else(|_| raw.into(), serde_json::Value::from),
+        };
+        let object = |cells: &Vec<Cell>| {
+            let fields = self.columns.iter().zip(cells);
+            let fields = fields.map(|(column, cell)| (column.key.clone(), value(cell)));
+            serde_json::Value::Object(fields.collect())
+        };
+        let rows = self.rows.iter().filter_map(|row| match row {
+            Row::Cells(cells) => Some(object(cells)),
+            Row::Heading(_) | Row::Rule => None,
+        });
+        serde_json::Value::Array(rows.collect())
+    }
+
     /// The rows without a rule at the end.
     fn body(&self) -> &[Row] {
         match self.rows.split_last() {

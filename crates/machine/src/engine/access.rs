@@ -1,6 +1,7 @@
 //! Priced access to simulated memory, and spinning on a word.
 
 use super::{Engine, Mode};
+use crate::line::Line;
 use convoy_sync::Access;
 
 impl Engine {
@@ -9,12 +10,22 @@ impl Engine {
         core::ptr::from_ref(object).cast::<u8>().addr().wrapping_sub(self.base)
     }
 
+    /// Whether this CPU may use `line` now without looking at the others: it owns the line and is
+    /// either the earliest, or ahead by less than the skew while the line has not moved lately. A
+    /// line that CPUs take from each other is used strictly in turn.
+    #[inline(always)]
+    fn at_once(&self, line: &Line) -> bool {
+        let now = self.clock.get();
+        line.owner.get() as usize == self.cpu.get() + 1
+            && (now <= self.near.get()
+                || (now <= self.far.get() && now >= line.busy.get() + self.settle))
+    }
+
     /// One read of the word at `offset`.
     #[inline(always)]
     pub(crate) fn read(&self, offset: usize) {
         self.ops.set(self.ops.get() + 1);
-        let owner = self.lines.at(offset).owner.get() as usize;
-        if owner == self.cpu.get() + 1 && self.clock.get() <= self.far.get() {
+        if self.at_once(self.lines.at(offset)) {
             self.clock.set(self.clock.get() + self.hit);
         } else {
             self.read_slow(offset);
@@ -25,21 +36,18 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn write(&self, offset: usize, locked: bool) {
         self.ops.set(self.ops.get() + 1);
-        let owner = self.lines.at(offset).owner.get() as usize;
         let price = self.hit + if locked { self.atomic } else { 0 };
-        if owner == self.cpu.get() + 1 && self.clock.get() <= self.far.get() {
+        if self.at_once(self.lines.at(offset)) {
             self.clock.set(self.clock.get() + price);
         } else {
             self.write_slow(offset, price);
         }
     }
 
-    /// Waits until this CPU may use the line at `offset`: strictly in turn, unless it owns it.
+    /// Waits until this CPU may use the line at `offset`.
+    #[inline(always)]
     fn turn(&self, offset: usize) {
-        let line = self.lines.at(offset);
-        let owned = line.owner.get() as usize == self.cpu.get() + 1;
-        let limit = if owned { self.far.get() } else { self.near.get() };
-        if self.clock.get() > limit {
+        if self.clock.get() > self.near.get() && !self.at_once(self.lines.at(offset)) {
             self.pause();
         }
     }

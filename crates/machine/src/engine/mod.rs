@@ -24,6 +24,10 @@ use std::rc::Rc;
 /// `pause` takes about this many cache hits on the processors of the period.
 const SPIN_HINT_HITS: u64 = 8;
 
+/// A line that has not moved for this many skews counts as private. With less, CPUs that take a
+/// line from each other all the time would each use it for a whole skew at no cost.
+const SETTLE_SKEWS: u64 = 10;
+
 type Task = Coroutine<(), (), (), PooledStack>;
 
 /// What a CPU is doing, for the accounting of its time.
@@ -115,6 +119,8 @@ pub(crate) struct Engine {
     hash: Cell<u64>,
     resumes: Cell<u64>,
     skew: u64,
+    /// How long a line must have stayed before run-ahead over it is allowed.
+    settle: u64,
     seed: u64,
     /// One round of a polling loop that is not expressed by `spin_until`.
     spin_hint: u64,
@@ -173,6 +179,7 @@ impl Engine {
             hash: Cell::new(0xcbf2_9ce4_8422_2325),
             resumes: Cell::new(0),
             skew: ps(preset.skew_ns),
+            settle: ps(preset.skew_ns) * SETTLE_SKEWS,
             seed: mix(seed),
             spin_hint: ps(preset.price_ns.hit) * SPIN_HINT_HITS,
             interrupt_price: ps(preset.price_ns.interrupt),
