@@ -29,6 +29,7 @@ impl Interrupts {
     }
 
     /// Whether one has come.
+    #[expect(clippy::unused_self, reason = "the flag means something only while they are caught")]
     pub fn pending(&self) -> bool {
         sys::interrupted()
     }
