@@ -76,19 +76,22 @@ impl Engine {
 
     /// Runs until somebody calls [`Self::stop`], nothing is left, or virtual time passes `until`.
     pub(crate) fn run(&self, until: u64) -> Outcome {
-        loop {
+        let outcome = loop {
             if self.stop.get() {
-                return Outcome::Stopped;
+                break Outcome::Stopped;
             }
             let (cpu, key) = self.tree.borrow().first();
             if key == u64::MAX {
-                return Outcome::Quiescent;
+                break Outcome::Quiescent;
             }
             if key > until {
-                return Outcome::TimeLimit;
+                break Outcome::TimeLimit;
             }
             self.resume(cpu, key);
-        }
+        };
+        // Whoever looks at simulated memory after the run is on no coroutine that could suspend.
+        self.yielder.set(core::ptr::null());
+        outcome
     }
 
     fn resume(&self, cpu: usize, key: u64) {
