@@ -90,6 +90,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// The kernel that runs it.
+    pub fn world(&self) -> &Rc<World> {
+        &self.world
+    }
+
     /// The first process of `world`.
     pub(crate) fn first(world: &Rc<World>) -> Self {
         let pid = INIT;

@@ -202,7 +202,8 @@ impl World {
         self.tree.tmpfs_pages()
     }
 
-    /// The global spinlocks that are held now; empty between system calls.
+    /// The global locks that are held now, for a process that looks while nobody else is in the
+    /// kernel. Not for use after the run: it reads simulated memory.
     pub fn held_locks(&self) -> Vec<&'static str> {
         let globals = &*self.globals;
         let locks = [

@@ -1,7 +1,7 @@
 //! A small virtual machine with a kernel on it, for the tests of the system calls.
 
 use convoy_kernel::{KernelPreset, Options, Process, World};
-use convoy_machine::{Machine, Outcome, Preset};
+use convoy_machine::{Here, Machine, Outcome, Preset};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -35,10 +35,14 @@ pub(crate) fn run_with(
     let machine = Machine::new(&preset, seed, 200).expect("address space");
     let kernel = KernelPreset::named(kernel).expect("a shipped preset");
     let world = World::new(&kernel, &preset, &units(), options).expect("a complete calibration");
-    world.boot(&machine, body);
+    world.boot(&machine, |k| {
+        body(k);
+        assert_eq!(k.world().held_locks(), Vec::<&str>::new());
+        assert_eq!(Here::preempt_depth(), 0);
+        assert!(!Here::irqs_disabled());
+    });
     let outcome = machine.run(600_000_000_000);
     assert_eq!(outcome, Outcome::Stopped, "the first process has not come to its end");
-    assert_eq!(world.held_locks(), Vec::<&str>::new());
     Ran { world, machine }
 }
 
