@@ -1,2 +1,26 @@
-//! The `convoy` command.
-fn main() {}
+//! The `convoy` command: read the arguments, do what they say, end with a documented exit code.
+
+mod args;
+mod check;
+mod fail;
+mod output;
+mod pool;
+mod reproduce;
+mod run;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match &args.command {
+        Command::Run(run) => run::run(run),
+        Command::Reproduce(reproduce) => reproduce::run(reproduce),
+        Command::Check(check) => check::run(check),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

@@ -21,6 +21,7 @@ pub mod record;
 pub mod units;
 pub mod user;
 pub mod users;
+pub mod virtual_run;
 pub mod workfile;
 
 mod work;

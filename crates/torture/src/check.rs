@@ -79,6 +79,15 @@ impl From<ScheduleError> for CheckError {
     }
 }
 
+/// What a replayed order did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// One line for each step, then what was seen at the end.
+    pub lines: Vec<String>,
+    /// The property that the order violates, if it does.
+    pub violation: Option<String>,
+}
+
 fn semaphore(variant: &str, shape: &Shape) -> Option<Scenario> {
     Some(match variant {
         "handoff" => scenario::<Semaphore<Model, Handoff>>(variant, shape),
@@ -160,7 +169,7 @@ pub fn check(variant: &str, shapes: &[Shape], budget: Budget) -> Result<Vec<Row>
 /// # Errors
 ///
 /// When the string cannot be read, names no scenario, or does not fit it.
-pub fn replay(schedule: &str) -> Result<Vec<String>, CheckError> {
+pub fn replay(schedule: &str) -> Result<Replay, CheckError> {
     let schedule: Schedule = schedule.parse()?;
     let unknown = || CheckError::Scenario(schedule.scenario.clone());
     let (variant, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
@@ -169,6 +178,7 @@ pub fn replay(schedule: &str) -> Result<Vec<String>, CheckError> {
         Some(shape) => semaphore(variant, shape),
         None => spinlock(variant).filter(|scenario| scenario.name == schedule.scenario),
     };
-    let (lines, _) = convoy_machine::model::replay(&scenario.ok_or_else(unknown)?, &schedule)?;
-    Ok(lines)
+    let (lines, failure) =
+        convoy_machine::model::replay(&scenario.ok_or_else(unknown)?, &schedule)?;
+    Ok(Replay { lines, violation: failure.map(|property| property.name().to_owned()) })
 }

@@ -14,7 +14,7 @@ mod script;
 mod shapes;
 
 pub use busted::{LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, UnfairTicketLock};
-pub use check::{BUSTED, CheckError, Row, VARIANTS, check, check_semaphore, replay};
+pub use check::{BUSTED, CheckError, Replay, Row, VARIANTS, check, check_semaphore, replay};
 pub use convoy_machine::model::Budget;
 pub use locks::{Binary, Exclusive, Raw, exclusion};
 pub use script::{Shape, Step, scenario};

@@ -16,7 +16,7 @@ fn every_busted_variant_is_caught_and_its_schedule_replays() {
             schedule.parse::<convoy_machine::model::Schedule>().unwrap().to_string(),
             schedule
         );
-        let lines = replay(schedule).unwrap();
+        let lines = replay(schedule).unwrap().lines;
         let (verdict, steps) = lines.split_last().unwrap();
         let (seen, told) = row.narrative.split_last().unwrap();
         assert_eq!(steps, told, "{variant}");

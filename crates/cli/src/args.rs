@@ -1,0 +1,165 @@
+//! Flags: definition and documentation in one place.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Finds, explains, predicts and fixes lock-scaling regressions.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 a finding, 2 usage, 3 environment. \
+    Results go to standard output, progress and messages to standard error.")]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an AIM7 mix, on this machine or on a virtual one, or a native lock experiment
+    Run(Run),
+    /// Reproduce a published experiment on the virtual machine
+    Reproduce(Reproduce),
+    /// Check a lock by exploring interleavings of its source
+    Check(Check),
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+    /// For spreadsheets.
+    Csv,
+}
+
+/// Flags of every command.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Common {
+    /// How results are printed
+    #[arg(long, value_enum, default_value = "table")]
+    pub(crate) format: Format,
+    /// Write results to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// `convoy run`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Run {
+    /// Native lock experiment, a file such as experiments/semaphore-native.toml
+    #[arg(value_name = "EXPERIMENT", conflicts_with_all = ["mix", "kernel"])]
+    pub(crate) experiment: Option<PathBuf>,
+    /// A shipped mix, or the path of a workfile
+    #[arg(long, default_value = "shared")]
+    pub(crate) mix: String,
+    /// Numbers of users: 1,2,10 or 10-100/10 or both
+    #[arg(long, default_value = "1,2,10")]
+    pub(crate) users: String,
+    /// Run on the virtual machine with this kernel preset instead of on this machine
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) kernel: Option<String>,
+    /// Machine preset of the virtual machine
+    #[arg(
+        long,
+        value_name = "PRESET",
+        default_value = "quad-2008-shared-llc",
+        requires = "kernel"
+    )]
+    pub(crate) machine: String,
+    /// Number of CPUs of the virtual machine, instead of the preset's
+    #[arg(long, requires = "kernel")]
+    pub(crate) cpus: Option<usize>,
+    /// Start delay inside Real, seconds
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    pub(crate) start_delay: f64,
+    /// Seed of the order of jobs (and of the virtual machine)
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Directory under which the work directory is made; default a tmpfs
+    #[arg(long, value_name = "DIR", conflicts_with = "kernel")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Divide the loop counts of the jobs by this
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) shrink: u32,
+    /// Write the whole record (jobs, order, host) to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `convoy reproduce`.
+#[derive(Debug, ClapArgs)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(crate) struct Reproduce {
+    /// A shipped experiment, or the path of an experiment file
+    #[arg(value_name = "EXPERIMENT", default_value = "semaphore-2008")]
+    pub(crate) experiment: String,
+    /// The published number of tasks, not the scaled-down one
+    #[arg(long, conflicts_with = "scale")]
+    pub(crate) full: bool,
+    /// Divide tasks and start delay by this instead of the experiment's scale
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) scale: Option<u32>,
+    /// Number of seeds instead of the experiment's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) seeds: Option<u32>,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Only these kernels (repeatable)
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) kernel: Vec<String>,
+    /// Machine preset instead of the experiment's
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) machine: Option<String>,
+    /// Skip the spread over what the source does not say (machine, HZ, preemption)
+    #[arg(long)]
+    pub(crate) no_spread: bool,
+    /// Remove one rule of the scheduler at a time and show what that does to the loss
+    #[arg(long)]
+    pub(crate) ablation: bool,
+    /// Sweep tasks, CPUs and hold time; writes a plot and a CSV
+    #[arg(long)]
+    pub(crate) sensitivity: bool,
+    /// Where --sensitivity writes its plot (SVG); the CSV goes beside it
+    #[arg(long, value_name = "FILE", default_value = "semaphore-2008-sensitivity.svg")]
+    pub(crate) plot: PathBuf,
+    /// Simulations at a time; default one for each CPU
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `convoy check`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Check {
+    /// What to check; `semaphore` is what there is
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: String,
+    /// Only this variant: handoff, published-fix, opportunistic, arch, or a busted one
+    #[arg(long)]
+    pub(crate) variant: Option<String>,
+    /// Executions to explore for each property
+    #[arg(long, value_name = "N")]
+    pub(crate) budget: Option<u64>,
+    /// Seed of the random part of the exploration
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Replay a schedule that an earlier check printed
+    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["variant", "budget"])]
+    pub(crate) replay: Option<String>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(crate) common: Common,
+}

@@ -1,0 +1,115 @@
+//! `convoy check`: explore the interleavings of a lock's source, or replay one.
+
+use crate::args::Check;
+use crate::fail::{FINDING, Failure};
+use crate::output;
+use convoy_report::{CheckReport, CheckRow};
+use convoy_torture::{Budget, Row, VARIANTS};
+use std::process::ExitCode;
+
+/// Environment variable by which `cargo xtask nightly` raises every budget.
+const BUDGET: &str = "CONVOY_BUDGET";
+
+/// The command.
+pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
+    if args.lock != "semaphore" {
+        let lock = &args.lock;
+        return Err(Failure::usage(format!("unknown lock {lock:?}; known: semaphore")));
+    }
+    match &args.replay {
+        Some(schedule) => replay(args, schedule),
+        None => explore(args),
+    }
+}
+
+fn explore(args: &Check) -> Result<ExitCode, Failure> {
+    let budget = budget(args)?;
+    let variants: Vec<&str> = match &args.variant {
+        Some(variant) => vec![variant.as_str()],
+        None => VARIANTS.to_vec(),
+    };
+    let bar = output::progress(&args.common, variants.len() as u64);
+    let mut rows = Vec::new();
+    for variant in &variants {
+        bar.set_message((*variant).to_owned());
+        let found = convoy_torture::check_semaphore(variant, budget).map_err(Failure::usage)?;
+        rows.extend(found.into_iter().map(row));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let report = CheckReport {
+        title: format!(
+            "semaphore: {} variants, at most {} interleavings for each scenario",
+            variants.len(),
+            budget.executions
+        ),
+        rows,
+        notes: vec![
+            "explored with sequentially consistent memory: signals and deadlines may come at any \
+             step"
+                .to_owned(),
+        ],
+    };
+    let text = output::choose(
+        args.common.format,
+        || report.to_text(),
+        || report.to_json(),
+        || report.to_csv(),
+    );
+    output::result(&args.common, &text)?;
+    Ok(if report.violation() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
+}
+
+fn budget(args: &Check) -> Result<Budget, Failure> {
+    let mut budget = Budget::default();
+    if let Some(executions) = args.budget {
+        budget.executions = executions;
+    } else if let Ok(factor) = std::env::var(BUDGET) {
+        let factor: u64 = factor.parse().map_err(|_| {
+            Failure::usage(format!("{BUDGET}={factor} is no whole number; unset it or give one"))
+        })?;
+        budget.executions = budget.executions.saturating_mul(factor.max(1));
+    }
+    if budget.executions == 0 {
+        return Err(Failure::usage("--budget 0 explores nothing; give at least 1"));
+    }
+    Ok(budget)
+}
+
+fn row(row: Row) -> CheckRow {
+    let replay = row.schedule.as_ref();
+    let replay = replay.map(|schedule| format!("convoy check semaphore --replay '{schedule}'"));
+    CheckRow {
+        lock: row.lock.to_owned(),
+        variant: row.variant,
+        property: row.property,
+        violation: row.violation,
+        schedule: row.schedule,
+        explored: row.explored,
+        exhaustive: row.exhaustive,
+        steps: row.narrative,
+        replay,
+    }
+}
+
+fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
+    let told = convoy_torture::replay(schedule).map_err(Failure::usage)?;
+    let json = || {
+        let lines = serde_json::json!({
+            "lock": "semaphore",
+            "schedule": schedule,
+            "violation": told.violation.is_some(),
+            "property": told.violation,
+            "steps": told.lines,
+        });
+        format!("{lines:#}")
+    };
+    let text = output::choose(
+        args.common.format,
+        || told.lines.join("\n"),
+        json,
+        || told.lines.join("\n"),
+    );
+    output::result(&args.common, &text)?;
+    Ok(if told.violation.is_some() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
+}

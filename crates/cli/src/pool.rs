@@ -1,0 +1,74 @@
+//! Simulations side by side: each on one thread, results in the order of the cells.
+
+use crate::args::Common;
+use crate::fail::Failure;
+use crate::output;
+use convoy_load::host::Interrupts;
+use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// How often the main thread looks for an interrupt.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a pool of simulations gave.
+pub(crate) struct Done {
+    /// One for each cell, in their order; `None` where an interrupt came first.
+    pub(crate) points: Vec<Option<VirtualPoint>>,
+    /// Whether an interrupt came.
+    pub(crate) interrupted: bool,
+}
+
+/// Runs `cells`, `threads` at a time. An interrupt keeps what is finished.
+pub(crate) fn run(
+    common: &Common,
+    what: &str,
+    cells: Vec<VirtualRun>,
+    threads: Option<u16>,
+) -> Result<Done, Failure> {
+    let interrupts = Interrupts::catch();
+    let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = threads.map_or(available, usize::from).min(cells.len().max(1));
+    let bar = output::progress(common, cells.len() as u64);
+    bar.set_message(what.to_owned());
+    let cells = Arc::new(cells);
+    let next = Arc::new(AtomicUsize::new(0));
+    let (sender, receiver) = mpsc::channel();
+    for _ in 0..threads {
+        let (cells, next, sender) = (Arc::clone(&cells), Arc::clone(&next), sender.clone());
+        // Detached: after an interrupt the process ends without waiting for the running cells.
+        std::thread::spawn(move || {
+            loop {
+                // Relaxed: the counter only hands out numbers.
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(cell) = cells.get(index) else { return };
+                if sender.send((index, cell.run())).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    drop(sender);
+    let mut points = vec![None; cells.len()];
+    let mut interrupted = false;
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok((index, result)) => {
+                points[index] = Some(result.map_err(Failure::environment)?);
+                bar.inc(1);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if interrupts.pending() => {
+                interrupted = true;
+                break;
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    bar.finish_and_clear();
+    if !interrupted && points.iter().any(Option::is_none) {
+        return Err(Failure::environment("a simulation ended without a result; see above"));
+    }
+    Ok(Done { points, interrupted })
+}

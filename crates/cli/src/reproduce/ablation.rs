@@ -1,0 +1,94 @@
+//! Which rule breaks work conservation: the row with the loss again, one rule removed at a time.
+
+use super::{Plan, estimate};
+use crate::args::Reproduce;
+use crate::fail::Failure;
+use crate::{output, pool};
+use convoy_kernel::KernelPreset;
+use convoy_load::experiment::AblationCase;
+use convoy_load::virtual_run::VirtualPoint;
+use convoy_report::{Cell, Column, Table};
+use std::process::ExitCode;
+
+fn ablated(base: &KernelPreset, case: &AblationCase) -> KernelPreset {
+    let mut kernel = base.clone();
+    if let Some(set) = &case.set {
+        kernel.ablation = set.clone();
+    }
+    kernel.bkl_traffic.events_per_shell *= case.traffic.unwrap_or(1.0);
+    kernel.config.no_hz = case.no_hz.unwrap_or(kernel.config.no_hz);
+    kernel.config.preempt = case.preempt.unwrap_or(kernel.config.preempt);
+    kernel
+}
+
+/// `convoy reproduce --ablation`.
+pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
+    let named = |name: &str| KernelPreset::named(name).map_err(Failure::usage);
+    let base = named("2.6.26-rc1")?;
+    let mut kernels = vec![
+        ("2.6.25".to_owned(), named("2.6.25")?),
+        ("2.6.26-rc1, every rule".to_owned(), base.clone()),
+    ];
+    for case in &plan.experiment.ablation {
+        kernels.push((case.name.clone(), ablated(&base, case)));
+    }
+    let cells = kernels
+        .iter()
+        .flat_map(|(_, kernel)| {
+            plan.seeds.iter().map(|&seed| plan.cell(kernel, &plan.machine, seed))
+        })
+        .collect();
+    let done = pool::run(&args.common, "ablations", cells, args.threads)?;
+    let columns = vec![
+        Column::text("2.6.26-rc1, but").key("variant"),
+        Column::number("Jobs/Min", "").key("jobs_per_min"),
+        Column::number("loss", "%").key("loss_percent"),
+        Column::number("±", "").key("loss_half_width_percent"),
+        Column::number("idle", "%").key("idle_percent"),
+        Column::number("owner change", "ms").key("owner_change_ms"),
+        Column::number("owner off CPU", "%").key("owner_not_running_percent"),
+        Column::number("pulled", "1/s").key("pulled_newidle_per_s"),
+        Column::number("failed", "1/s").key("newidle_failed_per_s"),
+    ];
+    let title = format!("{}: ablations of the hand-off row", plan.experiment.name);
+    let mut table = Table::new(&title, columns);
+    let rows: Vec<&[Option<VirtualPoint>]> = done.points.chunks(plan.seeds.len()).collect();
+    let rates = |points: &[Option<VirtualPoint>], value: fn(&VirtualPoint) -> f64| {
+        points.iter().flatten().map(value).collect::<Vec<f64>>()
+    };
+    let base = rates(rows[0], |point| point.columns.jobs_per_min);
+    for ((name, _), points) in kernels.iter().zip(&rows) {
+        if points.iter().any(Option::is_none) {
+            continue;
+        }
+        let jobs = rates(points, |point| point.columns.jobs_per_min);
+        let loss = base.iter().zip(&jobs).map(|(b, j)| 100.0 * (1.0 - j / b)).collect();
+        let loss = estimate(loss)?;
+        let mean = |value| estimate(rates(points, value)).map(|estimate| estimate.mean);
+        table.row(vec![
+            Cell::text(name),
+            Cell::number(estimate(jobs)?.mean, 0),
+            Cell::number(loss.mean, 1),
+            Cell::number(loss.half_width(), 1),
+            Cell::number(mean(|point| point.idle_percent)?, 1),
+            Cell::number(mean(|point| point.owner_change_ms)?, 2),
+            Cell::number(mean(|point| point.owner_not_running_percent)?, 1),
+            Cell::number(mean(|point| point.sched.pulled_newidle as f64 / point.busy_s)?, 0),
+            Cell::number(mean(|point| point.sched.newidle_failed as f64 / point.busy_s)?, 0),
+        ]);
+    }
+    table.note(plan.sentence());
+    table.note("loss against 2.6.25 with the same seeds; ± is the 95 % t interval of the pairs");
+    let chosen = output::choose(
+        args.common.format,
+        || table.to_text(),
+        || {
+            let rows = table.to_json();
+            let name = &plan.experiment.name;
+            format!("{:#}", serde_json::json!({ "experiment": name, "ablations": rows }))
+        },
+        || table.to_csv(),
+    );
+    output::result(&args.common, &chosen)?;
+    Ok(ExitCode::SUCCESS)
+}

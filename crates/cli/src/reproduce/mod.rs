@@ -1,0 +1,264 @@
+//! `convoy reproduce`: the published table out of the mechanism, with its error.
+
+mod ablation;
+mod sensitivity;
+mod spread;
+
+use crate::args::{Common, Reproduce};
+use crate::fail::Failure;
+use crate::{output, pool};
+use convoy_kernel::KernelPreset;
+use convoy_load::experiment::{Case, Experiment};
+use convoy_load::mix::Mix;
+use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_machine::Preset;
+use convoy_report::ReproduceReport;
+use convoy_stats::{Estimate, Sample};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Metrics of the report, in their order.
+const METRICS: [&str; 9] = [
+    "jobs_per_min",
+    "jti",
+    "real_s",
+    "cpu_s",
+    "jobs_per_sec_per_task",
+    "idle_percent",
+    "context_switches_per_s",
+    "owner_not_running_percent",
+    "owner_change_ms",
+];
+
+/// An experiment with the flags applied.
+struct Plan {
+    experiment: Experiment,
+    mix: Mix,
+    machine: Preset,
+    scale: u32,
+    seeds: Vec<u64>,
+}
+
+impl Plan {
+    fn new(args: &Reproduce) -> Result<Self, Failure> {
+        let experiment = load(&args.experiment)?;
+        let machine = args.machine.as_ref().unwrap_or(&experiment.machine);
+        let count = u64::from(args.seeds.unwrap_or(experiment.seeds));
+        let scale = if args.full { 1 } else { args.scale.unwrap_or(experiment.scale) };
+        if scale > experiment.tasks {
+            let tasks = experiment.tasks;
+            return Err(Failure::usage(format!("--scale {scale} leaves no task of {tasks}")));
+        }
+        Ok(Self {
+            mix: Mix::load(&experiment.mix).map_err(Failure::usage)?,
+            machine: Preset::named(machine).map_err(Failure::usage)?,
+            scale,
+            seeds: (args.seed..args.seed.saturating_add(count)).collect(),
+            experiment,
+        })
+    }
+
+    fn cases(&self, only: &[String]) -> Result<Vec<(Case, KernelPreset)>, Failure> {
+        for name in only {
+            KernelPreset::named(name).map_err(Failure::usage)?;
+        }
+        let plain = |name: &str| name.strip_prefix('v').unwrap_or(name).to_owned();
+        let wanted =
+            |case: &&Case| only.is_empty() || only.iter().any(|name| plain(name) == case.kernel);
+        let cases: Result<Vec<_>, _> = self
+            .experiment
+            .case
+            .iter()
+            .filter(wanted)
+            .map(|case| KernelPreset::named(&case.kernel).map(|kernel| (case.clone(), kernel)))
+            .collect();
+        cases.map_err(Failure::usage)
+    }
+
+    /// One simulation at the plan's size.
+    fn cell(&self, kernel: &KernelPreset, machine: &Preset, seed: u64) -> VirtualRun {
+        let users = self.experiment.tasks / self.scale;
+        let delay = self.experiment.start_delay_s * 1e9 / f64::from(self.scale);
+        VirtualRun {
+            seed,
+            start_delay_ns: delay as u64,
+            pool_users: self.experiment.tasks,
+            ..VirtualRun::new(self.mix.clone(), users, kernel.clone(), machine.clone())
+        }
+    }
+
+    /// `metric` of a point, at the full size.
+    fn metric(&self, metric: &str, point: &VirtualPoint) -> f64 {
+        let scale = f64::from(self.scale);
+        match metric {
+            "jobs_per_min" => point.columns.jobs_per_min,
+            "jti" => f64::from(point.columns.jti),
+            "real_s" => point.columns.real_s * scale,
+            "cpu_s" => point.cpu_s * scale,
+            "jobs_per_sec_per_task" => point.columns.jobs_per_sec_per_task / scale,
+            "idle_percent" => point.idle_percent,
+            "context_switches_per_s" => point.context_switches_per_s,
+            "owner_not_running_percent" => point.owner_not_running_percent,
+            "owner_change_ms" => point.owner_change_ms,
+            _ => f64::NAN,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let experiment = &self.experiment;
+        let size = if self.scale == 1 {
+            "full size".to_owned()
+        } else {
+            format!(
+                "scaled down: {} of {} tasks with full-size jobs, start delay / {}, Real and CPU \
+                 x {}",
+                experiment.tasks / self.scale,
+                experiment.tasks,
+                self.scale,
+                self.scale
+            )
+        };
+        format!(
+            "{}, {} CPUs, mix {}, {} seeds, 95 % t interval; {size}",
+            self.machine.name,
+            self.machine.topology.cpus,
+            experiment.mix,
+            self.seeds.len()
+        )
+    }
+}
+
+/// Mean and interval of `values`; one value has no interval.
+fn estimate(values: Vec<f64>) -> Result<Estimate, Failure> {
+    Sample::new(values).map(|sample| sample.estimate()).map_err(Failure::environment)
+}
+
+fn load(name: &str) -> Result<Experiment, Failure> {
+    let path = Path::new(name);
+    let is_file = path.extension().is_some_and(|extension| extension == "toml");
+    if !is_file {
+        return Experiment::named(name).map_err(Failure::usage);
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("cannot read experiment {name}: {error}; name a readable file"))
+    })?;
+    Experiment::parse(name, &text).map_err(Failure::usage)
+}
+
+/// The command.
+pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(args)?;
+    if args.sensitivity {
+        return sensitivity::run(args, &plan);
+    }
+    if args.ablation {
+        return ablation::run(args, &plan);
+    }
+    let cases = plan.cases(&args.kernel)?;
+    let cells = cases
+        .iter()
+        .flat_map(|(_, kernel)| {
+            plan.seeds.iter().map(|&seed| plan.cell(kernel, &plan.machine, seed))
+        })
+        .collect();
+    let done = pool::run(&args.common, "the published table", cells, args.threads)?;
+    let mut report = ReproduceReport::new(
+        &plan.experiment.name,
+        &plan.sentence(),
+        u64::from(plan.experiment.tasks),
+    );
+    for ((case, _), points) in cases.iter().zip(done.points.chunks(plan.seeds.len())) {
+        let points: Vec<&VirtualPoint> = points.iter().flatten().collect();
+        if !points.is_empty() {
+            rows(&plan, case, &points, &mut report)?;
+        }
+    }
+    notes(&plan, &cases, &done.points, &mut report);
+    let spread = !args.no_spread && args.kernel.is_empty() && !done.interrupted;
+    let table = if spread { Some(spread::run(args, &plan)?) } else { None };
+    print(&args.common, &report, table.as_ref())?;
+    if done.interrupted {
+        return Err(Failure::environment(
+            "interrupted; the rows above are from the simulations that had finished",
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    common: &Common,
+    report: &ReproduceReport,
+    spread: Option<&convoy_report::Table>,
+) -> Result<(), Failure> {
+    let text = || {
+        let mut text = report.to_text();
+        if let Some(table) = spread {
+            text.push('\n');
+            text.push_str(&table.to_text());
+        }
+        text
+    };
+    let json = || {
+        let mut value: serde_json::Value = report.to_json().parse().unwrap_or_default();
+        if let (Some(table), Some(object)) = (spread, value.as_object_mut()) {
+            object.insert("spread".to_owned(), table.to_json());
+        }
+        format!("{value:#}")
+    };
+    let chosen = output::choose(common.format, text, json, || report.to_csv());
+    output::result(common, &chosen)
+}
+
+fn rows(
+    plan: &Plan,
+    case: &Case,
+    points: &[&VirtualPoint],
+    report: &mut ReproduceReport,
+) -> Result<(), Failure> {
+    for metric in METRICS {
+        let values = points.iter().map(|point| plan.metric(metric, point)).collect();
+        let cpus = plan.machine.topology.cpus;
+        let published = case.published(metric, cpus, plan.experiment.start_delay_s);
+        let fitted = case.fitted.iter().any(|name| name == metric);
+        report.push(&case.kernel, metric, published, &estimate(values)?, fitted);
+    }
+    Ok(())
+}
+
+fn notes(
+    plan: &Plan,
+    cases: &[(Case, KernelPreset)],
+    points: &[Option<VirtualPoint>],
+    report: &mut ReproduceReport,
+) {
+    for (case, _) in cases {
+        if let Some(parameter) = &case.fitted_parameter {
+            report.notes.push(format!("f: fitted to the row {}: {parameter}", case.kernel));
+        }
+    }
+    report.notes.push(
+        "idle: over Real without the start delay; the published value follows from Real and CPU"
+            .to_owned(),
+    );
+    if plan.scale == plan.experiment.scale && !plan.experiment.scale_error.is_empty() {
+        let errors: Vec<String> = plan
+            .experiment
+            .scale_error
+            .iter()
+            .map(|(kernel, ratio)| format!("{kernel} {:+.1} %", (ratio - 1.0) * 100.0))
+            .collect();
+        report.notes.push(format!(
+            "Jobs/Min at this size against the full size, measured once: {}",
+            errors.join(", ")
+        ));
+    }
+    let finished: Vec<&VirtualPoint> = points.iter().flatten().collect();
+    if let Some(failure) = finished.iter().find_map(|point| point.first_failure.as_ref()) {
+        report.notes.push(format!("a job failed: {failure}"));
+    }
+    let mut hash = 0_u64;
+    for point in &finished {
+        hash = hash.rotate_left(7) ^ point.hash;
+    }
+    report.notes.push(format!("schedule hash of all simulations: {hash:016x}"));
+}

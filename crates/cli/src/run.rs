@@ -1,0 +1,188 @@
+//! `convoy run`: AIM7 on this machine or a virtual one, or a native lock experiment.
+
+use crate::args::Run;
+use crate::fail::Failure;
+use crate::{output, pool};
+use convoy_kernel::KernelPreset;
+use convoy_load::host::{HostRun, Progress};
+use convoy_load::mix::Mix;
+use convoy_load::native::NativeExperiment;
+use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_load::{native, users};
+use convoy_machine::Preset;
+use convoy_report::{RunPoint, RunReport, native_csv, native_json, native_text};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The command.
+pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
+    if let Some(path) = &args.experiment {
+        return locks(args, path);
+    }
+    let mix = Mix::load(&args.mix).map_err(Failure::usage)?;
+    let users = users::parse(&args.users).map_err(Failure::usage)?;
+    if !(0.0..=3600.0).contains(&args.start_delay) {
+        return Err(Failure::usage("--start-delay must be 0 to 3600 seconds"));
+    }
+    match &args.kernel {
+        Some(kernel) => on_virtual(args, mix, &users, kernel),
+        None => on_host(args, mix, users),
+    }
+}
+
+fn locks(args: &Run, path: &Path) -> Result<ExitCode, Failure> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("cannot read experiment {name}: {error}; name a readable file"))
+    })?;
+    let mut experiment = NativeExperiment::parse(&text)
+        .map_err(|error| Failure::usage(format!("experiment {name}: {error}")))?;
+    if let Some(seed) = args.seed {
+        experiment.seed = seed;
+    }
+    let bar = output::progress(&args.common, experiment.runs() as u64);
+    let record = native::run(&experiment, &mut |at, what| {
+        bar.set_position(at as u64);
+        bar.set_message(what.to_owned());
+    });
+    bar.finish_and_clear();
+    let record = record.map_err(Failure::environment)?;
+    let text = output::choose(
+        args.common.format,
+        || native_text(&record),
+        || native_json(&record),
+        || native_csv(&record),
+    );
+    output::result(&args.common, &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn on_host(args: &Run, mix: Mix, users: Vec<u32>) -> Result<ExitCode, Failure> {
+    let jobs = mix.jobs_per_user();
+    let title = format!("{}: {jobs} jobs per user, this machine", mix.name);
+    let options = HostRun {
+        seed: args.seed.unwrap_or(1),
+        directory: args.dir.clone(),
+        start_delay: Duration::from_secs_f64(args.start_delay),
+        shrink: args.shrink,
+        ..HostRun::new(mix, users)
+    };
+    let bar = output::progress(&args.common, options.users.len() as u64);
+    let mut points = Vec::new();
+    let record = convoy_load::host::run::run(&options, |progress| match progress {
+        Progress::Measuring { users } => {
+            bar.set_message(format!("jobs alone, sized for {users} users"));
+        }
+        Progress::Running { users } => bar.set_message(format!("{users} users")),
+        Progress::Finished { point } => {
+            points.push(host_point(point));
+            bar.inc(1);
+        }
+    });
+    bar.finish_and_clear();
+    let notes = vec![
+        "meas/pred: Real over what the users' jobs, measured alone, would take on these CPUs"
+            .to_owned(),
+    ];
+    // A point that failed costs no finished one: those are printed before the error.
+    let report = RunReport { title, points, notes };
+    print(args, &report)?;
+    let record = record.map_err(Failure::environment)?;
+    if let Some(path) = &args.record {
+        let json = serde_json::to_string_pretty(&record).map_err(Failure::environment)?;
+        output::file(path, &json)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(args: &Run, report: &RunReport) -> Result<(), Failure> {
+    let text = output::choose(
+        args.common.format,
+        || report.to_text(),
+        || report.to_json(),
+        || report.to_csv(),
+    );
+    output::result(&args.common, &text)
+}
+
+fn host_point(point: &convoy_load::record::Point) -> RunPoint {
+    RunPoint {
+        users: u64::from(point.users),
+        jobs_per_min: point.jobs_per_min,
+        jti: f64::from(point.jti),
+        real_s: point.real_s,
+        cpu_s: point.cpu_s,
+        jobs_per_sec_per_task: point.jobs_per_sec_per_task,
+        measured_over_predicted: point.measured_over_predicted,
+        failed_jobs: point.jobs_failed,
+    }
+}
+
+fn on_virtual(args: &Run, mix: Mix, users: &[u32], kernel: &str) -> Result<ExitCode, Failure> {
+    let kernel = KernelPreset::named(kernel).map_err(Failure::usage)?;
+    let mut machine = Preset::named(&args.machine).map_err(Failure::usage)?;
+    if let Some(cpus) = args.cpus {
+        machine = machine.with_cpus(cpus);
+        machine.validate().map_err(Failure::usage)?;
+    }
+    let title = format!(
+        "{}: {} jobs per user, {} on {} ({} CPUs)",
+        mix.name,
+        mix.jobs_per_user(),
+        kernel.name,
+        machine.name,
+        machine.topology.cpus
+    );
+    let cells = users
+        .iter()
+        .map(|&users| VirtualRun {
+            seed: args.seed.unwrap_or(1),
+            start_delay_ns: (args.start_delay * 1e9) as u64,
+            shrink: args.shrink,
+            ..VirtualRun::new(mix.clone(), users, kernel.clone(), machine.clone())
+        })
+        .collect();
+    let done = pool::run(&args.common, "virtual load points", cells, None)?;
+    let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
+    let notes = points.iter().map(|point| note(point)).collect();
+    let points = points.iter().map(|point| virtual_point(point)).collect();
+    print(args, &RunReport { title, points, notes })?;
+    if done.interrupted {
+        return Err(Failure::environment("interrupted; the points above had finished"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn virtual_point(point: &VirtualPoint) -> RunPoint {
+    RunPoint {
+        users: u64::from(point.users),
+        jobs_per_min: point.columns.jobs_per_min,
+        jti: f64::from(point.columns.jti),
+        real_s: point.columns.real_s,
+        cpu_s: point.cpu_s,
+        jobs_per_sec_per_task: point.columns.jobs_per_sec_per_task,
+        measured_over_predicted: None,
+        failed_jobs: point.jobs_failed,
+    }
+}
+
+/// What the machine saw of one load point.
+fn note(point: &VirtualPoint) -> String {
+    format!(
+        "{} users: idle {:.1} %, {:.0} switches/s, BKL owner not running {:.1} %, owner change \
+         {:.2} ms, {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
+         operations, hash {:016x}{}",
+        point.users,
+        point.idle_percent,
+        point.context_switches_per_s,
+        point.owner_not_running_percent,
+        point.owner_change_ms,
+        point.bkl_per_user,
+        point.bkl_contended_percent,
+        point.calls / 1_000_000,
+        point.operations / 1_000_000,
+        point.hash,
+        point.first_failure.as_ref().map_or(String::new(), |text| format!("; failed: {text}"))
+    )
+}

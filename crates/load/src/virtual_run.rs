@@ -1,0 +1,340 @@
+//! A load point on the virtual kernel: the same jobs as on the host, on a machine of any size.
+//!
+//! The parent makes the fixtures, forks the users, waits until all are ready, takes t0, waits for
+//! the start delay and releases them; Real runs from t0 to the end of the last user, so it contains
+//! the delay, as AIM7's does. The *busy window* is Real without the delay. Users are released by
+//! closing a pipe that all of them read: nobody can miss it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use convoy_kernel::api::Kernel;
+use convoy_kernel::sched::SchedStats;
+use convoy_kernel::{KernelPreset, Options, Process, World, WorldError};
+use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Watch};
+
+use crate::calibration::Calibration;
+use crate::columns::Columns;
+use crate::jobs::{Job, JobEnv};
+use crate::mix::Mix;
+use crate::user::{Next, setup, user_main};
+
+/// Work directory on the virtual kernel's tmpfs.
+const DIRECTORY: &str = "/tmp/aim7";
+/// Machine tasks for each user: itself, a child, that one's child and one being reaped.
+const TASKS_PER_USER: usize = 4;
+/// Machine tasks beside the users: idle tasks are counted apart.
+const TASKS_BESIDE: usize = 64;
+/// Virtual time after which a run is given up, nanoseconds: a hundred times the longest published.
+const LIMIT_NS: u64 = 40_000_000_000_000;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct VirtualRun {
+    /// The mix.
+    pub mix: Mix,
+    /// Users.
+    pub users: u32,
+    /// The kernel.
+    pub kernel: KernelPreset,
+    /// The machine.
+    pub machine: Preset,
+    /// Prices of user-mode work.
+    pub calibration: Calibration,
+    /// Seed of the order of jobs and of the machine's perturbation.
+    pub seed: u64,
+    /// Start delay in nanoseconds, inside Real.
+    pub start_delay_ns: u64,
+    /// Users by which the pool of the mix is divided; the number of users of the full size.
+    pub pool_users: u32,
+    /// Every loop count of a job is divided by this.
+    pub shrink: u32,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct VirtualPoint {
+    /// Users.
+    pub users: u32,
+    /// AIM7's columns, start delay included.
+    pub columns: Columns,
+    /// Time the CPUs were not idle during the busy window, seconds.
+    pub cpu_s: f64,
+    /// The busy window, seconds.
+    pub busy_s: f64,
+    /// CPU time by [`Mode`] during the busy window, seconds.
+    pub modes_s: [f64; 5],
+    /// Idle time over the busy window, percent of all CPUs.
+    pub idle_percent: f64,
+    /// Context switches per second of the busy window.
+    pub context_switches_per_s: f64,
+    /// Share of the busy window in which the big kernel lock had an owner that was not on a CPU.
+    pub owner_not_running_percent: f64,
+    /// Mean time between changes of the owner of the big kernel lock, milliseconds.
+    pub owner_change_ms: f64,
+    /// Acquisitions of the big kernel lock for each user.
+    pub bkl_per_user: f64,
+    /// Of these, the share that had to queue, percent.
+    pub bkl_contended_percent: f64,
+    /// Scheduler counters of the busy window.
+    pub sched: SchedStats,
+    /// Jobs done and failed.
+    pub jobs_done: u64,
+    /// See `jobs_done`.
+    pub jobs_failed: u64,
+    /// The first job that failed, with its cause.
+    pub first_failure: Option<String>,
+    /// Simulated memory operations of the whole run.
+    pub operations: u64,
+    /// System calls of the whole run.
+    pub calls: u64,
+    /// Schedule hash of the whole run.
+    pub hash: u64,
+}
+
+/// Why a virtual run ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum VirtualError {
+    /// The host cannot reserve the machine's address space.
+    #[error(
+        "cannot reserve address space for {tasks} tasks: {source}; use fewer users or allow \
+         overcommit (sysctl vm.overcommit_memory=0)"
+    )]
+    AddressSpace {
+        /// Tasks asked for.
+        tasks: usize,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The kernel cannot be built.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// The calibration lacks a unit.
+    #[error(transparent)]
+    Calibration(#[from] crate::calibration::CalibrationError),
+    /// The run cannot be set up on the virtual kernel.
+    #[error("{users} users on the virtual kernel: {what}; use fewer users")]
+    Setup {
+        /// The users.
+        users: u32,
+        /// What failed.
+        what: String,
+    },
+    /// Tasks wait for each other, or the time limit was reached.
+    #[error(
+        "the virtual machine came to no end ({outcome:?} at {at_s:.3} s) with seed {seed} on \
+         kernel {kernel}; this is a defect of a lock or of the model, replay it with the same \
+         seed"
+    )]
+    NoEnd {
+        /// How the machine stopped.
+        outcome: Outcome,
+        /// Virtual time.
+        at_s: f64,
+        /// The seed.
+        seed: u64,
+        /// The kernel.
+        kernel: String,
+    },
+}
+
+/// Everything the machine has counted at one moment.
+#[derive(Clone, Debug, Default)]
+struct Snapshot {
+    now_ns: u64,
+    modes: [u64; 5],
+    sched: SchedStats,
+    watch: Option<Watch>,
+}
+
+impl Snapshot {
+    fn take(world: &World, cpus: usize) -> Self {
+        let mut modes = [0; 5];
+        for cpu in 0..cpus {
+            for (sum, time) in modes.iter_mut().zip(Here::times(cpu)) {
+                *sum += time;
+            }
+        }
+        Self {
+            now_ns: Here::now_ns(),
+            modes,
+            sched: world.sched().stats(),
+            watch: Here::watched().into_iter().next(),
+        }
+    }
+}
+
+/// What the users and the parent leave for the report.
+#[derive(Default)]
+struct Board {
+    t0: Cell<u64>,
+    ends: RefCell<Vec<u64>>,
+    done: Cell<u64>,
+    failed: Cell<u64>,
+    first_failure: RefCell<Option<String>>,
+    broken: RefCell<Option<String>>,
+    released: RefCell<Snapshot>,
+    ended: RefCell<Snapshot>,
+}
+
+impl Board {
+    fn user<K: Kernel>(&self, k: &mut K, env: &JobEnv, order: &[Job]) {
+        let done = user_main(k, env, order, |job| {
+            if let Err(error) = &job.result {
+                self.failed.set(self.failed.get() + 1);
+                let text = || format!("user {}, {}: {error}", env.user, job.job.name());
+                self.first_failure.borrow_mut().get_or_insert_with(text);
+            }
+            Next::Continue
+        });
+        self.done.set(self.done.get() + done);
+        self.ends.borrow_mut().push(k.now());
+    }
+}
+
+impl VirtualRun {
+    /// `users` users of `mix` with the defaults of the published runs but without a start delay.
+    pub fn new(mix: Mix, users: u32, kernel: KernelPreset, machine: Preset) -> Self {
+        let calibration = Calibration::embedded().expect("the shipped calibration is valid");
+        Self {
+            mix,
+            users,
+            kernel,
+            machine,
+            calibration,
+            seed: 1,
+            start_delay_ns: 0,
+            pool_users: users,
+            shrink: 1,
+        }
+    }
+
+    fn env(&self, user: u32) -> JobEnv {
+        JobEnv {
+            directory: DIRECTORY.to_owned(),
+            user,
+            file_kb: self.mix.file_kb(self.pool_users.max(1)),
+            seed: self.seed,
+            shrink: self.shrink,
+        }
+    }
+
+    /// Runs the load point.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn run(&self) -> Result<VirtualPoint, VirtualError> {
+        for unit in crate::units::UNITS {
+            self.calibration.ns(unit.name)?;
+        }
+        let tasks =
+            self.users as usize * TASKS_PER_USER + TASKS_BESIDE + self.machine.topology.cpus;
+        let machine = Machine::new(&self.machine, self.seed, tasks)
+            .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        let options = Options { processes: tasks, ..Options::default() };
+        let world = World::new(&self.kernel, &self.machine, &self.calibration.ns, options)?;
+        let board = Rc::new(Board::default());
+        let (run, shared) = (self.clone(), Rc::clone(&board));
+        let inner = Rc::clone(&world);
+        world.boot(&machine, move |parent| {
+            if let Err(what) = run.parent(parent, &inner, &shared) {
+                *shared.broken.borrow_mut() = Some(what);
+            }
+        });
+        let outcome = machine.run(LIMIT_NS);
+        if let Some(what) = board.broken.take() {
+            return Err(VirtualError::Setup { users: self.users, what });
+        }
+        if outcome != Outcome::Stopped {
+            return Err(VirtualError::NoEnd {
+                outcome,
+                at_s: machine.now_ns() as f64 / 1e9,
+                seed: self.seed,
+                kernel: self.kernel.name.clone(),
+            });
+        }
+        Ok(self.point(&board, &machine, world.counts().calls.get()))
+    }
+
+    /// The first process: fixtures, users, release, and waiting for the end.
+    fn parent(&self, k: &mut Process, world: &Rc<World>, board: &Rc<Board>) -> Result<(), String> {
+        let fail = |call: &str, error: &dyn std::fmt::Display| format!("{call}: {error}");
+        k.mkdir(DIRECTORY).map_err(|error| fail("mkdir", &error))?;
+        setup(k, &self.env(0)).map_err(|error| fail("fixtures", &error))?;
+        let (ready_read, ready_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
+        let (gate_read, gate_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
+        for user in 0..self.users {
+            let env = self.env(user);
+            let order = self.mix.order(self.seed, user);
+            let board = Rc::clone(board);
+            let child = move |k: &mut Process| {
+                let ready = k.close(gate_write).and_then(|()| k.write(ready_write, &[1; 4]));
+                if ready.is_err() {
+                    return 1;
+                }
+                // End of file: the parent has closed the gate.
+                while k.read(gate_read, &mut [0]).is_ok_and(|read| read > 0) {}
+                board.user(k, &env, &order);
+                0
+            };
+            k.fork(child).map_err(|error| fail("fork", &error))?;
+        }
+        let mut ready = 0;
+        while ready < 4 * self.users as usize {
+            ready += k.read(ready_read, &mut [0; 1024]).map_err(|error| fail("read", &error))?;
+        }
+        board.t0.set(k.now());
+        if self.start_delay_ns > 0 {
+            k.sleep(self.start_delay_ns);
+        }
+        let cpus = self.machine.topology.cpus;
+        *board.released.borrow_mut() = Snapshot::take(world, cpus);
+        k.close(gate_write).map_err(|error| fail("close", &error))?;
+        for _ in 0..self.users {
+            k.wait().map_err(|error| fail("wait", &error))?;
+        }
+        *board.ended.borrow_mut() = Snapshot::take(world, cpus);
+        Ok(())
+    }
+
+    fn point(&self, board: &Board, machine: &Machine, calls: u64) -> VirtualPoint {
+        let t0 = board.t0.get();
+        let ends: Vec<f64> =
+            board.ends.borrow().iter().map(|&end| (end - t0) as f64 / 1e9).collect();
+        let columns = Columns::new(self.users, board.done.get(), &ends);
+        let (from, to) = (board.released.borrow(), board.ended.borrow());
+        let busy_s = (to.now_ns - from.now_ns) as f64 / 1e9;
+        let mut modes_s = [0.0; 5];
+        for (mode, seconds) in modes_s.iter_mut().enumerate() {
+            *seconds = (to.modes[mode] - from.modes[mode]) as f64 / 1e12;
+        }
+        let all = busy_s * self.machine.topology.cpus as f64;
+        // An idle CPU settles its accounts when it leaves idle, so idle time is what is left.
+        let cpu_s = modes_s.iter().sum::<f64>() - modes_s[Mode::Idle as usize];
+        let count = |field: fn(&Watch) -> u64| {
+            let value = |shot: &Snapshot| shot.watch.as_ref().map_or(0, field);
+            (value(&to) - value(&from)) as f64
+        };
+        let acquisitions = count(|watch| watch.acquisitions);
+        VirtualPoint {
+            users: self.users,
+            columns,
+            cpu_s,
+            busy_s,
+            modes_s,
+            idle_percent: 100.0 * (1.0 - cpu_s / all).max(0.0),
+            context_switches_per_s: (to.sched.switches - from.sched.switches) as f64 / busy_s,
+            owner_not_running_percent: count(|watch| watch.owner_not_running) / (busy_s * 1e10),
+            owner_change_ms: busy_s * 1e3 / count(|watch| watch.owner_changes).max(1.0),
+            bkl_per_user: acquisitions / f64::from(self.users),
+            bkl_contended_percent: 100.0 * count(|watch| watch.contended) / acquisitions.max(1.0),
+            sched: to.sched.since(&from.sched),
+            jobs_done: board.done.get(),
+            jobs_failed: board.failed.get(),
+            first_failure: board.first_failure.borrow().clone(),
+            operations: machine.operations(),
+            calls,
+            hash: machine.hash(),
+        }
+    }
+}
