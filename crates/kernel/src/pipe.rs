@@ -16,6 +16,7 @@ use convoy_sync::{Atomic, Platform, Sleep, Wake};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
 use std::collections::VecDeque;
+use std::io::Read as _;
 use std::rc::Rc;
 
 /// Buffers of a pipe.
@@ -83,9 +84,7 @@ impl Ring {
     /// Moves bytes into `buffer`; returns (bytes moved, pages to free).
     fn pop(&mut self, buffer: &mut [u8]) -> (usize, u32) {
         let length = buffer.len().min(self.bytes.len());
-        for (to, from) in buffer[..length].iter_mut().zip(self.bytes.drain(..length)) {
-            *to = from;
-        }
+        self.bytes.read_exact(&mut buffer[..length]).expect("that many bytes are there");
         let (mut left, mut pages) = (length, 0);
         while left > 0 {
             let first = self.buffers.front_mut().expect("every byte lies in a buffer");

@@ -16,6 +16,7 @@ use convoy_sync::{Atomic, Platform, Sleep, Wake};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
 use std::collections::VecDeque;
+use std::io::Read as _;
 use std::rc::{Rc, Weak};
 
 /// Send buffer of Unix sockets and receive buffer of UDP sockets, bytes (`wmem_default`,
@@ -72,10 +73,7 @@ impl Queue {
     }
 
     fn drain_into(&mut self, buffer: &mut [u8]) {
-        let length = buffer.len();
-        for (to, from) in buffer.iter_mut().zip(self.bytes.drain(..length)) {
-            *to = from;
-        }
+        self.bytes.read_exact(buffer).expect("that many bytes are there");
     }
 
     fn pop(&mut self, kind: SocketKind, buffer: &mut [u8]) -> Option<usize> {
