@@ -120,8 +120,8 @@ fn host_point(point: &convoy_load::record::Point) -> RunPoint {
 }
 
 fn on_virtual(args: &Run, mix: Mix, users: &[u32], kernel: &str) -> Result<ExitCode, Failure> {
-    let kernel = KernelPreset::named(kernel).map_err(Failure::usage)?;
-    let mut machine = Preset::named(&args.machine).map_err(Failure::usage)?;
+    let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
+    let mut machine = Preset::load(&args.machine).map_err(Failure::usage)?;
     if let Some(cpus) = args.cpus {
         machine = machine.with_cpus(cpus);
         machine.validate().map_err(Failure::usage)?;

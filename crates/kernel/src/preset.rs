@@ -170,6 +170,14 @@ pub struct KernelPreset {
 /// What is wrong with a kernel preset.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelPresetError {
+    /// A preset file cannot be read.
+    #[error("cannot read preset {path}: {source}; name a readable file or a shipped preset")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// No preset of that name is shipped.
     #[error("unknown kernel {name:?}; known: {known}")]
     Unknown {
@@ -226,6 +234,17 @@ impl KernelPreset {
             known: Self::names().collect::<Vec<_>>().join(", "),
         })?;
         Self::parse(known, text)
+    }
+
+    /// A shipped preset, or the file of that path when the name ends in `.toml`.
+    pub fn load(name: &str) -> Result<Self, KernelPresetError> {
+        let path = std::path::Path::new(name);
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            return Self::named(name);
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| KernelPresetError::Unreadable { path: name.to_owned(), source })?;
+        Self::parse(name, &text)
     }
 
     /// Parses `text`; `name` is used in errors.

@@ -77,6 +77,14 @@ const SHIPPED: [(&str, &str); 2] = [
 /// What is wrong with a preset.
 #[derive(Debug, thiserror::Error)]
 pub enum PresetError {
+    /// A preset file cannot be read.
+    #[error("cannot read preset {path}: {source}; name a readable file or a shipped preset")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// No preset of that name is shipped.
     #[error("unknown machine {name:?}; known: {known}")]
     Unknown {
@@ -124,6 +132,17 @@ impl Preset {
             known: Self::names().collect::<Vec<_>>().join(", "),
         })?;
         Self::parse(known, text)
+    }
+
+    /// A shipped preset, or the file of that path when the name ends in `.toml`.
+    pub fn load(name: &str) -> Result<Self, PresetError> {
+        let path = std::path::Path::new(name);
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            return Self::named(name);
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| PresetError::Unreadable { path: name.to_owned(), source })?;
+        Self::parse(name, &text)
     }
 
     /// Parses `text`; `name` is used in errors.

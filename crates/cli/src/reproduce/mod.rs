@@ -51,7 +51,7 @@ impl Plan {
         }
         Ok(Self {
             mix: Mix::load(&experiment.mix).map_err(Failure::usage)?,
-            machine: Preset::named(machine).map_err(Failure::usage)?,
+            machine: Preset::load(machine).map_err(Failure::usage)?,
             scale,
             seeds: (args.seed..args.seed.saturating_add(count)).collect(),
             experiment,
