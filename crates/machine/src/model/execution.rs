@@ -1,6 +1,7 @@
 //! One execution of a scenario: tasks as coroutines, one step at a time, in an order that a chooser
 //! decides.
 
+use super::footprint::Footprint;
 use super::scenario::{Body, End, Failure, Property, Scenario};
 use super::schedule::Choice;
 use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
@@ -29,6 +30,8 @@ pub(super) struct Task {
     /// Valid while `Spinning`: it lives on the task's own, suspended stack.
     predicate: Cell<Option<&'static dyn Fn() -> bool>>,
     yielder: Cell<Option<*const Yielder<(), ()>>>,
+    /// What its next step touches.
+    next: Cell<Footprint>,
     asleep_on: Cell<usize>,
     /// Sequence number of the sleep: wake-ups are first come, first served.
     asleep_since: Cell<u64>,
@@ -81,6 +84,7 @@ impl Task {
             status: Cell::new(Status::Ready),
             predicate: Cell::new(None),
             yielder: Cell::new(None),
+            next: Cell::new(Footprint::NOTHING),
             asleep_on: Cell::new(0),
             asleep_since: Cell::new(0),
             sleep: Cell::new(Sleep::Uninterruptible),
@@ -112,19 +116,20 @@ impl Execution {
         self.current.get().map(|task| &self.tasks[task])
     }
 
-    /// A scheduling point of the running task.
-    pub(super) fn point(&self) {
+    /// A scheduling point of the running task, before a step that touches `next`.
+    pub(super) fn point(&self, next: Footprint) {
         let Some(task) = self.here() else { return };
         if self.aborting.get() {
             return;
         }
+        task.next.set(next);
         let yielder = task.yielder.get().expect("a running task has set its yielder");
         // SAFETY: the yielder lives as long as the coroutine's body, which is running.
         unsafe { &*yielder }.suspend(());
     }
 
     /// Blocks the running task until `ready` holds, then goes on as its next step.
-    pub(super) fn spin(&self, ready: &dyn Fn() -> bool) {
+    pub(super) fn spin(&self, word: usize, ready: &dyn Fn() -> bool) {
         let Some(task) = self.here() else {
             assert!(ready(), "the lock is held by a task that will not run again");
             return;
@@ -133,7 +138,7 @@ impl Execution {
         let ready: &'static dyn Fn() -> bool = unsafe { core::mem::transmute(ready) };
         task.predicate.set(Some(ready));
         task.status.set(Status::Spinning);
-        self.point();
+        self.point(Footprint::read(word));
         task.predicate.set(None);
         task.status.set(Status::Ready);
     }
@@ -142,7 +147,7 @@ impl Execution {
     pub(super) fn pause(&self) {
         if let Some(task) = self.here() {
             task.status.set(Status::Pausing);
-            self.point();
+            self.point(Footprint::EVERYTHING);
             task.status.set(Status::Ready);
         }
     }
@@ -162,7 +167,7 @@ impl Execution {
         task.sleep.set(sleep);
         task.deadline.set(deadline);
         task.status.set(Status::Asleep);
-        self.point();
+        self.point(Footprint::write(word));
         task.wake.get()
     }
 
@@ -217,7 +222,7 @@ impl Execution {
     pub(super) fn fail(&self, property: Property, text: String) {
         self.failure.borrow_mut().get_or_insert((property, text));
         while !self.aborting.get() && self.current.get().is_some() {
-            self.point();
+            self.point(Footprint::EVERYTHING);
         }
     }
 
@@ -315,7 +320,8 @@ pub(super) struct Outcome {
 }
 
 /// Picks the next step, see [`run`].
-pub(super) type Chooser<'a> = dyn FnMut(&[Choice], Option<usize>) -> Option<Choice> + 'a;
+pub(super) type Chooser<'a> =
+    dyn FnMut(&[Choice], &[Footprint], Option<usize>) -> Option<Choice> + 'a;
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
@@ -331,8 +337,8 @@ fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
     })
 }
 
-/// Executes `scenario`. `choose` gets the choices of each step and the task that ran last; it gives
-/// up the execution by returning `None`.
+/// Executes `scenario`. `choose` gets the choices of each step, what each touches, and the task that
+/// ran last; it gives up the execution by returning `None`.
 pub(super) fn run(
     scenario: &Scenario,
     steps: usize,
@@ -396,7 +402,7 @@ fn drive(
     choose: &mut Chooser<'_>,
 ) -> bool {
     let mut last = None;
-    let mut choices = Vec::new();
+    let (mut choices, mut footprints) = (Vec::new(), Vec::new());
     for _ in 0..steps {
         if execution.failure.borrow().is_some() {
             return true;
@@ -405,7 +411,9 @@ fn drive(
         if choices.is_empty() {
             return true;
         }
-        let Some(choice) = choose(&choices, last) else { return false };
+        footprints.clear();
+        footprints.extend(choices.iter().map(|choice| execution.tasks[choice.task()].next.get()));
+        let Some(choice) = choose(&choices, &footprints, last) else { return false };
         let task = choice.task();
         if choice.is_deadline() {
             execution.tasks[task].rouse(Wake::TimedOut);

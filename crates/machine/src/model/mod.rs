@@ -13,11 +13,14 @@
 //! so a spinning task costs no steps. A deadline may fire at any time while its task sleeps. A
 //! signal is sent by a task of the scenario ([`Model::interrupt`]), hence at any time as well.
 //!
-//! The search is depth-first with a growing bound on *preemptions* (switches away from a task that
-//! could go on): most errors need one or two, and what is found has as few as possible. What the
-//! budget leaves over after a bound is completed goes to the next one. If the budget ends first,
-//! the rest of it goes to randomly prioritised schedules (PCT: Burckhardt and others, ASPLOS 2010),
-//! which reach deep orders that the bound leaves out.
+//! The search has three parts, each with a share of the budget.
+//!
+//! 1. Depth-first with a growing bound on *preemptions* (switches away from a task that could go
+//!    on): most errors need one or two, and what is found first has as few as possible.
+//! 2. Depth-first without a bound, but only one of the orders that differ by exchanging independent
+//!    steps (sleep sets). If it ends within its share, every order has been covered.
+//! 3. Randomly prioritised schedules (PCT: Burckhardt and others, ASPLOS 2010), which reach deep
+//!    orders that are left over.
 //!
 //! # What is found
 //!
@@ -25,6 +28,7 @@
 
 mod execution;
 mod explore;
+mod footprint;
 mod platform;
 mod scenario;
 mod schedule;

@@ -1,6 +1,7 @@
 //! `Model` as a platform: words whose every operation is a scheduling point.
 
 use super::execution::{Execution, with};
+use super::footprint::Footprint;
 use super::scenario::Property;
 use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
@@ -22,7 +23,7 @@ impl<T: Copy + Display> Word<T> {
     }
 
     fn read(&self) -> T {
-        with(Execution::point);
+        with(|execution| execution.point(Footprint::read(self.address())));
         let value = self.0.get();
         with(|execution| {
             execution.log(|e| format!("reads {} = {value}", e.place(self.address())));
@@ -31,7 +32,7 @@ impl<T: Copy + Display> Word<T> {
     }
 
     fn modify(&self, change: impl FnOnce(T) -> T) -> T {
-        with(Execution::point);
+        with(|execution| execution.point(Footprint::write(self.address())));
         let (old, new) = (self.0.get(), change(self.0.get()));
         self.0.set(new);
         with(|execution| {
@@ -102,15 +103,15 @@ impl Model {
 
     fn signal(task: TaskId, fatal: bool) {
         with(|execution| {
-            execution.point();
+            execution.point(Footprint::EVERYTHING);
             execution.signal(task, fatal);
             execution.log(|_| format!("sends a signal to task {task}"));
         });
     }
 
-    /// A scheduling point that touches nothing.
+    /// A scheduling point whose order with every other step matters.
     pub fn point() {
-        with(Execution::point);
+        with(|execution| execution.point(Footprint::EVERYTHING));
     }
 
     /// Handles the signals of the calling task.
@@ -157,7 +158,7 @@ impl Platform for Model {
 
     fn spin_until(word: &Word<u32>, done: impl Fn(u32) -> bool) -> u32 {
         let ready = || done(word.0.get());
-        if with(|execution| execution.spin(&ready)).is_none() {
+        if with(|execution| execution.spin(word.address(), &ready)).is_none() {
             assert!(ready(), "nobody else runs outside of an execution");
         }
         let value = word.0.get();
@@ -168,7 +169,7 @@ impl Platform for Model {
     }
 
     fn wait(word: &Word<u32>, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
-        with(Execution::point);
+        with(|execution| execution.point(Footprint::write(word.address())));
         if word.0.get() != expected {
             with(|execution| {
                 execution.log(|e| format!("does not sleep, {} changed", e.place(word.address())));
@@ -186,7 +187,7 @@ impl Platform for Model {
 
     fn wake(word: &Word<u32>, count: usize) {
         with(|execution| {
-            execution.point();
+            execution.point(Footprint::write(word.address()));
             let woken = execution.wake(word.address(), count);
             execution.log(|e| match woken.as_slice() {
                 [] => format!("wakes nobody on {}", e.place(word.address())),

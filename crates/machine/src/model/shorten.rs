@@ -20,7 +20,7 @@ fn attempt(
 ) -> Option<Vec<Run>> {
     let mut follower = Follower::new(runs, true);
     let mut recorder = Recorder::default();
-    let outcome = run(scenario, steps, false, &mut |choices, last| {
+    let outcome = run(scenario, steps, false, &mut |choices, _, last| {
         let choice = follower.choose(choices, last)?;
         recorder.record(choices, last, choice);
         Some(choice)

@@ -1,0 +1,83 @@
+//! What a step touches, and which orders need not be told apart.
+//!
+//! Two neighbouring steps of different tasks that touch different words, or only read the same one,
+//! lead to the same state in either order. [`Asleep`] keeps the search from executing both: a *sleep
+//! set* (Godefroid, 1996) holds the steps whose turn was taken already in another branch and that
+//! nothing since then depended on. Data that a lock guards takes no part: its accesses are ordered by
+//! the operations on the lock, whose own exclusion the searches without sleep sets check.
+
+use super::schedule::Choice;
+
+/// What a step touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Footprint {
+    word: usize,
+    writes: bool,
+}
+
+impl Footprint {
+    /// Only what belongs to the task itself.
+    pub(super) const NOTHING: Self = Self { word: 0, writes: false };
+    /// The order with every other step matters.
+    pub(super) const EVERYTHING: Self = Self { word: usize::MAX, writes: true };
+
+    pub(super) const fn read(word: usize) -> Self {
+        Self { word, writes: false }
+    }
+
+    pub(super) const fn write(word: usize) -> Self {
+        Self { word, writes: true }
+    }
+
+    /// Whether the order of two steps can make a difference.
+    fn meets(self, other: Self) -> bool {
+        if self == Self::EVERYTHING || other == Self::EVERYTHING {
+            return true;
+        }
+        self.word == other.word && self.word != 0 && (self.writes || other.writes)
+    }
+}
+
+/// A sleep set.
+#[derive(Debug, Default)]
+pub(super) struct Asleep(Vec<Choice>);
+
+impl Asleep {
+    /// The choices that are worth taking.
+    pub(super) fn awake(&self, choices: &[Choice]) -> Vec<Choice> {
+        choices.iter().copied().filter(|choice| !self.0.contains(choice)).collect()
+    }
+
+    /// `taken` was chosen among `choices` after all of `done` had their turn.
+    pub(super) fn step(
+        &mut self,
+        done: &[Choice],
+        taken: Choice,
+        choices: &[Choice],
+        footprints: &[Footprint],
+    ) {
+        let touches = |wanted: &Choice| {
+            let place = choices.iter().position(|choice| choice == wanted);
+            place.map_or(Footprint::EVERYTHING, |place| footprints[place])
+        };
+        let taken_touches = touches(&taken);
+        self.0.extend_from_slice(done);
+        self.0.retain(|choice| {
+            choice.task() != taken.task() && !touches(choice).meets(taken_touches)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_meet_where_one_of_them_writes() {
+        let (read, write) = (Footprint::read(8), Footprint::write(8));
+        assert!(!read.meets(read) && read.meets(write) && write.meets(write));
+        assert!(!write.meets(Footprint::write(16)) && !write.meets(Footprint::NOTHING));
+        assert!(!Footprint::NOTHING.meets(Footprint::NOTHING));
+        assert!(Footprint::NOTHING.meets(Footprint::EVERYTHING));
+    }
+}
