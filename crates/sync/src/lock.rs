@@ -28,6 +28,11 @@ pub trait RawLock<P: Platform>: Sized + 'static {
     /// Whether somebody holds the lock; a snapshot.
     fn is_locked(&self) -> bool;
 
+    /// Names of its words by their offset in bytes, for whoever tells what happens to them.
+    fn parts() -> Vec<(usize, String)> {
+        vec![(0, "word".to_owned())]
+    }
+
     /// Disables interrupts and takes the lock.
     #[inline]
     fn lock_irqsave(&self) -> P::IrqFlags {
@@ -90,6 +95,16 @@ impl<P: Platform, L: RawLock<P>> Drop for IrqGuard<'_, P, L> {
     fn drop(&mut self) {
         self.lock.unlock_irqrestore(self.flags);
     }
+}
+
+/// The parts of a lock whose inner lock of type `L` lies at `offset`, beside its other `words`.
+pub(crate) fn parts_with_inner<P: Platform, L: RawLock<P>>(
+    offset: usize,
+    words: &[(usize, &str)],
+) -> Vec<(usize, String)> {
+    let own = words.iter().map(|&(at, name)| (at, name.to_owned()));
+    let inner = L::parts().into_iter().map(|(at, name)| (offset + at, format!("inner {name}")));
+    own.chain(inner).collect()
 }
 
 /// Why a wait ended without the lock.

@@ -52,6 +52,7 @@ use crate::event::LockEvent;
 use crate::lock::RawLock;
 use crate::native::Native;
 use crate::platform::{Atomic, Platform};
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -175,6 +176,11 @@ impl<P: Platform> Default for TicketLock<P> {
 impl<P: Platform> RawLock<P> for TicketLock<P> {
     fn new() -> Self {
         Self { serving: P::AtomicU32::new(0), next: P::AtomicU32::new(0) }
+    }
+
+    fn parts() -> Vec<(usize, String)> {
+        let (serving, next) = (offset_of!(Self, serving), offset_of!(Self, next));
+        vec![(serving, "serving".to_owned()), (next, "next".to_owned())]
     }
 
     #[inline]

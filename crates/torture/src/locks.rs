@@ -99,7 +99,7 @@ struct Room<E> {
 
 impl<E: Exclusive> Room<E> {
     fn visit(&self, task: usize, reader: bool, fifo: bool) {
-        Model::name(&self.lock, "lock");
+        Model::name(&self.lock, "lock", Vec::new);
         Model::call(if reader { "read" } else { "lock" });
         if fifo {
             let entering = self.entering.borrow().clone();

@@ -69,7 +69,7 @@ impl<S: RawSemaphore> Ledger<S> {
 
     fn play(&self, steps: &[Step]) {
         let mut taken = false;
-        Model::name(&self.semaphore, "semaphore");
+        Model::name(&self.semaphore, "semaphore", S::parts);
         for &step in steps {
             Model::call(step.name());
             let semaphore = &self.semaphore;

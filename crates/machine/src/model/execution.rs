@@ -52,6 +52,17 @@ pub(super) struct Line {
     text: String,
 }
 
+/// Makes the names of the parts of an object.
+type Parts = fn() -> Vec<(usize, String)>;
+
+/// An object with a name.
+struct Named {
+    start: usize,
+    bytes: usize,
+    name: &'static str,
+    parts: Vec<(usize, String)>,
+}
+
 pub(super) struct Execution {
     tasks: Vec<Task>,
     current: Cell<Option<usize>>,
@@ -60,7 +71,7 @@ pub(super) struct Execution {
     /// Coroutines are being unwound: operations neither suspend nor wait.
     aborting: Cell<bool>,
     log: Option<RefCell<Vec<Line>>>,
-    names: RefCell<Vec<(usize, usize, &'static str)>>,
+    names: RefCell<Vec<Named>>,
 }
 
 thread_local! {
@@ -232,8 +243,12 @@ impl Execution {
         }
     }
 
-    pub(super) fn name(&self, start: usize, bytes: usize, name: &'static str) {
-        self.names.borrow_mut().push((start, bytes, name));
+    /// Names an object, and what lies at some offsets in it.
+    pub(super) fn name(&self, start: usize, bytes: usize, name: &'static str, parts: Parts) {
+        let mut names = self.names.borrow_mut();
+        if self.log.is_some() && names.iter().all(|known| known.start != start) {
+            names.push(Named { start, bytes, name, parts: parts() });
+        }
     }
 
     pub(super) fn log(&self, text: impl FnOnce(&Self) -> String) {
@@ -247,7 +262,9 @@ impl Execution {
     pub(super) fn log_event(&self, event: LockEvent, lock: usize, task: TaskId) {
         let Some(log) = &self.log else { return };
         let names = self.names.borrow();
-        let Some((.., name)) = names.iter().find(|(start, ..)| *start == lock) else { return };
+        let Some(Named { name, .. }) = names.iter().find(|named| named.start == lock) else {
+            return;
+        };
         let text = if task == self.current() {
             format!("  {name}: {}", event.label())
         } else {
@@ -260,17 +277,19 @@ impl Execution {
 
     /// What the memory at `address` is, for the narrative.
     pub(super) fn place(&self, address: usize) -> String {
-        let inside = |start: usize, bytes: usize| (start..start + bytes).contains(&address);
-        for &(start, bytes, name) in self.names.borrow().iter() {
-            if inside(start, bytes) {
-                return format!("{name}+{}", address - start);
+        for Named { start, bytes, name, parts } in self.names.borrow().iter() {
+            if !(*start..start + bytes).contains(&address) {
+                continue;
             }
+            let offset = address - start;
+            let part = parts.iter().find(|(at, _)| *at == offset);
+            return part.map_or_else(|| format!("{name}+{offset}"), |(_, part)| part.clone());
         }
         let owner = self.tasks.iter().position(|task| {
             let (limit, base) = task.stack;
             (limit..base).contains(&address)
         });
-        owner.map_or_else(|| "a word".to_owned(), |task| format!("the record of task {task}"))
+        owner.map_or_else(|| "a word".to_owned(), |task| format!("the state of task {task}"))
     }
 
     fn can_run(&self, task: usize, last: Option<usize>) -> bool {
@@ -337,8 +356,8 @@ fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
     })
 }
 
-/// Executes `scenario`. `choose` gets the choices of each step, what each touches, and the task that
-/// ran last; it gives up the execution by returning `None`.
+/// Executes `scenario`. `choose` gets the choices of each step, what each touches, and the task
+/// that ran last; it gives up the execution by returning `None`.
 pub(super) fn run(
     scenario: &Scenario,
     steps: usize,

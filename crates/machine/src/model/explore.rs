@@ -52,7 +52,8 @@ pub struct Violation {
 pub struct Report {
     /// Executions made, those that shortened the violation included.
     pub explored: u64,
-    /// Every order was executed, up to the exchange of steps that have nothing to do with each other.
+    /// Every order was executed, up to the exchange of steps that have nothing to do with each
+    /// other.
     pub complete: bool,
     /// Every order with at most this many preemptions was executed.
     pub preemptions: Option<u32>,

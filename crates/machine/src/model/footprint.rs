@@ -1,10 +1,11 @@
 //! What a step touches, and which orders need not be told apart.
 //!
 //! Two neighbouring steps of different tasks that touch different words, or only read the same one,
-//! lead to the same state in either order. [`Asleep`] keeps the search from executing both: a *sleep
-//! set* (Godefroid, 1996) holds the steps whose turn was taken already in another branch and that
-//! nothing since then depended on. Data that a lock guards takes no part: its accesses are ordered by
-//! the operations on the lock, whose own exclusion the searches without sleep sets check.
+//! lead to the same state in either order. [`Asleep`] keeps the search from executing both: a
+//! *sleep set* (Godefroid, 1996) holds the steps whose turn was taken already in another branch and
+//! that nothing since then depended on. Data that a lock guards takes no part: its accesses are
+//! ordered by the operations on the lock, whose own exclusion the searches without sleep sets
+//! check.
 
 use super::schedule::Choice;
 

@@ -129,10 +129,11 @@ impl Model {
         with(|execution| execution.call(call));
     }
 
-    /// Gives `object` a name, for the narrative; called by a task.
-    pub fn name<T>(object: &T, name: &'static str) {
+    /// Gives `object` a name and its words the names that `parts` tells by their offsets, for the
+    /// narrative; called by a task.
+    pub fn name<T>(object: &T, name: &'static str, parts: fn() -> Vec<(usize, String)>) {
         let start = core::ptr::from_ref(object).addr();
-        with(|execution| execution.name(start, size_of::<T>(), name));
+        with(|execution| execution.name(start, size_of::<T>(), name, parts));
     }
 
     /// Whether `task` sleeps, or spins on a word.

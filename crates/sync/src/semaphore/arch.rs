@@ -59,11 +59,12 @@
 
 use super::RawSemaphore;
 use crate::event::LockEvent;
-use crate::lock::{RawLock, WaitError};
+use crate::lock::{RawLock, WaitError, parts_with_inner};
 use crate::platform::{Access, Atomic, Platform, Sleep, Wake};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
 use core::cell::Cell;
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// The per-architecture semaphore. See the module documentation.
@@ -188,6 +189,10 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
 impl<P: Platform, L: RawLock<P>> RawSemaphore for ArchSemaphore<P, L> {
     fn with_count(count: u32) -> Self {
         Self::new(count)
+    }
+
+    fn parts() -> Vec<(usize, String)> {
+        parts_with_inner::<P, L>(offset_of!(Self, lock), &[(offset_of!(Self, count), "count")])
     }
 
     #[inline]

@@ -88,12 +88,13 @@ pub use policy::{Handoff, Opportunistic, Policy, PublishedFix};
 
 use crate::adaptive::AdaptiveLock;
 use crate::event::LockEvent;
-use crate::lock::{RawLock, WaitError};
+use crate::lock::{RawLock, WaitError, parts_with_inner};
 use crate::native::Native;
 use crate::platform::{Access, Platform, Sleep, Wake};
 use crate::queue::Waiter;
 use crate::spin::TicketLock;
 use core::marker::PhantomData;
+use core::mem::offset_of;
 use policy::{Returned, State};
 
 /// A semaphore of user space: its inner lock may sleep, because a spinlock whose holder can be
@@ -106,6 +107,14 @@ pub trait RawSemaphore: 'static {
     fn with_count(count: u32) -> Self
     where
         Self: Sized;
+
+    /// Names of its words by their offset in bytes, for whoever tells what happens to them.
+    fn parts() -> Vec<(usize, String)>
+    where
+        Self: Sized,
+    {
+        Vec::new()
+    }
 
     /// Takes a unit; sleeps until it can.
     fn down(&self);
@@ -264,6 +273,10 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
 impl<P: Platform, Q: Policy, L: RawLock<P>> RawSemaphore for Semaphore<P, Q, L> {
     fn with_count(count: u32) -> Self {
         Self::new(count)
+    }
+
+    fn parts() -> Vec<(usize, String)> {
+        parts_with_inner::<P, L>(offset_of!(Self, lock), &[(0, "state")])
     }
 
     fn down(&self) {
