@@ -22,6 +22,9 @@ const PID_MAX: Pid = 32_768;
 /// Process numbers below this are not given out again after the wrap.
 const PID_RESERVED: Pid = 300;
 
+/// Time for a process that was waited for to leave its CPU, nanoseconds.
+const LAST_SWITCH_NS: u64 = 1_000_000;
+
 /// What a kernel is booted with; sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -166,12 +169,15 @@ impl World {
     }
 
     /// Installs the scheduler on `machine` and makes `init` the first process. When `init` returns
-    /// the machine stops, whatever the others do.
+    /// the machine stops a millisecond later, whatever the others do.
     pub fn boot(self: &Rc<Self>, machine: &Machine, init: impl FnOnce(&mut Process) + 'static) {
         let mut process = Process::first(self);
         let body = move || {
             process.begin();
             init(&mut process);
+            // The last child may still be on its way off its CPU, and it holds the world.
+            process.world.sched.sleep_until(Here::now_ns() + LAST_SWITCH_NS);
+            drop(process);
             Here::stop();
         };
         self.sched.boot(machine, Box::new(body));

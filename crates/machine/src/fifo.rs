@@ -45,8 +45,7 @@ impl Fifo {
         let os = Rc::new(Self::default());
         machine.install(os.clone());
         for cpu in 0..machine.cpus() {
-            let os = Rc::clone(&os);
-            let idle = Here::spawn(Box::new(move || os.idle())).expect("room for idle tasks");
+            let idle = Here::spawn_idle().expect("room for idle tasks");
             machine.boot(cpu, idle, 0);
         }
         os.live.set(bodies.len());
@@ -55,23 +54,6 @@ impl Fifo {
         }
         let outcome = machine.run(limit_ns);
         Ok((outcome, machine))
-    }
-
-    fn idle(&self) {
-        self.idle.borrow_mut().push(Here::task());
-        let me = Here::task();
-        loop {
-            let next = self.ready.borrow_mut().pop_front();
-            if let Some(next) = next {
-                Here::switch_to(next);
-                // Back here: the task has blocked or ended, and put itself where it belongs.
-                continue;
-            }
-            debug_assert_eq!(Here::task(), me);
-            self.idle_now.borrow_mut().insert(Here::cpu());
-            Here::halt();
-            self.idle_now.borrow_mut().remove(&Here::cpu());
-        }
     }
 
     fn idle_task() -> TaskId {
@@ -116,6 +98,23 @@ impl Fifo {
 }
 
 impl Os for Fifo {
+    fn idle(&self) {
+        self.idle.borrow_mut().push(Here::task());
+        let me = Here::task();
+        loop {
+            let next = self.ready.borrow_mut().pop_front();
+            if let Some(next) = next {
+                Here::switch_to(next);
+                // Back here: the task has blocked or ended, and put itself where it belongs.
+                continue;
+            }
+            debug_assert_eq!(Here::task(), me);
+            self.idle_now.borrow_mut().insert(Here::cpu());
+            Here::halt();
+            self.idle_now.borrow_mut().remove(&Here::cpu());
+        }
+    }
+
     fn task_start(&self, _: TaskId) {}
 
     fn task_end(&self, _: TaskId) {

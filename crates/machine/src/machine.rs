@@ -79,6 +79,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.engine.abandon();
+        self.engine.region.retire_stacks();
         set_engine(core::ptr::null());
     }
 }
@@ -171,6 +172,12 @@ impl Here {
     /// for it.
     pub fn spawn(body: Box<dyn FnOnce()>) -> Option<TaskId> {
         engine().spawn(body)
+    }
+
+    /// Creates a task that runs [`Os::idle`](crate::Os::idle). It owns nothing, so that nothing is
+    /// leaked with it when the machine ends.
+    pub fn spawn_idle() -> Option<TaskId> {
+        engine().spawn(Box::new(|| engine().os().idle()))
     }
 
     /// Places an object in simulated memory.

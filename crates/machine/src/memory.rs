@@ -115,6 +115,17 @@ impl Region {
         Some(PooledStack { region: Rc::clone(self), slot })
     }
 
+    /// Gives the memory of all stacks back to the host and makes them one mapping again. For the
+    /// end of a machine: objects may outlive it, and with them the region, but no stack is used.
+    pub(crate) fn retire_stacks(&self) {
+        let base = self.base.as_ptr().cast();
+        // SAFETY: the range is the part of our mapping that holds the stacks; more rights hurt
+        // nobody, and no pointer into it is used any more.
+        unsafe { libc::mprotect(base, self.slots * STACK, libc::PROT_READ | libc::PROT_WRITE) };
+        // SAFETY: as above; the pages read as zeros afterwards.
+        unsafe { libc::madvise(base, self.slots * STACK, libc::MADV_DONTNEED) };
+    }
+
     fn class(bytes: usize) -> usize {
         bytes.div_ceil(LINE).max(1).next_power_of_two().trailing_zeros() as usize
     }

@@ -14,6 +14,9 @@ pub struct Interrupt {
 /// The operating system. All functions run on the coroutine of the task that is current on the
 /// calling CPU.
 pub trait Os {
+    /// The body of an idle task ([`Here::spawn_idle`](crate::Here::spawn_idle)); never returns.
+    fn idle(&self);
+
     /// First thing a new task does, on its own stack: completes the switch to it.
     fn task_start(&self, task: TaskId);
 

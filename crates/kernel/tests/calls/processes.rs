@@ -4,6 +4,7 @@ use super::common::{run, run_with, units};
 use convoy_kernel::api::{Exit, Kernel, Open, Program, Query, Signal, SocketKind};
 use convoy_kernel::{Errno, KernelPreset, Options, Process, World, WorldError};
 use convoy_machine::Machine;
+use std::rc::Rc;
 
 #[test]
 fn children_are_waited_for_and_then_there_are_none() {
@@ -403,6 +404,19 @@ fn the_same_seed_gives_the_same_schedule() {
         assert_eq!(busy(kernel, 1), busy(kernel, 1), "{kernel}");
         assert_ne!(busy(kernel, 1).0, busy(kernel, 2).0, "{kernel}");
     }
+}
+
+#[test]
+fn a_run_leaves_nothing_behind() {
+    let ran = run(|k| {
+        for _ in 0..3 {
+            k.fork(|k| k.exec(Program::TrueScript, "").0).unwrap();
+        }
+        while k.wait().is_ok() {}
+    });
+    let world = Rc::downgrade(&ran.world);
+    drop(ran);
+    assert!(world.upgrade().is_none(), "a coroutine or a cycle holds the kernel");
 }
 
 #[test]
