@@ -105,7 +105,7 @@ impl<S: RawSemaphore> Ledger<S> {
         let free = self.semaphore.free_units();
         let expected = self.given.get() - self.taken.get();
         if !end.asleep.is_empty() && expected > 0 {
-            let text = format!("tasks {:?} sleep beside {expected} free units", end.asleep);
+            let text = format!("tasks {:?} sleep beside free units: {expected}", end.asleep);
             return Err((Property::NoLostWakeup, text));
         }
         if !end.asleep.is_empty() {

@@ -2,6 +2,7 @@
 //! decides.
 
 use super::footprint::Footprint;
+use super::narrative::Narrative;
 use super::scenario::{Body, End, Failure, Property, Scenario};
 use super::schedule::Choice;
 use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
@@ -45,23 +46,8 @@ pub(super) struct Task {
     stack: (usize, usize),
 }
 
-/// A line of the narrative.
-pub(super) struct Line {
-    task: TaskId,
-    call: &'static str,
-    text: String,
-}
-
 /// Makes the names of the parts of an object.
 type Parts = fn() -> Vec<(usize, String)>;
-
-/// An object with a name.
-struct Named {
-    start: usize,
-    bytes: usize,
-    name: &'static str,
-    parts: Vec<(usize, String)>,
-}
 
 pub(super) struct Execution {
     tasks: Vec<Task>,
@@ -70,8 +56,7 @@ pub(super) struct Execution {
     failure: RefCell<Option<Failure>>,
     /// Coroutines are being unwound: operations neither suspend nor wait.
     aborting: Cell<bool>,
-    log: Option<RefCell<Vec<Line>>>,
-    names: RefCell<Vec<Named>>,
+    log: Option<RefCell<Narrative>>,
 }
 
 thread_local! {
@@ -245,51 +230,33 @@ impl Execution {
 
     /// Names an object, and what lies at some offsets in it.
     pub(super) fn name(&self, start: usize, bytes: usize, name: &'static str, parts: Parts) {
-        let mut names = self.names.borrow_mut();
-        if self.log.is_some() && names.iter().all(|known| known.start != start) {
-            names.push(Named { start, bytes, name, parts: parts() });
+        if let Some(log) = &self.log {
+            log.borrow_mut().name(start, bytes, name, parts());
         }
     }
 
     pub(super) fn log(&self, text: impl FnOnce(&Self) -> String) {
-        let Some(log) = &self.log else { return };
-        if let Some(task) = self.here() {
-            let line = Line { task: self.current(), call: task.call.get(), text: text(self) };
-            log.borrow_mut().push(line);
+        if let (Some(log), Some(here)) = (&self.log, self.here()) {
+            let text = text(self);
+            log.borrow_mut().line(self.current(), here.call.get(), text);
         }
     }
 
     pub(super) fn log_event(&self, event: LockEvent, lock: usize, task: TaskId) {
-        let Some(log) = &self.log else { return };
-        let names = self.names.borrow();
-        let Some(Named { name, .. }) = names.iter().find(|named| named.start == lock) else {
-            return;
-        };
-        let text = if task == self.current() {
-            format!("  {name}: {}", event.label())
-        } else {
-            format!("  {name}: {} task {task}", event.label())
-        };
-        if let Some(here) = self.here() {
-            log.borrow_mut().push(Line { task: self.current(), call: here.call.get(), text });
+        if let (Some(log), Some(here)) = (&self.log, self.here()) {
+            log.borrow_mut().event((self.current(), here.call.get()), event, lock, task);
         }
     }
 
     /// What the memory at `address` is, for the narrative.
     pub(super) fn place(&self, address: usize) -> String {
-        for Named { start, bytes, name, parts } in self.names.borrow().iter() {
-            if !(*start..start + bytes).contains(&address) {
-                continue;
-            }
-            let offset = address - start;
-            let part = parts.iter().find(|(at, _)| *at == offset);
-            return part.map_or_else(|| format!("{name}+{offset}"), |(_, part)| part.clone());
-        }
+        let named = self.log.as_ref().and_then(|log| log.borrow().place(address));
         let owner = self.tasks.iter().position(|task| {
             let (limit, base) = task.stack;
             (limit..base).contains(&address)
         });
-        owner.map_or_else(|| "a word".to_owned(), |task| format!("the state of task {task}"))
+        let state = || owner.map(|task| format!("the state of task {task}"));
+        named.or_else(state).unwrap_or_else(|| "a word".to_owned())
     }
 
     fn can_run(&self, task: usize, last: Option<usize>) -> bool {
@@ -371,7 +338,6 @@ pub(super) fn run(
         failure: RefCell::new(None),
         aborting: Cell::new(false),
         log: narrate.then(RefCell::default),
-        names: RefCell::default(),
     };
     // Words are made outside of any execution; names are given once there is one.
     let instance = (scenario.build)();
@@ -403,7 +369,7 @@ pub(super) fn run(
         }
     }
     EXECUTION.set(core::ptr::null());
-    let lines = execution.log.take().map_or_else(Vec::new, |log| tell(log.into_inner()));
+    let lines = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().tell());
     Outcome { failure: execution.failure.into_inner(), lines }
 }
 
@@ -466,13 +432,4 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     if let Some(routine) = routines[task].take() {
         STACKS.with(|stacks| stacks.borrow_mut().push(routine.into_stack()));
     }
-}
-
-fn tell(lines: Vec<Line>) -> Vec<String> {
-    let width = lines.iter().map(|line| line.call.len()).max().unwrap_or(0);
-    let tell = |(number, line): (usize, Line)| {
-        let Line { task, call, text } = line;
-        format!("{:>3}  task {task}  {call:<width$}  {text}", number + 1)
-    };
-    lines.into_iter().enumerate().map(tell).collect()
 }

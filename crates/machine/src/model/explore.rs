@@ -297,7 +297,9 @@ pub fn replay(
     scenario: &Scenario,
     schedule: &Schedule,
 ) -> Result<(Vec<String>, Option<Property>), ScheduleError> {
-    let (mut lines, failure) = follow(scenario, schedule, Budget::default().steps)?;
+    let (lines, failure) = follow(scenario, schedule, Budget::default().steps)?;
+    let number = |(at, line): (usize, String)| format!("{:>3}  {line}", at + 1);
+    let mut lines: Vec<String> = lines.into_iter().enumerate().map(number).collect();
     let property = failure.map(|(property, text)| {
         lines.push(format!("violated: {}: {text}", property.name()));
         property

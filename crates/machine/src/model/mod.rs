@@ -29,6 +29,7 @@
 mod execution;
 mod explore;
 mod footprint;
+mod narrative;
 mod platform;
 mod scenario;
 mod schedule;

@@ -1,0 +1,114 @@
+//! What happened in one execution, one line for each step and each event of a named lock.
+
+use convoy_sync::{LockEvent, TaskId};
+
+/// An object with a name.
+struct Named {
+    start: usize,
+    bytes: usize,
+    name: &'static str,
+    /// Names of its words by offset.
+    parts: Vec<(usize, String)>,
+    /// Who owns the lock, as far as its events tell.
+    owners: Vec<TaskId>,
+    /// Who waits for it, in the order of arrival.
+    waiting: Vec<TaskId>,
+}
+
+impl Named {
+    fn apply(&mut self, event: LockEvent, task: TaskId) {
+        match event {
+            LockEvent::Contended => self.waiting.push(task),
+            LockEvent::Acquired | LockEvent::Handoff => {
+                self.waiting.retain(|&other| other != task);
+                // After a hand-off the owner reports once more, when it runs.
+                if !self.owners.contains(&task) {
+                    self.owners.push(task);
+                }
+            }
+            LockEvent::Interrupted | LockEvent::TimedOut => {
+                self.waiting.retain(|&other| other != task);
+            }
+            LockEvent::Released => self.owners.retain(|&other| other != task),
+            LockEvent::Woken | LockEvent::Stolen => {}
+        }
+    }
+
+    /// Owners and waiters in a few words.
+    fn state(&self) -> String {
+        let list = |tasks: &[TaskId]| {
+            let tasks: Vec<_> = tasks.iter().map(ToString::to_string).collect();
+            if tasks.is_empty() { "none".to_owned() } else { tasks.join(" ") }
+        };
+        format!("[owners: {}; waiting: {}]", list(&self.owners), list(&self.waiting))
+    }
+}
+
+struct Line {
+    task: TaskId,
+    call: &'static str,
+    text: String,
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub(super) struct Narrative {
+    lines: Vec<Line>,
+    named: Vec<Named>,
+}
+
+impl Narrative {
+    /// Names an object and its words. The first name stays.
+    pub(super) fn name(
+        &mut self,
+        start: usize,
+        bytes: usize,
+        name: &'static str,
+        parts: Vec<(usize, String)>,
+    ) {
+        if self.named.iter().all(|known| known.start != start) {
+            let (owners, waiting) = (Vec::new(), Vec::new());
+            self.named.push(Named { start, bytes, name, parts, owners, waiting });
+        }
+    }
+
+    /// The name of the word at `address`, if it lies in a named object.
+    pub(super) fn place(&self, address: usize) -> Option<String> {
+        let holds = |named: &&Named| (named.start..named.start + named.bytes).contains(&address);
+        let Named { start, name, parts, .. } = self.named.iter().find(holds)?;
+        let offset = address - start;
+        let part = parts.iter().find(|(at, _)| *at == offset);
+        Some(part.map_or_else(|| format!("{name}+{offset}"), |(_, part)| part.clone()))
+    }
+
+    /// `task`, in the middle of `call`, did what `text` says.
+    pub(super) fn line(&mut self, task: TaskId, call: &'static str, text: String) {
+        self.lines.push(Line { task, call, text });
+    }
+
+    /// `here`, in the middle of `call`, reported `event` of the lock at `lock` for `task`.
+    pub(super) fn event(
+        &mut self,
+        (here, call): (TaskId, &'static str),
+        event: LockEvent,
+        lock: usize,
+        task: TaskId,
+    ) {
+        let Some(named) = self.named.iter_mut().find(|named| named.start == lock) else { return };
+        named.apply(event, task);
+        let (name, label, state) = (named.name, event.label(), named.state());
+        let text = if task == here {
+            format!("  {name}: {label} {state}")
+        } else {
+            format!("  {name}: {label} task {task} {state}")
+        };
+        self.line(here, call, text);
+    }
+
+    /// The lines as text.
+    pub(super) fn tell(self) -> Vec<String> {
+        let width = self.lines.iter().map(|line| line.call.len()).max().unwrap_or(0);
+        let tell = |Line { task, call, text }| format!("task {task}  {call:<width$}  {text}");
+        self.lines.into_iter().map(tell).collect()
+    }
+}
