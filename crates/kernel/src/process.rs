@@ -209,7 +209,7 @@ impl Process {
         if world.process_count() >= world.options.processes {
             return Err(Errno::EAGAIN);
         }
-        spend(costs.fork);
+        world.work(costs.fork);
         world.zone.move_stack(true, costs)?;
         let mut process = self.copy().inspect_err(|_| {
             // The stack that was just taken goes back; returning pages never fails.
@@ -302,7 +302,7 @@ impl Process {
     /// Everything of `exit` before the last switch.
     pub(crate) fn finish(&self, exit: Exit) {
         let world = &self.world;
-        spend(world.costs.exit);
+        world.work(world.costs.exit);
         self.close_all();
         let cwd = self.cwd.replace(Rc::clone(&world.tree.root));
         world.put_path(&cwd);

@@ -185,7 +185,7 @@ impl Process {
         bump(&world.counts.execs);
         self.mm.release(&world.zone, &world.costs);
         self.handlers.reset();
-        spend(world.costs.exec);
+        world.work(world.costs.exec);
         Ok(())
     }
 

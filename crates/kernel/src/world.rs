@@ -1,7 +1,7 @@
 //! The virtual kernel of one machine: what all its processes share.
 
 use crate::api::Pid;
-use crate::costs::{Costs, CostsError};
+use crate::costs::{Costs, CostsError, spend};
 use crate::ipc::Ipc;
 use crate::locks::{Field, Line, Mutex, ReadWrite, Spin};
 use crate::mm::Zone;
@@ -24,6 +24,10 @@ const PID_RESERVED: Pid = 300;
 
 /// Time for a process that was waited for to leave its CPU, nanoseconds.
 const LAST_SWITCH_NS: u64 = 1_000_000;
+
+/// Longest stretch of kernel work without a place to preempt, picoseconds: about the unmapping of
+/// one page table.
+const WORK_PART_PS: u64 = 20_000_000;
 
 /// What a kernel is booted with; sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,6 +265,18 @@ impl World {
         let result = body();
         self.sched.unlock_kernel();
         result
+    }
+
+    /// A long stretch of kernel work outside locks, with the places to preempt that such paths
+    /// have.
+    pub(crate) fn work(&self, ps: u64) {
+        let mut left = ps;
+        while left > 0 {
+            let part = left.min(WORK_PART_PS);
+            spend(part);
+            self.sched.cond_resched();
+            left -= part;
+        }
     }
 
     /// Runs `body` under `mutex`, which is a place to preempt as every lock that sleeps.
