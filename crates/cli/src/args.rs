@@ -88,6 +88,9 @@ pub(crate) struct Run {
     /// Divide the loop counts of the jobs by this
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) shrink: u32,
+    /// Print what the virtual machine did in each interval of this many seconds
+    #[arg(long, value_name = "S", requires = "kernel")]
+    pub(crate) timeline: Option<f64>,
     /// Write the whole record (jobs, order, host) to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,

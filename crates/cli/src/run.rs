@@ -1,6 +1,6 @@
 //! `convoy run`: AIM7 on this machine or a virtual one, or a native lock experiment.
 
-use crate::args::Run;
+use crate::args::{Format, Run};
 use crate::fail::Failure;
 use crate::{output, pool};
 use convoy_kernel::KernelPreset;
@@ -10,7 +10,9 @@ use convoy_load::native::NativeExperiment;
 use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_load::{native, users};
 use convoy_machine::Preset;
-use convoy_report::{RunPoint, RunReport, native_csv, native_json, native_text};
+use convoy_report::{
+    Cell, Column, RunPoint, RunReport, Table, native_csv, native_json, native_text,
+};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -140,6 +142,7 @@ fn on_virtual(args: &Run, mix: Mix, users: &[u32], kernel: &str) -> Result<ExitC
             seed: args.seed.unwrap_or(1),
             start_delay_ns: (args.start_delay * 1e9) as u64,
             shrink: args.shrink,
+            sample_ns: args.timeline.map_or(0, |seconds| (seconds * 1e9) as u64),
             ..VirtualRun::new(mix.clone(), users, kernel.clone(), machine.clone())
         })
         .collect();
@@ -148,6 +151,11 @@ fn on_virtual(args: &Run, mix: Mix, users: &[u32], kernel: &str) -> Result<ExitC
     let notes = points.iter().map(|point| note(point)).collect();
     let points = points.iter().map(|point| virtual_point(point)).collect();
     print(args, &RunReport { title, points, notes })?;
+    if args.timeline.is_some() && args.common.format == Format::Table {
+        for point in done.points.iter().flatten() {
+            output::result(&args.common, &timeline(point).to_text())?;
+        }
+    }
     if done.interrupted {
         return Err(Failure::environment("interrupted; the points above had finished"));
     }
@@ -185,4 +193,30 @@ fn note(point: &VirtualPoint) -> String {
         point.hash,
         point.first_failure.as_ref().map_or(String::new(), |text| format!("; failed: {text}"))
     )
+}
+
+/// The run of one load point in intervals.
+fn timeline(point: &VirtualPoint) -> Table {
+    let columns = vec![
+        Column::number("at", "s"),
+        Column::number("idle", "%"),
+        Column::number("runnable", "tasks"),
+        Column::number("switches", "1/s"),
+        Column::number("BKL", "1/s"),
+        Column::number("hand-offs", "1/s"),
+        Column::number("owner off CPU", "%"),
+    ];
+    let mut table = Table::new(&format!("{} users, by interval", point.users), columns);
+    for sample in &point.samples {
+        table.row(vec![
+            Cell::number(sample.at_s, 2),
+            Cell::number(sample.idle_percent, 1),
+            Cell::count(sample.runnable),
+            Cell::number(sample.switches_per_s, 0),
+            Cell::number(sample.acquisitions_per_s, 0),
+            Cell::number(sample.handoffs_per_s, 0),
+            Cell::number(sample.owner_not_running_percent, 1),
+        ]);
+    }
+    table
 }

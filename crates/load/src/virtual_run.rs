@@ -49,6 +49,27 @@ pub struct VirtualRun {
     pub pool_users: u32,
     /// Every loop count of a job is divided by this.
     pub shrink: u32,
+    /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
+    pub sample_ns: u64,
+}
+
+/// One interval of a run: what the machine and the big kernel lock did in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// End of the interval, seconds from the release of the users.
+    pub at_s: f64,
+    /// Idle time, percent of all CPUs.
+    pub idle_percent: f64,
+    /// Context switches per second.
+    pub switches_per_s: f64,
+    /// Acquisitions of the big kernel lock per second.
+    pub acquisitions_per_s: f64,
+    /// Of these, those given to a sleeping waiter.
+    pub handoffs_per_s: f64,
+    /// Share of the interval with an owner that was not on a CPU.
+    pub owner_not_running_percent: f64,
+    /// Tasks that were queued on a run queue or running at its end.
+    pub runnable: u64,
 }
 
 /// What came out.
@@ -90,6 +111,8 @@ pub struct VirtualPoint {
     pub calls: u64,
     /// Schedule hash of the whole run.
     pub hash: u64,
+    /// The run in intervals, if asked for.
+    pub samples: Vec<Sample>,
 }
 
 /// Why a virtual run ended without a result.
@@ -175,9 +198,35 @@ struct Board {
     broken: RefCell<Option<String>>,
     released: RefCell<Snapshot>,
     ended: RefCell<Snapshot>,
+    samples: RefCell<Vec<Sample>>,
 }
 
 impl Board {
+    /// A process beside the users that looks at the machine at every interval, for ever.
+    fn sample(&self, k: &mut Process, world: &Rc<World>, cpus: usize, interval: u64) -> i32 {
+        let mut last = Snapshot::take(world, cpus);
+        loop {
+            k.sleep(interval);
+            let next = Snapshot::take(world, cpus);
+            let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
+            let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
+            let rate = |field: fn(&Watch) -> u64| {
+                let value = |shot: &Snapshot| shot.watch.as_ref().map_or(0, field);
+                (value(&next) - value(&last)) as f64 / span_s
+            };
+            self.samples.borrow_mut().push(Sample {
+                at_s: (next.now_ns - self.released.borrow().now_ns) as f64 / 1e9,
+                idle_percent: 100.0 * idle / (span_s * 1e12 * cpus as f64),
+                switches_per_s: (next.sched.switches - last.sched.switches) as f64 / span_s,
+                acquisitions_per_s: rate(|watch| watch.acquisitions),
+                handoffs_per_s: rate(|watch| watch.handoffs),
+                owner_not_running_percent: rate(|watch| watch.owner_not_running) / 1e10,
+                runnable: world.sched().runnable(),
+            });
+            last = next;
+        }
+    }
+
     fn user<K: Kernel>(&self, k: &mut K, env: &JobEnv, order: &[Job]) {
         let done = user_main(k, env, order, |job| {
             if let Err(error) = &job.result {
@@ -206,6 +255,7 @@ impl VirtualRun {
             start_delay_ns: 0,
             pool_users: users,
             shrink: 1,
+            sample_ns: 0,
         }
     }
 
@@ -290,6 +340,11 @@ impl VirtualRun {
         let cpus = self.machine.topology.cpus;
         *board.released.borrow_mut() = Snapshot::take(world, cpus);
         k.close(gate_write).map_err(|error| fail("close", &error))?;
+        if self.sample_ns > 0 {
+            let (world, board, interval) = (Rc::clone(world), Rc::clone(board), self.sample_ns);
+            let sampler = move |k: &mut Process| board.sample(k, &world, cpus, interval);
+            k.fork(sampler).map_err(|error| fail("fork", &error))?;
+        }
         for _ in 0..self.users {
             k.wait().map_err(|error| fail("wait", &error))?;
         }
@@ -335,6 +390,7 @@ impl VirtualRun {
             operations: machine.operations(),
             calls,
             hash: machine.hash(),
+            samples: board.samples.borrow().clone(),
         }
     }
 }

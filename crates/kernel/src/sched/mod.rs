@@ -281,6 +281,11 @@ impl Sched {
         self.stats.set(stats);
     }
 
+    /// Tasks that are queued or running now.
+    pub fn runnable(&self) -> u64 {
+        self.queues.iter().map(RunQueue::running).sum()
+    }
+
     /// Counters so far.
     pub fn stats(&self) -> SchedStats {
         self.stats.get()
