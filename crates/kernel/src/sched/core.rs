@@ -241,9 +241,15 @@ impl Sched {
             me.lock_depth.set(depth);
         }
     }
+}
 
-    /// The idle task of a CPU.
-    pub(crate) fn idle(&self) {
+/// Ends one `preempt_disable` where the caller looks at the reschedule flag itself.
+pub(crate) fn preempt_enable_no_resched() {
+    Here::set_preempt_depth(Here::preempt_depth() - 1);
+}
+
+impl Os for Sched {
+    fn idle(&self) {
         loop {
             while !self.this().need_resched.get() {
                 self.enter_idle();
@@ -254,17 +260,6 @@ impl Sched {
             self.leave_idle();
             self.schedule();
         }
-    }
-}
-
-/// Ends one `preempt_disable` where the caller looks at the reschedule flag itself.
-pub(crate) fn preempt_enable_no_resched() {
-    Here::set_preempt_depth(Here::preempt_depth() - 1);
-}
-
-impl Os for Sched {
-    fn idle(&self) {
-        Self::idle(self);
     }
 
     fn task_start(&self, task: TaskId) {

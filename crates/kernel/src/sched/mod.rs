@@ -210,8 +210,7 @@ impl Sched {
     pub fn boot(self: &Rc<Self>, machine: &Machine, init: Box<dyn FnOnce()>) {
         machine.install(self.clone());
         for cpu in 0..machine.cpus() {
-            let sched = Rc::clone(self);
-            let idle = Here::spawn(Box::new(move || sched.idle())).expect("room for idle tasks");
+            let idle = Here::spawn_idle().expect("room for idle tasks");
             let tcb = self.adopt(idle, cpu);
             tcb.on_cpu.set(true);
             let queue = &self.queues[cpu];
