@@ -1,6 +1,6 @@
 //! Processes, signals, memory and IPC through the trait `Kernel`.
 
-use super::common::{run, run_with, units};
+use super::common::{run, run_kernel, run_with, units};
 use convoy_kernel::api::{Exit, Kernel, Open, Program, Query, Signal, SocketKind};
 use convoy_kernel::{Errno, KernelPreset, Options, Process, World, WorldError};
 use convoy_machine::Machine;
@@ -320,32 +320,38 @@ fn memory_runs_out() {
     });
 }
 
-/// Starts programs and counts the acquisitions of the big kernel lock.
-fn bkl_of(kernel: &str, terminal: bool, program: Program, times: u64) -> u64 {
+/// Starts a program ten times, with `events` acquisitions for each start of a shell, and counts the
+/// acquisitions of the big kernel lock.
+fn bkl_of(name: &str, terminal: bool, program: Program, events: f64) -> u64 {
     let options = Options { terminal, ..Options::default() };
-    let ran = run_with(kernel, options, 1, move |k| {
+    let mut kernel = super::common::kernel(name);
+    kernel.bkl_traffic.events_per_shell = events;
+    let ran = run_kernel(&kernel, options, 1, move |k| {
         k.mkdir("/tmp/bin").unwrap();
         let fd = k.open("/tmp/bin/name", Open::CREAT).unwrap();
         k.close(fd).unwrap();
-        for _ in 0..times {
+        for _ in 0..10 {
             k.fork(move |k| k.exec(program, "/tmp/bin").0).unwrap();
             assert_eq!(k.wait().unwrap().1, Exit::Code(0));
         }
     });
     assert_eq!(ran.world.terminal_files(), 1, "every opened terminal file was closed");
-    assert!(ran.machine.now_ns() > times * 900_000, "the shell's own time passes");
+    assert!(ran.machine.now_ns() > 9_000_000, "the shell's own time passes");
     ran.world.counts().bkl.get()
 }
 
 #[test]
 fn shells_take_the_big_kernel_lock_as_often_as_the_preset_says() {
-    assert_eq!(bkl_of("2.6.25", true, Program::TrueScript, 10), 40);
-    assert_eq!(bkl_of("2.6.26-rc1", true, Program::TrueScript, 10), 40);
-    assert_eq!(bkl_of("2.6.26-rc1", false, Program::TrueScript, 10), 40);
+    let scripts = |name, terminal, events| bkl_of(name, terminal, Program::TrueScript, events);
+    assert_eq!(scripts("2.6.25", true, 4.0), 40);
+    assert_eq!(scripts("2.6.26-rc1", true, 4.0), 40);
+    assert_eq!(scripts("2.6.26-rc1", false, 4.0), 40);
+    assert_eq!(scripts("2.6.26-rc1", true, 2.5), 25, "a fraction is carried on");
+    assert_eq!(scripts("2.6.25", true, 8.0), 80);
     // Two shells, /dev/null, one try of the name service for each kind; 2.6.25 asks for the window
     // size.
-    assert_eq!(bkl_of("2.6.26-rc1", true, Program::ListScript, 10), 110);
-    assert_eq!(bkl_of("2.6.25", true, Program::ListScript, 10), 120);
+    assert_eq!(bkl_of("2.6.26-rc1", true, Program::ListScript, 4.0), 110);
+    assert_eq!(bkl_of("2.6.25", true, Program::ListScript, 4.0), 120);
 }
 
 #[test]
