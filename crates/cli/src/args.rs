@@ -86,7 +86,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", conflicts_with = "kernel")]
     pub(crate) dir: Option<PathBuf>,
     /// Divide the loop counts of the jobs by this
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) shrink: u32,
     /// Print what the virtual machine did in each interval of this many seconds
     #[arg(long, value_name = "S", requires = "kernel")]

@@ -54,7 +54,8 @@ pub(crate) fn choose(
     }
 }
 
-/// A progress bar of `length` steps on standard error; hidden when that is no terminal, or by `--quiet`.
+/// A progress bar of `length` steps on standard error; hidden when that is no terminal, or by
+/// `--quiet`.
 pub(crate) fn progress(common: &Common, length: u64) -> ProgressBar {
     let target = if common.quiet {
         ProgressDrawTarget::hidden()

@@ -178,15 +178,17 @@ fn the_same_seed_gives_the_same_schedule() {
     assert_ne!(hash(1).1, hash(2).1);
 }
 
-#[test]
-fn a_task_that_ends_in_the_middle_frees_its_stack() {
-    let dropped = Rc::new(Cell::new(0));
-    struct Count(Rc<Cell<u32>>);
-    impl Drop for Count {
-        fn drop(&mut self) {
-            self.0.set(self.0.get() + 1);
-        }
+struct Count(Rc<Cell<u32>>);
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
     }
+}
+
+#[test]
+fn a_task_that_ends_frees_what_it_owns() {
+    let dropped = Rc::new(Cell::new(0));
     let bodies = (0..100)
         .map(|_| {
             let count = Count(Rc::clone(&dropped));

@@ -31,6 +31,7 @@ const METRICS: [&str; 9] = [
 ];
 
 /// An experiment with the flags applied.
+#[derive(Clone)]
 struct Plan {
     experiment: Experiment,
     mix: Mix,
@@ -56,6 +57,11 @@ impl Plan {
             seeds: (args.seed..args.seed.saturating_add(count)).collect(),
             experiment,
         })
+    }
+
+    /// The same with another divisor of tasks and start delay.
+    fn scaled(&self, scale: u32) -> Self {
+        Self { scale: scale.min(self.experiment.tasks), ..self.clone() }
     }
 
     fn cases(&self, only: &[String]) -> Result<Vec<(Case, KernelPreset)>, Failure> {

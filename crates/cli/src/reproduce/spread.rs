@@ -28,8 +28,12 @@ fn combinations(plan: &Plan) -> Result<Vec<Combination>, Failure> {
     Ok(all)
 }
 
+/// The spread is run at least this much scaled down: it has eight times the cells of the table.
+const SCALE_MIN: u32 = 4;
+
 /// Runs every combination with one seed and gives the table.
 pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Table, Failure> {
+    let plan = &plan.scaled(plan.scale.max(SCALE_MIN));
     let cases = plan.cases(&[])?;
     let combinations = combinations(plan)?;
     let mut cells = Vec::new();
@@ -78,6 +82,8 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Table, Failure> {
         row.push(Cell::number(idle, 1));
         table.row(row);
     }
+    let tasks = plan.experiment.tasks / plan.scale;
+    table.note(format!("{tasks} tasks with full-size jobs, start delay / {}", plan.scale));
     let first = cases.first().map(|(_, kernel)| kernel.config.clone());
     if let Some(config) = first {
         table.note(format!(
