@@ -7,6 +7,7 @@ use convoy_kernel::KernelPreset;
 use convoy_load::host::{HostRun, Progress};
 use convoy_load::mix::Mix;
 use convoy_load::native::NativeExperiment;
+use convoy_load::users::MOST_USERS_HOST;
 use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_load::{native, users};
 use convoy_machine::Preset;
@@ -61,6 +62,11 @@ fn locks(args: &Run, path: &Path) -> Result<ExitCode, Failure> {
 }
 
 fn on_host(args: &Run, mix: Mix, users: Vec<u32>) -> Result<ExitCode, Failure> {
+    if let Some(many) = users.iter().find(|&&users| users > MOST_USERS_HOST) {
+        return Err(Failure::usage(format!(
+            "{many} users on this machine: at most {MOST_USERS_HOST}; more run with --kernel"
+        )));
+    }
     let jobs = mix.jobs_per_user();
     let title = format!("{}: {jobs} jobs per user, this machine", mix.name);
     let options = HostRun {

@@ -17,7 +17,8 @@ use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Process numbers wrap at this, as they did by default.
+/// Process numbers wrap at this, as they did by default, or at twice the processes that are allowed
+/// (`kernel.pid_max`) when that is more.
 const PID_MAX: Pid = 32_768;
 /// Process numbers below this are not given out again after the wrap.
 const PID_RESERVED: Pid = 300;
@@ -249,9 +250,11 @@ impl World {
         lock.hold(|| {
             map.write(map.peek().wrapping_add(1));
             let table = self.processes.borrow();
+            let most = Pid::try_from(2 * self.options.processes).unwrap_or(Pid::MAX);
+            let wrap = PID_MAX.max(most);
             let mut pid = self.last_pid.get() + 1;
-            while pid >= PID_MAX || table.contains_key(&pid) {
-                pid = if pid >= PID_MAX { PID_RESERVED } else { pid + 1 };
+            while pid >= wrap || table.contains_key(&pid) {
+                pid = if pid >= wrap { PID_RESERVED } else { pid + 1 };
             }
             self.last_pid.set(pid);
             pid

@@ -82,6 +82,7 @@ pub(crate) struct RunQueue {
     pub(crate) next_balance: Cell<u64>,
     pub(crate) idle_at_tick: Cell<bool>,
     pub(crate) balance_due: Cell<bool>,
+    pub(crate) in_softirq: Cell<bool>,
     /// CPU to which the migration thread of this queue shall push a task.
     pub(crate) push_to: Cell<Option<usize>>,
     /// Next tick and end of slice, in picoseconds; `u64::MAX` when stopped.
@@ -341,6 +342,7 @@ impl RunQueue {
             next_balance: Cell::new(1),
             idle_at_tick: Cell::new(false),
             balance_due: Cell::new(false),
+            in_softirq: Cell::new(false),
             push_to: Cell::new(None),
             tick_at: Cell::new(u64::MAX),
             slice_at: Cell::new(u64::MAX),

@@ -134,9 +134,11 @@ impl Sched {
     /// The softirq of the scheduler, on the way out of an interrupt.
     pub(crate) fn softirq(&self) {
         let queue = self.this();
-        if !queue.balance_due.replace(false) {
+        // An interrupt inside the softirq leaves what it raised to the next one outside.
+        if queue.in_softirq.get() || !queue.balance_due.replace(false) {
             return;
         }
+        queue.in_softirq.set(true);
         Smp::preempt_disable();
         let cpu = Here::cpu();
         let idle = queue.idle_at_tick.get();
@@ -155,6 +157,7 @@ impl Sched {
                 queue.next_balance.set(queue.next_balance.get().min(next));
             }
         }
+        queue.in_softirq.set(false);
         // The interrupt's own return is the preemption point.
         super::core::preempt_enable_no_resched();
     }
