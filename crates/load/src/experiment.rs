@@ -117,7 +117,7 @@ pub struct Experiment {
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// No experiment of that name is shipped.
-    #[error("unknown experiment {name:?}; known: {known}")]
+    #[error("unknown experiment {name:?}; known: {known}, or the path of a .toml file")]
     Unknown {
         /// The name asked for.
         name: String,
@@ -141,6 +141,9 @@ pub enum ExperimentError {
         what: &'static str,
     },
 }
+
+/// Most tasks of an experiment.
+const TASKS_MAX: u32 = 1_000_000;
 
 const SHIPPED: [(&str, &str); 1] =
     [("semaphore-2008", include_str!("../../../experiments/semaphore-2008.toml"))];
@@ -174,8 +177,14 @@ impl Experiment {
             source: Box::new(source),
         })?;
         let fail = |what| Err(ExperimentError::Range { name: name.to_owned(), what });
-        if experiment.tasks == 0 || experiment.seeds < 2 || experiment.scale == 0 {
-            return fail("tasks and scale must be at least 1, seeds at least 2");
+        if !(1..=TASKS_MAX).contains(&experiment.tasks) {
+            return fail("tasks must be 1 to 1000000");
+        }
+        if !(2..=1000).contains(&experiment.seeds) {
+            return fail("seeds must be 2 to 1000");
+        }
+        if !(1..=experiment.tasks).contains(&experiment.scale) {
+            return fail("scale must be 1 to the number of tasks");
         }
         if !(0.0..=1e4).contains(&experiment.start_delay_s) {
             return fail("start_delay_s must be 0 to 10000");
@@ -183,7 +192,33 @@ impl Experiment {
         if experiment.case.is_empty() || experiment.case.iter().any(|case| case.runs.is_empty()) {
             return fail("there must be a case, and each must have published runs");
         }
+        let traffic = experiment.ablation.iter().filter_map(|case| case.traffic);
+        if !traffic.into_iter().all(|factor| (0.0..=1e3).contains(&factor)) {
+            return fail("ablation.traffic must be 0 to 1000");
+        }
+        if let Err(what) = experiment.sensitivity.validate() {
+            return fail(what);
+        }
         Ok(experiment)
+    }
+}
+
+impl Sensitivity {
+    fn validate(&self) -> Result<(), &'static str> {
+        let tasks = |tasks: &u32| (1..=TASKS_MAX).contains(tasks);
+        if !(self.tasks.iter().all(tasks) && tasks(&self.hold_tasks)) {
+            return Err("sensitivity.tasks and hold_tasks must be 1 to 1000000");
+        }
+        if !self.cpus.iter().all(|cpus| (1..=1024).contains(cpus)) {
+            return Err("sensitivity.cpus must be 1 to 1024");
+        }
+        if !(1..=1000).contains(&self.tasks_per_cpu) {
+            return Err("sensitivity.tasks_per_cpu must be 1 to 1000");
+        }
+        if !self.hold_ns.iter().all(|ns| (0.0..=1e9).contains(ns)) {
+            return Err("sensitivity.hold_ns must be 0 to 1000000000");
+        }
+        Ok(())
     }
 }
 

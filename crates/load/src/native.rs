@@ -93,7 +93,7 @@ pub struct NativeExperiment {
 #[derive(Debug, thiserror::Error)]
 pub enum NativeError {
     /// The file is not TOML, lacks a field, or has one that is not known.
-    #[error("not a {KIND} experiment: {}", .0.message())]
+    #[error("not a {KIND} experiment: {}", located(.0))]
     Syntax(#[from] toml::de::Error),
     /// A field has a value that makes no sense.
     #[error("{field} is {value}; it must be {rule}")]
@@ -130,6 +130,14 @@ pub enum NativeError {
         /// Threads that did not end.
         missing: u32,
     },
+}
+
+/// Where and what, in one line and without the excerpt of the file.
+fn located(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let place = text.lines().next().filter(|line| line.contains(" at line "));
+    let message = error.message();
+    place.map_or_else(|| message.to_owned(), |place| format!("{place}; {message}"))
 }
 
 impl NativeExperiment {

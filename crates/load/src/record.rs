@@ -76,7 +76,7 @@ pub struct Point {
     /// Real that the single-job costs predict, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_s: Option<f64>,
-    /// `real_s / predicted_s`: above 1, what running together costs.
+    /// `real_s` without the start delay over `predicted_s`: above 1, what running together costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_over_predicted: Option<f64>,
     /// From the first user's start to the last one's, seconds.

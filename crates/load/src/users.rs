@@ -56,6 +56,9 @@ fn parse_number(text: &str) -> Result<u32, String> {
         Ok(0) => Err("0 users do no work".into()),
         Ok(number) if number <= MOST_USERS => Ok(number),
         Ok(number) => Err(format!("{number} is too many")),
+        Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
+            Err(format!("{} is too many", text.trim()))
+        }
         Err(_) => Err(format!("\"{text}\" is no number")),
     }
 }
@@ -82,6 +85,7 @@ mod tests {
         assert!(error("0").starts_with("users list, entry 1: 0 users do no work"));
         assert!(error("").starts_with("users list, entry 1: nothing there"));
         assert!(error("x").contains("\"x\" is no number"));
+        assert!(error("99999999999999999999").contains("is too many"));
         assert!(error("1,2,0").starts_with("users list, entry 3"));
         assert!(error("9-1").contains("goes down"));
     }

@@ -86,7 +86,7 @@ pub enum PresetError {
         source: std::io::Error,
     },
     /// No preset of that name is shipped.
-    #[error("unknown machine {name:?}; known: {known}")]
+    #[error("unknown machine {name:?}; known: {known}, or the path of a .toml file")]
     Unknown {
         /// The name asked for.
         name: String,

@@ -11,7 +11,8 @@ use crate::jobs::JobError;
 pub enum HostError {
     /// No directory can be made to work in.
     #[error(
-        "cannot make a work directory in {}: {source}; name a writable one with --dir",
+        "cannot make a work directory in {}: {source}; \
+         name one that is writable and has room with --dir",
         path.display()
     )]
     WorkDirectory {

@@ -138,8 +138,9 @@ fn run_point(
             let job = Job::parse(&stats.job);
             stats.alone_ns = job.and_then(|job| costs.alone_ns(job, file_kb));
         }
+        let busy_s = point.real_s - options.start_delay.as_secs_f64();
         point.predicted_s = costs.predict(&jobs, file_kb, users, cpus);
-        point.measured_over_predicted = point.predicted_s.map(|s| point.real_s / s);
+        point.measured_over_predicted = point.predicted_s.map(|s| busy_s / s);
     }
     Ok(point)
 }

@@ -58,7 +58,8 @@ pub struct Schedule {
 pub enum ScheduleError {
     /// Not of this format, or of another version.
     #[error(
-        "a schedule reads {VERSION}:<scenario>:<runs>, for example {VERSION}:handoff/binary:0*3,1"
+        "a schedule reads {VERSION}:<scenario>:<runs>, for example {VERSION}:handoff/binary:0*3,1; \
+         copy one that a check of this version printed"
     )]
     Format,
     /// One run cannot be read.
