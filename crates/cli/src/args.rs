@@ -151,14 +151,16 @@ pub(crate) struct Check {
     /// What to check; `semaphore` is what there is
     #[arg(value_name = "LOCK")]
     pub(crate) lock: String,
-    /// Only this variant: handoff, published-fix, opportunistic, arch, or a busted one
+    /// Only this variant: handoff, published-fix, opportunistic, arch, or one broken on purpose:
+    /// busted-lost-wakeup, busted-lose-unit, busted-noop, busted-load-then-store,
+    /// busted-unfair-ticket
     #[arg(long)]
     pub(crate) variant: Option<String>,
     /// Executions to explore for each property
     #[arg(long, value_name = "N")]
     pub(crate) budget: Option<u64>,
-    /// Seed of the random part of the exploration
-    #[arg(long, default_value_t = 1)]
+    /// Accepted as everywhere; the exploration is systematic and has no random part
+    #[arg(long, default_value_t = 1, hide = true)]
     pub(crate) seed: u64,
     /// Replay a schedule that an earlier check printed
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["variant", "budget"])]

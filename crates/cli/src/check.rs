@@ -16,6 +16,7 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
         let lock = &args.lock;
         return Err(Failure::usage(format!("unknown lock {lock:?}; known: semaphore")));
     }
+    output::ready(args.common.output.as_deref())?;
     match &args.replay {
         Some(schedule) => replay(args, schedule),
         None => explore(args),

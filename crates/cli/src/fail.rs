@@ -1,5 +1,6 @@
 //! Failures and their exit codes, see docs/exit-codes.md.
 
+use clap::error::ErrorKind;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -29,15 +30,57 @@ impl Failure {
     /// Prints the message in one line and gives the exit code.
     #[expect(clippy::print_stderr, reason = "messages go to standard error")]
     pub(crate) fn report(&self) -> ExitCode {
-        let mut line = String::with_capacity(self.message.len());
-        for part in self.message.lines() {
-            let part = part.trim();
-            if !line.is_empty() && !part.is_empty() {
-                line.push_str("; ");
-            }
-            line.push_str(part);
-        }
-        eprintln!("convoy: {line}");
+        eprintln!("convoy: {}", one_line(&self.message));
         ExitCode::from(self.code)
+    }
+}
+
+/// What the parser of the command line has to say: help and version as it prints them, an error in
+/// one line.
+pub(crate) fn command_line(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Nobody reads any more if this fails.
+        let _reader_gone = error.print();
+        return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+    }
+    let text = error.render().to_string();
+    Failure::usage(text.strip_prefix("error: ").unwrap_or(&text)).report()
+}
+
+/// The lines of a message as one, without the excerpts of the file that a parser draws.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    let drawn = |part: &str| {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+        rest.starts_with('|')
+    };
+    for part in message.lines().map(str::trim).filter(|part| !part.is_empty() && !drawn(part)) {
+        if line.ends_with(':') {
+            line.push(' ');
+        } else if !line.is_empty() {
+            line.push_str("; ");
+        }
+        line.push_str(part);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_several_lines_becomes_one() {
+        let toml = "x.toml: TOML parse error at line 3, column 1\n  |\n3 | hitt = 4.0\n  | ^^^^\n\
+                    unknown field `hitt`\n";
+        assert_eq!(
+            one_line(toml),
+            "x.toml: TOML parse error at line 3, column 1; unknown field `hitt`"
+        );
+        assert_eq!(
+            one_line("not provided:\n  <LOCK>\n\nUsage: x"),
+            "not provided: <LOCK>; Usage: x"
+        );
+        assert_eq!(one_line("one"), "one");
     }
 }

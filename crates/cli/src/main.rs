@@ -13,7 +13,10 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return fail::command_line(&error),
+    };
     let result = match &args.command {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::run(reproduce),

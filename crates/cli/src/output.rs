@@ -26,18 +26,50 @@ pub(crate) fn result(common: &Common, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes `text` to `path` completely or not at all: beside it first, then renamed.
+/// Whether `path` can be a file to write, asked before the work is done that shall go there.
+pub(crate) fn ready(path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let name = path.display();
+    if path.is_dir() {
+        let text = format!("cannot write {name}: it is a directory; name a file in it");
+        return Err(Failure::environment(text));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent {
+        Some(parent) if !parent.is_dir() => Err(Failure::environment(format!(
+            "cannot write {name}: there is no directory {}; make it or name another file",
+            parent.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Writes `text` to `path` completely or not at all: beside it first, then renamed. A device or a
+/// pipe is written to, never replaced.
 pub(crate) fn file(path: &Path, text: &str) -> Result<(), Failure> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        let opened = std::fs::OpenOptions::new().write(true).open(path);
+        return match opened.and_then(|mut file| file.write_all(text.as_bytes())) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(cannot_write(path, &error))
+            }
+            _ => Ok(()),
+        };
+    }
+    // The file that a symbolic link names is replaced, not the link.
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
     std::fs::write(part, text).and_then(|()| std::fs::rename(part, path)).map_err(|error| {
         let _nothing_left = std::fs::remove_file(part);
-        Failure::environment(format!(
-            "cannot write {}: {error}; free space or name another file",
-            path.display()
-        ))
+        cannot_write(path, &error)
     })
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    let name = path.display();
+    Failure::environment(format!("cannot write {name}: {error}; free space or name another file"))
 }
 
 /// The text of `format`.

@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// The command.
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
+    output::ready(args.common.output.as_deref())?;
+    output::ready(args.record.as_deref())?;
     if let Some(path) = &args.experiment {
         return locks(args, path);
     }
@@ -28,8 +30,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if !(0.0..=3600.0).contains(&args.start_delay) {
         return Err(Failure::usage("--start-delay must be 0 to 3600 seconds"));
     }
+    if args.timeline.is_some_and(|interval| !(0.001..=3600.0).contains(&interval)) {
+        return Err(Failure::usage("--timeline must be 0.001 to 3600 seconds"));
+    }
     match &args.kernel {
-        Some(kernel) => on_virtual(args, mix, &users, kernel),
+        Some(kernel) => on_virtual(args, &mix, &users, kernel),
         None => on_host(args, mix, users),
     }
 }
@@ -78,6 +83,11 @@ fn on_host(args: &Run, mix: Mix, users: Vec<u32>) -> Result<ExitCode, Failure> {
     };
     let bar = output::progress(&args.common, options.users.len() as u64);
     let mut points = Vec::new();
+    let mut notes = vec![
+        "meas/pred: Real without the start delay over what the users' jobs, measured alone, would \
+         take on these CPUs"
+            .to_owned(),
+    ];
     let record = convoy_load::host::run::run(&options, |progress| match progress {
         Progress::Measuring { users } => {
             bar.set_message(format!("jobs alone, sized for {users} users"));
@@ -85,17 +95,16 @@ fn on_host(args: &Run, mix: Mix, users: Vec<u32>) -> Result<ExitCode, Failure> {
         Progress::Running { users } => bar.set_message(format!("{users} users")),
         Progress::Finished { point } => {
             points.push(host_point(point));
+            notes.extend(trouble(point));
             bar.inc(1);
         }
     });
     bar.finish_and_clear();
-    let notes = vec![
-        "meas/pred: Real over what the users' jobs, measured alone, would take on these CPUs"
-            .to_owned(),
-    ];
     // A point that failed costs no finished one: those are printed before the error.
     let report = RunReport { title, points, notes };
-    print(args, &report)?;
+    if record.is_ok() || !report.points.is_empty() {
+        print(args, &report, "")?;
+    }
     let record = record.map_err(Failure::environment)?;
     if let Some(path) = &args.record {
         let json = serde_json::to_string_pretty(&record).map_err(Failure::environment)?;
@@ -104,14 +113,29 @@ fn on_host(args: &Run, mix: Mix, users: Vec<u32>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(args: &Run, report: &RunReport) -> Result<(), Failure> {
+/// Prints `report`, in a text for people with `details` beneath it.
+fn print(args: &Run, report: &RunReport, details: &str) -> Result<(), Failure> {
     let text = output::choose(
         args.common.format,
-        || report.to_text(),
+        || report.to_text() + details,
         || report.to_json(),
         || report.to_csv(),
     );
     output::result(&args.common, &text)
+}
+
+/// What a reader of the figures of a point must know: users that were killed, jobs that failed.
+fn trouble(point: &convoy_load::record::Point) -> Option<String> {
+    let lost = (point.users_lost > 0)
+        .then(|| format!("{} users were killed before their end", point.users_lost));
+    let failed = (point.jobs_failed > 0).then(|| {
+        let first = point.first_failure.as_deref().unwrap_or("of unknown cause");
+        format!("{} jobs failed, the first: {first}", point.jobs_failed)
+    });
+    let all: Vec<String> = lost.into_iter().chain(failed).collect();
+    let users = point.users;
+    let text = || format!("{users} users: {}; this is not the whole load", all.join("; "));
+    (!all.is_empty()).then(text)
 }
 
 fn host_point(point: &convoy_load::record::Point) -> RunPoint {
@@ -124,10 +148,15 @@ fn host_point(point: &convoy_load::record::Point) -> RunPoint {
         jobs_per_sec_per_task: point.jobs_per_sec_per_task,
         measured_over_predicted: point.measured_over_predicted,
         failed_jobs: point.jobs_failed,
+        idle_percent: point.idle_percent,
+        context_switches_per_s: point.context_switches_per_s,
+        owner_not_running_percent: point.owner_not_running_percent,
+        owner_change_ms: None,
+        hash: None,
     }
 }
 
-fn on_virtual(args: &Run, mix: Mix, users: &[u32], kernel: &str) -> Result<ExitCode, Failure> {
+fn on_virtual(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<ExitCode, Failure> {
     let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
     let mut machine = Preset::load(&args.machine).map_err(Failure::usage)?;
     if let Some(cpus) = args.cpus {
@@ -154,14 +183,17 @@ fn on_virtual(args: &Run, mix: Mix, users: &[u32], kernel: &str) -> Result<ExitC
         .collect();
     let done = pool::run(&args.common, "virtual load points", cells, None)?;
     let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
-    let notes = points.iter().map(|point| note(point)).collect();
+    let mut notes: Vec<String> = points.iter().map(|point| note(point)).collect();
+    notes.insert(0, "owner: of the big kernel lock (BKL)".to_owned());
     let points = points.iter().map(|point| virtual_point(point)).collect();
-    print(args, &RunReport { title, points, notes })?;
+    let mut details = String::new();
     if args.timeline.is_some() && args.common.format == Format::Table {
         for point in done.points.iter().flatten() {
-            output::result(&args.common, &timeline(point).to_text())?;
+            details.push('\n');
+            details.push_str(&timeline(point).to_text());
         }
     }
+    print(args, &RunReport { title, points, notes }, &details)?;
     if done.interrupted {
         return Err(Failure::environment("interrupted; the points above had finished"));
     }
@@ -178,20 +210,20 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
         jobs_per_sec_per_task: point.columns.jobs_per_sec_per_task,
         measured_over_predicted: None,
         failed_jobs: point.jobs_failed,
+        idle_percent: Some(point.idle_percent),
+        context_switches_per_s: Some(point.context_switches_per_s),
+        owner_not_running_percent: Some(point.owner_not_running_percent),
+        owner_change_ms: Some(point.owner_change_ms),
+        hash: Some(format!("{:016x}", point.hash)),
     }
 }
 
-/// What the machine saw of one load point.
+/// What the machine saw of one load point and no column has.
 fn note(point: &VirtualPoint) -> String {
     format!(
-        "{} users: idle {:.1} %, {:.0} switches/s, BKL owner not running {:.1} %, owner change \
-         {:.2} ms, {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
+        "{} users: {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
          operations, hash {:016x}{}",
         point.users,
-        point.idle_percent,
-        point.context_switches_per_s,
-        point.owner_not_running_percent,
-        point.owner_change_ms,
         point.bkl_per_user,
         point.bkl_contended_percent,
         point.calls / 1_000_000,

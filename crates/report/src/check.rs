@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::wrap;
+use crate::format::{width, wrap};
 use crate::json;
 use crate::table::{Cell, Column, Table};
 
-/// A schedule longer than this many characters is cut in the table; it stands in full beneath.
-const SCHEDULE_WIDTH: usize = 36;
+/// What marks a step on the words of the spinlock that guards a lock's list of waiters. The story
+/// leaves such steps out: they say how, not what.
+const INSIDE: &str = " inner ";
 
 /// One property of one variant of one lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,27 +110,31 @@ impl CheckReport {
     /// The table alone.
     pub fn table(&self) -> Table {
         let columns = vec![
-            Column::text("Lock"),
             Column::text("Variant"),
             Column::text("Property"),
             Column::text("Result"),
             Column::number("Explored", "schedules"),
-            Column::text("Schedule"),
         ];
         let mut table = Table::new(&self.title, columns);
+        let mut above = None;
         for row in &self.rows {
+            let variant = if above == Some(&row.variant) {
+                Cell::repeated(&row.variant)
+            } else {
+                table.rule();
+                Cell::text(&row.variant)
+            };
+            above = Some(&row.variant);
             let found = match (row.violation, row.exhaustive) {
                 (true, _) => "VIOLATED",
                 (false, true) => "holds",
                 (false, false) => "not broken",
             };
             table.row(vec![
-                Cell::text(&row.lock),
-                Cell::text(&row.variant),
+                variant,
                 Cell::text(&row.property),
                 Cell::text(found),
                 Cell::count(row.explored),
-                Cell::text(shorten(row.schedule.as_deref().unwrap_or_default())),
             ]);
         }
         if self.rows.iter().any(|row| row.exhaustive && !row.violation) {
@@ -145,25 +150,26 @@ impl CheckReport {
     }
 }
 
-fn shorten(schedule: &str) -> String {
-    if schedule.chars().count() <= SCHEDULE_WIDTH {
-        return schedule.to_owned();
-    }
-    let mut short: String = schedule.chars().take(SCHEDULE_WIDTH - 1).collect();
-    short.push('…');
-    short
-}
-
-/// The interleaving of one violation, ready to print.
+/// The interleaving of one violation, ready to print: what the tasks do to the lock.
 fn story(row: &CheckRow) -> String {
     let mut lines =
         vec![String::new(), format!("{} {}: violated: {}", row.lock, row.variant, row.property)];
-    let digits = row.steps.len().to_string().len();
-    for (number, step) in (1..).zip(&row.steps) {
-        let mut parts = wrap(step, 110).into_iter();
+    let told: Vec<&String> = row.steps.iter().filter(|step| !step.contains(INSIDE)).collect();
+    let digits = told.len().to_string().len();
+    for (number, step) in (1..).zip(&told) {
+        // The columns within a step stay in place unless the line would be too long.
+        let fits = width(step) <= 110;
+        let parts = if fits { vec![(*step).clone()] } else { wrap(step, 110) };
+        let mut parts = parts.into_iter();
         let head = parts.next().unwrap_or_default();
         lines.push(format!("  {number:>digits$}  {head}"));
         lines.extend(parts.map(|part| format!("  {:digits$}{part}", "")));
+    }
+    let left_out = row.steps.len() - told.len();
+    if left_out > 0 {
+        lines.push(format!(
+            "  left out  {left_out} on the words of the spinlock inside; the replay shows them"
+        ));
     }
     if let Some(schedule) = &row.schedule {
         lines.push(format!("  schedule  {schedule}"));
@@ -190,6 +196,7 @@ mod tests {
             steps: if violation {
                 vec![
                     "task 0 takes the count; it is 1 now.".to_owned(),
+                    "task 1  up  changes inner next: 0 -> 1".to_owned(),
                     "task 1 calls up() and wakes task 2, the head waiter, which stays on the \
                      list until it runs, so that it is the head still."
                         .to_owned(),

@@ -14,29 +14,42 @@ pub struct Metric {
     pub key: &'static str,
     /// Head of the column.
     pub title: &'static str,
-    /// Unit, empty if the title says it.
+    /// Unit, as in JSON and CSV.
     pub unit: &'static str,
+    /// Unit under the head of the column, empty if the title says it.
+    pub head: &'static str,
     /// Digits after the point.
     pub decimals: usize,
 }
 
 /// The columns of an AIM7 table, in the order of the source.
 const AIM7: [Metric; 5] = [
-    Metric { key: "jobs_per_min", title: "Jobs/Min", unit: "", decimals: 1 },
-    Metric { key: "jti", title: "JTI", unit: "%", decimals: 1 },
-    Metric { key: "real_s", title: "Real", unit: "s", decimals: 1 },
-    Metric { key: "cpu_s", title: "CPU", unit: "s", decimals: 1 },
-    Metric { key: "jobs_per_sec_per_task", title: "Jobs/sec/task", unit: "", decimals: 4 },
+    Metric { head: "", ..Metric::new("jobs_per_min", "Jobs/Min", "1/min", 1) },
+    Metric::new("jti", "JTI", "%", 1),
+    Metric::new("real_s", "Real", "s", 1),
+    Metric::new("cpu_s", "CPU", "s", 1),
+    Metric { head: "", ..Metric::new("jobs_per_sec_per_task", "Jobs/sec/task", "1/s", 4) },
 ];
 
 /// What explains them: where the time went.
 const CAUSES: [Metric; 5] = [
-    Metric { key: "jobs_per_min_change_percent", title: "Change", unit: "%", decimals: 1 },
-    Metric { key: "idle_percent", title: "Idle", unit: "%", decimals: 1 },
-    Metric { key: "context_switches_per_s", title: "Switches", unit: "1/s", decimals: 0 },
-    Metric { key: "owner_not_running_percent", title: "Owner not running", unit: "%", decimals: 1 },
-    Metric { key: "owner_change_ms", title: "Owner change", unit: "ms", decimals: 3 },
+    Metric::new("jobs_per_min_change_percent", "Change", "%", 1),
+    Metric::new("idle_percent", "Idle", "%", 1),
+    Metric::new("context_switches_per_s", "Switches", "1/s", 0),
+    Metric::new("owner_not_running_percent", "Owner not running", "%", 1),
+    Metric::new("owner_change_ms", "Owner change", "ms", 3),
 ];
+
+impl Metric {
+    const fn new(
+        key: &'static str,
+        title: &'static str,
+        unit: &'static str,
+        decimals: usize,
+    ) -> Self {
+        Self { key, title, unit, head: unit, decimals }
+    }
+}
 
 /// The metric with this name, if the tables have a column for it.
 pub fn metric(key: &str) -> Option<Metric> {
@@ -149,6 +162,17 @@ impl ReproduceReport {
         json::to_json(self)
     }
 
+    /// The same with the rows of a second table under `spread`.
+    pub fn to_json_with_spread(&self, spread: &Table) -> String {
+        #[derive(Serialize)]
+        struct Both<'a> {
+            #[serde(flatten)]
+            report: &'a ReproduceReport,
+            spread: serde_json::Value,
+        }
+        json::to_json(&Both { report: self, spread: spread.to_json() })
+    }
+
     /// One line per number.
     pub fn to_csv(&self) -> String {
         let columns = ["case", "metric", "unit", "published", "reproduced", "lo", "hi", "fitted"];
@@ -235,7 +259,7 @@ impl ReproduceReport {
             columns.push(Column::number("Tasks", ""));
         }
         for metric in &metrics {
-            columns.push(Column::number(metric.title, metric.unit).key(metric.key));
+            columns.push(Column::number(metric.title, metric.head).key(metric.key));
             columns.push(Column::text("").joined());
         }
         let mut table = Table::new(title, columns);
@@ -397,7 +421,7 @@ mod tests {
         assert_eq!(json["experiment"], "semaphore-2008");
         assert_eq!(row["case"], "2.6.25");
         assert_eq!(row["metric"], "jobs_per_min");
-        assert_eq!(row["unit"], "");
+        assert_eq!(row["unit"], "1/min");
         assert_eq!(row["published"], 55995.4);
         assert_eq!(row["reproduced"], 56010.0);
         assert_eq!(row["ci95"].as_array().unwrap().len(), 2);

@@ -86,7 +86,7 @@ impl VariantReport {
         for key in &keys {
             let known = metric(key);
             let title = known.map_or(*key, |metric| metric.title);
-            let unit = known.map_or("", |metric| metric.unit);
+            let unit = known.map_or("", |metric| metric.head);
             columns.push(Column::number(title, unit).key(key));
             columns.push(Column::text("").joined());
         }

@@ -1,16 +1,16 @@
 //! Which rule breaks work conservation: the row with the loss again, one rule removed at a time.
 
-use super::{Plan, estimate};
+use super::{BASE, INTERRUPTED, Plan, estimate};
 use crate::args::Reproduce;
 use crate::fail::Failure;
 use crate::{output, pool};
 use convoy_kernel::KernelPreset;
 use convoy_load::experiment::AblationCase;
 use convoy_load::virtual_run::VirtualPoint;
-use convoy_report::{Cell, Column, Table};
+use convoy_report::{Cell, Column, Table, fixed};
 use std::process::ExitCode;
 
-fn ablated(base: &KernelPreset, case: &AblationCase) -> KernelPreset {
+pub(super) fn ablated(base: &KernelPreset, case: &AblationCase) -> KernelPreset {
     let mut kernel = base.clone();
     if let Some(set) = &case.set {
         kernel.ablation = set.clone();
@@ -21,13 +21,33 @@ fn ablated(base: &KernelPreset, case: &AblationCase) -> KernelPreset {
     kernel
 }
 
+/// The cell of half an interval; one seed has none.
+fn half_width(value: f64) -> Cell {
+    let text = if value.is_finite() { format!("± {}", fixed(value, 1)) } else { String::new() };
+    Cell::shown(text, value)
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::text("2.6.26-rc1, but").key("variant"),
+        Column::number("Jobs/Min", "").key("jobs_per_min"),
+        Column::number("loss", "%").key("loss_percent"),
+        Column::number("", "").key("loss_half_width_percent").joined(),
+        Column::number("idle", "%").key("idle_percent"),
+        Column::number("change", "ms").key("owner_change_ms").group("BKL owner"),
+        Column::number("off CPU", "%").key("owner_not_running_percent").group("BKL owner"),
+        Column::number("pulled", "1/s").key("pulled_newidle_per_s").group("newly idle"),
+        Column::number("failed", "1/s").key("newidle_failed_per_s").group("newly idle"),
+    ]
+}
+
 /// `convoy reproduce --ablation`.
 pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
     let named = |name: &str| KernelPreset::named(name).map_err(Failure::usage);
-    let base = named("2.6.26-rc1")?;
+    let base = named(BASE)?;
     let mut kernels = vec![
         ("2.6.25".to_owned(), named("2.6.25")?),
-        ("2.6.26-rc1, every rule".to_owned(), base.clone()),
+        (format!("{BASE}, every rule"), base.clone()),
     ];
     for case in &plan.experiment.ablation {
         kernels.push((case.name.clone(), ablated(&base, case)));
@@ -39,19 +59,12 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
         })
         .collect();
     let done = pool::run(&args.common, "ablations", cells, args.threads)?;
-    let columns = vec![
-        Column::text("2.6.26-rc1, but").key("variant"),
-        Column::number("Jobs/Min", "").key("jobs_per_min"),
-        Column::number("loss", "%").key("loss_percent"),
-        Column::number("±", "").key("loss_half_width_percent"),
-        Column::number("idle", "%").key("idle_percent"),
-        Column::number("owner change", "ms").key("owner_change_ms"),
-        Column::number("owner off CPU", "%").key("owner_not_running_percent"),
-        Column::number("pulled", "1/s").key("pulled_newidle_per_s"),
-        Column::number("failed", "1/s").key("newidle_failed_per_s"),
-    ];
+    let baseline = done.points.iter().take(plan.seeds.len());
+    if done.interrupted && baseline.into_iter().any(Option::is_none) {
+        return Err(Failure::environment("interrupted before the baseline had finished; repeat"));
+    }
     let title = format!("{}: ablations of the hand-off row", plan.experiment.name);
-    let mut table = Table::new(&title, columns);
+    let mut table = Table::new(&title, columns());
     let rows: Vec<&[Option<VirtualPoint>]> = done.points.chunks(plan.seeds.len()).collect();
     let rates = |points: &[Option<VirtualPoint>], value: fn(&VirtualPoint) -> f64| {
         points.iter().flatten().map(value).collect::<Vec<f64>>()
@@ -69,7 +82,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
             Cell::text(name),
             Cell::number(estimate(jobs)?.mean, 0),
             Cell::number(loss.mean, 1),
-            Cell::number(loss.half_width(), 1),
+            half_width(loss.half_width()),
             Cell::number(mean(|point| point.idle_percent)?, 1),
             Cell::number(mean(|point| point.owner_change_ms)?, 2),
             Cell::number(mean(|point| point.owner_not_running_percent)?, 1),
@@ -90,5 +103,8 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
         || table.to_csv(),
     );
     output::result(&args.common, &chosen)?;
+    if done.interrupted {
+        return Err(Failure::environment(INTERRUPTED));
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -17,6 +17,12 @@ use convoy_stats::{Estimate, Sample};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// The kernel with the loss.
+const BASE: &str = "2.6.26-rc1";
+/// Said when an interrupt ended a command.
+const INTERRUPTED: &str = "interrupted; the rows above are from the simulations that had \
+                           finished, start it again for the rest";
+
 /// Metrics of the report, in their order.
 const METRICS: [&str; 9] = [
     "jobs_per_min",
@@ -48,15 +54,49 @@ impl Plan {
         let scale = if args.full { 1 } else { args.scale.unwrap_or(experiment.scale) };
         if scale > experiment.tasks {
             let tasks = experiment.tasks;
-            return Err(Failure::usage(format!("--scale {scale} leaves no task of {tasks}")));
+            return Err(Failure::usage(format!(
+                "--scale {scale} leaves no task of {tasks}; give 1 to {tasks}"
+            )));
         }
-        Ok(Self {
+        let Some(end) = args.seed.checked_add(count) else {
+            let seed = args.seed;
+            return Err(Failure::usage(format!(
+                "--seed {seed} leaves no room for {count} seeds; give a smaller one"
+            )));
+        };
+        let plan = Self {
             mix: Mix::load(&experiment.mix).map_err(Failure::usage)?,
             machine: Preset::load(machine).map_err(Failure::usage)?,
             scale,
-            seeds: (args.seed..args.seed.saturating_add(count)).collect(),
+            seeds: (args.seed..end).collect(),
             experiment,
-        })
+        };
+        plan.validate()?;
+        Ok(plan)
+    }
+
+    /// Everything that the experiment names is there and in its range, asked before the first
+    /// simulation.
+    fn validate(&self) -> Result<(), Failure> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("experiment {}: {error}", self.experiment.name))
+        };
+        for case in &self.experiment.case {
+            KernelPreset::named(&case.kernel).map_err(|error| wrong(&error))?;
+        }
+        let base = KernelPreset::named(BASE).map_err(|error| wrong(&error))?;
+        for case in &self.experiment.ablation {
+            ablation::ablated(&base, case).validate().map_err(|error| wrong(&error))?;
+        }
+        for name in &self.experiment.unknown.machines {
+            Preset::named(name).map_err(|error| wrong(&error))?;
+        }
+        for &hz in &self.experiment.unknown.hz {
+            let mut kernel = base.clone();
+            kernel.config.hz = hz;
+            kernel.validate().map_err(|error| wrong(&error))?;
+        }
+        Ok(())
     }
 
     /// The same with another divisor of tasks and start delay.
@@ -78,7 +118,18 @@ impl Plan {
             .filter(wanted)
             .map(|case| KernelPreset::named(&case.kernel).map(|kernel| (case.clone(), kernel)))
             .collect();
-        cases.map_err(Failure::usage)
+        let cases = cases.map_err(Failure::usage)?;
+        if cases.is_empty() {
+            let known: Vec<&str> =
+                self.experiment.case.iter().map(|case| case.kernel.as_str()).collect();
+            return Err(Failure::usage(format!(
+                "experiment {} has no case {}; its cases: {}",
+                self.experiment.name,
+                only.join(", "),
+                known.join(", ")
+            )));
+        }
+        Ok(cases)
     }
 
     /// One simulation at the plan's size.
@@ -153,6 +204,7 @@ fn load(name: &str) -> Result<Experiment, Failure> {
 
 /// The command.
 pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
+    output::ready(args.common.output.as_deref())?;
     let plan = Plan::new(args)?;
     if args.sensitivity {
         return sensitivity::run(args, &plan);
@@ -180,13 +232,11 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
         }
     }
     notes(&plan, &cases, &done.points, &mut report);
-    let spread = !args.no_spread && args.kernel.is_empty() && !done.interrupted;
-    let table = if spread { Some(spread::run(args, &plan)?) } else { None };
-    print(&args.common, &report, table.as_ref())?;
-    if done.interrupted {
-        return Err(Failure::environment(
-            "interrupted; the rows above are from the simulations that had finished",
-        ));
+    let wanted = !args.no_spread && args.kernel.is_empty() && !done.interrupted;
+    let spread = if wanted { Some(spread::run(args, &plan)?) } else { None };
+    print(&args.common, &report, spread.as_ref().map(|spread| &spread.table))?;
+    if done.interrupted || spread.is_some_and(|spread| spread.interrupted) {
+        return Err(Failure::environment(INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -204,13 +254,8 @@ fn print(
         }
         text
     };
-    let json = || {
-        let mut value: serde_json::Value = report.to_json().parse().unwrap_or_default();
-        if let (Some(table), Some(object)) = (spread, value.as_object_mut()) {
-            object.insert("spread".to_owned(), table.to_json());
-        }
-        format!("{value:#}")
-    };
+    let json =
+        || spread.map_or_else(|| report.to_json(), |table| report.to_json_with_spread(table));
     let chosen = output::choose(common.format, text, json, || report.to_csv());
     output::result(common, &chosen)
 }

@@ -31,8 +31,14 @@ fn combinations(plan: &Plan) -> Result<Vec<Combination>, Failure> {
 /// The spread is run at least this much scaled down: it has eight times the cells of the table.
 const SCALE_MIN: u32 = 4;
 
-/// Runs every combination with one seed and gives the table.
-pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Table, Failure> {
+/// The table, and whether an interrupt left out some of its rows.
+pub(super) struct Spread {
+    pub(super) table: Table,
+    pub(super) interrupted: bool,
+}
+
+/// Runs every combination with one seed.
+pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Spread, Failure> {
     let plan = &plan.scaled(plan.scale.max(SCALE_MIN));
     let cases = plan.cases(&[])?;
     let combinations = combinations(plan)?;
@@ -93,5 +99,5 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Table, Failure> {
             format!("{:?}", config.preempt).to_lowercase()
         ));
     }
-    Ok(table)
+    Ok(Spread { table, interrupted: done.interrupted })
 }
