@@ -1,0 +1,186 @@
+//! What cannot be done ends with a documented code and one line that names the cure.
+
+use crate::{code, convoy, directory, run, stderr, stdout};
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt as _;
+
+const USAGE: i32 = 2;
+const ENVIRONMENT: i32 = 3;
+/// A command with a result that takes no time.
+const QUICK: [&str; 6] = ["check", "semaphore", "--variant", "opportunistic", "--budget", "10"];
+
+/// The same with its result in `file`.
+fn to(file: &str) -> Vec<&str> {
+    [QUICK.as_slice(), &["--output", file]].concat()
+}
+
+/// Runs `args`; nothing but one line with all of `words` on standard error.
+fn refused(args: &[&str], expected: i32, words: &[&str]) {
+    let output = run(args);
+    let text = stderr(&output);
+    assert_eq!(code(&output), Some(expected), "{args:?}: {text}");
+    assert_eq!(stdout(&output), "", "{args:?}");
+    assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+    assert!(text.starts_with("convoy: "), "{args:?}: {text}");
+    for word in words {
+        assert!(text.contains(word), "{args:?}: no {word:?} in {text}");
+    }
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    refused(&["run", "--mix", "sharde"], USAGE, &["\"sharde\"", "shared"]);
+    refused(&["run", "--kernel", "2.6.27"], USAGE, &["\"2.6.27\"", "2.6.26-rc1+bkl-spinlock"]);
+    let machine = ["run", "--kernel", "2.6.25", "--machine", "pdp-11"];
+    refused(&machine, USAGE, &["\"pdp-11\"", "quad-2008-two-dies"]);
+    refused(&["reproduce", "mutex-2008"], USAGE, &["\"mutex-2008\"", "semaphore-2008"]);
+    refused(&["reproduce", "--kernel", "2.6.27"], USAGE, &["\"2.6.27\"", "2.6.25"]);
+    refused(&["reproduce", "--machine", "pdp-11"], USAGE, &["quad-2008-shared-llc"]);
+    refused(&["check", "mutex"], USAGE, &["\"mutex\"", "semaphore"]);
+    refused(&["check", "semaphore", "--variant", "best"], USAGE, &["`best`", "opportunistic"]);
+}
+
+#[test]
+fn lists_of_users_name_the_entry() {
+    for (list, word) in [
+        ("0", "0 users"),
+        ("", "nothing there"),
+        ("x", "\"x\" is no number"),
+        ("5-1", "goes down"),
+        ("1,2,99999999999999999999", "entry 3"),
+        ("100001", "too many"),
+    ] {
+        refused(&["run", "--users", list], USAGE, &[word, "such as 1,2,10"]);
+        refused(&["run", "--kernel", "2.6.26-rc1", "--users", list], USAGE, &[word]);
+    }
+}
+
+#[test]
+fn numbers_out_of_range_name_the_range() {
+    let cpus = |n| ["run", "--kernel", "2.6.25", "--cpus", n];
+    refused(&cpus("0"), USAGE, &["topology.cpus is 0", "1 to 1024"]);
+    refused(&cpus("2000"), USAGE, &["topology.cpus is 2000", "1 to 1024"]);
+    refused(&["reproduce", "--scale", "5000"], USAGE, &["5000", "1..=1000"]);
+    refused(&["reproduce", "--seed", "18446744073709551615"], USAGE, &["--seed", "smaller"]);
+    refused(&["reproduce", "--seeds", "1"], USAGE, &["2..=1000"]);
+    refused(&["check", "semaphore", "--budget", "0"], USAGE, &["at least 1"]);
+    refused(&["run", "--start-delay", "1e9"], USAGE, &["0 to 3600"]);
+    let timeline = ["run", "--kernel", "2.6.25", "--timeline", "0"];
+    refused(&timeline, USAGE, &["0.001 to 3600"]);
+}
+
+#[test]
+fn errors_of_the_parser_are_one_line_too() {
+    refused(&["run", "--userz", "1"], USAGE, &["'--userz'", "--users", "--help"]);
+    refused(&["check"], USAGE, &["<LOCK>", "Usage: convoy check"]);
+    refused(&["reproduce", "--full", "--scale", "2"], USAGE, &["--full", "--scale"]);
+    refused(&["run", "--cpus", "2"], USAGE, &["--kernel"]);
+    refused(&["run", "--format", "xml"], USAGE, &["table", "json", "csv"]);
+    let help = run(&["--help"]);
+    assert_eq!(code(&help), Some(0));
+    assert!(stdout(&help).contains("Exit codes"));
+    assert_eq!(code(&run(&["--version"])), Some(0));
+    assert_eq!(code(&run(&[])), Some(USAGE));
+}
+
+#[test]
+fn schedules_that_cannot_be_replayed() {
+    let replay = |schedule| ["check", "semaphore", "--replay", schedule];
+    refused(&replay("garbage"), USAGE, &["cv1:<scenario>:<runs>", "copy one"]);
+    refused(&replay("cv0:handoff/binary:0"), USAGE, &["cv1:"]);
+    refused(&replay("cv1:handoff/nothing:0"), USAGE, &["handoff/nothing"]);
+    refused(&replay("cv1:handoff/binary:x"), USAGE, &["`x` is no run"]);
+    refused(&replay("cv1:handoff/binary:7"), USAGE, &["run"]);
+}
+
+#[test]
+fn files_that_cannot_be_read_or_understood() {
+    let directory = directory("files");
+    let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
+    let file = |name: &str, text: &str| {
+        std::fs::write(path(name), text).expect("written");
+        path(name)
+    };
+    refused(&["run", "--mix", &path("none.mix")], USAGE, &["none.mix", "No such file"]);
+    refused(&["run", "--mix", &path("")], USAGE, &["Is a directory", "workfile"]);
+    let mix = file("bad.mix", "10 add_int\n10 ad_long\n");
+    refused(&["run", "--mix", &mix], USAGE, &["bad.mix:2:", "did you mean add_long?"]);
+    let mix = file("empty.mix", "# nothing\n");
+    refused(&["run", "--mix", &mix], USAGE, &["empty.mix: no job"]);
+
+    let none = path("none.toml");
+    let syntax = file("syntax.toml", "name = \n");
+    let key = file("key.toml", "nonsense = 1\n");
+    for args in [
+        ["reproduce", "--no-spread"].as_slice(),
+        ["reproduce", "semaphore-2008", "--machine"].as_slice(),
+        ["run", "--kernel", "2.6.25", "--machine"].as_slice(),
+        ["run", "--kernel"].as_slice(),
+        ["run"].as_slice(),
+    ] {
+        let with = |file: &str| {
+            let mut args = args.to_vec();
+            args.push(file);
+            refused(&args, USAGE, &[file]);
+        };
+        with(&none);
+        with(&syntax);
+        with(&key);
+    }
+    let shipped = include_str!("../../../../machines/quad-2008-shared-llc.toml");
+    let machine = file("machine.toml", &shipped.replace("cpus = 4", "cpus = 5000"));
+    let args = ["run", "--kernel", "2.6.25", "--machine", &machine];
+    refused(&args, USAGE, &["topology.cpus is 5000", "1 to 1024"]);
+    let shipped = include_str!("../../../../experiments/semaphore-2008.toml");
+    let experiment = file("experiment.toml", &shipped.replace("hz = [250,", "hz = [251,"));
+    refused(&["reproduce", &experiment], USAGE, &["config.hz is 251", "100, 250, 300 or 1000"]);
+    let experiment = file("tasks.toml", &shipped.replace("tasks = 2000\n", "tasks = 0\n"));
+    refused(&["reproduce", &experiment], USAGE, &["tasks.toml", "1 to 1000000"]);
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn results_that_cannot_be_written() {
+    let directory = directory("results");
+    let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
+
+    let missing = path("missing/result.json");
+    refused(&to(&missing), ENVIRONMENT, &["missing/result.json", "make it"]);
+    refused(&["reproduce", "--output", &missing], ENVIRONMENT, &["make it"]);
+    refused(&["run", "--record", &missing], ENVIRONMENT, &["make it"]);
+    let sensitivity = ["reproduce", "--sensitivity", "--plot", &missing];
+    refused(&sensitivity, ENVIRONMENT, &["make it"]);
+    refused(&to(&path("")), ENVIRONMENT, &["is a directory", "name a file"]);
+    refused(&to("/dev/full"), ENVIRONMENT, &["/dev/full", "No space", "free space"]);
+    let device = std::fs::metadata("/dev/full").expect("still there");
+    assert!(device.file_type().is_char_device(), "a device must not be replaced");
+
+    let good = path("result.txt");
+    assert_eq!(code(&run(&to(&good))), Some(0));
+    assert!(std::fs::read_to_string(&good).expect("written").contains("opportunistic"));
+    let entries = std::fs::read_dir(&directory).expect("readable").count();
+    assert_eq!(entries, 1, "nothing but the result");
+    std::fs::remove_dir_all(directory).expect("removed");
+
+    let full = File::options().write(true).open("/dev/full").expect("a device");
+    let output = convoy(&QUICK).stdout(full).output().expect("starts");
+    assert_eq!(code(&output), Some(ENVIRONMENT));
+    assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut child = convoy(&QUICK).spawn().expect("starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!((code(&output), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn work_directories_that_cannot_be_used() {
+    let missing = ["run", "--users", "1", "--shrink", "1000000", "--dir", "/nonexistent/place"];
+    refused(&missing, ENVIRONMENT, &["/nonexistent/place", "--dir"]);
+    let file =
+        ["run", "--users", "1", "--shrink", "1000000", "--dir", env!("CARGO_BIN_EXE_convoy")];
+    refused(&file, ENVIRONMENT, &["--dir"]);
+}

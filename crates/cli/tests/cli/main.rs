@@ -1,0 +1,49 @@
+//! The `convoy` binary as its users meet it: exit codes, messages, JSON, interrupts.
+
+mod bad_input;
+mod check;
+mod json;
+mod signals;
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// The command with `args`, nothing to read, output and messages caught.
+fn convoy(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convoy"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs the command to its end.
+fn run(args: &[&str]) -> Output {
+    convoy(args).output().expect("the binary starts")
+}
+
+/// The exit code; a process that a signal ended has none.
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// The JSON on standard output of a command that must end with `expected`.
+fn json(args: &[&str], expected: i32) -> serde_json::Value {
+    let output = run(args);
+    assert_eq!(code(&output), Some(expected), "{args:?}: {}", stderr(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+}
+
+/// A fresh directory for one test, in cargo's directory for such.
+fn directory(test: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("convoy-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a directory for the test");
+    path
+}

@@ -1,0 +1,80 @@
+//! Interrupts: results so far, exit code 3, nothing left behind.
+
+use crate::{code, convoy, directory, stderr, stdout};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Child, Output};
+use std::time::Duration;
+
+const ENVIRONMENT: i32 = 3;
+
+/// Waits until `ready` says so; a child that ends before is an error of the test.
+fn wait(child: &mut Child, ready: impl Fn(u32) -> bool) {
+    while !ready(child.id()) {
+        let ended = child.try_wait().expect("a child");
+        assert!(ended.is_none(), "ended too early: {ended:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether the process catches SIGINT by now.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (Signal::INT.as_raw() - 1)) != 0)
+}
+
+fn interrupt(child: Child, signal: Signal) -> Output {
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    kill_process(pid, signal).expect("sent");
+    child.wait_with_output().expect("ends")
+}
+
+#[test]
+fn an_interrupt_ends_a_reproduction_in_order() {
+    // Full size: it cannot have finished.
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut child = convoy(&["reproduce", "--full", "--threads", "1"]).spawn().expect("starts");
+        wait(&mut child, catches_interrupts);
+        let output = interrupt(child, signal);
+        assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stdout(&output));
+        let text = stderr(&output);
+        assert!(text.starts_with("convoy: interrupted") && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_load_and_leaves_nothing() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let directory = directory("interrupt");
+        let name = directory.to_string_lossy().into_owned();
+        // The delay lies inside the run: the users exist and wait.
+        let args = ["run", "--users", "5", "--shrink", "1000000", "--start-delay", "3000", "--dir"];
+        let mut child = convoy(&[args.as_slice(), &[&name]].concat()).spawn().expect("starts");
+        wait(&mut child, |pid| users_of(pid) == 5);
+        let output = interrupt(child, signal);
+        assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stderr(&output));
+        assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
+        let left = std::fs::read_dir(&directory).expect("readable").count();
+        assert_eq!(left, 0, "the work directory is gone");
+        std::fs::remove_dir(directory).expect("removed");
+    }
+}
+
+/// Users of the command: the supervisor's children but its anchor.
+fn users_of(pid: u32) -> usize {
+    let supervisors = children(pid);
+    let users = supervisors.iter().map(|&supervisor| children(supervisor).len());
+    users.sum::<usize>().saturating_sub(1)
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists =
+        tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
