@@ -71,6 +71,10 @@ pub struct Config {
     pub preempt: Preempt,
     /// `CONFIG_NO_HZ`: an idle CPU stops its tick.
     pub no_hz: bool,
+    /// `CONFIG_FAIR_GROUP_SCHED` by user, and one user runs everything. In 2.6.26-rc1 the load of a
+    /// CPU, for balancing and for wakeups, is then the group's share on that CPU instead of the sum
+    /// of its tasks; 2.6.25 keeps the sum.
+    pub group_sched: bool,
     /// `CONFIG_SCHED_HRTICK` with active high-resolution timers: a slice ends exactly.
     pub hrtick: bool,
 }

@@ -4,7 +4,7 @@
 //!   only in the order in which tasks are examined and in what it never returns
 //!   ([`super::cfs::Queue::candidates`]).
 
-use super::cfs::WEIGHT;
+use super::cfs::{GROUP_SHARES, WEIGHT};
 use super::domains::{Domain, Group};
 use super::wake::MIGRATION_COST_NS;
 use super::{RunQueue, Sched, Tcb};
@@ -14,6 +14,9 @@ use std::rc::Rc;
 
 /// Tasks examined in one attempt: `sysctl_sched_nr_migrate` and one more.
 const EXAMINED: usize = 33;
+
+/// A group has at least this weight on a CPU (`MIN_SHARES`).
+const SHARE_MIN: u64 = 2;
 
 /// Why a CPU balances.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,7 @@ impl Sched {
             Idle::Tick => domain.idle_idx,
             Idle::Newly => domain.newidle_idx,
         };
+        self.update_shares(domain);
         let (mut total, mut power) = (0, 0);
         let mut here = Sums { power: 1024, ..Sums::default() };
         let mut busiest: Option<(&Group, Sums)> = None;
@@ -96,6 +100,33 @@ impl Sched {
             Some(imbalance) => Busiest::Group(group, imbalance),
             None => Busiest::Balanced,
         }
+    }
+
+    /// With group scheduling: gives each CPU of `domain` its part of the group's weight, in
+    /// proportion to its tasks. Only balancing does this, so in between the shares are stale. A CPU
+    /// without tasks is treated as if it had one.
+    fn update_shares(&self, domain: &Domain) {
+        let all: u64 = self.queues.iter().map(RunQueue::running).sum();
+        for cpu in domain.span.clone() {
+            let queue = &self.queues[cpu];
+            if let Some(share) = &queue.share {
+                Here::pass(self.costs.balance_cpu);
+                share.set((GROUP_SHARES * queue.running().max(1) / all.max(1)).max(SHARE_MIN));
+            }
+        }
+    }
+
+    /// What to move from `from` to `to` for an imbalance in the balancer's units, as weight of
+    /// tasks. With group scheduling at least half the difference in tasks (`load_balance_fair`).
+    fn task_weight(&self, imbalance: u64, to: usize, from: usize) -> u64 {
+        if self.queues[to].share.is_none() {
+            return imbalance;
+        }
+        let all: u64 = self.queues.iter().map(RunQueue::running).sum();
+        let load: u64 = self.queues.iter().map(RunQueue::weight).sum();
+        let (mine, theirs) = (self.queues[to].running(), self.queues[from].running());
+        let half = theirs.checked_sub(mine).map_or(theirs, |more| more / 2);
+        (imbalance * all * WEIGHT / (load + 1)).max(half * WEIGHT)
     }
 
     /// The CPU of `group` that balances for it: its first idle one, else its first.
@@ -134,13 +165,13 @@ impl Sched {
 
     /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked.
     /// Returns how many.
-    fn move_tasks(&self, to: usize, from: usize, amount: u64, most: usize, domain: &Domain) -> u64 {
+    fn move_tasks(&self, to: usize, from: usize, amount: u64, domain: &Domain) -> u64 {
         let source = &self.queues[from];
         let candidates = source.fair.borrow().candidates(&self.rules, EXAMINED);
         let mut left = amount as i64;
         let mut moved = 0;
         for id in candidates {
-            if left <= 0 || moved as usize >= most {
+            if left <= 0 {
                 break;
             }
             Here::pass(self.costs.balance_cpu);
@@ -148,6 +179,9 @@ impl Sched {
             self.pull(&task, to);
             left -= WEIGHT as i64;
             moved += 1;
+        }
+        if moved > 0 {
+            self.update_shares(domain);
         }
         moved
     }
@@ -218,7 +252,8 @@ impl Sched {
         let mut moved = 0;
         if self.queues[busiest].running() > 1 {
             self.lock_second(cpu, busiest);
-            moved = self.move_tasks(cpu, busiest, imbalance, usize::MAX, domain);
+            let amount = self.task_weight(imbalance, cpu, busiest);
+            moved = self.move_tasks(cpu, busiest, amount, domain);
             self.queues[busiest].lock.unlock();
         }
         if moved > 0 {
@@ -279,7 +314,8 @@ impl Sched {
             let (low, high) = (cpu.min(busiest), cpu.max(busiest));
             self.queues[low].lock.lock();
             self.queues[high].lock.lock();
-            moved = self.move_tasks(cpu, busiest, imbalance, usize::MAX, domain);
+            let amount = self.task_weight(imbalance, cpu, busiest);
+            moved = self.move_tasks(cpu, busiest, amount, domain);
             self.queues[high].lock.unlock();
             self.queues[low].lock.unlock();
             Smp::irq_restore(());

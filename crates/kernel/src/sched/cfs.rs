@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Weight of a nice-0 task.
 pub const WEIGHT: u64 = 1024;
+/// Weight of the super user's group over all CPUs (`ROOT_TASK_GROUP_LOAD`, two tasks' worth).
+pub const GROUP_SHARES: u64 = 2 * WEIGHT;
 /// Up to this many tasks share one latency period.
 const NR_LATENCY: u64 = 5;
 /// Base values before scaling with the number of CPUs (`sysctl_sched_*` of both versions).

@@ -16,7 +16,7 @@ mod wait;
 mod wake;
 
 use crate::bkl::Bkl;
-use crate::preset::{Ablation, Config, KernelPreset, Preempt};
+use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
 use ::core::cell::{Cell, RefCell};
 use cfs::{Entity, Queue, Rules};
 use convoy_machine::{Here, Machine, Sim, Smp, ps};
@@ -89,6 +89,8 @@ pub(crate) struct RunQueue {
     pub(crate) tick_at: Cell<u64>,
     pub(crate) slice_at: Cell<u64>,
     pub(crate) in_nohz_recently: Cell<bool>,
+    /// Weight of the user's group on this CPU, when that is what the balancer sees.
+    pub(crate) share: Option<Cell<u64>>,
 }
 
 /// Counters over a run.
@@ -330,6 +332,7 @@ impl Sched {
 
 impl RunQueue {
     fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset, cpu: usize) -> Self {
+        let grouped = kernel.config.group_sched && kernel.scheduler == Scheduler::Cfs26Rc1;
         Self {
             lock: Here::place(RawLock::new()),
             fair: RefCell::default(),
@@ -347,6 +350,7 @@ impl RunQueue {
             tick_at: Cell::new(u64::MAX),
             slice_at: Cell::new(u64::MAX),
             in_nohz_recently: Cell::new(false),
+            share: grouped.then(|| Cell::new(cfs::GROUP_SHARES / preset.topology.cpus as u64)),
         }
     }
 
@@ -357,7 +361,11 @@ impl RunQueue {
 
     /// Weight of the queue now.
     pub(crate) fn weight(&self) -> u64 {
-        self.running() * cfs::WEIGHT
+        match &self.share {
+            Some(share) if self.running() > 0 => share.get(),
+            Some(_) => 0,
+            None => self.running() * cfs::WEIGHT,
+        }
     }
 
     /// Low guess of the load at `index`: 0 is now, above that the smaller of now and the average.
