@@ -66,12 +66,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PRESET")]
     pub(crate) kernel: Option<String>,
     /// Machine preset of the virtual machine
-    #[arg(
-        long,
-        value_name = "PRESET",
-        default_value = "quad-2008-shared-llc",
-        requires = "kernel"
-    )]
+    #[arg(long, value_name = "PRESET", default_value = "quad-2008-two-dies", requires = "kernel")]
     pub(crate) machine: String,
     /// Number of CPUs of the virtual machine, instead of the preset's
     #[arg(long, requires = "kernel")]

@@ -59,6 +59,8 @@ pub struct AblationCase {
     pub traffic: Option<f64>,
     /// Whether idle CPUs stop their ticks.
     pub no_hz: Option<bool>,
+    /// Group scheduling.
+    pub group_sched: Option<bool>,
     /// Preemption model.
     pub preempt: Option<Preempt>,
 }

@@ -16,6 +16,7 @@ pub(super) fn ablated(base: &KernelPreset, case: &AblationCase) -> KernelPreset 
         kernel.ablation = set.clone();
     }
     kernel.bkl_traffic.events_per_shell *= case.traffic.unwrap_or(1.0);
+    kernel.config.group_sched = case.group_sched.unwrap_or(kernel.config.group_sched);
     kernel.config.no_hz = case.no_hz.unwrap_or(kernel.config.no_hz);
     kernel.config.preempt = case.preempt.unwrap_or(kernel.config.preempt);
     kernel

@@ -4,7 +4,7 @@ use super::Plan;
 use crate::args::Reproduce;
 use crate::fail::Failure;
 use crate::pool;
-use convoy_kernel::{KernelPreset, Preempt};
+use convoy_kernel::{Config, KernelPreset, Preempt};
 use convoy_machine::Preset;
 use convoy_report::{Cell, Column, Table};
 
@@ -12,18 +12,24 @@ struct Combination {
     machine: Preset,
     hz: u32,
     preempt: Preempt,
+    group_sched: bool,
 }
 
-fn combinations(plan: &Plan) -> Result<Vec<Combination>, Failure> {
+/// Machine x HZ x preemption as the presets have them, and each machine once more with the other
+/// setting of group scheduling.
+fn combinations(plan: &Plan, base: &Config) -> Result<Vec<Combination>, Failure> {
     let unknown = &plan.experiment.unknown;
     let mut all = Vec::new();
     for name in &unknown.machines {
         let machine = Preset::named(name).map_err(Failure::usage)?;
         for &hz in &unknown.hz {
             for &preempt in &unknown.preempt {
-                all.push(Combination { machine: machine.clone(), hz, preempt });
+                let group_sched = base.group_sched;
+                all.push(Combination { machine: machine.clone(), hz, preempt, group_sched });
             }
         }
+        let (hz, preempt, group_sched) = (base.hz, base.preempt, !base.group_sched);
+        all.push(Combination { machine, hz, preempt, group_sched });
     }
     Ok(all)
 }
@@ -41,22 +47,27 @@ pub(super) struct Spread {
 pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Spread, Failure> {
     let plan = &plan.scaled(plan.scale.max(SCALE_MIN));
     let cases = plan.cases(&[])?;
-    let combinations = combinations(plan)?;
+    let Some(config) = cases.first().map(|(_, kernel)| kernel.config.clone()) else {
+        return Err(Failure::usage("the experiment has no case to run"));
+    };
+    let combinations = combinations(plan, &config)?;
     let mut cells = Vec::new();
     for combination in &combinations {
         for (_, kernel) in &cases {
             let mut kernel: KernelPreset = kernel.clone();
             kernel.config.hz = combination.hz;
             kernel.config.preempt = combination.preempt;
+            kernel.config.group_sched = combination.group_sched;
             cells.push(plan.cell(&kernel, &combination.machine, plan.seeds[0]));
         }
     }
-    let what = "machine, HZ and preemption that the source does not name";
+    let what = "machine and configuration that the source does not name";
     let done = pool::run(&args.common, what, cells, args.threads)?;
     let mut columns = vec![
         Column::text("machine"),
         Column::number("HZ", ""),
         Column::text("PREEMPT"),
+        Column::text("groups"),
         Column::number("2.6.25", "jobs/min").key("baseline_jobs_per_min"),
     ];
     for (case, _) in cases.iter().skip(1) {
@@ -79,6 +90,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Spread, Failure> {
             Cell::text(&combination.machine.name),
             Cell::count(u64::from(combination.hz)),
             Cell::text(preempt),
+            Cell::text(if combination.group_sched { "yes" } else { "no" }),
             Cell::number(base, 0),
         ];
         for point in points.iter().skip(1) {
@@ -90,14 +102,12 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<Spread, Failure> {
     }
     let tasks = plan.experiment.tasks / plan.scale;
     table.note(format!("{tasks} tasks with full-size jobs, start delay / {}", plan.scale));
-    let first = cases.first().map(|(_, kernel)| kernel.config.clone());
-    if let Some(config) = first {
-        table.note(format!(
-            "default of the table above: {}, HZ {}, PREEMPT {}",
-            plan.machine.name,
-            config.hz,
-            format!("{:?}", config.preempt).to_lowercase()
-        ));
-    }
+    table.note(format!(
+        "default of the table above: {}, HZ {}, PREEMPT {}, group scheduling {}",
+        plan.machine.name,
+        config.hz,
+        format!("{:?}", config.preempt).to_lowercase(),
+        if config.group_sched { "yes" } else { "no" }
+    ));
     Ok(Spread { table, interrupted: done.interrupted })
 }
