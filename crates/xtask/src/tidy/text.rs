@@ -11,7 +11,9 @@ pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
     // Expected output is what a program printed, and licences are not ours to reformat.
     let golden = path.starts_with("tests/golden/") && !path.ends_with(".toml");
     let verbatim = golden || path.ends_with(".snap");
+    let mut fenced = false;
     for (index, line) in text.lines().enumerate() {
+        fenced ^= path.ends_with(".md") && line.starts_with("```");
         if let Some(folder) = machine_path(line) {
             found.add(index, "machine-path", format!("say it without the absolute path {folder}"));
         }
