@@ -11,9 +11,7 @@ mod native;
 mod plot;
 mod points;
 mod reproduce;
-mod sensitivity;
 mod table;
-mod variants;
 
 pub use check::{CheckReport, CheckRow};
 pub use format::{NOTHING, fixed, significant};
@@ -21,6 +19,4 @@ pub use native::{native_csv, native_json, native_tables, native_text};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
 pub use points::{RunPoint, RunReport};
 pub use reproduce::{Metric, ReproduceReport, ReproduceRow, metric};
-pub use sensitivity::{SensitivityReport, SensitivityRow};
 pub use table::{Cell, Column, MAX_WIDTH, Table};
-pub use variants::{VariantReport, VariantRow};
