@@ -90,7 +90,8 @@ impl Cell {
         Self { raw: text.clone(), shown: text }
     }
 
-    /// A number with a fixed number of decimals; a number that is not finite shows as [`NOTHING`]
+    /// A number with a fixed number of decimals; a number that is not finite shows as
+    /// [`NOTHING`](crate::NOTHING)
     /// and is empty in CSV.
     pub fn number(value: f64, decimals: usize) -> Self {
         Self::shown(fixed(value, decimals), value)

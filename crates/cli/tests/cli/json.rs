@@ -67,7 +67,7 @@ fn reproduce_keeps_the_spread() {
     let args = ["reproduce", "--scale", "1000", "--seeds", "2", "--format", "json"];
     let value = json(&args, 0);
     let spread = value["spread"].as_array().expect("spread");
-    assert_eq!(spread.len(), 8, "two machines, two HZ, two preemption models");
+    assert_eq!(spread.len(), 10, "two machines, two HZ, two preemption models; no groups");
     assert!(spread[0]["machine"].is_string() && spread[0]["HZ"].is_f64(), "{}", spread[0]);
 }
 
