@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+/// Environment variable with the number of simulations at a time, where no flag says it.
+const THREADS: &str = "CONVOY_THREADS";
 /// How often the main thread looks for an interrupt.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -29,6 +31,12 @@ pub(crate) fn run(
 ) -> Result<Done, Failure> {
     let interrupts = Interrupts::catch();
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let available = match std::env::var(THREADS) {
+        Ok(text) => text.parse().ok().filter(|&threads| threads > 0).ok_or_else(|| {
+            Failure::usage(format!("{THREADS}={text} is no count of threads; unset it or give one"))
+        })?,
+        Err(_) => available,
+    };
     let threads = threads.map_or(available, usize::from).min(cells.len().max(1));
     let bar = output::progress(common, cells.len() as u64);
     bar.set_message(what.to_owned());

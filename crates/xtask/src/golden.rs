@@ -103,7 +103,7 @@ fn output(root: &Path, case: &Case, threads: Option<&str>) -> anyhow::Result<Str
     let mut command = cargo(root, &["run", "--release", "--quiet", "--package", "convoy", "--"]);
     command.args(&case.args);
     if let Some(threads) = threads {
-        command.env("RAYON_NUM_THREADS", threads);
+        command.env("CONVOY_THREADS", threads);
     }
     let output = command.output()?;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::stage::{Pipeline, cargo, run as show};
 use crate::{Outcome, golden};
 
-/// The factor by which explorations and random seeds grow; tests read it as `CONVOY_BUDGET`.
+/// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
 
 /// What runs, each with the name of its stage. Release builds: these are hours of simulation in
