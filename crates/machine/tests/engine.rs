@@ -201,3 +201,20 @@ fn a_task_that_ends_frees_what_it_owns() {
     run(&quad(), 1, bodies);
     assert_eq!(dropped.get(), 100);
 }
+
+#[test]
+fn a_hundred_thousand_tasks_run_on_1024_cpus() {
+    const TASKS: u32 = 100_000;
+    let total = Shared::<Word<u32>>::new();
+    let bodies = (0..TASKS)
+        .map(|task| {
+            let total = total.clone();
+            Box::new(move || {
+                Here::compute(Here::draw(u64::from(task)) % 1_000_000_000);
+                total.get(|| Word::new(0)).fetch_add(1, SeqCst);
+            }) as Body
+        })
+        .collect();
+    run(&quad().with_cpus(1024), 1, bodies);
+    assert_eq!(total.get(|| Word::new(0)).peek(), TASKS);
+}
