@@ -3,6 +3,8 @@
 mod args;
 mod check;
 mod fail;
+#[expect(dead_code, unused_imports, reason = "its callers land right after it")]
+mod measure;
 mod output;
 mod pool;
 mod reproduce;

@@ -3,6 +3,7 @@
 //! [`Host`] is the kernel of this machine; [`run`](run::run) runs the load points of an experiment.
 
 mod board;
+mod child;
 mod costs;
 mod error;
 mod kernel;
@@ -12,6 +13,7 @@ mod supervisor;
 pub(crate) mod sys;
 mod workdir;
 
+pub use child::{ChildUsage, wait_with_usage};
 pub use error::HostError;
 pub use kernel::Host;
 pub use run::{HostRun, Progress};
