@@ -15,10 +15,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("kernel", &["machine", "mm", "sync"]),
     ("load", &["kernel", "machine", "stats", "sync"]),
     ("stats", &[]),
+    ("store", &[]),
     ("report", &["load", "stats"]),
     ("preload", &["sync"]),
     ("torture", &["machine", "mm", "sync"]),
-    ("cli", &["kernel", "load", "machine", "mm", "report", "stats", "sync", "torture"]),
+    ("cli", &["kernel", "load", "machine", "mm", "report", "stats", "store", "sync", "torture"]),
     ("python", &["load", "report", "stats"]),
     ("xtask", &["load"]),
 ];

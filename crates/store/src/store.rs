@@ -1,0 +1,287 @@
+//! The store: records in, records out.
+
+use crate::entry::{Entry, Stored};
+use crate::error::StoreError;
+use crate::journal::{self, Journal};
+use crate::schema;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a command waits for another one that reads or writes the database.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: Connection,
+    writable: bool,
+}
+
+/// Which records; the default is all of them.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only this kind.
+    pub kind: Option<String>,
+    /// Only with this tag.
+    pub tag: Option<String>,
+    /// Only those that ended before this time, milliseconds since 1970.
+    pub before_ms: Option<i64>,
+    /// Only these numbers, if there are any.
+    pub ids: Vec<i64>,
+    /// Without those that have a tag.
+    pub untagged: bool,
+    /// Only the newest so many.
+    pub newest: Option<usize>,
+}
+
+impl Store {
+    /// Opens the store to write, makes it (and its directory) if there is none, brings an older one
+    /// to the present schema, and takes in what a crash left in the journal.
+    ///
+    /// # Errors
+    /// A newer or foreign file, which stays untouched; a file system that refuses.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let path = path.into();
+        if let Some(directory) = path.parent().filter(|name| !name.as_os_str().is_empty()) {
+            std::fs::create_dir_all(directory)
+                .map_err(|error| StoreError::Io { path: directory.to_owned(), error })?;
+        }
+        schema::look(&path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let mut store = Self { connection: Self::connect(&path, flags)?, path, writable: true };
+        // The library opens what cannot be written to read, and says nothing.
+        let read_only = store.connection.is_readonly(rusqlite::MAIN_DB);
+        if read_only.map_err(|error| store.database(error))? {
+            let error = std::io::Error::new(ErrorKind::PermissionDenied, "the file is read-only");
+            return Err(StoreError::Io { path: store.path, error });
+        }
+        let version = schema::inspect(&store.connection, &store.path)?;
+        if version < schema::VERSION {
+            schema::migrate(&mut store.connection).map_err(|error| store.database(error))?;
+        }
+        if journal::pending(&store.path) {
+            let mut journal = store.journal()?;
+            store.take_in(&mut journal)?;
+        }
+        Ok(store)
+    }
+
+    /// Opens the store to read. Where it can be written, too, this is [`Self::open`], so that what
+    /// a crash left in the journal is seen.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] if there is none; else as [`Self::open`].
+    pub fn read(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let path = path.into();
+        if !path.exists() && !journal::pending(&path) {
+            return Err(StoreError::Missing { path });
+        }
+        match Self::open(&path) {
+            Err(StoreError::Io { .. } | StoreError::Database { .. }) => {}
+            opened => return opened,
+        }
+        schema::look(&path)?;
+        let connection = Self::connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let version = schema::inspect(&connection, &path)?;
+        if version < schema::VERSION {
+            let reason = format!("schema {version} must be migrated, and the file is read-only");
+            return Err(StoreError::Foreign { path, reason });
+        }
+        Ok(Self { path, connection, writable: false })
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+        let database = |error| StoreError::Database { path: path.to_owned(), error };
+        // No URI: a file may be called `file:x?y`.
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(database)?;
+        connection.busy_timeout(PATIENCE).map_err(database)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(database)?;
+        // Durable when committed, a power failure included.
+        connection.pragma_update(None, "synchronous", "FULL").map_err(database)?;
+        Ok(connection)
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether records can be added and changed.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Keeps `entry` and gives its number. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it could not be kept; [`StoreError::Waiting`] if it is durable in the
+    /// journal but the database could not take it in.
+    pub fn append(&mut self, entry: &Entry) -> Result<i64, StoreError> {
+        for tag in &entry.tags {
+            valid_tag(tag)?;
+        }
+        let mut journal = self.journal()?;
+        journal.append(entry).map_err(|error| self.journal_error(error))?;
+        let path = journal::path_of(&self.path);
+        let waiting = |reason: String| StoreError::Waiting { journal: path.clone(), reason };
+        if let Err(error) = self.take_in(&mut journal) {
+            return Err(waiting(error.to_string()));
+        }
+        let query = "SELECT id FROM run WHERE uid = ?1";
+        let found = self.connection.query_row(query, [&entry.uid], |row| row.get(0));
+        found.map_err(|error| waiting(error.to_string()))
+    }
+
+    /// Moves what the journal holds into the database, in one transaction.
+    fn take_in(&mut self, journal: &mut Journal) -> Result<(), StoreError> {
+        let entries = journal.entries().map_err(|error| self.journal_error(error))?;
+        self.insert(&entries).map_err(|error| self.database(error))?;
+        let damaged: Vec<&str> =
+            entries.iter().filter_map(|entry| entry.as_ref().err().map(String::as_str)).collect();
+        journal::set_aside(&self.path, &damaged).map_err(|error| self.journal_error(error))?;
+        journal.clear().map_err(|error| self.journal_error(error))
+    }
+
+    fn insert(&mut self, entries: &[Result<Entry, String>]) -> rusqlite::Result<()> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for entry in entries.iter().flatten() {
+            let text = serde_json::to_string(entry).expect("an entry has string keys");
+            let insert = "INSERT OR IGNORE INTO run (uid, kind, time_ms, entry)
+                          VALUES (?1, ?2, ?3, ?4)";
+            let values = params![entry.uid, entry.kind, entry.time_ms, text];
+            if transaction.execute(insert, values)? == 1 {
+                let id = transaction.last_insert_rowid();
+                for tag in &entry.tags {
+                    transaction
+                        .execute("INSERT OR IGNORE INTO tag VALUES (?1, ?2)", params![id, tag])?;
+                }
+            }
+        }
+        transaction.commit()
+    }
+
+    /// The records that `filter` admits, oldest first.
+    ///
+    /// # Errors
+    /// A database that cannot be read, a damaged record.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError> {
+        let query = "SELECT id, entry FROM run
+            WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR time_ms < ?2)
+              AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag WHERE run = run.id AND name = ?3))
+              AND (NOT ?4 OR NOT EXISTS (SELECT 1 FROM tag WHERE run = run.id))
+            ORDER BY id DESC";
+        let rows = || -> rusqlite::Result<Vec<(i64, String)>> {
+            let mut statement = self.connection.prepare(query)?;
+            let values = params![filter.kind, filter.before_ms, filter.tag, filter.untagged];
+            statement.query_map(values, |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        let rows = rows().map_err(|error| self.database(error))?;
+        let asked =
+            rows.into_iter().filter(|(id, _)| filter.ids.is_empty() || filter.ids.contains(id));
+        let mut found = Vec::new();
+        for (id, text) in asked.take(filter.newest.unwrap_or(usize::MAX)) {
+            found.push(self.stored(id, &text)?);
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    fn stored(&self, id: i64, text: &str) -> Result<Stored, StoreError> {
+        let parsed = serde_json::from_str::<Entry>(text);
+        let path = self.path.clone();
+        let mut entry = parsed.map_err(|error| StoreError::Damaged { path, id, error })?;
+        let tags = || -> rusqlite::Result<Vec<String>> {
+            let query = "SELECT name FROM tag WHERE run = ?1 ORDER BY name";
+            let mut statement = self.connection.prepare(query)?;
+            statement.query_map([id], |row| row.get(0))?.collect()
+        };
+        entry.tags = tags().map_err(|error| self.database(error))?;
+        Ok(Stored { id, entry })
+    }
+
+    /// The record with this number or tag; of several with one tag the newest.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`] if there is none.
+    pub fn find(&self, name: &str) -> Result<Stored, StoreError> {
+        let name = name.trim_start_matches('@');
+        let query = "SELECT id, entry FROM run WHERE id = ?1
+            OR id = (SELECT max(run) FROM tag WHERE name = ?2)";
+        let number = name.parse::<i64>().unwrap_or(-1);
+        let found = self
+            .connection
+            .query_row(query, params![number, name], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .map_err(|error| self.database(error))?;
+        let Some((id, text)) = found else {
+            return Err(StoreError::Unknown { name: name.to_owned() });
+        };
+        let text: String = text;
+        self.stored(id, &text)
+    }
+
+    /// Gives a record a tag, or takes it away.
+    ///
+    /// # Errors
+    /// A tag with other characters, an unknown record, a store that cannot be written.
+    pub fn tag(&mut self, id: i64, tag: &str, present: bool) -> Result<(), StoreError> {
+        valid_tag(tag)?;
+        self.find(&id.to_string())?;
+        let change = if present {
+            "INSERT OR IGNORE INTO tag VALUES (?1, ?2)"
+        } else {
+            "DELETE FROM tag WHERE run = ?1 AND name = ?2"
+        };
+        self.connection
+            .execute(change, params![id, tag])
+            .map(drop)
+            .map_err(|error| self.database(error))
+    }
+
+    /// Removes the records with these numbers and gives back their space. Says how many there were.
+    ///
+    /// # Errors
+    /// A store that cannot be written; then nothing is removed.
+    pub fn remove(&mut self, ids: &[i64]) -> Result<usize, StoreError> {
+        let path = self.path.clone();
+        let work = |connection: &mut Connection| -> rusqlite::Result<usize> {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut removed = 0;
+            for id in ids {
+                removed += transaction.execute("DELETE FROM run WHERE id = ?1", [id])?;
+            }
+            transaction.commit()?;
+            connection.execute_batch("VACUUM")?;
+            Ok(removed)
+        };
+        work(&mut self.connection).map_err(|error| StoreError::Database { path, error })
+    }
+
+    fn journal(&self) -> Result<Journal, StoreError> {
+        Journal::lock(&self.path).map_err(|error| self.journal_error(error))
+    }
+
+    fn journal_error(&self, error: std::io::Error) -> StoreError {
+        StoreError::Io { path: journal::path_of(&self.path), error }
+    }
+
+    fn database(&self, error: rusqlite::Error) -> StoreError {
+        StoreError::Database { path: self.path.clone(), error }
+    }
+}
+
+/// Tags are words, and never numbers: those name records.
+fn valid_tag(tag: &str) -> Result<(), StoreError> {
+    let known = |c: char| c.is_alphanumeric() || "._-+/:".contains(c);
+    let good = !tag.is_empty()
+        && tag.chars().all(known)
+        && !tag.chars().all(|c| c.is_ascii_digit())
+        && !tag.starts_with('-');
+    if good { Ok(()) } else { Err(StoreError::Tag { tag: tag.to_owned() }) }
+}
