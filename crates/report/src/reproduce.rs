@@ -354,7 +354,7 @@ mod tests {
     use crate::table::MAX_WIDTH;
 
     fn estimate(mean: f64, half: f64) -> Estimate {
-        Estimate { mean, sd: half, n: 4, lo: mean - half, hi: mean + half }
+        Estimate { mean, sd: Some(half), n: 4, lo: mean - half, hi: mean + half }
     }
 
     fn example() -> ReproduceReport {

@@ -1,25 +1,53 @@
-//! Pure numbers: estimates, intervals, percentiles and fairness.
+//! Pure numbers: estimates, intervals, comparisons, change points, sequential stopping.
 //!
 //! No I/O, no clock, no project types. Every function says what it does with hostile input: a
-//! [`Sample`] refuses emptiness and values that are not finite, so everything computed from one is
-//! total.
+//! [`Sample`] refuses emptiness and values that are not finite, what else can be wrong is an
+//! [`Error`], and no function panics or returns a NaN.
 //!
 //! ```
-//! use convoy_stats::Sample;
+//! use convoy_stats::{Comparison, Question, Sample, Verdict};
 //!
-//! let jobs_per_min = Sample::new([61_210.0, 60_870.5, 61_002.3, 60_955.1]).unwrap();
-//! let estimate = jobs_per_min.estimate();
-//! assert!(estimate.lo < estimate.mean && estimate.mean < estimate.hi);
+//! let baseline = Sample::new([61.2, 60.9, 61.0, 61.0, 61.4, 60.8]).unwrap();
+//! let candidate = Sample::new([67.1, 66.5, 66.9, 67.2, 67.0, 66.4]).unwrap();
+//! let comparison = Comparison::new(&baseline, &candidate, Question::default()).unwrap();
+//! assert_eq!(comparison.verdict(), Verdict::Slower);
+//! assert_eq!(comparison.p, 2.0 / 64.0);
 //! ```
+//!
+//! What each number means to a reader of a table, with its formula, source and limits, is in
+//! `docs/statistics.md`.
 
+#![cfg_attr(test, expect(clippy::float_cmp, reason = "tests of exactness compare exactly"))]
+
+mod compare;
+mod error;
 mod fairness;
 mod histogram;
-mod paired;
+mod multiple;
+mod normal;
+mod rank;
+mod rank_test;
+mod ratio;
 mod sample;
+mod shift;
 mod student;
+mod welch;
 
+pub use compare::{Better, Comparison, Design, Question, Verdict, adjust_table};
+pub use error::Error;
 pub use fairness::jain;
 pub use histogram::LogHistogram;
-pub use paired::{Ratio, paired_difference, paired_ratio};
-pub use sample::{Estimate, Sample, SampleError};
+pub use multiple::{Correction, adjust};
+pub use normal::{normal_cdf, normal_quantile};
+pub use rank_test::{
+    Alternative, EXACT_PAIRS, EXACT_PRODUCT, Method, RankTest, Zeros, pairs_needed, rank_sum,
+    rank_sum_floor, signed_rank, signed_rank_floor, signed_rank_of, stars, values_needed,
+};
+pub use ratio::{
+    Ratio, differences, fieller_ratio, log_ratios, paired_difference, paired_ratio,
+    paired_ratio_with, unpaired_ratio,
+};
+pub use sample::{CONFIDENCE, Estimate, Interval, Sample};
+pub use shift::{Shift, cliffs_delta, paired_shift, probability_larger, shift_of, unpaired_shift};
 pub use student::{t_cdf, t_quantile};
+pub use welch::{Welch, t_test_of};

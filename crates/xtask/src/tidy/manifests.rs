@@ -25,7 +25,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that promise to bring nothing along, and what they may use of others all the same.
-const LEAN: &[(&str, &[&str])] = &[("sync", &["libc", "lock_api"]), ("stats", &[])];
+const LEAN: &[(&str, &[&str])] =
+    &[("sync", &["libc", "lock_api"]), ("stats", &["libm", "thiserror"])];
 
 pub(crate) fn check(files: &BTreeMap<String, String>) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();

@@ -1,0 +1,382 @@
+//! Baseline against candidate: every number of a row of a table, and the verdict.
+
+use core::cmp::Ordering;
+use core::fmt;
+
+use crate::error::{Error, finite, open_unit, positive};
+use crate::multiple::{Correction, adjust};
+use crate::rank_test::{self, Alternative, RankTest, Zeros};
+use crate::ratio::{self, Ratio};
+use crate::sample::{CONFIDENCE, Estimate, Interval, Sample};
+use crate::shift::{self, Shift};
+use crate::welch::Welch;
+
+/// How the two sides were measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Design {
+    /// Value `i` of one side ran next to value `i` of the other, in random order. What disturbs
+    /// both cancels: the design for `convoy compare`.
+    #[default]
+    Paired,
+    /// The sides have nothing in common but the machine: stored runs.
+    Unpaired,
+}
+
+/// Which values are good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Better {
+    /// Times, sizes, costs.
+    #[default]
+    Lower,
+    /// Rates.
+    Higher,
+}
+
+/// What a comparison is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// How the two sides were measured.
+    pub design: Design,
+    /// Which values are good.
+    pub better: Better,
+    /// Level of the tests: the chance to call equal sides different.
+    pub alpha: f64,
+    /// Relative difference that does not matter: 0.01 is 1 %. Sides are called the same if they
+    /// are shown to be closer than this.
+    pub margin: f64,
+    /// Confidence of the printed intervals.
+    pub confidence: f64,
+    /// Kind of the printed intervals of means and ratios.
+    pub interval: Interval,
+    /// What the signed-rank test does with differences of zero.
+    pub zeros: Zeros,
+}
+
+impl Default for Question {
+    fn default() -> Self {
+        Self {
+            design: Design::default(),
+            better: Better::default(),
+            alpha: 0.05,
+            margin: 0.01,
+            confidence: CONFIDENCE,
+            interval: Interval::default(),
+            zeros: Zeros::default(),
+        }
+    }
+}
+
+/// What a comparison comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The candidate is better, and not within the margin.
+    Faster,
+    /// The candidate is worse, and not within the margin.
+    Slower,
+    /// Shown to differ by less than this relative margin.
+    Same {
+        /// The margin, 0.01 for 1 %.
+        within: f64,
+    },
+    /// Neither a difference nor equality is shown: more runs, less noise, or a wider margin.
+    Unsure,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Faster => f.write_str("faster"),
+            Self::Slower => f.write_str("slower"),
+            Self::Same { within } => {
+                // Rounded to six digits, as 100 times 0.07 is not 7.
+                let percent = (within * 1e8).round() / 1e6;
+                write!(f, "same within {percent} %")
+            }
+            Self::Unsure => f.write_str("unsure"),
+        }
+    }
+}
+
+/// Everything that a row of a table may print about two samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// What was asked.
+    pub question: Question,
+    /// The baseline alone.
+    pub baseline: Estimate,
+    /// The candidate alone.
+    pub candidate: Estimate,
+    /// `candidate / baseline` with its interval; `None` if a value is not positive.
+    pub ratio: Option<Ratio>,
+    /// Interval of the ratio at confidence `1 - 2 alpha`, which equivalence is judged by; `None`
+    /// without a ratio.
+    pub equivalence: Option<Ratio>,
+    /// Hodges-Lehmann shift `candidate - baseline`; `None` if there are too few values for its
+    /// interval.
+    pub shift: Option<Shift>,
+    /// Signed-rank test in pairs, else rank-sum test; two-sided.
+    pub test: RankTest,
+    /// The p-value that the verdict uses: that of the test, or adjusted by [`adjust_table`].
+    pub p: f64,
+    /// Chance that a run of the candidate is better than one of the baseline, ties counted half.
+    pub superiority: f64,
+    /// Whether the two are shown to be closer than the margin.
+    pub equivalent: bool,
+    /// The fewest values per side with which the test could reach `alpha` at all, if there are
+    /// fewer: then no difference can be claimed, whatever the effect.
+    pub needs: Option<usize>,
+}
+
+impl Comparison {
+    /// Compares two samples.
+    ///
+    /// A sample of one value or without spread is compared as far as it goes; the verdict is then
+    /// mostly *unsure*, and [`Comparison::needs`] says what is missing.
+    ///
+    /// # Errors
+    /// [`Error::Unpaired`] if pairs are asked for and the samples differ in length;
+    /// [`Error::NotAProbability`] or [`Error::BadParameter`] for a level (which must lie below
+    /// 0.5), confidence or margin out of range.
+    pub fn new(baseline: &Sample, candidate: &Sample, question: Question) -> Result<Self, Error> {
+        let Question { design, better, alpha, confidence, interval, .. } = question;
+        open_unit("twice alpha", 2.0 * alpha)?;
+        positive("margin", question.margin)?;
+        let test = match design {
+            Design::Paired => {
+                let two_sided = Alternative::TwoSided;
+                rank_test::signed_rank(baseline, candidate, question.zeros, two_sided)?
+            }
+            Design::Unpaired => rank_test::rank_sum(baseline, candidate, Alternative::TwoSided),
+        };
+        let ratio = |confidence, interval| match design {
+            Design::Paired => {
+                ratio::paired_ratio_with(baseline, candidate, confidence, interval).ok()
+            }
+            Design::Unpaired => {
+                ratio::unpaired_ratio(baseline, candidate, confidence, interval).ok()
+            }
+        };
+        let shift = match design {
+            Design::Paired => shift::paired_shift(baseline, candidate, confidence).ok(),
+            Design::Unpaired => shift::unpaired_shift(baseline, candidate, confidence).ok(),
+        };
+        let larger = shift::probability_larger(baseline, candidate);
+        let equivalence = ratio(1.0 - 2.0 * alpha, Interval::T);
+        Ok(Self {
+            question,
+            baseline: baseline.estimate_with(confidence, interval)?,
+            candidate: candidate.estimate_with(confidence, interval)?,
+            ratio: ratio(confidence, interval),
+            equivalence,
+            shift,
+            test,
+            p: test.p,
+            superiority: if better == Better::Higher { larger } else { 1.0 - larger },
+            equivalent: match equivalence {
+                Some(ratio) => within(ratio, question.margin),
+                None => close_means(baseline, candidate, question)?,
+            },
+            needs: needs(baseline.n(), candidate.n(), &test, question)?,
+        })
+    }
+
+    /// How many times better the candidate is: `baseline / candidate` where lower is better, so
+    /// that more than 1 is always an improvement.
+    pub fn speedup(&self) -> Option<Ratio> {
+        match self.question.better {
+            Better::Lower => self.ratio.map(Ratio::inverse),
+            Better::Higher => self.ratio,
+        }
+    }
+
+    /// The verdict. *Same* has precedence: a difference may be beyond doubt and still too small to
+    /// matter.
+    pub fn verdict(&self) -> Verdict {
+        let better = match self.question.better {
+            Better::Lower => Ordering::Less,
+            Better::Higher => Ordering::Greater,
+        };
+        if self.equivalent {
+            Verdict::Same { within: self.question.margin }
+        } else if self.p > self.question.alpha || self.test.direction().is_eq() {
+            Verdict::Unsure
+        } else if self.test.direction() == better {
+            Verdict::Faster
+        } else {
+            Verdict::Slower
+        }
+    }
+
+    /// Stars of the p-value of the verdict; none where too few values could earn them.
+    pub fn stars(&self) -> usize {
+        rank_test::stars(self.p)
+    }
+}
+
+/// Adjusts the p-values of all rows of one table, and with them their verdicts and stars. The raw
+/// p-value stays in [`Comparison::test`].
+///
+/// # Errors
+/// None for comparisons made by [`Comparison::new`].
+pub fn adjust_table(rows: &mut [Comparison], correction: Correction) -> Result<(), Error> {
+    let raw: Vec<f64> = rows.iter().map(|row| row.test.p).collect();
+    for (row, p) in rows.iter_mut().zip(adjust(&raw, correction)?) {
+        row.p = p;
+    }
+    Ok(())
+}
+
+/// Two one-sided tests (D. Schuirmann, 1987) at the level `alpha`: both reject if and only if the
+/// interval of confidence `1 - 2 alpha` lies within the margin. The margin is symmetric as a
+/// ratio: 1 % more, or 1.01 times less.
+fn within(ratio: Ratio, margin: f64) -> bool {
+    1.0 / (1.0 + margin) < ratio.lo && ratio.hi < 1.0 + margin
+}
+
+/// The same for values that have no ratio: the difference against the mean of the baseline.
+fn close_means(baseline: &Sample, candidate: &Sample, question: Question) -> Result<bool, Error> {
+    let confidence = 1.0 - 2.0 * question.alpha;
+    let (difference, half) = match question.design {
+        Design::Paired => {
+            let differences = ratio::differences(baseline, candidate)?;
+            let estimate = differences.estimate_with(confidence, Interval::T)?;
+            (estimate.mean, estimate.half_width())
+        }
+        Design::Unpaired => match Welch::new(baseline, candidate) {
+            Ok(welch) => (welch.difference, welch.half_width(confidence, Interval::T)?),
+            Err(Error::NoSpread) => (candidate.mean() - baseline.mean(), 0.0),
+            Err(_) => return Ok(false),
+        },
+    };
+    let reach = difference.abs() + half;
+    Ok(reach <= 0.0
+        || finite(reach).is_ok_and(|reach| reach < question.margin * baseline.mean().abs()))
+}
+
+/// How many values a side needs for the test to be able to reach `alpha`, if it has not got them.
+fn needs(
+    baseline: usize,
+    candidate: usize,
+    test: &RankTest,
+    question: Question,
+) -> Result<Option<usize>, Error> {
+    let (have, need, floor) = match question.design {
+        Design::Paired => {
+            let floor = rank_test::signed_rank_floor(baseline);
+            (baseline, rank_test::pairs_needed(question.alpha)?, floor)
+        }
+        Design::Unpaired => {
+            let floor = rank_test::rank_sum_floor(baseline, candidate);
+            (baseline.min(candidate), rank_test::values_needed(question.alpha)?, floor)
+        }
+    };
+    if floor > question.alpha {
+        return Ok(Some(need.max(have + 1)));
+    }
+    // Ties or zeros took the values away that would have been enough.
+    Ok((test.floor > question.alpha).then_some(have + need))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(values: &[f64]) -> Sample {
+        Sample::new(values).unwrap()
+    }
+
+    fn scaled(values: &[f64], factor: f64) -> Sample {
+        Sample::new(values.iter().map(|value| value * factor).collect::<Vec<_>>()).unwrap()
+    }
+
+    const TIMES: [f64; 8] = [10.0, 10.3, 9.9, 10.1, 10.2, 9.8, 10.4, 10.05];
+
+    #[test]
+    fn faster_slower_and_their_reverse_for_rates() {
+        let base = sample(&TIMES);
+        let quick = scaled(&[10.01, 10.29, 9.9, 10.1, 10.2, 9.8, 10.4, 10.05], 0.9);
+        let lower = Question::default();
+        let higher = Question { better: Better::Higher, ..lower };
+        for design in [Design::Paired, Design::Unpaired] {
+            let ask = |question: Question| {
+                Comparison::new(&base, &quick, Question { design, ..question }).unwrap()
+            };
+            assert_eq!(ask(lower).verdict(), Verdict::Faster);
+            assert_eq!(ask(higher).verdict(), Verdict::Slower);
+            assert!((ask(lower).speedup().unwrap().value - 1.0 / 0.9).abs() < 1e-2);
+            assert!((ask(higher).speedup().unwrap().value - 0.9).abs() < 1e-2);
+            assert!(ask(lower).superiority > 0.99 && ask(higher).superiority < 0.01);
+            let back = Comparison::new(&quick, &base, Question { design, ..lower }).unwrap();
+            assert_eq!(back.verdict(), Verdict::Slower);
+        }
+    }
+
+    #[test]
+    fn too_few_pairs_earn_no_star_and_hear_how_many_are_missing() {
+        let (base, slow) = (sample(&TIMES[..5]), scaled(&TIMES[..5], 2.0));
+        let found = Comparison::new(&base, &slow, Question::default()).unwrap();
+        assert_eq!((found.verdict(), found.stars(), found.needs), (Verdict::Unsure, 0, Some(6)));
+        let unpaired = Question { design: Design::Unpaired, ..Question::default() };
+        let found =
+            Comparison::new(&sample(&TIMES[..3]), &scaled(&TIMES[..3], 2.0), unpaired).unwrap();
+        assert_eq!((found.verdict(), found.needs), (Verdict::Unsure, Some(4)));
+    }
+
+    #[test]
+    fn a_difference_within_the_margin_is_the_same() {
+        // 0.1 % beyond any doubt, and below the 1 % that matter.
+        let found =
+            Comparison::new(&sample(&TIMES), &scaled(&TIMES, 1.001), Question::default()).unwrap();
+        assert!(found.p < 0.01);
+        assert_eq!(found.verdict(), Verdict::Same { within: 0.01 });
+        assert_eq!(found.verdict().to_string(), "same within 1 %");
+        let strict = Question { margin: 0.0005, ..Question::default() };
+        let found = Comparison::new(&sample(&TIMES), &scaled(&TIMES, 1.001), strict).unwrap();
+        assert_eq!(found.verdict(), Verdict::Slower);
+    }
+
+    #[test]
+    fn constants_and_single_values() {
+        let three = sample(&[5.0; 3]);
+        let found = Comparison::new(&three, &three, Question::default()).unwrap();
+        assert_eq!(found.verdict(), Verdict::Same { within: 0.01 });
+        let one = sample(&[5.0]);
+        let found = Comparison::new(&one, &one, Question::default()).unwrap();
+        assert_eq!(found.verdict(), Verdict::Unsure);
+        let zeros = sample(&[0.0, 0.0, -0.0]);
+        for design in [Design::Paired, Design::Unpaired] {
+            let question = Question { design, ..Question::default() };
+            let found = Comparison::new(&zeros, &zeros, question).unwrap();
+            assert_eq!(found.ratio, None);
+            assert!(found.equivalent);
+            let found = Comparison::new(&zeros, &three, question).unwrap();
+            assert!(!found.equivalent);
+        }
+    }
+
+    #[test]
+    fn questions_out_of_range() {
+        let base = sample(&TIMES);
+        let ask = |question| Comparison::new(&base, &base, question);
+        for alpha in [0.0, 0.5, 1.0, f64::NAN] {
+            assert!(ask(Question { alpha, ..Question::default() }).is_err());
+        }
+        for margin in [0.0, -1.0, f64::INFINITY] {
+            assert!(ask(Question { margin, ..Question::default() }).is_err());
+        }
+        assert!(ask(Question { confidence: 95.0, ..Question::default() }).is_err());
+        assert!(Comparison::new(&base, &sample(&[1.0]), Question::default()).is_err());
+    }
+
+    #[test]
+    fn a_table_is_adjusted_as_a_whole() {
+        let base = sample(&TIMES);
+        let slow = Comparison::new(&base, &scaled(&TIMES, 1.1), Question::default()).unwrap();
+        let same = Comparison::new(&base, &base, Question::default()).unwrap();
+        let mut table = vec![slow.clone(), same.clone(), same];
+        adjust_table(&mut table, Correction::Holm).unwrap();
+        assert!((table[0].p - 3.0 * slow.p).abs() < 1e-15);
+        assert_eq!(table[0].test.p, slow.p);
+        assert_eq!(table[0].stars(), 1);
+    }
+}
