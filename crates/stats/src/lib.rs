@@ -17,6 +17,7 @@
 //! What each number means to a reader of a table, with its formula, source and limits, is in
 //! `docs/statistics.md`.
 
+pub mod bisect;
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "tests of exactness compare exactly"))]
 
 mod compare;

@@ -1,0 +1,96 @@
+//! The commits between good and bad, and who is an ancestor of whom.
+
+use super::BisectError;
+
+/// Commits in topological order: every parent has a lower number than its child.
+///
+/// A commit that is an ancestor of (or is) the bad end and no ancestor of (nor is) the good end is
+/// a *candidate*: one of them is the culprit. A commit is bad if the culprit is among its ancestors
+/// or is itself.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// `None`: each commit's parent is the one before it.
+    parents: Option<Vec<Vec<usize>>>,
+    nodes: usize,
+    good: usize,
+    bad: usize,
+    candidates: Vec<usize>,
+}
+
+impl History {
+    /// A chain of `nodes` commits: 0 is the good end, `nodes - 1` the bad end and a candidate.
+    ///
+    /// # Errors
+    /// [`BisectError::NoCandidates`] if `nodes` is below 2.
+    pub fn linear(nodes: usize) -> Result<Self, BisectError> {
+        if nodes < 2 {
+            return Err(BisectError::NoCandidates);
+        }
+        let candidates = (1..nodes).collect();
+        Ok(Self { parents: None, nodes, good: 0, bad: nodes - 1, candidates })
+    }
+
+    /// Any history with merges. `parents[i]` are the parents of commit `i`, each below `i`; parents
+    /// outside the list are left out.
+    ///
+    /// # Errors
+    /// [`BisectError::Order`] if a parent is not below its child, [`BisectError::Node`] if an end
+    /// does not exist, [`BisectError::NoCandidates`] if `bad` has no ancestor that `good` has not.
+    pub fn dag(parents: &[Vec<usize>], good: usize, bad: usize) -> Result<Self, BisectError> {
+        let nodes = parents.len();
+        for (node, of_node) in parents.iter().enumerate() {
+            if let Some(&parent) = of_node.iter().find(|parent| **parent >= node) {
+                return Err(BisectError::Order { node, parent });
+            }
+        }
+        if let Some(node) = [good, bad].into_iter().find(|end| *end >= nodes) {
+            return Err(BisectError::Node { node, nodes });
+        }
+        let parents = Some(parents.to_vec());
+        let mut history = Self { parents, nodes, good, bad, candidates: Vec::new() };
+        let below_good = history.reach(good);
+        let below_bad = history.reach(bad);
+        history.candidates =
+            (0..nodes).filter(|node| below_bad[*node] && !below_good[*node]).collect();
+        if history.candidates.is_empty() { Err(BisectError::NoCandidates) } else { Ok(history) }
+    }
+
+    /// Number of commits, ends and commits outside the range included.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The good end.
+    pub fn good(&self) -> usize {
+        self.good
+    }
+
+    /// The bad end.
+    pub fn bad(&self) -> usize {
+        self.bad
+    }
+
+    /// The commits that may be the culprit, in order.
+    pub fn candidates(&self) -> &[usize] {
+        &self.candidates
+    }
+
+    /// Which commits `node` contains: itself and its ancestors.
+    pub(super) fn reach(&self, node: usize) -> Vec<bool> {
+        let mut reached = vec![false; self.nodes];
+        reached[node] = true;
+        match &self.parents {
+            None => reached[..node].fill(true),
+            Some(parents) => {
+                for child in (0..=node).rev() {
+                    if reached[child] {
+                        for &parent in &parents[child] {
+                            reached[parent] = true;
+                        }
+                    }
+                }
+            }
+        }
+        reached
+    }
+}

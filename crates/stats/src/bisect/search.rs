@@ -1,0 +1,414 @@
+//! The search: takes observations, keeps the posterior, asks for the next run.
+
+use super::answer::likely_shape;
+use super::evidence::{Class, Evidence, posterior};
+use super::grid::{Amount, Build, Centre, Grid};
+use super::history::History;
+use super::policy::{self, View};
+use super::types::{BisectError, Config, Ending, Estimates, Known, Outcome, Step};
+
+/// Runs of each end before the search proper begins: fewer say nothing about the noise.
+const END_RUNS: usize = 2;
+/// The grid is placed anew when the data have grown by this factor.
+const REGRID: f64 = 1.1;
+/// Scales of the noise below this part of the largest value are taken for rounding.
+const RESOLUTION: f64 = 1e-7;
+
+/// A search for the culprit. See the [module](super) for an example.
+#[derive(Clone, Debug)]
+pub struct Search {
+    pub(super) history: History,
+    pub(super) config: Config,
+    pub(super) classes: Vec<Class>,
+    /// Measured commits, in the order of their first runs; the inverse of it.
+    pub(super) nodes: Vec<usize>,
+    pub(super) slots: Vec<Option<usize>>,
+    pub(super) skipped: Vec<bool>,
+    pub(super) builds: Vec<Build>,
+    /// Subtracted from every value, so that levels far from 0 lose no digits.
+    pub(super) origin: Option<f64>,
+    pub(super) largest: f64,
+    pub(super) grid: Option<Grid>,
+    /// Number of runs at which the grid is looked at again.
+    pub(super) regrid_at: usize,
+    pub(super) evidence: Option<Evidence>,
+    pub(super) by_node: Vec<f64>,
+    pub(super) runs: u32,
+}
+
+impl Search {
+    /// A search that has seen nothing yet.
+    ///
+    /// # Errors
+    /// [`BisectError::Setting`] for a setting without meaning.
+    pub fn new(history: History, config: Config) -> Result<Self, BisectError> {
+        check(&config, &history)?;
+        let weight = |node: &usize| config.prior.as_ref().map_or(1.0, |prior| prior[*node]);
+        let total: f64 = history.candidates().iter().map(weight).sum();
+        if total <= 0.0 {
+            return Err(BisectError::Setting {
+                name: "prior",
+                must: "positive for at least one commit between good and bad",
+            });
+        }
+        let members = history.candidates().to_vec();
+        let mut by_node = vec![0.0; history.nodes()];
+        for node in &members {
+            by_node[*node] = weight(node) / total;
+        }
+        let mut search = Self {
+            classes: vec![Class { members, mass: 1.0, bad: Vec::new() }],
+            nodes: Vec::new(),
+            slots: vec![None; history.nodes()],
+            skipped: vec![false; history.nodes()],
+            builds: Vec::new(),
+            origin: None,
+            largest: 0.0,
+            grid: None,
+            regrid_at: 0,
+            evidence: None,
+            by_node,
+            runs: 0,
+            history,
+            config,
+        };
+        if let Some(known) = search.config.known {
+            search.origin = Some(known.good_mean);
+            let shifted =
+                Known { good_mean: 0.0, bad_mean: known.bad_mean - known.good_mean, ..known };
+            search.grid = Some(Grid::known(&search.config, &shifted));
+        }
+        Ok(search)
+    }
+
+    /// The history that is searched.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Number of runs observed.
+    pub fn runs(&self) -> u32 {
+        self.runs
+    }
+
+    /// Number of builds observed.
+    pub fn builds(&self) -> u32 {
+        self.builds.len() as u32
+    }
+
+    /// Takes the outcome of one run of `build`, which is a build of `node`. Build numbers are the
+    /// caller's; each stands for one build of one commit.
+    ///
+    /// # Errors
+    /// If the commit does not exist, the build belongs to another commit, or the value is not
+    /// finite. The search is then as before.
+    pub fn observe(
+        &mut self,
+        node: usize,
+        build: u64,
+        outcome: Outcome,
+    ) -> Result<(), BisectError> {
+        let (Outcome::Value(value) | Outcome::Above(value)) = outcome;
+        self.check_node(node)?;
+        if !value.is_finite() {
+            return Err(BisectError::NotFinite { node });
+        }
+        let known = self.builds.iter().position(|b| b.id == build);
+        if let Some(other) = known.map(|i| self.builds[i].node).filter(|other| *other != node) {
+            return Err(BisectError::Build { build, node: other });
+        }
+        let slot = self.slot(node);
+        let at = known.unwrap_or_else(|| {
+            self.builds.push(Build { id: build, node, slot, ..Build::default() });
+            self.builds.len() - 1
+        });
+        self.largest = self.largest.max(value.abs());
+        let shifted = value - *self.origin.get_or_insert(value);
+        let build = &mut self.builds[at];
+        match outcome {
+            Outcome::Value(_) => build.values.push(shifted),
+            Outcome::Above(_) => build.above.push(shifted),
+        }
+        build.table.clear();
+        self.runs += 1;
+        self.evidence = None;
+        self.place_grid();
+        Ok(())
+    }
+
+    /// The commit cannot be built or run: it is not measured again. It may still be the culprit;
+    /// nothing is inferred from the failure.
+    ///
+    /// # Errors
+    /// If the commit does not exist.
+    pub fn skip(&mut self, node: usize) -> Result<(), BisectError> {
+        self.check_node(node)?;
+        self.skipped[node] = true;
+        Ok(())
+    }
+
+    /// Probability of each commit to be the culprit, given that there is one.
+    pub fn posterior(&mut self) -> &[f64] {
+        self.refresh();
+        &self.by_node
+    }
+
+    /// Probability that the ends do not differ at all.
+    pub fn no_regression(&mut self) -> f64 {
+        self.refresh();
+        self.evidence.as_ref().map_or(0.0, |evidence| evidence.none.p)
+    }
+
+    /// Levels, effect and noise, once both ends have been measured.
+    pub fn estimates(&mut self) -> Option<Estimates> {
+        self.refresh();
+        Some(self.estimate(self.evidence.as_ref()?))
+    }
+
+    /// What to do next. Asking changes nothing.
+    pub fn next_step(&mut self) -> Step {
+        self.refresh();
+        let ends = [self.history.good(), self.history.bad()];
+        if self.config.known.is_none() {
+            if ends.into_iter().any(|end| self.skipped[end] && self.runs_of(end) < END_RUNS) {
+                return Step::GaveUp(self.answer(Ending::EndSkipped));
+            }
+            let short = |end: &usize| self.runs_of(*end) < END_RUNS;
+            if let Some(node) = ends.into_iter().find(short) {
+                if self.spent() {
+                    return Step::GaveUp(self.answer(Ending::Budget));
+                }
+                let runs = (END_RUNS - self.runs_of(node)) as u32;
+                return Step::Measure(policy::end(node, runs, &self.builds));
+            }
+        }
+        if let Some(ending) = self.ending() {
+            return Step::Done(self.answer(ending));
+        }
+        if self.spent() {
+            return Step::GaveUp(self.answer(Ending::Budget));
+        }
+        let Some(evidence) = &self.evidence else {
+            return Step::GaveUp(self.answer(Ending::Indistinguishable));
+        };
+        match policy::choose(&self.view(evidence)) {
+            Some(measure) => Step::Measure(measure),
+            None => Step::GaveUp(self.answer(Ending::Indistinguishable)),
+        }
+    }
+
+    pub(super) fn view<'a>(&'a self, evidence: &'a Evidence) -> View<'a> {
+        View {
+            history: &self.history,
+            config: &self.config,
+            classes: &self.classes,
+            evidence,
+            builds: &self.builds,
+            nodes: &self.nodes,
+            skipped: &self.skipped,
+            by_node: &self.by_node,
+            shape: likely_shape(self.grid.as_ref(), evidence),
+            runs: self.runs,
+        }
+    }
+
+    fn check_node(&self, node: usize) -> Result<(), BisectError> {
+        let nodes = self.history.nodes();
+        if node < nodes { Ok(()) } else { Err(BisectError::Node { node, nodes }) }
+    }
+
+    fn spent(&self) -> bool {
+        self.config.max_runs.is_some_and(|most| self.runs >= most)
+    }
+
+    fn runs_of(&self, node: usize) -> usize {
+        self.builds.iter().filter(|build| build.node == node).map(Build::runs).sum()
+    }
+
+    /// The index of `node` among the measured; a new one splits the classes.
+    fn slot(&mut self, node: usize) -> usize {
+        if let Some(slot) = self.slots[node] {
+            return slot;
+        }
+        let reach = self.history.reach(node);
+        let prior = self.config.prior.as_ref();
+        let total: f64 = prior.map_or(self.history.candidates().len() as f64, |prior| {
+            self.history.candidates().iter().map(|node| prior[*node]).sum()
+        });
+        let mut classes = Vec::with_capacity(self.classes.len() + 1);
+        for class in self.classes.drain(..) {
+            let (inside, outside): (Vec<usize>, Vec<usize>) =
+                class.members.iter().partition(|member| reach[**member]);
+            for (members, bad) in [(inside, true), (outside, false)] {
+                if !members.is_empty() {
+                    let mass = members.iter().map(|m| prior.map_or(1.0, |prior| prior[*m]));
+                    let mass = mass.sum::<f64>() / total;
+                    let mut of_class = class.bad.clone();
+                    of_class.push(bad);
+                    classes.push(Class { members, mass, bad: of_class });
+                }
+            }
+        }
+        self.classes = classes;
+        self.nodes.push(node);
+        self.slots[node] = Some(self.nodes.len() - 1);
+        self.nodes.len() - 1
+    }
+
+    /// Places the grid if the data have grown. Only observations do this, so that asking for the
+    /// posterior at other times changes no digit of what follows.
+    fn place_grid(&mut self) {
+        let ends = [self.history.good(), self.history.bad()];
+        if self.config.known.is_some() || ends.into_iter().any(|e| self.runs_of(e) < END_RUNS) {
+            return;
+        }
+        if self.grid.is_some() && (self.runs as usize) < self.regrid_at {
+            return;
+        }
+        self.regrid_at = (f64::from(self.runs) * REGRID) as usize + 1;
+        let mut centres = match &self.grid {
+            Some(grid) => grid.centres,
+            None => self.first_centres(),
+        };
+        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE).ln();
+        let mut amount = self.amount();
+        for _ in 0..12 {
+            let grid = Grid::new(&self.config, centres, &amount);
+            for build in &mut self.builds {
+                build.table.clear();
+            }
+            grid.fill(&mut self.builds);
+            let evidence = posterior(&self.config, &grid, &self.builds, &self.classes);
+            let moved = evidence.centres.map(|[good, bad, ln_scale]| Centre {
+                levels: [good, bad],
+                ln_scale: ln_scale.max(floor),
+            });
+            let far = moved.iter().zip(&centres).any(|(to, from)| {
+                let scale = from.ln_scale.exp();
+                (to.ln_scale - from.ln_scale).abs() > 0.6 * grid.scale_step
+                    || (0..2).any(|side| {
+                        (to.levels[side] - from.levels[side]).abs() > grid.level_steps[side] * scale
+                    })
+            });
+            self.evidence = Some(evidence);
+            self.grid = Some(grid);
+            if !far {
+                break;
+            }
+            centres = moved;
+            amount = self.amount();
+        }
+    }
+
+    /// Centres from the two ends alone.
+    fn first_centres(&self) -> [Centre; 3] {
+        let mut levels = [0.0; 2];
+        let (mut squares, mut count) = (0.0, 0.0);
+        for (level, end) in levels.iter_mut().zip([self.history.good(), self.history.bad()]) {
+            let of_end = self.builds.iter().filter(|build| build.node == end);
+            let mut all: Vec<f64> =
+                of_end.flat_map(|build| build.values.iter().chain(&build.above)).copied().collect();
+            all.sort_by(f64::total_cmp);
+            *level = 0.5 * (all[(all.len() - 1) / 2] + all[all.len() / 2]);
+            squares += all.iter().map(|value| (value - *level).powi(2)).sum::<f64>();
+            count += all.len() as f64;
+        }
+        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
+        let scale = (squares / (count - 2.0)).sqrt().max(floor);
+        [Centre { levels, ln_scale: scale.ln() }; 3]
+    }
+
+    /// How much data each side has, by the posterior so far.
+    fn amount(&self) -> Amount {
+        let ends = [self.history.good(), self.history.bad()];
+        let mut amount =
+            Amount { runs: [0.0; 2], builds: [0.0; 2], end_runs: [0.0; 2], end_builds: [0.0; 2] };
+        for build in &self.builds {
+            let bad = self.bad_share(build.slot);
+            for (side, share) in [1.0 - bad, bad].into_iter().enumerate() {
+                amount.runs[side] += share * build.runs() as f64;
+                amount.builds[side] += share;
+                if build.node == ends[side] {
+                    amount.end_runs[side] += build.runs() as f64;
+                    amount.end_builds[side] += 1.0;
+                }
+            }
+        }
+        amount
+    }
+
+    /// Probability that a measured commit is bad.
+    fn bad_share(&self, slot: usize) -> f64 {
+        let node = self.nodes[slot];
+        if node == self.history.good() {
+            return 0.0;
+        }
+        if node == self.history.bad() {
+            return 1.0;
+        }
+        match &self.evidence {
+            Some(evidence) if evidence.classes.len() == self.classes.len() => {
+                policy::bad_share(&self.classes, evidence, slot)
+            }
+            _ => self.classes.iter().filter(|class| class.bad[slot]).map(|class| class.mass).sum(),
+        }
+    }
+
+    /// Brings tables, evidence and posterior up to date.
+    fn refresh(&mut self) {
+        let Some(grid) = &self.grid else {
+            return;
+        };
+        grid.fill(&mut self.builds);
+        if self.evidence.is_none() {
+            self.evidence = Some(posterior(&self.config, grid, &self.builds, &self.classes));
+        }
+        let Some(evidence) = &self.evidence else {
+            return;
+        };
+        let total: f64 = evidence.classes.iter().map(|belief| belief.p).sum();
+        let prior = self.config.prior.as_ref();
+        for (class, belief) in self.classes.iter().zip(&evidence.classes) {
+            let weight = |m: &usize| prior.map_or(1.0, |prior| prior[*m]);
+            let sum: f64 = class.members.iter().map(weight).sum();
+            for member in &class.members {
+                let share = if sum > 0.0 { weight(member) / sum } else { 0.0 };
+                self.by_node[*member] = share * belief.p / total.max(f64::MIN_POSITIVE);
+            }
+        }
+    }
+}
+
+fn check(config: &Config, history: &History) -> Result<(), BisectError> {
+    let setting = |name, must| Err(BisectError::Setting { name, must });
+    if !(config.confidence > 0.5 && config.confidence < 1.0) {
+        return setting("confidence", "above 0.5 and below 1");
+    }
+    if !(config.run_cost > 0.0 && config.run_cost.is_finite()) {
+        return setting("run_cost", "positive and finite");
+    }
+    if !(config.build_cost >= 0.0 && config.build_cost.is_finite()) {
+        return setting("build_cost", "finite and not negative");
+    }
+    if config.min_effect.is_some_and(|least| !(least >= 0.0 && least.is_finite())) {
+        return setting("min_effect", "finite and not negative");
+    }
+    if let Some(prior) = &config.prior {
+        if prior.len() != history.nodes() {
+            return setting("prior", "one weight for each commit");
+        }
+        if prior.iter().any(|weight| !(*weight >= 0.0 && weight.is_finite())) {
+            return setting("prior", "finite and not negative");
+        }
+    }
+    if let Some(known) = &config.known {
+        let finite = known.good_mean.is_finite() && known.bad_mean.is_finite();
+        if !finite || (known.good_mean - known.bad_mean).abs() <= 0.0 {
+            return setting("known levels", "finite and different");
+        }
+        if !(known.sd > 0.0 && known.sd.is_finite()) {
+            return setting("known sd", "positive and finite");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! What goes into a search and what comes out.
+
+use std::fmt;
+
+/// What is known and wanted before the first run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The search ends when one commit is the culprit with this probability.
+    pub confidence: f64,
+    /// Cost of one run, in any unit.
+    pub run_cost: f64,
+    /// Cost of one build, in the same unit; 0 if builds are free.
+    pub build_cost: f64,
+    /// Give up after this many runs.
+    pub max_runs: Option<u32>,
+    /// Ask for no further build after this many.
+    pub max_builds: Option<u32>,
+    /// Which change is looked for.
+    pub direction: Direction,
+    /// Weights of the commits (one per node; only those of candidates count); `None`: all equal.
+    pub prior: Option<Vec<f64>>,
+    /// A difference of the ends below this, in units of the value, is no regression. `None`: 1 % of
+    /// the level of the good end.
+    pub min_effect: Option<f64>,
+    /// Levels and noise, if they are known beforehand.
+    pub known: Option<Known>,
+    /// What is assumed of the shape of the noise.
+    pub tails: Tails,
+    /// What is assumed of the shift that each build brings.
+    pub layout: Layout,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            confidence: 0.99,
+            run_cost: 1.0,
+            build_cost: 0.0,
+            max_runs: None,
+            max_builds: None,
+            direction: Direction::Either,
+            prior: None,
+            min_effect: None,
+            known: None,
+            tails: Tails::Learned,
+            layout: Layout::PerBuild,
+        }
+    }
+}
+
+/// Which change of the level is a regression.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Both, or not known.
+    #[default]
+    Either,
+    /// The bad level is above the good one.
+    HigherIsWorse,
+    /// The bad level is below the good one.
+    LowerIsWorse,
+}
+
+/// Parameters known from earlier measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// Level of good commits.
+    pub good_mean: f64,
+    /// Level of bad commits.
+    pub bad_mean: f64,
+    /// Scale of the noise of one run: its standard deviation if it is Gaussian.
+    pub sd: f64,
+}
+
+/// The shape of the noise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tails {
+    /// Gaussian, with outliers or with heavy tails: learned from the data.
+    #[default]
+    Learned,
+    /// Known to be Gaussian. With outliers, the stated confidence is then a lie.
+    Gaussian,
+}
+
+/// The shift that a build brings to all its runs (code layout, boot).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// It may exist, its size is learned, and a rebuild draws a new one.
+    #[default]
+    PerBuild,
+    /// It may exist, and a rebuild of a commit brings the same one again: the search asks for no
+    /// rebuild, and where shifts and effect cannot be told apart the answer is a set.
+    PerCommit,
+    /// It does not exist.
+    None,
+}
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// The measured value.
+    Value(f64),
+    /// The run was stopped (a timeout); its value would have been above this.
+    Above(f64),
+}
+
+/// What to do next.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Run this and report each run by [`observe`](super::Search::observe), or
+    /// [`skip`](super::Search::skip) the commit.
+    Measure(Measure),
+    /// The answer has the wanted confidence.
+    Done(Answer),
+    /// More runs would not help, or the budget is spent; the answer is the best there is.
+    GaveUp(Answer),
+}
+
+/// Runs to make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// The commit.
+    pub node: usize,
+    /// How many runs.
+    pub runs: u32,
+    /// The build to run, as named in `observe`; `None`: make a new build, also if one exists.
+    pub build: Option<u64>,
+    /// Whether a new build is wanted, that is, whether `build` is `None`.
+    pub fresh_build: bool,
+    /// Expected information about the culprit, in bits.
+    pub bits: f64,
+    /// One sentence for people.
+    pub why: String,
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// One commit has the wanted confidence.
+    Found,
+    /// A set of commits has the wanted confidence, and none that could be measured splits it:
+    /// the others cannot be built.
+    SkippedRemain,
+    /// The ends do not differ by more than the smallest effect of interest.
+    NoRegression,
+    /// The ends differ, and against the given direction.
+    WrongDirection,
+    /// The budget of runs or builds is spent.
+    Budget,
+    /// Nothing that may still be measured says anything about the culprit.
+    Indistinguishable,
+    /// An end cannot be measured, so there is nothing to compare with.
+    EndSkipped,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Found => "one commit has the wanted confidence",
+            Self::SkippedRemain => "the commits that remain cannot be measured apart",
+            Self::NoRegression => "good and bad do not differ by more than the smallest effect",
+            Self::WrongDirection => "good and bad differ, but in the other direction",
+            Self::Budget => "the budget is spent",
+            Self::Indistinguishable => "no further run tells the remaining commits apart",
+            Self::EndSkipped => "the good or the bad end cannot be measured",
+        })
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The culprit, if one commit has the wanted confidence.
+    pub culprit: Option<usize>,
+    /// Probability of the culprit, or of the credible set.
+    pub confidence: f64,
+    /// The most probable commits with their probabilities, most probable first, as few as reach the
+    /// wanted confidence together. Empty if there is no regression.
+    pub credible_set: Vec<(usize, f64)>,
+    /// Probability that the ends do not differ at all.
+    pub no_regression: f64,
+    /// Why the search ended.
+    pub ending: Ending,
+    /// Levels, effect and noise.
+    pub estimates: Estimates,
+}
+
+/// A posterior mean with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Posterior mean.
+    pub mean: f64,
+    /// Lower end.
+    pub lo: f64,
+    /// Upper end.
+    pub hi: f64,
+}
+
+impl Interval {
+    pub(super) fn normal(mean: f64, variance: f64) -> Self {
+        let half = 1.96 * variance.max(0.0).sqrt();
+        Self { mean, lo: mean - half, hi: mean + half }
+    }
+}
+
+/// What the runs so far say about everything but the culprit, in units of the value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimates {
+    /// Level of good commits.
+    pub good: Interval,
+    /// Level of bad commits.
+    pub bad: Interval,
+    /// Bad level less good level.
+    pub effect: Interval,
+    /// Scale of the noise of a run: the standard deviation of its Gaussian core.
+    pub noise: Interval,
+    /// Standard deviation of the shifts of builds.
+    pub layout: Interval,
+    /// Probability that the noise has outliers or heavy tails.
+    pub heavy_tails: f64,
+}
+
+/// Why a search cannot be made, or an observation not be taken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BisectError {
+    /// Nothing lies between good and bad.
+    NoCandidates,
+    /// A parent is not numbered below its child.
+    Order {
+        /// The child.
+        node: usize,
+        /// Its parent.
+        parent: usize,
+    },
+    /// There is no such commit.
+    Node {
+        /// The commit asked for.
+        node: usize,
+        /// How many there are.
+        nodes: usize,
+    },
+    /// A value is not finite.
+    NotFinite {
+        /// The commit that gave it.
+        node: usize,
+    },
+    /// A setting has no meaning.
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// What it must be.
+        must: &'static str,
+    },
+    /// One build was reported of two commits.
+    Build {
+        /// The build.
+        build: u64,
+        /// The commit it was reported of first.
+        node: usize,
+    },
+}
+
+impl fmt::Display for BisectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCandidates => {
+                f.write_str("no commit lies between good and bad: exchange them or choose others")
+            }
+            Self::Order { node, parent } => write!(
+                f,
+                "commit {node} has parent {parent}: number commits so that parents come first"
+            ),
+            Self::Node { node, nodes } => {
+                write!(f, "there is no commit {node}: they are numbered from 0 to {}", nodes - 1)
+            }
+            Self::NotFinite { node } => write!(
+                f,
+                "a run of commit {node} gave a value that is not finite: skip it or mend the metric"
+            ),
+            Self::Setting { name, must } => write!(f, "{name} must be {must}"),
+            Self::Build { build, node } => write!(
+                f,
+                "build {build} belongs to commit {node}: give each build a number of its own"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BisectError {}
