@@ -17,9 +17,9 @@
 //! What each number means to a reader of a table, with its formula, source and limits, is in
 //! `docs/statistics.md`.
 
-pub mod bisect;
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "tests of exactness compare exactly"))]
 
+pub mod bisect;
 mod compare;
 mod error;
 mod fairness;
