@@ -30,6 +30,8 @@ pub struct Open {
     pub exclusive: bool,
     /// `O_SYNC`.
     pub sync: bool,
+    /// `O_DIRECT`.
+    pub direct: bool,
 }
 
 impl Open {
@@ -41,6 +43,7 @@ impl Open {
         truncate: false,
         exclusive: false,
         sync: false,
+        direct: false,
     };
     /// `O_WRONLY`.
     pub const WRITE: Self = Self { write: true, read: false, ..Self::READ };
@@ -53,6 +56,12 @@ impl Open {
     #[must_use]
     pub const fn synchronous(self) -> Self {
         Self { sync: true, ..self }
+    }
+
+    /// The same flags and `O_DIRECT`.
+    #[must_use]
+    pub const fn direct(self) -> Self {
+        Self { direct: true, ..self }
     }
 }
 
@@ -166,6 +175,11 @@ pub trait Kernel: Sized {
 
     /// `pipe`: (read end, write end).
     fn pipe(&mut self) -> Sys<(Fd, Fd)>;
+    /// `mkfifo`.
+    fn make_fifo(&mut self, path: &str) -> Sys<()>;
+    /// Opens both ends of the fifo at `path` in this process: the read end with `O_NONBLOCK`, which
+    /// needs no writer, then the write end; `O_NONBLOCK` is cleared. (read end, write end).
+    fn open_fifo(&mut self, path: &str) -> Sys<(Fd, Fd)>;
     /// A connected pair of sockets, see [`SocketKind`].
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)>;
 

@@ -108,7 +108,8 @@ enum Look {
 }
 
 impl Pipe {
-    fn new() -> Rc<Self> {
+    /// A pipe with `readers` and `writers` ends open.
+    fn new(readers: u32, writers: u32) -> Rc<Self> {
         let hot = PipeHot {
             mutex: Line(Mutex::new()),
             buffers: Line(Field::new(0)),
@@ -117,10 +118,25 @@ impl Pipe {
         Rc::new(Self {
             hot: Here::place(hot),
             ring: RefCell::default(),
-            readers: Cell::new(1),
-            writers: Cell::new(1),
+            readers: Cell::new(readers),
+            writers: Cell::new(writers),
             waiters: Cell::new(0),
         })
+    }
+
+    /// The pipe of a fifo, which nobody has open.
+    pub(crate) fn of_fifo() -> Rc<Self> {
+        Self::new(0, 0)
+    }
+
+    /// Opens one end more; `ENXIO` for a write end without readers.
+    pub(crate) fn open_end(&self, writer: bool) -> Sys<()> {
+        if writer && self.readers.get() == 0 {
+            return Err(Errno::ENXIO);
+        }
+        let end = if writer { &self.writers } else { &self.readers };
+        end.set(end.get() + 1);
+        Ok(())
     }
 
     /// Decides to sleep; the caller holds the mutex.
@@ -213,16 +229,26 @@ impl World {
         Ok(written)
     }
 
-    /// Closes one end.
+    /// Closes one end of a pipe without a name.
     pub(crate) fn pipe_release(&self, pipe: &Pipe, writer: bool) {
+        self.pipe_close_end(pipe, writer);
+        // The name of a pipe has one reference: its last `dput` and `iput` take the global locks.
+        self.globals.dcache.hold(|| ());
+        self.forget_anonymous_inode();
+        self.pipe_free(pipe);
+    }
+
+    /// Counts one end less and tells the others.
+    pub(crate) fn pipe_close_end(&self, pipe: &Pipe, writer: bool) {
         self.under(&pipe.hot.mutex, || {
             let end = if writer { &pipe.writers } else { &pipe.readers };
             end.set(end.get() - 1);
             self.pipe_wake(pipe);
         });
-        // The name of a pipe has one reference: its last `dput` and `iput` take the global locks.
-        self.globals.dcache.hold(|| ());
-        self.forget_anonymous_inode();
+    }
+
+    /// Frees the buffers when both ends are closed.
+    pub(crate) fn pipe_free(&self, pipe: &Pipe) {
         if pipe.readers.get() == 0 && pipe.writers.get() == 0 {
             let (buffers, spare) = {
                 let mut ring = pipe.ring.borrow_mut();
@@ -259,7 +285,7 @@ impl Process {
         self.room_for(2)?;
         Here::pass(self.world.costs.pipe_create);
         self.world.make_anonymous_inode();
-        let pipe = Pipe::new();
+        let pipe = Pipe::new(1, 1);
         let reader = File::new(Target::PipeRead(Rc::clone(&pipe)), true, false, 1);
         let writer = File::new(Target::PipeWrite(pipe), false, true, 1);
         Ok((self.install(reader), self.install(writer)))

@@ -18,14 +18,16 @@ impl Process {
             Target::Inode(dentry) => match dentry.inode.kind {
                 Kind::Regular => Ok(world.read_file(&file, &dentry.inode, buffer)),
                 Kind::Directory => Err(Errno::EISDIR),
+                // An end of a fifo is a pipe's; the name itself is never open.
+                Kind::Fifo => Err(Errno::EINVAL),
                 // Nobody types on the terminal of a run.
                 Kind::Null | Kind::Tty => {
                     Here::pass(world.costs.null_io);
                     Ok(0)
                 }
             },
-            Target::PipeRead(pipe) => world.pipe_read(pipe, buffer),
-            Target::PipeWrite(_) => Err(Errno::EBADF),
+            Target::PipeRead(pipe) | Target::Fifo(_, pipe, false) => world.pipe_read(pipe, buffer),
+            Target::PipeWrite(_) | Target::Fifo(_, _, true) => Err(Errno::EBADF),
             Target::Socket(socket) => world.socket_read(socket, buffer),
         }
     }
@@ -41,6 +43,7 @@ impl Process {
             Target::Inode(dentry) => match dentry.inode.kind {
                 Kind::Regular => world.write_file(&file, &dentry.inode, buffer),
                 Kind::Directory => Err(Errno::EISDIR),
+                Kind::Fifo => Err(Errno::EINVAL),
                 Kind::Null => {
                     Here::pass(world.costs.null_io);
                     Ok(buffer.len())
@@ -50,8 +53,8 @@ impl Process {
                     Ok(buffer.len())
                 }
             },
-            Target::PipeWrite(pipe) => world.pipe_write(pipe, buffer),
-            Target::PipeRead(_) => Err(Errno::EBADF),
+            Target::PipeWrite(pipe) | Target::Fifo(_, pipe, true) => world.pipe_write(pipe, buffer),
+            Target::PipeRead(_) | Target::Fifo(_, _, false) => Err(Errno::EBADF),
             Target::Socket(socket) => world.socket_write(socket, buffer),
         }
     }
@@ -64,7 +67,7 @@ impl Process {
                     self.world.seek_file(&file, &dentry.inode, offset)
                 }
                 Kind::Null => Ok(0),
-                Kind::Tty => Err(Errno::ESPIPE),
+                Kind::Tty | Kind::Fifo => Err(Errno::ESPIPE),
             },
             _ => Err(Errno::ESPIPE),
         }
@@ -153,6 +156,26 @@ impl Kernel for Process {
 
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {
         self.call(|| self.make_pipe())
+    }
+
+    fn make_fifo(&mut self, path: &str) -> Sys<()> {
+        self.call(|| self.create_fifo(path))
+    }
+
+    fn open_fifo(&mut self, path: &str) -> Sys<(Fd, Fd)> {
+        let read_end = self.call(|| self.open_fifo_end(path, false))?;
+        match self.call(|| self.open_fifo_end(path, true)) {
+            Ok(write_end) => {
+                // `fcntl(F_SETFL)`, which clears `O_NONBLOCK`.
+                self.call(|| self.world.tiny_section());
+                Ok((read_end, write_end))
+            }
+            Err(errno) => {
+                // The descriptor was just opened.
+                let _infallible = self.call(|| self.close_fd(read_end));
+                Err(errno)
+            }
+        }
     }
 
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {

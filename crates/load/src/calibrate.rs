@@ -56,6 +56,27 @@ pub fn calibrate(
     Ok(Calibration { schema: 1, host: describe_host(), ns })
 }
 
+/// `old` with a price for every unit that it lacks, on the scale of `old`: measured here, times the
+/// median of old price / price here over the units that both have. The prices of `old` stay.
+///
+/// # Errors
+/// As [`calibrate`].
+pub fn complete(
+    old: &Calibration,
+    progress: impl FnMut(&'static str, f64),
+) -> Result<Calibration, CalibrateError> {
+    let here = calibrate(progress)?;
+    let bodies = UNITS.iter().filter(|unit| matches!(unit.work, Work::Body(_)));
+    let ratios: Vec<f64> =
+        bodies.filter_map(|unit| Some(old.ns.get(unit.name)? / here.ns.get(unit.name)?)).collect();
+    let scale = if ratios.is_empty() { 1.0 } else { median(ratios) };
+    let mut all = old.clone();
+    for (unit, ns) in here.ns {
+        all.ns.entry(unit).or_insert(ns * scale);
+    }
+    Ok(all)
+}
+
 fn measure_body(unit: &Unit, body: fn(u64) -> bool) -> Result<f64, CalibrateError> {
     let sample = |count: u64| {
         let start = clock::thread_cpu_ns();

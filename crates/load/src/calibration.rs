@@ -94,7 +94,17 @@ impl Calibration {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    fn parse(name: &str, text: &str) -> Result<Self, CalibrationError> {
+    /// The calibration in the file at `path`, which may lack units.
+    ///
+    /// # Errors
+    /// [`CalibrationError`] if it cannot be read or is malformed.
+    pub fn load_incomplete(path: &Path) -> Result<Self, CalibrationError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| CalibrationError::Read { path: path.to_owned(), source })?;
+        Self::parse_incomplete(&path.display().to_string(), &text)
+    }
+
+    fn parse_incomplete(name: &str, text: &str) -> Result<Self, CalibrationError> {
         let calibration: Self = toml::from_str(text).map_err(|error| CalibrationError::Format {
             name: name.to_owned(),
             problem: error.message().to_owned(),
@@ -105,6 +115,11 @@ impl Calibration {
                 problem: format!("schema {} is not 1", calibration.schema),
             });
         }
+        Ok(calibration)
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self, CalibrationError> {
+        let calibration = Self::parse_incomplete(name, text)?;
         for unit in UNITS {
             let ns = calibration.ns(unit.name)?;
             if !(ns.is_finite() && ns > 0.0) {

@@ -326,6 +326,20 @@ impl Kernel for Counting {
         Ok(self.new_pair(false))
     }
 
+    fn make_fifo(&mut self, path: &str) -> Sys<()> {
+        self.count("mknod");
+        let inode = self.new_inode(false);
+        self.enter(path, inode)
+    }
+
+    fn open_fifo(&mut self, path: &str) -> Sys<(Fd, Fd)> {
+        for call in ["open", "open", "fcntl"] {
+            self.count(call);
+        }
+        self.find(path)?;
+        Ok(self.new_pair(false))
+    }
+
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {
         let calls: &[&'static str] = match kind {
             SocketKind::Tcp => &[

@@ -73,14 +73,14 @@ pub fn make_tree<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Makes or replaces `tmpa.common`: `env.file_kb` blocks of 1 KB.
+/// Makes or replaces `tmpa.common`: `env.file_kb` blocks of 1 KB, at least one.
 ///
 /// # Errors
 /// The first system call that fails.
 pub fn make_common<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let fd = call("open", k.open(&env.path("tmpa.common"), Open::CREAT))?;
     let block = [b'c'; BLOCK_BYTES];
-    for _ in 0..env.file_kb {
+    for _ in 0..env.file_kb.max(1) {
         crate::jobs::write_all(k, fd, &block)?;
     }
     call("close", k.close(fd))

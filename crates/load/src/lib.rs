@@ -17,11 +17,14 @@ pub mod host;
 pub mod jobs;
 pub mod mix;
 pub mod native;
+pub mod reaim_config;
 pub mod record;
+pub mod sizes;
 pub mod units;
 pub mod user;
 pub mod users;
 pub mod virtual_run;
 pub mod workfile;
 
+mod text;
 mod work;

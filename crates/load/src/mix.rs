@@ -3,29 +3,50 @@
 use std::path::Path;
 
 use crate::jobs::Job;
+use crate::sizes::{Convention, SizeError, Sizes, Stated};
+use crate::text;
 use crate::workfile::{self, WorkfileError};
 
 /// Jobs per user before rounding; AIM7's and re-aim's default.
 pub const JOBS_PER_USER: u32 = 100;
-/// File size where a workfile says nothing, KB; re-aim's default.
-pub const DEFAULT_FILE_KB: u64 = 10;
-/// Pool size where a workfile says nothing, KB; re-aim's default.
-pub const DEFAULT_POOL_KB: u64 = 1024;
+/// Largest number of jobs per user that may be asked for.
+pub const MOST_JOBS_PER_USER: u32 = 1_000_000;
 
-/// The mixes that come with the program: (name, text of the workfile).
-const SHIPPED: &[(&str, &str)] = &[("shared", include_str!("../mixes/shared.mix"))];
+macro_rules! shipped {
+    ($($name:literal)+) => {
+        /// The mixes that come with the program: (name, text of the workfile).
+        const SHIPPED: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../mixes/", $name, ".workfile")))),+];
+    };
+}
+
+shipped! {
+    "aim9" "all_utime" "alltests" "compute" "custom" "dbase" "disk" "five_sec" "fserver"
+    "high_systime" "long" "new_dbase" "new_fserver" "shared" "short"
+}
+
+/// The one mix whose sizes re-aim's workfile sets itself.
+const SIZED_BY_REAIM: &str = "aim9";
 
 /// A weighted set of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Name of a shipped mix, or the path of the workfile.
     pub name: String,
-    /// Constant part of a user's file, KB.
-    pub file_kb: u64,
-    /// Part of a user's file that all users share among them, KB.
-    pub pool_kb: u64,
+    /// The sizes in force.
+    pub sizes: Sizes,
+    /// The sizes that the workfile sets.
+    pub live: Stated,
+    /// The sizes that the workfile has as comments.
+    pub commented: Stated,
+    /// Jobs per user before rounding, at least 1.
+    pub jobs: u32,
     /// Jobs with their weights, in the order of the workfile, weights above zero.
     pub weights: Vec<(Job, u32)>,
+    /// Weights of lines that later lines for the same job override; they count in the sum.
+    pub overridden: u64,
+    /// What a user of the workfile should know, one line each.
+    pub notes: Vec<String>,
 }
 
 /// Why there is no such mix.
@@ -34,11 +55,13 @@ pub enum MixError {
     /// Neither a shipped mix nor a readable file.
     #[error(
         "no mix called \"{name}\" and no readable workfile of that name ({source}); \
-         use one of: {shipped}, or the path of a workfile"
+         {hint}use one of: {shipped}, or the path of a workfile"
     )]
     Unknown {
         /// What was asked for.
         name: String,
+        /// The shipped mix that was meant, perhaps.
+        hint: String,
         /// The shipped mixes.
         shipped: String,
         /// Why it cannot be read as a file.
@@ -63,22 +86,61 @@ impl Mix {
         if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
             return Ok(workfile::parse(name, text)?);
         }
-        match std::fs::read_to_string(Path::new(name_or_path)) {
-            Ok(text) => Ok(workfile::parse(name_or_path, &text)?),
+        match std::fs::read(Path::new(name_or_path)) {
+            // Old workfiles have comments in old encodings.
+            Ok(bytes) => Ok(workfile::parse(name_or_path, &String::from_utf8_lossy(&bytes))?),
             Err(source) => Err(MixError::Unknown {
                 name: name_or_path.to_owned(),
+                hint: text::nearest(name_or_path, Self::shipped())
+                    .map_or_else(String::new, |name| format!("did you mean {name}? ")),
                 shipped: Self::shipped().collect::<Vec<_>>().join(", "),
                 source,
             }),
         }
     }
 
-    /// How often each user runs each job: round-half-up of its share of [`JOBS_PER_USER`], at least
+    /// A mix of one job, for measuring it by itself.
+    pub fn of_job(job: Job) -> Self {
+        Self {
+            name: job.name().to_owned(),
+            sizes: Sizes::REAIM,
+            live: Stated::default(),
+            commented: Stated::default(),
+            jobs: JOBS_PER_USER,
+            weights: vec![(job, 1)],
+            overridden: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Puts the sizes of `convention` in force.
+    ///
+    /// # Errors
+    /// [`SizeError::NotStated`] if the sizes of 1996 are asked for and the workfile has none,
+    /// neither live nor as a comment.
+    pub fn set_sizes(&mut self, convention: Convention) -> Result<(), SizeError> {
+        self.sizes = match convention {
+            Convention::Workfile => self.live.or_default(),
+            Convention::Original => {
+                let stated = self.live.or(self.commented);
+                if stated.is_empty() {
+                    return Err(SizeError::NotStated { mix: self.name.clone() });
+                }
+                stated.or_default()
+            }
+            Convention::Reaim if self.name == SIZED_BY_REAIM => self.live.or_default(),
+            Convention::Reaim => Sizes::REAIM,
+        };
+        Ok(())
+    }
+
+    /// How often each user runs each job: round-half-up of its share of [`Self::jobs`], at least
     /// once.
     pub fn counts(&self) -> Vec<(Job, u32)> {
-        let sum: u64 = self.weights.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let listed: u64 = self.weights.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let sum = listed + self.overridden;
         let count = |weight: u32| {
-            let twice = 2 * u64::from(weight) * u64::from(JOBS_PER_USER);
+            let twice = 2 * u64::from(weight) * u64::from(self.jobs);
             ((twice + sum) / (2 * sum)).max(1) as u32
         };
         self.weights.iter().map(|(job, weight)| (*job, count(*weight))).collect()
@@ -91,7 +153,7 @@ impl Mix {
 
     /// Size of a user's file with `users` users, KB.
     pub fn file_kb(&self, users: u32) -> u64 {
-        self.file_kb + self.pool_kb / u64::from(users.max(1))
+        self.sizes.of_user(users)
     }
 
     /// The order in which `user` runs its jobs.
@@ -131,6 +193,86 @@ mod tests {
     }
 
     #[test]
+    fn every_mix_has_the_jobs_per_user_of_the_original() {
+        let expected = [
+            ("aim9", 120),
+            ("all_utime", 102),
+            ("alltests", 98),
+            ("compute", 101),
+            ("custom", 95),
+            ("dbase", 99),
+            ("disk", 100),
+            ("five_sec", 99),
+            ("fserver", 101),
+            ("high_systime", 104),
+            ("long", 108),
+            ("new_dbase", 103),
+            ("new_fserver", 98),
+            ("shared", 97),
+            ("short", 102),
+        ];
+        let counted: Vec<(&str, u32)> = Mix::shipped()
+            .map(|name| (name, Mix::load(name).expect("shipped").jobs_per_user()))
+            .collect();
+        assert_eq!(counted, expected);
+    }
+
+    #[test]
+    fn every_mix_has_the_weights_of_the_original() {
+        // The sums of facts: what is listed, and what later lines override.
+        let sums = [600, 170, 980, 820, 410, 550, 400, 220, 595, 260, 180, 570, 580, 780, 340];
+        for (name, expected) in Mix::shipped().zip(sums) {
+            let mix = Mix::load(name).expect("shipped");
+            let sum: u32 = mix.weights.iter().map(|(_, weight)| weight).sum();
+            assert_eq!(sum, expected, "{name}");
+            assert_eq!(mix.overridden, if name == "alltests" { 20 } else { 0 }, "{name}");
+            assert_eq!(mix.notes.len(), usize::from(name == "alltests"), "{name}");
+        }
+    }
+
+    #[test]
+    fn both_conventions_of_sizes_are_there_by_name() {
+        let sized = |name: &str, convention| {
+            let mut mix = Mix::load(name).expect("shipped");
+            mix.set_sizes(convention).map(|()| (mix.sizes.file_kb, mix.sizes.pool_kb))
+        };
+        let original = |name| sized(name, Convention::Original).expect("stated");
+        for (name, sizes) in [
+            ("aim9", (5120, 1024)),
+            ("all_utime", (10, 10_240)),
+            ("compute", (100, 256_000)),
+            ("dbase", (1024, 25_600)),
+            ("disk", (10, 100)),
+            ("fserver", (10_240, 20_480)),
+            ("long", (100, 1024)),
+            ("new_dbase", (1024, 25_600)),
+            ("new_fserver", (10_240, 20_480)),
+            ("shared", (1024, 10_240)),
+            ("short", (1024, 10_240)),
+        ] {
+            assert_eq!(original(name), sizes, "{name}");
+        }
+        for name in Mix::shipped() {
+            let file = if name == "aim9" { 5120 } else { 10 };
+            assert_eq!(sized(name, Convention::Reaim), Ok((file, 1024)), "{name}");
+        }
+        let live = |name| sized(name, Convention::Workfile).expect("always");
+        assert_eq!(live("fserver"), (10_240, 20_480));
+        assert_eq!(live("new_fserver"), (10, 1024), "its sizes are comments");
+        let error = sized("high_systime", Convention::Original).expect_err("states none");
+        assert!(error.to_string().starts_with("high_systime states no sizes of 1996; use"));
+    }
+
+    #[test]
+    fn the_number_of_jobs_can_be_another() {
+        let mut mix = shared();
+        mix.jobs = 1000;
+        // Six kinds of weight 30 run 38 times, 13 of 20 run 26 times, 34 of 10 run 13 times.
+        assert_eq!(mix.jobs_per_user(), 6 * 38 + 13 * 26 + 34 * 13);
+        assert_eq!(Mix::of_job(Job::CreatClo).counts(), [(Job::CreatClo, 100)]);
+    }
+
+    #[test]
     fn order_of_shared_is_golden_for_a_seed() {
         let names: Vec<&str> = shared().order(42, 0).iter().take(8).map(|job| job.name()).collect();
         assert_eq!(names, GOLDEN);
@@ -153,7 +295,7 @@ mod tests {
     #[test]
     fn an_unknown_mix_is_named_with_the_known_ones() {
         let error = Mix::load("sharde").expect_err("no such mix").to_string();
-        assert!(error.contains("\"sharde\"") && error.contains("shared"), "{error}");
+        assert!(error.contains("\"sharde\"") && error.contains("did you mean shared?"), "{error}");
         assert!(!error.contains('\n'));
     }
 

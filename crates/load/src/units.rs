@@ -6,7 +6,7 @@
 use convoy_kernel::api::Kernel;
 
 use crate::jobs::JobError;
-use crate::work::{arithmetic, library, memory, numeric};
+use crate::work::{arithmetic, calls, library, memory, numeric};
 
 /// How a unit is measured.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +119,14 @@ units! {
         "93 copies of 1 B to 64 KB, 139,996 B, at alignments 0 to 7.";
     JUMPS = "non_local_jump", Work::Body(memory::jumps),
         "Save 8 words, recurse 10 frames deep, leave them all, restore.";
+    CALLS_0 = "calls_without_arguments", Work::Body(calls::without_arguments),
+        "512 calls through a pointer without arguments.";
+    CALLS_1 = "calls_with_1_argument", Work::Body(calls::with_one),
+        "512 calls through a pointer with one argument.";
+    CALLS_2 = "calls_with_2_arguments", Work::Body(calls::with_two),
+        "512 calls through a pointer with two arguments.";
+    CALLS_15 = "calls_with_15_arguments", Work::Body(calls::with_fifteen),
+        "512 calls through a pointer with fifteen arguments.";
     DIRECTORY_ENTRY = "directory_entry", Work::Body(library::directory_entries),
         "One entry taken from the library's directory buffer.";
     NAME_LIST = "name_list", Work::Body(library::name_lists),

@@ -49,6 +49,8 @@ pub struct VirtualRun {
     pub pool_users: u32,
     /// Every loop count of a job is divided by this.
     pub shrink: u32,
+    /// Whether `shell_rtns_2` sleeps as re-aim's does.
+    pub shell_sleep: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
     pub sample_ns: u64,
 }
@@ -255,6 +257,7 @@ impl VirtualRun {
             start_delay_ns: 0,
             pool_users: users,
             shrink: 1,
+            shell_sleep: false,
             sample_ns: 0,
         }
     }
@@ -266,6 +269,7 @@ impl VirtualRun {
             file_kb: self.mix.file_kb(self.pool_users.max(1)),
             seed: self.seed,
             shrink: self.shrink,
+            shell_sleep: self.shell_sleep,
         }
     }
 

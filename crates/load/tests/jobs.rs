@@ -15,7 +15,7 @@ const USERS: u32 = 2000;
 
 fn env(shrink: u32) -> JobEnv {
     let file_kb = Mix::load("shared").expect("shipped").file_kb(USERS);
-    JobEnv { directory: "/mix".into(), user: 0, file_kb, seed: 1, shrink }
+    JobEnv { shrink, ..JobEnv::new("/mix", file_kb) }
 }
 
 /// A kernel with the fixtures, counts at zero.

@@ -15,7 +15,7 @@ use convoy_machine::{Machine, Outcome, Preset};
 const USERS: u32 = 2;
 
 fn env(user: u32) -> JobEnv {
-    JobEnv { directory: "/tmp/work".into(), user, file_kb: 20, seed: 1, shrink: 50 }
+    JobEnv { user, shrink: 50, ..JobEnv::new("/tmp/work", 20) }
 }
 
 /// Runs `body` as the first process of `kernel` on two CPUs.

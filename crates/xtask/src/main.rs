@@ -25,6 +25,7 @@ usage: cargo xtask COMMAND
   tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
   calibrate [PATH]  measure the units of user-mode work, write machines/calibration.toml or PATH
+  calibrate --add   measure only the units that machines/calibration.toml lacks, on its scale
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
 /// How a developer command ended; the codes are those of docs/exit-codes.md.
@@ -65,8 +66,9 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["tidy", "--wrap"] => tidy::wrap(root),
         ["golden"] => golden::run(root, golden::Mode::Compare),
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
-        ["calibrate"] => calibrate::run(&root.join(calibrate::DEFAULT)),
-        ["calibrate", path] => calibrate::run(Path::new(path)),
+        ["calibrate"] => calibrate::run(&root.join(calibrate::DEFAULT), false),
+        ["calibrate", "--add"] => calibrate::run(&root.join(calibrate::DEFAULT), true),
+        ["calibrate", path] => calibrate::run(Path::new(path), false),
         ["nightly"] => Ok(nightly::run(root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -4,6 +4,7 @@ use crate::api::Sys;
 use crate::errno::Errno;
 use crate::locks::{Count, Field, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
+use crate::pipe::Pipe;
 use crate::world::World;
 use convoy_machine::{Here, Sim};
 use core::cell::{Cell, RefCell};
@@ -83,6 +84,8 @@ pub(crate) enum Kind {
     Null,
     /// `/dev/tty`, the controlling terminal.
     Tty,
+    /// A pipe with a name.
+    Fifo,
 }
 
 /// An inode.
@@ -94,6 +97,8 @@ pub(crate) struct Inode {
     pub(crate) entries: RefCell<BTreeMap<Box<str>, Rc<Dentry>>>,
     /// Pages of a file that exist.
     pub(crate) pages: RefCell<Pages>,
+    /// The pipe of a fifo while an end of it is open.
+    pub(crate) pipe: RefCell<Weak<Pipe>>,
     /// Bytes of a small file; `None` once it has been larger than [`super::data::KEPT_BYTES`].
     pub(crate) content: RefCell<Option<Vec<u8>>>,
 }
@@ -136,6 +141,7 @@ impl Inode {
             hot: Here::place(hot),
             entries: RefCell::default(),
             pages: RefCell::default(),
+            pipe: RefCell::default(),
             content: RefCell::new(Some(Vec::new())),
         })
     }
@@ -200,7 +206,7 @@ impl Dentry {
             Kind::Directory | Kind::Null => 1,
             // /dev is a memory file system as well; the first process has the terminal open.
             Kind::Tty => 2,
-            Kind::Regular => u32::from(inode.sb.memory),
+            Kind::Regular | Kind::Fifo => u32::from(inode.sb.memory),
         };
         Self::new(inode, Rc::downgrade(self), count)
     }

@@ -19,6 +19,8 @@ pub(crate) enum Target {
     PipeRead(Rc<Pipe>),
     /// The write end of a pipe.
     PipeWrite(Rc<Pipe>),
+    /// An end of a fifo: its name, its pipe, whether it is the write end.
+    Fifo(Rc<Dentry>, Rc<Pipe>, bool),
     /// A socket.
     Socket(Rc<Socket>),
 }
@@ -66,12 +68,18 @@ impl World {
             }
             Target::PipeRead(pipe) => self.pipe_release(pipe, false),
             Target::PipeWrite(pipe) => self.pipe_release(pipe, true),
+            Target::Fifo(dentry, pipe, writer) => {
+                self.pipe_close_end(pipe, *writer);
+                self.pipe_free(pipe);
+                self.move_on_files_list();
+                self.put_path(dentry);
+            }
             Target::Socket(socket) => self.socket_release(socket),
         }
     }
 
     /// Puts a file on a list of open files, or takes it off.
-    fn move_on_files_list(&self) {
+    pub(super) fn move_on_files_list(&self) {
         let (lock, list) = &self.globals.files.0;
         lock.hold(|| list.write(list.peek().wrapping_add(1)));
     }
@@ -104,6 +112,8 @@ impl Process {
         match inode.kind {
             Kind::Directory if flags.write || flags.create => Err(Errno::EISDIR),
             Kind::Directory => Ok(()),
+            // Opened by `open_fifo_end`.
+            Kind::Fifo => Err(Errno::ENXIO),
             Kind::Regular => {
                 if flags.truncate && flags.write {
                     world.under(&inode.hot.mutex, || {
@@ -135,23 +145,23 @@ impl Process {
                     found.hot.lock.hold(|| found.get());
                     Ok(found)
                 }
-                None => self.create(&directory, name),
+                None => self.create(&directory, name, Kind::Regular),
             }
         });
         world.put_path(&directory);
         result.map(|dentry| dentry.cross(world))
     }
 
-    /// Makes an empty file `name`, with a reference for the caller, who holds the directory's
-    /// `i_mutex`.
-    fn create(&self, directory: &Rc<Dentry>, name: &str) -> Sys<Rc<Dentry>> {
+    /// Makes an empty file or fifo `name`, with a reference for the caller, who holds the
+    /// directory's `i_mutex`.
+    pub(super) fn create(&self, directory: &Rc<Dentry>, name: &str, kind: Kind) -> Sys<Rc<Dentry>> {
         let world = &*self.world;
         if !directory.linked.get() {
             return Err(Errno::ENOENT);
         }
         world.allocate_dentry(directory);
         Here::pass(world.costs.creat);
-        let dentry = world.add_name(directory, name, world.new_inode(directory, Kind::Regular));
+        let dentry = world.add_name(directory, name, world.new_inode(directory, kind));
         dentry.get();
         Ok(dentry)
     }

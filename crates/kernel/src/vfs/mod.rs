@@ -8,6 +8,7 @@
 mod data;
 mod dentry;
 mod directory;
+mod fifo;
 mod file;
 mod names;
 mod walk;

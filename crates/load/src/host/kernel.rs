@@ -114,6 +114,7 @@ fn flags_of(open: Open) -> OFlags {
     flags.set(OFlags::TRUNC, open.truncate);
     flags.set(OFlags::EXCL, open.exclusive);
     flags.set(OFlags::SYNC, open.sync);
+    flags.set(OFlags::DIRECT, open.direct);
     // A program that a job executes must not inherit the job's files.
     flags | OFlags::CLOEXEC
 }
@@ -233,6 +234,19 @@ impl Kernel for Host {
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {
         let pair = sys(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC))?;
         Ok(self.keep_pair(pair))
+    }
+
+    fn make_fifo(&mut self, path: &str) -> Sys<()> {
+        let (kind, mode) = (rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600));
+        sys(rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0))
+    }
+
+    fn open_fifo(&mut self, path: &str) -> Sys<(Fd, Fd)> {
+        let open = |flags| sys(rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()));
+        let read_end = open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let write_end = open(OFlags::WRONLY)?;
+        sys(rustix::fs::fcntl_setfl(&read_end, OFlags::empty()))?;
+        Ok(self.keep_pair((read_end, write_end)))
     }
 
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {

@@ -33,6 +33,8 @@ pub struct HostRun {
     pub start_delay: Duration,
     /// Divides every loop count; 1 is AIM7's size.
     pub shrink: u32,
+    /// Whether `shell_rtns_2` sleeps as re-aim's does.
+    pub shell_sleep: bool,
     /// Whether to measure each job alone, for the measured/predicted ratio.
     pub predict: bool,
 }
@@ -47,6 +49,7 @@ impl HostRun {
             directory: None,
             start_delay: Duration::ZERO,
             shrink: 1,
+            shell_sleep: false,
             predict: true,
         }
     }
@@ -119,6 +122,7 @@ fn run_point(
         file_kb,
         seed: options.seed,
         shrink: options.shrink.max(1),
+        shell_sleep: options.shell_sleep,
     };
     if options.predict {
         progress(&Progress::Measuring { users });

@@ -1,7 +1,9 @@
 //! The disk jobs: 1 KB blocks, sequential and random, plain and `O_SYNC`.
 //!
 //! A user's file has `env.file_kb` blocks; the `sync_` jobs use half of them. As in 1996 no job
-//! calls `sync`.
+//! calls `sync`: the buffered jobs of re-aim (`disk_b…`), which differ from the plain ones by not
+//! calling it, are here the plain ones. Only `disk_brd` differs from `disk_rd`: it reads a file of
+//! its own, as re-aim's do, not the shared one.
 
 use convoy_kernel::api::{Fd, Kernel, Open};
 
@@ -96,6 +98,36 @@ pub(super) fn disk_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError
         read_all(k, fd, &mut block)?;
     }
     call("close", k.close(fd))
+}
+
+pub(super) fn disk_brd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let path = env.own_path("read");
+    write_file(k, &path, Open::CREAT, blocks(env))?;
+    let fd = call("open", k.open(&path, Open::READ))?;
+    let mut block = [0; BLOCK_BYTES];
+    for _ in 0..blocks(env) {
+        read_all(k, fd, &mut block)?;
+    }
+    call("close", k.close(fd))?;
+    call("unlink", k.unlink(&path))
+}
+
+/// Reads a random block and writes the next one: as in the original nothing seeks back, so the
+/// file may grow by a block.
+pub(super) fn sync_disk_update<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let (path, count) = (env.own_path("update"), half(env));
+    write_file(k, &path, Open::CREAT, count)?;
+    let fd = call("open", k.open(&path, Open::READ_WRITE.synchronous()))?;
+    units::run(k, &units::RANDOM_OFFSET, count)?;
+    let mut random = Lcg::for_user(env.seed, env.user);
+    let mut block = [0; BLOCK_BYTES];
+    for _ in 0..count {
+        call("lseek", k.seek(fd, random.draw_below(count) * BLOCK_BYTES as u64))?;
+        read_all(k, fd, &mut block)?;
+        write_all(k, fd, &block)?;
+    }
+    call("close", k.close(fd))?;
+    call("unlink", k.unlink(&path))
 }
 
 pub(super) fn disk_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {

@@ -23,12 +23,15 @@ fn messages<K: Kernel>(
 ) -> Result<(), JobError> {
     let out = [b'm'; LARGEST_MESSAGE];
     let mut back = [0; LARGEST_MESSAGE];
-    for size in MESSAGE_SIZES.into_iter().cycle().take(env.loops(loops - 1) as usize) {
+    let sizes = MESSAGE_SIZES.into_iter().cycle().take(env.loops(loops - 1) as usize);
+    let mut send = |size: usize| {
         write_all(k, write_end, &out[..size])?;
-        read_all(k, read_end, &mut back[..size])?;
-    }
-    call("close", k.close(read_end))?;
-    call("close", k.close(write_end))
+        read_all(k, read_end, &mut back[..size])
+    };
+    let sent = sizes.into_iter().try_for_each(&mut send);
+    // The ends go whatever happened before: nothing of a failed job may stay behind.
+    let closed = call("close", k.close(read_end)).and(call("close", k.close(write_end)));
+    sent.and(closed)
 }
 
 fn socket_job<K: Kernel>(
@@ -44,6 +47,13 @@ fn socket_job<K: Kernel>(
 pub(super) fn pipe_cpy<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let ends = call("pipe", k.pipe())?;
     messages(k, env, ends, 100)
+}
+
+pub(super) fn fifo_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let path = env.own_path("fifo");
+    call("mkfifo", k.make_fifo(&path))?;
+    let sent = call("open", k.open_fifo(&path)).and_then(|ends| messages(k, env, ends, 100));
+    sent.and(call("unlink", k.unlink(&path)))
 }
 
 pub(super) fn stream_pipe<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {

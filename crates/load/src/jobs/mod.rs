@@ -5,6 +5,7 @@
 //! file, no job depends on the programs installed on the host, none sleeps, none ends only by luck.
 //! docs/aim7-jobs.md lists what each does.
 
+mod direct;
 mod disk;
 mod files;
 mod ipc;
@@ -30,9 +31,23 @@ pub struct JobEnv {
     pub seed: u64,
     /// Every loop count is divided by this (and is at least one); 1 is AIM7's size.
     pub shrink: u32,
+    /// Whether `shell_rtns_2` sleeps for five seconds, as re-aim's does.
+    pub shell_sleep: bool,
 }
 
 impl JobEnv {
+    /// User 0 in `directory`, files of `file_kb` KB, full size, seed 1, no sleep.
+    pub fn new(directory: impl Into<String>, file_kb: u64) -> Self {
+        Self {
+            directory: directory.into(),
+            user: 0,
+            file_kb,
+            seed: 1,
+            shrink: 1,
+            shell_sleep: false,
+        }
+    }
+
     /// The path of `name` in the work directory.
     pub fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.directory)
@@ -60,6 +75,16 @@ pub enum JobError {
         /// Its error.
         errno: Errno,
     },
+    /// The job cannot run here, for a reason outside of it.
+    #[error("not available here: {call}: {errno} ({}); {cure}", errno.name())]
+    Unavailable {
+        /// What was tried.
+        call: &'static str,
+        /// What the system said.
+        errno: Errno,
+        /// What to do.
+        cure: &'static str,
+    },
     /// A result was wrong.
     #[error("wrong result: {what}")]
     Wrong {
@@ -78,7 +103,7 @@ impl JobError {
     /// The error number, if a system call failed.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Call { errno, .. } => Some(*errno),
+            Self::Call { errno, .. } | Self::Unavailable { errno, .. } => Some(*errno),
             Self::Wrong { .. } | Self::NotRunnable { .. } => None,
         }
     }
@@ -171,8 +196,28 @@ jobs! {
         "99 messages through a Unix datagram pair, written and read back";
     DirRtns1 = "dir_rtns_1", files::dir_rtns_1,
         "10,000 directory entries read, with rewinds";
+    DiskBcp = "disk_bcp", disk::disk_cp,
+        "as disk_cp: no job calls sync here";
+    DiskBrd = "disk_brd", disk::disk_brd,
+        "a file written, then read in 1 KB blocks";
+    DiskBrr = "disk_brr", disk::disk_rr,
+        "as disk_rr: no job calls sync here";
+    DiskBrw = "disk_brw", disk::disk_rw,
+        "as disk_rw: no job calls sync here";
+    DiskBwrt = "disk_bwrt", disk::disk_wrt,
+        "as disk_wrt: no job calls sync here";
     DiskCp = "disk_cp", disk::disk_cp,
         "tmpa.common copied in 1 KB blocks, copy removed";
+    DiskDioCp = "disk_dio_cp", direct::disk_dio_cp,
+        "tmpa.common copied with O_DIRECT, copy removed";
+    DiskDioRd = "disk_dio_rd", direct::disk_dio_rd,
+        "a file written, then read, both with O_DIRECT";
+    DiskDioRr = "disk_dio_rr", direct::disk_dio_rr,
+        "a file written, then as many random reads, both with O_DIRECT";
+    DiskDioRw = "disk_dio_rw", direct::disk_dio_rw,
+        "a file written, then as many random writes, both with O_DIRECT";
+    DiskDioWrt = "disk_dio_wrt", direct::disk_dio_wrt,
+        "a file written with O_DIRECT, removed";
     DiskRd = "disk_rd", disk::disk_rd,
         "tmpa.common read in 1 KB blocks";
     DiskRr = "disk_rr", disk::disk_rr,
@@ -195,8 +240,18 @@ jobs! {
         "75,000 loops of 12 dependent i16 divisions";
     ExecTest = "exec_test", process::exec_test,
         "5 × {fork, exec of an empty script, wait until no child is left}";
+    FifoTest = "fifo_test", ipc::fifo_test,
+        "99 messages through a pipe with a name, written and read back";
     ForkTest = "fork_test", process::fork_test,
         "100 × {fork, _exit, wait}";
+    FunCal = "fun_cal", user::fun_cal,
+        "512,000 calls through a pointer without arguments";
+    FunCal1 = "fun_cal1", user::fun_cal1,
+        "512,000 calls through a pointer with one argument";
+    FunCal15 = "fun_cal15", user::fun_cal15,
+        "512,000 calls through a pointer with fifteen arguments";
+    FunCal2 = "fun_cal2", user::fun_cal2,
+        "512,000 calls through a pointer with two arguments";
     JmpTest = "jmp_test", user::jmp_test,
         "1000 non-local exits out of ten frames";
     LinkTest = "link_test", files::link_test,
@@ -235,8 +290,8 @@ jobs! {
         "100 × {copy in, copy out} of 2 KB under a System V semaphore, 400 semops";
     ShellRtns1 = "shell_rtns_1", process::shell_rtns,
         "a script that lists a directory, through the shell";
-    ShellRtns2 = "shell_rtns_2", process::shell_rtns,
-        "the first shell job again (re-aim's sleeps, this one does not)";
+    ShellRtns2 = "shell_rtns_2", process::shell_rtns_2,
+        "the first shell job again (re-aim's sleeps for 5 s, this one only if asked to)";
     ShellRtns3 = "shell_rtns_3", process::shell_rtns,
         "the first shell job again";
     Sieve = "sieve", user::sieve,
@@ -253,6 +308,8 @@ jobs! {
         "half of tmpa.common copied to a synchronous file";
     SyncDiskRw = "sync_disk_rw", disk::sync_disk_rw,
         "half a file written, then as many random synchronous reads and writes";
+    SyncDiskUpdate = "sync_disk_update", disk::sync_disk_update,
+        "half a file written, then as many random blocks read and the next written, O_SYNC";
     SyncDiskWrt = "sync_disk_wrt", disk::sync_disk_wrt,
         "half a file written synchronously";
     TcpTest = "tcp_test", ipc::tcp_test,
@@ -266,7 +323,7 @@ jobs! {
 impl Job {
     /// The job called `name`; AIM7's `creat-clo` is re-aim's `creat_clo`.
     pub fn parse(name: &str) -> Option<Self> {
-        let name = if name == "creat-clo" { "creat_clo" } else { name };
+        let name = name.replace('-', "_");
         Self::ALL.iter().copied().find(|job| job.name() == name)
     }
 
@@ -274,16 +331,32 @@ impl Job {
     pub const fn depends_on_file_size(self) -> bool {
         matches!(
             self,
-            Self::DiskCp
+            Self::DiskBcp
+                | Self::DiskBrd
+                | Self::DiskBrr
+                | Self::DiskBrw
+                | Self::DiskBwrt
+                | Self::DiskCp
+                | Self::DiskDioCp
+                | Self::DiskDioRd
+                | Self::DiskDioRr
+                | Self::DiskDioRw
+                | Self::DiskDioWrt
                 | Self::DiskRd
                 | Self::DiskRr
                 | Self::DiskRw
                 | Self::DiskWrt
                 | Self::SyncDiskCp
                 | Self::SyncDiskRw
+                | Self::SyncDiskUpdate
                 | Self::SyncDiskWrt
         )
     }
+}
+
+/// The job whose name `name` most resembles.
+pub(crate) fn nearest_job(name: &str) -> Option<Job> {
+    crate::text::nearest(name, Job::ALL.iter().map(|job| job.name())).and_then(Job::parse)
 }
 
 #[cfg(test)]
@@ -297,12 +370,14 @@ mod tests {
             assert_eq!(Job::parse(job.name()), Some(*job));
         }
         assert_eq!(Job::parse("creat-clo"), Some(Job::CreatClo));
-        assert_eq!(Job::parse("add-int"), None);
+        assert_eq!(Job::parse("add-int"), Some(Job::AddInt));
+        assert_eq!(Job::parse("addint"), None);
     }
 
     #[test]
     fn loops_shrink_but_never_to_nothing() {
-        let mut env = JobEnv { directory: "/w".into(), user: 3, file_kb: 10, seed: 1, shrink: 100 };
+        let mut env = JobEnv::new("/w", 10);
+        (env.user, env.shrink) = (3, 100);
         assert_eq!(env.loops(1000), 10);
         assert_eq!(env.loops(5), 1);
         assert_eq!(env.own_path("tmp"), "/w/tmp.3");

@@ -25,6 +25,10 @@ user_jobs! {
     div_int = DIV_INT * 75_000;
     div_long = DIV_LONG * 75_000;
     div_short = DIV_SHORT * 75_000;
+    fun_cal = CALLS_0 * 1000;
+    fun_cal1 = CALLS_1 * 1000;
+    fun_cal15 = CALLS_15 * 1000;
+    fun_cal2 = CALLS_2 * 1000;
     jmp_test = JUMPS * 1000;
     matrix_rtns = MATRIX * 100;
     mem_rtns_1 = ALLOCATOR * 100;

@@ -6,6 +6,7 @@
 //! makes a system call except the allocator.
 
 pub(crate) mod arithmetic;
+pub(crate) mod calls;
 pub(crate) mod library;
 pub(crate) mod memory;
 pub(crate) mod numeric;

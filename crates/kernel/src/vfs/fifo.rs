@@ -1,0 +1,55 @@
+//! Fifos: pipes with a name.
+
+use super::dentry::Kind;
+use super::file::{File, Target};
+use crate::api::{Fd, Sys};
+use crate::errno::Errno;
+use crate::pipe::Pipe;
+use crate::process::Process;
+use convoy_machine::Here;
+use std::rc::Rc;
+
+impl Process {
+    /// `mkfifo`.
+    pub(crate) fn create_fifo(&self, path: &str) -> Sys<()> {
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let made = world.under(&directory.inode.hot.mutex, || {
+            Here::pass(world.costs.walk_component);
+            match directory.child(name) {
+                Some(_) => Err(Errno::EEXIST),
+                None => self.create(&directory, name, Kind::Fifo),
+            }
+        });
+        world.put_path(&directory);
+        made.map(|dentry| world.put_path(&dentry))
+    }
+
+    /// `open` of one end of a fifo that does not wait for the other: `ENXIO` for a write end that
+    /// has no reader.
+    pub(crate) fn open_fifo_end(&self, path: &str, writer: bool) -> Sys<Fd> {
+        self.room_for(1)?;
+        let world = &*self.world;
+        Here::pass(world.costs.open);
+        let cwd = self.cwd.borrow().clone();
+        let dentry = world.walk(&cwd, path)?;
+        let pipe = world.under(&dentry.inode.hot.mutex, || {
+            if dentry.inode.kind != Kind::Fifo {
+                return Err(Errno::EINVAL);
+            }
+            let open = dentry.inode.pipe.borrow().upgrade();
+            let pipe = open.unwrap_or_else(|| {
+                Here::pass(world.costs.pipe_create);
+                Pipe::of_fifo()
+            });
+            pipe.open_end(writer)?;
+            dentry.inode.pipe.replace(Rc::downgrade(&pipe));
+            Ok(pipe)
+        });
+        let pipe = pipe.inspect_err(|_| world.put_path(&dentry))?;
+        world.move_on_files_list();
+        let file = File::new(Target::Fifo(dentry, pipe, writer), !writer, writer, 1);
+        Ok(self.install(file))
+    }
+}

@@ -1,0 +1,145 @@
+//! The direct disk jobs: `O_DIRECT`, past the page cache.
+//!
+//! The originals move 1 KB at a time, which many disks and file systems cannot do (`EINVAL`: they
+//! take multiples of 4 KB). Here a job moves 1 KB where that is possible, else 4 KB at a time: the
+//! same bytes in a quarter of the calls. A file system without `O_DIRECT` fails the job with what
+//! to do about it.
+
+use convoy_kernel::Errno;
+use convoy_kernel::api::{Fd, Kernel, Open, Sys};
+
+use super::{JobEnv, JobError, call, check};
+use crate::draw::Lcg;
+use crate::units;
+
+/// Transfers that are tried, KB.
+const TRANSFERS_KB: [usize; 2] = [1, 4];
+/// What to do where there is no direct input and output.
+const CURE: &str = "choose a file system with O_DIRECT with --dir";
+
+/// A buffer where every file system accepts it.
+#[repr(align(4096))]
+struct Aligned([u8; 4096]);
+
+impl Aligned {
+    fn new(byte: u8) -> Box<Self> {
+        Box::new(Self([byte; 4096]))
+    }
+}
+
+fn open_direct<K: Kernel>(k: &mut K, path: &str, flags: Open) -> Result<Fd, JobError> {
+    k.open(path, flags.direct()).map_err(|errno| match errno {
+        Errno::EINVAL => JobError::Unavailable { call: "open with O_DIRECT", errno, cure: CURE },
+        _ => JobError::Call { call: "open", errno },
+    })
+}
+
+/// Moves the first block with `transfer`, which is given the number of bytes, and returns how many
+/// KB fit into one transfer here.
+fn first_block<K: Kernel>(
+    k: &mut K,
+    mut transfer: impl FnMut(&mut K, usize) -> Sys<usize>,
+) -> Result<usize, JobError> {
+    for kb in TRANSFERS_KB {
+        match transfer(k, kb << 10) {
+            Ok(moved) => {
+                check(moved == kb << 10, "a direct transfer stopped short")?;
+                return Ok(kb);
+            }
+            Err(Errno::EINVAL) => {}
+            Err(errno) => return Err(JobError::Call { call: "write", errno }),
+        }
+    }
+    let errno = Errno::EINVAL;
+    Err(JobError::Unavailable { call: "a direct transfer of 4 KB", errno, cure: CURE })
+}
+
+/// Makes this user's file of `kb` KB (rounded up to whole transfers); returns the KB of a transfer.
+fn write_file<K: Kernel>(k: &mut K, path: &str, kb: u64) -> Result<usize, JobError> {
+    let buffer = Aligned::new(b'd');
+    let fd = open_direct(k, path, Open::CREAT)?;
+    let unit = first_block(k, |k, bytes| k.write(fd, &buffer.0[..bytes]))?;
+    for _ in 1..kb.div_ceil(unit as u64) {
+        let written = call("write", k.write(fd, &buffer.0[..unit << 10]))?;
+        check(written == unit << 10, "a direct write stopped short")?;
+    }
+    call("close", k.close(fd))?;
+    Ok(unit)
+}
+
+fn read_block<K: Kernel>(k: &mut K, fd: Fd, buffer: &mut [u8]) -> Result<(), JobError> {
+    let read = call("read", k.read(fd, buffer))?;
+    check(read == buffer.len(), "a direct read stopped short")
+}
+
+fn random_job<K: Kernel>(k: &mut K, env: &JobEnv, write: bool) -> Result<(), JobError> {
+    let path = env.own_path("direct");
+    let kb = env.loops(env.file_kb);
+    let unit = write_file(k, &path, kb)?;
+    let count = kb.div_ceil(unit as u64);
+    let fd = open_direct(k, &path, if write { Open::READ_WRITE } else { Open::READ })?;
+    units::run(k, &units::RANDOM_OFFSET, count)?;
+    let mut random = Lcg::for_user(env.seed, env.user);
+    let mut buffer = Aligned::new(b'r');
+    for _ in 0..count {
+        let offset = random.draw_below(count) * ((unit << 10) as u64);
+        call("lseek", k.seek(fd, offset))?;
+        if write {
+            let written = call("write", k.write(fd, &buffer.0[..unit << 10]))?;
+            check(written == unit << 10, "a direct write stopped short")?;
+        } else {
+            read_block(k, fd, &mut buffer.0[..unit << 10])?;
+        }
+    }
+    call("close", k.close(fd))?;
+    call("unlink", k.unlink(&path))
+}
+
+pub(super) fn disk_dio_rr<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    random_job(k, env, false)
+}
+
+pub(super) fn disk_dio_rw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    random_job(k, env, true)
+}
+
+pub(super) fn disk_dio_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let path = env.own_path("direct");
+    let kb = env.loops(env.file_kb);
+    let unit = write_file(k, &path, kb)?;
+    let fd = open_direct(k, &path, Open::READ)?;
+    let mut buffer = Aligned::new(0);
+    for _ in 0..kb.div_ceil(unit as u64) {
+        read_block(k, fd, &mut buffer.0[..unit << 10])?;
+    }
+    call("close", k.close(fd))?;
+    call("unlink", k.unlink(&path))
+}
+
+pub(super) fn disk_dio_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let path = env.own_path("direct");
+    write_file(k, &path, env.loops(env.file_kb))?;
+    call("unlink", k.unlink(&path))
+}
+
+/// Whole transfers of `tmpa.common` are copied; the rest of it, less than 4 KB, is not.
+pub(super) fn disk_dio_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let path = env.own_path("direct");
+    let from = open_direct(k, &env.path("tmpa.common"), Open::READ)?;
+    let to = open_direct(k, &path, Open::CREAT)?;
+    let kb = env.loops(env.file_kb);
+    let mut buffer = Aligned::new(0);
+    if kb > 0 {
+        // What one block of the target takes, the source takes too: both lie in one directory.
+        let unit = first_block(k, |k, bytes| k.write(to, &buffer.0[..bytes]))?;
+        call("lseek", k.seek(to, 0))?;
+        for _ in 0..kb / unit as u64 {
+            read_block(k, from, &mut buffer.0[..unit << 10])?;
+            let written = call("write", k.write(to, &buffer.0[..unit << 10]))?;
+            check(written == unit << 10, "a direct write stopped short")?;
+        }
+    }
+    call("close", k.close(from))?;
+    call("close", k.close(to))?;
+    call("unlink", k.unlink(&path))
+}

@@ -1,0 +1,209 @@
+//! The grammar of `reaim.config`.
+//!
+//! ```text
+//! # a comment
+//! FILESIZE 10k
+//! POOLSIZE 1m
+//! DISKDIR /tmp/diskdir      (once for each directory)
+//! STARTUSERS 1
+//! ENDUSERS 5
+//! INCREMENT 1
+//! JOBS 100
+//! VERBOSE 1
+//! CROSSOVER
+//! BRIEF
+//! ```
+//!
+//! As in re-aim the first letter of a key decides which one it is, in any case; a colon or an
+//! equals sign may follow it. Unlike there, a value that makes no sense is an error.
+
+use crate::mix::MOST_JOBS_PER_USER;
+use crate::sizes::Stated;
+use crate::workfile::{Problem, WorkfileError, parse_size};
+
+/// Most directories; re-aim's limit.
+pub const MOST_DIRECTORIES: usize = 255;
+/// Most users that a configuration may name.
+const MOST_USERS: u64 = 1_000_000;
+
+/// What a `reaim.config` says; what it does not say is `None`, empty or false.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReaimConfig {
+    /// FILESIZE and POOLSIZE.
+    pub sizes: Stated,
+    /// DISKDIR: the work directories, in their order.
+    pub directories: Vec<String>,
+    /// STARTUSERS.
+    pub start_users: Option<u32>,
+    /// ENDUSERS.
+    pub end_users: Option<u32>,
+    /// INCREMENT.
+    pub increment: Option<u32>,
+    /// JOBS: jobs per user before rounding.
+    pub jobs: Option<u32>,
+    /// VERBOSE.
+    pub verbose: bool,
+    /// CROSSOVER: run until jobs/min/task falls to the limit.
+    pub crossover: bool,
+    /// BRIEF.
+    pub brief: bool,
+}
+
+impl ReaimConfig {
+    /// Parses `text`, the content of the file called `file`.
+    ///
+    /// # Errors
+    /// [`WorkfileError`] for the first line that is wrong.
+    pub fn parse(file: &str, text: &str) -> Result<Self, WorkfileError> {
+        let mut config = Self::default();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for (index, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                config.parse_line(line).map_err(|problem| problem.at(file, index))?;
+            }
+        }
+        if let (Some(start), Some(end)) = (config.start_users, config.end_users)
+            && start > end
+        {
+            return Err(WorkfileError {
+                file: file.to_owned(),
+                line: None,
+                problem: format!("STARTUSERS {start} is above ENDUSERS {end}"),
+                cure: "exchange them".into(),
+            });
+        }
+        Ok(config)
+    }
+
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// [`WorkfileError`] if it cannot be read or a line is wrong.
+    pub fn load(path: &str) -> Result<Self, WorkfileError> {
+        let bytes = std::fs::read(path).map_err(|error| WorkfileError {
+            file: path.to_owned(),
+            line: None,
+            problem: format!("cannot be read ({error})"),
+            cure: "name a readable reaim.config".into(),
+        })?;
+        Self::parse(path, &String::from_utf8_lossy(&bytes))
+    }
+
+    fn parse_line(&mut self, line: &str) -> Result<(), Problem> {
+        let end = line.find([':', '=', ' ', '\t']).unwrap_or(line.len());
+        let (key, rest) = line.split_at(end);
+        let value = rest.trim_start().trim_start_matches([':', '=']).trim();
+        let number = |least, most| number(key, value, least, most);
+        let users = |least| number(least, MOST_USERS).map(Some);
+        match key.bytes().next().map(|letter| letter.to_ascii_uppercase()) {
+            Some(b'F') => self.sizes.file_kb = Some(parse_size(value)?),
+            Some(b'P') => self.sizes.pool_kb = Some(parse_size(value)?),
+            Some(b'D') => self.add_directory(value)?,
+            Some(b'S') => self.start_users = users(1)?,
+            Some(b'E') => self.end_users = users(1)?,
+            Some(b'I') => self.increment = users(1)?,
+            Some(b'J') => self.jobs = number(1, u64::from(MOST_JOBS_PER_USER)).map(Some)?,
+            Some(b'V') => self.verbose = switch(key, value)?,
+            Some(b'C') => self.crossover = switch(key, value)?,
+            Some(b'B') => self.brief = switch(key, value)?,
+            _ => {
+                return Err(Problem::new(
+                    format!("no key called \"{key}\""),
+                    "keys: FILESIZE POOLSIZE DISKDIR STARTUSERS ENDUSERS INCREMENT JOBS VERBOSE \
+                     CROSSOVER BRIEF (the first letter decides)",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_directory(&mut self, path: &str) -> Result<(), Problem> {
+        if path.is_empty() {
+            return Err(Problem::new("DISKDIR names no directory", "write DISKDIR <path>"));
+        }
+        if self.directories.len() == MOST_DIRECTORIES {
+            return Err(Problem::new(
+                format!("more than {MOST_DIRECTORIES} directories"),
+                "remove DISKDIR lines",
+            ));
+        }
+        self.directories.push(path.to_owned());
+        Ok(())
+    }
+}
+
+fn number(key: &str, value: &str, least: u64, most: u64) -> Result<u32, Problem> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse::<u64>().ok().filter(|_| digits);
+    number.filter(|number| (least..=most).contains(number)).map(|number| number as u32).ok_or_else(
+        || {
+            Problem::new(
+                format!("\"{value}\" is no {key}"),
+                format!("give a whole number from {least} to {most}"),
+            )
+        },
+    )
+}
+
+/// A key that is on by being there, unless its value says no.
+fn switch(key: &str, value: &str) -> Result<bool, Problem> {
+    match value.to_ascii_lowercase().as_str() {
+        "" | "1" | "y" | "yes" | "on" | "true" => Ok(true),
+        "0" | "n" | "no" | "off" | "false" => Ok(false),
+        // VERBOSE has levels.
+        level if level.bytes().all(|byte| byte.is_ascii_digit()) => Ok(true),
+        _ => Err(Problem::new(format!("\"{value}\" is no {key}"), "write 1 or 0, or nothing")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        let error = ReaimConfig::parse("reaim.config", text).expect_err("wrong").to_string();
+        assert!(!error.contains('\n'), "one line: {error}");
+        error
+    }
+
+    #[test]
+    fn every_key_is_read_by_its_first_letter() {
+        let text = "# config\r\nFILESIZE 10k\r\nPOOLSIZE: 1m\nDISKDIR /tmp/a b\nD /tmp/c\n\
+                    startusers 2\nE=8\nINC 3\nJOBS 50\nVERBOSE 2\nCROSSOVER\nBRIEF 0\n";
+        let config = ReaimConfig::parse("reaim.config", text).expect("valid");
+        let expected = ReaimConfig {
+            sizes: Stated { file_kb: Some(10), pool_kb: Some(1024) },
+            directories: vec!["/tmp/a b".into(), "/tmp/c".into()],
+            start_users: Some(2),
+            end_users: Some(8),
+            increment: Some(3),
+            jobs: Some(50),
+            verbose: true,
+            crossover: true,
+            brief: false,
+        };
+        assert_eq!(config, expected);
+        assert_eq!(ReaimConfig::parse("c", "").expect("empty"), ReaimConfig::default());
+    }
+
+    #[test]
+    fn errors_name_file_line_and_cure() {
+        assert!(
+            error("XYZ 1").starts_with("reaim.config:1: no key called \"XYZ\"; keys: FILESIZE")
+        );
+        assert!(
+            error("\nSTARTUSERS none").starts_with("reaim.config:2: \"none\" is no STARTUSERS;")
+        );
+        assert!(error("ENDUSERS 0").contains("from 1 to"));
+        assert!(error("JOBS +5").contains("\"+5\" is no JOBS; give"));
+        assert!(error("FILESIZE 10").contains("\"10\" is no size; write"));
+        assert!(error("DISKDIR").contains("names no directory; write"));
+        assert!(error("CROSSOVER maybe").contains("write 1 or 0"));
+        assert!(error("S 5\nE 2").starts_with("reaim.config: STARTUSERS 5 is above ENDUSERS 2;"));
+        let many = "D /d\n".repeat(MOST_DIRECTORIES + 1);
+        assert!(error(&many).starts_with("reaim.config:256: more than 255 directories;"));
+        let missing = ReaimConfig::load("/nonexistent/reaim.config").expect_err("no file");
+        assert!(missing.to_string().contains("cannot be read"));
+    }
+}
