@@ -17,13 +17,26 @@ const TRANSFERS_KB: [usize; 2] = [1, 4];
 /// What to do where there is no direct input and output.
 const CURE: &str = "choose a file system with O_DIRECT with --dir";
 
-/// A buffer where every file system accepts it.
-#[repr(align(4096))]
-struct Aligned([u8; 4096]);
+/// Alignment that every file system accepts, bytes; also the longest transfer.
+const ALIGNMENT: usize = 4096;
+
+/// A buffer where every file system accepts it. On the heap: a stack of the virtual machine is
+/// small, and its frames should not be aligned to a page.
+struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+}
 
 impl Aligned {
-    fn new(byte: u8) -> Box<Self> {
-        Box::new(Self([byte; 4096]))
+    fn new(byte: u8) -> Self {
+        let bytes = vec![byte; 2 * ALIGNMENT];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT);
+        Self { bytes, start }
+    }
+
+    /// The first `length` bytes.
+    fn first(&mut self, length: usize) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + length]
     }
 }
 
@@ -56,11 +69,11 @@ fn first_block<K: Kernel>(
 
 /// Makes this user's file of `kb` KB (rounded up to whole transfers); returns the KB of a transfer.
 fn write_file<K: Kernel>(k: &mut K, path: &str, kb: u64) -> Result<usize, JobError> {
-    let buffer = Aligned::new(b'd');
+    let mut buffer = Aligned::new(b'd');
     let fd = open_direct(k, path, Open::CREAT)?;
-    let unit = first_block(k, |k, bytes| k.write(fd, &buffer.0[..bytes]))?;
+    let unit = first_block(k, |k, bytes| k.write(fd, buffer.first(bytes)))?;
     for _ in 1..kb.div_ceil(unit as u64) {
-        let written = call("write", k.write(fd, &buffer.0[..unit << 10]))?;
+        let written = call("write", k.write(fd, buffer.first(unit << 10)))?;
         check(written == unit << 10, "a direct write stopped short")?;
     }
     call("close", k.close(fd))?;
@@ -85,24 +98,27 @@ fn random_job<K: Kernel>(k: &mut K, env: &JobEnv, write: bool) -> Result<(), Job
         let offset = random.draw_below(count) * ((unit << 10) as u64);
         call("lseek", k.seek(fd, offset))?;
         if write {
-            let written = call("write", k.write(fd, &buffer.0[..unit << 10]))?;
+            let written = call("write", k.write(fd, buffer.first(unit << 10)))?;
             check(written == unit << 10, "a direct write stopped short")?;
         } else {
-            read_block(k, fd, &mut buffer.0[..unit << 10])?;
+            read_block(k, fd, buffer.first(unit << 10))?;
         }
     }
     call("close", k.close(fd))?;
     call("unlink", k.unlink(&path))
 }
 
+#[inline(never)]
 pub(super) fn disk_dio_rr<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     random_job(k, env, false)
 }
 
+#[inline(never)]
 pub(super) fn disk_dio_rw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     random_job(k, env, true)
 }
 
+#[inline(never)]
 pub(super) fn disk_dio_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("direct");
     let kb = env.loops(env.file_kb);
@@ -110,12 +126,13 @@ pub(super) fn disk_dio_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobE
     let fd = open_direct(k, &path, Open::READ)?;
     let mut buffer = Aligned::new(0);
     for _ in 0..kb.div_ceil(unit as u64) {
-        read_block(k, fd, &mut buffer.0[..unit << 10])?;
+        read_block(k, fd, buffer.first(unit << 10))?;
     }
     call("close", k.close(fd))?;
     call("unlink", k.unlink(&path))
 }
 
+#[inline(never)]
 pub(super) fn disk_dio_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("direct");
     write_file(k, &path, env.loops(env.file_kb))?;
@@ -123,6 +140,7 @@ pub(super) fn disk_dio_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), Job
 }
 
 /// Whole transfers of `tmpa.common` are copied; the rest of it, less than 4 KB, is not.
+#[inline(never)]
 pub(super) fn disk_dio_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("direct");
     let from = open_direct(k, &env.path("tmpa.common"), Open::READ)?;
@@ -131,11 +149,11 @@ pub(super) fn disk_dio_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobE
     let mut buffer = Aligned::new(0);
     if kb > 0 {
         // What one block of the target takes, the source takes too: both lie in one directory.
-        let unit = first_block(k, |k, bytes| k.write(to, &buffer.0[..bytes]))?;
+        let unit = first_block(k, |k, bytes| k.write(to, buffer.first(bytes)))?;
         call("lseek", k.seek(to, 0))?;
         for _ in 0..kb / unit as u64 {
-            read_block(k, from, &mut buffer.0[..unit << 10])?;
-            let written = call("write", k.write(to, &buffer.0[..unit << 10]))?;
+            read_block(k, from, buffer.first(unit << 10))?;
+            let written = call("write", k.write(to, buffer.first(unit << 10)))?;
             check(written == unit << 10, "a direct write stopped short")?;
         }
     }

@@ -100,6 +100,7 @@ pub(super) fn disk_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError
     call("close", k.close(fd))
 }
 
+#[inline(never)]
 pub(super) fn disk_brd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("read");
     write_file(k, &path, Open::CREAT, blocks(env))?;
@@ -114,6 +115,7 @@ pub(super) fn disk_brd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErro
 
 /// Reads a random block and writes the next one: as in the original nothing seeks back, so the
 /// file may grow by a block.
+#[inline(never)]
 pub(super) fn sync_disk_update<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let (path, count) = (env.own_path("update"), half(env));
     write_file(k, &path, Open::CREAT, count)?;

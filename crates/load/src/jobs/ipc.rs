@@ -49,6 +49,7 @@ pub(super) fn pipe_cpy<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErro
     messages(k, env, ends, 100)
 }
 
+#[inline(never)]
 pub(super) fn fifo_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("fifo");
     call("mkfifo", k.make_fifo(&path))?;

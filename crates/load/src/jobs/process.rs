@@ -52,6 +52,7 @@ pub(super) fn shell_rtns<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobEr
 
 /// As the first; sleeps as re-aim's does if the run asks for it. The sleep is part of the job's
 /// time, and no loop: shrinking does not shorten it.
+#[inline(never)]
 pub(super) fn shell_rtns_2<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     if env.shell_sleep {
         k.sleep(SHELL_SLEEP_NS);
