@@ -197,27 +197,27 @@ jobs! {
     DirRtns1 = "dir_rtns_1", files::dir_rtns_1,
         "10,000 directory entries read, with rewinds";
     DiskBcp = "disk_bcp", disk::disk_cp,
-        "as disk_cp: no job calls sync here";
+        "as `disk_cp`: no job calls `sync` here";
     DiskBrd = "disk_brd", disk::disk_brd,
         "a file written, then read in 1 KB blocks";
     DiskBrr = "disk_brr", disk::disk_rr,
-        "as disk_rr: no job calls sync here";
+        "as `disk_rr`: no job calls `sync` here";
     DiskBrw = "disk_brw", disk::disk_rw,
-        "as disk_rw: no job calls sync here";
+        "as `disk_rw`: no job calls `sync` here";
     DiskBwrt = "disk_bwrt", disk::disk_wrt,
-        "as disk_wrt: no job calls sync here";
+        "as `disk_wrt`: no job calls `sync` here";
     DiskCp = "disk_cp", disk::disk_cp,
         "tmpa.common copied in 1 KB blocks, copy removed";
     DiskDioCp = "disk_dio_cp", direct::disk_dio_cp,
-        "tmpa.common copied with O_DIRECT, copy removed";
+        "tmpa.common copied with `O_DIRECT`, copy removed";
     DiskDioRd = "disk_dio_rd", direct::disk_dio_rd,
-        "a file written, then read, both with O_DIRECT";
+        "a file written, then read, both with `O_DIRECT`";
     DiskDioRr = "disk_dio_rr", direct::disk_dio_rr,
-        "a file written, then as many random reads, both with O_DIRECT";
+        "a file written, then as many random reads, both with `O_DIRECT`";
     DiskDioRw = "disk_dio_rw", direct::disk_dio_rw,
-        "a file written, then as many random writes, both with O_DIRECT";
+        "a file written, then as many random writes, both with `O_DIRECT`";
     DiskDioWrt = "disk_dio_wrt", direct::disk_dio_wrt,
-        "a file written with O_DIRECT, removed";
+        "a file written with `O_DIRECT`, removed";
     DiskRd = "disk_rd", disk::disk_rd,
         "tmpa.common read in 1 KB blocks";
     DiskRr = "disk_rr", disk::disk_rr,
@@ -309,7 +309,7 @@ jobs! {
     SyncDiskRw = "sync_disk_rw", disk::sync_disk_rw,
         "half a file written, then as many random synchronous reads and writes";
     SyncDiskUpdate = "sync_disk_update", disk::sync_disk_update,
-        "half a file written, then as many random blocks read and the next written, O_SYNC";
+        "half a file written, then as many random blocks read, the next written, `O_SYNC`";
     SyncDiskWrt = "sync_disk_wrt", disk::sync_disk_wrt,
         "half a file written synchronously";
     TcpTest = "tcp_test", ipc::tcp_test,

@@ -22,7 +22,11 @@ fn two(a: u64, b: u64) -> u64 {
 
 type Fifteen = fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u64;
 
-#[expect(clippy::too_many_arguments, reason = "the arguments are the work")]
+#[expect(
+    clippy::many_single_char_names,
+    clippy::too_many_arguments,
+    reason = "the arguments are the work"
+)]
 #[rustfmt::skip]
 fn fifteen(
     a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64,
