@@ -3,7 +3,7 @@
 use core::cmp::Ordering;
 use core::fmt;
 
-use crate::error::{Error, finite, open_unit, positive};
+use crate::error::{Error, open_unit, positive};
 use crate::multiple::{Correction, adjust};
 use crate::rank_test::{self, Alternative, RankTest, Zeros};
 use crate::ratio::{self, Ratio};
@@ -116,8 +116,12 @@ pub struct Comparison {
     pub shift: Option<Shift>,
     /// Signed-rank test in pairs, else rank-sum test; two-sided.
     pub test: RankTest,
-    /// The p-value that the verdict uses: that of the test, or adjusted by [`adjust_table`].
+    /// The p-value that the verdict uses: that of the test or, by
+    /// [`AlwaysValid::compare`](crate::AlwaysValid::compare), one that is valid at every look; or
+    /// that adjusted by [`adjust_table`].
     pub p: f64,
+    /// Where the candidate stands, as the test behind `p` sees it.
+    pub direction: Ordering,
     /// Chance that a run of the candidate is better than one of the baseline, ties counted half.
     pub superiority: f64,
     /// Whether the two are shown to be closer than the margin.
@@ -171,6 +175,7 @@ impl Comparison {
             shift,
             test,
             p: test.p,
+            direction: test.direction(),
             superiority: if better == Better::Higher { larger } else { 1.0 - larger },
             equivalent: match equivalence {
                 Some(ratio) => within(ratio, question.margin),
@@ -178,6 +183,25 @@ impl Comparison {
             },
             needs: needs(baseline.n(), candidate.n(), &test, question)?,
         })
+    }
+
+    /// Replaces what the verdict is judged by: p-value, direction, and the interval of the ratio,
+    /// or of the difference where there is no ratio.
+    pub(crate) fn judge_by(
+        &mut self,
+        p: f64,
+        direction: Ordering,
+        ratio: Option<Ratio>,
+        difference: Estimate,
+    ) {
+        let margin = self.question.margin;
+        let reach = difference.lo.abs().max(difference.hi.abs());
+        (self.p, self.direction, self.equivalence) = (p, direction, ratio);
+        self.equivalent = match ratio {
+            Some(ratio) => within(ratio, margin),
+            None => is_close(reach, margin, self.baseline.mean),
+        };
+        self.needs = None;
     }
 
     /// How many times better the candidate is: `baseline / candidate` where lower is better, so
@@ -198,9 +222,9 @@ impl Comparison {
         };
         if self.equivalent {
             Verdict::Same { within: self.question.margin }
-        } else if self.p > self.question.alpha || self.test.direction().is_eq() {
+        } else if self.p > self.question.alpha || self.direction.is_eq() {
             Verdict::Unsure
-        } else if self.test.direction() == better {
+        } else if self.direction == better {
             Verdict::Faster
         } else {
             Verdict::Slower
@@ -213,13 +237,13 @@ impl Comparison {
     }
 }
 
-/// Adjusts the p-values of all rows of one table, and with them their verdicts and stars. The raw
-/// p-value stays in [`Comparison::test`].
+/// Adjusts the p-values of all rows of one table, and with them their verdicts and stars; call it
+/// once. The raw p-value of a fixed number of runs stays in [`Comparison::test`].
 ///
 /// # Errors
 /// None for comparisons made by [`Comparison::new`].
 pub fn adjust_table(rows: &mut [Comparison], correction: Correction) -> Result<(), Error> {
-    let raw: Vec<f64> = rows.iter().map(|row| row.test.p).collect();
+    let raw: Vec<f64> = rows.iter().map(|row| row.p).collect();
     for (row, p) in rows.iter_mut().zip(adjust(&raw, correction)?) {
         row.p = p;
     }
@@ -248,9 +272,12 @@ fn close_means(baseline: &Sample, candidate: &Sample, question: Question) -> Res
             Err(_) => return Ok(false),
         },
     };
-    let reach = difference.abs() + half;
-    Ok(reach <= 0.0
-        || finite(reach).is_ok_and(|reach| reach < question.margin * baseline.mean().abs()))
+    Ok(is_close(difference.abs() + half, question.margin, baseline.mean()))
+}
+
+/// Whether a difference of at most `reach` is within the margin of the baseline.
+fn is_close(reach: f64, margin: f64, baseline: f64) -> bool {
+    reach <= 0.0 || reach < margin * baseline.abs()
 }
 
 /// How many values a side needs for the test to be able to reach `alpha`, if it has not got them.

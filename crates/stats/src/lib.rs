@@ -20,26 +20,36 @@
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "tests of exactness compare exactly"))]
 
 pub mod bisect;
+mod bootstrap;
+mod change;
 mod compare;
+mod diagnose;
 mod error;
 mod fairness;
 mod histogram;
 mod multiple;
 mod normal;
+mod power;
 mod rank;
 mod rank_test;
 mod ratio;
+mod rng;
 mod sample;
+mod sequential;
 mod shift;
 mod student;
 mod welch;
 
+pub use bootstrap::{Bootstrap, bca};
+pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use compare::{Better, Comparison, Design, Question, Verdict, adjust_table};
+pub use diagnose::{Finding, NoiseFloor, diagnose, noise_floor, noise_floor_within};
 pub use error::Error;
 pub use fairness::jain;
 pub use histogram::LogHistogram;
 pub use multiple::{Correction, adjust};
 pub use normal::{normal_cdf, normal_quantile};
+pub use power::Goal;
 pub use rank_test::{
     Alternative, EXACT_PAIRS, EXACT_PRODUCT, Method, RankTest, Zeros, pairs_needed, rank_sum,
     rank_sum_floor, signed_rank, signed_rank_floor, signed_rank_of, stars, values_needed,
@@ -48,7 +58,9 @@ pub use ratio::{
     Ratio, differences, fieller_ratio, log_ratios, paired_difference, paired_ratio,
     paired_ratio_with, unpaired_ratio,
 };
+pub use rng::Rng;
 pub use sample::{CONFIDENCE, Estimate, Interval, Sample};
+pub use sequential::{AlwaysValid, Precision, precision, two_stage};
 pub use shift::{Shift, cliffs_delta, paired_shift, probability_larger, shift_of, unpaired_shift};
 pub use student::{t_cdf, t_quantile};
 pub use welch::{Welch, t_test_of};

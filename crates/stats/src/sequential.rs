@@ -1,0 +1,283 @@
+//! Looking at the data while they come, without paying for it in false claims.
+//!
+//! A test at 5 % that is repeated after every run until it rejects, rejects in the end. What is
+//! here may be looked at after every run: its error is bounded over all looks together.
+
+use crate::compare::{Comparison, Design, Question};
+use crate::error::{Error, open_unit, positive};
+use crate::ratio::{self, Ratio};
+use crate::sample::{Estimate, Sample};
+use crate::student;
+
+/// A test and an interval of a mean that are valid at every look.
+///
+/// The evidence is the Bayes factor of the t statistic with a normal prior of variance `scale`^2
+/// on the standardised mean under the alternative. With unknown variance it is a martingale under
+/// the null hypothesis (T. Lai, 1976; M. Perez-Ortiz and others, 2024), so by Ville's inequality it
+/// ever exceeds `1 / alpha` with probability at most `alpha`. It assumes normal values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AlwaysValid {
+    /// One less the total error over all looks: 0.95.
+    pub confidence: f64,
+    /// The mean over the standard deviation that is looked for. It decides where the interval is
+    /// narrow, never whether it is right.
+    pub scale: f64,
+}
+
+impl Default for AlwaysValid {
+    fn default() -> Self {
+        Self { confidence: 0.95, scale: 1.0 }
+    }
+}
+
+impl AlwaysValid {
+    fn check(&self) -> Result<f64, Error> {
+        positive("scale", self.scale)?;
+        positive("square of the scale", self.scale * self.scale)?;
+        Ok(1.0 - open_unit("confidence", self.confidence)?)
+    }
+
+    /// The interval of the mean after this many values; infinite while there are too few. With
+    /// probability `confidence` the mean lies in all intervals of all looks.
+    ///
+    /// # Errors
+    /// [`Error::NotAProbability`] or [`Error::BadParameter`] for a setting out of range.
+    pub fn interval(&self, sample: &Sample) -> Result<Estimate, Error> {
+        let alpha = self.check()?;
+        let (mean, sd, n) = (sample.mean(), sample.sd(), sample.n());
+        let half = match sd {
+            Some(sd) => self.width_in_sd(n, alpha).map_or(f64::INFINITY, |width| width * sd),
+            None => f64::INFINITY,
+        };
+        Ok(Estimate { mean, sd, n, lo: mean - half, hi: mean + half })
+    }
+
+    /// Half the width of the interval in standard deviations; `None` if it is infinite.
+    fn width_in_sd(&self, n: usize, alpha: f64) -> Option<f64> {
+        let count = n as f64;
+        let c = 1.0 + count * self.scale * self.scale;
+        let k = ((0.5 * c.ln() - alpha.ln()) * 2.0 / count).exp();
+        // The evidence (1 + u)^(n/2) (1 + u/c)^(-n/2) c^(-1/2) reaches 1 / alpha at this u =
+        // t^2/df.
+        (n > 1 && k < c).then(|| ((k - 1.0) / (1.0 - k / c) * (count - 1.0) / count).sqrt())
+    }
+
+    /// The evidence against a mean of zero, largest over all looks so far, as a p-value that may be
+    /// compared with a level at any time: the reciprocal of the largest Bayes factor, at most 1.
+    ///
+    /// # Errors
+    /// As [`AlwaysValid::interval`].
+    pub fn p(&self, sample: &Sample) -> Result<f64, Error> {
+        self.check()?;
+        let scale = sample.values().iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+        if scale <= 0.0 {
+            return Ok(1.0);
+        }
+        let (mut mean, mut squares, mut most) = (0.0, 0.0, 0.0_f64);
+        for (index, value) in sample.values().iter().enumerate() {
+            let n = (index + 1) as f64;
+            let step = value / scale - mean;
+            mean += step / n;
+            squares += step * (value / scale - mean);
+            if index > 0 {
+                most = most.max(self.ln_evidence(n, n * mean * mean, squares));
+            }
+        }
+        Ok((-most).exp())
+    }
+
+    /// Logarithm of the Bayes factor, where `u` is `signal / squares`.
+    fn ln_evidence(&self, n: f64, signal: f64, squares: f64) -> f64 {
+        let c = 1.0 + n * self.scale * self.scale;
+        // (1 + u) / (1 + u/c) without dividing by a spread of zero.
+        let ratio =
+            if signal + squares > 0.0 { (squares + signal) / (squares + signal / c) } else { 1.0 };
+        0.5 * (n * ratio.ln() - c.ln())
+    }
+
+    /// Compares pairs at a look: the verdict may be taken at every look and acted upon.
+    ///
+    /// The p-value is that of [`AlwaysValid::p`] for the logarithms of the ratios of the pairs (the
+    /// differences, where a value is not positive), at confidence `1 - alpha` of the question, and
+    /// equivalence is judged by the always-valid interval. [`Comparison::test`] stays that of a
+    /// fixed number of pairs and is not valid here.
+    ///
+    /// # Errors
+    /// As [`Comparison::new`], and as [`AlwaysValid::interval`].
+    pub fn compare(
+        &self,
+        baseline: &Sample,
+        candidate: &Sample,
+        question: Question,
+    ) -> Result<Comparison, Error> {
+        let question = Question { design: Design::Paired, ..question };
+        let mut found = Comparison::new(baseline, candidate, question)?;
+        let logs = ratio::log_ratios(baseline, candidate);
+        let watched = match &logs {
+            Ok(logs) => logs.clone(),
+            Err(_) => ratio::differences(baseline, candidate)?,
+        };
+        let equivalence = Self { confidence: 1.0 - 2.0 * question.alpha, ..*self };
+        let interval = equivalence.interval(&watched)?;
+        let ratio = logs.is_ok().then(|| Ratio {
+            value: interval.mean.exp(),
+            n: interval.n,
+            lo: interval.lo.exp(),
+            hi: interval.hi.exp(),
+        });
+        let p = Self { confidence: 1.0 - question.alpha, ..*self }.p(&watched)?;
+        found.judge_by(p, watched.mean().total_cmp(&0.0), ratio, interval);
+        Ok(found)
+    }
+}
+
+/// Whether a mean is known well enough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// The mean with its always-valid interval.
+    pub estimate: Estimate,
+    /// Whether half the interval is at most the wanted share of the mean.
+    pub reached: bool,
+    /// About how many values more that will take if the spread stays as it is; 0 if reached, and
+    /// `None` if the mean is zero or the spread is not known yet.
+    pub more: Option<usize>,
+}
+
+/// The rule of run-until-precise: stop as soon as the interval of the mean is within `relative`
+/// (0.01 is plus or minus 1 %) of the mean. May be asked after every value; at the end the interval
+/// covers the mean with the stated confidence, because it does so at all looks together.
+///
+/// # Errors
+/// [`Error::NotAProbability`] unless `confidence` lies strictly between 0 and 1,
+/// [`Error::BadParameter`] unless `relative` is positive and finite.
+pub fn precision(sample: &Sample, relative: f64, confidence: f64) -> Result<Precision, Error> {
+    positive("relative width", relative)?;
+    let rule = AlwaysValid { confidence, ..AlwaysValid::default() };
+    let estimate = rule.interval(sample)?;
+    let wanted = relative * estimate.mean.abs();
+    let reached = estimate.half_width() <= wanted;
+    let more = match estimate.sd {
+        _ if reached => Some(0),
+        Some(sd) if wanted > 0.0 => {
+            let alpha = rule.check()?;
+            let fits = |n: usize| rule.width_in_sd(n, alpha).is_some_and(|w| w * sd <= wanted);
+            first_from(sample.n() + 1, fits).map(|n| n - sample.n())
+        }
+        _ => None,
+    };
+    Ok(Precision { estimate, reached, more })
+}
+
+/// How many values in all give the mean an interval of plus or minus `half_width` (in the unit of
+/// the values) with the stated confidence, once `pilot` has been measured: C. Stein's two-stage
+/// procedure (1945), exact for normal values. It takes about half the values of [`precision`], but
+/// the number is fixed by the pilot and the interval is `mean ± half_width` from the pilot's
+/// spread.
+///
+/// # Errors
+/// [`Error::TooFew`] with fewer than two values, [`Error::NotAProbability`] or
+/// [`Error::BadParameter`] for a setting out of range, [`Error::Overflow`] if the number is beyond
+/// counting.
+pub fn two_stage(pilot: &Sample, half_width: f64, confidence: f64) -> Result<usize, Error> {
+    positive("half width", half_width)?;
+    let tail = (1.0 - open_unit("confidence", confidence)?) / 2.0;
+    let sd = pilot.sd().ok_or(Error::TooFew { have: pilot.n(), need: 2 })?;
+    let t = student::tail_quantile(tail, (pilot.n() - 1) as f64);
+    let total = (t * (sd / half_width)).powi(2).ceil();
+    if total < 1e15 { Ok(pilot.n().max(total as usize)) } else { Err(Error::Overflow) }
+}
+
+/// The first number from `start` on that `fits`, if one below 2^40 does; `fits` must stay true.
+pub(crate) fn first_from(start: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut high = start;
+    let mut low = start;
+    while !fits(high) {
+        low = high + 1;
+        high = high.checked_mul(2).filter(|high| *high < 1 << 40)?;
+    }
+    while low < high {
+        let middle = low.midpoint(high);
+        if fits(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(values: &[f64]) -> Sample {
+        Sample::new(values).unwrap()
+    }
+
+    #[test]
+    fn interval_and_test_are_two_sides_of_one_thing() {
+        // Shifted so that an end of the interval comes to lie at zero, p is alpha at this look.
+        let values = [3.0, 1.0, 4.0, 1.5, 5.0, 2.0, 4.5];
+        let rule = AlwaysValid::default();
+        let interval = rule.interval(&sample(&values)).unwrap();
+        let moved: Vec<f64> = values.iter().map(|value| value - interval.lo).collect();
+        let moved = sample(&moved);
+        let squares = moved.sd().unwrap().powi(2) * 6.0;
+        let evidence = rule.ln_evidence(7.0, 7.0 * moved.mean().powi(2), squares);
+        assert!((evidence - 20.0_f64.ln()).abs() < 1e-9, "{evidence}");
+        assert!(rule.p(&moved).unwrap() <= 0.05 + 1e-12);
+    }
+
+    #[test]
+    fn the_price_of_looking_is_a_wider_interval() {
+        let values: Vec<f64> = (0..20).map(|i| 100.0 + f64::from(i % 5)).collect();
+        let (free, fixed) = (
+            AlwaysValid::default().interval(&sample(&values)).unwrap(),
+            sample(&values).estimate(),
+        );
+        let price = free.half_width() / fixed.half_width();
+        assert!((1.4..1.8).contains(&price), "{price}");
+    }
+
+    #[test]
+    fn precision_says_how_many_more() {
+        let values: Vec<f64> = (0..8).map(|i| 100.0 + f64::from(i % 4)).collect();
+        let now = precision(&sample(&values), 0.01, 0.95).unwrap();
+        assert!(!now.reached);
+        let more = now.more.unwrap();
+        assert!((5..40).contains(&more), "{more}");
+        let later: Vec<f64> = (0..8 + more + 4).map(|i| 100.0 + (i % 4) as f64).collect();
+        assert!(precision(&sample(&later), 0.01, 0.95).unwrap().reached);
+    }
+
+    #[test]
+    fn stein_counts_from_the_pilot() {
+        // t(0.975, 3) = 3.182446, sd 1: (3.182446 / 0.5)^2 = 40.5.
+        let pilot = sample(&[1.0, 3.0, 2.0, 2.0]);
+        let sd = pilot.sd().unwrap();
+        assert_eq!(two_stage(&pilot, 0.5 * sd, 0.95), Ok(41));
+        assert_eq!(two_stage(&pilot, 100.0, 0.95), Ok(4));
+        assert!(two_stage(&pilot, 1e-300, 0.95).is_err());
+        assert!(two_stage(&sample(&[1.0]), 1.0, 0.95).is_err());
+    }
+
+    #[test]
+    fn hostile_looks() {
+        let rule = AlwaysValid::default();
+        for few in [&[1.0][..], &[1.0, 2.0]] {
+            assert!(rule.interval(&sample(few)).unwrap().hi.is_infinite());
+        }
+        assert_eq!(rule.p(&sample(&[0.0; 9])), Ok(1.0));
+        assert!(rule.p(&sample(&[1.0; 9])).unwrap() < 0.001);
+        assert_eq!(rule.interval(&sample(&[1.0; 9])).unwrap().half_width(), 0.0);
+        assert!(rule.p(&sample(&[1e150, -1e150, 1e150])).unwrap() <= 1.0);
+        let none = precision(&sample(&[-1.0, 1.0, -1.0, 1.0]), 0.1, 0.95).unwrap();
+        assert_eq!((none.reached, none.more), (false, None));
+        assert_eq!(precision(&sample(&[5.0]), 0.1, 0.95).unwrap().more, None);
+        for bad in [0.0, f64::NAN, f64::INFINITY] {
+            assert!(precision(&sample(&[5.0]), bad, 0.95).is_err());
+            let rule = AlwaysValid { scale: bad, ..AlwaysValid::default() };
+            assert!(rule.interval(&sample(&[5.0])).is_err() && rule.p(&sample(&[5.0])).is_err());
+        }
+    }
+}
