@@ -3,6 +3,8 @@
 //! The small versions run with every change and allow for their size (four standard errors); the
 //! large ones are ignored there, run nightly, and must be within one point of what is stated.
 
+#![expect(clippy::print_stdout, reason = "the shares are what one wants to read")]
+
 use convoy_stats::{
     AlwaysValid, Comparison, Design, Interval, Question, Rng, Sample, Verdict, bca, paired_shift,
     precision, unpaired_ratio, unpaired_shift,

@@ -12,6 +12,10 @@ const BUDGET: &str = "100";
 /// all.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("test", &["test", "--workspace", "--release", "--no-fail-fast"]),
+    (
+        "coverage",
+        &["test", "-p", "convoy-stats", "--release", "--test", "coverage", "--", "--ignored"],
+    ),
     ("check", &["run", "--release", "--", "check", "semaphore"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),
