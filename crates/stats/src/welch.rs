@@ -77,6 +77,6 @@ pub fn t_test_of(differences: &Sample) -> Result<f64, Error> {
     if sd <= 0.0 {
         return Err(Error::NoSpread);
     }
-    let t = mean.abs() / (sd / (n as f64).sqrt());
+    let t = mean.abs() / sd * (n as f64).sqrt();
     Ok(2.0 * student::upper_tail(t, (n - 1) as f64))
 }
