@@ -126,8 +126,9 @@ pub struct Comparison {
     pub superiority: f64,
     /// Whether the two are shown to be closer than the margin.
     pub equivalent: bool,
-    /// The fewest values per side with which the test could reach `alpha` at all, if there are
-    /// fewer: then no difference can be claimed, whatever the effect.
+    /// The fewest values per side with which the test could reach `alpha` at all, in its table if
+    /// that was adjusted, if there are fewer: then no difference can be claimed, whatever the
+    /// effect.
     pub needs: Option<usize>,
 }
 
@@ -244,10 +245,30 @@ impl Comparison {
 /// None for comparisons made by [`Comparison::new`].
 pub fn adjust_table(rows: &mut [Comparison], correction: Correction) -> Result<(), Error> {
     let raw: Vec<f64> = rows.iter().map(|row| row.p).collect();
-    for (row, p) in rows.iter_mut().zip(adjust(&raw, correction)?) {
-        row.p = p;
+    let adjusted = adjust(&raw, correction)?;
+    let level = 1.0 / raw.len().max(1) as f64;
+    for (index, row) in rows.iter_mut().enumerate() {
+        let fixed = row.p.to_bits() == row.test.p.to_bits();
+        row.p = adjusted[index];
+        if fixed && row.needs.is_none() && row.p > row.question.alpha {
+            // What the strongest outcome of this row would have come to in this table.
+            let mut best = raw.clone();
+            best[index] = row.test.floor;
+            if adjust(&best, correction)?[index] > row.question.alpha {
+                let need = fewest(row.question.design, row.question.alpha * level)?;
+                row.needs = Some(need.max(row.baseline.n.min(row.candidate.n) + 1));
+            }
+        }
     }
     Ok(())
+}
+
+/// The fewest values on a side with which the test of a design can reach a level.
+fn fewest(design: Design, alpha: f64) -> Result<usize, Error> {
+    match design {
+        Design::Paired => rank_test::pairs_needed(alpha),
+        Design::Unpaired => rank_test::values_needed(alpha),
+    }
 }
 
 /// Two one-sided tests (D. Schuirmann, 1987) at the level `alpha`: both reject if and only if the
@@ -287,15 +308,11 @@ fn needs(
     test: &RankTest,
     question: Question,
 ) -> Result<Option<usize>, Error> {
-    let (have, need, floor) = match question.design {
-        Design::Paired => {
-            let floor = rank_test::signed_rank_floor(baseline);
-            (baseline, rank_test::pairs_needed(question.alpha)?, floor)
-        }
-        Design::Unpaired => {
-            let floor = rank_test::rank_sum_floor(baseline, candidate);
-            (baseline.min(candidate), rank_test::values_needed(question.alpha)?, floor)
-        }
+    let have = baseline.min(candidate);
+    let need = fewest(question.design, question.alpha)?;
+    let floor = match question.design {
+        Design::Paired => rank_test::signed_rank_floor(baseline),
+        Design::Unpaired => rank_test::rank_sum_floor(baseline, candidate),
     };
     if floor > question.alpha {
         return Ok(Some(need.max(have + 1)));
@@ -393,6 +410,21 @@ mod tests {
         }
         assert!(ask(Question { confidence: 95.0, ..Question::default() }).is_err());
         assert!(Comparison::new(&base, &sample(&[1.0]), Question::default()).is_err());
+    }
+
+    #[test]
+    fn a_table_may_need_more_values_than_a_row() {
+        // Six pairs reach 0.031, which ten rows by Holm turn into 0.31: 9 pairs reach 0.005.
+        let (base, slow) = (sample(&TIMES[..6]), scaled(&TIMES[..6], 1.1));
+        let row = Comparison::new(&base, &slow, Question::default()).unwrap();
+        let mut table = vec![row; 10];
+        adjust_table(&mut table, Correction::BenjaminiHochberg).unwrap();
+        assert!(table.iter().all(|row| row.needs.is_none() && row.stars() == 1));
+        for row in &mut table {
+            row.p = row.test.p;
+        }
+        adjust_table(&mut table, Correction::Holm).unwrap();
+        assert!(table.iter().all(|row| row.needs == Some(9) && row.stars() == 0));
     }
 
     #[test]
