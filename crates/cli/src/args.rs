@@ -1,5 +1,7 @@
 //! Flags: definition and documentation in one place.
 
+use crate::compare::Compare;
+use crate::runs::Runs;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -23,6 +25,10 @@ pub(crate) enum Command {
     Reproduce(Reproduce),
     /// Check a lock by exploring interleavings of its source
     Check(Check),
+    /// Compare commands, stored runs or files of measurements
+    Compare(Box<Compare>),
+    /// List, show, tag, export and prune stored runs
+    Runs(Runs),
 }
 
 /// How results are printed.

@@ -27,6 +27,12 @@ impl Failure {
         Self { code: ENVIRONMENT, message: error.to_string() }
     }
 
+    /// The same with more words at its end.
+    pub(crate) fn with(mut self, words: &str) -> Self {
+        self.message.push_str(words);
+        self
+    }
+
     /// Prints the message in one line and gives the exit code.
     #[expect(clippy::print_stderr, reason = "messages go to standard error")]
     pub(crate) fn report(&self) -> ExitCode {

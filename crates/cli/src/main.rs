@@ -2,13 +2,16 @@
 
 mod args;
 mod check;
+mod compare;
 mod fail;
+mod keep;
 #[expect(dead_code, unused_imports, reason = "its callers land right after it")]
 mod measure;
 mod output;
 mod pool;
 mod reproduce;
 mod run;
+mod runs;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -23,6 +26,8 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::run(reproduce),
         Command::Check(check) => check::run(check),
+        Command::Compare(compare) => compare::run(compare),
+        Command::Runs(runs) => runs::run(runs),
     };
     match result {
         Ok(code) => code,

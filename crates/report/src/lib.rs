@@ -5,6 +5,8 @@
 //! spreadsheets.
 
 mod check;
+mod compare;
+mod compare_text;
 mod format;
 mod json;
 mod native;
@@ -14,6 +16,10 @@ mod reproduce;
 mod table;
 
 pub use check::{CheckReport, CheckRow};
+pub use compare::{
+    CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport, CompareRow,
+    CompareSide,
+};
 pub use format::{NOTHING, fixed, significant};
 pub use native::{native_csv, native_json, native_tables, native_text};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};

@@ -35,6 +35,11 @@ pub enum StoreError {
         /// The database.
         path: PathBuf,
     },
+    /// Nobody says where the store is.
+    #[error(
+        "no place for the store of runs: set CONVOY_STORE or HOME, or use --store or --no-store"
+    )]
+    NoPlace,
     /// The file system refuses.
     #[error(
         "{}: {error}; free space or use another file (CONVOY_STORE or --store)", path.display()

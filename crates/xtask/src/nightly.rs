@@ -16,6 +16,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
         "coverage",
         &["test", "-p", "convoy-stats", "--release", "--test", "coverage", "--", "--ignored"],
     ),
+    ("compare", &["test", "-p", "convoy", "--release", "--", "--ignored", "a_hundred_pairs"]),
     ("check", &["run", "--release", "--", "check", "semaphore"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),

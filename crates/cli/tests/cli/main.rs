@@ -2,7 +2,9 @@
 
 mod bad_input;
 mod check;
+mod compare;
 mod json;
+mod runs;
 mod signals;
 
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use std::process::{Command, Output, Stdio};
 fn convoy(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_convoy"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Not into the store of whoever runs the tests.
+    command.env("CONVOY_STORE", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("runs.sqlite3"));
     command
 }
 

@@ -1,0 +1,204 @@
+//! Flags of `convoy compare`.
+
+use crate::keep::StoreArgs;
+use crate::measure::MetricArgs;
+use clap::{Args, ValueEnum};
+use convoy_report::CompareLayout;
+use convoy_stats::{Correction, Interval};
+use std::path::PathBuf;
+
+/// `convoy compare`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+#[command(
+    after_help = "Exit codes: 0 same, faster or unsure; 1 some candidate is slower; 2 usage; \
+    3 environment. A baseline or candidate is a command line in quotes; a `convoy run` line; a \
+    stored run (@12, @tag, @12#side); or a file: hyperfine JSON, criterion's sample.json or its \
+    folder, Go benchmark text, reaim.csv, suite7.ss."
+)]
+pub(crate) struct Compare {
+    /// The baseline, then the candidates; one file alone that holds several sides
+    #[arg(value_name = "BASELINE CANDIDATE", required = true, num_args = 1..)]
+    pub(crate) operands: Vec<String>,
+    /// Name of a side in tables, in the order of the sides (repeatable)
+    #[arg(long, short = 'n', value_name = "NAME")]
+    pub(crate) name: Vec<String>,
+    /// Runs of each side, neither more nor fewer
+    #[arg(long, short = 'r', value_name = "N", conflicts_with = "max_runs")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) runs: Option<u32>,
+    /// Stop as soon as the verdict is sure, at the latest after so many runs of each side
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) max_runs: u32,
+    /// Stop after so many seconds of measuring
+    #[arg(long, value_name = "S")]
+    pub(crate) max_time: Option<f64>,
+    /// Unmeasured runs of each side before
+    #[arg(long, short = 'w', value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) warmup: u32,
+    /// A command line before each run, not measured
+    #[arg(long, short = 'p', value_name = "CMD")]
+    pub(crate) prepare: Option<String>,
+    /// Run the commands on these CPUs only: 1 or 0,2-3
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) pin: Option<String>,
+    /// Kill a run that takes longer, which makes it a failed one
+    #[arg(long, value_name = "S")]
+    pub(crate) timeout: Option<f64>,
+    /// Start the commands themselves, without a shell
+    #[arg(long, short = 'N')]
+    pub(crate) no_shell: bool,
+    /// Leave out runs that fail, and count them, instead of stopping at the first
+    #[arg(long, short = 'i')]
+    pub(crate) ignore_failure: bool,
+    /// Measure the baseline against itself, too: how large a difference means nothing here
+    #[arg(long)]
+    pub(crate) aa: bool,
+    /// More is better; known for rates in files and for jobs per minute
+    #[arg(long)]
+    pub(crate) higher_is_better: bool,
+    /// The metric.
+    #[command(flatten)]
+    pub(crate) metric: MetricArgs,
+    /// Difference that does not matter, percent
+    #[arg(long, visible_alias = "threshold", value_name = "PERCENT", default_value = "1%")]
+    #[arg(value_parser = percent)]
+    pub(crate) same_within: f64,
+    /// Chance to call equal sides different
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    pub(crate) alpha: f64,
+    /// Intervals of means and speedups by Student's t, or by the normal z as older papers have them
+    #[arg(long, value_enum, default_value = "t")]
+    pub(crate) ci: Ci,
+    /// Correction of p-values for the number of comparisons in the table
+    #[arg(long, value_enum, default_value = "bh")]
+    pub(crate) correction: Corrected,
+    /// A line for each side; the papers' table; or workloads by ranges of users
+    #[arg(long, value_enum, default_value = "list")]
+    pub(crate) layout: Layout,
+    /// Ranges of users of `--layout ranges`
+    #[arg(long, value_name = "LIST", default_value = "10-100,200-1000,1100-2000")]
+    pub(crate) ranges: String,
+    /// Seed of the order of runs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How results are printed
+    #[arg(long, value_enum, default_value = "table")]
+    pub(crate) format: CompareFormat,
+    /// Write results to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Where the record goes.
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+/// How a comparison is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareFormat {
+    /// For people.
+    Table,
+    /// For the web.
+    Markdown,
+    /// For programs.
+    Json,
+    /// For spreadsheets.
+    Csv,
+}
+
+/// The kind of intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ci {
+    /// Student's t.
+    T,
+    /// 1.96 sd / sqrt(n).
+    Z,
+}
+
+/// The correction of p-values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Corrected {
+    /// Benjamini and Hochberg: the share of false claims.
+    Bh,
+    /// Holm: the chance of any false claim.
+    Holm,
+    /// No correction.
+    None,
+}
+
+/// The form of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Layout {
+    /// A line for each side.
+    List,
+    /// Mean, standard deviation, interval and speedup below each benchmark.
+    Document,
+    /// Workloads by ranges of users.
+    Ranges,
+}
+
+impl From<Layout> for CompareLayout {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::List => Self::List,
+            Layout::Document => Self::Document,
+            Layout::Ranges => Self::Ranges,
+        }
+    }
+}
+
+impl From<Ci> for Interval {
+    fn from(ci: Ci) -> Self {
+        match ci {
+            Ci::T => Self::T,
+            Ci::Z => Self::Z,
+        }
+    }
+}
+
+impl From<Corrected> for Correction {
+    fn from(corrected: Corrected) -> Self {
+        match corrected {
+            Corrected::Bh => Self::BenjaminiHochberg,
+            Corrected::Holm => Self::Holm,
+            Corrected::None => Self::None,
+        }
+    }
+}
+
+/// `1%` or `1` as 0.01.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>();
+    let good = number.ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
+    good.map(|percent| percent / 100.0)
+        .ok_or_else(|| "a percentage above 0 and up to 100, such as 1%".to_owned())
+}
+
+/// `0,2-3` as the numbers 0, 2 and 3.
+pub(crate) fn cpus(text: &str) -> Option<Vec<usize>> {
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let range = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
+        if range.0 > range.1 || range.1 > 4096 {
+            return None;
+        }
+        list.extend(range.0..=range.1);
+    }
+    Some(list)
+}
+
+/// `10-100,200-1000` as pairs.
+pub(crate) fn ranges(text: &str) -> Option<Vec<[u32; 2]>> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let range = [first.trim().parse().ok()?, last.trim().parse().ok()?];
+        (range[0] <= range[1]).then_some(range)
+    };
+    text.split(',').map(range).collect()
+}

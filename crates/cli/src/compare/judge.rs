@@ -1,0 +1,244 @@
+//! From sides to a report: every number comes out of `convoy_stats`, this only asks and arranges.
+
+use super::args::Compare;
+use super::series::{Series, Side, partner};
+use crate::fail::Failure;
+use convoy_report::{CompareFloor, CompareRange, CompareRow, CompareSide};
+use convoy_stats::{
+    Alternative, AlwaysValid, Better, Comparison, Design, Estimate, Question, Ratio, Sample,
+    Verdict, Zeros, adjust, adjust_table, log_ratios, noise_floor, noise_floor_within,
+    signed_rank_of, stars,
+};
+
+/// The fewest runs within which a noise floor is looked for.
+const FEWEST_FOR_FLOOR: usize = 8;
+
+/// What the judge needs to know beside the numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Case<'a> {
+    /// The flags.
+    pub(crate) args: &'a Compare,
+    /// Which sides were measured in common blocks.
+    pub(crate) live: &'a [bool],
+    /// Whether the number of runs depended on what they showed: then test and intervals must be
+    /// valid at every look.
+    pub(crate) sequential: bool,
+}
+
+/// One comparison with what it is of.
+pub(crate) struct Row<'a> {
+    pub(crate) baseline: (&'a Side, &'a Series),
+    pub(crate) candidate: (&'a Side, &'a Series),
+    pub(crate) comparison: Comparison,
+    /// The p-value before it was corrected over the table.
+    raw: f64,
+    /// The speedup with its interval.
+    speedup: Option<Ratio>,
+}
+
+impl Case<'_> {
+    fn question(self, series: &Series, paired: bool) -> Question {
+        let higher = series.higher_is_better || self.args.higher_is_better;
+        Question {
+            design: if paired { Design::Paired } else { Design::Unpaired },
+            better: if higher { Better::Higher } else { Better::Lower },
+            alpha: self.args.alpha,
+            margin: self.args.same_within,
+            interval: self.args.ci.into(),
+            zeros: Zeros::Wilcoxon,
+            ..Question::default()
+        }
+    }
+
+    /// All candidates against the baseline, corrected over the table; benchmark by benchmark.
+    pub(crate) fn rows(self, sides: &[Side]) -> Result<Vec<Row<'_>>, Failure> {
+        let mut rows = Vec::new();
+        let baseline = &sides[0];
+        for series in &baseline.series {
+            for (number, side) in sides.iter().enumerate().skip(1) {
+                let Some(other) = partner(baseline, series, side) else { continue };
+                if series.unit != other.unit {
+                    return Err(Failure::usage(format!(
+                        "{}: {:?} is in {:?} and {:?} in {:?}; give both in one unit",
+                        series.name(),
+                        baseline.label,
+                        series.unit,
+                        side.label,
+                        other.unit
+                    )));
+                }
+                let same = series.values.len() == other.values.len();
+                let paired = self.live[0] && self.live[number] && same;
+                rows.push(self.compare((baseline, series), (side, other), paired)?);
+            }
+        }
+        if rows.is_empty() {
+            return Err(nothing_in_common(sides));
+        }
+        let mut comparisons: Vec<Comparison> =
+            rows.iter().map(|row| row.comparison.clone()).collect();
+        adjust_table(&mut comparisons, self.args.correction.into()).map_err(Failure::usage)?;
+        for (row, comparison) in rows.iter_mut().zip(comparisons) {
+            row.comparison = comparison;
+        }
+        Ok(rows)
+    }
+
+    fn compare<'s>(
+        self,
+        baseline: (&'s Side, &'s Series),
+        candidate: (&'s Side, &'s Series),
+        paired: bool,
+    ) -> Result<Row<'s>, Failure> {
+        let sample = |(side, series): (&Side, &Series)| {
+            Sample::new(series.values.clone()).map_err(|error| {
+                Failure::usage(format!("{}, {}: {error}", side.label, series.name()))
+            })
+        };
+        let (one, two) = (sample(baseline)?, sample(candidate)?);
+        let question = self.question(baseline.1, paired);
+        let sequential = self.sequential && paired;
+        let comparison = if sequential {
+            AlwaysValid::default().compare(&one, &two, question)
+        } else {
+            Comparison::new(&one, &two, question)
+        };
+        let comparison = comparison.map_err(Failure::usage)?;
+        let speedup = match (sequential, log_ratios(&one, &two)) {
+            (true, Ok(logs)) => {
+                let rule =
+                    AlwaysValid { confidence: question.confidence, ..AlwaysValid::default() };
+                let log = rule.interval(&logs).map_err(Failure::usage)?;
+                let (value, lo, hi) = (log.mean.exp(), log.lo.exp(), log.hi.exp());
+                let ratio = Ratio { value, n: log.n, lo, hi };
+                let lower = question.better == Better::Lower;
+                Some(if lower { ratio.inverse() } else { ratio })
+            }
+            _ => comparison.speedup(),
+        };
+        Ok(Row { baseline, candidate, raw: comparison.p, speedup, comparison })
+    }
+
+    /// How far the baseline is from itself: by its A/A runs, else by its neighbouring blocks.
+    pub(crate) fn floor(self, baseline: &Series, again: Option<&Series>) -> Option<CompareFloor> {
+        let own = Sample::new(baseline.values.clone()).ok()?;
+        let (source, floor) = match again {
+            Some(again) => {
+                let again = Sample::new(again.values.clone()).ok()?;
+                ("A/A runs", noise_floor(&own, &again))
+            }
+            None if own.n() < FEWEST_FOR_FLOOR => return None,
+            None => ("neighbouring runs of it", noise_floor_within(&own, self.args.seed)),
+        };
+        Some(CompareFloor { source: source.to_owned(), percent: 100.0 * floor.ok()?.floor })
+    }
+}
+
+fn nothing_in_common(sides: &[Side]) -> Failure {
+    let names = |side: &Side| {
+        let names: Vec<String> = side.series.iter().take(3).map(Series::name).collect();
+        format!("{:?} has {}", side.label, names.join("; "))
+    };
+    let all: Vec<String> = sides.iter().map(names).collect();
+    Failure::usage(format!("the sides have no benchmark and metric in common: {}", all.join(", ")))
+}
+
+/// A row as it is printed.
+pub(crate) fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
+    let (comparison, series) = (&row.comparison, row.baseline.1);
+    let speedup = row.speedup;
+    let verdict = match comparison.verdict() {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Same { .. } => "same",
+        Verdict::Unsure => "unsure",
+    };
+    CompareRow {
+        benchmark: series.benchmark.clone(),
+        users: series.users,
+        metric: series.metric.clone(),
+        unit: series.unit.clone(),
+        higher_is_better: comparison.question.better == Better::Higher,
+        baseline: side(&row.baseline.0.label, &comparison.baseline),
+        candidate: side(&row.candidate.0.label, &comparison.candidate),
+        verdict: verdict.to_owned(),
+        speedup: speedup.map(|ratio| ratio.value),
+        ci95: speedup.map_or([f64::NAN; 2], |ratio: Ratio| [ratio.lo, ratio.hi]),
+        p: comparison.p,
+        p_raw: row.raw,
+        p_floor: comparison.test.floor,
+        test: match comparison.question.design {
+            Design::Paired if case.sequential => "always-valid t".to_owned(),
+            Design::Paired => "signed-rank".to_owned(),
+            Design::Unpaired => "rank-sum".to_owned(),
+        },
+        stars: comparison.stars(),
+        superiority: comparison.superiority,
+        shift: comparison.shift.map(|shift| shift.value),
+        needs: comparison.needs,
+    }
+}
+
+fn side(label: &str, estimate: &Estimate) -> CompareSide {
+    CompareSide {
+        label: label.to_owned(),
+        runs: estimate.n,
+        mean: estimate.mean,
+        sd: estimate.sd,
+        ci95: [estimate.lo, estimate.hi],
+    }
+}
+
+/// The mean change of each candidate and workload over each range of users, with stars of the
+/// signed-rank test over the load points.
+pub(crate) fn ranges(case: Case<'_>, rows: &[Row<'_>], wanted: &[[u32; 2]]) -> Vec<CompareRange> {
+    let mut cells: Vec<CompareRange> = Vec::new();
+    let mut tests = Vec::new();
+    for row in rows.iter().filter(|row| row.baseline.1.users.is_some()) {
+        let (candidate, workload) = (&row.candidate.0.label, &row.baseline.1.benchmark);
+        if cells.iter().any(|cell| &cell.candidate == candidate && &cell.workload == workload) {
+            continue;
+        }
+        for &users in wanted {
+            let within = |row: &&Row<'_>| {
+                let (series, label) = (row.baseline.1, &row.candidate.0.label);
+                let inside = series.users.is_some_and(|n| (users[0]..=users[1]).contains(&n));
+                inside && &series.benchmark == workload && label == candidate
+            };
+            let speedups: Vec<f64> = rows.iter().filter(within).filter_map(change).collect();
+            let logs = speedups.iter().map(|speedup| speedup.ln()).collect::<Vec<_>>();
+            let test = |logs| signed_rank_of(&logs, Zeros::Wilcoxon, Alternative::TwoSided).p;
+            let test = Sample::new(logs).map_or(1.0, test);
+            tests.push(test);
+            let percent =
+                speedups.iter().map(|speedup| 100.0 * (speedup - 1.0)).collect::<Vec<_>>();
+            cells.push(CompareRange {
+                candidate: candidate.clone(),
+                workload: workload.clone(),
+                users,
+                points: speedups.len(),
+                change_percent: Sample::new(percent).ok().map(|sample| sample.mean()),
+                stars: 0,
+            });
+        }
+    }
+    // A range that holds no load point of any workload is not worth a column.
+    let adjusted = adjust(&tests, case.args.correction.into()).unwrap_or(tests);
+    for (cell, p) in cells.iter_mut().zip(adjusted) {
+        cell.stars = stars(p);
+    }
+    let empty = |users: [u32; 2]| cells.iter().all(|cell| cell.users != users || cell.points == 0);
+    let gone: Vec<[u32; 2]> = wanted.iter().copied().filter(|&users| empty(users)).collect();
+    cells.retain(|cell| !gone.contains(&cell.users));
+    cells
+}
+
+/// The ratio of the means, as the lists of the mailing lists have it.
+fn change(row: &Row<'_>) -> Option<f64> {
+    let (baseline, candidate) = (row.comparison.baseline.mean, row.comparison.candidate.mean);
+    let speedup = match row.comparison.question.better {
+        Better::Higher => candidate / baseline,
+        Better::Lower => baseline / candidate,
+    };
+    (speedup.is_finite() && speedup > 0.0).then_some(speedup)
+}

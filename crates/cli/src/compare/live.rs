@@ -1,0 +1,287 @@
+//! Running the commands: in blocks, each side once in each block, in an order drawn from the seed.
+
+use super::args::{Compare, cpus};
+use super::operand::{self, Command};
+use super::series::{Series, Side};
+use crate::fail::Failure;
+use crate::measure::{Ending, Finished, Metric, Program, RunError, run};
+use convoy_load::host::Interrupts;
+use convoy_report::CompareFailure;
+use convoy_stats::Rng;
+use std::time::{Duration, Instant};
+
+/// Longest filling of the environment, bytes. Its length moves the stack and with it the cache
+/// lines of a program, which can change its speed by more than a real improvement does (Mytkowicz
+/// and others, ASPLOS 2009); drawn anew for each run, the effect is noise that repeats average.
+const PADDING: usize = 4096;
+
+/// What the runs gave.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    /// The sides with the values of whole blocks: value `i` of each side ran in the same block.
+    pub(crate) sides: Vec<Side>,
+    /// The sides of each block, in the order they ran, by number.
+    pub(crate) order: Vec<Vec<usize>>,
+    /// Whole blocks.
+    pub(crate) blocks: usize,
+    /// Failed runs that were left out.
+    pub(crate) failures: Vec<CompareFailure>,
+    /// Why there are no more.
+    pub(crate) stopped: String,
+    /// What ended it early, if something did; the finished blocks are there all the same.
+    pub(crate) broken: Option<Failure>,
+}
+
+/// What is to be measured, and how.
+pub(crate) struct Plan<'a> {
+    pub(crate) args: &'a Compare,
+    /// The commands with the names of their sides.
+    pub(crate) sides: Vec<(String, &'a Command)>,
+    pub(crate) metric: Metric,
+    cpus: Option<Vec<usize>>,
+    /// Blocks at most.
+    pub(crate) cap: u32,
+}
+
+/// The numbers of the sides in random order.
+fn order(draw: &mut Rng, count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    draw.shuffle(&mut order);
+    order
+}
+
+/// How one run went.
+enum Outcome {
+    Values(Vec<(Series, f64)>),
+    Failed(String),
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(
+        args: &'a Compare,
+        sides: Vec<(String, &'a Command)>,
+    ) -> Result<Self, Failure> {
+        let metric = args.metric.metric().map_err(Failure::usage)?;
+        let list = match &args.pin {
+            None => None,
+            Some(text) => Some(cpus(text).filter(|list| !list.is_empty()).ok_or_else(|| {
+                Failure::usage(format!("--pin {text}: a list of CPUs such as 1 or 0,2-3"))
+            })?),
+        };
+        for (flag, seconds) in [("--timeout", args.timeout), ("--max-time", args.max_time)] {
+            if seconds.is_some_and(|s| !(s > 0.0 && s <= 1e7)) {
+                return Err(Failure::usage(format!(
+                    "{flag} must be above 0 and up to 1e7 seconds"
+                )));
+            }
+        }
+        let cap = args.runs.unwrap_or(args.max_runs);
+        Ok(Self { args, sides, metric, cpus: list, cap })
+    }
+
+    /// The same with at most `cap` blocks, unless `--runs` says how many.
+    pub(crate) fn with_cap(self, cap: u32) -> Self {
+        Self { cap: self.args.runs.unwrap_or(cap), ..self }
+    }
+
+    /// Runs warm-up and blocks until `enough` says why there are enough, or the cap is reached.
+    pub(crate) fn measure(
+        &self,
+        interrupts: &Interrupts,
+        progress: &mut dyn FnMut(usize, &str),
+        enough: &mut dyn FnMut(&[Side]) -> Option<String>,
+    ) -> Measured {
+        let mut draw = Rng::new(self.args.seed);
+        let mut measured = Measured { sides: self.named(), ..Measured::default() };
+        measured.failures = self.sides.iter().map(|(label, _)| no_failure(label)).collect();
+        if let Err(failure) = self.warm_up(interrupts, &mut draw, progress) {
+            measured.broken = Some(failure);
+            return measured;
+        }
+        let begin = Instant::now();
+        let cap = self.cap;
+        for block in 0..u64::from(cap) {
+            if let Err(failure) = self.block(&mut measured, interrupts, &mut draw, block) {
+                measured.stopped = format!("stopped in block {}", block + 1);
+                measured.broken = Some(failure);
+                return measured;
+            }
+            progress(measured.blocks, "");
+            if self.args.runs.is_none()
+                && let Some(reason) = enough(&measured.sides)
+            {
+                measured.stopped = reason;
+                return measured;
+            }
+            if self.args.max_time.is_some_and(|s| begin.elapsed().as_secs_f64() > s) {
+                "--max-time was reached".clone_into(&mut measured.stopped);
+                return measured;
+            }
+        }
+        measured.stopped = match self.args.runs {
+            Some(runs) => format!("--runs {runs}"),
+            None => format!("the cap of {cap} runs was reached (--max-runs)"),
+        };
+        measured
+    }
+
+    fn named(&self) -> Vec<Side> {
+        let side = |(label, command): &(String, &Command)| Side {
+            label: label.clone(),
+            source: command.text.clone(),
+            series: Vec::new(),
+        };
+        self.sides.iter().map(side).collect()
+    }
+
+    fn warm_up(
+        &self,
+        interrupts: &Interrupts,
+        draw: &mut Rng,
+        progress: &mut dyn FnMut(usize, &str),
+    ) -> Result<(), Failure> {
+        for round in 0..self.args.warmup {
+            for side in order(draw, self.sides.len()) {
+                progress(0, "warm-up");
+                let outcome = self.once(side, u64::from(round), interrupts, draw)?;
+                if let (Outcome::Failed(how), false) = (outcome, self.args.ignore_failure) {
+                    return Err(self.failed(side, "in the warm-up", &how));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One block. If a run of it fails and that is allowed, none of the block counts: the values
+    /// of the sides stay pairs.
+    fn block(
+        &self,
+        measured: &mut Measured,
+        interrupts: &Interrupts,
+        draw: &mut Rng,
+        block: u64,
+    ) -> Result<(), Failure> {
+        let order = order(draw, self.sides.len());
+        let mut values: Vec<Vec<(Series, f64)>> = vec![Vec::new(); self.sides.len()];
+        let mut whole = true;
+        for &side in &order {
+            let count = &mut measured.failures[side];
+            count.tried += 1;
+            match self.once(side, block, interrupts, draw)? {
+                Outcome::Values(found) => values[side] = found,
+                Outcome::Failed(how) => {
+                    if count.failed == 0 {
+                        count.first.clone_from(&how);
+                    }
+                    count.failed += 1;
+                    whole = false;
+                    if !self.args.ignore_failure {
+                        return Err(self.failed(side, &format!("in run {}", block + 1), &how));
+                    }
+                }
+            }
+        }
+        if whole {
+            for (side, found) in measured.sides.iter_mut().zip(values) {
+                for (like, value) in &found {
+                    side.push(like, *value);
+                }
+            }
+            measured.order.push(order);
+            measured.blocks += 1;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, side: usize, when: &str, how: &str) -> Failure {
+        let text = &self.sides[side].1.text;
+        let cure = "correct it, or use --ignore-failure to leave failed runs out";
+        let text = format!("`{text}` {when}: {how}; {cure}");
+        // The shell's codes for a command that is not there or cannot be executed.
+        let missing = how.starts_with("ended with exit code 127;")
+            || how.starts_with("ended with exit code 126;");
+        if missing { Failure::usage(text) } else { Failure::environment(text) }
+    }
+
+    fn once(
+        &self,
+        side: usize,
+        block: u64,
+        interrupts: &Interrupts,
+        draw: &mut Rng,
+    ) -> Result<Outcome, Failure> {
+        if let Some(prepare) = &self.args.prepare {
+            let done = start(&Program::shell(prepare), interrupts)?;
+            if done.ending != Ending::Code(0) {
+                let how = done.describe();
+                return Err(Failure::environment(format!(
+                    "--prepare `{prepare}` {how}; correct it"
+                )));
+            }
+        }
+        let command = self.sides[side].1;
+        let mut program = command.program(self.args.seed, block)?;
+        program.cpus.clone_from(&self.cpus);
+        program.limit = self.args.timeout.map(Duration::from_secs_f64);
+        let padding = "x".repeat(draw.below(PADDING));
+        program.environment.push(("CONVOY_PADDING".to_owned(), padding.into()));
+        let finished = start(&program, interrupts)?;
+        if finished.ending != Ending::Code(0) {
+            return Ok(Outcome::Failed(finished.describe()));
+        }
+        Ok(match self.values(command, &finished) {
+            Ok(values) => Outcome::Values(values),
+            Err(how) => Outcome::Failed(how),
+        })
+    }
+
+    fn values(&self, command: &Command, finished: &Finished) -> Result<Vec<(Series, f64)>, String> {
+        if command.ours {
+            let text = String::from_utf8_lossy(&finished.stdout);
+            let body =
+                serde_json::from_str(&text).map_err(|error| format!("printed no JSON: {error}"))?;
+            let series = operand::printed(&body)?;
+            return Ok(series
+                .into_iter()
+                .filter_map(|s| s.values.first().copied().map(|v| (s, v)))
+                .collect());
+        }
+        let value = self.metric.value(finished).map_err(|error| error.to_string())?;
+        let higher = self.args.higher_is_better;
+        let like = Series::new("", &self.metric.name(), self.metric.unit(), higher);
+        Ok(vec![(like, value)])
+    }
+}
+
+fn no_failure(label: &str) -> CompareFailure {
+    CompareFailure { label: label.to_owned(), failed: 0, tried: 0, first: String::new() }
+}
+
+fn start(program: &Program, interrupts: &Interrupts) -> Result<Finished, Failure> {
+    run(program, interrupts).map_err(|error| match error {
+        RunError::Start { .. } => Failure::usage(error),
+        RunError::Interrupted | RunError::System { .. } => Failure::environment(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_that_of_the_seed_and_fair() {
+        let orders = |seed| {
+            let mut draw = Rng::new(seed);
+            (0..2000).map(|_| order(&mut draw, 3)).collect::<Vec<_>>()
+        };
+        assert_eq!(orders(1), orders(1));
+        assert_ne!(orders(1), orders(2));
+        let mut seen = std::collections::BTreeMap::new();
+        for order in orders(1) {
+            *seen.entry(order).or_insert(0) += 1;
+        }
+        assert_eq!(seen.len(), 6, "all orders");
+        // A fair share is 333, with a standard deviation of 17.
+        assert!(seen.values().all(|count| (250..420).contains(count)), "{seen:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! What an operand means: a command, a stored run or a file.
+
+use super::args::Compare;
+use super::read::{self, aim};
+use super::series::{Series, Side};
+use crate::fail::Failure;
+use crate::measure::Program;
+use convoy_store::{Store, StoreError, Stored};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// A side before it is measured.
+#[derive(Clone, Debug)]
+pub(crate) enum Operand {
+    /// To be run.
+    Command(Command),
+    /// Numbers that are there.
+    Numbers(Side),
+}
+
+/// A command to be run again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    /// As it was given.
+    pub(crate) text: String,
+    /// Whether it is a line of this program, which gets seeds and gives its result as JSON.
+    pub(crate) ours: bool,
+    /// Whether it goes without a shell.
+    bare: bool,
+}
+
+impl Command {
+    /// What is started in block `block`.
+    pub(crate) fn program(&self, seed: u64, block: u64) -> Result<Program, Failure> {
+        if self.ours {
+            return self.ourselves(seed.wrapping_add(block) % u64::from(u32::MAX));
+        }
+        if !self.bare {
+            return Ok(Program::shell(&self.text));
+        }
+        let words = shell_words::split(&self.text).map_err(|error| {
+            Failure::usage(format!("{:?}: {error}; close the quote", self.text))
+        })?;
+        if words.is_empty() {
+            return Err(Failure::usage("an empty command; give a command line, a run or a file"));
+        }
+        Ok(Program::words(words.into_iter().map(Into::into).collect()))
+    }
+
+    /// A line of this program, with what it needs to be read by us. Both sides get the same seed
+    /// in the same block.
+    fn ourselves(&self, seed: u64) -> Result<Program, Failure> {
+        let broken = |error| Failure::usage(format!("{:?}: {error}; close the quote", self.text));
+        let mut words = shell_words::split(&self.text).map_err(broken)?;
+        let exe = std::env::current_exe().map_err(|error| {
+            Failure::environment(format!("cannot find this program to run it again: {error}"))
+        })?;
+        words[0] = exe.to_string_lossy().into_owned();
+        let has = |words: &[String], flag: &str| words.iter().any(|word| word.starts_with(flag));
+        for (flag, value) in [("--format", "json"), ("--seed", &seed.to_string())] {
+            if !has(&words, flag) {
+                words.extend([flag.to_owned(), value.to_owned()]);
+            }
+        }
+        if !has(&words, "--quiet") && !words.iter().any(|word| word == "-q") {
+            words.push("--quiet".to_owned());
+        }
+        // The record of the comparison holds the numbers; one for each run would only be noise.
+        if !has(&words, "--no-store") {
+            words.push("--no-store".to_owned());
+        }
+        Ok(Program::words(words.into_iter().map(Into::into).collect()))
+    }
+}
+
+/// The sides that the operands mean, the baseline first.
+pub(crate) fn resolve(args: &Compare) -> Result<Vec<Operand>, Failure> {
+    if let [only] = args.operands.as_slice() {
+        let path = Path::new(only);
+        let sides =
+            if path.exists() { read::read(path).map_err(Failure::usage)? } else { Vec::new() };
+        let stored = if sides.is_empty() { sides_of_record(args, only)? } else { sides };
+        if stored.len() < 2 {
+            let text = "one operand, and it holds no two sides: name a baseline and a candidate";
+            return Err(Failure::usage(text));
+        }
+        return Ok(stored.into_iter().map(Operand::Numbers).collect());
+    }
+    args.operands.iter().map(|text| operand(args, text)).collect()
+}
+
+fn operand(args: &Compare, text: &str) -> Result<Operand, Failure> {
+    if text.trim().is_empty() {
+        return Err(Failure::usage("an empty operand: give a command line, a run or a file"));
+    }
+    let path = Path::new(text);
+    if let Some(numbers) = stored(args, text)? {
+        return Ok(Operand::Numbers(numbers));
+    }
+    if is_data(path) {
+        let mut sides = read::read(path).map_err(Failure::usage)?;
+        if sides.len() > 1 && sides[0].label != "base" {
+            let labels: Vec<&str> = sides.iter().map(|side| side.label.as_str()).collect();
+            return Err(Failure::usage(format!(
+                "{text} holds {} sides ({}): give it alone to compare them with each other",
+                labels.len(),
+                labels.join(", ")
+            )));
+        }
+        // Of a folder of criterion, the newest.
+        return Ok(Operand::Numbers(sides.pop().expect("a side")));
+    }
+    let mut words = text.split_whitespace();
+    let ours = words.next() == Some("convoy") && matches!(words.next(), Some("run" | "reproduce"));
+    let ours = ours && args.metric.metric_regex.is_none() && args.metric.metric_json.is_none();
+    Ok(Operand::Command(Command { text: text.to_owned(), ours, bare: args.no_shell }))
+}
+
+/// A folder, a file that cannot be executed, or what is called like a file of measurements.
+fn is_data(path: &Path) -> bool {
+    let called = ["json", "csv", "ss"].iter().any(|e| path.extension().is_some_and(|p| p == *e));
+    let word = path.to_str().is_some_and(|text| !text.contains(char::is_whitespace));
+    match std::fs::metadata(path) {
+        Ok(data) => data.is_dir() || called || data.permissions().mode() & 0o111 == 0,
+        Err(_) => called && word,
+    }
+}
+
+/// The stored run that `text` names: `@12`, `@tag`, a bare number, or the bare tag of a run where
+/// there is no program or file of that name.
+fn stored(args: &Compare, text: &str) -> Result<Option<Side>, Failure> {
+    let explicit = text.starts_with('@');
+    let number = text.chars().all(|c| c.is_ascii_digit());
+    let word = !text.contains(|c: char| c.is_whitespace() || "|&;<>()$`'\"".contains(c));
+    if !word || !(explicit || number) && (Path::new(text).exists() || on_path(text)) {
+        return Ok(None);
+    }
+    let (name, label) = text.split_once('#').map_or((text, None), |(n, l)| (n, Some(l)));
+    let found = match find(args, name) {
+        Err(StoreError::Unknown { .. } | StoreError::Missing { .. }) if !explicit && !number => {
+            return Ok(None);
+        }
+        found => found.map_err(store_failure)?,
+    };
+    let sides = sides_of(&found)?;
+    let labels: Vec<String> = sides.iter().map(|side| side.label.clone()).collect();
+    let chosen = match label {
+        Some(label) => sides.into_iter().find(|side| side.label == label),
+        None if sides.len() == 1 => sides.into_iter().next(),
+        None => None,
+    };
+    chosen.map(Some).ok_or_else(|| {
+        Failure::usage(format!(
+            "run {} has the sides {}: say which one, such as @{}#{}",
+            found.id,
+            labels.join(", "),
+            found.id,
+            labels[0]
+        ))
+    })
+}
+
+fn find(args: &Compare, name: &str) -> Result<Stored, StoreError> {
+    let path = args.store.path().or_else(crate::keep::default_path).ok_or(StoreError::NoPlace)?;
+    Store::read(path)?.find(name)
+}
+
+/// A store is usage as far as names go, else environment.
+pub(crate) fn store_failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::Unknown { .. } | StoreError::Tag { .. } => Failure::usage(error),
+        _ => Failure::environment(error),
+    }
+}
+
+fn sides_of_record(args: &Compare, text: &str) -> Result<Vec<Side>, Failure> {
+    let known = text.starts_with('@') || text.chars().all(|c| c.is_ascii_digit());
+    if !known {
+        return Ok(Vec::new());
+    }
+    sides_of(&find(args, text).map_err(store_failure)?)
+}
+
+/// The sides in a record.
+fn sides_of(stored: &Stored) -> Result<Vec<Side>, Failure> {
+    let body = &stored.entry.body;
+    let unusable = |why: String| {
+        Failure::usage(format!("run {} has nothing to compare: {why}; name another", stored.id))
+    };
+    let tag = stored.entry.tags.first().cloned();
+    let label = tag.unwrap_or_else(|| format!("run {}", stored.id));
+    let source = format!("run {}: convoy {}", stored.id, stored.entry.command.join(" "));
+    if let Some(sides) = body.get("sides") {
+        return serde_json::from_value(sides.clone()).map_err(|e| unusable(e.to_string()));
+    }
+    let series = printed(body).map_err(unusable)?;
+    Ok(vec![Side { label, source, series }])
+}
+
+/// The numbers in what `convoy run` and `convoy reproduce` print or keep.
+pub(crate) fn printed(body: &Value) -> Result<Vec<Series>, String> {
+    if body.get("points").is_some() {
+        return aim::points(Path::new("the record"), body).map_err(|error| error.to_string());
+    }
+    let rows = body["rows"].as_array().ok_or("it has neither points nor rows nor sides")?;
+    let mut series = Vec::new();
+    for row in rows {
+        let word = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let Some(value) = row["reproduced"].as_f64() else { continue };
+        let metric = word("metric");
+        let higher = metric.starts_with("jobs_") || metric == "jti";
+        let mut one = Series::new(&word("case"), &metric, &word("unit"), higher);
+        one.values.push(value);
+        series.push(one);
+    }
+    Ok(series)
+}
+
+fn on_path(name: &str) -> bool {
+    let list = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&list).any(|directory| directory.join(name).is_file())
+}

@@ -1,0 +1,146 @@
+//! Readers of the files that other tools leave, told by their content.
+
+pub(crate) mod aim;
+mod criterion;
+mod go;
+mod hyperfine;
+
+use super::series::Side;
+use std::path::Path;
+
+/// What a file can be.
+pub(crate) const FORMATS: &str = "hyperfine's --export-json, criterion's sample.json or its \
+    folder, Go benchmark text, reaim.csv, AIM7's suite7.ss, a record of convoy run";
+
+/// Largest file that is read, bytes: ten million numbers.
+const LARGEST: u64 = 256 << 20;
+
+/// Why a file gives no numbers: one line that names the file, the place and the cure.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {what}")]
+pub(crate) struct ReadError {
+    file: String,
+    what: String,
+}
+
+impl ReadError {
+    fn new(path: &Path, what: impl Into<String>) -> Self {
+        Self { file: path.display().to_string(), what: what.into() }
+    }
+}
+
+/// Reads what `path` names. Several sides come from a file that holds several commands: they are
+/// what is compared if it is the only operand.
+pub(crate) fn read(path: &Path) -> Result<Vec<Side>, ReadError> {
+    let sides = if path.is_dir() { directory(path)? } else { file(path)? };
+    for series in sides.iter().flat_map(|side| &side.series) {
+        if let Some(at) = series.values.iter().position(|value| !value.is_finite()) {
+            let text = format!("value {} of {} is not a finite number", at + 1, series.name());
+            return Err(ReadError::new(path, text + "; measure it again, or take it out"));
+        }
+    }
+    if sides.iter().all(|side| side.series.is_empty()) {
+        return Err(ReadError::new(path, format!("no measurements in it; known are {FORMATS}")));
+    }
+    Ok(sides)
+}
+
+fn file(path: &Path) -> Result<Vec<Side>, ReadError> {
+    let text = text(path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if text.trim().is_empty() {
+        return Err(ReadError::new(path, format!("the file is empty; known are {FORMATS}")));
+    }
+    if text.trim_start().starts_with(['{', '[']) {
+        return json(path, &text);
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut side = Side { label: stem, source: path.display().to_string(), ..Side::default() };
+    side.series = if aim::is_reaim(&text) {
+        aim::reaim(path, &text)?
+    } else if aim::is_suite7(&text) {
+        aim::suite7(path, &text)?
+    } else if go::is_go(&text) {
+        go::series(path, &text)?
+    } else {
+        let text = format!("{name} has no format that is known; known are {FORMATS}");
+        return Err(ReadError::new(path, text));
+    };
+    Ok(vec![side])
+}
+
+fn json(path: &Path, text: &str) -> Result<Vec<Side>, ReadError> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+        let cure = if error.is_eof() { "it ends too early; write it again" } else { "correct it" };
+        ReadError::new(path, format!("{error}; {cure}; known are {FORMATS}"))
+    })?;
+    let source = path.display().to_string();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let one = |series| vec![Side { label: stem.clone(), source: source.clone(), series }];
+    if value.get("results").is_some() {
+        hyperfine::sides(path, &value)
+    } else if value.get("iters").is_some() {
+        Ok(one(vec![criterion::series(path, "", &value)?]))
+    } else if value.get("points").is_some() {
+        Ok(one(aim::points(path, &value)?))
+    } else if value.get("sides").is_some() {
+        let sides = value["sides"].clone();
+        serde_json::from_value(sides).map_err(|e| ReadError::new(path, format!("sides: {e}")))
+    } else {
+        Err(ReadError::new(path, format!("JSON of an unknown kind; known are {FORMATS}")))
+    }
+}
+
+/// A folder of criterion, or one of files of the same kind, each a workload.
+fn directory(path: &Path) -> Result<Vec<Side>, ReadError> {
+    let found = criterion::folder(path)?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let label = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut side = Side { label, source: path.display().to_string(), ..Side::default() };
+    let list = std::fs::read_dir(path).map_err(|error| ReadError::new(path, error.to_string()))?;
+    let mut files: Vec<_> = list.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    for path in files.iter().filter(|path| path.is_file()) {
+        let known = ["csv", "ss", "json"].iter().any(|e| path.extension().is_some_and(|p| p == *e));
+        if known {
+            for read in file(path)? {
+                side.series.extend(read.series.into_iter().map(|mut series| {
+                    series.benchmark.clone_from(&read.label);
+                    series
+                }));
+            }
+        }
+    }
+    Ok(vec![side])
+}
+
+fn text(path: &Path) -> Result<String, ReadError> {
+    let data = std::fs::metadata(path).map_err(|error| ReadError::new(path, error.to_string()))?;
+    if data.len() > LARGEST {
+        return Err(ReadError::new(path, "larger than 256 MiB; that is no file of measurements"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| ReadError::new(path, error.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| {
+        ReadError::new(
+            path,
+            format!("binary data, not a file of measurements; known are {FORMATS}"),
+        )
+    })
+}
+
+/// A JSON array of finite numbers.
+fn numbers(path: &Path, key: &str, value: &serde_json::Value) -> Result<Vec<f64>, ReadError> {
+    let list = value.get(key).and_then(serde_json::Value::as_array);
+    let list = list.ok_or_else(|| ReadError::new(path, format!("no list {key:?} of numbers")))?;
+    let number = |(at, value): (usize, &serde_json::Value)| {
+        value.as_f64().ok_or_else(|| {
+            ReadError::new(path, format!("{key}[{at}] is {value}, which is no number"))
+        })
+    };
+    list.iter().enumerate().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The readers against files as the tools write them, and against broken ones.
+
+use super::*;
+use crate::compare::series::Series;
+use std::path::PathBuf;
+
+/// A directory for one test that goes away with it.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("convoy-read-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("made");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
+    fn error(&self, name: &str, text: &str) -> String {
+        let error = read(&self.write(name, text)).expect_err(name).to_string();
+        assert!(error.contains(name) && error.lines().count() == 1, "{error}");
+        error
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _best_effort = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn hyperfine_has_a_side_for_each_command() {
+    let files = Files::new("hyperfine");
+    let text = r#"{"results": [
+        {"command": "old", "mean": 0.2, "times": [0.1, 0.3], "exit_codes": [0, 0]},
+        {"command": "new", "mean": 0.2, "times": [0.2, 0.25, 0.2]}]}"#;
+    let sides = read(&files.write("h.json", text)).expect("read");
+    assert_eq!(sides.len(), 2);
+    assert_eq!(
+        (sides[1].label.as_str(), sides[1].series[0].values.as_slice()),
+        ("new", &[0.2, 0.25, 0.2][..])
+    );
+    assert_eq!(sides[0].series[0].unit, "s");
+    let failed = text.replace("[0, 0]", "[0, 1]");
+    assert!(files.error("f.json", &failed).contains("1 runs of \"old\" failed"));
+    let summary = r#"{"results": [{"command": "old", "mean": 0.2, "times": null}]}"#;
+    assert!(files.error("s.json", summary).contains("--export-json"));
+    let nan = text.replace("0.25", "null");
+    assert!(files.error("n.json", &nan).contains("times[1] is null"));
+}
+
+#[test]
+fn criterion_divides_by_the_iterations() {
+    let files = Files::new("criterion");
+    let sample = r#"{"sampling_mode":"Linear","iters":[1,2,4],"times":[1000.0,2200.0,4000.0]}"#;
+    let path = files.write("target/criterion/group/fast/new/sample.json", sample);
+    let values = vec![1e-6, 1.1e-6, 1e-6];
+    assert_eq!(read(&path).expect("a file")[0].series[0].values, values);
+    let root = files.0.join("target/criterion");
+    let sides = read(&root).expect("a folder");
+    assert_eq!((sides.len(), sides[0].series[0].benchmark.as_str()), (1, "group/fast"));
+    files.write("target/criterion/group/fast/new/benchmark.json", r#"{"full_id": "g/f/10"}"#);
+    files.write("target/criterion/group/fast/base/sample.json", sample);
+    let sides = read(&root).expect("with a base");
+    assert_eq!((sides.len(), sides[0].label.as_str()), (2, "base"));
+    assert_eq!(sides[1].series[0].benchmark, "g/f/10");
+    assert!(files.error("x.json", r#"{"iters":[1],"times":[1,2]}"#).contains("do not match"));
+    assert!(files.error("y.json", r#"{"iters":[0],"times":[1]}"#).contains("below 1"));
+}
+
+#[test]
+fn go_text_has_several_benchmarks_and_units() {
+    let files = Files::new("go");
+    let text = "goos: linux\npkg: a/b\nUnit score better=higher\n\
+        BenchmarkSort-8   100  2500 ns/op  16 B/op  3 score\n\
+        BenchmarkSort-8   100  2600 ns/op  16 B/op  4 score\n\
+        BenchmarkCopy-8   7  1.5e3 ns/op  900.5 MB/s\nPASS\nok a/b 1.2s\n";
+    let side = read(&files.write("new.txt", text)).expect("read").remove(0);
+    let names: Vec<String> = side.series.iter().map(Series::name).collect();
+    assert_eq!(side.label, "new");
+    let expected =
+        ["Sort-8, ns/op", "Sort-8, B/op", "Sort-8, score", "Copy-8, ns/op", "Copy-8, MB/s"];
+    assert_eq!(names, expected);
+    assert_eq!(side.series[0].unit, "s");
+    assert!((side.series[0].values[1] - 2.6e-6).abs() < 1e-18);
+    let higher: Vec<bool> = side.series.iter().map(|series| series.higher_is_better).collect();
+    assert_eq!(higher, [false, false, true, false, true]);
+    let two = format!("{text}pkg: a/c\nBenchmarkSort-8 1 5 ns/op\n");
+    let side = read(&files.write("two.txt", &two)).expect("read").remove(0);
+    assert_eq!(side.series.last().expect("one").benchmark, "a/c.Sort-8");
+    let error = files.error("bad.txt", "BenchmarkSort-8 100 NaN ns/op\n");
+    assert!(error.contains("line 1") && error.contains("NaN"), "{error}");
+}
+
+#[test]
+fn the_load_files_have_a_value_for_each_run_of_a_point() {
+    let files = Files::new("aim");
+    let head = "Forks,JPM,JPM_C,JPS_C,parent_tm,childU_tm,childS_tm,std_dev,JTI,max_c,min_c\n";
+    let row = "10,5820.5,582.0,9.7,1.0,0.5,0.2,0.01,98,1.0,0.9\n";
+    let text = format!(
+        "{head}{row}20,9000.0,450,7.5,1,1,1,0.1,97,1,1\n{head}{}",
+        row.replace("5820.5", "5830.5")
+    );
+    let side = read(&files.write("reaim.csv", &text)).expect("read").remove(0);
+    assert_eq!(side.series.len(), 2);
+    assert_eq!(
+        (side.series[0].users, side.series[0].values.as_slice()),
+        (Some(10), &[5820.5, 5830.5][..])
+    );
+    assert!(side.series[0].higher_is_better);
+    let error = files.error("cut.csv", &format!("{head}10,58\n20\n"));
+    assert!(error.contains("line 3"), "{error}");
+
+    let suite = "Benchmark\tVersion\tMachine\tRun Date\nAIM7\t1.1\tquad\tJan 2\n\n\
+        Tasks\tJobs/Min\tJTI\tReal\tCPU\tJobs/sec/task\n1\t570.6\t100\t10.2\t8.5\t9.51\n\
+        100\t21000.5\t97\t27.7\t50.1\t3.50\n\nBenchmark\tVersion\tMachine\tRun Date\n\
+        AIM7\t1.1\tquad\tJan 3\nTasks\tJobs/Min\tJTI\tReal\tCPU\tJobs/sec/task\n\
+        1\t572\t100\t10\t8\t9.5\n";
+    let side = read(&files.write("suite7.ss", suite)).expect("read").remove(0);
+    assert_eq!(side.series[0].values, [570.6, 572.0]);
+    assert_eq!(side.series[1].users, Some(100));
+    // A folder of such files is a side with a workload for each.
+    files.write("all/fserver.csv", &format!("{head}{row}"));
+    files.write("all/short.csv", &format!("{head}{row}"));
+    let side = read(&files.0.join("all")).expect("read").remove(0);
+    let names: Vec<&str> = side.series.iter().map(|series| series.benchmark.as_str()).collect();
+    assert_eq!(names, ["fserver", "short"]);
+}
+
+#[test]
+fn a_run_record_of_the_first_schema_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../load/tests/data/schema-1/run.json");
+    let side = read(&path).expect("read").remove(0);
+    assert_eq!((side.series[0].users, side.series[0].metric.as_str()), (Some(2), "jobs/min"));
+}
+
+#[test]
+fn broken_files_are_named_with_the_cure() {
+    let files = Files::new("broken");
+    assert!(files.error("empty.json", "").contains("empty"));
+    assert!(files.error("blank.csv", " \n\n").contains("empty"));
+    assert!(
+        files.error("cut.json", r#"{"results": [{"times": [1.0, 2"#).contains("ends too early")
+    );
+    assert!(files.error("other.json", r#"{"a": 1}"#).contains("unknown kind"));
+    assert!(files.error("prose.txt", "hello world\n").contains("known are"));
+    assert!(files.error("none.json", r#"{"results": []}"#).contains("no measurements"));
+    let path = files.0.join("binary");
+    std::fs::write(&path, [0xff, 0xfe, 0x00, 0x81]).expect("written");
+    assert!(read(&path).expect_err("binary").to_string().contains("binary data"));
+    assert!(read(&files.0.join("gone")).expect_err("gone").to_string().contains("gone"));
+    let empty = files.0.join("folder");
+    std::fs::create_dir(&empty).expect("made");
+    assert!(read(&empty).expect_err("empty").to_string().contains("no measurements"));
+}

@@ -1,0 +1,100 @@
+//! Keeping the record of a finished run: in the store, or at least beside it.
+
+use crate::args::Common;
+use crate::output;
+use clap::Args;
+use convoy_store::{Entry, Store, StoreError};
+use std::path::PathBuf;
+
+/// Help of `--store`.
+pub(crate) const STORE_HELP: &str = "The store of all runs; default $CONVOY_STORE, else \
+    convoy/runs.sqlite3 in $XDG_DATA_HOME or ~/.local/share";
+
+/// Flags of every command that leaves a record.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct StoreArgs {
+    /// The store of all runs.
+    #[arg(long, value_name = "FILE", help = STORE_HELP)]
+    pub(crate) store: Option<PathBuf>,
+    /// Keep no record of this run
+    #[arg(long, conflicts_with_all = ["store", "tag"])]
+    pub(crate) no_store: bool,
+    /// A name for the record of this run (repeatable); `@NAME` stands for it later
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tag: Vec<String>,
+}
+
+/// The store that is used if none is named.
+pub(crate) fn default_path() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let data = || {
+        let home = || set("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+        set("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)
+    };
+    let named = set("CONVOY_STORE").map(PathBuf::from);
+    named.or_else(|| data().map(|data| data.join("convoy/runs.sqlite3")))
+}
+
+impl StoreArgs {
+    /// The file, unless no record shall be kept.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        if self.no_store { None } else { self.store.clone().or_else(default_path) }
+    }
+
+    /// Keeps the result `body` of a command of this `kind`. That it cannot be stored costs nothing
+    /// but a warning: the record is then written beside, and the result is printed all the same.
+    pub(crate) fn keep(
+        &self,
+        common: &Common,
+        kind: &str,
+        seed: Option<u64>,
+        body: serde_json::Value,
+    ) -> Option<i64> {
+        if self.no_store {
+            return None;
+        }
+        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        let build = format!("convoy {} ({profile})", env!("CARGO_PKG_VERSION"));
+        let command = std::env::args().skip(1).collect();
+        let entry =
+            Entry { seed, tags: self.tag.clone(), ..Entry::now(kind, command, &build, body) };
+        let stored = match self.path() {
+            Some(path) => Store::open(path).and_then(|mut store| store.append(&entry)),
+            None => Err(StoreError::NoPlace),
+        };
+        match stored {
+            Ok(id) => {
+                output::message(common, &format!("stored as run {id}; convoy runs show {id}"));
+                Some(id)
+            }
+            Err(error @ StoreError::Waiting { .. }) => {
+                warn(&error.to_string());
+                None
+            }
+            Err(error) => {
+                warn(&format!("{error}; {}", beside(&entry)));
+                None
+            }
+        }
+    }
+}
+
+/// Writes the record into a file of its own, here or in the directory for temporary files; says
+/// where, or the record itself if there is no room for it anywhere.
+fn beside(entry: &Entry) -> String {
+    let text = serde_json::to_string(entry).unwrap_or_default();
+    let name = format!("convoy-{}-{}.json", entry.kind, entry.uid.replace(['/', '.'], "-"));
+    for directory in [PathBuf::from("."), std::env::temp_dir()] {
+        let path = directory.join(&name);
+        if output::file(&path, &text).is_ok() {
+            return format!("the record is in {}", path.display());
+        }
+    }
+    format!("the record: {text}")
+}
+
+/// A warning is printed even with `--quiet`: something is not as it should be.
+#[expect(clippy::print_stderr, reason = "messages go to standard error")]
+fn warn(text: &str) {
+    eprintln!("convoy: warning: {}", text.replace('\n', " "));
+}

@@ -1,0 +1,79 @@
+//! Removing records, on purpose only.
+
+use super::{Where, table};
+use crate::args::{Common, Format};
+use crate::compare::store_failure;
+use crate::fail::Failure;
+use crate::output;
+use clap::Args;
+use convoy_store::{Filter, Stored};
+
+/// `convoy runs prune`.
+#[derive(Debug, Args)]
+pub(super) struct Prune {
+    /// Only these numbers (repeatable)
+    #[arg(long, value_name = "RUN")]
+    id: Vec<i64>,
+    /// Only runs that ended longer ago than so many days
+    #[arg(long, value_name = "DAYS")]
+    older_than: Option<f64>,
+    /// Keep the newest so many
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    /// Only this kind: run, reproduce, compare, bisect
+    #[arg(long)]
+    kind: Option<String>,
+    /// Runs with a tag, too
+    #[arg(long)]
+    tagged: bool,
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Milliseconds of a day.
+const DAY_MS: f64 = 86_400_000.0;
+
+/// `convoy runs prune`.
+pub(super) fn run(args: &Prune) -> Result<(), Failure> {
+    if args.id.is_empty() && args.older_than.is_none() && args.keep.is_none() {
+        let text = "say which runs: --id, --older-than or --keep; --dry-run shows them first";
+        return Err(Failure::usage(text));
+    }
+    if args.older_than.is_some_and(|days| !(0.0..=1e6).contains(&days)) {
+        return Err(Failure::usage("--older-than must be 0 to 1000000 days"));
+    }
+    let mut store = args.place.write()?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now_ms = now.unwrap_or_default().as_millis() as i64;
+    let filter = Filter {
+        kind: args.kind.clone(),
+        before_ms: args.older_than.map(|days| now_ms - (days * DAY_MS) as i64),
+        ids: args.id.clone(),
+        untagged: !args.tagged,
+        ..Filter::default()
+    };
+    let mut runs: Vec<Stored> = store.list(&filter).map_err(store_failure)?;
+    if let Some(keep) = args.keep {
+        runs.truncate(runs.len().saturating_sub(keep));
+    }
+    let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
+    let removed = if args.dry_run { 0 } else { store.remove(&ids).map_err(store_failure)? };
+    let table = table(&runs, args.common.format == Format::Table);
+    let text = output::choose(
+        args.common.format,
+        || {
+            let done = if args.dry_run { "would be removed" } else { "removed" };
+            let count = if args.dry_run { ids.len() } else { removed };
+            let list = if runs.is_empty() { String::new() } else { table.to_text() };
+            format!("{list}{count} runs {done}\n")
+        },
+        || format!("{:#}\n", table.to_json()),
+        || table.to_csv(),
+    );
+    output::result(&args.common, &text)
+}

@@ -1,0 +1,83 @@
+//! One stored run: where it comes from, and its result as it was printed.
+
+use super::{Show, time};
+use crate::args::Format;
+use crate::compare::store_failure;
+use crate::fail::Failure;
+use crate::output;
+use convoy_report::{CompareLayout, CompareReport, ReproduceReport, fixed};
+use convoy_store::{Entry, Stored};
+use serde_json::Value;
+
+/// `convoy runs show`.
+pub(super) fn run(args: &Show) -> Result<(), Failure> {
+    let run = args.place.read()?.find(&args.run).map_err(store_failure)?;
+    let text = match args.common.format {
+        Format::Table => head(&run) + &body(&run.entry),
+        Format::Json => serde_json::to_string_pretty(&run).map_err(Failure::environment)?,
+        Format::Csv => csv(&run)?,
+    };
+    output::result(&args.common, &text)
+}
+
+fn head(run: &Stored) -> String {
+    let entry = &run.entry;
+    let mut lines = vec![format!("run {}: convoy {}", run.id, entry.command.join(" "))];
+    let host = &entry.host;
+    let seed = entry.seed.map_or("no seed".to_owned(), |seed| format!("seed {seed}"));
+    lines.push(format!("{} UTC, {}, {seed}", time(entry.time_ms), entry.build));
+    lines.push(format!("{}: {}, {} CPUs ({})", host.name, host.system, host.cpus, host.cpu));
+    if !entry.tags.is_empty() {
+        lines.push(format!("tags: {}", entry.tags.join(" ")));
+    }
+    lines.join("\n") + "\n\n"
+}
+
+/// The result as its command prints it; of a kind that cannot be printed, the JSON.
+fn body(entry: &Entry) -> String {
+    let body = &entry.body;
+    let report = || serde_json::from_value::<CompareReport>(body["report"].clone()).ok();
+    let reproduced = || serde_json::from_value::<ReproduceReport>(body.clone()).ok();
+    match entry.kind.as_str() {
+        "compare" => report().map(|report| report.to_text(CompareLayout::List)),
+        "reproduce" => reproduced().map(|report| report.to_text()),
+        _ => None,
+    }
+    .unwrap_or_else(|| format!("{body:#}\n"))
+}
+
+fn csv(run: &Stored) -> Result<String, Failure> {
+    let report = serde_json::from_value::<CompareReport>(run.entry.body["report"].clone());
+    report.map(|report| report.to_csv()).map_err(|_| {
+        let kind = &run.entry.kind;
+        Failure::usage(format!("run {} is a {kind} record; use --format json", run.id))
+    })
+}
+
+/// The result in a few words.
+pub(super) fn result(entry: &Entry) -> String {
+    let body = &entry.body;
+    match entry.kind.as_str() {
+        "compare" => {
+            let report = serde_json::from_value::<CompareReport>(body["report"].clone());
+            report.map_or_else(
+                |_| String::new(),
+                |report| {
+                    let speedup = report.deciding().and_then(|row| row.speedup);
+                    let speedup = speedup.map_or(String::new(), |s| format!(" {}", fixed(s, 3)));
+                    format!("{}{speedup}", report.verdict())
+                },
+            )
+        }
+        "run" => {
+            let points = body["points"].as_array().into_iter().flatten();
+            let jobs = points.filter_map(|point| point["jobs_per_min"].as_f64());
+            let best = jobs.fold(f64::NAN, f64::max);
+            if best.is_nan() { String::new() } else { format!("{} jobs/min", fixed(best, 1)) }
+        }
+        "bisect" => body["first_bad"].as_str().unwrap_or_default().chars().take(12).collect(),
+        _ => {
+            body.get("title").and_then(Value::as_str).unwrap_or_default().chars().take(30).collect()
+        }
+    }
+}

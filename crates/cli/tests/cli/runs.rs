@@ -1,0 +1,142 @@
+//! `convoy runs`, and what happens to a result that cannot be stored.
+
+use crate::{code, convoy, directory, run, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const ENVIRONMENT: i32 = 3;
+
+/// A comparison that takes no time, kept in `store`, run in `place`.
+fn compare(store: &Path, place: &Path) -> Output {
+    let args = ["compare", "--metric-regex", r"\d+", "-w", "0", "-r", "2", "echo 1", "echo 1"];
+    convoy(&args).env("CONVOY_STORE", store).current_dir(place).output().expect("starts")
+}
+
+fn runs(store: &Path, args: &[&str]) -> Output {
+    convoy(&[&["runs"], args].concat()).env("CONVOY_STORE", store).output().expect("starts")
+}
+
+/// The record that was written beside an unusable store.
+fn beside(place: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(place).expect("readable").flatten().map(|entry| entry.path());
+    files.into_iter().find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("convoy-compare-") && name.ends_with(".json")
+    })
+}
+
+#[test]
+fn runs_are_listed_shown_tagged_exported_and_pruned() {
+    let place = directory("runs");
+    let store = place.join("store/runs.sqlite3");
+    assert_eq!(stdout(&runs(&store, &["list"])), "no stored runs\n");
+    for _ in 0..3 {
+        let output = compare(&store, &place);
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    }
+    assert_eq!(code(&runs(&store, &["tag", "2", "before", "v1.0"])), Some(0));
+    let list = stdout(&runs(&store, &["list"]));
+    assert_eq!(list.lines().filter(|line| line.contains("compare")).count(), 3, "{list}");
+    assert!(list.contains("before v1.0") && list.contains("echo 1"), "{list}");
+    let shown = stdout(&runs(&store, &["show", "before"]));
+    assert!(
+        shown.contains("run 2") && shown.contains("seed 1") && shown.contains("Verdict"),
+        "{shown}"
+    );
+    let exported = runs(&store, &["export", "--tag", "before"]);
+    let json: serde_json::Value = serde_json::from_slice(&exported.stdout).expect("JSON");
+    assert_eq!((&json[0]["id"], &json[0]["entry"]["kind"]), (&2.into(), &"compare".into()));
+    assert_eq!(
+        json[0]["entry"]["body"]["sides"][1]["series"][0]["values"],
+        serde_json::json!([1.0, 1.0])
+    );
+    let csv = stdout(&runs(&store, &["export", "--format", "csv"]));
+    assert_eq!(csv.lines().count(), 4, "{csv}");
+    // Stored sides are compared like any others.
+    let again = ["compare", "--quiet", "--format", "json", "@2#echo", "@before#echo 1 #2"];
+    let output = convoy(&again).env("CONVOY_STORE", &store).output().expect("starts");
+    assert!(stderr(&output).contains("has the sides echo 1 #1, echo 1 #2"), "{}", stderr(&output));
+
+    assert_eq!(code(&runs(&store, &["prune"])), Some(2), "everything is no default");
+    let dry = stdout(&runs(&store, &["prune", "--keep", "1", "--dry-run"]));
+    assert!(dry.contains("1 runs would be removed"), "{dry}");
+    let pruned = stdout(&runs(&store, &["prune", "--older-than", "0"]));
+    assert!(pruned.contains("2 runs removed"), "the tagged one stays: {pruned}");
+    let list = stdout(&runs(&store, &["list", "--format", "csv"]));
+    assert!(list.lines().count() == 2 && list.contains("before"), "{list}");
+    assert_eq!(code(&runs(&store, &["show", "1"])), Some(2));
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn a_store_that_cannot_be_used_costs_no_result() {
+    let place = directory("unusable");
+    let newer = place.join("newer.sqlite3");
+    compare(&newer, &place);
+    let connection = rusqlite::Connection::open(&newer).expect("opens");
+    connection.pragma_update(None, "user_version", 99).expect("set");
+    drop(connection);
+    let before = std::fs::read(&newer).expect("readable");
+    let text = place.join("text");
+    std::fs::write(&text, "no database\n".repeat(20)).expect("written");
+    for (store, words) in [
+        (newer.as_path(), "schema 99"),
+        (text.as_path(), "not a store of convoy"),
+        (Path::new("/proc/none/runs.sqlite3"), "/proc/none"),
+    ] {
+        let output = compare(store, &place);
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains("Verdict"), "{}", stdout(&output));
+        let warning = stderr(&output);
+        assert!(warning.contains("convoy: warning:") && warning.contains(words), "{warning}");
+        assert!(warning.contains("--store"), "names the cure: {warning}");
+        let record = beside(&place).expect("the record is beside");
+        let json = std::fs::read_to_string(&record).expect("readable");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["kind"], "compare");
+        std::fs::remove_file(record).expect("removed");
+    }
+    assert_eq!(std::fs::read(&newer).expect("readable"), before, "untouched");
+    let output = runs(&newer, &["list"]);
+    assert_eq!(code(&output), Some(ENVIRONMENT));
+    assert!(stderr(&output).contains("newer convoy"), "{}", stderr(&output));
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn a_full_disk_costs_neither_result_nor_record() {
+    let place = directory("full-disk");
+    let store = place.join("runs.sqlite3");
+    compare(&store, &place);
+    // No file may grow any more: the same as a full disk, for one process.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_convoy"));
+    command.args(["compare", "--metric-regex", r"\d+", "-w", "0", "-r", "2", "echo 1", "echo 1"]);
+    command.env("CONVOY_STORE", &store).current_dir(&place);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.output().expect("starts");
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("Verdict"));
+    let warning = stderr(&output);
+    assert!(warning.contains("warning") && warning.contains("free space"), "{warning}");
+    // There is no room for a file either, so the record itself is in the warning.
+    let line = warning.lines().find_map(|line| line.split_once("the record: "));
+    let record: serde_json::Value = serde_json::from_str(line.expect("a record").1).expect("JSON");
+    assert_eq!(record["kind"], "compare");
+    let list = stdout(&runs(&store, &["list", "--format", "csv"]));
+    assert_eq!(list.lines().count(), 2, "the first record is still there: {list}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn no_store_keeps_nothing() {
+    let place = directory("no-store");
+    let store = place.join("runs.sqlite3");
+    let args = ["compare", "--no-store", "-w", "0", "-r", "1", "true", "true"];
+    let output = convoy(&args).env("CONVOY_STORE", &store).output().expect("starts");
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert!(!store.exists());
+    assert_eq!(code(&run(&["compare", "--no-store", "--tag", "x", "true", "true"])), Some(2));
+    std::fs::remove_dir_all(place).expect("removed");
+}

@@ -1,0 +1,352 @@
+//! The tables of a comparison: a list, the papers' table, and the mailing list's.
+
+use core::fmt::Write as _;
+
+use crate::compare::{CompareRange, CompareReport, CompareRow, CompareSide};
+use crate::format::{NOTHING, distinct, fixed, width, wrap};
+use crate::table::{Cell, Column, MAX_WIDTH, Table};
+
+/// Which table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompareLayout {
+    /// A line for each side.
+    #[default]
+    List,
+    /// The sides of each benchmark beside each other; below them mean, standard deviation,
+    /// interval and speedup.
+    Document,
+    /// Workloads by ranges of users; the mean change in percent.
+    Ranges,
+}
+
+/// How numbers of one metric are written: divided by `factor`, in `unit`, with so many decimals.
+struct Scale {
+    factor: f64,
+    unit: String,
+    decimals: usize,
+}
+
+impl Scale {
+    /// For all `rows`, which have one unit: every mean is at least 1 if the unit has prefixes, and
+    /// the smallest standard deviation has two digits.
+    fn new(rows: &[&CompareRow]) -> Self {
+        let sides = || rows.iter().flat_map(|row| [&row.baseline, &row.candidate]);
+        let positive = |least: f64, value: f64| if value > 0.0 { least.min(value) } else { least };
+        let mean = sides().map(|side| side.mean.abs()).fold(f64::INFINITY, positive);
+        let unit = rows[0].unit.as_str();
+        let ladder: &[(f64, &str)] = match unit {
+            "s" => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
+            "bytes" => &[(f64::from(1 << 20), "MiB"), (1024.0, "KiB"), (1.0, "bytes")],
+            _ => &[],
+        };
+        let step = ladder.iter().find(|(factor, _)| mean >= *factor).or(ladder.last());
+        let (factor, unit) = step.map_or((1.0, unit), |(factor, unit)| (*factor, *unit));
+        let sd = sides().filter_map(|side| side.sd).fold(f64::INFINITY, positive) / factor;
+        let digits = if sd.is_finite() { 1.0 - sd.log10().floor() } else { 3.0 };
+        Self { factor, unit: unit.to_owned(), decimals: digits.clamp(0.0, 6.0) as usize }
+    }
+
+    fn show(&self, value: f64) -> String {
+        fixed(value / self.factor, self.decimals)
+    }
+
+    fn half_width(&self, side: &CompareSide) -> String {
+        self.show((side.ci95[1] - side.ci95[0]) / 2.0)
+    }
+}
+
+/// The text of `report`.
+pub(crate) fn text(report: &CompareReport, layout: CompareLayout) -> String {
+    let mut text = String::new();
+    for line in wrap(&report.title, MAX_WIDTH) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    match layout {
+        CompareLayout::List => text.extend(lists(report).iter().map(Table::to_text)),
+        CompareLayout::Document => text.extend(documents(report).iter().map(Table::to_text)),
+        CompareLayout::Ranges => text.push_str(&ranges(report)),
+    }
+    for line in report.notes.iter().flat_map(|note| wrap(note, MAX_WIDTH)) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// The same as Markdown.
+pub(crate) fn markdown(report: &CompareReport, layout: CompareLayout) -> String {
+    let tables = match layout {
+        CompareLayout::List => lists(report),
+        CompareLayout::Document => documents(report),
+        CompareLayout::Ranges => range_tables(report),
+    };
+    let mut text = format!("{}\n", report.title);
+    for table in tables {
+        text.push('\n');
+        text.push_str(&table.to_markdown());
+    }
+    text.push('\n');
+    for note in &report.notes {
+        let _ = writeln!(text, "- {note}");
+    }
+    text
+}
+
+/// The rows that share metric and unit, in order of first appearance.
+fn by_metric(report: &CompareReport) -> Vec<Vec<&CompareRow>> {
+    let key = |row: &CompareRow| format!("{}\n{}", row.metric, row.unit);
+    let keys: Vec<String> = report.rows.iter().map(key).collect();
+    let of = |name| report.rows.iter().filter(|row| key(row) == name).collect();
+    distinct(keys.iter().map(String::as_str)).into_iter().map(of).collect()
+}
+
+/// How a benchmark is called in a table.
+fn benchmark(row: &CompareRow) -> String {
+    match (row.users, row.benchmark.is_empty()) {
+        (Some(users), true) => format!("{users} users"),
+        (Some(users), false) => format!("{}, {users} users", row.benchmark),
+        (None, _) => row.benchmark.clone(),
+    }
+}
+
+/// `text` with at most `limit` characters; what is cut out is the middle.
+fn shorten(text: &str, limit: usize) -> String {
+    let have = width(text);
+    if have <= limit {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(limit / 2).collect();
+    let tail: String = text.chars().skip(have - (limit - limit / 2 - 1)).collect();
+    format!("{head}…{tail}")
+}
+
+fn lists(report: &CompareReport) -> Vec<Table> {
+    by_metric(report).iter().map(|rows| list(rows)).collect()
+}
+
+/// A line for the baseline and one for each candidate of each benchmark.
+fn list(rows: &[&CompareRow]) -> Table {
+    let scale = Scale::new(rows);
+    let better = if rows[0].higher_is_better { "higher is better" } else { "lower is better" };
+    let title = format!("{}, {better}", rows[0].metric);
+    let unit = scale.unit.as_str();
+    let columns = vec![
+        Column::text(""),
+        Column::number("Runs", ""),
+        Column::number("Mean", unit),
+        Column::text("± 95 %").joined(),
+        Column::number("sd", unit),
+        Column::number("Speedup", ""),
+        Column::text("").joined(),
+        Column::number("95 % interval", ""),
+        Column::number("p", ""),
+        Column::text("Verdict"),
+    ];
+    let mut table = Table::new(&title, columns);
+    let mut last = None;
+    let several = rows.iter().any(|row| benchmark(row) != benchmark(rows[0]));
+    for row in rows {
+        let name = benchmark(row);
+        if last.as_ref() != Some(&name) {
+            if several {
+                table.rule();
+                table.heading(shorten(&name, 70));
+            }
+            table.row(side_cells(&row.baseline, &scale, several));
+            last = Some(name);
+        }
+        let mut cells = side_cells(&row.candidate, &scale, several);
+        let speedup = row.speedup.unwrap_or(f64::NAN);
+        cells.push(Cell::number(speedup, 3));
+        cells.push(Cell::text("*".repeat(row.stars)));
+        cells.push(Cell::text(span(row.ci95)));
+        cells.push(Cell::text(p_value(row.p)));
+        cells.push(Cell::text(&row.verdict));
+        table.row(cells);
+    }
+    table
+}
+
+fn side_cells(side: &CompareSide, scale: &Scale, indent: bool) -> Vec<Cell> {
+    let label = shorten(&side.label, 38);
+    vec![
+        Cell::text(if indent { format!("  {label}") } else { label }),
+        Cell::count(side.runs as u64),
+        Cell::text(scale.show(side.mean)),
+        Cell::text(format!("± {}", scale.half_width(side))),
+        Cell::text(side.sd.map_or(NOTHING.to_owned(), |sd| scale.show(sd))),
+    ]
+}
+
+fn span([lo, hi]: [f64; 2]) -> String {
+    if lo.is_finite() && hi.is_finite() {
+        format!("{} … {}", fixed(lo, 3), fixed(hi, 3))
+    } else {
+        NOTHING.to_owned()
+    }
+}
+
+/// Three digits of a p-value, without pretending that a small one is nothing.
+fn p_value(p: f64) -> String {
+    match p {
+        p if p < 1e-4 => format!("{p:.0e}"),
+        p if p < 0.1 => fixed(p, 4),
+        p => fixed(p, 2),
+    }
+}
+
+/// The table of the papers: the sides of each benchmark beside each other, the figures below.
+fn documents(report: &CompareReport) -> Vec<Table> {
+    by_metric(report).iter().flat_map(|rows| document(rows)).collect()
+}
+
+/// One column of it: its benchmark, its heading and its four figures.
+struct Figures {
+    group: String,
+    head: String,
+    cells: [String; 4],
+}
+
+const FIGURES: [&str; 4] = ["Mean", "Standard Deviation", "95 % Confidence Interval", "Speedup"];
+
+fn document(rows: &[&CompareRow]) -> Vec<Table> {
+    let scale = Scale::new(rows);
+    let title = format!("{} ({})", rows[0].metric, scale.unit);
+    let room = MAX_WIDTH - width(FIGURES[2]);
+    let names: Vec<String> = rows.iter().map(|row| benchmark(row)).collect();
+    let mut parts: Vec<Vec<Figures>> = vec![Vec::new()];
+    let mut used = 0;
+    for name in distinct(names.iter().map(String::as_str)) {
+        let of: Vec<_> = rows.iter().copied().filter(|row| benchmark(row) == name).collect();
+        let columns = columns_of(name, &of, &scale);
+        let widest = |column: &Figures| {
+            let cells = column.cells.iter().map(|cell| width(cell)).max();
+            cells.unwrap_or(0).max(width(&column.head)) + 2
+        };
+        let wide = columns.iter().map(widest).sum::<usize>().max(width(name)) + 1;
+        if used + wide > room && used > 0 {
+            parts.push(Vec::new());
+            used = 0;
+        }
+        used += wide;
+        parts.last_mut().expect("there is a first part").extend(columns);
+    }
+    parts.iter().map(|part| filled(&title, part)).collect()
+}
+
+fn columns_of(name: &str, rows: &[&CompareRow], scale: &Scale) -> Vec<Figures> {
+    let column = |side: &CompareSide, speedup: String| Figures {
+        group: shorten(name, 40),
+        head: shorten(&side.label, 16),
+        cells: [
+            scale.show(side.mean),
+            side.sd.map_or(NOTHING.to_owned(), |sd| scale.show(sd)),
+            scale.half_width(side),
+            speedup,
+        ],
+    };
+    let mut columns = vec![column(&rows[0].baseline, String::new())];
+    columns.extend(rows.iter().map(|row| {
+        let speedup = fixed(row.speedup.unwrap_or(f64::NAN), 3);
+        column(&row.candidate, speedup + &"*".repeat(row.stars))
+    }));
+    columns
+}
+
+fn filled(title: &str, columns: &[Figures]) -> Table {
+    let mut heads = vec![Column::text("Metric")];
+    heads.extend(columns.iter().map(|c| Column::number(&c.head, "").group(&c.group)));
+    let mut table = Table::new(title, heads);
+    for (line, name) in FIGURES.iter().enumerate() {
+        let mut cells = vec![Cell::text(*name)];
+        cells.extend(columns.iter().map(|column| Cell::text(&column.cells[line])));
+        table.row(cells);
+    }
+    table
+}
+
+/// The ranges of each candidate, with the workloads and the ranges in order of first appearance.
+type Grid<'a> = (&'a str, Vec<&'a str>, Vec<[u32; 2]>);
+
+fn grids(report: &CompareReport) -> Vec<Grid<'_>> {
+    let names = distinct(report.ranges.iter().map(|cell| cell.candidate.as_str()));
+    let grid = |name| {
+        let of = || report.ranges.iter().filter(move |cell| cell.candidate == name);
+        let mut users: Vec<[u32; 2]> = of().map(|cell| cell.users).collect();
+        users.sort_unstable();
+        users.dedup();
+        (name, distinct(of().map(|cell| cell.workload.as_str())), users)
+    };
+    names.into_iter().map(grid).collect()
+}
+
+fn cell<'a>(report: &'a CompareReport, at: (&str, &str, [u32; 2])) -> Option<&'a CompareRange> {
+    let (candidate, workload, users) = at;
+    report.ranges.iter().find(|cell| {
+        cell.candidate == candidate && cell.workload == workload && cell.users == users
+    })
+}
+
+fn change(cell: Option<&CompareRange>) -> String {
+    match cell.and_then(|cell| cell.change_percent.map(|change| (change, cell.stars))) {
+        None => NOTHING.to_owned(),
+        Some((change, stars)) => {
+            let text = fixed(change, 1);
+            let sign = if text.starts_with('-') || text == "0.0" { "" } else { "+" };
+            format!("{sign}{text}%{}", "*".repeat(stars))
+        }
+    }
+}
+
+/// The table of the mailing list, in its characters, ready to be pasted into a mail.
+fn ranges(report: &CompareReport) -> String {
+    let mut text = String::new();
+    for (candidate, workloads, users) in grids(report) {
+        let row = |first: &str, rest: Vec<String>| [vec![first.to_owned()], rest].concat();
+        let heads = users.iter().map(|_| "mean % change".to_owned()).collect();
+        let ranges = users.iter().map(|[lo, hi]| format!("{lo}-{hi} users")).collect();
+        let mut rows = vec![row("Workload", heads), row("", ranges)];
+        for workload in workloads {
+            let of = |users: &[u32; 2]| change(cell(report, (candidate, workload, *users)));
+            rows.push(row(workload, users.iter().map(of).collect()));
+        }
+        let column = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..rows[0].len()).map(column).collect();
+        let rule: Vec<String> = widths.iter().map(|wide| "-".repeat(wide + 2)).collect();
+        let rule = format!("+{}+\n", rule.join("+"));
+        let _ = write!(text, "{candidate}\n{rule}");
+        for (number, row) in rows.iter().enumerate() {
+            for (at, (cell, wide)) in row.iter().zip(&widths).enumerate() {
+                let blanks = wide - width(cell);
+                let left = if at == 0 { 0 } else { blanks / 2 };
+                let (before, after) = (" ".repeat(left), " ".repeat(blanks - left));
+                let _ = write!(text, "| {before}{cell}{after} ");
+            }
+            text.push_str("|\n");
+            if number == 1 {
+                text.push_str(&rule);
+            }
+        }
+        text.push_str(&rule);
+    }
+    text
+}
+
+fn range_tables(report: &CompareReport) -> Vec<Table> {
+    let table = |(candidate, workloads, users): Grid<'_>| {
+        let mut columns = vec![Column::text("Workload")];
+        let head =
+            |[lo, hi]: &[u32; 2]| Column::number(&format!("mean % change, {lo}-{hi} users"), "");
+        columns.extend(users.iter().map(head));
+        let mut table = Table::new(candidate, columns);
+        for workload in workloads {
+            let mut cells = vec![Cell::text(workload)];
+            let of = |users: &[u32; 2]| change(cell(report, (candidate, workload, *users)));
+            cells.extend(users.iter().map(|users| Cell::text(of(users))));
+            table.row(cells);
+        }
+        table
+    };
+    grids(report).into_iter().map(table).collect()
+}
