@@ -20,6 +20,10 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("check", &["run", "--release", "--", "check", "semaphore"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),
+    (
+        "bisect",
+        &["run", "--release", "-p", "convoy-stats", "--example", "bisect_simulation"],
+    ),
     ("bench", &["bench", "--workspace"]),
 ];
 

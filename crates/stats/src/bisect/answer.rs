@@ -7,6 +7,10 @@ use super::policy;
 use super::search::Search;
 use super::types::{Answer, Direction, Ending, Estimates, Interval};
 
+/// Twice the probability before any data that the ends do not differ: from here on the ends are
+/// measured before anything else.
+const DOUBT: f64 = 0.2;
+
 impl Search {
     /// Why the search is over, if it is.
     pub(super) fn ending(&self) -> Option<Ending> {
@@ -28,19 +32,46 @@ impl Search {
         if none >= wanted {
             return Some(self.no_regression_or_wrong(&estimates));
         }
-        if none > 0.5 {
+        if self.doubtful() {
             let least = self.config.min_effect.unwrap_or(0.01 * estimates.good.mean.abs());
-            let (lo, hi) = (estimates.effect.lo, estimates.effect.hi);
-            let widen = 0.31 * (hi - lo) * 0.5;
-            if (lo - widen) > -least && (hi + widen) < least {
+            let (effect, variance) = self.end_effect(evidence);
+            let half = self.normal_half_width() * variance.sqrt();
+            if effect.abs() + half < least {
                 return Some(Ending::NoRegression);
             }
-            return match self.no_regression_or_wrong(&estimates) {
-                Ending::WrongDirection => Some(Ending::WrongDirection),
-                _ => None,
-            };
+            if self.no_regression_or_wrong(&estimates) == Ending::WrongDirection {
+                return Some(Ending::WrongDirection);
+            }
         }
         None
+    }
+
+    /// Whether the ends may well not differ: then they are measured until that is clear.
+    pub(super) fn doubtful(&self) -> bool {
+        self.evidence.as_ref().is_some_and(|evidence| evidence.none.p > DOUBT)
+    }
+
+    /// Bad end less good end from their own runs, and its variance.
+    fn end_effect(&self, evidence: &Evidence) -> (f64, f64) {
+        let (shape, scale) = likely_shape(self.grid.as_ref(), evidence);
+        let shape = &shapes()[shape];
+        let level = |end: usize| {
+            let (mut sum, mut total) = (0.0, 0.0);
+            for build in self.builds.iter().filter(|build| build.node == end) {
+                let (at, worth) = build.location(shape, scale);
+                let weight = 1.0 / (scale * scale / worth + evidence.none.layout);
+                sum += weight * at;
+                total += weight;
+            }
+            (sum / total, 1.0 / total)
+        };
+        let (good, bad) = (level(self.history.good()), level(self.history.bad()));
+        (bad.0 - good.0, good.1 + bad.1)
+    }
+
+    /// Half the width of the normal interval of the wanted confidence, in standard deviations.
+    fn normal_half_width(&self) -> f64 {
+        crate::normal::quantile(0.5 + 0.5 * self.config.confidence)
     }
 
     fn no_regression_or_wrong(&self, estimates: &Estimates) -> Ending {

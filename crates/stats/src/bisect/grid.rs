@@ -15,6 +15,8 @@ const POINTS: usize = 24;
 /// Points of the scale of the noise, and how they lie in standard deviations of its logarithm. The
 /// upper side is longer: that of a scale from few values is skewed.
 const SCALES: [f64; 7] = [-2.6, -1.45, -0.3, 0.85, 2.0, 3.15, 4.3];
+/// Standard deviation, in scales, of a level above the bound of a stopped run before any data.
+const ABOVE: f64 = 3.0;
 /// Layout shift over noise, with their probabilities before any data.
 const RATIOS: [(f64, f64); 4] = [(0.0, 0.55), (0.2, 0.2), (0.5, 0.15), (1.2, 0.1)];
 
@@ -83,7 +85,12 @@ impl Build {
                     let level = axis.centre + hyper.scale * offset;
                     let level = peak.0 + (level - peak.0) * squeeze;
                     let density = |y: &f64| shape.ln_density((y - level) * per_scale);
-                    let survival = |y: &f64| shape.ln_survival((y - level) * per_scale);
+                    let survival = |y: &f64| {
+                        let z = (y - level) * per_scale;
+                        // Runs that were stopped say nothing against levels far above; a weak
+                        // prior keeps the level near the bound, lest the integral diverge.
+                        shape.ln_survival(z) - 0.5 * (z.min(0.0) / ABOVE).powi(2)
+                    };
                     *entry = constant
                         + self.values.iter().map(density).sum::<f64>()
                         + self.above.iter().map(survival).sum::<f64>();
@@ -109,23 +116,28 @@ impl Axis {
         Self { centre, offsets: vec![0.0], ln_weights: vec![0.0] }
     }
 
-    /// Points `fine` apart at the centre that reach to `wide`, both in scales.
-    fn new(centre: f64, scale: f64, fine: f64, wide: f64) -> Self {
+    /// Points `fine` apart at the centre that reach to `wide`, both in scales; `bend` is that of
+    /// [`bend`].
+    fn new(centre: f64, scale: f64, fine: f64, bend: f64) -> Self {
         let half = 0.5 * (POINTS as f64 - 1.0);
-        let wide = wide.max(fine * half);
-        // sinh(b half) / b = wide / fine, by bisection.
-        let (mut lo, mut hi) = (1e-3, 2.0);
-        for _ in 0..40 {
-            let middle: f64 = 0.5 * (lo + hi);
-            if (middle * half).sinh() / middle < wide / fine { lo = middle } else { hi = middle }
-        }
-        let at = |i: usize| (i as f64 - half) * lo;
+        let at = |i: usize| (i as f64 - half) * bend;
         Self {
             centre,
-            offsets: (0..POINTS).map(|i| fine / lo * at(i).sinh()).collect(),
+            offsets: (0..POINTS).map(|i| fine / bend * at(i).sinh()).collect(),
             ln_weights: (0..POINTS).map(|i| (fine * scale * at(i).cosh()).ln()).collect(),
         }
     }
+}
+
+/// The `b` with which `fine / b sinh(b i)`, for `i` up to half the points, reaches to `wide`.
+fn bend(fine: f64, wide: f64) -> f64 {
+    let half = 0.5 * (POINTS as f64 - 1.0);
+    let (mut lo, mut hi) = (1e-3, 2.0);
+    for _ in 0..30 {
+        let middle: f64 = 0.5 * (lo + hi);
+        if (middle * half).sinh() / middle < wide / fine { lo = middle } else { hi = middle }
+    }
+    lo
 }
 
 /// One combination of shape, scale and ratio.
@@ -177,19 +189,22 @@ impl Grid {
         let level_steps = amount.runs.map(|runs| 1.1 / runs.max(1.0).sqrt());
         let mut hypers = Vec::new();
         for (shape, kind) in shapes().iter().enumerate().take(shape_count(config)) {
-            for offset in SCALES {
-                let sd = scale_sd * kind.variance.sqrt();
-                let scale = (centres[shape].ln_scale + offset * sd).exp();
-                for &(ratio, prior) in ratios(config) {
+            let sd = scale_sd * kind.variance.sqrt();
+            for &(ratio, prior) in ratios(config) {
+                let spans = [0, 1].map(|side| {
+                    let of_builds = ratio * ratio;
+                    let run_part = kind.variance / amount.end_runs[side];
+                    let build_part = of_builds / amount.end_builds[side];
+                    let wide = 4.5 * (run_part + build_part).sqrt();
+                    let here = 1.0 / amount.runs[side] + of_builds / amount.builds[side];
+                    let fine = 1.1 * here.sqrt();
+                    (fine, bend(fine, wide))
+                });
+                for offset in SCALES {
+                    let scale = (centres[shape].ln_scale + offset * sd).exp();
                     let axes = [0, 1].map(|side| {
-                        let of_builds = ratio * ratio;
-                        let fine = 1.1
-                            * (1.0 / amount.runs[side] + of_builds / amount.builds[side]).sqrt();
-                        let wide = 4.5
-                            * (kind.variance / amount.end_runs[side]
-                                + of_builds / amount.end_builds[side])
-                                .sqrt();
-                        Axis::new(centres[shape].levels[side], scale, fine, wide)
+                        let (fine, bend) = spans[side];
+                        Axis::new(centres[shape].levels[side], scale, fine, bend)
                     });
                     // The prior of the scale is flat in its logarithm.
                     let ln_prior = (kind.prior * prior * sd).ln();

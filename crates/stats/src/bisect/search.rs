@@ -5,12 +5,14 @@ use super::evidence::{Class, Evidence, posterior};
 use super::grid::{Amount, Build, Centre, Grid};
 use super::history::History;
 use super::policy::{self, View};
-use super::types::{BisectError, Config, Ending, Estimates, Known, Outcome, Step};
+use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measure, Outcome, Step};
 
 /// Runs of each end before the search proper begins: fewer say nothing about the noise.
 const END_RUNS: usize = 2;
-/// The grid is placed anew when the data have grown by this factor.
+/// The grid is looked at when the data have grown by this factor.
 const REGRID: f64 = 1.1;
+/// A grid is replaced when the data have grown by this factor since it was placed.
+const WORN: f64 = 1.5;
 /// Scales of the noise below this part of the largest value are taken for rounding.
 const RESOLUTION: f64 = 1e-7;
 
@@ -31,6 +33,8 @@ pub struct Search {
     pub(super) grid: Option<Grid>,
     /// Number of runs at which the grid is looked at again.
     pub(super) regrid_at: usize,
+    /// Number of runs at which it was placed.
+    pub(super) placed_at: u32,
     pub(super) evidence: Option<Evidence>,
     pub(super) by_node: Vec<f64>,
     pub(super) runs: u32,
@@ -66,6 +70,7 @@ impl Search {
             largest: 0.0,
             grid: None,
             regrid_at: 0,
+            placed_at: 0,
             evidence: None,
             by_node,
             runs: 0,
@@ -191,10 +196,30 @@ impl Search {
         let Some(evidence) = &self.evidence else {
             return Step::GaveUp(self.answer(Ending::Indistinguishable));
         };
+        if self.doubtful() {
+            return Step::Measure(self.clear_doubt());
+        }
         match policy::choose(&self.view(evidence)) {
             Some(measure) => Step::Measure(measure),
             None => Step::GaveUp(self.answer(Ending::Indistinguishable)),
         }
+    }
+
+    /// More runs of the end that has fewer; a new build each time, if layout may shift it.
+    fn clear_doubt(&self) -> Measure {
+        let ends = [self.history.good(), self.history.bad()];
+        let counts = ends.map(|end| self.runs_of(end));
+        let (node, count) =
+            if counts[0] <= counts[1] { (ends[0], counts[0]) } else { (ends[1], counts[1]) };
+        let room = self.config.max_runs.map_or(u32::MAX, |most| most - self.runs);
+        let runs = ((count / 2) as u32).clamp(1, 8).min(room);
+        let mut measure = policy::end(node, runs, &self.builds);
+        let few = self.config.max_builds.is_none_or(|most| self.builds() < most);
+        if self.config.layout == Layout::PerBuild && few && count >= 4 {
+            (measure.build, measure.fresh_build) = (None, true);
+        }
+        "the ends may not differ at all".clone_into(&mut measure.why);
+        measure
     }
 
     pub(super) fn view<'a>(&'a self, evidence: &'a Evidence) -> View<'a> {
@@ -266,12 +291,19 @@ impl Search {
             return;
         }
         self.regrid_at = (f64::from(self.runs) * REGRID) as usize + 1;
-        let mut centres = match &self.grid {
-            Some(grid) => grid.centres,
-            None => self.first_centres(),
-        };
-        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE).ln();
         let mut amount = self.amount();
+        let mut centres = self.first_centres();
+        if let Some(grid) = &self.grid {
+            grid.fill(&mut self.builds);
+            let evidence = posterior(&self.config, grid, &self.builds, &self.classes);
+            let moved = self.moved(grid, &evidence);
+            centres = moved.unwrap_or(grid.centres);
+            self.evidence = Some(evidence);
+            if moved.is_none() && f64::from(self.runs) < WORN * f64::from(self.placed_at) {
+                return;
+            }
+            amount = self.amount();
+        }
         for _ in 0..12 {
             let grid = Grid::new(&self.config, centres, &amount);
             for build in &mut self.builds {
@@ -279,25 +311,32 @@ impl Search {
             }
             grid.fill(&mut self.builds);
             let evidence = posterior(&self.config, &grid, &self.builds, &self.classes);
-            let moved = evidence.centres.map(|[good, bad, ln_scale]| Centre {
-                levels: [good, bad],
-                ln_scale: ln_scale.max(floor),
-            });
-            let far = moved.iter().zip(&centres).any(|(to, from)| {
-                let scale = from.ln_scale.exp();
-                (to.ln_scale - from.ln_scale).abs() > 0.6 * grid.scale_step
-                    || (0..2).any(|side| {
-                        (to.levels[side] - from.levels[side]).abs() > grid.level_steps[side] * scale
-                    })
-            });
+            let moved = self.moved(&grid, &evidence);
             self.evidence = Some(evidence);
             self.grid = Some(grid);
-            if !far {
-                break;
+            match moved {
+                Some(moved) => centres = moved,
+                None => break,
             }
-            centres = moved;
             amount = self.amount();
         }
+        self.placed_at = self.runs;
+    }
+
+    /// Where the grid should be centred, if that is far from where it is.
+    fn moved(&self, grid: &Grid, evidence: &Evidence) -> Option<[Centre; 3]> {
+        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE).ln();
+        let moved = evidence.centres.map(|[good, bad, ln_scale]| Centre {
+            levels: [good, bad],
+            ln_scale: ln_scale.max(floor),
+        });
+        let far = moved.iter().zip(&grid.centres).any(|(to, from)| {
+            let scale = from.ln_scale.exp();
+            let step = |side: usize| (to.levels[side] - from.levels[side]).abs() / scale;
+            (to.ln_scale - from.ln_scale).abs() > 0.6 * grid.scale_step
+                || (0..2).any(|side| step(side) > grid.level_steps[side])
+        });
+        far.then_some(moved)
     }
 
     /// Centres from the two ends alone.

@@ -9,7 +9,8 @@ pub struct Config {
     pub confidence: f64,
     /// Cost of one run, in any unit.
     pub run_cost: f64,
-    /// Cost of one build, in the same unit; 0 if builds are free.
+    /// Cost of one build, in the same unit. If builds are free (0), the search asks for many: each
+    /// new one tells layout from effect.
     pub build_cost: f64,
     /// Give up after this many runs.
     pub max_runs: Option<u32>,
@@ -35,7 +36,7 @@ impl Default for Config {
         Self {
             confidence: 0.99,
             run_cost: 1.0,
-            build_cost: 0.0,
+            build_cost: 1.0,
             max_runs: None,
             max_builds: None,
             direction: Direction::Either,

@@ -1,0 +1,345 @@
+//! Simulated histories to search in, the bound on the number of runs, and `git bisect` with
+//! repeats as the baseline. The example and the tests share it.
+
+use convoy_stats::bisect::{Config, History, Known, Layout, Outcome, Search, Step, Tails};
+
+/// Level of a good commit; effects and noise are given as parts of it.
+pub(crate) const LEVEL: f64 = 100.0;
+
+/// A small generator (`SplitMix64`): the same numbers everywhere for a seed.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D)
+    }
+
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `(0, 1)`.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.uniform() * n as f64) as usize
+    }
+
+    /// Standard normal (Box and Muller).
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.uniform().ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// The noise of one run, with unit standard deviation (of the core).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Noise {
+    Gaussian,
+    /// Student t with 3 degrees of freedom, scaled to unit variance.
+    T3,
+    /// 5 % of the runs are slower by the size of a normal value with sd 10.
+    Outliers,
+}
+
+impl Noise {
+    pub(crate) fn draw(self, random: &mut Random) -> f64 {
+        match self {
+            Self::Gaussian => random.normal(),
+            Self::T3 => {
+                let squares: f64 = (0..3).map(|_| random.normal().powi(2)).sum();
+                random.normal() / squares.sqrt()
+            }
+            Self::Outliers => {
+                let core = random.normal();
+                let slow = 10.0 * random.normal().abs();
+                if random.uniform() < 0.05 { core + slow } else { core }
+            }
+        }
+    }
+}
+
+/// One kind of history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) commits: usize,
+    /// Effect and noise as parts of the level.
+    pub(crate) effect: f64,
+    pub(crate) cv: f64,
+    pub(crate) noise: Noise,
+    /// Standard deviation of the shift of a build, in those of a run.
+    pub(crate) layout: f64,
+    /// How much the level rises over 100 runs, as a part of the level.
+    pub(crate) drift: f64,
+    /// Part of the commits that cannot be built.
+    pub(crate) broken: f64,
+    /// With merges.
+    pub(crate) merges: bool,
+    /// Levels and noise told to the search.
+    pub(crate) known: bool,
+    /// The search is told that builds bring no shifts.
+    pub(crate) shiftless: bool,
+    pub(crate) build_cost: f64,
+    pub(crate) max_runs: u32,
+}
+
+impl Scenario {
+    pub(crate) fn new(effect: f64, cv: f64, noise: Noise) -> Self {
+        Self {
+            commits: 1000,
+            effect,
+            cv,
+            noise,
+            layout: 0.0,
+            drift: 0.0,
+            broken: 0.0,
+            merges: false,
+            known: false,
+            shiftless: false,
+            build_cost: 0.2,
+            max_runs: 20_000,
+        }
+    }
+
+    pub(crate) fn d(&self) -> f64 {
+        self.effect / self.cv
+    }
+}
+
+/// What became of one search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial {
+    pub(crate) runs: u32,
+    pub(crate) builds: u32,
+    /// One commit was named.
+    pub(crate) named: bool,
+    /// The commit named is the culprit, or the set holds it.
+    pub(crate) right: bool,
+    pub(crate) set: usize,
+}
+
+/// Searches one history.
+pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
+    let mut random = Random::new(seed);
+    let history = history(scenario, &mut random);
+    let culprit = history.candidates()[random.below(history.candidates().len())];
+    let reach: Vec<bool> = bad_nodes(scenario, &history, culprit, seed);
+    let ends = [history.good(), history.bad()];
+    let broken: Vec<bool> = (0..history.nodes())
+        .map(|node| random.uniform() < scenario.broken && !ends.contains(&node))
+        .collect();
+    let sd = scenario.cv * LEVEL;
+    let mut config = Config {
+        build_cost: scenario.build_cost,
+        max_runs: Some(scenario.max_runs),
+        ..Config::default()
+    };
+    if scenario.known {
+        config.known =
+            Some(Known { good_mean: LEVEL, bad_mean: LEVEL * (1.0 + scenario.effect), sd });
+        if scenario.noise == Noise::Gaussian {
+            config.tails = Tails::Gaussian;
+        }
+    }
+    if scenario.known || scenario.shiftless {
+        config.layout = Layout::None;
+    }
+    let mut search = Search::new(history, config).expect("settings have a meaning");
+    let mut shifts: Vec<f64> = Vec::new();
+    loop {
+        match search.next_step() {
+            Step::Measure(wish) => {
+                if broken[wish.node] {
+                    search.skip(wish.node).expect("the node exists");
+                    continue;
+                }
+                let build = wish.build.unwrap_or(shifts.len() as u64);
+                if wish.build.is_none() {
+                    shifts.push(scenario.layout * random.normal());
+                }
+                for _ in 0..wish.runs {
+                    let level = if reach[wish.node] { 1.0 + scenario.effect } else { 1.0 };
+                    let drift = scenario.drift * f64::from(search.runs()) / 100.0;
+                    let noise = scenario.noise.draw(&mut random) + shifts[build as usize];
+                    let value = LEVEL * (level + drift) + sd * noise;
+                    search.observe(wish.node, build, Outcome::Value(value)).expect("finite");
+                }
+            }
+            Step::Done(answer) | Step::GaveUp(answer) => {
+                let named = answer.culprit.is_some();
+                let in_set = answer.credible_set.iter().any(|(node, _)| *node == culprit);
+                return Trial {
+                    runs: search.runs(),
+                    builds: search.builds(),
+                    named,
+                    right: if named { answer.culprit == Some(culprit) } else { in_set },
+                    set: answer.credible_set.len(),
+                };
+            }
+        }
+    }
+}
+
+/// The parents of a history with merges: side branches of one to eight commits that leave the main
+/// line up to 20 commits before they return to it.
+fn merges(scenario: &Scenario, random: &mut Random) -> Vec<Vec<usize>> {
+    let mut parents: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut line = vec![0];
+    while parents.len() < scenario.commits + 1 {
+        let tip = line[line.len() - 1];
+        if random.uniform() < 0.15 && parents.len() + 10 < scenario.commits {
+            let back = random.below(line.len().min(20));
+            let mut side = line[line.len() - 1 - back];
+            for _ in 0..=random.below(8) {
+                parents.push(vec![side]);
+                side = parents.len() - 1;
+            }
+            parents.push(vec![tip, side]);
+        } else {
+            parents.push(vec![tip]);
+        }
+        line.push(parents.len() - 1);
+    }
+    parents
+}
+
+fn history(scenario: &Scenario, random: &mut Random) -> History {
+    if scenario.merges {
+        let parents = merges(scenario, random);
+        History::dag(&parents, 0, parents.len() - 1).expect("in order")
+    } else {
+        History::linear(scenario.commits + 1).expect("long enough")
+    }
+}
+
+/// Which commits contain the culprit, found without the library.
+fn bad_nodes(scenario: &Scenario, history: &History, culprit: usize, seed: u64) -> Vec<bool> {
+    if !scenario.merges {
+        return (0..history.nodes()).map(|node| node >= culprit).collect();
+    }
+    let parents = merges(scenario, &mut Random::new(seed));
+    let mut bad = vec![false; parents.len()];
+    for node in 0..parents.len() {
+        bad[node] = node == culprit || parents[node].iter().any(|parent| bad[*parent]);
+    }
+    bad
+}
+
+/// Information of one run about good or bad, in bits, at known levels `d` standard deviations apart
+/// with Gaussian noise and equal odds: `1 - E log2(1 + exp(-L))`, `L ~ N(d^2/2, d^2)`.
+pub(crate) fn capacity(d: f64) -> f64 {
+    let steps = 4000;
+    let width = 16.0 / f64::from(steps);
+    let lost: f64 = (0..steps)
+        .map(|i| {
+            let z = -8.0 + (f64::from(i) + 0.5) * width;
+            let density = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
+            let l = d * d / 2.0 + d * z;
+            let log = if l > 0.0 { (-l).exp().ln_1p() } else { l.exp().ln_1p() - l };
+            density * width * log / std::f64::consts::LN_2
+        })
+        .sum();
+    1.0 - lost
+}
+
+/// Fano's bound on the mean number of runs of any search that is right with probability `1 - eps`.
+pub(crate) fn bound(d: f64, commits: usize, eps: f64) -> f64 {
+    let n = commits as f64;
+    let doubt = -eps * eps.log2() - (1.0 - eps) * (1.0 - eps).log2();
+    (n.log2() - doubt - eps * (n - 1.0).log2()) / capacity(d)
+}
+
+/// `git bisect` with `repeats` runs a step, whose mean is compared with the true midpoint. Returns
+/// runs and whether it found the culprit. It is given what a user would not have: the midpoint.
+pub(crate) fn git_bisect(scenario: &Scenario, repeats: u32, seed: u64) -> (u32, bool) {
+    let mut random = Random::new(seed);
+    let culprit = 1 + random.below(scenario.commits);
+    let d = scenario.d();
+    let (mut good, mut bad, mut runs) = (0, scenario.commits, 0);
+    while bad - good > 1 {
+        let middle = usize::midpoint(good, bad);
+        let level = if middle >= culprit { d } else { 0.0 };
+        let sum: f64 = (0..repeats).map(|_| level + scenario.noise.draw(&mut random)).sum();
+        runs += repeats;
+        if sum / f64::from(repeats) > d / 2.0 { bad = middle } else { good = middle }
+    }
+    (runs, bad == culprit)
+}
+
+/// The fewest repeats with which [`git_bisect`] is right in at least 99 % of `histories`: a
+/// bisection over the number of repeats.
+pub(crate) fn repeats_for_99(scenario: &Scenario, histories: u64) -> u32 {
+    let right = |repeats: u32| {
+        let hits = (0..histories).filter(|seed| git_bisect(scenario, repeats, *seed).1).count();
+        hits as f64 >= 0.99 * histories as f64
+    };
+    let mut high = 1;
+    while !right(high) {
+        high *= 2;
+    }
+    let mut low = high / 2;
+    while high - low > 1 {
+        let middle = u32::midpoint(low, high);
+        if right(middle) { high = middle } else { low = middle }
+    }
+    high
+}
+
+/// Averages over many trials.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) runs: f64,
+    pub(crate) runs_p95: u32,
+    pub(crate) builds: f64,
+    /// Part of the trials that were right, and its standard error.
+    pub(crate) right: f64,
+    pub(crate) right_se: f64,
+    /// Part of the trials that named one commit.
+    pub(crate) named: f64,
+    /// Of those, the part that named the culprit.
+    pub(crate) named_right: f64,
+    pub(crate) set: f64,
+}
+
+/// Runs `histories` trials on `threads` threads. The result does not depend on their number.
+pub(crate) fn summarise(scenario: &Scenario, histories: u64, seed: u64, threads: usize) -> Summary {
+    let next = std::sync::atomic::AtomicU64::new(0);
+    let mut trials: Vec<(u64, Trial)> = std::thread::scope(|scope| {
+        let work = || {
+            let mut mine = Vec::new();
+            loop {
+                let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                if i >= histories {
+                    return mine;
+                }
+                mine.push((i, trial(scenario, seed.wrapping_mul(1_000_003).wrapping_add(i))));
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|w| w.join().expect("a search panicked")).collect()
+    });
+    trials.sort_by_key(|(i, _)| *i);
+    let n = trials.len() as f64;
+    let mean =
+        |value: &dyn Fn(&Trial) -> f64| trials.iter().map(|(_, t)| value(t)).sum::<f64>() / n;
+    let mut runs: Vec<u32> = trials.iter().map(|(_, t)| t.runs).collect();
+    runs.sort_unstable();
+    let right = mean(&|t| f64::from(t.right));
+    let named = mean(&|t| f64::from(t.named));
+    Summary {
+        runs: mean(&|t| f64::from(t.runs)),
+        runs_p95: runs[(trials.len() * 95 / 100).min(trials.len() - 1)],
+        builds: mean(&|t| f64::from(t.builds)),
+        right,
+        right_se: (right * (1.0 - right) / n).sqrt(),
+        named,
+        named_right: mean(&|t| f64::from(t.named && t.right)) / named.max(f64::MIN_POSITIVE),
+        set: mean(&|t| t.set as f64),
+    }
+}

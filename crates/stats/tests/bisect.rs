@@ -1,0 +1,177 @@
+//! The search for a culprit keeps what it states. The large version of these figures is the example
+//! `bisect_simulation`.
+
+#[path = "../examples/bisect_simulation/simulate.rs"]
+#[expect(dead_code, reason = "the example uses all of it")]
+mod simulate;
+
+use convoy_stats::bisect::{
+    Answer, BisectError, Config, Direction, Ending, History, Outcome, Search, Step,
+};
+use simulate::{Noise, Random, Scenario, bound, git_bisect, repeats_for_99, summarise};
+
+/// One observation.
+type Observed = (usize, u64, Outcome);
+
+/// Searches with the outcomes of `value(node, random)`; `None` is a commit that cannot be built.
+fn search(
+    history: History,
+    config: Config,
+    mut value: impl FnMut(usize, &mut Random) -> Option<Outcome>,
+) -> (Search, Answer, Vec<Observed>) {
+    let mut random = Random::new(7);
+    let mut search = Search::new(history, config).unwrap();
+    let mut log = Vec::new();
+    loop {
+        match search.next_step() {
+            Step::Measure(wish) => {
+                let build = wish.build.unwrap_or(u64::from(search.builds()));
+                for _ in 0..wish.runs {
+                    if let Some(outcome) = value(wish.node, &mut random) {
+                        search.observe(wish.node, build, outcome).unwrap();
+                        log.push((wish.node, build, outcome));
+                    } else {
+                        search.skip(wish.node).unwrap();
+                    }
+                }
+            }
+            Step::Done(answer) | Step::GaveUp(answer) => return (search, answer, log),
+        }
+    }
+}
+
+fn linear() -> History {
+    History::linear(101).unwrap()
+}
+
+#[test]
+fn with_everything_known_it_is_near_the_bound_and_four_times_better_than_git() {
+    let mut cell = Scenario::new(0.05, 0.03, Noise::Gaussian);
+    cell.known = true;
+    let summary = summarise(&cell, 200, 11, 2);
+    let floor = bound(cell.d(), cell.commits, 0.01);
+    assert!(summary.runs <= 1.3 * floor, "{summary:?}, bound {floor}");
+    // 200 histories: 0.99 less three standard errors.
+    assert!(summary.right >= 0.97, "{summary:?}");
+    let repeats = repeats_for_99(&cell, 1000);
+    let runs: u32 = (0..200).map(|seed| git_bisect(&cell, repeats, seed).0).sum();
+    assert!(f64::from(runs) / 200.0 >= 4.0 * summary.runs, "{summary:?}");
+}
+
+#[test]
+fn with_nothing_known_a_large_effect_costs_ten_runs_over_the_bound() {
+    for noise in [Noise::Gaussian, Noise::T3, Noise::Outliers] {
+        let cell = Scenario::new(0.05, 0.01, noise);
+        let summary = summarise(&cell, 40, 12, 2);
+        assert!(summary.runs <= bound(cell.d(), cell.commits, 0.01) + 10.0, "{summary:?}");
+        assert!(summary.right >= 0.95, "{noise:?} {summary:?}");
+    }
+}
+
+#[test]
+fn merges_and_unbuildable_commits_do_not_mislead() {
+    let mut cell = Scenario::new(0.40, 0.03, Noise::Gaussian);
+    (cell.commits, cell.merges, cell.broken) = (200, true, 0.1);
+    let summary = summarise(&cell, 40, 13, 2);
+    assert!(summary.right >= 0.95, "{summary:?}");
+}
+
+#[test]
+fn the_threads_do_not_change_the_result() {
+    let cell = Scenario::new(0.40, 0.05, Noise::T3);
+    let texts = [1, 2].map(|threads| format!("{:?}", summarise(&cell, 8, 3, threads)));
+    assert_eq!(texts[0], texts[1]);
+}
+
+#[test]
+fn repeating_the_observations_resumes_to_the_bit() {
+    let value = |node: usize, random: &mut Random| {
+        Some(Outcome::Value(10.0 + random.normal() + if node >= 60 { 3.0 } else { 0.0 }))
+    };
+    let (mut first, answer, log) = search(linear(), Config::default(), value);
+    let mut second = Search::new(linear(), Config::default()).unwrap();
+    for (node, build, outcome) in log {
+        second.observe(node, build, outcome).unwrap();
+    }
+    let (Step::Done(again) | Step::GaveUp(again)) = second.next_step() else {
+        panic!("the repeated search goes on");
+    };
+    assert_eq!(format!("{answer:?}"), format!("{again:?}"));
+    let bits = |search: &mut Search| -> Vec<u64> {
+        search.posterior().iter().map(|p| p.to_bits()).collect()
+    };
+    assert_eq!(bits(&mut first), bits(&mut second));
+}
+
+#[test]
+fn without_a_difference_it_names_nobody() {
+    let value = |_: usize, random: &mut Random| Some(Outcome::Value(100.0 + random.normal()));
+    let config = Config { max_runs: Some(400), ..Config::default() };
+    let (_, answer, _) = search(linear(), config, value);
+    assert_eq!((answer.culprit, answer.ending), (None, Ending::NoRegression), "{answer:?}");
+}
+
+#[test]
+fn a_change_for_the_better_is_no_regression() {
+    let value = |node: usize, random: &mut Random| {
+        Some(Outcome::Value(100.0 + random.normal() - if node >= 50 { 20.0 } else { 0.0 }))
+    };
+    let direction = Direction::HigherIsWorse;
+    let config = Config { direction, max_runs: Some(400), ..Config::default() };
+    let (_, answer, _) = search(linear(), config, value);
+    assert_eq!((answer.culprit, answer.ending), (None, Ending::WrongDirection), "{answer:?}");
+}
+
+#[test]
+fn a_skipped_culprit_gives_a_set() {
+    let value = |node: usize, random: &mut Random| {
+        let level = if node >= 50 { 20.0 } else { 0.0 };
+        (!(50..53).contains(&node)).then(|| Outcome::Value(100.0 + random.normal() + level))
+    };
+    let (_, answer, _) = search(linear(), Config::default(), value);
+    assert_eq!((answer.culprit, answer.ending), (None, Ending::SkippedRemain), "{answer:?}");
+    let mut set: Vec<usize> = answer.credible_set.iter().map(|(node, _)| *node).collect();
+    set.sort_unstable();
+    assert_eq!(set, [50, 51, 52, 53]);
+}
+
+#[test]
+fn timeouts_are_values() {
+    let value = |node: usize, random: &mut Random| {
+        Some(if node >= 33 { Outcome::Above(60.0) } else { Outcome::Value(10.0 + random.normal()) })
+    };
+    let (_, answer, _) = search(linear(), Config::default(), value);
+    assert_eq!(answer.culprit, Some(33), "{answer:?}");
+}
+
+#[test]
+fn values_without_noise_are_values() {
+    let value =
+        |node: usize, _: &mut Random| Some(Outcome::Value(if node >= 33 { 5.0 } else { 4.0 }));
+    let (_, answer, _) = search(linear(), Config::default(), value);
+    assert_eq!(answer.culprit, Some(33), "{answer:?}");
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let history = || History::linear(10).unwrap();
+    assert_eq!(History::linear(1).unwrap_err(), BisectError::NoCandidates);
+    let order = History::dag(&[vec![], vec![2], vec![0]], 0, 2).unwrap_err();
+    assert_eq!(order, BisectError::Order { node: 1, parent: 2 });
+    assert!(History::dag(&[vec![], vec![0]], 1, 0).is_err());
+    let mut search = Search::new(history(), Config::default()).unwrap();
+    assert!(search.observe(0, 0, Outcome::Value(f64::NAN)).is_err());
+    assert!(search.observe(10, 0, Outcome::Value(1.0)).is_err());
+    search.observe(0, 0, Outcome::Value(1.0)).unwrap();
+    let error = search.observe(9, 0, Outcome::Value(1.0)).unwrap_err();
+    assert_eq!(error, BisectError::Build { build: 0, node: 0 });
+    assert_eq!(search.runs(), 1);
+    for config in [
+        Config { confidence: 1.0, ..Config::default() },
+        Config { run_cost: 0.0, ..Config::default() },
+        Config { prior: Some(vec![1.0; 3]), ..Config::default() },
+        Config { prior: Some(vec![0.0; 10]), ..Config::default() },
+    ] {
+        assert!(Search::new(history(), config).is_err());
+    }
+}
