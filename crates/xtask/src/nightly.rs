@@ -20,10 +20,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("check", &["run", "--release", "--", "check", "semaphore"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),
-    (
-        "bisect",
-        &["run", "--release", "-p", "convoy-stats", "--example", "bisect_simulation"],
-    ),
+    ("bisect", &["run", "--release", "-p", "convoy-stats", "--example", "bisect_simulation"]),
     ("bench", &["bench", "--workspace"]),
 ];
 

@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     };
     let wanted = |part: &str| options.part.as_deref().is_none_or(|only| only == part);
     if wanted("known") {
-        cells(&options, "Levels and noise known", |cell| cell.known = true);
+        cells(&options, "Levels and noise known, builds free", |cell| {
+            (cell.known, cell.build_cost) = (true, 0.0);
+        });
     }
     if wanted("unknown") {
         cells(&options, "Nothing known", |_| ());
