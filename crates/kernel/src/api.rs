@@ -173,6 +173,18 @@ pub trait Kernel: Sized {
     /// `sync`.
     fn sync(&mut self) -> Sys<()>;
 
+    /// Reads or writes `bytes` bytes at each of `offsets`, in any order, with up to `depth` requests
+    /// in flight at a time; waits for all. Contents do not matter. Kernels of ours without
+    /// asynchronous I/O return `ENOSYS`.
+    fn asynchronous(
+        &mut self,
+        fd: Fd,
+        offsets: &[u64],
+        bytes: usize,
+        write: bool,
+        depth: usize,
+    ) -> Sys<()>;
+
     /// `pipe`: (read end, write end).
     fn pipe(&mut self) -> Sys<(Fd, Fd)>;
     /// `mkfifo`.

@@ -154,6 +154,17 @@ impl Kernel for Process {
         Ok(())
     }
 
+    fn asynchronous(
+        &mut self,
+        _fd: Fd,
+        _offsets: &[u64],
+        _bytes: usize,
+        _write: bool,
+        _depth: usize,
+    ) -> Sys<()> {
+        self.call(|| Err(Errno::ENOSYS))
+    }
+
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {
         self.call(|| self.make_pipe())
     }

@@ -137,6 +137,14 @@ pub enum VirtualError {
     /// The calibration lacks a unit.
     #[error(transparent)]
     Calibration(#[from] crate::calibration::CalibrationError),
+    /// A job of the mix cannot run there.
+    #[error("{job} cannot run on a virtual kernel: {reason}; run it without --kernel or drop it")]
+    HostOnly {
+        /// The job.
+        job: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
     /// The run cannot be set up on the virtual kernel.
     #[error("{users} users on the virtual kernel: {what}; use fewer users")]
     Setup {
@@ -278,6 +286,11 @@ impl VirtualRun {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualPoint, VirtualError> {
+        for (job, _) in &self.mix.weights {
+            if let Some(reason) = job.host_only() {
+                return Err(VirtualError::HostOnly { job: job.name(), reason });
+            }
+        }
         for unit in crate::units::UNITS {
             self.calibration.ns(unit.name)?;
         }

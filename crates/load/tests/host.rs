@@ -20,10 +20,12 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// System V objects of this machine and processes below this one.
+/// System V objects and sockets of this machine, open files of this process and processes below
+/// it.
 #[derive(Debug, PartialEq, Eq)]
 struct Traces {
     ids: BTreeSet<String>,
+    files: usize,
     children: BTreeSet<i32>,
 }
 
@@ -36,7 +38,17 @@ impl Traces {
             let id = |line: &str| line.split_whitespace().nth(1).map(|id| format!("{kind} {id}"));
             ids.extend(table.lines().skip(1).filter_map(id));
         }
-        Self { ids, children: descendants(std::process::id() as i32) }
+        // Sockets of this network namespace that are bound or listen, whoever has them.
+        for kind in ["unix", "udp"] {
+            let table = std::fs::read_to_string(format!("/proc/net/{kind}")).unwrap_or_default();
+            // The inode of a socket is the seventh column of the one and the tenth of the other.
+            let column = if kind == "unix" { 6 } else { 9 };
+            let id =
+                |line: &str| line.split_whitespace().nth(column).map(|id| format!("{kind} {id}"));
+            ids.extend(table.lines().skip(1).filter_map(id));
+        }
+        let files = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        Self { ids, files, children: descendants(std::process::id() as i32) }
     }
 }
 
@@ -46,6 +58,7 @@ impl Traces {
     fn assert_nothing_new(&self) {
         let mut left = Self::now();
         assert_eq!(left.children, self.children, "processes");
+        assert_eq!(left.files, self.files, "open files");
         left.ids.retain(|id| !self.ids.contains(id));
         for _ in 0..2000 {
             let now = Self::now();
@@ -212,6 +225,13 @@ fn every_job_succeeds_alone() {
         options.mix.weights.retain(|(_, weight)| *weight > 0);
         let record = run::run(&options, |_| ()).expect("runs");
         let point = &record.points[0];
+        // Not every file system knows O_DIRECT, not every container allows asynchronous I/O.
+        let may_lack = job.name().contains("_dio_") || job.name().contains("_aio");
+        let lacking = point.first_failure.as_deref().filter(|_| may_lack);
+        if lacking.is_some_and(|text| text.contains("not available here")) {
+            println!("skipped: {lacking:?}");
+            continue;
+        }
         assert_eq!(point.first_failure, None, "{}", job.name());
         assert_eq!((point.jobs_done, point.jobs_failed, point.users_lost), (100, 0, 0));
     }

@@ -17,6 +17,7 @@ use convoy_kernel::api::{
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 
 use super::board::Board;
+use super::sys::aio::Batch;
 use super::sys::{self, Forked, Segment};
 use super::workdir;
 use crate::clock;
@@ -229,6 +230,17 @@ impl Kernel for Host {
     fn sync(&mut self) -> Sys<()> {
         rustix::fs::sync();
         Ok(())
+    }
+
+    fn asynchronous(
+        &mut self,
+        fd: Fd,
+        offsets: &[u64],
+        bytes: usize,
+        write: bool,
+        depth: usize,
+    ) -> Sys<()> {
+        sys::aio::transfer(&Batch { file: self.file(fd)?, offsets, bytes, write, depth })
     }
 
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {

@@ -17,6 +17,7 @@ pub use child::{ChildUsage, wait_with_usage};
 pub use error::HostError;
 pub use kernel::Host;
 pub use run::{HostRun, Progress};
+pub use sys::aio::Engine;
 
 /// Catches SIGINT, SIGTERM and SIGHUP while it lives, so that a long command can end in order.
 #[derive(Debug)]

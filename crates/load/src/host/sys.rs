@@ -1,7 +1,9 @@
-//! The system calls that have no safe wrapper: the only `unsafe` code of this crate.
+//! The system calls that have no safe wrapper: with `aio` the only `unsafe` code of this crate.
 //!
 //! Everything else goes through `rustix` and `std`. A function here does one call and turns its
 //! result into an [`Errno`]; what it requires of its caller is enforced by its types.
+
+pub(crate) mod aio;
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;

@@ -1,4 +1,4 @@
-//! The direct disk jobs: `O_DIRECT`, past the page cache.
+//! The direct disk jobs, `O_DIRECT`, past the page cache; and the asynchronous ones.
 //!
 //! The originals move 1 KB at a time, which many disks and file systems cannot do (`EINVAL`: they
 //! take multiples of 4 KB). Here a job moves 1 KB where that is possible, else 4 KB at a time: the
@@ -14,6 +14,8 @@ use crate::units;
 
 /// Transfers that are tried, KB.
 const TRANSFERS_KB: [usize; 2] = [1, 4];
+/// Requests that the asynchronous jobs keep in flight.
+const IN_FLIGHT: usize = 32;
 /// What to do where there is no direct input and output.
 const CURE: &str = "choose a file system with O_DIRECT with --dir";
 
@@ -106,6 +108,60 @@ fn random_job<K: Kernel>(k: &mut K, env: &JobEnv, write: bool) -> Result<(), Job
     }
     call("close", k.close(fd))?;
     call("unlink", k.unlink(&path))
+}
+
+/// A file written, then as many random blocks with 32 requests in flight.
+fn asynchronous_job<K: Kernel>(
+    k: &mut K,
+    env: &JobEnv,
+    write: bool,
+    direct: bool,
+) -> Result<(), JobError> {
+    let path = env.own_path("async");
+    let kb = env.loops(env.file_kb);
+    let (unit, mut flags) = if direct {
+        (write_file(k, &path, kb)?, Open::READ_WRITE.direct())
+    } else {
+        super::disk::write_file(k, &path, Open::CREAT, kb)?;
+        (1, Open::READ_WRITE)
+    };
+    flags.write = write;
+    let fd = call("open", k.open(&path, flags))?;
+    let count = kb.div_ceil(unit as u64);
+    units::run(k, &units::RANDOM_OFFSET, count)?;
+    let mut random = Lcg::for_user(env.seed, env.user);
+    let block = (unit << 10) as u64;
+    let offsets: Vec<u64> = (0..count).map(|_| random.draw_below(count) * block).collect();
+    let moved =
+        k.asynchronous(fd, &offsets, unit << 10, write, IN_FLIGHT).map_err(|errno| match errno {
+            Errno::ENOSYS | Errno::EPERM => {
+                let cure =
+                    "allow io_uring or io_submit (seccomp profile, kernel.io_uring_disabled)";
+                JobError::Unavailable { call: "asynchronous input and output", errno, cure }
+            }
+            _ => JobError::Call { call: "asynchronous input and output", errno },
+        });
+    moved.and(call("close", k.close(fd))).and(call("unlink", k.unlink(&path)))
+}
+
+#[inline(never)]
+pub(super) fn disk_aio_rr<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    asynchronous_job(k, env, false, false)
+}
+
+#[inline(never)]
+pub(super) fn disk_aio_rw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    asynchronous_job(k, env, true, false)
+}
+
+#[inline(never)]
+pub(super) fn disk_aiodio_rr<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    asynchronous_job(k, env, false, true)
+}
+
+#[inline(never)]
+pub(super) fn disk_aiodio_rw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    asynchronous_job(k, env, true, true)
 }
 
 #[inline(never)]

@@ -29,7 +29,12 @@ fn half(env: &JobEnv) -> u64 {
 
 /// Makes this user's temporary file of `count` blocks; `flags` is [`Open::CREAT`] or its
 /// synchronous form.
-fn write_file<K: Kernel>(k: &mut K, path: &str, flags: Open, count: u64) -> Result<(), JobError> {
+pub(super) fn write_file<K: Kernel>(
+    k: &mut K,
+    path: &str,
+    flags: Open,
+    count: u64,
+) -> Result<(), JobError> {
     let fd = call("creat", k.open(path, flags))?;
     let block = [b'd'; BLOCK_BYTES];
     for _ in 0..count {

@@ -9,8 +9,11 @@ mod direct;
 mod disk;
 mod files;
 mod ipc;
+mod operations;
 mod process;
 mod user;
+
+pub use operations::Operations;
 
 use convoy_kernel::Errno;
 use convoy_kernel::api::{Fd, Kernel, Sys};
@@ -196,6 +199,14 @@ jobs! {
         "99 messages through a Unix datagram pair, written and read back";
     DirRtns1 = "dir_rtns_1", files::dir_rtns_1,
         "10,000 directory entries read, with rewinds";
+    DiskAioRr = "disk_aio_rr", direct::disk_aio_rr,
+        "a file written, then as many random 1 KB reads, 32 in flight";
+    DiskAioRw = "disk_aio_rw", direct::disk_aio_rw,
+        "a file written, then as many random 1 KB writes, 32 in flight";
+    DiskAiodioRr = "disk_aiodio_rr", direct::disk_aiodio_rr,
+        "as `disk_aio_rr` with `O_DIRECT`";
+    DiskAiodioRw = "disk_aiodio_rw", direct::disk_aiodio_rw,
+        "as `disk_aio_rw` with `O_DIRECT`";
     DiskBcp = "disk_bcp", disk::disk_cp,
         "as `disk_cp`: no job calls `sync` here";
     DiskBrd = "disk_brd", disk::disk_brd,
@@ -327,11 +338,25 @@ impl Job {
         Self::ALL.iter().copied().find(|job| job.name() == name)
     }
 
+    /// Why it runs on this machine only and on no virtual kernel; `None` if it runs on both.
+    pub const fn host_only(self) -> Option<&'static str> {
+        match self {
+            Self::DiskAioRr | Self::DiskAioRw | Self::DiskAiodioRr | Self::DiskAiodioRw => {
+                Some("the virtual kernels have no asynchronous I/O")
+            }
+            _ => None,
+        }
+    }
+
     /// Whether its work depends on the size of a user's file.
     pub const fn depends_on_file_size(self) -> bool {
         matches!(
             self,
-            Self::DiskBcp
+            Self::DiskAioRr
+                | Self::DiskAioRw
+                | Self::DiskAiodioRr
+                | Self::DiskAiodioRw
+                | Self::DiskBcp
                 | Self::DiskBrd
                 | Self::DiskBrr
                 | Self::DiskBrw
