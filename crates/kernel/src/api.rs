@@ -173,9 +173,9 @@ pub trait Kernel: Sized {
     /// `sync`.
     fn sync(&mut self) -> Sys<()>;
 
-    /// Reads or writes `bytes` bytes at each of `offsets`, in any order, with up to `depth` requests
-    /// in flight at a time; waits for all. Contents do not matter. Kernels of ours without
-    /// asynchronous I/O return `ENOSYS`.
+    /// Reads or writes `bytes` bytes at each of `offsets`, in any order, with up to `depth`
+    /// requests in flight at a time; waits for all. Contents do not matter. `ENOSYS` where there is
+    /// no asynchronous I/O, as on the virtual kernels.
     fn asynchronous(
         &mut self,
         fd: Fd,
