@@ -115,7 +115,13 @@ impl Counting {
     }
 
     fn count(&mut self, call: &'static str) {
-        *self.calls.entry(call).or_default() += 1;
+        self.count_all(&[call]);
+    }
+
+    fn count_all(&mut self, calls: &[&'static str]) {
+        for call in calls {
+            *self.calls.entry(call).or_default() += 1;
+        }
     }
 
     fn absolute(&self, path: &str) -> String {
@@ -339,13 +345,13 @@ impl Kernel for Counting {
     }
 
     fn open_fifo(&mut self, path: &str) -> Sys<(Fd, Fd)> {
-        ["open", "open", "fcntl"].map(|call| self.count(call));
+        self.count_all(&["open", "open", "fcntl"]);
         self.find(path)?;
         Ok(self.new_pair(false))
     }
 
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {
-        let calls: &[&'static str] = match kind {
+        self.count_all(match kind {
             SocketKind::Tcp => &[
                 "socket",
                 "bind",
@@ -359,16 +365,12 @@ impl Kernel for Counting {
             ],
             SocketKind::Udp => &["socket", "bind", "socket", "bind", "connect", "connect"],
             SocketKind::UnixStream | SocketKind::UnixDatagram => &["socketpair"],
-        };
-        for call in calls {
-            self.count(call);
-        }
+        });
         Ok(self.new_pair(true))
     }
 
     fn shm_create(&mut self, bytes: usize) -> Sys<i32> {
-        self.count("shmget");
-        self.count("shmat");
+        self.count_all(&["shmget", "shmat"]);
         let id = self.new_id();
         self.segments.insert(id, bytes);
         Ok(id)
@@ -380,14 +382,12 @@ impl Kernel for Counting {
     }
 
     fn shm_remove(&mut self, id: i32) -> Sys<()> {
-        self.count("shmdt");
-        self.count("shmctl");
+        self.count_all(&["shmdt", "shmctl"]);
         self.segments.remove(&id).map(drop).ok_or(Errno::EINVAL)
     }
 
     fn sem_create(&mut self, value: i32) -> Sys<i32> {
-        self.count("semget");
-        self.count("semctl");
+        self.count_all(&["semget", "semctl"]);
         let id = self.new_id();
         self.semaphores.insert(id, value);
         Ok(id)
@@ -430,8 +430,7 @@ impl Kernel for Counting {
             return Err(Errno::ESRCH);
         }
         // The handler installs itself again and returns.
-        self.count("rt_sigaction");
-        self.count("rt_sigreturn");
+        self.count_all(&["rt_sigaction", "rt_sigreturn"]);
         self.caught += 1;
         Ok(())
     }
