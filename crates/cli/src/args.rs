@@ -1,6 +1,7 @@
 //! Flags: definition and documentation in one place.
 
 use crate::compare::Compare;
+use crate::keep::StoreArgs;
 use crate::runs::Runs;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -141,6 +142,9 @@ pub(crate) struct Reproduce {
     /// Simulations at a time; default one for each CPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Where the record goes.
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,

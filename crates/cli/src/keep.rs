@@ -6,9 +6,12 @@ use clap::Args;
 use convoy_store::{Entry, Store, StoreError};
 use std::path::PathBuf;
 
+/// The value of `CONVOY_STORE` with which no record is kept.
+pub(crate) const NONE: &str = "none";
+
 /// Help of `--store`.
-pub(crate) const STORE_HELP: &str = "The store of all runs; default $CONVOY_STORE, else \
-    convoy/runs.sqlite3 in $XDG_DATA_HOME or ~/.local/share";
+pub(crate) const STORE_HELP: &str = "The store of all runs; default $CONVOY_STORE (none: \
+    no record), else convoy/runs.sqlite3 in $XDG_DATA_HOME or ~/.local/share";
 
 /// Flags of every command that leaves a record.
 #[derive(Clone, Debug, Default, Args)]
@@ -31,7 +34,7 @@ pub(crate) fn default_path() -> Option<PathBuf> {
         let home = || set("HOME").map(|home| PathBuf::from(home).join(".local/share"));
         set("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)
     };
-    let named = set("CONVOY_STORE").map(PathBuf::from);
+    let named = set("CONVOY_STORE").filter(|name| name != NONE).map(PathBuf::from);
     named.or_else(|| data().map(|data| data.join("convoy/runs.sqlite3")))
 }
 
@@ -50,7 +53,9 @@ impl StoreArgs {
         seed: Option<u64>,
         body: serde_json::Value,
     ) -> Option<i64> {
-        if self.no_store {
+        let none =
+            self.store.is_none() && std::env::var_os("CONVOY_STORE").is_some_and(|s| s == NONE);
+        if self.no_store || none {
             return None;
         }
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };

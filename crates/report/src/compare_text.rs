@@ -350,3 +350,109 @@ fn range_tables(report: &CompareReport) -> Vec<Table> {
     };
     grids(report).into_iter().map(table).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::CompareFloor;
+
+    fn side(label: &str, mean: f64, sd: f64) -> CompareSide {
+        let half = sd / 2.0;
+        let ci95 = [mean - half, mean + half];
+        CompareSide { label: label.to_owned(), runs: 15, mean, sd: Some(sd), ci95 }
+    }
+
+    fn row(
+        benchmark: &str,
+        baseline: CompareSide,
+        candidate: CompareSide,
+        stars: usize,
+    ) -> CompareRow {
+        let speedup = baseline.mean / candidate.mean;
+        CompareRow {
+            benchmark: benchmark.to_owned(),
+            users: None,
+            metric: "wall time".to_owned(),
+            unit: "s".to_owned(),
+            higher_is_better: false,
+            baseline,
+            candidate,
+            verdict: if stars > 0 { "slower" } else { "unsure" }.to_owned(),
+            speedup: Some(speedup),
+            ci95: [speedup - 0.01, speedup + 0.01],
+            p: if stars > 0 { 0.000_03 } else { 0.25 },
+            p_raw: 0.000_01,
+            p_floor: 0.000_06,
+            test: "signed-rank".to_owned(),
+            stars,
+            superiority: 0.4,
+            shift: None,
+            needs: None,
+        }
+    }
+
+    fn example() -> CompareReport {
+        let base = || side("unmod", 0.0124, 0.000_21);
+        CompareReport {
+            title: "15 runs of each side".to_owned(),
+            rows: vec![
+                row("find", base(), side("ts", 0.0131, 0.000_3), 3),
+                row("find", base(), side("ts+opt", 0.0125, 0.000_25), 0),
+                row("pmake", side("unmod", 2.5, 0.02), side("ts", 2.6, 0.01), 1),
+                row("pmake", side("unmod", 2.5, 0.02), side("ts+opt", 2.5, 0.02), 0),
+            ],
+            ranges: Vec::new(),
+            noise_floor: Some(CompareFloor { source: "A/A runs".to_owned(), percent: 0.4 }),
+            failures: Vec::new(),
+            runs: Some(15),
+            stopped: "--runs 15".to_owned(),
+            partial: false,
+            notes: vec!["a note".to_owned()],
+        }
+    }
+
+    #[test]
+    fn list() {
+        insta::assert_snapshot!(example().to_text(CompareLayout::List));
+    }
+
+    #[test]
+    fn document() {
+        insta::assert_snapshot!(example().to_text(CompareLayout::Document));
+    }
+
+    #[test]
+    fn markdown() {
+        insta::assert_snapshot!(example().to_markdown(CompareLayout::Document));
+    }
+
+    #[test]
+    fn the_json_begins_with_the_row_that_decides() {
+        let json: serde_json::Value = serde_json::from_str(&example().to_json()).unwrap();
+        assert_eq!((&json["verdict"], &json["p"]), (&"slower".into(), &0.000_03.into()));
+        assert_eq!(json["speedup"], json["rows"][0]["speedup"]);
+        let rows = example().to_csv();
+        assert!(rows.lines().count() == 5 && rows.starts_with("benchmark,users,metric,unit,"));
+    }
+
+    #[test]
+    fn wide_tables_are_parted_and_long_names_cut() {
+        let mut report = example();
+        let more: Vec<_> = (0..9)
+            .map(|i| {
+                row(
+                    &format!("benchmark {i}"),
+                    side("unmod", 1.0, 0.1),
+                    side(&"x".repeat(90), 1.0, 0.1),
+                    0,
+                )
+            })
+            .collect();
+        report.rows.extend(more);
+        for layout in [CompareLayout::List, CompareLayout::Document] {
+            for line in report.to_text(layout).lines() {
+                assert!(width(line) <= MAX_WIDTH, "{} characters: {line}", width(line));
+            }
+        }
+    }
+}

@@ -66,11 +66,10 @@ impl Command {
         if !has(&words, "--quiet") && !words.iter().any(|word| word == "-q") {
             words.push("--quiet".to_owned());
         }
+        let mut program = Program::words(words.into_iter().map(Into::into).collect());
         // The record of the comparison holds the numbers; one for each run would only be noise.
-        if !has(&words, "--no-store") {
-            words.push("--no-store".to_owned());
-        }
-        Ok(Program::words(words.into_iter().map(Into::into).collect()))
+        program.environment.push(("CONVOY_STORE".to_owned(), crate::keep::NONE.into()));
+        Ok(program)
     }
 }
 

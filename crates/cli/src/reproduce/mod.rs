@@ -238,6 +238,8 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     if done.interrupted || spread.is_some_and(|spread| spread.interrupted) {
         return Err(Failure::environment(INTERRUPTED));
     }
+    let record = serde_json::to_value(&report).map_err(Failure::environment)?;
+    args.store.keep(&args.common, "reproduce", Some(args.seed), record);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -217,6 +217,23 @@ fn files_of_other_tools_are_compared() {
 }
 
 #[test]
+fn runs_of_this_program_are_sides_with_a_row_for_each_load_point() {
+    let side = |kernel: &str| format!("convoy run --kernel {kernel} --users 2,5 --shrink 50");
+    let sides = [side("2.6.25"), side("2.6.26-rc1")];
+    let args = ["compare", "--quiet", "--format", "json", "-w", "0", "-r", "2"];
+    let output = run(&[args.as_slice(), &[&sides[0], &sides[1]]].concat());
+    assert_eq!(code(&output), Some(SAME), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows");
+    let users: Vec<u64> = rows.iter().filter_map(|row| row["users"].as_u64()).collect();
+    assert_eq!((users, &rows[0]["unit"]), (vec![2, 5], &"jobs/min".into()));
+    assert_eq!(rows[0]["higher_is_better"], true);
+    // Other seeds in other blocks, the same in both sides of one.
+    let sd = rows[1]["baseline"]["sd"].as_f64().expect("two values");
+    assert!(sd > 0.0, "each block has a seed of its own: {report}");
+}
+
+#[test]
 fn mixed_units_are_refused() {
     let directory = directory("units");
     let store = directory.join("runs.sqlite3").to_string_lossy().into_owned();
