@@ -304,7 +304,7 @@ fn a_hundred_pairs_of_equals_and_one_three_percent_slower() {
     let verdict = |seed: u32, candidate: &str| {
         let seed = seed.to_string();
         let args = ["compare", "--quiet", "--no-store", "--format", "json", "--seed", &seed];
-        let sides = ["-N", "--metric", "user", "--max-runs", "60", &spin(300_000), candidate];
+        let sides = ["-N", "--metric", "cpu", "--max-runs", "60", &spin(300_000), candidate];
         let output = run(&[args.as_slice(), &sides].concat());
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert!(report["runs"].as_u64().expect("runs") <= 60, "{report}");
