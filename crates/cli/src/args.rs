@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Compare(Box<Compare>),
     /// List, show, tag, export and prune stored runs
     Runs(Runs),
+    /// Find the commit that changed a measured value, in spite of noise
+    Bisect(crate::bisect::Bisect),
 }
 
 /// How results are printed.

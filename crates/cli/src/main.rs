@@ -1,11 +1,11 @@
 //! The `convoy` command: read the arguments, do what they say, end with a documented exit code.
 
 mod args;
+mod bisect;
 mod check;
 mod compare;
 mod fail;
 mod keep;
-#[expect(dead_code, unused_imports, reason = "its callers land right after it")]
 mod measure;
 mod output;
 mod pool;
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),
         Command::Runs(runs) => runs::run(runs),
+        Command::Bisect(bisect) => bisect::run(bisect),
     };
     match result {
         Ok(code) => code,

@@ -4,6 +4,8 @@
 //! struct whose fields are the JSON, `to_text` for people, `to_json` for programs, `to_csv` for
 //! spreadsheets.
 
+mod bisect;
+mod bisect_plot;
 mod check;
 mod compare;
 mod compare_text;
@@ -15,6 +17,10 @@ mod points;
 mod reproduce;
 mod table;
 
+pub use bisect::{
+    BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
+    BisectSuspect, BisectVerdict,
+};
 pub use check::{CheckReport, CheckRow};
 pub use compare::{
     CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport, CompareRow,

@@ -332,7 +332,7 @@ impl Range {
 }
 
 /// The step of 1, 2 or 5 times a power of ten that is at least `rough`.
-fn round_step(rough: f64) -> f64 {
+pub(crate) fn round_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough);
     factor.unwrap_or(10.0) * power
@@ -362,12 +362,12 @@ fn marker(svg: &mut String, x: f64, y: f64, style: usize) {
     let _ = writeln!(svg, "{shape} fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\"/>");
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
+pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
     let _ =
         writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escape(content));
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -67,15 +67,6 @@ impl Program {
             _ => Self::words(words.to_vec()),
         }
     }
-
-    /// The command as one reads it.
-    pub(crate) fn text(&self) -> String {
-        let words = self.words.iter().map(|word| word.to_string_lossy());
-        match self.words.as_slice() {
-            [shell, c, line] if shell == "/bin/sh" && c == "-c" => line.to_string_lossy().into(),
-            _ => words.collect::<Vec<_>>().join(" "),
-        }
-    }
 }
 
 /// How an execution ended.
@@ -459,7 +450,6 @@ mod tests {
         assert_eq!(Program::given(&["echo a | cat".into()]).words.len(), 3);
         assert_eq!(Program::given(&["./bench".into()]).words, ["./bench"]);
         assert_eq!(Program::given(&["./bench".into(), "a b".into()]).words, ["./bench", "a b"]);
-        assert_eq!(Program::shell("echo a").text(), "echo a");
     }
 
     #[test]

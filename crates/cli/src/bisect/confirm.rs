@@ -1,0 +1,86 @@
+//! The last question to the machine: the first bad commit against its parent, in pairs, the order
+//! within each pair drawn from the seed. It is a comparison of its own, independent of the model of
+//! the search; its runs are evidence for the search as well.
+
+/// A confirmation under way, or made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Confirmation {
+    pub(crate) culprit: usize,
+    pub(crate) parent: usize,
+    /// Values of the parent and of the culprit.
+    pub(crate) values: [Vec<f64>; 2],
+    over: bool,
+}
+
+impl Confirmation {
+    pub(crate) fn new(culprit: usize, parent: usize) -> Self {
+        Self { culprit, parent, values: [Vec::new(), Vec::new()], over: false }
+    }
+
+    /// The commit whose turn it is; `None` after all pairs.
+    pub(crate) fn next(&self, pairs: u32, seed: u64) -> Option<usize> {
+        let [parent, culprit] = self.values.each_ref().map(Vec::len);
+        if self.over || parent.min(culprit) >= pairs as usize {
+            return None;
+        }
+        let first = if parent == culprit {
+            coin(seed, parent as u64)
+        } else {
+            // The other one of the pair.
+            culprit < parent
+        };
+        Some(if first { self.culprit } else { self.parent })
+    }
+
+    /// A run of the confirmation.
+    pub(crate) fn take(&mut self, node: usize, value: f64) {
+        let side = usize::from(node == self.culprit);
+        self.values[side].push(value);
+    }
+
+    /// One of the two cannot be measured any more.
+    pub(crate) fn skipped(&mut self, node: usize) {
+        self.over |= node == self.culprit || node == self.parent;
+    }
+
+    /// Complete pairs: parent, culprit.
+    pub(crate) fn pairs(&self) -> [Vec<f64>; 2] {
+        let n = self.values[0].len().min(self.values[1].len());
+        self.values.each_ref().map(|values| values[..n].to_vec())
+    }
+}
+
+/// A well mixed number of `seed` and `index` (the finaliser of `splitmix64`).
+pub(crate) fn mixed(seed: u64, index: u64) -> u64 {
+    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn coin(seed: u64, index: u64) -> bool {
+    mixed(seed, index) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_alternate_in_random_order_and_resume_where_they_were() {
+        let mut confirmation = Confirmation::new(7, 5);
+        let mut order = Vec::new();
+        while let Some(node) = confirmation.next(40, 3) {
+            confirmation.take(node, node as f64);
+            order.push(node);
+        }
+        assert_eq!(order.len(), 80);
+        assert!(order.chunks(2).all(|pair| pair[0] != pair[1]));
+        let first = order.chunks(2).filter(|pair| pair[0] == 7).count();
+        assert!((10..=30).contains(&first), "{first} of 40");
+        assert_eq!(confirmation.pairs(), [vec![5.0; 40], vec![7.0; 40]]);
+        let mut confirmation = Confirmation::new(7, 5);
+        confirmation.skipped(5);
+        assert_eq!(confirmation.next(40, 3), None);
+    }
+}

@@ -1,0 +1,300 @@
+//! The log of a search: one JSON document per line, each on disk before the search goes on.
+//!
+//! A search is a function of its settings and of what was observed, in order. So the log is all
+//! that is needed to go on after the process died, wherever it was: it is read back, and the search
+//! is told again what it had been told.
+
+use crate::fail::Failure;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Version of the log. Fields may be added; none changes its meaning.
+const SCHEMA: u32 = 1;
+
+/// What is fixed when a search begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    pub(crate) schema: u32,
+    pub(crate) convoy: String,
+    pub(crate) repo: String,
+    pub(crate) good: String,
+    pub(crate) bad: String,
+    pub(crate) note: Option<String>,
+    pub(crate) first_parent: bool,
+    pub(crate) path: Vec<String>,
+    pub(crate) path_weight: Option<f64>,
+    pub(crate) build: Option<String>,
+    pub(crate) command: Vec<String>,
+    pub(crate) metric: String,
+    pub(crate) metric_regex: Option<String>,
+    pub(crate) metric_json: Option<String>,
+    pub(crate) unit: Option<String>,
+    pub(crate) confidence: f64,
+    pub(crate) direction: Direction,
+    pub(crate) min_effect: f64,
+    pub(crate) timeout: Option<f64>,
+    pub(crate) build_timeout: Option<f64>,
+    pub(crate) retries: u32,
+    pub(crate) max_runs: Option<u32>,
+    pub(crate) max_builds: Option<u32>,
+    pub(crate) build_cost: Option<f64>,
+    pub(crate) layout: Layout,
+    pub(crate) keep_builds: u32,
+    pub(crate) incremental: bool,
+    pub(crate) jobs: Option<u32>,
+    pub(crate) cpus: Option<Vec<usize>>,
+    pub(crate) confirm: u32,
+    pub(crate) seed: u64,
+}
+
+impl Settings {
+    /// The version that this program writes.
+    pub(crate) const fn schema() -> u32 {
+        SCHEMA
+    }
+}
+
+/// Which change of the metric is a regression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Direction {
+    Either,
+    LowerIsBetter,
+    HigherIsBetter,
+}
+
+/// What a second build of a commit is to the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Layout {
+    /// The same program as before: compilers are deterministic.
+    Same,
+    /// A new layout, and so a new shift of the value.
+    New,
+    /// Builds shift nothing.
+    None,
+}
+
+/// What a run was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Purpose {
+    /// The search wanted it.
+    Search,
+    /// An end between the probes, against drift.
+    Reference,
+    /// The first bad commit or its parent, after the search.
+    Confirm,
+}
+
+/// One line of the log. Commits are named by their ids.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// The search begins.
+    Begin { settings: Box<Settings>, commits: usize },
+    /// What a run and a build cost, in one unit, and the smallest difference of the ends that is a
+    /// regression, in units of the metric: known once both ends have been measured.
+    Costs { run: f64, build: f64, min_effect: f64 },
+    /// The search wants these runs next.
+    Wish { commit: String, runs: u32, build: Option<u64>, bits: f64, why: String },
+    /// Runs of the first bad commit against its parent begin.
+    Confirm { commit: String, parent: String },
+    /// A work tree is given to a commit: what was in it is no build any more.
+    Building { commit: String, directory: String },
+    /// A commit was built in the work tree `directory`.
+    Built { commit: String, build: u64, directory: String, seconds: f64 },
+    /// A run gave a value, or was ended at its limit: then the value is above `value`.
+    Run {
+        commit: String,
+        build: u64,
+        purpose: Purpose,
+        value: f64,
+        above: bool,
+        seconds: f64,
+        time_ms: u64,
+    },
+    /// A run gave no value and is repeated.
+    Failed { commit: String, build: u64, cause: String },
+    /// A commit cannot be measured.
+    Skip { commit: String, cause: String },
+    /// The search has its answer.
+    End { first_bad: Option<String>, confidence: f64, runs: u32, builds: u32 },
+}
+
+/// The open log.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// A new log in `state`. An unfinished one is in the way unless `restart`; a finished one is
+    /// kept as `previous.jsonl`.
+    pub(crate) fn create(state: &Path, restart: bool) -> Result<Self, Failure> {
+        let directory = state.display();
+        std::fs::create_dir_all(state).map_err(|error| {
+            Failure::environment(format!("cannot make {directory}: {error}; give --state DIR"))
+        })?;
+        let path = Self::path_in(state);
+        if path.exists() {
+            let (old, events) = Self::open(state)?;
+            let finished = matches!(events.last(), None | Some(Event::End { .. }));
+            if !finished && !restart {
+                return Err(Failure::usage(format!(
+                    "an unfinished search is in {directory}: go on with it (--resume), throw it \
+                     away (--restart), or give --state DIR"
+                )));
+            }
+            drop(old);
+            std::fs::rename(&path, state.join("previous.jsonl")).map_err(|e| trouble(&path, &e))?;
+        }
+        let options = OpenOptions::new().read(true).append(true).create_new(true).open(&path);
+        let file = options.map_err(|error| trouble(&path, &error))?;
+        lock(&file, &path)?;
+        Ok(Self { file, path })
+    }
+
+    /// The log in `state` with what it holds. A last line that was cut off is removed: nothing was
+    /// done yet that it speaks of.
+    pub(crate) fn open(state: &Path) -> Result<(Self, Vec<Event>), Failure> {
+        let path = Self::path_in(state);
+        let name = path.display();
+        let opened = OpenOptions::new().read(true).append(true).open(&path);
+        let mut file = opened.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Failure::usage(format!(
+                "there is no search to go on with in {}; give its --state DIR, or begin one with \
+                 --good, --bad and a command",
+                state.display()
+            )),
+            _ => trouble(&path, &error),
+        })?;
+        lock(&file, &path)?;
+        let text = std::fs::read(&path).map_err(|error| trouble(&path, &error))?;
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        if whole < text.len() {
+            file.set_len(whole as u64).map_err(|error| trouble(&path, &error))?;
+            file.seek(SeekFrom::End(0)).map_err(|error| trouble(&path, &error))?;
+        }
+        let mut events = Vec::new();
+        for (index, line) in text[..whole].split(|&byte| byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            let event = serde_json::from_slice(line).map_err(|error| {
+                let line = index + 1;
+                Failure::usage(format!("{name}:{line}: {error}; correct it or use --restart"))
+            })?;
+            events.push(event);
+        }
+        if let Some(Event::Begin { settings, .. }) = events.first()
+            && settings.schema > SCHEMA
+        {
+            return Err(Failure::usage(format!(
+                "{name} is of version {}, and this convoy reads up to {SCHEMA}; use a newer one",
+                settings.schema
+            )));
+        }
+        Ok((Self { file, path: path.clone() }, events))
+    }
+
+    fn path_in(state: &Path) -> PathBuf {
+        state.join("log.jsonl")
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends `event`; it is on disk when this returns.
+    pub(crate) fn append(&mut self, event: &Event) -> Result<(), Failure> {
+        let mut line = serde_json::to_string(event).map_err(Failure::environment)?;
+        line.push('\n');
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|error| {
+            Failure::environment(format!(
+                "cannot write {}: {error}; free space, then go on with --resume: no finished run \
+                 is lost",
+                self.path.display()
+            ))
+        })
+    }
+}
+
+fn trouble(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment(format!("cannot use {}: {error}; give --state DIR", path.display()))
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), Failure> {
+    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        let name = path.display();
+        Failure::environment(format!("another search uses {name}; wait, or give --state DIR"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(test: &str) -> PathBuf {
+        let name = format!("convoy-journal-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _may_not_exist = std::fs::remove_dir_all(&path);
+        path
+    }
+
+    fn skip(commit: &str) -> Event {
+        Event::Skip { commit: commit.to_owned(), cause: "x".to_owned() }
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_forgotten_and_written_anew() {
+        let state = directory("torn");
+        let mut journal = Journal::create(&state, false).expect("new");
+        journal.append(&skip("a")).expect("written");
+        let path = journal.path().to_owned();
+        drop(journal);
+        let mut file = OpenOptions::new().append(true).open(&path).expect("opens");
+        file.write_all(b"{\"event\":\"sk").expect("written");
+        drop(file);
+        let (mut journal, events) = Journal::open(&state).expect("opens");
+        assert_eq!(events, [skip("a")]);
+        journal.append(&skip("b")).expect("written");
+        drop(journal);
+        let (_, events) = Journal::open(&state).expect("opens");
+        assert_eq!(events, [skip("a"), skip("b")]);
+        std::fs::remove_dir_all(state).expect("removed");
+    }
+
+    #[test]
+    fn an_unfinished_search_is_not_overwritten_and_one_at_a_time_runs() {
+        let state = directory("unfinished");
+        let mut journal = Journal::create(&state, false).expect("new");
+        journal.append(&skip("a")).expect("written");
+        assert!(Journal::open(&state).is_err(), "locked");
+        drop(journal);
+        assert!(Journal::create(&state, false).is_err(), "unfinished");
+        let mut journal = Journal::create(&state, true).expect("thrown away");
+        let end = Event::End { first_bad: None, confidence: 1.0, runs: 1, builds: 1 };
+        journal.append(&end).expect("written");
+        drop(journal);
+        drop(Journal::create(&state, false).expect("a finished one is kept aside"));
+        assert!(state.join("previous.jsonl").exists());
+        std::fs::remove_dir_all(state).expect("removed");
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let state = directory("broken");
+        std::fs::create_dir_all(&state).expect("made");
+        std::fs::write(state.join("log.jsonl"), "{\"event\":\"skip\"}\n").expect("written");
+        let error = Journal::open(&state).expect_err("no commit");
+        assert!(format!("{error:?}").contains("log.jsonl:1: missing field"), "{error:?}");
+        std::fs::remove_dir_all(state).expect("removed");
+    }
+}

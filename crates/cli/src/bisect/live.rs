@@ -1,0 +1,155 @@
+//! The posterior while the search goes on: one line that changes on a terminal, plain lines where
+//! standard error is something else.
+
+use super::git::{Commit, Commits};
+use crate::args::Common;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+/// Share of the posterior that the set on display holds.
+const SET: f64 = 0.99;
+/// Time between two plain lines.
+const LINES: Duration = Duration::from_secs(2);
+
+/// Where progress goes.
+#[derive(Debug)]
+pub(crate) struct Live {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    last: String,
+    visit: String,
+    /// When the last plain line was printed.
+    printed: Instant,
+}
+
+impl Live {
+    pub(crate) fn new(common: &Common) -> Self {
+        let bar = (!common.quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {wide_msg}");
+            bar.set_style(style.expect("a valid template"));
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Self {
+            bar,
+            quiet: common.quiet,
+            last: String::new(),
+            visit: String::new(),
+            printed: Instant::now(),
+        }
+    }
+
+    /// Whether anybody looks.
+    pub(crate) fn wants(&self) -> bool {
+        !self.quiet
+    }
+
+    /// The search turns to `commit`.
+    pub(crate) fn visit(&mut self, commit: &Commit, runs: u32, why: &str) {
+        if self.bar.is_none() && !self.last.is_empty() && self.printed.elapsed() > LINES {
+            self.line(&self.last);
+            self.printed = Instant::now();
+        }
+        let times = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+        self.visit = format!("{times} of {}: {why}", commit.short());
+    }
+
+    /// `commit` is being built.
+    pub(crate) fn building(&self, commit: &Commit) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{} | building {}", self.last, commit.short()));
+        }
+    }
+
+    /// The state after a run; `bits` is the information of one run.
+    pub(crate) fn show(
+        &mut self,
+        posterior: &[f64],
+        commits: &Commits,
+        [runs, builds]: [u32; 2],
+        bits: f64,
+    ) {
+        self.last = summary(posterior, commits, [runs, builds], bits);
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{} | {}", self.last, self.visit));
+        }
+    }
+
+    /// A line that stays.
+    pub(crate) fn note(&self, text: &str) {
+        self.line(text);
+    }
+
+    #[expect(clippy::print_stderr, reason = "messages go to standard error")]
+    fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None if !self.quiet => eprintln!("{text}"),
+            None => {}
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        match &self.bar {
+            Some(bar) => bar.finish_and_clear(),
+            None if !self.last.is_empty() => self.line(&self.last),
+            None => {}
+        }
+        self.last.clear();
+    }
+}
+
+/// Runs and builds so far, how many commits are left, who leads, and how long it may take.
+fn summary(posterior: &[f64], commits: &Commits, [runs, builds]: [u32; 2], bits: f64) -> String {
+    let mut order: Vec<usize> = (0..posterior.len()).collect();
+    order.sort_by(|a, b| posterior[*b].total_cmp(&posterior[*a]).then(a.cmp(b)));
+    let mut sum = 0.0;
+    let left = order.iter().take_while(|node| {
+        let more = sum < SET;
+        sum += posterior[**node];
+        more
+    });
+    let left = left.count();
+    let entropy: f64 = posterior.iter().filter(|p| **p > 0.0).map(|p| -p * p.log2()).sum();
+    let more = match entropy / bits {
+        more if more.is_finite() && more > 0.0 => format!(", about {:.0} more runs", more.ceil()),
+        _ => String::new(),
+    };
+    let leader = &commits.list[order[0]];
+    let s = if left == 1 { "" } else { "s" };
+    format!(
+        "{runs} runs, {builds} builds: {left} commit{s} in the 99 % set, {} leads with \
+         {:.1} %{more}",
+        leader.short(),
+        100.0 * posterior[order[0]],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_the_credible_set() {
+        let commit = |id: &str| Commit {
+            id: id.repeat(40),
+            author: String::new(),
+            date: String::new(),
+            subject: String::new(),
+        };
+        let commits = Commits {
+            list: ["a", "b", "c", "d"].map(commit).into(),
+            parents: vec![vec![], vec![0], vec![1], vec![2]],
+        };
+        let text = summary(&[0.0, 0.25, 0.5, 0.25], &commits, [12, 3], 0.5);
+        assert_eq!(
+            text,
+            "12 runs, 3 builds: 3 commits in the 99 % set, cccccccccccc leads with 50.0 %, about 3 \
+             more runs"
+        );
+        let text = summary(&[0.0, 0.0, 1.0, 0.0], &commits, [12, 3], 0.0);
+        assert!(text.ends_with("1 commit in the 99 % set, cccccccccccc leads with 100.0 %"));
+    }
+}

@@ -1,0 +1,494 @@
+//! A search under way: what the mathematics wants next is built, run, logged and told back.
+
+use super::builds::{Builds, NoBuild};
+use super::confirm::Confirmation;
+use super::git::{Commits, Git};
+use super::journal::{Direction, Event, Journal, Layout, Purpose, Settings};
+use super::live::Live;
+use super::single_run::{Gave, Runner};
+use crate::fail::Failure;
+use convoy_load::host::Interrupts;
+use convoy_stats::bisect::{
+    Answer, Config, Direction as Worse, Ending, History, Layout as Shift, Outcome, Search, Step,
+};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Runs of each end after which the costs and the smallest effect are known.
+const END_RUNS: usize = 2;
+/// After this many runs elsewhere an end is measured, so that a drift of the machine shows and its
+/// levels stay those of now.
+const REFERENCE_EVERY: u32 = 6;
+
+/// A run that gave a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Observed {
+    pub(crate) node: usize,
+    pub(crate) build: u64,
+    pub(crate) purpose: Purpose,
+    pub(crate) value: f64,
+    pub(crate) above: bool,
+    pub(crate) seconds: f64,
+}
+
+/// Runs that are wanted and not yet made.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    node: usize,
+    runs: u32,
+    build: Option<u64>,
+    bits: f64,
+}
+
+/// A search with everything it needs.
+pub(crate) struct Session<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) commits: &'a Commits,
+    prior: Option<Vec<f64>>,
+    pub(super) search: Search,
+    pub(super) journal: Journal,
+    pub(super) builds: Builds,
+    runner: Runner,
+    interrupts: &'a Interrupts,
+    live: Live,
+    pub(super) observed: Vec<Observed>,
+    pub(super) skipped: BTreeMap<usize, String>,
+    pub(super) failed: u32,
+    costs: bool,
+    wish: Option<Wish>,
+    since_end: u32,
+    pub(super) confirmation: Option<Confirmation>,
+    /// Whether the log already holds the end.
+    ended: bool,
+}
+
+/// What a search is made of besides its log.
+pub(crate) struct Parts<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) commits: &'a Commits,
+    pub(crate) prior: Option<Vec<f64>>,
+    pub(crate) git: Git,
+    pub(crate) state: PathBuf,
+    pub(crate) runner: Runner,
+    pub(crate) interrupts: &'a Interrupts,
+    pub(crate) live: Live,
+}
+
+/// The search of `commits`, with costs if they are known.
+pub(crate) fn search_of(
+    settings: &Settings,
+    commits: &Commits,
+    prior: Option<&Vec<f64>>,
+    costs: Option<[f64; 3]>,
+) -> Result<Search, Failure> {
+    let [good, bad] = commits.ends();
+    let history = History::dag(&commits.parents, good, bad).map_err(Failure::usage)?;
+    let direction = match settings.direction {
+        Direction::Either => Worse::Either,
+        Direction::LowerIsBetter => Worse::HigherIsWorse,
+        Direction::HigherIsBetter => Worse::LowerIsWorse,
+    };
+    let layout = match settings.layout {
+        Layout::Same => Shift::PerCommit,
+        Layout::New => Shift::PerBuild,
+        Layout::None => Shift::None,
+    };
+    let mut config = Config {
+        confidence: settings.confidence,
+        max_runs: settings.max_runs,
+        max_builds: settings.max_builds,
+        direction,
+        layout,
+        prior: prior.cloned(),
+        ..Config::default()
+    };
+    if let Some([run, build, min_effect]) = costs {
+        config.run_cost = run;
+        config.build_cost = build;
+        config.min_effect = Some(min_effect);
+    }
+    Search::new(history, config).map_err(Failure::usage)
+}
+
+impl<'a> Session<'a> {
+    /// A search at its begin, or where `events` of its log left it.
+    pub(crate) fn new(
+        parts: Parts<'a>,
+        journal: Journal,
+        events: &[Event],
+    ) -> Result<Self, Failure> {
+        let search = search_of(parts.settings, parts.commits, parts.prior.as_ref(), None)?;
+        let mut session = Self {
+            builds: Builds::new(parts.git, &parts.state, parts.settings),
+            settings: parts.settings,
+            commits: parts.commits,
+            prior: parts.prior,
+            search,
+            journal,
+            runner: parts.runner,
+            interrupts: parts.interrupts,
+            live: parts.live,
+            observed: Vec::new(),
+            skipped: BTreeMap::new(),
+            failed: 0,
+            costs: false,
+            wish: None,
+            since_end: 0,
+            confirmation: None,
+            ended: false,
+        };
+        for event in events {
+            session.replay(event)?;
+        }
+        session.builds.recover(session.commits)?;
+        Ok(session)
+    }
+
+    fn node(&self, commit: &str) -> Result<usize, Failure> {
+        self.commits.find(commit).ok_or_else(|| {
+            Failure::usage(format!(
+                "{} speaks of commit {commit}, which does not lie between the ends any more; use \
+                 --restart",
+                self.journal.path().display()
+            ))
+        })
+    }
+
+    /// Takes a line of the log as it was taken when it was written.
+    fn replay(&mut self, event: &Event) -> Result<(), Failure> {
+        match event {
+            Event::Begin { .. } => {}
+            Event::Costs { run, build, min_effect } => {
+                self.apply_costs([*run, *build, *min_effect])?;
+            }
+            Event::Wish { commit, runs, build, bits, .. } => {
+                let node = self.node(commit)?;
+                self.wish = Some(Wish { node, runs: *runs, build: *build, bits: *bits });
+            }
+            Event::Confirm { commit, parent } => {
+                let (culprit, parent) = (self.node(commit)?, self.node(parent)?);
+                self.confirmation = Some(Confirmation::new(culprit, parent));
+            }
+            Event::Building { directory, .. } => self.builds.replay_building(directory),
+            Event::Built { commit, build, directory, seconds } => {
+                let node = self.node(commit)?;
+                self.builds.replay_built(node, *build, directory, *seconds);
+            }
+            Event::Run { commit, build, purpose, value, above, seconds, .. } => {
+                let node = self.node(commit)?;
+                let (build, purpose, value) = (*build, *purpose, *value);
+                let (above, seconds) = (*above, *seconds);
+                self.take(Observed { node, build, purpose, value, above, seconds })?;
+            }
+            Event::Failed { .. } => self.failed += 1,
+            Event::Skip { commit, cause } => {
+                let node = self.node(commit)?;
+                self.take_skip(node, cause)?;
+            }
+            Event::End { .. } => self.ended = true,
+        }
+        Ok(())
+    }
+
+    /// Searches to the end: the answer.
+    pub(crate) fn run(&mut self) -> Result<Answer, Failure> {
+        loop {
+            if let Some(wish) = self.wish.filter(|wish| wish.runs > 0) {
+                self.visit(wish)?;
+                continue;
+            }
+            self.find_costs()?;
+            match self.search.next_step() {
+                Step::Measure(measure) => {
+                    let (node, runs, build) = (measure.node, measure.runs, measure.build);
+                    self.want(Wish { node, runs, build, bits: measure.bits }, &measure.why)?;
+                }
+                Step::Done(answer) => {
+                    if !self.confirm(&answer)? {
+                        return self.end(answer);
+                    }
+                }
+                Step::GaveUp(answer) => match self.unmeasured(&answer) {
+                    Some(node) => {
+                        let wish = Wish { node, runs: 2, build: None, bits: 0.0 };
+                        self.want(wish, "nobody has measured it yet")?;
+                    }
+                    None => return self.end(answer),
+                },
+            }
+        }
+    }
+
+    fn want(&mut self, wish: Wish, why: &str) -> Result<(), Failure> {
+        self.journal.append(&Event::Wish {
+            commit: self.commits.list[wish.node].id.clone(),
+            runs: wish.runs,
+            build: wish.build,
+            bits: wish.bits,
+            why: why.to_owned(),
+        })?;
+        self.wish = Some(wish);
+        self.live.visit(&self.commits.list[wish.node], wish.runs, why);
+        Ok(())
+    }
+
+    /// The middle one of the commits that remain and were never run. Where the bad level is known
+    /// by bounds alone (all bad runs hit the time limit) the model expects nothing of them, yet
+    /// one run tells.
+    fn unmeasured(&self, answer: &Answer) -> Option<usize> {
+        if answer.ending != Ending::Indistinguishable || answer.no_regression > 0.5 {
+            return None;
+        }
+        let measured = |node: usize| self.observed.iter().any(|run| run.node == node);
+        let set = answer.credible_set.iter().map(|&(node, _)| node);
+        let mut left: Vec<usize> =
+            set.filter(|&node| !measured(node) && !self.skipped.contains_key(&node)).collect();
+        left.sort_unstable();
+        left.get(left.len() / 2).copied()
+    }
+
+    /// What is measured, in a word or two.
+    pub(super) fn metric_name(&self) -> String {
+        self.runner.metric.name()
+    }
+
+    /// Its unit; may be empty.
+    pub(super) fn unit(&self) -> String {
+        self.runner.metric.unit().to_owned()
+    }
+
+    fn end(&mut self, answer: Answer) -> Result<Answer, Failure> {
+        self.live.finish();
+        self.builds.clean();
+        if answer.ending == Ending::EndSkipped {
+            let [good, bad] = self.commits.ends();
+            let (flag, end) =
+                if self.skipped.contains_key(&good) { ("--good", good) } else { ("--bad", bad) };
+            let cause = self.skipped.get(&end).map_or("it was skipped", String::as_str);
+            return Err(Failure::usage(format!(
+                "the {flag} end {} cannot be measured: {cause}; correct --build or the command, or \
+                 choose another revision (--restart throws this search away)",
+                self.commits.list[end].short()
+            )));
+        }
+        if !self.ended {
+            self.journal.append(&Event::End {
+                first_bad: answer.culprit.map(|node| self.commits.list[node].id.clone()),
+                confidence: answer.confidence,
+                runs: self.search.runs(),
+                builds: self.builds.made,
+            })?;
+            self.ended = true;
+        }
+        Ok(answer)
+    }
+
+    /// Once both ends have been measured: what a run and a build cost, and which difference counts.
+    fn find_costs(&mut self) -> Result<(), Failure> {
+        let ends = self.commits.ends();
+        let of = |end: usize| self.observed.iter().filter(move |run| run.node == end);
+        if self.costs || ends.into_iter().any(|end| of(end).count() < END_RUNS) {
+            return Ok(());
+        }
+        let run_s = median(of(ends[0]).map(|run| run.seconds).collect()).max(1e-9);
+        let build_s = median(self.builds.seconds.clone());
+        let [run, build] = self.settings.build_cost.map_or([run_s, build_s], |cost| [1.0, cost]);
+        let level = median(of(ends[0]).map(|run| run.value).collect());
+        let min_effect = level.abs() * self.settings.min_effect / 100.0;
+        self.journal.append(&Event::Costs { run, build, min_effect })?;
+        self.apply_costs([run, build, min_effect])
+    }
+
+    /// The search with its costs, told again what it was told.
+    fn apply_costs(&mut self, costs: [f64; 3]) -> Result<(), Failure> {
+        let prior = self.prior.as_ref();
+        self.search = search_of(self.settings, self.commits, prior, Some(costs))?;
+        for run in &self.observed {
+            let search = &mut self.search;
+            search.observe(run.node, run.build, outcome(run)).map_err(Failure::environment)?;
+        }
+        for node in self.skipped.keys() {
+            self.search.skip(*node).map_err(Failure::environment)?;
+        }
+        self.costs = true;
+        Ok(())
+    }
+
+    /// Measures the first bad commit against its parent, one run at a time, after the search has
+    /// its answer: whether a run was made.
+    fn confirm(&mut self, answer: &Answer) -> Result<bool, Failure> {
+        let Some(culprit) = answer.culprit.filter(|_| !self.ended) else { return Ok(false) };
+        let most = self.settings.max_runs.unwrap_or(u32::MAX);
+        if self.settings.confirm == 0 || self.search.runs() >= most {
+            return Ok(false);
+        }
+        if self.confirmation.as_ref().is_none_or(|begun| begun.culprit != culprit) {
+            // A parent outside the range is an ancestor of the good end and as good.
+            let parent = self.commits.parents[culprit].first().copied().unwrap_or(0);
+            if self.skipped.contains_key(&parent) || self.skipped.contains_key(&culprit) {
+                return Ok(false);
+            }
+            let id = |node: usize| self.commits.list[node].id.clone();
+            self.journal.append(&Event::Confirm { commit: id(culprit), parent: id(parent) })?;
+            self.confirmation = Some(Confirmation::new(culprit, parent));
+            self.live.note("confirming the answer against its parent");
+        }
+        let next = self.confirmation.as_ref();
+        let next = next.and_then(|begun| begun.next(self.settings.confirm, self.settings.seed));
+        let Some(node) = next else { return Ok(false) };
+        let wish = Wish { node, runs: 1, build: self.builds.of(node), bits: 0.0 };
+        self.measure(wish, Purpose::Confirm).map(|_| true)
+    }
+
+    /// One run of `wish`, or of an end if it is time for one.
+    fn visit(&mut self, wish: Wish) -> Result<(), Failure> {
+        let ends = self.commits.ends();
+        let runs = |end: &usize| self.observed.iter().filter(|run| run.node == *end).count();
+        let end = ends.into_iter().filter(|end| !self.skipped.contains_key(end)).min_by_key(runs);
+        if let Some(end) = end.filter(|_| {
+            !ends.contains(&wish.node) && self.since_end >= REFERENCE_EVERY && self.costs
+        }) {
+            let wish = Wish { node: end, runs: 1, build: self.builds.of(end), bits: 0.0 };
+            return self.measure(wish, Purpose::Reference).map(drop);
+        }
+        self.measure(wish, Purpose::Search).map(drop)
+    }
+
+    /// Builds if need be and runs once; whether that gave a value.
+    fn measure(&mut self, wish: Wish, purpose: Purpose) -> Result<bool, Failure> {
+        let kept = wish.build.filter(|build| self.builds.find(*build).is_some());
+        let build = if let Some(build) = kept {
+            build
+        } else {
+            self.live.building(&self.commits.list[wish.node]);
+            let (commits, interrupts) = (self.commits, self.interrupts);
+            match self.builds.make(wish.node, commits, &mut self.journal, interrupts) {
+                Ok(build) => build,
+                Err(NoBuild::Stop(failure)) => return Err(failure),
+                Err(NoBuild::Skip(cause)) => return self.skip(wish.node, &cause),
+            }
+        };
+        if let Some(rest) = self.wish.as_mut().filter(|rest| rest.node == wish.node) {
+            // The rest of the batch stays on this build.
+            rest.build = Some(build);
+        }
+        let directory = self.builds.find(build).expect("just made or found");
+        let commit = &self.commits.list[wish.node].id;
+        let mut failures = 0;
+        loop {
+            let number = u64::from(self.search.runs()) + u64::from(self.failed);
+            let gave = match self.runner.run(&directory, commit, number, self.interrupts)? {
+                // Of the good end a bound says nothing: the limit is wrong, or it was an accident.
+                Gave::Value { above: true, .. } if wish.node == self.commits.ends()[0] => {
+                    Gave::Failure("it took longer than --timeout; raise it".to_owned())
+                }
+                gave => gave,
+            };
+            match gave {
+                Gave::Value { value, above, seconds } => {
+                    let node = wish.node;
+                    let run = Observed { node, build, purpose, value, above, seconds };
+                    self.journal.append(&Event::Run {
+                        commit: commit.clone(),
+                        build,
+                        purpose,
+                        value,
+                        above,
+                        seconds,
+                        time_ms: now_ms(),
+                    })?;
+                    self.take(run)?;
+                    return Ok(true);
+                }
+                Gave::Skip(cause) => return self.skip(wish.node, &cause),
+                Gave::Failure(cause) if failures >= self.settings.retries => {
+                    let again = match failures {
+                        0 => String::new(),
+                        n => format!(" (and {n} times before)"),
+                    };
+                    return self.skip(wish.node, &format!("{cause}{again}"));
+                }
+                Gave::Failure(cause) => {
+                    failures += 1;
+                    self.failed += 1;
+                    self.live.note(&format!("{}: {cause}; again", &commit[..12]));
+                    let commit = commit.clone();
+                    self.journal.append(&Event::Failed { commit, build, cause })?;
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, node: usize, cause: &str) -> Result<bool, Failure> {
+        let commit = self.commits.list[node].id.clone();
+        self.live.note(&format!("{}: skipped: {cause}", &commit[..12]));
+        self.journal.append(&Event::Skip { commit, cause: cause.to_owned() })?;
+        self.take_skip(node, cause)?;
+        Ok(false)
+    }
+
+    fn take_skip(&mut self, node: usize, cause: &str) -> Result<(), Failure> {
+        self.skipped.insert(node, cause.to_owned());
+        self.wish = self.wish.filter(|wish| wish.node != node);
+        if let Some(confirmation) = &mut self.confirmation {
+            confirmation.skipped(node);
+        }
+        self.search.skip(node).map_err(Failure::environment)
+    }
+
+    /// What follows from a run.
+    fn take(&mut self, run: Observed) -> Result<(), Failure> {
+        let search = &mut self.search;
+        search.observe(run.node, run.build, outcome(&run)).map_err(Failure::environment)?;
+        self.observed.push(run);
+        if self.commits.ends().contains(&run.node) {
+            self.since_end = 0;
+        } else {
+            self.since_end += 1;
+        }
+        match run.purpose {
+            Purpose::Search => {
+                let wish = self.wish.as_mut().filter(|wish| wish.node == run.node);
+                if let Some(wish) = wish {
+                    wish.runs = wish.runs.saturating_sub(1);
+                    wish.build = Some(run.build);
+                }
+            }
+            Purpose::Reference => {}
+            Purpose::Confirm => {
+                if let Some(confirmation) = &mut self.confirmation {
+                    confirmation.take(run.node, run.value);
+                }
+            }
+        }
+        self.show();
+        Ok(())
+    }
+
+    fn show(&mut self) {
+        if self.live.wants() {
+            let runs = self.search.runs();
+            let bits = self.wish.map_or(0.0, |wish| wish.bits / f64::from(wish.runs.max(1)));
+            let posterior = self.search.posterior().to_vec();
+            self.live.show(&posterior, self.commits, [runs, self.builds.made], bits);
+        }
+    }
+}
+
+fn outcome(run: &Observed) -> Outcome {
+    if run.above { Outcome::Above(run.value) } else { Outcome::Value(run.value) }
+}
+
+/// The middle value; 0 of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        n => 0.5 * (values[(n - 1) / 2] + values[n / 2]),
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,71 @@
+//! One run of the command in the work tree of a commit.
+
+use super::builds::interrupted;
+use super::confirm::mixed;
+use crate::fail::Failure;
+use crate::measure::{Ending, Metric, Program, RunError, run};
+use convoy_load::host::Interrupts;
+use std::path::Path;
+
+/// The exit code that says: this commit cannot be tested. As in `git bisect run`.
+const SKIP: i32 = 125;
+/// Longest value of the variable that changes where the stack of the command begins, bytes. A page:
+/// what lies beyond repeats.
+const PAD: u64 = 4096;
+
+/// What one run gave.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Gave {
+    /// A value, or a bound if it was ended at its limit.
+    Value { value: f64, above: bool, seconds: f64 },
+    /// The command asks to skip the commit.
+    Skip(String),
+    /// Nothing; the cause.
+    Failure(String),
+}
+
+/// How the command is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Runner {
+    pub(crate) program: Program,
+    pub(crate) metric: Metric,
+    pub(crate) seed: u64,
+}
+
+impl Runner {
+    /// Run `number` of the search, in `directory`.
+    pub(crate) fn run(
+        &self,
+        directory: &Path,
+        commit: &str,
+        number: u64,
+        interrupts: &Interrupts,
+    ) -> Result<Gave, Failure> {
+        let mut program = self.program.clone();
+        program.directory = Some(directory.to_owned());
+        program.environment.push(("CONVOY_COMMIT".into(), commit.into()));
+        // The size of the environment moves the stack, and that alone can change a time by more
+        // than a regression (Mytkowicz et al., ASPLOS 2009). Drawn for each run it is noise.
+        let pad = "x".repeat((mixed(self.seed, number) % PAD) as usize);
+        program.environment.push(("CONVOY_PAD".into(), pad.into()));
+        let finished = match run(&program, interrupts) {
+            Ok(finished) => finished,
+            Err(RunError::Interrupted) => return Err(interrupted()),
+            Err(error @ RunError::Start { .. }) => return Ok(Gave::Failure(error.to_string())),
+            Err(error) => return Err(Failure::environment(error)),
+        };
+        let seconds = finished.wall.as_secs_f64();
+        Ok(match finished.ending {
+            Ending::Code(0) => match self.metric.value(&finished) {
+                Ok(value) => Gave::Value { value, above: false, seconds },
+                Err(error) => Gave::Failure(error.to_string()),
+            },
+            Ending::Code(SKIP) => Gave::Skip(format!("the command ended with {SKIP}: skip")),
+            Ending::Limit if self.metric.is_wall() => {
+                let limit = program.limit.unwrap_or(finished.wall).as_secs_f64();
+                Gave::Value { value: limit, above: true, seconds }
+            }
+            _ => Gave::Failure(format!("the command {}", finished.describe())),
+        })
+    }
+}

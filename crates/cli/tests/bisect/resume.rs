@@ -1,0 +1,100 @@
+//! A search goes on where it was, whenever it was ended, and then is the same search.
+
+use crate::{ENVIRONMENT, FINDING, NOISY, json, line};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::process::{Child, Output};
+use std::time::Duration;
+
+/// What was measured, in order: a killed search must not differ in it.
+fn runs(log: &[Value]) -> Vec<String> {
+    let runs = log.iter().filter(|event| event["event"] == "run");
+    runs.map(|run| format!("{} {} {}", run["commit"], run["purpose"], run["value"])).collect()
+}
+
+fn args<'a>(good: &'a str, bad: &'a str) -> Vec<&'a str> {
+    let args = ["--good", good, "--bad", bad, "--metric-regex", "value: (.*)", "--quiet"];
+    let more = ["--build-cost", "3", "--build", "cp level built", "--", NOISY];
+    [args.as_slice(), &more].concat()
+}
+
+#[test]
+fn a_search_that_is_killed_again_and_again_is_the_same_search() {
+    let whole = line("whole", 60, 41, ["100", "103"]);
+    let output = crate::ends(whole.bisect(&args(whole.id(1), whole.id(60))), FINDING);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("step 41"));
+
+    let repo = line("killed", 60, 41, ["100", "103"]);
+    let mut kills = 0;
+    let mut child = repo.bisect(&args(repo.id(1), repo.id(60))).spawn().expect("starts");
+    loop {
+        // A different moment each time: after some more lines, whatever they are.
+        let lines = repo.log().len() + 5 + 4 * kills;
+        while repo.log().len() < lines && child.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
+        if child.try_wait().expect("a child").is_some() {
+            break;
+        }
+        child.kill().expect("killed");
+        child.wait().expect("dead");
+        kills += 1;
+        child = repo.bisect(&["--resume", "--quiet"]).spawn().expect("starts");
+    }
+    assert!(kills >= 2, "killed {kills} times");
+    assert_eq!(runs(&repo.log()), runs(&whole.log()), "killed {kills} times");
+    // A finished search says its answer again.
+    let answer = json(repo.bisect(&["--resume", "--format", "json"]), FINDING);
+    assert_eq!(answer["first_bad"], repo.id(41));
+    assert_eq!(answer["runs"].as_u64(), Some(runs(&whole.log()).len() as u64));
+}
+
+fn interrupt(child: Child) -> Output {
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    kill_process(pid, Signal::INT).expect("sent");
+    child.wait_with_output().expect("ends")
+}
+
+#[test]
+fn an_interrupt_leaves_the_log_and_nothing_else() {
+    let repo = line("interrupt", 20, 9, ["100", "120"]);
+    let before = repo.footprint();
+    let [good, bad] = [repo.id(1), repo.id(20)];
+    let args = ["--good", good, "--bad", bad, "--quiet", "--", "sleep 1000"];
+    let child = repo.bisect(&args).spawn().expect("starts");
+    let marker = repo.state().join("running");
+    while std::fs::read_to_string(&marker).map_or(true, |text| !text.ends_with('\n')) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let running = std::fs::read_to_string(&marker).expect("a marker");
+    let output = interrupt(child);
+    assert_eq!(output.status.code(), Some(ENVIRONMENT));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("interrupted") && text.contains("--resume"), "{text}");
+    let sleeper = running.split(' ').next().expect("an id");
+    assert!(!std::path::Path::new(&format!("/proc/{sleeper}")).exists(), "the command is dead");
+    assert_eq!(repo.footprint(), before);
+    assert!(repo.state().join("log.jsonl").exists());
+}
+
+#[test]
+fn a_full_disk_loses_no_finished_run() {
+    let repo = line("full", 20, 9, ["100", "120"]);
+    // A limit on the size of files stands for the disk: the log stops in the middle of a line.
+    let command = repo.bisect(&args(repo.id(1), repo.id(20)));
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")))
+        .collect();
+    let mut limited = std::process::Command::new("/bin/sh");
+    // Blocks of 512 bytes; the signal is ignored, so that writing fails instead.
+    limited.args(["-c", &format!("trap '' XFSZ; ulimit -f 6; exec {}", words.join(" "))]);
+    let output = crate::ends(limited, ENVIRONMENT);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("log.jsonl") && text.contains("--resume"), "{text}");
+    let before = runs(&repo.log());
+    assert!(!before.is_empty(), "some runs had finished");
+    let answer = json(repo.bisect(&["--resume", "--format", "json"]), FINDING);
+    assert_eq!(answer["first_bad"], repo.id(9));
+    assert_eq!(runs(&repo.log())[..before.len()], before);
+}
