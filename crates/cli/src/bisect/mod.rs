@@ -8,6 +8,7 @@ mod args;
 mod builds;
 mod confirm;
 mod dry_run;
+mod ends;
 mod git;
 mod journal;
 mod live;

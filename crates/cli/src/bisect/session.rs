@@ -15,8 +15,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Runs of each end after which the costs and the smallest effect are known.
-const END_RUNS: usize = 2;
 /// After this many runs elsewhere an end is measured, so that a drift of the machine shows and its
 /// levels stay those of now.
 const REFERENCE_EVERY: u32 = 6;
@@ -45,7 +43,7 @@ struct Wish {
 pub(crate) struct Session<'a> {
     pub(super) settings: &'a Settings,
     pub(super) commits: &'a Commits,
-    prior: Option<Vec<f64>>,
+    pub(super) prior: Option<Vec<f64>>,
     pub(super) search: Search,
     pub(super) journal: Journal,
     pub(super) builds: Builds,
@@ -55,7 +53,9 @@ pub(crate) struct Session<'a> {
     pub(super) observed: Vec<Observed>,
     pub(super) skipped: BTreeMap<usize, String>,
     pub(super) failed: u32,
-    costs: bool,
+    pub(super) costs: bool,
+    /// The smallest difference of the ends that is a regression, in units of the metric.
+    pub(super) least: Option<f64>,
     wish: Option<Wish>,
     since_end: u32,
     pub(super) confirmation: Option<Confirmation>,
@@ -133,6 +133,7 @@ impl<'a> Session<'a> {
             skipped: BTreeMap::new(),
             failed: 0,
             costs: false,
+            least: None,
             wish: None,
             since_end: 0,
             confirmation: None,
@@ -199,6 +200,9 @@ impl<'a> Session<'a> {
                 continue;
             }
             self.find_costs()?;
+            if let Some(answer) = self.no_difference() {
+                return self.end(answer);
+            }
             match self.search.next_step() {
                 Step::Measure(measure) => {
                     let (node, runs, build) = (measure.node, measure.runs, measure.build);
@@ -282,37 +286,6 @@ impl<'a> Session<'a> {
             self.ended = true;
         }
         Ok(answer)
-    }
-
-    /// Once both ends have been measured: what a run and a build cost, and which difference counts.
-    fn find_costs(&mut self) -> Result<(), Failure> {
-        let ends = self.commits.ends();
-        let of = |end: usize| self.observed.iter().filter(move |run| run.node == end);
-        if self.costs || ends.into_iter().any(|end| of(end).count() < END_RUNS) {
-            return Ok(());
-        }
-        let run_s = median(of(ends[0]).map(|run| run.seconds).collect()).max(1e-9);
-        let build_s = median(self.builds.seconds.clone());
-        let [run, build] = self.settings.build_cost.map_or([run_s, build_s], |cost| [1.0, cost]);
-        let level = median(of(ends[0]).map(|run| run.value).collect());
-        let min_effect = level.abs() * self.settings.min_effect / 100.0;
-        self.journal.append(&Event::Costs { run, build, min_effect })?;
-        self.apply_costs([run, build, min_effect])
-    }
-
-    /// The search with its costs, told again what it was told.
-    fn apply_costs(&mut self, costs: [f64; 3]) -> Result<(), Failure> {
-        let prior = self.prior.as_ref();
-        self.search = search_of(self.settings, self.commits, prior, Some(costs))?;
-        for run in &self.observed {
-            let search = &mut self.search;
-            search.observe(run.node, run.build, outcome(run)).map_err(Failure::environment)?;
-        }
-        for node in self.skipped.keys() {
-            self.search.skip(*node).map_err(Failure::environment)?;
-        }
-        self.costs = true;
-        Ok(())
     }
 
     /// Measures the first bad commit against its parent, one run at a time, after the search has
@@ -476,17 +449,8 @@ impl<'a> Session<'a> {
     }
 }
 
-fn outcome(run: &Observed) -> Outcome {
+pub(super) fn outcome(run: &Observed) -> Outcome {
     if run.above { Outcome::Above(run.value) } else { Outcome::Value(run.value) }
-}
-
-/// The middle value; 0 of none.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n => 0.5 * (values[(n - 1) / 2] + values[n / 2]),
-    }
 }
 
 fn now_ms() -> u64 {
