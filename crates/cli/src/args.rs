@@ -6,6 +6,8 @@ use crate::runs::Runs;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+use crate::run::args::Run;
+
 /// Finds, explains, predicts and fixes lock-scaling regressions.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, max_term_width = 100)]
@@ -21,7 +23,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run an AIM7 mix, on this machine or on a virtual one, or a native lock experiment
-    Run(Run),
+    Run(Box<Run>),
     /// Reproduce a published experiment on the virtual machine
     Reproduce(Reproduce),
     /// Check a lock by exploring interleavings of its source
@@ -57,51 +59,6 @@ pub(crate) struct Common {
     /// No progress on standard error
     #[arg(long, short)]
     pub(crate) quiet: bool,
-}
-
-/// `convoy run`.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Run {
-    /// Native lock experiment, a file such as experiments/semaphore-native.toml
-    #[arg(value_name = "EXPERIMENT", conflicts_with_all = ["mix", "kernel"])]
-    pub(crate) experiment: Option<PathBuf>,
-    /// A shipped mix, or the path of a workfile
-    #[arg(long, default_value = "shared")]
-    pub(crate) mix: String,
-    /// Numbers of users: 1,2,10 or 10-100/10 or both
-    #[arg(long, default_value = "1,2,10")]
-    pub(crate) users: String,
-    /// Run on the virtual machine with this kernel preset instead of on this machine
-    #[arg(long, value_name = "PRESET")]
-    pub(crate) kernel: Option<String>,
-    /// Machine preset of the virtual machine
-    #[arg(long, value_name = "PRESET", default_value = "quad-2008-two-dies", requires = "kernel")]
-    pub(crate) machine: String,
-    /// Number of CPUs of the virtual machine, instead of the preset's
-    #[arg(long, requires = "kernel")]
-    pub(crate) cpus: Option<usize>,
-    /// Start delay inside Real, seconds
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
-    pub(crate) start_delay: f64,
-    /// Seed of the order of jobs (and of the virtual machine)
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Directory under which the work directory is made; default a tmpfs
-    #[arg(long, value_name = "DIR", conflicts_with = "kernel")]
-    pub(crate) dir: Option<PathBuf>,
-    /// Divide the loop counts of the jobs by this
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) shrink: u32,
-    /// Print what the virtual machine did in each interval of this many seconds
-    #[arg(long, value_name = "S", requires = "kernel")]
-    pub(crate) timeline: Option<f64>,
-    /// Write the whole record (jobs, order, host) to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
-    /// Flags of every command.
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// `convoy reproduce`.

@@ -38,6 +38,12 @@ pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
 }
 
+/// The numbers of the CPUs that this process may use; none if the kernel does not tell.
+pub fn usable_cpus() -> Vec<usize> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
 /// Context switches of this process, summed over its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switches {
@@ -56,9 +62,15 @@ pub fn process_switches() -> Switches {
 /// What the CPUs that this process may use have done since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTicks {
-    /// Ticks without work.
+    /// Ticks in user mode, nice or not.
+    pub user: u64,
+    /// Ticks in the kernel, interrupts included.
+    pub system: u64,
+    /// Ticks without work, waiting for a device or not.
     pub idle: u64,
-    /// All ticks, those taken by a hypervisor included.
+    /// Ticks that a hypervisor gave to others.
+    pub steal: u64,
+    /// All ticks: the sum of the above.
     pub total: u64,
 }
 
@@ -79,8 +91,12 @@ fn parse_ticks(text: &str, usable: impl Fn(usize) -> bool) -> CpuTicks {
         let Some(cpu) = name.and_then(|number| number.parse::<usize>().ok()) else { continue };
         // The two fields after these eight are contained in the first two.
         let fields: Vec<u64> = words.take(8).filter_map(|word| word.parse().ok()).collect();
+        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
         if usable(cpu) && fields.len() >= 5 {
-            ticks.idle += fields[3] + fields[4];
+            ticks.user += field(0) + field(1);
+            ticks.system += field(2) + field(5) + field(6);
+            ticks.idle += field(3) + field(4);
+            ticks.steal += field(7);
             ticks.total += fields.iter().sum::<u64>();
         }
     }
@@ -97,8 +113,10 @@ mod tests {
                     cpu0 10 0 5 70 5 1 1 8 4 0\n\
                     cpu1 1 1 1 1 1 1 1 1 1 1\n\
                     intr 1 2 3\n";
-        assert_eq!(parse_ticks(text, |cpu| cpu == 0), CpuTicks { idle: 75, total: 100 });
-        assert_eq!(parse_ticks(text, |_| true), CpuTicks { idle: 77, total: 108 });
+        let first = CpuTicks { user: 10, system: 7, idle: 75, steal: 8, total: 100 };
+        assert_eq!(parse_ticks(text, |cpu| cpu == 0), first);
+        let both = CpuTicks { user: 12, system: 10, idle: 77, steal: 9, total: 108 };
+        assert_eq!(parse_ticks(text, |_| true), both);
         assert_eq!(parse_ticks("nothing", |_| true), CpuTicks::default());
     }
 }

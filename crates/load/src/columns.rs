@@ -29,6 +29,15 @@ pub struct Columns {
     pub jobs_per_sec_per_task: f64,
     /// JTI, 0 to 100.
     pub jti: u32,
+    /// AIM7's JTI with its defect: below zero when the deviation is one to two times the mean.
+    #[serde(default)]
+    pub jti_compat: i32,
+    /// The longest time of a user, seconds; R, unless several executions were averaged.
+    #[serde(default)]
+    pub longest_s: f64,
+    /// The shortest time of a user, seconds.
+    #[serde(default)]
+    pub shortest_s: f64,
     /// `Std_dev` Time, seconds.
     pub std_dev_s: f64,
     /// `Std_dev` Percent.
@@ -54,6 +63,9 @@ impl Columns {
             jobs_per_min_per_task: jobs_per_min / f64::from(users),
             jobs_per_sec_per_task: jobs_done as f64 / f64::from(users) / real_s,
             jti: jti(users, std_dev_s / mean),
+            jti_compat: jti_compat(users, std_dev_s / mean),
+            longest_s: real_s,
+            shortest_s: ends_s.iter().copied().fold(f64::INFINITY, f64::min),
             std_dev_s,
             std_dev_percent: 100.0 * std_dev_s / mean,
         }
@@ -66,6 +78,15 @@ fn jti(users: u32, variation: f64) -> u32 {
         return 100;
     }
     ((1.0 - variation) * 100.0).clamp(0.0, 100.0) as u32
+}
+
+/// The same as AIM7 computes it. It cuts the variation to a whole number before it asks whether it
+/// is above one, so that variations from one to two give a negative index.
+fn jti_compat(users: u32, variation: f64) -> i32 {
+    if users == 1 {
+        return 100;
+    }
+    if variation as i32 > 1 { 0 } else { ((1.0 - variation) * 100.0) as i32 }
 }
 
 #[cfg(test)]
@@ -98,6 +119,13 @@ mod tests {
         let columns = Columns::new(10, 10, &ends);
         assert!(columns.std_dev_percent > 100.0);
         assert_eq!(columns.jti, 0);
+    }
+
+    #[test]
+    fn the_compatible_jti_has_the_defect_of_the_original() {
+        assert_eq!([0.0, 0.1, 0.999, 1.5, 1.999].map(|c| jti_compat(9, c)), [100, 90, 0, -50, -99]);
+        assert_eq!((jti_compat(9, 2.0), jti_compat(1, 1.5)), (0, 100));
+        assert_eq!([0.1, 1.5].map(|c| jti(9, c)), [90, 0]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod mix;
 pub mod native;
 pub mod reaim_config;
 pub mod record;
+pub mod schedule;
 pub mod sizes;
 pub mod units;
 pub mod user;

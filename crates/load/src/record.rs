@@ -32,6 +32,17 @@ pub struct RunRecord {
     /// Where the files of the jobs were, on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_directory: Option<String>,
+    /// Jobs of each user.
+    #[serde(default)]
+    pub jobs_per_user: u32,
+    /// Time that measuring the jobs alone took, for the prediction, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predict_wall_s: Option<f64>,
+    /// The order of every user of the largest point, names separated by blanks. A user's order
+    /// depends on mix, seed and its index only: the users of a smaller point are the first of
+    /// these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<String>,
     /// The load points, in the order they ran.
     pub points: Vec<Point>,
 }
@@ -60,6 +71,40 @@ pub struct Point {
     /// The same in percent of their mean.
     #[serde(default)]
     pub std_dev_percent: f64,
+    /// Executions of the point; with more than one, every column is the mean over them.
+    #[serde(default)]
+    pub repeats: Vec<Repeat>,
+    /// 95 % interval of Jobs/Min over the executions. With `--precise` it holds although the number
+    /// of executions was chosen by looking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_per_min_ci95: Option<[f64; 2]>,
+    /// Whether `--precise` was reached; absent if it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precise: Option<bool>,
+    /// User time of all users and the processes they waited for, seconds.
+    #[serde(default)]
+    pub user_s: f64,
+    /// System time of the same, seconds.
+    #[serde(default)]
+    pub system_s: f64,
+    /// AIM7's JTI as AIM7 computes it, which goes below zero.
+    #[serde(default)]
+    pub jti_compat: i32,
+    /// Longest time of a user, seconds.
+    #[serde(default)]
+    pub longest_user_s: f64,
+    /// Shortest time of a user, seconds.
+    #[serde(default)]
+    pub shortest_user_s: f64,
+    /// Share of the CPUs' time in user mode, of this load or others, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_percent: Option<f64>,
+    /// Share of the CPUs' time in the kernel, of this load or others, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_percent: Option<f64>,
+    /// Share of the CPUs' time that a hypervisor gave to others, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_percent: Option<f64>,
     /// Share of the CPUs' time in which they had nothing to do, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_percent: Option<f64>,
@@ -70,6 +115,18 @@ pub struct Point {
     /// Context switches of the users per second of Real.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches_per_s: Option<f64>,
+    /// Of these, the switches that took the CPU from a user that wanted to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub involuntary_switches_per_s: Option<f64>,
+    /// Page faults of the users per second of Real.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_faults_per_s: Option<f64>,
+    /// Of these, the faults that waited for a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub major_faults_per_s: Option<f64>,
+    /// Wall time of the point beyond Real: files made, users started, everything removed; seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead_s: Option<f64>,
     /// Share of the time that the big kernel lock was owned by a task not on a CPU, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_not_running_percent: Option<f64>,
@@ -82,6 +139,14 @@ pub struct Point {
     /// From the first user's start to the last one's, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_skew_s: Option<f64>,
+    /// From the release to the start of a user: the time that 99 % of the users do not exceed,
+    /// seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_skew_p99_s: Option<f64>,
+    /// Why the point failed, if it did. Its columns are then those of the executions before the
+    /// failure, or of the users that came through; all zero if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Cause>,
     /// Jobs that succeeded.
     pub jobs_done: u64,
     /// Jobs that failed.
@@ -103,6 +168,38 @@ pub struct Point {
     pub jobs: Vec<JobStats>,
 }
 
+/// One execution of a load point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Repeat {
+    /// Jobs/Min.
+    pub jobs_per_min: f64,
+    /// Job timing index.
+    pub jti: u32,
+    /// Real, seconds.
+    pub real_s: f64,
+    /// User and system time, seconds.
+    pub cpu_s: f64,
+}
+
+/// Why a load point failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The user, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
+    /// The job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The system call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
+    /// The error, as `ENOSPC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<String>,
+    /// All of it in words, with the cure.
+    pub text: String,
+}
+
 /// One kind of job at one load point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobStats {
@@ -117,6 +214,12 @@ pub struct JobStats {
     pub mean_ns: f64,
     /// Longest run, nanoseconds.
     pub max_ns: u64,
+    /// The time that half of the runs do not exceed, nanoseconds, off by at most 3.2 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ns: Option<u64>,
+    /// The time that 99 % of the runs do not exceed, nanoseconds, off by at most 3.2 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ns: Option<u64>,
     /// Time of a run alone on this machine, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone_ns: Option<f64>,
@@ -129,6 +232,9 @@ impl Point {
         Self {
             jobs_per_min: columns.jobs_per_min,
             jti: columns.jti,
+            jti_compat: columns.jti_compat,
+            longest_user_s: columns.longest_s,
+            shortest_user_s: columns.shortest_s,
             real_s: columns.real_s,
             jobs_per_sec_per_task: columns.jobs_per_sec_per_task,
             jobs_per_min_per_task: columns.jobs_per_min_per_task,

@@ -4,11 +4,14 @@
 //! struct whose fields are the JSON, `to_text` for people, `to_json` for programs, `to_csv` for
 //! spreadsheets.
 
+mod aim9;
 mod bisect;
 mod bisect_plot;
 mod check;
 mod compare;
 mod compare_text;
+mod curve;
+mod export;
 mod format;
 mod json;
 mod native;
@@ -17,6 +20,7 @@ mod points;
 mod reproduce;
 mod table;
 
+pub use aim9::Aim9Report;
 pub use bisect::{
     BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
     BisectSuspect, BisectVerdict,
@@ -29,6 +33,6 @@ pub use compare::{
 pub use format::{NOTHING, fixed, significant};
 pub use native::{native_csv, native_json, native_tables, native_text};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
-pub use points::{RunPoint, RunReport};
+pub use points::{Columns, RunPoint, RunReport};
 pub use reproduce::{Metric, ReproduceReport, ReproduceRow, metric};
 pub use table::{Cell, Column, MAX_WIDTH, Table};

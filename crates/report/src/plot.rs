@@ -367,6 +367,7 @@ pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, conte
         writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escape(content));
 }
 
+/// `text` inside of an element or an attribute.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,5 +1,6 @@
 //! `convoy run`: the load points of an AIM7 run.
 
+use convoy_load::record::{Cause, JobStats, Repeat};
 use serde::{Deserialize, Serialize};
 
 use crate::format::fixed;
@@ -7,7 +8,7 @@ use crate::json;
 use crate::table::{Cell, Column, Table};
 
 /// One load point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunPoint {
     /// Users, AIM7's Tasks.
     pub users: u64,
@@ -37,6 +38,49 @@ pub struct RunPoint {
     pub owner_change_ms: Option<f64>,
     /// Hash of the simulated schedule, hexadecimal; `None` on a real machine.
     pub hash: Option<String>,
+    /// Why the point failed, if it did; its numbers are then not those of the whole load.
+    pub failed: Option<Cause>,
+    /// The executions of the point; the columns are means over them. None on a virtual machine,
+    /// which also tells nothing of what follows.
+    pub repeats: Vec<Repeat>,
+    /// 95 % interval of Jobs/Min over the executions; `None` for one.
+    pub jobs_per_min_ci95: Option<[f64; 2]>,
+    /// Whether the precision asked for was reached; `None` if none was.
+    pub precise: Option<bool>,
+    /// Jobs/Min of one user.
+    pub jobs_per_min_per_task: Option<f64>,
+    /// User time of all users, seconds.
+    pub user_s: Option<f64>,
+    /// System time of all users, seconds.
+    pub system_s: Option<f64>,
+    /// Standard deviation of the users' times, seconds.
+    pub std_dev_s: Option<f64>,
+    /// The same in percent of their mean.
+    pub std_dev_percent: Option<f64>,
+    /// Longest time of a user, seconds.
+    pub longest_user_s: Option<f64>,
+    /// Shortest time of a user, seconds.
+    pub shortest_user_s: Option<f64>,
+    /// Share of the CPUs' time in user mode, percent.
+    pub user_percent: Option<f64>,
+    /// Share in the kernel, percent.
+    pub system_percent: Option<f64>,
+    /// Share that a hypervisor gave to others, percent.
+    pub steal_percent: Option<f64>,
+    /// Context switches per second that took the CPU from a user that wanted to go on.
+    pub involuntary_switches_per_s: Option<f64>,
+    /// Page faults of the users per second.
+    pub page_faults_per_s: Option<f64>,
+    /// Of these, the faults that waited for a device.
+    pub major_faults_per_s: Option<f64>,
+    /// From the release to the start of a user, which 99 % of them do not exceed, seconds.
+    pub start_skew_p99_s: Option<f64>,
+    /// Wall time of the point beyond Real, seconds.
+    pub overhead_s: Option<f64>,
+    /// Hash of the orders of all users, hexadecimal.
+    pub order_hash: Option<String>,
+    /// What each kind of job took, if asked for.
+    pub jobs: Vec<JobStats>,
 }
 
 /// A column that a table for people has only where some point knows the number.
@@ -48,43 +92,68 @@ struct Optional {
     value: fn(&RunPoint) -> Option<f64>,
 }
 
-const OPTIONAL: [Optional; 5] = [
-    Optional {
-        title: "meas/pred",
-        unit: "",
-        key: "measured_over_predicted",
-        decimals: 2,
-        value: |point| point.measured_over_predicted,
-    },
-    Optional {
-        title: "idle",
-        unit: "%",
-        key: "idle_percent",
-        decimals: 1,
-        value: |point| point.idle_percent,
-    },
-    Optional {
-        title: "switches",
-        unit: "1/s",
-        key: "context_switches_per_s",
-        decimals: 0,
-        value: |point| point.context_switches_per_s,
-    },
-    Optional {
-        title: "owner off CPU",
-        unit: "%",
-        key: "owner_not_running_percent",
-        decimals: 1,
-        value: |point| point.owner_not_running_percent,
-    },
-    Optional {
-        title: "owner change",
-        unit: "ms",
-        key: "owner_change_ms",
-        decimals: 2,
-        value: |point| point.owner_change_ms,
-    },
+const fn optional(
+    title: &'static str,
+    unit: &'static str,
+    key: &'static str,
+    decimals: usize,
+    value: fn(&RunPoint) -> Option<f64>,
+) -> Optional {
+    Optional { title, unit, key, decimals, value }
+}
+
+/// AIM7's columns after the first six, and those of the virtual machine.
+const OPTIONAL: &[Optional] = &[
+    optional("Jobs/min/task", "", "jobs_per_min_per_task", 2, |p| p.jobs_per_min_per_task),
+    optional("±", "%", "precision_percent", 2, |point| {
+        point.jobs_per_min_ci95.map(|[lo, hi]| 100.0 * (hi - lo) / (hi + lo))
+    }),
+    optional("meas/pred", "", "measured_over_predicted", 2, |p| p.measured_over_predicted),
+    optional("idle", "%", "idle_percent", 1, |point| point.idle_percent),
+    optional("switches", "1/s", "context_switches_per_s", 0, |point| point.context_switches_per_s),
+    optional("owner off CPU", "%", "owner_not_running_percent", 1, |point| {
+        point.owner_not_running_percent
+    }),
+    optional("owner change", "ms", "owner_change_ms", 2, |point| point.owner_change_ms),
 ];
+
+/// re-aim's columns after the first.
+const REAIM: &[Optional] = &[
+    optional("Parent Time", "s", "real_s", 2, |point| Some(point.real_s)),
+    optional("Child SysTime", "s", "system_s", 2, |p| p.system_s),
+    optional("Child UTime", "s", "user_s", 2, |p| p.user_s),
+    optional("Jobs per Minute", "", "jobs_per_min", 2, |point| Some(point.jobs_per_min)),
+    optional("Jobs/min/Child", "", "jobs_per_min_per_task", 2, |p| p.jobs_per_min_per_task),
+    optional("Std_dev Time", "s", "std_dev_s", 4, |p| p.std_dev_s),
+    optional("Std_dev Percent", "%", "std_dev_percent", 2, |p| p.std_dev_percent),
+    optional("JTI", "%", "jti", 0, |point| Some(point.jti)),
+];
+
+/// What the machine did meanwhile.
+const MACHINE: &[Optional] = &[
+    optional("user", "%", "user_percent", 1, |p| p.user_percent),
+    optional("system", "%", "system_percent", 1, |p| p.system_percent),
+    optional("idle", "%", "idle_percent", 1, |point| point.idle_percent),
+    optional("steal", "%", "steal_percent", 1, |p| p.steal_percent),
+    optional("switches", "1/s", "context_switches_per_s", 0, |point| point.context_switches_per_s),
+    optional("involuntary", "1/s", "involuntary_switches_per_s", 0, |point| {
+        point.involuntary_switches_per_s
+    }),
+    optional("page faults", "1/s", "page_faults_per_s", 0, |p| p.page_faults_per_s),
+    optional("major", "1/s", "major_faults_per_s", 0, |p| p.major_faults_per_s),
+    optional("start p99", "ms", "start_skew_p99_ms", 2, |p| p.start_skew_p99_s.map(|s| s * 1e3)),
+    optional("overhead", "ms", "overhead_ms", 1, |p| p.overhead_s.map(|s| s * 1e3)),
+];
+
+/// Whose columns the first table has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Columns {
+    /// AIM7's.
+    #[default]
+    Aim7,
+    /// re-aim's.
+    Reaim,
+}
 
 /// The result of `convoy run` with a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,27 +167,46 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// JSON as DESIGN section 7 lays it down.
+    /// JSON as DESIGN section 7 lays it down. Numbers of a point that was not measured are `null`.
     pub fn to_json(&self) -> String {
         json::to_json(self)
     }
 
     /// One line per load point, with every column.
     pub fn to_csv(&self) -> String {
-        self.rows(&OPTIONAL.each_ref(), true).to_csv()
+        let mut columns: Vec<&Optional> = OPTIONAL.iter().collect();
+        for more in REAIM.iter().chain(MACHINE) {
+            let known = columns.iter().any(|column| column.key == more.key);
+            if !known && !["real_s", "jobs_per_min", "jti"].contains(&more.key) {
+                columns.push(more);
+            }
+        }
+        self.rows(&columns, true).to_csv()
     }
 
-    /// The table for people.
-    pub fn to_text(&self) -> String {
-        self.table().to_text()
+    /// The tables for people: AIM7's or re-aim's columns, what the machine did, and the jobs.
+    pub fn to_text(&self, columns: Columns) -> String {
+        let tables = [Some(self.table(columns)), self.machine(), self.per_job()];
+        let texts: Vec<String> = tables.iter().flatten().map(Table::to_text).collect();
+        texts.join("\n")
     }
 
-    /// The table for people, without the columns that nothing is known for.
-    pub fn table(&self) -> Table {
+    /// The first table for people, without the columns that nothing is known for.
+    pub fn table(&self, columns: Columns) -> Table {
         let known = |column: &&Optional| self.points.iter().any(|p| (column.value)(p).is_some());
-        let optional: Vec<&Optional> = OPTIONAL.iter().filter(known).collect();
-        let mut table = self.rows(&optional, false);
-        let best = self.points.iter().max_by(|a, b| a.jobs_per_min.total_cmp(&b.jobs_per_min));
+        let elsewhere = |column: &&Optional| {
+            let twice = MACHINE.iter().any(|other| other.key == column.key);
+            twice && self.points.iter().any(RunPoint::is_real)
+        };
+        let mut table = if columns == Columns::Reaim {
+            self.reaim()
+        } else {
+            let optional: Vec<&Optional> =
+                OPTIONAL.iter().filter(known).filter(|column| !elsewhere(column)).collect();
+            self.rows(&optional, false)
+        };
+        let whole = self.points.iter().filter(|point| point.failed.is_none());
+        let best = whole.max_by(|a, b| a.jobs_per_min.total_cmp(&b.jobs_per_min));
         if let Some(best) = best {
             let jobs = fixed(best.jobs_per_min, 1);
             table.note(format!("Max Jobs per Minute {jobs} at {} tasks.", best.users));
@@ -127,6 +215,64 @@ impl RunReport {
             table.note(note);
         }
         table
+    }
+
+    fn reaim(&self) -> Table {
+        let mut columns = vec![Column::number("Num Forked", "").key("users")];
+        columns.extend(REAIM.iter().map(Optional::column));
+        let mut table = Table::new(&self.title, columns);
+        for point in &self.points {
+            let mut cells = vec![Cell::count(point.users)];
+            cells.extend(REAIM.iter().map(|column| column.cell(point)));
+            table.row(cells);
+        }
+        table
+    }
+
+    /// What the machine did; `None` for a virtual one.
+    fn machine(&self) -> Option<Table> {
+        let real = || self.points.iter().filter(|point| point.is_real());
+        real().next()?;
+        let mut columns = vec![Column::number("Tasks", "")];
+        columns.extend(MACHINE.iter().map(Optional::column));
+        let mut table = Table::new("The machine during the points", columns);
+        for point in real() {
+            let mut cells = vec![Cell::count(point.users)];
+            cells.extend(MACHINE.iter().map(|column| column.cell(point)));
+            table.row(cells);
+        }
+        table.note(
+            "user to steal: of all CPUs, whoever used them; switches and faults: of the users; \
+             start p99: from the release to a user's start; overhead: wall time beyond Real",
+        );
+        Some(table)
+    }
+
+    /// What each kind of job took; `None` if no point says.
+    fn per_job(&self) -> Option<Table> {
+        let told = |point: &&RunPoint| !point.jobs.is_empty();
+        self.points.iter().find(told)?;
+        let mut table = Table::new(
+            "Time of a run, by job",
+            vec![
+                Column::number("Tasks", "").key("users"),
+                Column::text("job"),
+                Column::number("runs", ""),
+                Column::number("failed", ""),
+                Column::number("p50", "µs").key("p50_us"),
+                Column::number("p99", "µs").key("p99_us"),
+                Column::number("mean", "µs").key("mean_us"),
+                Column::number("longest", "µs").key("max_us"),
+                Column::number("alone", "µs").key("alone_us"),
+                Column::number("mean/alone", "").key("over_alone"),
+            ],
+        );
+        for point in self.points.iter().filter(told) {
+            for job in &point.jobs {
+                table.row(job_cells(point.users, job));
+            }
+        }
+        Some(table)
     }
 
     fn rows(&self, optional: &[&Optional], hash: bool) -> Table {
@@ -138,11 +284,11 @@ impl RunReport {
             Column::number("CPU", "s").key("cpu_s"),
             Column::number("Jobs/sec/task", "").key("jobs_per_sec_per_task"),
         ];
-        let number = |c: &&Optional| Column::number(c.title, c.unit).key(c.key);
-        columns.extend(optional.iter().map(number));
+        columns.extend(optional.iter().map(|column| column.column()));
         columns.push(Column::number("failed", "jobs").key("failed_jobs"));
         if hash {
             columns.push(Column::text("hash"));
+            columns.push(Column::text("failure"));
         }
         let mut table = Table::new(&self.title, columns);
         for point in &self.points {
@@ -150,21 +296,56 @@ impl RunReport {
                 Cell::count(point.users),
                 Cell::number(point.jobs_per_min, 1),
                 Cell::number(point.jti, 0),
-                Cell::number(point.real_s, 2),
-                Cell::number(point.cpu_s, 2),
+                Cell::number(point.real_s, if point.real_s < 1.0 { 4 } else { 2 }),
+                Cell::number(point.cpu_s, if point.cpu_s < 1.0 { 4 } else { 2 }),
                 Cell::number(point.jobs_per_sec_per_task, 4),
             ];
-            // What is not a number shows as unknown and is empty in CSV.
-            let value = |c: &&Optional| (c.value)(point).unwrap_or(f64::NAN);
-            cells.extend(optional.iter().map(|c| Cell::number(value(c), c.decimals)));
-            cells.push(Cell::count(point.failed_jobs));
+            cells.extend(optional.iter().map(|column| column.cell(point)));
+            let mark = if point.failed.is_some() { "!" } else { "" };
+            cells.push(Cell::count(point.failed_jobs).marked(mark));
             if hash {
                 cells.push(Cell::text(point.hash.as_deref().unwrap_or_default()));
+                let failure = point.failed.as_ref().map(|cause| cause.text.clone());
+                cells.push(Cell::text(failure.unwrap_or_default()));
             }
             table.row(cells);
         }
         table
     }
+}
+
+impl RunPoint {
+    /// Whether it was measured on a real machine.
+    fn is_real(&self) -> bool {
+        self.overhead_s.is_some()
+    }
+}
+
+impl Optional {
+    fn column(&self) -> Column {
+        Column::number(self.title, self.unit).key(self.key)
+    }
+
+    /// What is not a number shows as unknown and is empty in CSV.
+    fn cell(&self, point: &RunPoint) -> Cell {
+        Cell::number((self.value)(point).unwrap_or(f64::NAN), self.decimals)
+    }
+}
+
+fn job_cells(users: u64, job: &JobStats) -> Vec<Cell> {
+    let us = |ns: Option<f64>| Cell::number(ns.map_or(f64::NAN, |ns| ns / 1e3), 1);
+    vec![
+        Cell::count(users),
+        Cell::text(&job.job),
+        Cell::count(job.runs),
+        Cell::count(job.failures),
+        us(job.p50_ns.map(|ns| ns as f64)),
+        us(job.p99_ns.map(|ns| ns as f64)),
+        us(Some(job.mean_ns)),
+        us(Some(job.max_ns as f64)),
+        us(job.alone_ns),
+        Cell::number(job.alone_ns.map_or(f64::NAN, |alone| job.mean_ns / alone), 2),
+    ]
 }
 
 #[cfg(test)]
@@ -184,8 +365,7 @@ mod tests {
             idle_percent: measured_over_predicted.map(|_| 58.6),
             context_switches_per_s: Some(3_474.0),
             owner_not_running_percent: None,
-            owner_change_ms: None,
-            hash: None,
+            ..RunPoint::default()
         };
         RunReport {
             title: "Mix shared on this machine, 100 jobs per user, seed 1".to_owned(),
@@ -196,7 +376,7 @@ mod tests {
 
     #[test]
     fn text() {
-        insta::assert_snapshot!(example().to_text());
+        insta::assert_snapshot!(example().to_text(Columns::Aim7));
     }
 
     #[test]
@@ -220,18 +400,79 @@ mod tests {
         }
     }
 
+    /// The example as measured on a real machine.
+    fn measured() -> RunReport {
+        let mut report = example();
+        for point in &mut report.points {
+            *point = RunPoint {
+                jobs_per_min_per_task: Some(1_234.56),
+                jobs_per_min_ci95: Some([580.0, 600.0]),
+                user_s: Some(12.0),
+                system_s: Some(6.2),
+                std_dev_s: Some(0.0123),
+                std_dev_percent: Some(2.6),
+                user_percent: Some(60.0),
+                overhead_s: Some(0.0123),
+                jobs: vec![JobStats {
+                    job: "sync_disk_update".to_owned(),
+                    runs: 20_000,
+                    mean_ns: 1_234_567.0,
+                    max_ns: 9_876_543_210,
+                    p50_ns: Some(1_200_000),
+                    p99_ns: Some(9_000_000),
+                    alone_ns: Some(1_000_000.0),
+                    ..JobStats::default()
+                }],
+                ..point.clone()
+            };
+        }
+        report
+    }
+
+    #[test]
+    fn a_real_machine_tells_more() {
+        insta::assert_snapshot!(measured().to_text(Columns::Aim7));
+        insta::assert_snapshot!(measured().to_text(Columns::Reaim));
+    }
+
+    #[test]
+    fn a_failed_point_is_marked_and_not_the_best() {
+        let mut report = measured();
+        let cause =
+            Cause { user: Some(3), text: "user 3: it broke".to_owned(), ..Cause::default() };
+        report.points[1].failed = Some(cause);
+        let text = report.to_text(Columns::Aim7);
+        assert!(text.contains("Max Jobs per Minute 589.6 at 1 tasks"), "{text}");
+        assert!(text.contains("0!"), "{text}");
+        assert!(report.to_csv().contains("user 3: it broke"));
+        report.points[1].jobs_per_min = f64::NAN;
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert!(json["points"][1]["jobs_per_min"].is_null());
+        assert_eq!(json["points"][1]["failed"]["user"], 3);
+    }
+
     #[test]
     fn a_full_table_fits_a_terminal() {
-        let mut report = example();
+        for report in [example(), measured()] {
+            fits(report);
+        }
+    }
+
+    fn fits(mut report: RunReport) {
+        let real = report.points[0].is_real();
         for point in &mut report.points {
             point.users = 10_000;
             point.jobs_per_min = 1_234_567.8;
             point.idle_percent = Some(100.0);
-            point.owner_not_running_percent = Some(100.0);
-            point.owner_change_ms = Some(12_345.67);
+            if !real {
+                point.owner_not_running_percent = Some(100.0);
+                point.owner_change_ms = Some(12_345.67);
+            }
         }
-        for line in report.to_text().lines() {
-            assert!(line.chars().count() <= crate::MAX_WIDTH, "{line}");
+        for columns in [Columns::Aim7, Columns::Reaim] {
+            for line in report.to_text(columns).lines() {
+                assert!(line.chars().count() <= crate::MAX_WIDTH, "{line}");
+            }
         }
     }
 }

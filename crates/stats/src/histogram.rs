@@ -33,6 +33,25 @@ impl LogHistogram {
         Self { counts: vec![0; BUCKETS], count: 0, min: u64::MAX, max: 0 }
     }
 
+    /// Number of buckets; see [`Self::bucket`].
+    pub const BUCKETS: usize = BUCKETS;
+
+    /// The bucket that counts `value`, below [`Self::BUCKETS`]: for counters that live elsewhere,
+    /// such as memory shared by processes.
+    pub fn bucket(value: u64) -> usize {
+        bucket(value)
+    }
+
+    /// The histogram of counters kept by [`Self::bucket`]; `max` is the largest value counted.
+    /// Counters beyond [`Self::BUCKETS`] are left out. The smallest value is not known exactly: it
+    /// is taken as the middle of its bucket.
+    pub fn from_counts(counts: impl IntoIterator<Item = u64>, max: u64) -> Self {
+        let mut all: Vec<u64> = counts.into_iter().take(BUCKETS).collect();
+        all.resize(BUCKETS, 0);
+        let min = all.iter().position(|count| *count > 0).map_or(u64::MAX, middle).min(max);
+        Self { count: all.iter().sum(), counts: all, min, max }
+    }
+
     /// Adds one value.
     pub fn record(&mut self, value: u64) {
         self.counts[bucket(value)] += 1;
@@ -103,6 +122,23 @@ fn middle(index: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_kept_elsewhere_give_the_same_percentiles() {
+        let values = [3, 17, 900, 901, 45_000, 1 << 40];
+        let mut counts = vec![0; LogHistogram::BUCKETS];
+        let mut recorded = LogHistogram::new();
+        for value in values {
+            counts[LogHistogram::bucket(value)] += 1;
+            recorded.record(value);
+        }
+        let kept = LogHistogram::from_counts(counts, 1 << 40);
+        for percent in [0.0, 10.0, 50.0, 90.0, 99.0, 100.0] {
+            assert_eq!(kept.percentile(percent), recorded.percentile(percent), "{percent}");
+        }
+        assert_eq!(kept.count(), 6);
+        assert_eq!(LogHistogram::from_counts([], 0).percentile(50.0), None);
+    }
 
     #[test]
     fn buckets_are_ordered_and_their_middles_are_near() {

@@ -71,19 +71,40 @@ fn reproduce_keeps_the_spread() {
     assert!(spread[0]["machine"].is_string() && spread[0]["HZ"].is_f64(), "{}", spread[0]);
 }
 
-const POINT: [&str; 13] = [
+const POINT: [&str; 34] = [
     "context_switches_per_s",
     "cpu_s",
+    "failed",
     "failed_jobs",
     "hash",
     "idle_percent",
+    "involuntary_switches_per_s",
+    "jobs",
     "jobs_per_min",
+    "jobs_per_min_ci95",
+    "jobs_per_min_per_task",
     "jobs_per_sec_per_task",
     "jti",
+    "longest_user_s",
+    "major_faults_per_s",
     "measured_over_predicted",
+    "order_hash",
+    "overhead_s",
     "owner_change_ms",
     "owner_not_running_percent",
+    "page_faults_per_s",
+    "precise",
     "real_s",
+    "repeats",
+    "shortest_user_s",
+    "start_skew_p99_s",
+    "std_dev_percent",
+    "std_dev_s",
+    "steal_percent",
+    "system_percent",
+    "system_s",
+    "user_percent",
+    "user_s",
     "users",
 ];
 

@@ -4,6 +4,7 @@ mod bad_input;
 mod check;
 mod compare;
 mod json;
+mod load;
 mod runs;
 mod signals;
 

@@ -9,29 +9,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use convoy_kernel::Errno;
 use convoy_kernel::api::Sys;
+use convoy_stats::LogHistogram;
 
-use super::sys::SharedWords;
+use super::sys::{SharedWords, Usage};
+use crate::clock::{self, CpuTicks};
 use crate::jobs::{Job, JobError};
 use crate::user::JobDone;
 
 /// Words of the head.
-const HEAD: usize = 32;
-const _: () = assert!((Head::TotalTicks as usize) < TEXT && TEXT + TEXT_WORDS <= HEAD);
+const HEAD: usize = 64;
+/// First word of the supervisor's text in the head.
+const HEAD_TEXT: usize = 32;
+const _: () = assert!((Head::TotalTicks as usize) < HEAD_TEXT && HEAD_TEXT + TEXT_WORDS <= HEAD);
 
 /// Words of a slot before its jobs.
 const SLOT_HEAD: usize = 32;
 /// Words per kind of job.
 const JOB_WORDS: usize = 4;
-/// First word of the text of a failure, in the head and in a slot.
-const TEXT: usize = 10;
-/// Words of such a text.
+/// First word of the text of a failure in a slot.
+const SLOT_TEXT: usize = 12;
+/// Words of a text.
 const TEXT_WORDS: usize = 20;
+const _: () = assert!(SLOT_TEXT + TEXT_WORDS <= SLOT_HEAD);
+/// Words of the name of a system call.
+const CALL_WORDS: usize = 2;
+/// Most sets of latency histograms. Users on different CPUs should not count in the same lines;
+/// beyond this, memory is the dearer of the two.
+const MOST_SHARDS: u32 = 64;
 
 /// One load point's shared memory.
 #[derive(Debug)]
 pub(crate) struct Board {
     memory: SharedWords,
+    /// Latency histograms: by shard, job and bucket. Pages that nobody touches cost nothing.
+    latencies: SharedWords,
     users: u32,
+    shards: u32,
 }
 
 /// Words of the head, by their place.
@@ -45,17 +58,35 @@ pub(crate) enum Head {
     Errno,
     /// Detail of the outcome: a user.
     User,
-    /// CPU time of all users, nanoseconds.
-    CpuNs,
-    /// Context switches of all users.
-    Switches,
+    /// CPU time of all users in user mode, nanoseconds.
+    UserNs,
+    /// CPU time of all users in the kernel, nanoseconds.
+    SystemNs,
+    /// Context switches of all users that went to sleep.
+    Voluntary,
+    /// Context switches of all users whose CPU was taken away.
+    Involuntary,
+    /// Page faults of all users without input or output.
+    MinorFaults,
+    /// Page faults of all users that waited for a device.
+    MajorFaults,
     /// Users that did not end by themselves.
     Lost,
+    /// The first of them, from 1.
+    LostUser,
+    /// The signal that ended it; 0 if none did.
+    LostSignal,
     /// Process group of the users.
     Group,
-    /// Idle ticks of the CPUs between start and end.
+    /// Ticks of the CPUs between start and end, see [`CpuTicks`].
+    UserTicks,
+    /// As above.
+    SystemTicks,
+    /// As above.
     IdleTicks,
-    /// All ticks of the CPUs between start and end; 0 if the kernel does not tell.
+    /// As above.
+    StealTicks,
+    /// As above; 0 if the kernel does not tell.
     TotalTicks,
 }
 
@@ -74,11 +105,29 @@ pub(crate) struct JobTally {
     pub(crate) longest_ns: u64,
 }
 
+/// The first failure of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SlotFailure {
+    pub(crate) job: Option<Job>,
+    /// The system call; empty if the result was wrong.
+    pub(crate) call: String,
+    pub(crate) errno: Option<Errno>,
+    /// Job, call and error in words.
+    pub(crate) text: String,
+}
+
 impl Board {
     /// A board for `users` users.
     pub(crate) fn new(users: u32) -> Sys<Self> {
         let slot = SLOT_HEAD + Job::ALL.len() * JOB_WORDS;
-        Ok(Self { memory: SharedWords::new(HEAD + users as usize * slot)?, users })
+        let shards = users.clamp(1, clock::cpus().clamp(1, MOST_SHARDS));
+        let latencies = shards as usize * Job::ALL.len() * LogHistogram::BUCKETS;
+        Ok(Self {
+            memory: SharedWords::new(HEAD + users as usize * slot)?,
+            latencies: SharedWords::new(latencies)?,
+            users,
+            shards,
+        })
     }
 
     /// Number of users.
@@ -103,14 +152,91 @@ impl Board {
         self.head(head).store(value, Ordering::Relaxed);
     }
 
+    /// Adds to a word of the head, which only the supervisor writes.
+    fn add_to(&self, head: Head, value: u64) {
+        self.set(head, self.get(head) + value);
+    }
+
+    /// Adds what an ended user used.
+    pub(crate) fn add_usage(&self, usage: &Usage) {
+        self.add_to(Head::UserNs, usage.user_ns);
+        self.add_to(Head::SystemNs, usage.system_ns);
+        self.add_to(Head::Voluntary, usage.voluntary);
+        self.add_to(Head::Involuntary, usage.involuntary);
+        self.add_to(Head::MinorFaults, usage.minor_faults);
+        self.add_to(Head::MajorFaults, usage.major_faults);
+    }
+
+    /// Counts a user that did not end by itself; `signal` ended it, if one did.
+    pub(crate) fn add_lost(&self, user: u32, signal: Option<i32>) {
+        if self.get(Head::Lost) == 0 {
+            self.set(Head::LostUser, u64::from(user) + 1);
+            self.set(Head::LostSignal, signal.unwrap_or(0) as u64);
+        }
+        self.add_to(Head::Lost, 1);
+    }
+
+    /// Notes what the CPUs did from `before` to `after`.
+    pub(crate) fn set_ticks(&self, before: &CpuTicks, after: &CpuTicks) {
+        self.set(Head::UserTicks, after.user.saturating_sub(before.user));
+        self.set(Head::SystemTicks, after.system.saturating_sub(before.system));
+        self.set(Head::IdleTicks, after.idle.saturating_sub(before.idle));
+        self.set(Head::StealTicks, after.steal.saturating_sub(before.steal));
+        self.set(Head::TotalTicks, after.total.saturating_sub(before.total));
+    }
+
+    /// What the CPUs did between start and end; `None` if the kernel does not tell.
+    pub(crate) fn ticks(&self) -> Option<CpuTicks> {
+        let ticks = CpuTicks {
+            user: self.get(Head::UserTicks),
+            system: self.get(Head::SystemTicks),
+            idle: self.get(Head::IdleTicks),
+            steal: self.get(Head::StealTicks),
+            total: self.get(Head::TotalTicks),
+        };
+        (ticks.total > 0).then_some(ticks)
+    }
+
+    fn latencies_of(&self, shard: u32, job: Job) -> &[AtomicU64] {
+        let histogram = shard as usize * Job::ALL.len() + job as usize;
+        let from = histogram * LogHistogram::BUCKETS;
+        &self.latencies.words()[from..from + LogHistogram::BUCKETS]
+    }
+
+    /// Adds one run of a job of `user`.
+    pub(crate) fn add(&self, user: u32, done: &JobDone) {
+        self.slot(user).add(done);
+        let counters = self.latencies_of(user % self.shards, done.job);
+        // Ordering: a counter; it is read after all users have ended.
+        counters[LogHistogram::bucket(done.ns)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long the runs of `job` took, of all users.
+    pub(crate) fn latencies(&self, job: Job) -> LogHistogram {
+        let longest = self.slots().map(|slot| slot.tally(job).longest_ns).max().unwrap_or(0);
+        let mut all = LogHistogram::new();
+        for shard in 0..self.shards {
+            let counters = self.latencies_of(shard, job);
+            // Ordering: as in `add`.
+            let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
+            all.merge(&LogHistogram::from_counts(counts, longest));
+        }
+        all
+    }
+
+    /// Jobs that all users have done so far; may be asked while they work.
+    pub(crate) fn jobs_done(&self) -> u64 {
+        self.slots().map(|slot| slot.get(Slot::DONE)).sum()
+    }
+
     /// The supervisor's text about its outcome.
     pub(crate) fn text(&self) -> String {
-        load_text(&self.memory.words()[TEXT..TEXT + TEXT_WORDS])
+        load_text(&self.memory.words()[HEAD_TEXT..HEAD_TEXT + TEXT_WORDS])
     }
 
     /// Writes the supervisor's text about its outcome.
     pub(crate) fn set_text(&self, text: &str) {
-        store_text(&self.memory.words()[TEXT..TEXT + TEXT_WORDS], text);
+        store_text(&self.memory.words()[HEAD_TEXT..HEAD_TEXT + TEXT_WORDS], text);
     }
 
     /// The slot of `user`.
@@ -132,9 +258,12 @@ impl Slot<'_> {
     const SEGMENT: usize = 2;
     const SEMAPHORE: usize = 3;
     const ERRNO: usize = 4;
-    const CALL: usize = 5;
-    const FAILURES: usize = 6;
-    const PID: usize = 7;
+    const FAILURES: usize = 5;
+    const PID: usize = 6;
+    const DONE: usize = 7;
+    const JOB: usize = 8;
+    const CALL: usize = 9;
+    const CALL_END: usize = Self::CALL + CALL_WORDS;
 
     fn get(&self, word: usize) -> u64 {
         // Ordering: the user has ended before another process looks.
@@ -192,12 +321,12 @@ impl Slot<'_> {
         self.set(Self::PID, pid as u64);
     }
 
-    /// Adds one run of a job.
-    pub(crate) fn add(&self, done: &JobDone) {
+    fn add(&self, done: &JobDone) {
         let at = SLOT_HEAD + done.job as usize * JOB_WORDS;
         self.set(at, self.get(at) + 1);
         self.set(at + 2, self.get(at + 2) + done.ns);
         self.set(at + 3, self.get(at + 3).max(done.ns));
+        self.set(Self::DONE, self.get(Self::DONE) + 1);
         if let Err(error) = &done.result {
             self.set(at + 1, self.get(at + 1) + 1);
             self.add_failure(done.job, error);
@@ -208,24 +337,26 @@ impl Slot<'_> {
         let failures = self.get(Self::FAILURES);
         self.set(Self::FAILURES, failures + 1);
         if failures == 0 {
-            let call = if let JobError::Call { call, .. } = error { call } else { "" };
+            let call = error.call().unwrap_or_default();
             self.set(Self::ERRNO, error.errno().map_or(0, |errno| errno.0 as u64));
-            self.set(Self::CALL, pack(call.as_bytes()));
+            self.set(Self::JOB, job as u64 + 1);
+            store_text(&self.words[Self::CALL..Self::CALL_END], call);
             let text = format!("{}: {error}", job.name());
-            store_text(&self.words[TEXT..TEXT + TEXT_WORDS], &text);
+            store_text(&self.words[SLOT_TEXT..SLOT_TEXT + TEXT_WORDS], &text);
         }
     }
 
-    /// The user's first failure: what, and the error number if there is one.
-    pub(crate) fn failure(&self) -> Option<(String, Errno)> {
-        let text = load_text(&self.words[TEXT..TEXT + TEXT_WORDS]);
-        let errno = Errno(self.get(Self::ERRNO) as i32);
-        (self.get(Self::FAILURES) > 0).then_some((text, errno))
-    }
-
-    /// Whether the call that failed first was `call`.
-    pub(crate) fn failed_in(&self, call: &str) -> bool {
-        self.get(Self::FAILURES) > 0 && self.get(Self::CALL) == pack(call.as_bytes())
+    /// The user's first failure.
+    pub(crate) fn failure(&self) -> Option<SlotFailure> {
+        let failed = self.get(Self::FAILURES) > 0;
+        failed.then(|| SlotFailure {
+            job: (self.get(Self::JOB) as usize)
+                .checked_sub(1)
+                .and_then(|job| Job::ALL.get(job).copied()),
+            call: load_text(&self.words[Self::CALL..Self::CALL_END]),
+            errno: Some(Errno(self.get(Self::ERRNO) as i32)).filter(|errno| errno.0 != 0),
+            text: load_text(&self.words[SLOT_TEXT..SLOT_TEXT + TEXT_WORDS]),
+        })
     }
 
     /// What the user did with `job`.
@@ -275,18 +406,32 @@ mod tests {
     fn a_slot_keeps_what_its_user_did() {
         let board = Board::new(3).expect("memory");
         let done = |ns, result| JobDone { job: Job::PipeCpy, ns, result };
-        let slot = board.slot(1);
-        slot.add(&done(10, Ok(())));
+        board.add(1, &done(10, Ok(())));
         let error = JobError::Call { call: "write", errno: Errno::ENOSPC };
-        slot.add(&done(30, Err(error)));
-        slot.add(&done(20, Err(JobError::Wrong { what: "later" })));
-        let tally = slot.tally(Job::PipeCpy);
+        board.add(1, &done(30, Err(error)));
+        board.add(1, &done(20, Err(JobError::Wrong { what: "later" })));
+        let tally = board.slot(1).tally(Job::PipeCpy);
         assert_eq!(tally, JobTally { runs: 3, failures: 2, total_ns: 60, longest_ns: 30 });
-        let (text, errno) = slot.failure().expect("failed");
-        assert!(text.starts_with("pipe_cpy: write: no space left"), "{text}");
-        assert_eq!(errno, Errno::ENOSPC);
-        assert!(slot.failed_in("write") && !slot.failed_in("fork"));
+        let failure = board.slot(1).failure().expect("failed");
+        assert!(failure.text.starts_with("pipe_cpy: write: no space left"), "{failure:?}");
+        assert_eq!((failure.job, failure.call.as_str()), (Some(Job::PipeCpy), "write"));
+        assert_eq!(failure.errno, Some(Errno::ENOSPC));
         assert!(board.slot(0).failure().is_none() && board.slot(2).failure().is_none());
+        assert_eq!(board.jobs_done(), 3);
+    }
+
+    #[test]
+    fn latencies_of_all_users_are_merged() {
+        let board = Board::new(5).expect("memory");
+        for user in 0..5 {
+            let ns = 1000 * u64::from(user + 1);
+            board.add(user, &JobDone { job: Job::Sieve, ns, result: Ok(()) });
+        }
+        let latencies = board.latencies(Job::Sieve);
+        assert_eq!((latencies.count(), latencies.max()), (5, Some(5000)));
+        let median = latencies.percentile(50.0).expect("counted") as f64;
+        assert!((median / 3000.0 - 1.0).abs() < 0.033, "{median}");
+        assert_eq!(board.latencies(Job::AddInt).count(), 0);
     }
 
     #[test]

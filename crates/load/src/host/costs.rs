@@ -18,8 +18,8 @@ use std::time::Duration;
 use super::error::HostError;
 use super::point::run_plan;
 use super::supervisor::Plan;
-use super::workdir::WorkDir;
-use crate::jobs::{Job, JobEnv};
+use super::workdir::WorkDirs;
+use crate::jobs::Job;
 
 /// Runs of each job; the slowest, usually the first, does not count.
 const RUNS: usize = 4;
@@ -36,30 +36,35 @@ impl Costs {
         (job, if job.depends_on_file_size() { file_kb } else { 0 })
     }
 
-    /// Measures what is not known yet about `jobs` with files of `env.file_kb`.
+    /// Those of `jobs` whose cost with files of `file_kb` is not known yet.
+    pub(super) fn unknown(&self, jobs: &[(Job, u32)], file_kb: u64) -> Vec<Job> {
+        let known = |job: &Job| self.alone_ns.contains_key(&Self::key(*job, file_kb));
+        jobs.iter().map(|(job, _)| *job).filter(|job| !known(job)).collect()
+    }
+
+    /// Measures `jobs` in the environment of `plan`.
     pub(super) fn measure(
         &mut self,
-        jobs: &[(Job, u32)],
-        env: &JobEnv,
-        directory: &WorkDir,
+        jobs: &[Job],
+        plan: &Plan,
+        directories: &WorkDirs,
     ) -> Result<(), HostError> {
-        let unknown: Vec<Job> = jobs
-            .iter()
-            .map(|(job, _)| *job)
-            .filter(|job| !self.alone_ns.contains_key(&Self::key(*job, env.file_kb)))
-            .collect();
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let order = unknown.iter().flat_map(|job| [*job; RUNS]).collect();
-        let plan = Plan { env: env.clone(), orders: vec![order], delay: Duration::ZERO };
-        let board = run_plan(&plan, directory)?;
+        // Round after round, so that a run finds the caches as another job left them.
+        let order = (0..RUNS).flat_map(|_| jobs.iter().copied()).collect();
+        let plan = Plan {
+            orders: vec![order],
+            directories: directories.names(),
+            delay: Duration::ZERO,
+            fault: None,
+            ..plan.clone()
+        };
+        let board = run_plan(&plan, directories, &mut |_| ())?;
         let slot = board.slot(0);
-        for job in unknown {
+        for &job in jobs {
             let tally = slot.tally(job);
             if tally.runs > 1 && tally.failures == 0 {
                 let ns = (tally.total_ns - tally.longest_ns) as f64 / (tally.runs - 1) as f64;
-                self.alone_ns.insert(Self::key(job, env.file_kb), ns);
+                self.alone_ns.insert(Self::key(job, plan.env.file_kb), ns);
             }
         }
         Ok(())

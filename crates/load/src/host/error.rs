@@ -4,7 +4,22 @@ use std::path::PathBuf;
 
 use convoy_kernel::Errno;
 
+use super::limits::Shortage;
 use crate::jobs::JobError;
+use crate::record::Cause;
+
+/// Where a load point failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    /// The user, from 1.
+    pub user: Option<u32>,
+    /// The job.
+    pub job: Option<&'static str>,
+    /// The system call.
+    pub call: Option<String>,
+    /// The error.
+    pub errno: Option<Errno>,
+}
 
 /// Why a run on the host ended without a result.
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +53,33 @@ pub enum HostError {
         path: PathBuf,
         /// Which job or step met it.
         what: String,
+        /// The same for programs.
+        at: At,
+    },
+    /// The limits of this machine or session are too low for so many users.
+    #[error(
+        "{users} users need more than there is: {}; cure this, use fewer users, or try --force",
+        list(shortages)
+    )]
+    Limits {
+        /// The users.
+        users: u32,
+        /// What is short.
+        shortages: Vec<Shortage>,
+    },
+    /// The point came to its end, but not all of its load was done.
+    #[error("the load point of {users} users failed: {}", cause.text)]
+    Point {
+        /// The users.
+        users: u32,
+        /// The first failure.
+        cause: Cause,
     },
     /// The fixtures cannot be made.
     #[error(
-        "cannot prepare a work directory in {}: {source}; name another with --dir",
-        path.display()
+        "cannot prepare a work directory in {}: {source}; {}",
+        path.display(),
+        prepare_cure(source)
     )]
     Prepare {
         /// The directory that the work directory was in.
@@ -73,6 +110,8 @@ pub enum HostError {
         what: String,
         /// What to raise.
         cure: &'static str,
+        /// The same for programs.
+        at: At,
     },
     /// An interrupt or a termination signal came.
     #[error("interrupted; what the run made has been removed, start it again to repeat")]
@@ -99,6 +138,65 @@ pub enum HostError {
     },
 }
 
+impl HostError {
+    /// Whether it is the load point that failed, so that others may succeed; otherwise the run.
+    pub fn is_of_point(&self) -> bool {
+        !matches!(self, Self::Interrupted | Self::WorkDirectory { .. } | Self::NoPrograms { .. })
+    }
+
+    /// The error as the cause of the failure of a load point.
+    pub fn cause(&self) -> Cause {
+        let at = match self {
+            Self::NoSpace { at, .. } | Self::Limit { at, .. } => at.clone(),
+            Self::Prepare { source, .. } => At {
+                call: source.call().map(str::to_owned),
+                errno: source.errno(),
+                ..At::default()
+            },
+            Self::Fork { user, errno, .. } => At {
+                user: Some(*user),
+                call: Some("fork".to_owned()),
+                errno: Some(*errno),
+                ..At::default()
+            },
+            Self::System { call, errno } => {
+                At { call: Some((*call).to_owned()), errno: Some(*errno), ..At::default() }
+            }
+            Self::Point { cause, .. } => return cause.clone(),
+            _ => At::default(),
+        };
+        at.cause(self.to_string())
+    }
+}
+
+impl At {
+    /// The cause with this place, told by `text`.
+    pub(super) fn cause(self, text: String) -> Cause {
+        let named = |errno: Errno| match errno.name() {
+            "E?" => errno.0.to_string(),
+            name => name.to_owned(),
+        };
+        Cause {
+            user: self.user,
+            job: self.job.map(str::to_owned),
+            call: self.call.filter(|call| !call.is_empty()),
+            errno: self.errno.map(named),
+            text,
+        }
+    }
+}
+
+/// The cure of a fixture that cannot be made.
+fn prepare_cure(source: &JobError) -> &'static str {
+    let limit = source.call().zip(source.errno()).and_then(|(call, errno)| limit_cure(call, errno));
+    limit.unwrap_or("name another with --dir")
+}
+
+/// The shortages in one line.
+fn list(shortages: &[Shortage]) -> String {
+    shortages.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// The cure of a limit that a job met, or `None` if the error is the job's own.
 ///
 /// Such an error will meet every user: the load point is stopped, because its figures would mean
@@ -112,6 +210,7 @@ pub(super) fn limit_cure(call: &str, errno: Errno) -> Option<&'static str> {
         }
         ("shmget", Errno::ENOSPC) => Some("raise kernel.shmmni or use fewer users"),
         ("fork", Errno::EAGAIN) => Some("use fewer users or raise the process limit (ulimit -u)"),
+        (_, Errno::EFBIG) => Some("raise the limit of file sizes (ulimit -f)"),
         (_, Errno::ENOMEM) => Some("use fewer users or free memory"),
         _ => None,
     }
@@ -140,7 +239,12 @@ mod tests {
 
     #[test]
     fn errors_are_one_line_with_a_cure() {
-        let full = HostError::NoSpace { path: "/w".into(), what: "disk_wrt: write".into() };
+        let what = "disk_wrt: write".to_owned();
+        let at = At { user: Some(2), job: Some("disk_wrt"), ..At::default() };
+        let full = HostError::NoSpace { path: "/w".into(), what, at };
+        let cause = full.cause();
+        assert_eq!((cause.user, cause.job.as_deref()), (Some(2), Some("disk_wrt")));
+        assert!(cause.text.contains("no space left"));
         let fork = HostError::Fork { user: 3, users: 9, errno: Errno::EAGAIN };
         for text in [full.to_string(), fork.to_string(), HostError::Interrupted.to_string()] {
             assert!(text.contains(';') && !text.contains('\n'), "{text}");

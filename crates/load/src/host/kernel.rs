@@ -17,10 +17,12 @@ use convoy_kernel::api::{
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 
 use super::board::Board;
+use super::inject::{Armed, Fault};
 use super::sys::aio::Batch;
 use super::sys::{self, Forked, Segment};
 use super::workdir;
 use crate::clock;
+use crate::jobs::Job;
 
 /// The library's directory buffer, bytes.
 const DIRECTORY_BUFFER: usize = 32 << 10;
@@ -37,6 +39,8 @@ pub struct Host {
     directory: String,
     /// Where keys of objects are noted that must not outlive this process, and for which user.
     board: Option<(Rc<Board>, u32)>,
+    /// A call that is to fail, to test what follows.
+    armed: Option<Armed>,
     /// Open descriptors by number.
     files: Vec<Option<OwnedFd>>,
     segments: BTreeMap<i32, Segment>,
@@ -51,6 +55,7 @@ impl Host {
         Self {
             directory: directory.to_owned(),
             board: None,
+            armed: None,
             files: Vec::new(),
             segments: BTreeMap::new(),
             copy: Vec::new(),
@@ -61,6 +66,23 @@ impl Host {
     /// The same, for user `user` of a load point.
     pub(crate) fn of_user(directory: &str, board: Rc<Board>, user: u32) -> Self {
         Self { board: Some((board, user)), ..Self::new(directory) }
+    }
+
+    /// Lets `fault` happen in its time.
+    pub(crate) fn arm(&mut self, fault: Option<Fault>) {
+        self.armed = fault.map(Fault::arm);
+    }
+
+    /// Notes that a run of `job` begins.
+    pub(crate) fn begin(&mut self, job: Job) {
+        if let Some(armed) = &mut self.armed {
+            armed.begin(job);
+        }
+    }
+
+    /// The injected error of `call`, if this is its time.
+    fn injected(&mut self, call: &'static str) -> Sys<()> {
+        self.armed.as_mut().map_or(Ok(()), |armed| armed.check(call))
     }
 
     fn keep(&mut self, file: OwnedFd) -> Fd {
@@ -156,6 +178,7 @@ impl Kernel for Host {
     }
 
     fn open(&mut self, path: &str, flags: Open) -> Sys<Fd> {
+        self.injected("open")?;
         let mode = Mode::from_raw_mode(0o600);
         let file = sys(rustix::fs::open(path, flags_of(flags), mode))?;
         Ok(self.keep(file))
@@ -168,10 +191,12 @@ impl Kernel for Host {
     }
 
     fn read(&mut self, fd: Fd, buffer: &mut [u8]) -> Sys<usize> {
+        self.injected("read")?;
         sys(rustix::io::read(self.file(fd)?, buffer))
     }
 
     fn write(&mut self, fd: Fd, buffer: &[u8]) -> Sys<usize> {
+        self.injected("write")?;
         sys(rustix::io::write(self.file(fd)?, buffer))
     }
 
@@ -180,6 +205,7 @@ impl Kernel for Host {
     }
 
     fn link(&mut self, old: &str, new: &str) -> Sys<()> {
+        self.injected("link")?;
         sys(rustix::fs::link(old, new))
     }
 
@@ -197,6 +223,7 @@ impl Kernel for Host {
     }
 
     fn mkdir(&mut self, path: &str) -> Sys<()> {
+        self.injected("mkdir")?;
         sys(rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)))
     }
 
@@ -244,6 +271,7 @@ impl Kernel for Host {
     }
 
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {
+        self.injected("pipe")?;
         let pair = sys(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC))?;
         Ok(self.keep_pair(pair))
     }
@@ -262,6 +290,7 @@ impl Kernel for Host {
     }
 
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {
+        self.injected("socket")?;
         Ok(match kind {
             SocketKind::Tcp => {
                 let pair = std_sys(tcp_pair())?;
@@ -283,6 +312,7 @@ impl Kernel for Host {
     }
 
     fn shm_create(&mut self, bytes: usize) -> Sys<i32> {
+        self.injected("shmget")?;
         let segment = Segment::create(bytes, |key| self.note_segment(key))?;
         let id = segment.id();
         self.segments.insert(id, segment);
@@ -302,6 +332,7 @@ impl Kernel for Host {
     }
 
     fn sem_create(&mut self, value: i32) -> Sys<i32> {
+        self.injected("semget")?;
         sys::create_semaphore(value, |key| self.note_semaphore(key))
     }
 
@@ -316,6 +347,7 @@ impl Kernel for Host {
     }
 
     fn sbrk(&mut self, delta: isize) -> Sys<()> {
+        self.injected("sbrk")?;
         sys::sbrk(delta).map(drop)
     }
 
@@ -340,6 +372,7 @@ impl Kernel for Host {
     }
 
     fn fork(&mut self, child: impl FnOnce(&mut Self) -> i32 + 'static) -> Sys<Pid> {
+        self.injected("fork")?;
         match sys::fork()? {
             Forked::Parent(pid) => Ok(pid),
             Forked::Child => {

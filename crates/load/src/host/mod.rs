@@ -2,21 +2,27 @@
 //!
 //! [`Host`] is the kernel of this machine; [`run`](run::run) runs the load points of an experiment.
 
+pub mod aim9;
 mod board;
 mod child;
 mod costs;
 mod error;
+pub mod inject;
 mod kernel;
+mod limits;
 mod point;
+pub mod repeat;
 pub mod run;
+mod summary;
 mod supervisor;
 pub(crate) mod sys;
 mod workdir;
 
 pub use child::{ChildUsage, wait_with_usage};
-pub use error::HostError;
+pub use error::{At, HostError};
 pub use kernel::Host;
-pub use run::{HostRun, Progress};
+pub use limits::Shortage;
+pub use run::{Finished, HostRun, Progress};
 pub use sys::aio::Engine;
 
 /// Catches SIGINT, SIGTERM and SIGHUP while it lives, so that a long command can end in order.

@@ -20,7 +20,9 @@
 //!
 //! *Death of the parents.* The supervisor gets SIGTERM when the process that started it dies,
 //! removes everything including the work directory, and ends; users are killed when the supervisor
-//! dies.
+//! dies. If both are killed at once, nobody is left to clean up: the next run does it
+//! (`host/workdir.rs`), for which the supervisor leaves the users' process ids in the work
+//! directory.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -35,9 +37,10 @@ use rustix::process::{self, Pid, Signal};
 
 use super::board::{Board, Head};
 use super::error::{is_full, limit_cure};
+use super::inject::Fault;
 use super::kernel::Host;
 use super::sys::{self, Ended, Forked};
-use super::workdir::remove_tree;
+use super::workdir::{USERS_FILE, remove_tree};
 use crate::clock;
 use crate::jobs::{Job, JobEnv, JobError};
 use crate::user::{self, Next};
@@ -49,15 +52,36 @@ const SIGNAL_RECORD: usize = 128;
 /// Exit code of a user that met a limit of the system.
 const LIMIT_MET: i32 = 3;
 
+/// Jobs that re-aim, without `-y`, lets call `sync`.
+const SYNCED: [&str; 5] = ["disk_cp", "disk_rd", "disk_rr", "disk_rw", "disk_wrt"];
+
 /// What a load point runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The environment; `user` is set for each.
+    /// The environment; `user` and `directory` are set for each user.
     pub(crate) env: JobEnv,
+    /// The work directories; users take them in turn.
+    pub(crate) directories: Vec<String>,
     /// The order of each user.
     pub(crate) orders: Vec<Vec<Job>>,
     /// Time between the start stamp and the release of the users; 10 s in AIM7 of 1996.
     pub(crate) delay: Duration,
+    /// CPUs that users are bound to in turn; none: they are not bound.
+    pub(crate) cpus: Vec<usize>,
+    /// How long each job of an order is repeated; `None`: it runs once.
+    pub(crate) period: Option<Duration>,
+    /// Whether a `sync` follows the disk jobs that re-aim lets one follow.
+    pub(crate) sync: bool,
+    /// A fault to inject.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Plan {
+    /// The environment of `user`.
+    fn env_of(&self, user: u32) -> JobEnv {
+        let directory = self.directories[user as usize % self.directories.len()].clone();
+        JobEnv { directory, user, ..self.env.clone() }
+    }
 }
 
 /// How a supervisor ended, in [`Head::Outcome`].
@@ -119,7 +143,9 @@ pub(crate) fn supervise(plan: &Plan, board: &Rc<Board>, parent: Option<Pid>) {
     };
     if process::getppid() != parent {
         // The process that would remove the work directory is gone.
-        let _best_effort = remove_tree(Path::new(&plan.env.directory));
+        for directory in &plan.directories {
+            let _best_effort = remove_tree(Path::new(directory));
+        }
     }
     report(board, outcome);
 }
@@ -198,6 +224,8 @@ impl<'a> Supervisor<'a> {
         named("setpgid", process::setpgid(None, None))?;
         named("prctl", process::set_parent_process_death_signal(Some(Signal::TERM)))?;
         named("prctl", process::set_child_subreaper(Some(process::getpid())))?;
+        // A file beyond `ulimit -f` is then an error of the call, which can be told.
+        sys::ignore(libc::SIGXFSZ);
         let signals = sys::signal_descriptor(&SIGNALS)
             .map_err(|errno| Stop::System { call: "signalfd", errno })?;
         // Until here the handler of the parent's copy took interrupts; from here the descriptor
@@ -209,12 +237,16 @@ impl<'a> Supervisor<'a> {
     }
 
     fn run(&mut self) -> Result<(), Stop> {
-        let mut host = Host::new(&self.plan.env.directory);
-        user::setup(&mut host, &self.plan.env).map_err(Stop::Prepare)?;
+        for first_user in 0..self.plan.directories.len() as u32 {
+            let env = self.plan.env_of(first_user);
+            let mut host = Host::new(&env.directory);
+            user::setup(&mut host, &env).map_err(Stop::Prepare)?;
+        }
         let anchor = self.start_anchor()?;
         let Barrier { ready_read, ready_write, gate_read, gate_write } =
             self.start_users(anchor)?;
         drop((ready_write, gate_read));
+        self.leave_word();
         self.wait_until_ready(&ready_read)?;
         let before = clock::cpu_ticks();
         self.board.set(Head::Start, clock::monotonic_ns());
@@ -224,10 +256,17 @@ impl<'a> Supervisor<'a> {
             self.poll(None, None)?;
         }
         if let (Some(before), Some(after)) = (before, clock::cpu_ticks()) {
-            self.board.set(Head::IdleTicks, after.idle.saturating_sub(before.idle));
-            self.board.set(Head::TotalTicks, after.total.saturating_sub(before.total));
+            self.board.set_ticks(&before, &after);
         }
         Ok(())
+    }
+
+    /// Writes down who the users are, for a later run that finds this one killed.
+    fn leave_word(&self) {
+        let pids: Vec<String> = self.users.keys().map(ToString::to_string).collect();
+        let path = Path::new(&self.plan.directories[0]).join(USERS_FILE);
+        // Where there is no room for it, the jobs will tell.
+        let _best_effort = std::fs::write(path, pids.join("\n"));
     }
 
     fn start_anchor(&mut self) -> Result<Pid, Stop> {
@@ -334,16 +373,14 @@ impl<'a> Supervisor<'a> {
             return Ok(());
         };
         let board = self.board;
-        board.set(Head::CpuNs, board.get(Head::CpuNs) + ended.cpu_ns);
-        board.set(Head::Switches, board.get(Head::Switches) + ended.switches);
+        board.add_usage(&ended.usage);
         match ended.exit {
-            Exit::Code(0) => Ok(()),
-            Exit::Code(LIMIT_MET) => Err(Stop::Limit { user }),
-            Exit::Code(_) | Exit::Signal(_) => {
-                board.set(Head::Lost, board.get(Head::Lost) + 1);
-                Ok(())
-            }
+            Exit::Code(0) => {}
+            Exit::Code(LIMIT_MET) => return Err(Stop::Limit { user }),
+            Exit::Code(_) => board.add_lost(user, None),
+            Exit::Signal(signal) => board.add_lost(user, Some(signal)),
         }
+        Ok(())
     }
 
     /// Ends every process below, reaps all, and removes what they left behind in the kernel.
@@ -386,24 +423,52 @@ fn run_user(
     {
         return 1;
     }
+    if let Some(cpu) = plan.cpus.get(user as usize % plan.cpus.len().max(1)) {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(*cpu);
+        // A CPU that went offline since: the user runs unbound rather than not at all.
+        let _unbound = rustix::thread::sched_setaffinity(None, &set);
+    }
     barrier.pass();
     let slot = board.slot(user);
     slot.set_pid(process::getpid().as_raw_nonzero().get());
     slot.begin(clock::monotonic_ns());
-    let mut host = Host::of_user(&plan.env.directory, Rc::clone(board), user);
-    let env = JobEnv { user, ..plan.env.clone() };
+    let env = plan.env_of(user);
+    let mut host = Host::of_user(&env.directory, Rc::clone(board), user);
+    host.arm(plan.fault);
     let mut code = 0;
-    user::user_main(&mut host, &env, &plan.orders[user as usize], |done| {
-        slot.add(done);
-        let Err(JobError::Call { call, errno }) = done.result else {
-            return Next::Continue;
-        };
-        if is_full(call, errno) || limit_cure(call, errno).is_some() {
-            code = LIMIT_MET;
-            return Next::Stop;
+    for job in &plan.orders[user as usize] {
+        let deadline = plan.period.map(|period| clock::monotonic_ns() + period.as_nanos() as u64);
+        loop {
+            host.begin(*job);
+            user::user_main(&mut host, &env, &[*job], |done| {
+                board.add(user, done);
+                if meets_limit(done) {
+                    code = LIMIT_MET;
+                }
+                Next::Continue
+            });
+            if plan.sync && SYNCED.contains(&job.name()) {
+                rustix::fs::sync();
+            }
+            if code != 0 || deadline.is_none_or(|deadline| clock::monotonic_ns() >= deadline) {
+                break;
+            }
         }
-        Next::Continue
-    });
+        if code != 0 {
+            break;
+        }
+    }
     slot.end(clock::monotonic_ns());
     code
+}
+
+/// Whether a job failed for want of something that every user will lack.
+fn meets_limit(done: &user::JobDone) -> bool {
+    match done.result {
+        Err(JobError::Call { call, errno }) => {
+            is_full(call, errno) || limit_cure(call, errno).is_some()
+        }
+        _ => false,
+    }
 }

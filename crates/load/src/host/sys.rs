@@ -27,10 +27,25 @@ pub(crate) enum Forked {
 pub(crate) struct Ended {
     pub(crate) pid: i32,
     pub(crate) exit: Exit,
-    /// CPU time of the child and of the children it waited for, nanoseconds.
-    pub(crate) cpu_ns: u64,
-    /// Context switches of the same processes, voluntary or not.
-    pub(crate) switches: u64,
+    /// What the child and the children it waited for used.
+    pub(crate) usage: Usage,
+}
+
+/// What ended processes used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// CPU time in user mode, nanoseconds.
+    pub(crate) user_ns: u64,
+    /// CPU time in the kernel, nanoseconds.
+    pub(crate) system_ns: u64,
+    /// Context switches because the process went to sleep.
+    pub(crate) voluntary: u64,
+    /// Context switches because the scheduler took the CPU away.
+    pub(crate) involuntary: u64,
+    /// Page faults without input or output.
+    pub(crate) minor_faults: u64,
+    /// Page faults that waited for a device.
+    pub(crate) major_faults: u64,
 }
 
 /// The error of the libc call that just failed in this thread.
@@ -74,12 +89,15 @@ pub(crate) fn wait_any(block: bool) -> Sys<Option<Ended>> {
     } else {
         Exit::Signal(libc::WTERMSIG(status))
     };
-    Ok(Some(Ended {
-        pid,
-        exit,
-        cpu_ns: timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime),
-        switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
-    }))
+    let usage = Usage {
+        user_ns: timeval_ns(usage.ru_utime),
+        system_ns: timeval_ns(usage.ru_stime),
+        voluntary: usage.ru_nvcsw as u64,
+        involuntary: usage.ru_nivcsw as u64,
+        minor_faults: usage.ru_minflt as u64,
+        major_faults: usage.ru_majflt as u64,
+    };
+    Ok(Some(Ended { pid, exit, usage }))
 }
 
 /// User-mode time of the children waited for, nanoseconds.
@@ -174,7 +192,12 @@ pub(crate) struct Segment {
 /// First byte of the keys of our System V objects.
 const KEY_PREFIX: i32 = 0x43;
 /// Keys tried before giving up.
-const KEYS: i32 = 16;
+pub(crate) const KEYS: i32 = 16;
+
+/// The key that process `pid` uses at its `attempt`th attempt. Process ids have at most 22 bits.
+pub(crate) fn key_of(pid: i32, attempt: i32) -> i32 {
+    ((KEY_PREFIX + attempt) << 24) | (pid & 0x00FF_FFFF)
+}
 
 /// Creates an object under a key of the calling process, as AIM7 does. `note` is told the key
 /// *before* each attempt: a process may be killed inside the call that creates the object, and then
@@ -183,8 +206,7 @@ fn create_keyed(create: impl Fn(libc::key_t, i32) -> i32, note: impl Fn(Option<i
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
     for attempt in 0..KEYS {
-        // Process ids have at most 22 bits.
-        let key = ((KEY_PREFIX + attempt) << 24) | (pid & 0x00FF_FFFF);
+        let key = key_of(pid, attempt);
         note(Some(key));
         match result(create(key, flags)) {
             Err(Errno::EEXIST) => {}
@@ -372,6 +394,12 @@ pub(crate) fn default_signals(signals: &[i32]) -> Sys<()> {
         unsafe { libc::signal(*signal, libc::SIG_DFL) };
     }
     set_mask(libc::SIG_UNBLOCK, &signal_set(signals))
+}
+
+/// Ignores `signal` from now on.
+pub(crate) fn ignore(signal: i32) {
+    // SAFETY: Ignoring is always valid.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
 fn signal_set(signals: &[i32]) -> libc::sigset_t {

@@ -1,15 +1,28 @@
-//! The work directory: a fresh one for each load point, removed with everything in it.
+//! The work directories: fresh ones for each execution of a load point, removed with everything in
+//! them.
+//!
+//! Each is locked (`flock`) by the processes that use it, from its making to the end of the last
+//! one. A run that finds one without a lock knows that its processes were all killed, and removes
+//! it with the System V objects of its users.
 
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+
 use super::error::HostError;
+use super::sys;
 
 /// The script that `exec_test` executes, below the work directory.
 pub(super) const TRUE_SCRIPT: &str = "true";
 /// The script that the shell jobs execute.
 pub(super) const LIST_SCRIPT: &str = "list";
+/// The file with the process ids of the users.
+pub(super) const USERS_FILE: &str = "users";
+/// First part of the name of a work directory; process id and a number follow.
+const PREFIX: &str = "convoy-";
 /// File system type of tmpfs, `statfs`.
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 /// Names tried before giving up.
@@ -20,6 +33,42 @@ const NAMES: u32 = 1000;
 pub(crate) struct WorkDir {
     parent: PathBuf,
     path: PathBuf,
+    /// Says that the directory is in use. Children inherit it; executed programs do not.
+    _lock: Option<OwnedFd>,
+}
+
+/// The work directories of one execution of a load point.
+#[derive(Debug)]
+pub(crate) struct WorkDirs {
+    all: Vec<WorkDir>,
+}
+
+impl WorkDirs {
+    /// A fresh directory in each of `parents`, or one in the default place if there are none.
+    pub(crate) fn new(parents: &[PathBuf]) -> Result<Self, HostError> {
+        let all = if parents.is_empty() {
+            vec![WorkDir::new(None)?]
+        } else {
+            let new = |parent: &PathBuf| WorkDir::new(Some(parent));
+            parents.iter().map(new).collect::<Result<_, _>>()?
+        };
+        Ok(Self { all })
+    }
+
+    /// The paths as jobs use them.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.all.iter().map(WorkDir::name).collect()
+    }
+
+    /// The directory in which the work directory of `user` is.
+    pub(crate) fn parent_of(&self, user: u32) -> &Path {
+        self.all[user as usize % self.all.len()].parent()
+    }
+
+    /// Where they are, for the record.
+    pub(crate) fn description(&self) -> String {
+        self.all.iter().map(WorkDir::description).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl WorkDir {
@@ -32,9 +81,9 @@ impl WorkDir {
         if !may_execute(&absolute) {
             return Err(HostError::NoPrograms { path: absolute });
         }
-        let path = fresh(&absolute).map_err(failed)?;
+        let (path, lock) = fresh(&absolute).map_err(failed)?;
         // From here on drop removes what exists.
-        let directory = Self { parent: absolute, path };
+        let directory = Self { parent: absolute, path, _lock: lock };
         directory.add_script(TRUE_SCRIPT, "#!/bin/sh\nexit 0\n").map_err(failed)?;
         let list = "#!/bin/sh\nexec ls -l \"$1\" >/dev/null\n";
         directory.add_script(LIST_SCRIPT, list).map_err(failed)?;
@@ -96,17 +145,19 @@ pub(super) fn remove_tree(directory: &Path) -> std::io::Result<()> {
 }
 
 /// A directory that did not exist before, in `parent`.
-fn fresh(parent: &Path) -> std::io::Result<PathBuf> {
+fn fresh(parent: &Path) -> std::io::Result<(PathBuf, Option<OwnedFd>)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     if parent.to_str().is_none() {
         return Err(std::io::Error::other("its name is not UTF-8"));
     }
+    // While the parent is locked, nobody takes the new directory for an abandoned one.
+    let _guard = lock(parent);
     for _ in 0..NAMES {
         // Ordering: only uniqueness counts.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("convoy-{}-{number}", std::process::id()));
+        let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
         match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => return Ok(path),
+            Ok(()) => return Ok((path.clone(), lock(&path))),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -114,8 +165,72 @@ fn fresh(parent: &Path) -> std::io::Result<PathBuf> {
     Err(std::io::Error::other("all names are taken"))
 }
 
+/// Locks a directory unless another has; the lock ends with the descriptor.
+fn lock(directory: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty()).ok()?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(directory)
+}
+
+/// Removes the work directories in `parents` (the default place if there are none) whose run was
+/// killed with all its processes, and the System V objects of its users. Returns how many.
+///
+/// A directory is taken for one if it has our name and our owner, its maker is gone and nobody
+/// holds its lock. The lock is what counts: a process id alone says nothing about another
+/// container.
+pub(super) fn remove_abandoned(parents: &[PathBuf]) -> usize {
+    let parents = if parents.is_empty() { vec![default_parent()] } else { parents.to_vec() };
+    parents.iter().map(|parent| remove_abandoned_in(parent)).sum()
+}
+
+fn remove_abandoned_in(parent: &Path) -> usize {
+    // Whoever holds this lock is making or removing directories; what it leaves is for next time.
+    let Some(_guard) = lock(parent) else { return 0 };
+    let Ok(entries) = std::fs::read_dir(parent) else { return 0 };
+    let ours =
+        entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| is_ours(path));
+    let mut removed = 0;
+    for path in ours.collect::<Vec<_>>() {
+        let Some(_unused) = lock(&path) else { continue };
+        let users = std::fs::read_to_string(path.join(USERS_FILE)).unwrap_or_default();
+        for pid in users.lines().filter_map(|line| line.parse::<i32>().ok()) {
+            if !is_alive(pid) {
+                remove_objects_of(pid);
+            }
+        }
+        removed += usize::from(remove_tree(&path).is_ok());
+    }
+    removed
+}
+
+/// Removes what process `pid`, which has ended, may have left behind under any of its keys.
+fn remove_objects_of(pid: i32) {
+    for key in (0..sys::KEYS).map(|attempt| sys::key_of(pid, attempt)) {
+        let _none = sys::remove_segment_of(key, pid);
+        let _none = sys::remove_semaphore_of(key, pid);
+    }
+}
+
+/// Whether `path` is a directory that a process of this user made for a run and that process is
+/// gone.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    let Some((pid, number)) = numbers else { return false };
+    let (Ok(pid), Ok(_)) = (pid.parse::<i32>(), number.parse::<u32>()) else { return false };
+    let owner = rustix::process::geteuid().as_raw();
+    let found = std::fs::symlink_metadata(path);
+    found.is_ok_and(|found| found.is_dir() && found.uid() == owner) && !is_alive(pid)
+}
+
+fn is_alive(pid: i32) -> bool {
+    let Some(pid) = rustix::process::Pid::from_raw(pid) else { return false };
+    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+}
+
 /// The first writable tmpfs of the usual places, else the directory for temporary files.
-fn default_parent() -> PathBuf {
+pub(super) fn default_parent() -> PathBuf {
     let temporary = std::env::temp_dir();
     let places = [PathBuf::from("/dev/shm"), temporary.clone(), PathBuf::from("/tmp")];
     places.into_iter().find(|path| is_writable_tmpfs(path)).unwrap_or(temporary)
@@ -148,6 +263,27 @@ mod tests {
         assert!(path.join(LIST_SCRIPT).exists());
         drop(first);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_abandoned_directories_are_removed() {
+        let parent = std::env::temp_dir().join(format!("abandoned-{}", std::process::id()));
+        std::fs::create_dir(&parent).expect("made");
+        let used = WorkDir::new(Some(&parent)).expect("made");
+        // No process has this id: it is beyond the largest.
+        let dead = parent.join(format!("{PREFIX}{}-0", i32::MAX));
+        let others = [format!("{PREFIX}x-0"), format!("{PREFIX}{}", i32::MAX), "other".to_owned()];
+        for path in others.iter().map(|name| parent.join(name)).chain([dead.clone()]) {
+            std::fs::create_dir_all(path.join("tree")).expect("made");
+        }
+        let holder = lock(&dead).expect("free");
+        assert_eq!(remove_abandoned(std::slice::from_ref(&parent)), 0, "its processes live");
+        drop(holder);
+        assert_eq!(remove_abandoned(std::slice::from_ref(&parent)), 1);
+        assert!(!dead.exists() && used.path().exists());
+        assert!(others.iter().all(|name| parent.join(name).exists()));
+        drop(used);
+        std::fs::remove_dir_all(parent).expect("removed");
     }
 
     #[test]

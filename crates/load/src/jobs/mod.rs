@@ -103,6 +103,14 @@ pub enum JobError {
 }
 
 impl JobError {
+    /// The system call that failed, if one did.
+    pub fn call(&self) -> Option<&'static str> {
+        match self {
+            Self::Call { call, .. } | Self::Unavailable { call, .. } => Some(call),
+            Self::Wrong { .. } | Self::NotRunnable { .. } => None,
+        }
+    }
+
     /// The error number, if a system call failed.
     pub fn errno(&self) -> Option<Errno> {
         match self {

@@ -1,0 +1,190 @@
+//! A mix on this machine.
+
+use super::args::{OnError, Run};
+use super::progress::Live;
+use super::{control, finish};
+use crate::fail::Failure;
+use crate::output;
+use convoy_load::host::HostRun;
+use convoy_load::mix::Mix;
+use convoy_load::reaim_config::ReaimConfig;
+use convoy_load::record::{Point, RunRecord};
+use convoy_load::schedule::Schedule;
+use convoy_load::users::MOST_USERS_HOST;
+use convoy_report::{RunPoint, RunReport};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The command.
+pub(super) fn run(
+    args: &Run,
+    mix: Mix,
+    schedule: Schedule,
+    config: &ReaimConfig,
+) -> Result<ExitCode, Failure> {
+    let many = schedule.most_users();
+    if many > MOST_USERS_HOST {
+        return Err(Failure::usage(format!(
+            "{many} users on this machine: at most {MOST_USERS_HOST}; more run with --kernel"
+        )));
+    }
+    let options = options(args, mix, schedule, config)?;
+    for note in &options.mix.notes {
+        output::message(&args.common, &format!("{}: {note}", options.mix.name));
+    }
+    let mut live = Live::new(&args.common, &options);
+    let finished = convoy_load::host::run::run(&options, |progress| live.show(progress));
+    live.finish();
+    let record = finished.record;
+    // A point that failed costs no finished one: those are printed and written before the error.
+    if finished.error.is_none() || !record.points.is_empty() {
+        let report = report(args, &record);
+        finish(args, &report, &machine(&record), &record.host.date, "")?;
+        if let Some(path) = &args.results.record {
+            let json = serde_json::to_string_pretty(&record).map_err(Failure::environment)?;
+            output::file(path, &json)?;
+        }
+    }
+    if let Some(error) = finished.error {
+        return Err(Failure::environment(error));
+    }
+    let failed: Vec<&Point> = record.points.iter().filter(|point| point.failed.is_some()).collect();
+    match failed.first() {
+        None => Ok(ExitCode::SUCCESS),
+        Some(first) => Err(Failure::environment(format!(
+            "{} of {} load points failed, the first with {} users: {}",
+            failed.len(),
+            record.points.len(),
+            first.users,
+            first.failed.as_ref().map_or("", |cause| &cause.text)
+        ))),
+    }
+}
+
+/// The run that the flags ask for.
+pub(super) fn options(
+    args: &Run,
+    mix: Mix,
+    schedule: Schedule,
+    config: &ReaimConfig,
+) -> Result<HostRun, Failure> {
+    let configured = || config.directories.iter().map(PathBuf::from).collect();
+    let directories = if args.host.dir.is_empty() { configured() } else { args.host.dir.clone() };
+    Ok(HostRun {
+        schedule,
+        seed: args.load.seed.unwrap_or(1),
+        directories,
+        start_delay: Duration::from_secs_f64(args.load.start_delay),
+        shrink: args.load.shrink,
+        shell_sleep: args.load.shell_sleep,
+        sync: args.load.sync,
+        predict: !args.host.no_predict,
+        repeats: control::repeats(&args.repeats)?,
+        pin: args.host.pin,
+        go_on: args.host.on_error == OnError::Continue,
+        force: args.host.force,
+        fault: control::fault()?,
+        ..HostRun::new(mix, Vec::new())
+    })
+}
+
+/// The machine in a few words.
+fn machine(record: &RunRecord) -> String {
+    let host = &record.host;
+    format!("{} CPUs, {}, Linux {}", host.cpus, host.cpu, host.kernel)
+}
+
+fn report(args: &Run, record: &RunRecord) -> RunReport {
+    RunReport {
+        title: format!("{}: {} jobs per user, this machine", record.mix, record.jobs_per_user),
+        points: record.points.iter().map(|point| report_point(args, point)).collect(),
+        notes: notes(record),
+    }
+}
+
+fn report_point(args: &Run, point: &Point) -> RunPoint {
+    // What was not measured is unknown, not zero.
+    let known = point.real_s > 0.0;
+    let number = |value: f64| if known { value } else { f64::NAN };
+    let some = |value: f64| known.then_some(value);
+    let jti = if args.results.compat { f64::from(point.jti_compat) } else { f64::from(point.jti) };
+    RunPoint {
+        users: u64::from(point.users),
+        jobs_per_min: number(point.jobs_per_min),
+        jti: number(jti),
+        real_s: number(point.real_s),
+        cpu_s: number(point.cpu_s),
+        jobs_per_sec_per_task: number(point.jobs_per_sec_per_task),
+        measured_over_predicted: point.measured_over_predicted,
+        failed_jobs: point.jobs_failed,
+        idle_percent: point.idle_percent,
+        context_switches_per_s: point.context_switches_per_s,
+        owner_not_running_percent: point.owner_not_running_percent,
+        owner_change_ms: None,
+        hash: None,
+        failed: point.failed.clone(),
+        repeats: point.repeats.clone(),
+        jobs_per_min_ci95: point.jobs_per_min_ci95,
+        precise: point.precise,
+        jobs_per_min_per_task: some(point.jobs_per_min_per_task),
+        user_s: some(point.user_s),
+        system_s: some(point.system_s),
+        std_dev_s: some(point.std_dev_s),
+        std_dev_percent: some(point.std_dev_percent),
+        longest_user_s: some(point.longest_user_s),
+        shortest_user_s: some(point.shortest_user_s),
+        user_percent: point.user_percent,
+        system_percent: point.system_percent,
+        steal_percent: point.steal_percent,
+        involuntary_switches_per_s: point.involuntary_switches_per_s,
+        page_faults_per_s: point.page_faults_per_s,
+        major_faults_per_s: point.major_faults_per_s,
+        start_skew_p99_s: point.start_skew_p99_s,
+        overhead_s: point.overhead_s,
+        order_hash: Some(point.order_hash.clone()),
+        jobs: if args.results.per_job { point.jobs.clone() } else { Vec::new() },
+    }
+}
+
+/// What a reader of the figures must know.
+fn notes(record: &RunRecord) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(wall_s) = record.predict_wall_s {
+        notes.push(format!(
+            "meas/pred: Real without the start delay over what the users' jobs, measured alone \
+             (in {wall_s:.2} s, once; --no-predict leaves it out), would take on these CPUs"
+        ));
+    }
+    let executions = record.points.iter().map(|point| point.repeats.len()).max().unwrap_or(0);
+    if executions > 1 {
+        notes.push(format!(
+            "Means over up to {executions} executions of a point; ±: 95 % interval of Jobs/Min"
+        ));
+    }
+    notes.extend(record.points.iter().filter_map(imprecise));
+    notes.extend(record.points.iter().filter_map(trouble));
+    notes
+}
+
+fn imprecise(point: &Point) -> Option<String> {
+    let users = point.users;
+    let count = point.repeats.len();
+    let text = format!("{users} users: the precision was not reached in {count} executions");
+    (point.precise == Some(false) && point.failed.is_none()).then_some(text)
+}
+
+/// Why a point is not the whole load.
+fn trouble(point: &Point) -> Option<String> {
+    let cause = point.failed.as_ref()?;
+    let lost = (point.users_lost > 0).then(|| format!("{} users were killed; ", point.users_lost));
+    let failed =
+        (point.jobs_failed > 0).then(|| format!("{} jobs failed, the first: ", point.jobs_failed));
+    Some(format!(
+        "{} users FAILED: {}{}{}",
+        point.users,
+        lost.unwrap_or_default(),
+        failed.unwrap_or_default(),
+        cause.text
+    ))
+}

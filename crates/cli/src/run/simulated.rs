@@ -1,0 +1,117 @@
+//! A mix on a virtual machine.
+
+use super::args::Run;
+use super::finish;
+use crate::args::Format;
+use crate::fail::Failure;
+use crate::pool;
+use convoy_kernel::KernelPreset;
+use convoy_load::mix::Mix;
+use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_machine::Preset;
+use convoy_report::{Cell, Column, RunPoint, RunReport, Table};
+use std::process::ExitCode;
+
+pub(super) fn run(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<ExitCode, Failure> {
+    let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
+    let mut machine = Preset::load(&args.machine).map_err(Failure::usage)?;
+    if let Some(cpus) = args.cpus {
+        machine = machine.with_cpus(cpus);
+        machine.validate().map_err(Failure::usage)?;
+    }
+    let title = format!(
+        "{}: {} jobs per user, {} on {} ({} CPUs)",
+        mix.name,
+        mix.jobs_per_user(),
+        kernel.name,
+        machine.name,
+        machine.topology.cpus
+    );
+    let cells = users
+        .iter()
+        .map(|&users| VirtualRun {
+            seed: args.load.seed.unwrap_or(1),
+            start_delay_ns: (args.load.start_delay * 1e9) as u64,
+            shrink: args.load.shrink,
+            sample_ns: args.timeline.map_or(0, |seconds| (seconds * 1e9) as u64),
+            ..VirtualRun::new(mix.clone(), users, kernel.clone(), machine.clone())
+        })
+        .collect();
+    let done = pool::run(&args.common, "virtual load points", cells, None)?;
+    let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
+    let mut notes: Vec<String> = points.iter().map(|point| note(point)).collect();
+    notes.insert(0, "owner: of the big kernel lock (BKL)".to_owned());
+    let points = points.iter().map(|point| virtual_point(point)).collect();
+    let mut details = String::new();
+    if args.timeline.is_some() && args.common.format == Format::Table {
+        for point in done.points.iter().flatten() {
+            details.push('\n');
+            details.push_str(&timeline(point).to_text());
+        }
+    }
+    let report = RunReport { title, points, notes };
+    finish(args, &report, &format!("{} on {}", kernel.name, machine.name), "", &details)?;
+    if done.interrupted {
+        return Err(Failure::environment("interrupted; the points above had finished"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn virtual_point(point: &VirtualPoint) -> RunPoint {
+    RunPoint {
+        users: u64::from(point.users),
+        jobs_per_min: point.columns.jobs_per_min,
+        jti: f64::from(point.columns.jti),
+        real_s: point.columns.real_s,
+        cpu_s: point.cpu_s,
+        jobs_per_sec_per_task: point.columns.jobs_per_sec_per_task,
+        failed_jobs: point.jobs_failed,
+        idle_percent: Some(point.idle_percent),
+        context_switches_per_s: Some(point.context_switches_per_s),
+        owner_not_running_percent: Some(point.owner_not_running_percent),
+        owner_change_ms: Some(point.owner_change_ms),
+        hash: Some(format!("{:016x}", point.hash)),
+        ..RunPoint::default()
+    }
+}
+
+/// What the machine saw of one load point and no column has.
+fn note(point: &VirtualPoint) -> String {
+    format!(
+        "{} users: {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
+         operations, hash {:016x}{}",
+        point.users,
+        point.bkl_per_user,
+        point.bkl_contended_percent,
+        point.calls / 1_000_000,
+        point.operations / 1_000_000,
+        point.hash,
+        point.first_failure.as_ref().map_or(String::new(), |text| format!("; failed: {text}"))
+    )
+}
+
+/// The run of one load point in intervals.
+fn timeline(point: &VirtualPoint) -> Table {
+    let columns = vec![
+        Column::number("at", "s"),
+        Column::number("idle", "%"),
+        Column::number("runnable", "tasks"),
+        Column::number("switches", "1/s"),
+        Column::number("BKL", "1/s"),
+        Column::number("hand-offs", "1/s"),
+        Column::number("owner off CPU", "%"),
+    ];
+    let mut table = Table::new(&format!("{} users, by interval", point.users), columns);
+    for sample in &point.samples {
+        table.row(vec![
+            Cell::number(sample.at_s, 2),
+            Cell::number(sample.idle_percent, 1),
+            Cell::count(sample.runnable),
+            Cell::number(sample.switches_per_s, 0),
+            Cell::number(sample.acquisitions_per_s, 0),
+            Cell::number(sample.handoffs_per_s, 0),
+            Cell::number(sample.owner_not_running_percent, 1),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,49 @@
+//! The single-user mode of AIM9.
+
+use super::args::Run;
+use super::progress::Live;
+use super::{control, host};
+use crate::fail::Failure;
+use crate::output;
+use convoy_load::host::aim9;
+use convoy_load::mix::Mix;
+use convoy_load::reaim_config::ReaimConfig;
+use convoy_load::schedule::Schedule;
+use convoy_report::Aim9Report;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The command.
+pub(super) fn run(args: &Run, mix: Mix, config: &ReaimConfig) -> Result<ExitCode, Failure> {
+    let period = control::seconds("--period", args.load.period)?;
+    if period == Duration::ZERO {
+        return Err(Failure::usage("--period must be above 0 seconds"));
+    }
+    let title = format!(
+        "{}: each job alone for {} s, this machine, files of {} KB",
+        mix.name,
+        args.load.period,
+        mix.file_kb(1)
+    );
+    let options = host::options(args, mix, Schedule::List(vec![1]), config)?;
+    let mut live = Live::new(&args.common, &options);
+    let rates = aim9::run(&options, period, |progress| live.show(progress));
+    live.finish();
+    let report = Aim9Report { title, rows: rates.map_err(Failure::environment)? };
+    let text = output::choose(
+        args.common.format,
+        || report.to_text(),
+        || report.to_json(),
+        || report.to_csv(),
+    );
+    output::result(&args.common, &text)?;
+    let failed: Vec<&str> =
+        report.rows.iter().filter(|row| row.failures > 0).map(|row| row.job.as_str()).collect();
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::environment(format!(
+        "runs failed of {}; see the column, run one with --job to learn why",
+        failed.join(", ")
+    )))
+}
