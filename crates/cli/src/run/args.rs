@@ -1,6 +1,7 @@
 //! The flags of `convoy run`.
 
 use crate::args::Common;
+use crate::keep::StoreArgs;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
@@ -38,6 +39,9 @@ pub(crate) struct Run {
     /// What to write.
     #[command(flatten)]
     pub(crate) results: Results,
+    /// Where the record goes.
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,

@@ -45,6 +45,8 @@ pub(super) fn run(
             let json = serde_json::to_string_pretty(&record).map_err(Failure::environment)?;
             output::file(path, &json)?;
         }
+        let body = serde_json::to_value(&record).map_err(Failure::environment)?;
+        args.store.keep(&args.common, "run", Some(record.seed), body);
     }
     if let Some(error) = finished.error {
         return Err(Failure::environment(error));

@@ -54,6 +54,8 @@ pub(super) fn run(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<
     if done.interrupted {
         return Err(Failure::environment("interrupted; the points above had finished"));
     }
+    let body = serde_json::to_value(&report).map_err(Failure::environment)?;
+    args.store.keep(&args.common, "run", Some(args.load.seed.unwrap_or(1)), body);
     Ok(ExitCode::SUCCESS)
 }
 

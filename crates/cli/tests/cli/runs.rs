@@ -130,6 +130,30 @@ fn a_full_disk_costs_neither_result_nor_record() {
 }
 
 #[test]
+fn every_kind_of_run_is_kept_and_compared_by_its_tag() {
+    let place = directory("kinds");
+    let store = place.join("runs.sqlite3");
+    let kept = |args: &[&str]| {
+        let output = convoy(args).env("CONVOY_STORE", &store).output().expect("starts");
+        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("stored as run"), "{args:?}: {}", stderr(&output));
+    };
+    kept(&["run", "--kernel", "2.6.25", "--users", "2", "--shrink", "50", "--tag", "before"]);
+    kept(&["run", "--kernel", "2.6.26-rc1", "--users", "2", "--shrink", "50", "--tag", "after"]);
+    kept(&["run", "--users", "1", "--shrink", "1000000", "--tag", "here"]);
+    kept(&["reproduce", "--scale", "200", "--seeds", "2", "--no-spread", "--tag", "paper"]);
+    let args = ["compare", "--quiet", "--format", "json", "@before", "@after"];
+    let output = convoy(&args).env("CONVOY_STORE", &store).output().expect("starts");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["rows"][0]["users"], 2, "{report}");
+    let list = stdout(&runs(&store, &["list", "--kind", "run"]));
+    assert_eq!(list.matches("jobs/min").count(), 3, "{list}");
+    let shown = stdout(&runs(&store, &["show", "paper"]));
+    assert!(shown.contains("published"), "{shown}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
 fn no_store_keeps_nothing() {
     let place = directory("no-store");
     let store = place.join("runs.sqlite3");

@@ -80,6 +80,10 @@ pub(crate) fn points(path: &Path, value: &Value) -> Result<Vec<Series>, ReadErro
     let points = points.ok_or_else(|| ReadError::new(path, "\"points\" is no list"))?;
     let mut side = Side::default();
     for (at, point) in points.iter().enumerate() {
+        // A load point that failed has no numbers.
+        if point["jobs_per_min"].is_null() && point.get("failed").is_some_and(|f| !f.is_null()) {
+            continue;
+        }
         let users = point["users"].as_u64().and_then(|users| u32::try_from(users).ok());
         let (Some(users), Some(jobs)) = (users, point["jobs_per_min"].as_f64()) else {
             let text = format!("points[{at}] has no numbers \"users\" and \"jobs_per_min\"");
