@@ -5,7 +5,7 @@
 //! queues behind the transfer, so the price of a contended line grows with its requesters by
 //! itself.
 
-use crate::memory::{release, reserve};
+use crate::memory::{LINE, STACK, release, reserve};
 use crate::preset::{Preset, ps};
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
@@ -31,6 +31,8 @@ pub(crate) struct Line {
 pub(crate) struct Lines {
     table: NonNull<Line>,
     count: usize,
+    /// Offsets below this lie on task stacks.
+    stacks: usize,
     /// Words of 64 sharers for each set in the pool; 1 means the set is in the line itself.
     words: usize,
     pool: RefCell<Vec<u64>>,
@@ -63,11 +65,17 @@ pub(crate) const fn mix(mut x: u64) -> u64 {
 }
 
 impl Lines {
-    pub(crate) fn new(preset: &Preset, seed: u64, count: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        preset: &Preset,
+        seed: u64,
+        count: usize,
+        stacks: usize,
+    ) -> std::io::Result<Self> {
         let p = &preset.price_ns;
         Ok(Self {
             table: reserve(count * size_of::<Line>())?.cast(),
             count,
+            stacks,
             words: preset.topology.cpus.div_ceil(64),
             // Set 0 is the empty set and never written.
             pool: RefCell::new(vec![0; preset.topology.cpus.div_ceil(64)]),
@@ -85,15 +93,35 @@ impl Lines {
         })
     }
 
+    /// The number of the line of `offset`. All that a task has on its stack, which is the waiter of
+    /// the lock it waits for, counts as one line: where a frame puts it is the compiler's choice,
+    /// and with it every build would have results of its own.
+    #[inline(always)]
+    fn index(&self, offset: usize) -> usize {
+        const LINES: usize = STACK / LINE;
+        if offset >= self.stacks {
+            return offset / LINE;
+        }
+        // Spread over the table, so that the entries of many tasks do not fall into one set of the
+        // host's cache.
+        let slot = offset / STACK;
+        slot * LINES + slot * 17 % LINES
+    }
+
     /// The line of `offset`.
     #[inline(always)]
     pub(crate) fn at(&self, offset: usize) -> &Line {
-        let index = offset / crate::memory::LINE;
+        let index = self.index(offset);
         assert!(index < self.count, "an atomic word outside simulated memory was used");
         // SAFETY: `index` is below `count`, the length of the table.
         let line = unsafe { self.table.add(index) };
         // SAFETY: the table is zero-initialised, and the zero image of `Line` is valid.
         unsafe { line.as_ref() }
+    }
+
+    /// Whether `offset` lies on the stack of a task.
+    pub(crate) fn on_stack(&self, offset: usize) -> bool {
+        offset < self.stacks
     }
 
     /// Whether `cpu` may read `line` without a transfer.
@@ -193,7 +221,7 @@ impl Lines {
         if self.perturbation == 0 {
             return price;
         }
-        let key = self.seed ^ ((offset / crate::memory::LINE) as u64) << 32 ^ misses as u64;
+        let key = self.seed ^ (self.index(offset) as u64) << 32 ^ misses as u64;
         let draw = mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) % FRACTION;
         price + ((price * self.perturbation / FRACTION) * draw / FRACTION)
     }

@@ -92,6 +92,11 @@ impl Region {
         self.bytes / LINE
     }
 
+    /// Bytes of all stacks, which lie below everything else.
+    pub(crate) fn stacks(&self) -> usize {
+        self.slots * STACK
+    }
+
     /// A stack slot, the last returned one first; `None` when all are taken.
     pub(crate) fn take_stack(self: &Rc<Self>) -> Option<PooledStack> {
         let slot = if let Some(slot) = self.free_slots.borrow_mut().pop() {

@@ -4,7 +4,7 @@
 //!   only in the order in which tasks are examined and in what it never returns
 //!   ([`super::cfs::Queue::candidates`]).
 
-use super::cfs::{GROUP_SHARES, WEIGHT};
+use super::cfs::WEIGHT;
 use super::domains::{Domain, Group};
 use super::wake::MIGRATION_COST_NS;
 use super::{RunQueue, Sched, Tcb};
@@ -14,9 +14,6 @@ use std::rc::Rc;
 
 /// Tasks examined in one attempt: `sysctl_sched_nr_migrate` and one more.
 const EXAMINED: usize = 33;
-
-/// A group has at least this weight on a CPU (`MIN_SHARES`).
-const SHARE_MIN: u64 = 2;
 
 /// Why a CPU balances.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,16 +51,16 @@ impl Sched {
     fn sums(&self, group: &Group, index: usize, local: bool) -> Sums {
         let mut sums = Sums { power: group.power, ..Sums::default() };
         let (mut low, mut high) = (u64::MAX, 0);
+        let loads = &self.loads;
         for cpu in group.cpus.clone() {
-            Here::pass(self.costs.balance_cpu);
-            let queue = &self.queues[cpu];
-            let load = if local { queue.target_load(index) } else { queue.source_load(index) };
+            let load = if local { loads.target(cpu, index) } else { loads.source(cpu, index) };
             low = low.min(load);
             high = high.max(load);
             sums.load += load;
-            sums.tasks += queue.running();
-            sums.weight += queue.weight();
+            sums.tasks += loads.running(cpu);
+            sums.weight += loads.weight(cpu);
         }
+        Here::pass(self.costs.balance_cpu * group.cpus.len() as u64);
         sums.spread = high - low.min(high) > WEIGHT;
         sums
     }
@@ -102,31 +99,24 @@ impl Sched {
         }
     }
 
-    /// With group scheduling: gives each CPU of `domain` its part of the group's weight, in
-    /// proportion to its tasks. Only balancing does this, so in between the shares are stale. A CPU
-    /// without tasks is treated as if it had one.
+    /// [`super::loads::Loads::update_shares`] over `domain`, at its price.
     fn update_shares(&self, domain: &Domain) {
-        let all: u64 = self.queues.iter().map(RunQueue::running).sum();
-        for cpu in domain.span.clone() {
-            let queue = &self.queues[cpu];
-            if let Some(share) = &queue.share {
-                Here::pass(self.costs.balance_cpu);
-                share.set((GROUP_SHARES * queue.running().max(1) / all.max(1)).max(SHARE_MIN));
-            }
+        if self.loads.grouped() {
+            Here::pass(self.costs.balance_cpu * domain.span.len() as u64);
+            self.loads.update_shares(domain.span.clone());
         }
     }
 
     /// What to move from `from` to `to` for an imbalance in the balancer's units, as weight of
     /// tasks. With group scheduling at least half the difference in tasks (`load_balance_fair`).
     fn task_weight(&self, imbalance: u64, to: usize, from: usize) -> u64 {
-        if self.queues[to].share.is_none() {
+        let loads = &self.loads;
+        if !loads.grouped() {
             return imbalance;
         }
-        let all: u64 = self.queues.iter().map(RunQueue::running).sum();
-        let load: u64 = self.queues.iter().map(RunQueue::weight).sum();
-        let (mine, theirs) = (self.queues[to].running(), self.queues[from].running());
+        let (mine, theirs) = (loads.running(to), loads.running(from));
         let half = theirs.checked_sub(mine).map_or(theirs, |more| more / 2);
-        (imbalance * all * WEIGHT / (load + 1)).max(half * WEIGHT)
+        (imbalance * loads.all() * WEIGHT / (loads.total_weight() + 1)).max(half * WEIGHT)
     }
 
     /// The CPU of `group` that balances for it: its first idle one, else its first.
@@ -139,9 +129,8 @@ impl Sched {
         let mut best = None;
         let mut max = 0;
         for cpu in group.cpus.clone() {
-            let queue = &self.queues[cpu];
-            let weight = queue.weight();
-            if (queue.running() == 1 && weight > imbalance) || weight <= max {
+            let weight = self.loads.weight(cpu);
+            if (self.loads.running(cpu) == 1 && weight > imbalance) || weight <= max {
                 continue;
             }
             max = weight;
@@ -186,16 +175,19 @@ impl Sched {
         moved
     }
 
+    /// Takes a queued task off its queue, which is locked.
+    fn take_off(&self, task: &Tcb) {
+        let mut fair = self.queues[task.cpu.get()].fair.borrow_mut();
+        fair.remove(task.id, &task.entity);
+        fair.discount(&task.entity);
+        self.loads.remove(task.cpu.get());
+    }
+
     /// Moves one queued task to `to`; both queues are locked.
     fn pull(&self, task: &Rc<Tcb>, to: usize) {
         Here::pass(self.costs.pull);
-        let source = &self.queues[task.cpu.get()];
-        {
-            let mut fair = source.fair.borrow_mut();
-            fair.remove(task.id, &task.entity);
-            fair.discount(&task.entity);
-        }
-        self.change_cpu(task, source, to);
+        self.take_off(task);
+        self.change_cpu(task, &self.queues[task.cpu.get()], to);
         self.enqueue(&self.queues[to], task);
         self.check_preempt(to, task);
     }
@@ -250,7 +242,7 @@ impl Sched {
             return 0;
         };
         let mut moved = 0;
-        if self.queues[busiest].running() > 1 {
+        if self.loads.running(busiest) > 1 {
             self.lock_second(cpu, busiest);
             let amount = self.task_weight(imbalance, cpu, busiest);
             moved = self.move_tasks(cpu, busiest, amount, domain);
@@ -309,7 +301,7 @@ impl Sched {
             return (false, mine);
         };
         let mut moved = 0;
-        if self.queues[busiest].running() > 1 {
+        if self.loads.running(busiest) > 1 {
             Smp::irq_save();
             let (low, high) = (cpu.min(busiest), cpu.max(busiest));
             self.queues[low].lock.lock();
@@ -352,7 +344,7 @@ impl Sched {
         let Some(to) = queue.push_to.take() else { return };
         // Two switches, to the thread and back.
         Here::pass(2 * self.costs.switch);
-        if queue.running() < 2 || to == cpu {
+        if self.loads.running(cpu) < 2 || to == cpu {
             return;
         }
         let span = self.queues[to].domains.iter().find(|domain| domain.span.contains(&cpu));
@@ -366,8 +358,14 @@ impl Sched {
             (!hot && task.entity.on_queue.get()).then_some(task)
         });
         if let Some(task) = task {
-            self.pull(&task, to);
             self.count(|stats| stats.pushed += 1);
+            if task.on_cpu.get() {
+                // It is on this CPU until the switch; whoever is switched to queues it there.
+                self.take_off(&task);
+                task.migrate_to.set(Some(to));
+            } else {
+                self.pull(&task, to);
+            }
         }
         self.queues[to].lock.unlock();
     }
@@ -379,7 +377,7 @@ impl Sched {
         for level in (0..levels).rev() {
             let Some(domain) = self.queues[cpu].domains.get(level) else { continue };
             if let Some(group) = self.idlest_group(cpu, domain) {
-                let weight = |&other: &usize| (self.queues[other].weight(), other != cpu, other);
+                let weight = |&other: &usize| (self.loads.weight(other), other != cpu, other);
                 cpu = group.cpus.clone().min_by_key(weight).unwrap_or(cpu);
             }
         }
@@ -389,16 +387,13 @@ impl Sched {
     fn idlest_group<'a>(&self, cpu: usize, domain: &'a Domain) -> Option<&'a Group> {
         let mut mine = 0;
         let mut best: Option<(u64, &Group)> = None;
+        Here::pass(self.costs.balance_cpu * domain.span.len() as u64);
         for group in &domain.groups {
             let local = group.cpus.contains(&cpu);
-            let mut load = 0;
-            for other in group.cpus.clone() {
-                Here::pass(self.costs.balance_cpu);
-                let queue = &self.queues[other];
-                let index = domain.forkexec_idx;
-                load += if local { queue.source_load(index) } else { queue.target_load(index) };
-            }
-            load = load * 1024 / group.power;
+            let (loads, index) = (&self.loads, domain.forkexec_idx);
+            let load =
+                |cpu| if local { loads.source(cpu, index) } else { loads.target(cpu, index) };
+            let load = group.cpus.clone().map(load).sum::<u64>() * 1024 / group.power;
             if local {
                 mine = load;
             } else if best.is_none_or(|(least, _)| load < least) {

@@ -47,7 +47,7 @@ impl Sched {
             self.settle(me, how);
         }
         self.migration_thread();
-        if queue.running() == 0 && !(idle && queue.push_to.get().is_some()) {
+        if self.loads.running(Here::cpu()) == 0 && !(idle && queue.push_to.get().is_some()) {
             self.idle_balance();
         }
         let next = self.pick(me);
@@ -56,7 +56,9 @@ impl Sched {
             Smp::irq_restore(());
             return preempt_enable_no_resched();
         }
-        queue.prev.set(me.id);
+        // The number of a task that has ended may belong to a new one before `next` arrives.
+        let ended = how == Leave::Die;
+        queue.prev.set(if ended { queue.idle.get() } else { me.id });
         queue.curr.set(next);
         me.on_cpu.set(false);
         self.tcb(next).on_cpu.set(true);
@@ -91,6 +93,7 @@ impl Sched {
                 me.entity.avg_overlap.set(moved.max(0) as u64);
             }
             fair.discount(&me.entity);
+            self.loads.remove(Here::cpu());
         } else {
             fair.insert(me.id, &me.entity);
         }
@@ -120,10 +123,10 @@ impl Sched {
     fn arrive(&self) {
         let queue = self.this();
         let prev = self.tcb(queue.prev.get());
+        // Taken under the lock: without it `prev` may run elsewhere and ask to be moved again.
+        let migrates = if prev.id == queue.idle.get() { None } else { prev.migrate_to.take() };
         queue.lock.unlock();
-        if prev.id != queue.idle.get()
-            && let Some(cpu) = prev.migrate_to.take()
-        {
+        if let Some(cpu) = migrates {
             self.arrive_migrated(&prev, cpu);
         }
         Smp::irq_restore(());
@@ -168,6 +171,7 @@ impl Sched {
                 mine.swap(theirs);
             }
             fair.account(id, &child.entity);
+            self.loads.add(target);
             fair.insert(id, &child.entity);
             fair.next = Some(id);
         }

@@ -11,6 +11,7 @@ pub mod domains;
 
 mod balance;
 pub(crate) mod core;
+mod loads;
 mod tick;
 mod wait;
 mod wake;
@@ -22,6 +23,7 @@ use cfs::{Entity, Queue, Rules};
 use convoy_machine::{Here, Machine, Sim, Smp, ps};
 use convoy_sync::{RawLock, Sleep, TaskId, TicketLock, Wake};
 use domains::Domain;
+use loads::Loads;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -75,8 +77,6 @@ pub(crate) struct RunQueue {
     pub(crate) prev: Cell<TaskId>,
     pub(crate) idle: Cell<TaskId>,
     pub(crate) need_resched: Cell<bool>,
-    /// Load averages over 1, 2, 4, 8 and 16 ticks.
-    pub(crate) cpu_load: Cell<[u64; 5]>,
     pub(crate) domains: Vec<Domain>,
     /// Tick at which periodic balancing is due.
     pub(crate) next_balance: Cell<u64>,
@@ -89,8 +89,6 @@ pub(crate) struct RunQueue {
     pub(crate) tick_at: Cell<u64>,
     pub(crate) slice_at: Cell<u64>,
     pub(crate) in_nohz_recently: Cell<bool>,
-    /// Weight of the user's group on this CPU, when that is what the balancer sees.
-    pub(crate) share: Option<Cell<u64>>,
 }
 
 /// Counters over a run.
@@ -160,6 +158,7 @@ struct Costs {
 /// The scheduler of one machine; its [`convoy_machine::Os`].
 pub struct Sched {
     pub(crate) queues: Vec<RunQueue>,
+    loads: Loads,
     pub(crate) rules: Rules,
     ablation: Ablation,
     pub(crate) config: Config,
@@ -180,8 +179,10 @@ impl Sched {
     pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
         let cpus = preset.topology.cpus;
         let p = &preset.price_ns;
+        let grouped = kernel.config.group_sched && kernel.scheduler == Scheduler::Cfs26Rc1;
         let sched = Self {
             queues: (0..cpus).map(|cpu| RunQueue::new(kernel, preset, cpu)).collect(),
+            loads: Loads::new(cpus, grouped),
             rules: Rules::new(kernel.scheduler, &kernel.ablation, cpus),
             ablation: kernel.ablation.clone(),
             config: kernel.config.clone(),
@@ -229,6 +230,7 @@ impl Sched {
         let tcb = self.adopt(first, 0);
         let mut fair = self.queues[0].fair.borrow_mut();
         fair.account(first, &tcb.entity);
+        self.loads.add(0);
         fair.insert(first, &tcb.entity);
         self.queues[0].need_resched.set(true);
     }
@@ -285,7 +287,7 @@ impl Sched {
 
     /// Tasks that are queued or running now.
     pub fn runnable(&self) -> u64 {
-        self.queues.iter().map(RunQueue::running).sum()
+        self.loads.all()
     }
 
     /// Counters so far.
@@ -332,7 +334,6 @@ impl Sched {
 
 impl RunQueue {
     fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset, cpu: usize) -> Self {
-        let grouped = kernel.config.group_sched && kernel.scheduler == Scheduler::Cfs26Rc1;
         Self {
             lock: Here::place(RawLock::new()),
             fair: RefCell::default(),
@@ -340,7 +341,6 @@ impl RunQueue {
             prev: Cell::new(0),
             idle: Cell::new(0),
             need_resched: Cell::new(false),
-            cpu_load: Cell::new([0; 5]),
             domains: domains::build(&preset.topology, &kernel.ablation, cpu),
             next_balance: Cell::new(1),
             idle_at_tick: Cell::new(false),
@@ -350,32 +350,7 @@ impl RunQueue {
             tick_at: Cell::new(u64::MAX),
             slice_at: Cell::new(u64::MAX),
             in_nohz_recently: Cell::new(false),
-            share: grouped.then(|| Cell::new(cfs::GROUP_SHARES / preset.topology.cpus as u64)),
         }
-    }
-
-    /// Runnable tasks.
-    pub(crate) fn running(&self) -> u64 {
-        self.fair.borrow().tasks
-    }
-
-    /// Weight of the queue now.
-    pub(crate) fn weight(&self) -> u64 {
-        match &self.share {
-            Some(share) if self.running() > 0 => share.get(),
-            Some(_) => 0,
-            None => self.running() * cfs::WEIGHT,
-        }
-    }
-
-    /// Low guess of the load at `index`: 0 is now, above that the smaller of now and the average.
-    pub(crate) fn source_load(&self, index: usize) -> u64 {
-        if index == 0 { self.weight() } else { self.cpu_load.get()[index - 1].min(self.weight()) }
-    }
-
-    /// High guess of the load at `index`.
-    pub(crate) fn target_load(&self, index: usize) -> u64 {
-        if index == 0 { self.weight() } else { self.cpu_load.get()[index - 1].max(self.weight()) }
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -59,7 +59,7 @@ impl Sched {
         Here::pass(self.costs.tick);
         self.run_timers();
         queue.lock.lock();
-        self.update_load();
+        self.loads.tick(Here::cpu());
         if !queue.is_idle() {
             self.charge_current(queue);
             self.check_slice();
@@ -69,22 +69,9 @@ impl Sched {
         self.trigger_balance();
     }
 
-    /// Every tick, for i in 0..5: the average over 2^i ticks, rounded up when it rises.
-    fn update_load(&self) {
-        let queue = self.this();
-        let mut load = queue.cpu_load.get();
-        let now = queue.weight();
-        for (i, value) in load.iter_mut().enumerate() {
-            let scale = 1_u64 << i;
-            let new = if now > *value { now + scale - 1 } else { now };
-            *value = (*value * (scale - 1) + new) >> i;
-        }
-        queue.cpu_load.set(load);
-    }
-
     fn check_slice(&self) {
         let queue = self.this();
-        let tasks = queue.running();
+        let tasks = self.loads.running(Here::cpu());
         if tasks < 2 || queue.slice_at.get() != u64::MAX {
             return;
         }

@@ -18,9 +18,12 @@ impl Sched {
         Smp::irq_save();
         let mut queue = self.lock_queue_of(task);
         Here::pass(self.costs.wake);
-        let asleep = matches!(task.state.get(), State::Asleep(_));
-        if asleep && !task.entity.on_queue.get() {
-            let target = self.select_cpu(task, sync);
+        let sleeps = || matches!(task.state.get(), State::Asleep(_));
+        if sleeps() && !task.entity.on_queue.get() {
+            // A task that is still leaving its CPU, whose queue was unlocked to balance, stays there
+            // (`task_running` in `try_to_wake_up`): elsewhere it could run on two CPUs at once.
+            let leaving = task.on_cpu.get();
+            let target = if leaving { task.cpu.get() } else { self.select_cpu(task, sync) };
             if target != task.cpu.get() {
                 let old = queue;
                 self.change_cpu(task, old, target);
@@ -28,6 +31,10 @@ impl Sched {
                 queue = self.lock_queue_of(task);
                 self.count(|stats| stats.wakeups_moved += 1);
             }
+        }
+        // Another waker may have come first while no queue was locked.
+        let asleep = sleeps();
+        if asleep && !task.entity.on_queue.get() {
             self.count(|stats| stats.wakeups += 1);
             let me = self.current();
             me.entity.last_wakeup.set(me.entity.sum_exec.get());
@@ -58,8 +65,7 @@ impl Sched {
         let prev = task.cpu.get();
         let this = Here::cpu();
         if self.ablation.wake_any_idle && !self.queues[prev].is_idle() {
-            let idle =
-                |cpu: &usize| self.queues[*cpu].is_idle() && self.queues[*cpu].running() == 0;
+            let idle = |cpu: &usize| self.queues[*cpu].is_idle() && self.loads.running(*cpu) == 0;
             if let Some(cpu) = (0..self.queues.len()).find(idle) {
                 return cpu;
             }
@@ -69,10 +75,10 @@ impl Sched {
         }
         let domain = self.queues[this].domains.iter().find(|domain| domain.span.contains(&prev));
         let Some(domain) = domain else { return prev };
-        let (here, there) = (&self.queues[this], &self.queues[prev]);
+        let loads = &self.loads;
         let index = domain.wake_idx;
-        let load = there.source_load(index);
-        let mut mine = here.target_load(index);
+        let load = loads.source(prev, index);
+        let mut mine = loads.target(this, index);
         let waker = self.current();
         if sync {
             let brief = |tcb: &Tcb| tcb.entity.avg_overlap.get() < MIGRATION_COST_NS;
@@ -81,8 +87,8 @@ impl Sched {
             }
             mine = mine.saturating_sub(WEIGHT);
         }
-        let average = if here.running() > 0 { here.weight() / here.running() } else { WEIGHT };
-        let fits = mine <= load && mine + there.target_load(index) <= average;
+        let average = loads.weight(this).checked_div(loads.running(this)).unwrap_or(WEIGHT);
+        let fits = mine <= load && mine + loads.target(prev, index) <= average;
         if fits || 100 * (mine + WEIGHT) <= domain.half_imbalance() * load { this } else { prev }
     }
 
@@ -107,6 +113,7 @@ impl Sched {
         self.charge_current(queue);
         let mut fair = queue.fair.borrow_mut();
         fair.account(task.id, &task.entity);
+        self.loads.add(task.cpu.get());
         fair.place_woken(&task.entity, &self.rules);
         fair.insert(task.id, &task.entity);
     }
@@ -116,6 +123,7 @@ impl Sched {
         self.charge_current(queue);
         let mut fair = queue.fair.borrow_mut();
         fair.account(task.id, &task.entity);
+        self.loads.add(task.cpu.get());
         fair.insert(task.id, &task.entity);
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Engine, Mode};
 use crate::line::Line;
+use crate::memory::LINE;
 use convoy_sync::Access;
 
 impl Engine {
@@ -84,6 +85,8 @@ impl Engine {
 
     /// Announces use of `bytes` bytes at `offset`.
     pub(crate) fn touch(&self, offset: usize, bytes: usize, access: Access) {
+        // On a stack the number of lines must not depend on where the frame put the object.
+        let offset = if self.lines.on_stack(offset) { offset / LINE * LINE } else { offset };
         let end = offset + bytes.max(1);
         let mut at = offset;
         while at < end {
@@ -92,7 +95,7 @@ impl Engine {
                 Access::Write => self.write(at, false),
                 Access::Fresh => self.lines.adopt(self.lines.at(at), self.cpu.get()),
             }
-            at = (at / crate::memory::LINE + 1) * crate::memory::LINE;
+            at = (at / LINE + 1) * LINE;
         }
     }
 

@@ -93,6 +93,8 @@ pub(crate) struct Cpu {
 struct Slot {
     task: Option<Box<Task>>,
     yielder: *const Yielder<(), ()>,
+    /// Some CPU runs it.
+    running: bool,
 }
 
 pub(crate) struct Engine {
@@ -167,7 +169,7 @@ impl Engine {
             hit: ps(preset.price_ns.hit),
             atomic: ps(preset.price_ns.atomic),
             base: region.base(),
-            lines: Lines::new(preset, seed, region.lines())?,
+            lines: Lines::new(preset, seed, region.lines(), region.stacks())?,
             tree: RefCell::new(Tree::new(count)),
             cpus: (0..count).map(|_| Cpu::new()).collect(),
             yielder: Cell::new(core::ptr::null()),

@@ -21,7 +21,7 @@ impl Engine {
             body();
             engine.os().task_end(id);
         }));
-        let slot = Slot { task: Some(task), yielder: core::ptr::null() };
+        let slot = Slot { task: Some(task), yielder: core::ptr::null(), running: false };
         if id as usize == slots.len() {
             slots.push(slot);
         } else {
@@ -43,6 +43,7 @@ impl Engine {
     pub(crate) fn switch_to(&self, next: TaskId) {
         let cpu = self.this();
         let prev = cpu.task.get();
+        self.slots.borrow_mut()[prev as usize].running = false;
         self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
         self.suspend(self.clock.get());
@@ -114,10 +115,12 @@ impl Engine {
         }
     }
 
-    /// Makes `task` the one that `cpu` runs.
+    /// Makes `task`, which no CPU runs, the one that `cpu` runs.
     fn assign(&self, cpu: &super::Cpu, task: TaskId) {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[task as usize];
+        assert!(!slot.running, "the scheduler gave task {task} to two CPUs");
+        slot.running = true;
         let coroutine = slot.task.as_mut().expect("a CPU runs only tasks that have not ended");
         cpu.coroutine.set(&raw mut **coroutine);
         cpu.yielder.set(slot.yielder);
