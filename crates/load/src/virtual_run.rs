@@ -21,6 +21,9 @@ use crate::user::{Next, setup, user_main};
 
 /// Work directory on the virtual kernel's tmpfs.
 const DIRECTORY: &str = "/tmp/aim7";
+/// Memory of the machine for each user, bytes, once 8 GiB are not enough: a machine that is given a
+/// hundred thousand users has room for them.
+const MEMORY_PER_USER: u64 = 256 << 10;
 /// Machine tasks for each user: itself, a child, that one's child and one being reaped.
 const TASKS_PER_USER: usize = 4;
 /// Machine tasks beside the users: idle tasks are counted apart.
@@ -298,7 +301,10 @@ impl VirtualRun {
             self.users as usize * TASKS_PER_USER + TASKS_BESIDE + self.machine.topology.cpus;
         let machine = Machine::new(&self.machine, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
-        let options = Options { processes: tasks, ..Options::default() };
+        let fixed = Options::default();
+        let memory = fixed.memory.max(u64::from(self.users) * MEMORY_PER_USER);
+        let tmpfs = fixed.tmpfs.max(memory / 2);
+        let options = Options { memory, tmpfs, processes: tasks, ..fixed };
         let world = World::new(&self.kernel, &self.machine, &self.calibration.ns, options)?;
         let board = Rc::new(Board::default());
         let (run, shared) = (self.clone(), Rc::clone(&board));

@@ -20,8 +20,8 @@ impl Sched {
         Here::pass(self.costs.wake);
         let sleeps = || matches!(task.state.get(), State::Asleep(_));
         if sleeps() && !task.entity.on_queue.get() {
-            // A task that is still leaving its CPU, whose queue was unlocked to balance, stays there
-            // (`task_running` in `try_to_wake_up`): elsewhere it could run on two CPUs at once.
+            // A task that is still leaving its CPU, whose queue was unlocked to balance, stays
+            // there (`task_running` in `try_to_wake_up`): elsewhere two CPUs could run it.
             let leaving = task.on_cpu.get();
             let target = if leaving { task.cpu.get() } else { self.select_cpu(task, sync) };
             if target != task.cpu.get() {
