@@ -1,6 +1,7 @@
 //! Kernel presets: which scheduler, semaphore, big kernel lock and paths a run has; read from
 //! `kernels/*.toml`.
 
+use crate::softirq::SoftirqRules;
 use serde::Deserialize;
 
 /// Generation of the fair scheduler.
@@ -166,6 +167,9 @@ pub struct KernelPreset {
     pub bkl_traffic: BklTraffic,
     /// Scheduler path costs.
     pub sched_ns: SchedCosts,
+    /// Software interrupts; those of 2.6.25 where the file says nothing.
+    #[serde(default)]
+    pub softirq: SoftirqRules,
     /// Ablations.
     #[serde(default)]
     pub ablation: Ablation,

@@ -180,6 +180,12 @@ impl Here {
         engine().spawn(Box::new(|| engine().os().idle()))
     }
 
+    /// Creates a task that runs [`Os::kthread`](crate::Os::kthread). Like an idle task it owns
+    /// nothing.
+    pub fn spawn_kthread() -> Option<TaskId> {
+        engine().spawn(Box::new(|| engine().os().kthread(Self::task())))
+    }
+
     /// Places an object in simulated memory.
     pub fn place<T>(value: T) -> Sim<T> {
         engine().place(value)

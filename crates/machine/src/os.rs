@@ -17,6 +17,11 @@ pub trait Os {
     /// The body of an idle task ([`Here::spawn_idle`](crate::Here::spawn_idle)); never returns.
     fn idle(&self);
 
+    /// The body of the kernel thread `task` ([`Here::spawn_kthread`](crate::Here::spawn_kthread)).
+    fn kthread(&self, task: TaskId) {
+        panic!("task {task}: this operating system has no kernel threads");
+    }
+
     /// First thing a new task does, on its own stack: completes the switch to it.
     fn task_start(&self, task: TaskId);
 

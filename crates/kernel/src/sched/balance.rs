@@ -141,7 +141,7 @@ impl Sched {
 
     fn may_move(&self, id: TaskId, from: &RunQueue, domain: &Domain) -> Option<Rc<Tcb>> {
         let task = self.tcb(id);
-        if from.curr.get() == id || task.on_cpu.get() {
+        if from.curr.get() == id || task.on_cpu.get() || task.bound.get() {
             return None;
         }
         if domain.failed.get() > domain.cache_nice_tries {
@@ -355,7 +355,7 @@ impl Sched {
             let task = self.tcb(id);
             let hot = domain.failed.get() <= domain.cache_nice_tries
                 && Here::now_ns().saturating_sub(task.entity.exec_start.get()) < MIGRATION_COST_NS;
-            (!hot && task.entity.on_queue.get()).then_some(task)
+            (!hot && !task.bound.get() && task.entity.on_queue.get()).then_some(task)
         });
         if let Some(task) = task {
             self.count(|stats| stats.pushed += 1);

@@ -3,6 +3,7 @@
 use super::wait::signal_ends;
 use super::{Sched, State, Tcb};
 use crate::preset::Preempt;
+use crate::softirq::{Context, irq_enter};
 use convoy_machine::{Here, Os, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
 use std::rc::Rc;
@@ -21,6 +22,7 @@ impl Sched {
     /// again.
     pub fn schedule(&self) {
         let me = self.current();
+        assert!(!Context::here().in_interrupt(), "task {} schedules in an interrupt", me.id);
         loop {
             let held = self.bkl.release_in_schedule(&me);
             self.leave(&me, Leave::Switch);
@@ -274,14 +276,20 @@ impl Os for Sched {
         self.die();
     }
 
+    fn kthread(&self, task: TaskId) {
+        self.kthread_main(task);
+    }
+
     fn interrupt(&self, cause: convoy_machine::Interrupt) {
+        irq_enter();
         if cause.timer {
             self.timer_interrupt();
         }
+        self.device_interrupts();
     }
 
     fn interrupt_return(&self, user: bool) {
-        self.softirq();
+        self.irq_exit();
         if user {
             self.syscall_return();
         } else {

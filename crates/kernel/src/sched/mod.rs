@@ -8,6 +8,7 @@
 
 pub mod cfs;
 pub mod domains;
+pub mod kthread;
 
 mod balance;
 pub(crate) mod core;
@@ -17,12 +18,15 @@ mod wait;
 mod wake;
 
 use crate::bkl::Bkl;
+use crate::irq::Devices;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
+use crate::softirq::Softirqs;
 use ::core::cell::{Cell, RefCell};
 use cfs::{Entity, Queue, Rules};
 use convoy_machine::{Here, Machine, Sim, Smp, ps};
 use convoy_sync::{RawLock, Sleep, TaskId, TicketLock, Wake};
 use domains::Domain;
+use kthread::Kthread;
 use loads::Loads;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,6 +53,8 @@ pub struct Tcb {
     pub cpu: Cell<usize>,
     /// Fair-class part.
     pub entity: Entity,
+    /// It runs on `cpu` only.
+    pub bound: Cell<bool>,
     /// On a CPU now.
     pub on_cpu: Cell<bool>,
     /// Depth of the big kernel lock, -1 when not held.
@@ -81,8 +87,6 @@ pub(crate) struct RunQueue {
     /// Tick at which periodic balancing is due.
     pub(crate) next_balance: Cell<u64>,
     pub(crate) idle_at_tick: Cell<bool>,
-    pub(crate) balance_due: Cell<bool>,
-    pub(crate) in_softirq: Cell<bool>,
     /// CPU to which the migration thread of this queue shall push a task.
     pub(crate) push_to: Cell<Option<usize>>,
     /// Next tick and end of slice, in picoseconds; `u64::MAX` when stopped.
@@ -171,6 +175,9 @@ pub struct Sched {
     nohz: NoHz,
     stats: Cell<SchedStats>,
     pub(crate) bkl: Bkl,
+    pub(crate) softirqs: Softirqs,
+    pub(crate) devices: Devices,
+    kthreads: RefCell<BTreeMap<TaskId, Rc<Kthread>>>,
 }
 
 impl Sched {
@@ -205,6 +212,9 @@ impl Sched {
             nohz: NoHz { stopped: RefCell::new(vec![false; cpus]), owner: Cell::new(None) },
             stats: Cell::default(),
             bkl: Bkl::new(kernel),
+            softirqs: Softirqs::new(&kernel.softirq, cpus),
+            devices: Devices::new(cpus),
+            kthreads: RefCell::default(),
         };
         Here::watch("BKL", sched.bkl.lock_object());
         Rc::new(sched)
@@ -242,6 +252,7 @@ impl Sched {
             state: Cell::new(State::Running),
             cpu: Cell::new(cpu),
             entity: Entity::default(),
+            bound: Cell::new(false),
             on_cpu: Cell::new(false),
             lock_depth: Cell::new(-1),
             signal: Cell::new(false),
@@ -274,7 +285,7 @@ impl Sched {
         &self.queues[Here::cpu()]
     }
 
-    fn next_sequence(&self) -> u64 {
+    pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.set(self.sequence.get() + 1);
         self.sequence.get()
     }
@@ -344,8 +355,6 @@ impl RunQueue {
             domains: domains::build(&preset.topology, &kernel.ablation, cpu),
             next_balance: Cell::new(1),
             idle_at_tick: Cell::new(false),
-            balance_due: Cell::new(false),
-            in_softirq: Cell::new(false),
             push_to: Cell::new(None),
             tick_at: Cell::new(u64::MAX),
             slice_at: Cell::new(u64::MAX),

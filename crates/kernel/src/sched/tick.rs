@@ -1,8 +1,9 @@
 //! Ticks, slices, timers of the hardware, and the stopping of ticks on idle CPUs.
 
 use super::Sched;
-use convoy_machine::{Here, Smp};
-use convoy_sync::{Platform, RawLock};
+use crate::softirq::Vector;
+use convoy_machine::Here;
+use convoy_sync::RawLock;
 
 /// A slice timer is never set shorter than this after a pick, in nanoseconds (`hrtick_start_fair`).
 const SLICE_TIMER_MIN_NS: u64 = 10_000;
@@ -58,6 +59,7 @@ impl Sched {
         let queue = self.this();
         Here::pass(self.costs.tick);
         self.run_timers();
+        self.raise_softirq(Vector::Timer);
         queue.lock.lock();
         self.loads.tick(Here::cpu());
         if !queue.is_idle() {
@@ -110,7 +112,7 @@ impl Sched {
             }
         }
         if self.jiffies() >= queue.next_balance.get() {
-            queue.balance_due.set(true);
+            self.raise_softirq(Vector::Sched);
         }
     }
 
@@ -118,15 +120,9 @@ impl Sched {
         self.nohz.stopped.borrow().iter().all(|&stopped| stopped)
     }
 
-    /// The softirq of the scheduler, on the way out of an interrupt.
-    pub(crate) fn softirq(&self) {
+    /// The softirq of the scheduler: periodic balancing, also for CPUs whose tick is stopped.
+    pub(crate) fn balance_softirq(&self) {
         let queue = self.this();
-        // An interrupt inside the softirq leaves what it raised to the next one outside.
-        if queue.in_softirq.get() || !queue.balance_due.replace(false) {
-            return;
-        }
-        queue.in_softirq.set(true);
-        Smp::preempt_disable();
         let cpu = Here::cpu();
         let idle = queue.idle_at_tick.get();
         self.rebalance(cpu, idle);
@@ -144,9 +140,6 @@ impl Sched {
                 queue.next_balance.set(queue.next_balance.get().min(next));
             }
         }
-        queue.in_softirq.set(false);
-        // The interrupt's own return is the preemption point.
-        super::core::preempt_enable_no_resched();
     }
 
     /// Before an idle CPU halts: stop its tick if nothing needs it.

@@ -104,7 +104,8 @@ impl Sched {
         }
     }
 
-    /// Ends the sleeps whose deadline has passed. Runs in the timer interrupt of any CPU.
+    /// Ends the sleeps whose deadline has passed: high-resolution timers, which run in the timer
+    /// interrupt itself, of any CPU.
     pub(crate) fn run_timers(&self) {
         let now = Here::now_ns();
         loop {

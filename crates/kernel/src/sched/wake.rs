@@ -63,6 +63,9 @@ impl Sched {
 
     fn select_cpu(&self, task: &Tcb, sync: bool) -> usize {
         let prev = task.cpu.get();
+        if task.bound.get() {
+            return prev;
+        }
         let this = Here::cpu();
         if self.ablation.wake_any_idle && !self.queues[prev].is_idle() {
             let idle = |cpu: &usize| self.queues[*cpu].is_idle() && self.loads.running(*cpu) == 0;

@@ -1,0 +1,401 @@
+//! Software interrupts: pending masks, the pass at the end of an interrupt, `ksoftirqd`.
+//!
+//! An interrupt handler that has more to do than it should do with interrupts off raises a vector
+//! on its own CPU. What is pending runs, lowest vector first, with interrupts enabled and bottom
+//! halves disabled: when the outermost interrupt ends, when a section that had bottom halves
+//! disabled ends, and in the CPU's `ksoftirqd`. What handlers raise meanwhile runs in another pass,
+//! up to a limit; the rest is left to `ksoftirqd`, which competes for the CPU like any task.
+//!
+//! As in the kernel the preemption count of a CPU tells the context: bits 0 to 7 count sections
+//! without preemption, bits 8 to 15 bottom halves disabled or running, bits 16 and up interrupts.
+//! Bookkeeping of the mask is local to its CPU and has no price of its own: what a pass costs
+//! beyond its handlers is part of the price of the tick or the device's interrupt.
+
+use crate::sched::Sched;
+use crate::sched::kthread::{Kthread, Policy};
+use convoy_machine::{Here, Mode, Smp};
+use convoy_sync::Platform;
+use core::cell::{Cell, RefCell};
+use core::fmt::Write as _;
+use serde::Deserialize;
+use std::rc::Rc;
+
+/// One running bottom half in the preemption count.
+const SOFTIRQ: u32 = 1 << 8;
+/// One `local_bh_disable` in the preemption count: even, so that bit 8 tells a running handler.
+const BH_DISABLED: u32 = 2 * SOFTIRQ;
+const SOFTIRQ_MASK: u32 = 0xff00;
+/// One interrupt in the preemption count.
+const HARDIRQ: u32 = 1 << 16;
+
+/// What code runs in, as its preemption count tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent counts")]
+pub struct Context {
+    /// In the handler of an interrupt.
+    pub hardirq: bool,
+    /// In the handler of a software interrupt.
+    pub softirq: bool,
+    /// Software interrupts cannot start here: one runs, or they are disabled.
+    pub bh_off: bool,
+    /// Interrupts are disabled.
+    pub irqs_off: bool,
+}
+
+impl Context {
+    /// The context of the caller.
+    #[inline]
+    #[must_use]
+    pub fn here() -> Self {
+        let count = Here::preempt_depth();
+        Self {
+            hardirq: count >= HARDIRQ,
+            softirq: count & SOFTIRQ != 0,
+            bh_off: count & SOFTIRQ_MASK != 0,
+            irqs_off: Here::irqs_disabled(),
+        }
+    }
+
+    /// `in_interrupt`: no task runs here, or bottom halves are disabled.
+    #[inline]
+    #[must_use]
+    pub fn in_interrupt(self) -> bool {
+        self.hardirq || self.bh_off
+    }
+}
+
+/// An interrupt starts on this CPU.
+pub(crate) fn irq_enter() {
+    add_to_count(HARDIRQ);
+}
+
+fn add_to_count(part: u32) {
+    Here::set_preempt_depth(Here::preempt_depth() + part);
+}
+
+fn take_from_count(part: u32) {
+    Here::set_preempt_depth(Here::preempt_depth() - part);
+}
+
+/// A vector, named as `/proc/softirqs` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Vector {
+    /// Tasklets of high priority.
+    Hi,
+    /// Expired timers.
+    Timer,
+    /// Network, sending.
+    NetTx,
+    /// Network, receiving.
+    NetRx,
+    /// Completion of block requests.
+    Block,
+    /// Polled completion, 2.6.32 to 4.4.
+    BlockIopoll,
+    /// The same since 4.5.
+    IrqPoll,
+    /// Tasklets.
+    Tasklet,
+    /// Load balancing.
+    Sched,
+    /// High-resolution timers.
+    Hrtimer,
+    /// Read-copy-update.
+    Rcu,
+}
+
+impl Vector {
+    /// The name in `/proc/softirqs`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hi => "HI",
+            Self::Timer => "TIMER",
+            Self::NetTx => "NET_TX",
+            Self::NetRx => "NET_RX",
+            Self::Block => "BLOCK",
+            Self::BlockIopoll => "BLOCK_IOPOLL",
+            Self::IrqPoll => "IRQ_POLL",
+            Self::Tasklet => "TASKLET",
+            Self::Sched => "SCHED",
+            Self::Hrtimer => "HRTIMER",
+            Self::Rcu => "RCU",
+        }
+    }
+}
+
+/// How one version of the kernel runs software interrupts; the default is 2.6.25's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SoftirqRules {
+    /// The vectors in the order in which they run and are printed.
+    pub vectors: Vec<Vector>,
+    /// Passes before the rest is left to `ksoftirqd` (`MAX_SOFTIRQ_RESTART`).
+    pub passes: u32,
+    /// No further pass after this many milliseconds, rounded up to ticks, or when a task wants the
+    /// CPU: 2 since 3.9. 0 is no limit.
+    pub limit_ms: u64,
+    /// A runnable `ksoftirqd` keeps the end of an interrupt from running anything but HI and
+    /// TASKLET: 4.9 to 6.4.
+    pub defer_to_ksoftirqd: bool,
+    /// Nice value of `ksoftirqd`: 19 in 2.6.16, 0 in 3.0.
+    pub ksoftirqd_nice: i8,
+}
+
+impl Default for SoftirqRules {
+    fn default() -> Self {
+        use Vector::{Block, Hi, Hrtimer, NetRx, NetTx, Rcu, Sched, Tasklet, Timer};
+        Self {
+            vectors: vec![Hi, Timer, NetTx, NetRx, Block, Tasklet, Sched, Hrtimer, Rcu],
+            passes: 10,
+            limit_ms: 0,
+            defer_to_ksoftirqd: false,
+            ksoftirqd_nice: 0,
+        }
+    }
+}
+
+/// What a vector does, on the CPU that raised it.
+pub type Handler = Rc<dyn Fn(&Sched)>;
+
+/// One CPU's part.
+#[derive(Default)]
+struct Local {
+    /// One bit for each vector, by its place in [`SoftirqRules::vectors`].
+    pending: Cell<u32>,
+    /// Runs of each handler.
+    counts: RefCell<Vec<u64>>,
+    /// Time in handlers outside `ksoftirqd`, interrupts taken meanwhile excluded, picoseconds.
+    time: Cell<u64>,
+    ksoftirqd: RefCell<Option<Rc<Kthread>>>,
+}
+
+/// The software interrupts of one kernel.
+pub(crate) struct Softirqs {
+    rules: SoftirqRules,
+    handlers: RefCell<Vec<Option<Handler>>>,
+    locals: Vec<Local>,
+}
+
+impl Softirqs {
+    pub(crate) fn new(rules: &SoftirqRules, cpus: usize) -> Self {
+        let vectors = rules.vectors.len();
+        let local = || Local { counts: RefCell::new(vec![0; vectors]), ..Local::default() };
+        let softirqs = Self {
+            rules: rules.clone(),
+            handlers: RefCell::new(vec![None; vectors]),
+            locals: (0..cpus).map(|_| local()).collect(),
+        };
+        softirqs.open(Vector::Sched, Rc::new(Sched::balance_softirq));
+        softirqs
+    }
+
+    fn open(&self, vector: Vector, handler: Handler) {
+        self.handlers.borrow_mut()[self.place(vector)] = Some(handler);
+    }
+
+    fn place(&self, vector: Vector) -> usize {
+        let found = self.rules.vectors.iter().position(|&known| known == vector);
+        found.unwrap_or_else(|| panic!("this kernel has no softirq {}", vector.name()))
+    }
+
+    fn local(&self) -> &Local {
+        &self.locals[Here::cpu()]
+    }
+
+    fn bits(&self, vectors: &[Vector]) -> u32 {
+        let known = self.rules.vectors.iter().enumerate();
+        known.filter(|(_, vector)| vectors.contains(vector)).map(|(place, _)| 1 << place).sum()
+    }
+}
+
+impl Sched {
+    /// Sets what `vector` does.
+    ///
+    /// # Panics
+    ///
+    /// When this kernel has no such vector.
+    pub fn open_softirq(&self, vector: Vector, handler: Handler) {
+        self.softirqs.open(vector, handler);
+    }
+
+    /// Makes `vector` pending on this CPU. In a handler it runs before the interrupt returns;
+    /// elsewhere `ksoftirqd` is woken to run it.
+    pub fn raise_softirq(&self, vector: Vector) {
+        let local = self.softirqs.local();
+        local.pending.set(local.pending.get() | 1 << self.softirqs.place(vector));
+        if !Context::here().in_interrupt() {
+            self.wake_ksoftirqd();
+        }
+    }
+
+    /// From here on no software interrupt runs on this CPU, and the caller may not sleep.
+    pub fn local_bh_disable() {
+        add_to_count(BH_DISABLED);
+    }
+
+    /// Ends one [`Self::local_bh_disable`]; the outermost one runs what is pending.
+    pub fn local_bh_enable(&self) {
+        let context = Context::here();
+        assert!(!context.hardirq && !context.irqs_off, "bottom halves enabled with interrupts off");
+        // Preemption stays disabled until the handlers have run.
+        take_from_count(BH_DISABLED - 1);
+        if !Context::here().in_interrupt() {
+            self.run_pending();
+        }
+        Smp::preempt_enable();
+    }
+
+    /// The interrupt's handler is done: the outermost one runs what is pending.
+    pub(crate) fn irq_exit(&self) {
+        take_from_count(HARDIRQ);
+        if !Context::here().in_interrupt() {
+            self.run_pending();
+        }
+    }
+
+    fn run_pending(&self) {
+        let pending = self.softirqs.local().pending.get();
+        if pending != 0 && !self.left_to_ksoftirqd(pending) {
+            self.do_softirq();
+        }
+    }
+
+    fn left_to_ksoftirqd(&self, pending: u32) -> bool {
+        let softirqs = &self.softirqs;
+        softirqs.rules.defer_to_ksoftirqd
+            && pending & softirqs.bits(&[Vector::Hi, Vector::Tasklet]) == 0
+            && softirqs.local().ksoftirqd.borrow().as_ref().is_some_and(|it| it.is_runnable())
+    }
+
+    /// `__do_softirq`: passes over what is pending until nothing is or a limit is reached.
+    fn do_softirq(&self) {
+        let local = self.softirqs.local();
+        let rules = &self.softirqs.rules;
+        add_to_count(SOFTIRQ);
+        let account = Account::start();
+        let end = self.jiffies() + self.ticks_of_ms(rules.limit_ms);
+        let mut passes = rules.passes;
+        loop {
+            let pending = local.pending.replace(0);
+            self.run_handlers(pending);
+            passes -= 1;
+            if local.pending.get() == 0 {
+                break;
+            }
+            let over =
+                rules.limit_ms > 0 && (self.jiffies() >= end || self.this().need_resched.get());
+            if passes == 0 || over {
+                self.wake_ksoftirqd();
+                break;
+            }
+        }
+        let in_ksoftirqd =
+            local.ksoftirqd.borrow().as_ref().is_some_and(|it| it.task() == Here::task());
+        if !in_ksoftirqd {
+            local.time.set(local.time.get() + account.end());
+        }
+        take_from_count(SOFTIRQ);
+    }
+
+    fn run_handlers(&self, pending: u32) {
+        let mut left = pending;
+        while left != 0 {
+            let place = left.trailing_zeros() as usize;
+            left &= left - 1;
+            self.softirqs.local().counts.borrow_mut()[place] += 1;
+            let handler = self.softirqs.handlers.borrow()[place].clone();
+            let count = Here::preempt_depth();
+            if let Some(handler) = handler {
+                handler(self);
+            }
+            let name = self.softirqs.rules.vectors[place].name();
+            assert_eq!(Here::preempt_depth(), count, "softirq {name} left its preemption count");
+        }
+    }
+
+    /// Wakes this CPU's `ksoftirqd`, which exists from the first time on.
+    fn wake_ksoftirqd(&self) {
+        let local = self.softirqs.local();
+        let known = local.ksoftirqd.borrow().clone();
+        let kthread = known.unwrap_or_else(|| {
+            let cpu = Here::cpu();
+            let policy = Policy::Normal { nice: self.softirqs.rules.ksoftirqd_nice };
+            let name = format!("ksoftirqd/{cpu}");
+            let kthread = self.kthread_create(&name, Some(cpu), policy, Box::new(Self::ksoftirqd));
+            let kthread = kthread.expect("room for ksoftirqd");
+            local.ksoftirqd.replace(Some(Rc::clone(&kthread)));
+            kthread
+        });
+        self.kthread_wake(&kthread);
+    }
+
+    /// The body of `ksoftirqd`. It owns nothing: it never ends.
+    fn ksoftirqd(&self) {
+        loop {
+            self.sleep_unless(|| self.softirqs.local().pending.get() != 0);
+            while self.softirqs.local().pending.get() != 0 {
+                Smp::preempt_disable();
+                self.do_softirq();
+                Smp::preempt_enable();
+                self.cond_resched();
+            }
+        }
+    }
+
+    /// How often each vector has run on `cpu`, in the order of the preset's vectors.
+    #[must_use]
+    pub fn softirq_counts(&self, cpu: usize) -> Vec<(Vector, u64)> {
+        let counts = self.softirqs.locals[cpu].counts.borrow();
+        self.softirqs.rules.vectors.iter().copied().zip(counts.iter().copied()).collect()
+    }
+
+    /// Time of `cpu` in software interrupts outside `ksoftirqd`, picoseconds: the softirq column of
+    /// `/proc/stat`. The machine accounts it as [`Mode::System`] and [`Mode::Spin`]; the irq column
+    /// is [`Mode::Interrupt`].
+    #[must_use]
+    pub fn softirq_time_ps(&self, cpu: usize) -> u64 {
+        self.softirqs.locals[cpu].time.get()
+    }
+
+    /// The text of `/proc/softirqs`.
+    #[must_use]
+    pub fn proc_softirqs(&self) -> String {
+        let softirqs = &self.softirqs;
+        let mut text = " ".repeat(20);
+        // Writing to a string never fails.
+        for cpu in 0..softirqs.locals.len() {
+            let _infallible = write!(text, "CPU{cpu:<8}");
+        }
+        text.push('\n');
+        for (place, vector) in softirqs.rules.vectors.iter().enumerate() {
+            let _infallible = write!(text, "{:>12}:", vector.name());
+            for local in &softirqs.locals {
+                let _infallible = write!(text, " {:>10}", local.counts.borrow()[place]);
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Measures a stretch on this CPU without the interrupts taken meanwhile.
+struct Account {
+    start: u64,
+    interrupts: u64,
+}
+
+impl Account {
+    fn start() -> Self {
+        Self { start: Here::now_ps(), interrupts: Self::interrupts() }
+    }
+
+    fn interrupts() -> u64 {
+        Here::times(Here::cpu())[Mode::Interrupt as usize]
+    }
+
+    fn end(&self) -> u64 {
+        Here::now_ps() - self.start - (Self::interrupts() - self.interrupts)
+    }
+}

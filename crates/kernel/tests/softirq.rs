@@ -1,0 +1,288 @@
+//! Software interrupts and kernel threads, each rule as one small scene.
+
+use convoy_kernel::KernelPreset;
+use convoy_kernel::sched::Sched;
+use convoy_kernel::sched::kthread::{Kthread, Policy};
+use convoy_kernel::softirq::{Context, Vector};
+use convoy_machine::{Here, Machine, Mode, Outcome, Preset};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+const US: u64 = 1_000_000; // picoseconds
+const MS: u64 = 1000 * US;
+
+fn quad() -> Preset {
+    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
+    Preset::parse("quad", text).expect("the shipped preset")
+}
+
+fn kernel() -> KernelPreset {
+    KernelPreset::named("2.6.25").expect("a shipped preset")
+}
+
+/// Runs `scene` as the first task, on CPU 0 of four.
+fn stage(kernel: &KernelPreset, scene: impl FnOnce(&Rc<Sched>) + 'static) -> (Rc<Sched>, u64) {
+    let machine = Machine::new(&quad(), 1, 100).expect("address space");
+    let sched = Sched::new(kernel, &quad());
+    let inner = Rc::clone(&sched);
+    let init = move || {
+        scene(&inner);
+        drop(inner);
+        Here::stop();
+    };
+    sched.boot(&machine, Box::new(init));
+    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
+    (sched, machine.hash())
+}
+
+fn count(sched: &Sched, cpu: usize, vector: Vector) -> u64 {
+    let counts = sched.softirq_counts(cpu);
+    counts.into_iter().find(|(known, _)| *known == vector).expect("a vector of 2.6.25").1
+}
+
+/// A log of what ran where: name, CPU, in which context.
+type Log = Rc<RefCell<Vec<(&'static str, usize, Context)>>>;
+
+fn note(log: &Log, name: &'static str) {
+    log.borrow_mut().push((name, Here::cpu(), Context::here()));
+}
+
+#[test]
+fn a_softirq_runs_on_the_raising_cpu_when_its_interrupt_ends() {
+    let log = Log::default();
+    let seen = Rc::clone(&log);
+    stage(&kernel(), move |sched| {
+        let inner = Rc::clone(&seen);
+        sched.open_softirq(Vector::NetRx, Rc::new(move |_| note(&inner, "softirq")));
+        let inner = Rc::clone(&seen);
+        let handler = move |sched: &Sched| {
+            note(&inner, "irq");
+            sched.raise_softirq(Vector::NetRx);
+            note(&inner, "raised");
+        };
+        sched.interrupt_at(2, Here::now_ps() + MS, Box::new(handler));
+        Here::user(2 * MS);
+        assert_eq!(count(sched, 2, Vector::NetRx), 1);
+        assert_eq!(count(sched, 0, Vector::NetRx), 0);
+    });
+    let log = log.borrow();
+    let names: Vec<_> = log.iter().map(|(name, cpu, _)| (*name, *cpu)).collect();
+    assert_eq!(names, [("irq", 2), ("raised", 2), ("softirq", 2)]);
+    assert!(log[0].2.hardirq && log[0].2.irqs_off);
+    let softirq = log[2].2;
+    assert!(softirq.softirq && softirq.bh_off && !softirq.hardirq && !softirq.irqs_off);
+}
+
+#[test]
+fn vectors_run_in_the_order_of_their_numbers() {
+    let log = Log::default();
+    let seen = Rc::clone(&log);
+    stage(&kernel(), move |sched| {
+        let names = [(Vector::Rcu, "rcu"), (Vector::Hi, "hi"), (Vector::Block, "block")];
+        for (vector, name) in names {
+            let inner = Rc::clone(&seen);
+            sched.open_softirq(vector, Rc::new(move |_| note(&inner, name)));
+        }
+        let raise = move |sched: &Sched| {
+            for (vector, _) in names {
+                sched.raise_softirq(vector);
+            }
+        };
+        sched.interrupt_at(0, Here::now_ps() + 10 * US, Box::new(raise));
+        Here::user(MS);
+    });
+    let names: Vec<_> = log.borrow().iter().map(|(name, ..)| *name).collect();
+    assert_eq!(names, ["hi", "block", "rcu"]);
+}
+
+/// A handler on an idle CPU that raises itself until it has run `times` times; how often it ran
+/// at the end of the interrupt and how often in `ksoftirqd`.
+fn storm(kernel: &KernelPreset, times: u64, handler_ps: u64) -> (u64, u64) {
+    let ran = Rc::new((Cell::new(0), Cell::new(0)));
+    let seen = Rc::clone(&ran);
+    stage(kernel, move |sched| {
+        let interrupted = OnceCell::new();
+        let inner = Rc::clone(&seen);
+        let handler = move |sched: &Sched| {
+            Here::compute(handler_ps);
+            let idle = *interrupted.get_or_init(Here::task);
+            let at = if Here::task() == idle { &inner.0 } else { &inner.1 };
+            at.set(at.get() + 1);
+            if inner.0.get() + inner.1.get() < times {
+                sched.raise_softirq(Vector::NetRx);
+            }
+        };
+        sched.open_softirq(Vector::NetRx, Rc::new(handler));
+        let raise = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
+        sched.interrupt_at(1, Here::now_ps() + 10 * US, Box::new(raise));
+        Here::user(200 * MS);
+        assert_eq!(count(sched, 1, Vector::NetRx), seen.0.get() + seen.1.get());
+    });
+    (ran.0.get(), ran.1.get())
+}
+
+#[test]
+fn ten_passes_then_ksoftirqd() {
+    assert_eq!(storm(&kernel(), 9, US), (9, 0));
+    assert_eq!(storm(&kernel(), 10, US), (10, 0));
+    let (before, after) = storm(&kernel(), 25, US);
+    assert_eq!((before, after), (10, 15), "the rest runs in the thread");
+}
+
+#[test]
+fn newer_kernels_also_stop_after_two_milliseconds() {
+    let mut newer = kernel();
+    newer.softirq.limit_ms = 2;
+    // HZ is 250: the limit is one tick, so the first pass that ends in the next tick is the last.
+    let (before, after) = storm(&newer, 10, 3 * MS);
+    assert!(before < 4 && before + after == 10, "{before} before, {after} after");
+    assert_eq!(storm(&kernel(), 10, 3 * MS), (10, 0));
+}
+
+#[test]
+fn a_softirq_raised_by_a_task_runs_in_ksoftirqd_of_its_cpu() {
+    let log = Log::default();
+    let seen = Rc::clone(&log);
+    stage(&kernel(), move |sched| {
+        let inner = Rc::clone(&seen);
+        sched.open_softirq(Vector::Tasklet, Rc::new(move |_| note(&inner, "tasklet")));
+        sched.raise_softirq(Vector::Tasklet);
+        assert!(seen.borrow().is_empty());
+        while seen.borrow().is_empty() {
+            Here::user(MS);
+            sched.syscall_return();
+        }
+    });
+    assert_eq!(log.borrow()[0].1, 0);
+}
+
+#[test]
+fn disabled_bottom_halves_delay_and_their_end_runs_what_is_pending() {
+    let log = Log::default();
+    let seen = Rc::clone(&log);
+    stage(&kernel(), move |sched| {
+        let inner = Rc::clone(&seen);
+        sched.open_softirq(Vector::NetTx, Rc::new(move |_| note(&inner, "softirq")));
+        Sched::local_bh_disable();
+        Sched::local_bh_disable();
+        let raise = |sched: &Sched| sched.raise_softirq(Vector::NetTx);
+        sched.interrupt_at(0, Here::now_ps() + 10 * US, Box::new(raise));
+        Here::compute(20 * MS);
+        sched.local_bh_enable();
+        assert!(seen.borrow().is_empty(), "still disabled once");
+        sched.local_bh_enable();
+        assert_eq!(seen.borrow().len(), 1);
+        assert_eq!(Here::preempt_depth(), 0);
+    });
+    assert!(!log.borrow()[0].2.hardirq);
+}
+
+#[test]
+#[should_panic(expected = "schedules in an interrupt")]
+fn sleeping_with_bottom_halves_disabled_is_an_error() {
+    stage(&kernel(), |sched| {
+        Sched::local_bh_disable();
+        sched.sleep_until(Here::now_ns() + 1000);
+    });
+}
+
+#[test]
+fn time_in_softirqs_excludes_the_interrupts_that_interrupt_them() {
+    stage(&kernel(), |sched| {
+        sched.open_softirq(Vector::NetRx, Rc::new(|_| Here::compute(MS)));
+        let raise = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
+        let now = Here::now_ps();
+        sched.interrupt_at(1, now + 10 * US, Box::new(raise));
+        // This one comes in the middle of the handler and takes 300 us.
+        sched.interrupt_at(1, now + 500 * US, Box::new(|_| Here::pass(300 * US)));
+        let before = Here::times(1)[Mode::Interrupt as usize];
+        Here::user(3 * MS);
+        let interrupts = Here::times(1)[Mode::Interrupt as usize] - before;
+        assert_eq!(sched.softirq_time_ps(1), MS);
+        assert!(interrupts >= 300 * US, "{interrupts}");
+    });
+}
+
+#[test]
+fn proc_softirqs_has_the_format_of_the_kernel() {
+    let (sched, _) = stage(&kernel(), |_| Here::user(50 * MS));
+    let text = sched.proc_softirqs();
+    let lines: Vec<_> = text.lines().collect();
+    let header = "                    CPU0       CPU1       CPU2       CPU3       ";
+    assert_eq!(lines[0], header);
+    let names: Vec<_> = lines[1..].iter().map(|line| &line[..13]).collect();
+    let expected = [
+        "          HI:",
+        "       TIMER:",
+        "      NET_TX:",
+        "      NET_RX:",
+        "       BLOCK:",
+        "     TASKLET:",
+        "       SCHED:",
+        "     HRTIMER:",
+        "         RCU:",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(lines[1], "          HI:          0          0          0          0");
+    let timers: u64 = lines[2].split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert_eq!(timers, 12, "one for each tick of a busy CPU");
+}
+
+#[test]
+fn a_bound_kthread_stays_on_its_cpu_and_parks_and_stops() {
+    stage(&kernel(), |sched| {
+        let ran = Rc::new(Cell::new(0));
+        let known: Rc<OnceCell<Rc<Kthread>>> = Rc::default();
+        let (inner, handle) = (Rc::clone(&ran), Rc::clone(&known));
+        let body = move |sched: &Sched| {
+            let me = handle.get().expect("set before the first wakeup");
+            while !me.should_stop() {
+                if me.should_park() {
+                    sched.kthread_parkme(me);
+                    continue;
+                }
+                assert_eq!(Here::cpu(), 3);
+                inner.set(inner.get() + 1);
+                sched.sleep_unless(|| me.should_stop() || me.should_park());
+            }
+        };
+        let policy = Policy::Normal { nice: 0 };
+        let kthread = sched.kthread_create("worker/3", Some(3), policy, Box::new(body));
+        let kthread = kthread.expect("room");
+        assert!(known.set(Rc::clone(&kthread)).is_ok());
+        assert_eq!(ran.get(), 0, "created asleep");
+        // Its CPU is busy, the others are idle, and still it waits for its own.
+        sched.fork_on(3, Box::new(|| Here::user(300 * MS))).expect("room");
+        for round in 1..=3 {
+            assert!(sched.kthread_wake(&kthread));
+            while kthread.is_runnable() {
+                sched.sleep_until(Here::now_ns() + 1_000_000);
+            }
+            assert_eq!(ran.get(), round);
+        }
+        sched.kthread_park(&kthread);
+        sched.kthread_wake(&kthread);
+        sched.sleep_until(Here::now_ns() + 100_000_000);
+        assert_eq!(ran.get(), 3, "a wakeup does not unpark");
+        sched.kthread_unpark(&kthread);
+        sched.sleep_until(Here::now_ns() + 100_000_000);
+        assert_eq!(ran.get(), 4);
+        sched.kthread_stop(&kthread);
+        assert_eq!(kthread.name(), "worker/3");
+    });
+}
+
+#[test]
+fn storms_repeat_to_the_bit() {
+    let run = || {
+        let scene = |sched: &Rc<Sched>| {
+            let again = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
+            sched.open_softirq(Vector::NetRx, Rc::new(again));
+            let raise = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
+            sched.interrupt_at(1, Here::now_ps() + 10 * US, Box::new(raise));
+            Here::user(5 * MS);
+        };
+        stage(&kernel(), scene).1
+    };
+    assert_eq!(run(), run());
+}
