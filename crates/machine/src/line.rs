@@ -38,9 +38,16 @@ pub(crate) struct Lines {
     pool: RefCell<Vec<u64>>,
     llc: usize,
     package: usize,
+    /// Up to 64 CPUs: for each CPU the bit sets of its last-level cache and of its package.
+    near: Vec<(u64, u64)>,
     price: Transfer,
     perturbation: u64,
     seed: u64,
+}
+
+/// The CPUs of the group of `size` that `cpu` is in, of 64 at most.
+fn group(cpu: usize, size: usize) -> u64 {
+    (0..64).filter(|other| other / size == cpu / size).fold(0, |set, other| set | 1 << other)
 }
 
 /// Transfer prices in picoseconds.
@@ -72,6 +79,8 @@ impl Lines {
         stacks: usize,
     ) -> std::io::Result<Self> {
         let p = &preset.price_ns;
+        let (llc, package) = (preset.topology.cpus_per_llc, preset.topology.cpus_per_package);
+        let small = if preset.topology.cpus <= 64 { preset.topology.cpus } else { 0 };
         Ok(Self {
             table: reserve(count * size_of::<Line>())?.cast(),
             count,
@@ -79,8 +88,9 @@ impl Lines {
             words: preset.topology.cpus.div_ceil(64),
             // Set 0 is the empty set and never written.
             pool: RefCell::new(vec![0; preset.topology.cpus.div_ceil(64)]),
-            llc: preset.topology.cpus_per_llc,
-            package: preset.topology.cpus_per_package,
+            llc,
+            package,
+            near: (0..small).map(|cpu| (group(cpu, llc), group(cpu, package))).collect(),
             price: Transfer {
                 llc: ps(p.llc),
                 package: ps(p.package),
@@ -151,6 +161,22 @@ impl Lines {
         }
     }
 
+    /// Nearest sharer of `line`, which `cpu` does not share, as a price.
+    fn nearest(&self, line: &Line, cpu: usize) -> Option<u64> {
+        let sharers = line.sharers.get();
+        if self.words > 1 || sharers == 0 {
+            return self.sharer_prices(line, cpu).map(|(near, _)| near);
+        }
+        let (llc, package) = self.near[cpu];
+        Some(if sharers & llc != 0 {
+            self.price.llc
+        } else if sharers & package != 0 {
+            self.price.package
+        } else {
+            self.price.remote
+        })
+    }
+
     /// Nearest and farthest sharer of `line` other than `cpu`, as prices.
     fn sharer_prices(&self, line: &Line, cpu: usize) -> Option<(u64, u64)> {
         let sharers = line.sharers.get();
@@ -200,6 +226,7 @@ impl Lines {
         }
     }
 
+    #[inline]
     fn add_sharer(&self, line: &Line, cpu: usize) {
         if self.words == 1 {
             line.sharers.set(line.sharers.get() | 1 << cpu);
@@ -215,6 +242,7 @@ impl Lines {
     }
 
     /// The perturbed price of a miss.
+    #[inline]
     fn perturb(&self, line: &Line, offset: usize, price: u64) -> u64 {
         let misses = line.misses.get();
         line.misses.set(misses.wrapping_add(1));
@@ -234,7 +262,7 @@ impl Lines {
         let (price, service) = if owner != 0 {
             let price = self.distance(owner - 1, cpu);
             (price, price)
-        } else if let Some((near, _)) = self.sharer_prices(line, cpu) {
+        } else if let Some(near) = self.nearest(line, cpu) {
             (near, self.price.read_service)
         } else {
             (self.price.memory, self.price.read_service)

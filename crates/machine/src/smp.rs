@@ -105,14 +105,13 @@ impl Platform for Smp {
 
     #[inline]
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
-        loop {
-            let value = word.load(Ordering::Acquire);
-            if done(value) {
-                return value;
-            }
-            let engine = engine();
-            engine.spin(engine.offset(word));
+        let value = word.load(Ordering::Acquire);
+        if done(value) {
+            return value;
         }
+        let engine = engine();
+        engine.spin(engine.offset(word), &|| done(word.peek()));
+        word.peek()
     }
 
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {

@@ -102,7 +102,7 @@ pub trait Platform: Sized + 'static {
     fn spin_hint();
 
     /// Spins until `done` holds for the value of `word`; returns that value (loaded with acquire
-    /// ordering).
+    /// ordering). `done` uses no words and no other operation of the platform than questions.
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32;
 
     /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or

@@ -1,6 +1,6 @@
-//! Priced access to simulated memory, and spinning on a word.
+//! Priced access to simulated memory.
 
-use super::{Engine, Mode};
+use super::Engine;
 use crate::line::Line;
 use crate::memory::LINE;
 use convoy_sync::Access;
@@ -56,7 +56,12 @@ impl Engine {
     #[inline(never)]
     fn read_slow(&self, offset: usize) {
         self.turn(offset);
-        let line = self.lines.at(offset);
+        self.read_now(self.lines.at(offset), offset);
+    }
+
+    /// A read by the CPU whose turn it is.
+    #[inline]
+    pub(super) fn read_now(&self, line: &Line, offset: usize) {
         let cpu = self.cpu.get();
         if !self.lines.readable(line, cpu) {
             self.clock.set(self.lines.fetch(line, offset, cpu, self.clock.get()));
@@ -73,14 +78,7 @@ impl Engine {
             self.clock.set(self.lines.own(line, offset, cpu, self.clock.get()));
         }
         self.clock.set(self.clock.get() + price);
-        let mut spinner = line.spinner.replace(0) as usize;
-        while spinner != 0 {
-            let other = &self.cpus[spinner - 1];
-            if spinner - 1 != cpu {
-                self.set_other(spinner - 1, other.clock.get().max(self.clock.get()));
-            }
-            spinner = other.spin_next.replace(0) as usize;
-        }
+        self.release_spinners(line);
     }
 
     /// Announces use of `bytes` bytes at `offset`.
@@ -96,33 +94,6 @@ impl Engine {
                 Access::Fresh => self.lines.adopt(self.lines.at(at), self.cpu.get()),
             }
             at = (at / LINE + 1) * LINE;
-        }
-    }
-
-    /// Blocks until the line at `offset` is written or an interrupt has been taken.
-    pub(crate) fn spin(&self, offset: usize) {
-        let mode = self.set_mode(Mode::Spin);
-        let line = self.lines.at(offset);
-        let index = self.cpu.get();
-        let cpu = &self.cpus[index];
-        cpu.spin_next.set(line.spinner.replace(index as u16 + 1));
-        cpu.blocked.set(true);
-        self.suspend(Self::next_interrupt(cpu));
-        cpu.blocked.set(false);
-        self.unlink_spinner(offset, index as u16 + 1);
-        self.set_mode(mode);
-        if self.clock.get() >= Self::next_interrupt(cpu) {
-            self.interrupt();
-        }
-    }
-
-    fn unlink_spinner(&self, offset: usize, tag: u16) {
-        let mut link = &self.lines.at(offset).spinner;
-        while link.get() != 0 && link.get() != tag {
-            link = &self.cpus[link.get() as usize - 1].spin_next;
-        }
-        if link.get() == tag {
-            link.set(self.cpus[tag as usize - 1].spin_next.replace(0));
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod access;
 mod interrupt;
+mod spin;
 mod task;
 mod time;
 
@@ -83,11 +84,14 @@ pub(crate) struct Cpu {
     /// Blocked inside [`Engine::compute`], [`Engine::halt`] or a spin: an interrupt may end it
     /// early.
     blocked: Cell<bool>,
-    /// Line offset it spins on; links of the line's list of spinners.
+    /// What it spins for, while its coroutine is suspended for that.
+    spin: Cell<Option<spin::Spin>>,
+    /// Next in the line's list of spinners (CPU + 1), and whether this CPU is in that list.
     spin_next: Cell<u16>,
+    linked: Cell<bool>,
     mode: Cell<Mode>,
     mode_since: Cell<u64>,
-    times: Cell<CpuTimes>,
+    times: [Cell<u64>; 5],
 }
 
 struct Slot {
@@ -110,6 +114,7 @@ pub(crate) struct Engine {
     pub(crate) lines: Lines,
     // Warm.
     tree: RefCell<Tree>,
+    looks: spin::Looks,
     pub(crate) cpus: Vec<Cpu>,
     yielder: Cell<*const Yielder<(), ()>>,
     slots: RefCell<Vec<Slot>>,
@@ -171,6 +176,7 @@ impl Engine {
             base: region.base(),
             lines: Lines::new(preset, seed, region.lines(), region.stacks())?,
             tree: RefCell::new(Tree::new(count)),
+            looks: spin::Looks::default(),
             cpus: (0..count).map(|_| Cpu::new()).collect(),
             yielder: Cell::new(core::ptr::null()),
             slots: RefCell::default(),
@@ -204,15 +210,13 @@ impl Engine {
         let cpu = self.this();
         let now = self.clock.get();
         let old = cpu.mode.replace(mode);
-        let mut times = cpu.times.get();
-        times[old as usize] += now.saturating_sub(cpu.mode_since.replace(now));
-        cpu.times.set(times);
+        cpu.account(old, now.saturating_sub(cpu.mode_since.replace(now)));
         old
     }
 
     /// Times of `cpu` up to its last change of mode.
     pub(crate) fn times(&self, cpu: usize) -> CpuTimes {
-        self.cpus[cpu].times.get()
+        core::array::from_fn(|mode| self.cpus[cpu].times[mode].get())
     }
 }
 
@@ -228,11 +232,19 @@ impl Cpu {
             timer: Cell::new(u64::MAX),
             ipi: Cell::new(u64::MAX),
             blocked: Cell::new(false),
+            spin: Cell::new(None),
             spin_next: Cell::new(0),
+            linked: Cell::new(false),
             mode: Cell::new(Mode::System),
             mode_since: Cell::new(0),
-            times: Cell::new([0; 5]),
+            times: Default::default(),
         }
+    }
+
+    #[inline]
+    fn account(&self, mode: Mode, ps: u64) {
+        let time = &self.times[mode as usize];
+        time.set(time.get() + ps);
     }
 
     pub(crate) fn irqs_off(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Coroutines: creating, switching, ending, and the loop that resumes them.
 
-use super::{Engine, Outcome, Slot, Task, engine};
+use super::{Cpu, Engine, Outcome, Slot, Task, engine};
 use crate::line::mix;
 use crate::memory::Sim;
 use convoy_sync::TaskId;
@@ -81,26 +81,42 @@ impl Engine {
             if self.stop.get() {
                 break Outcome::Stopped;
             }
-            let (cpu, key) = self.tree.borrow().first();
+            let first = self.tree.borrow().first();
+            if let Some((at, cpu)) = self.looks.pop_before(first, until) {
+                self.act(cpu, at);
+                continue;
+            }
+            let (cpu, key) = first;
             if key == u64::MAX {
                 break Outcome::Quiescent;
             }
             if key > until {
                 break Outcome::TimeLimit;
             }
-            self.resume(cpu, key);
+            self.act(cpu, key);
         };
         // Whoever looks at simulated memory after the run is on no coroutine that could suspend.
         self.yielder.set(core::ptr::null());
         outcome
     }
 
-    fn resume(&self, cpu: usize, key: u64) {
-        self.cpu.set(cpu);
-        self.clock.set(key.max(self.cpus[cpu].clock.get()));
-        self.limits();
+    /// `cpu`, which is the earliest, acts at `key`.
+    fn act(&self, cpu: usize, key: u64) {
         let this = &self.cpus[cpu];
+        self.cpu.set(cpu);
+        self.clock.set(key.max(this.clock.get()));
         self.note(self.clock.get() ^ (cpu as u64) << 48 ^ u64::from(this.task.get()) << 24);
+        if let Some(spin) = this.spin.get()
+            && self.clock.get() < Self::next_interrupt(this)
+            && !self.look(this, spin)
+        {
+            return;
+        }
+        self.resume(this);
+    }
+
+    fn resume(&self, this: &Cpu) {
+        self.limits();
         self.resumes.set(self.resumes.get() + 1);
         self.yielder.set(this.yielder.get());
         let task = this.coroutine.get();
@@ -116,7 +132,7 @@ impl Engine {
     }
 
     /// Makes `task`, which no CPU runs, the one that `cpu` runs.
-    fn assign(&self, cpu: &super::Cpu, task: TaskId) {
+    fn assign(&self, cpu: &Cpu, task: TaskId) {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[task as usize];
         assert!(!slot.running, "the scheduler gave task {task} to two CPUs");

@@ -52,21 +52,30 @@ impl Engine {
 
     /// Recomputes how far the running CPU may go.
     pub(super) fn limits(&self) {
-        let cpu = self.cpu.get();
-        let (other, key) = self.tree.borrow().first_other(cpu);
+        let (other, key) = self.tree.borrow().first_other(self.cpu.get());
         let irq = Self::next_interrupt(self.this()).saturating_sub(1);
-        let near = if key == u64::MAX || cpu < other { key } else { key.saturating_sub(1) };
-        self.near.set(near.min(irq));
-        self.far.set(key.saturating_add(self.skew).min(irq));
+        self.near.set(irq);
+        self.far.set(irq);
+        self.limit(key, other);
+        if let Some((at, other)) = self.looks.first() {
+            self.limit(at, other);
+        }
+    }
+
+    /// The running CPU may not pass CPU `other`, which acts at `key`.
+    #[inline]
+    pub(super) fn limit(&self, key: u64, other: usize) {
+        let near =
+            if key == u64::MAX || self.cpu.get() < other { key } else { key.saturating_sub(1) };
+        self.near.set(self.near.get().min(near));
+        self.far.set(self.far.get().min(key.saturating_add(self.skew)));
     }
 
     /// Gives `cpu` (not the running one) the key `key`.
     pub(super) fn set_other(&self, cpu: usize, key: u64) {
         debug_assert_ne!(cpu, self.cpu.get());
         self.tree.borrow_mut().set(cpu, key);
-        let near = if self.cpu.get() < cpu { key } else { key.saturating_sub(1) };
-        self.near.set(self.near.get().min(near));
-        self.far.set(self.far.get().min(key.saturating_add(self.skew)));
+        self.limit(key, cpu);
     }
 
     /// Leaves the CPU to the others until `key`.

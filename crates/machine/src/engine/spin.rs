@@ -1,0 +1,178 @@
+//! Spinning on a word: no event for an iteration, and no coroutine for a look that is in vain.
+//!
+//! A CPU that spins is blocked until the line of the word is written. Then it fetches the line
+//! again, in its turn and at the ordinary price, and the engine evaluates the condition that the
+//! coroutine left behind; only a look that ends the wait, or an interrupt, resumes the coroutine.
+//! A release under 63 waiters is 63 fetches and one resumption.
+
+use super::{Cpu, Engine, Mode};
+use crate::line::Line;
+use core::cell::RefCell;
+
+/// What a CPU spins for.
+#[derive(Clone, Copy)]
+pub(super) struct Spin {
+    /// Offset of the word.
+    pub(super) offset: usize,
+    /// Whether the wait is over. Lives on the stack of the coroutine that spins.
+    done: *const (dyn Fn() -> bool + 'static),
+    /// The mode that the spinning interrupts.
+    mode: Mode,
+}
+
+/// CPUs whose line was written and who have not looked again yet, latest first. Time and CPU are
+/// packed so that one comparison orders them.
+#[derive(Debug, Default)]
+pub(super) struct Looks(RefCell<Vec<u128>>);
+
+fn pack(at: u64, cpu: usize) -> u128 {
+    u128::from(at) << 64 | cpu as u128
+}
+
+impl Looks {
+    /// The earliest look: time and CPU.
+    #[inline]
+    pub(super) fn first(&self) -> Option<(u64, usize)> {
+        self.0.borrow().last().map(|&look| ((look >> 64) as u64, look as u16 as usize))
+    }
+
+    /// Takes the earliest look if it is not later than `limit` and before `rival` acts at `key`.
+    #[inline]
+    pub(super) fn pop_before(
+        &self,
+        (rival, key): (usize, u64),
+        limit: u64,
+    ) -> Option<(u64, usize)> {
+        let first = self.first().filter(|&(at, cpu)| (at, cpu) <= (key, rival) && at <= limit);
+        if first.is_some() {
+            self.0.borrow_mut().pop();
+        }
+        first
+    }
+
+    fn remove(&self, cpu: usize) {
+        self.0.borrow_mut().retain(|&look| look as u16 as usize != cpu);
+    }
+}
+
+impl Engine {
+    /// Blocks until `done` holds, which is evaluated after each fetch of the line at `offset`:
+    /// now, when the line has been written, and when an interrupt has been taken. `done` must not
+    /// use simulated memory.
+    pub(crate) fn spin(&self, offset: usize, done: &dyn Fn() -> bool) {
+        // SAFETY: only the lifetime changes. The engine uses the pointer only while it stands in
+        // `Cpu::spin`, which is from here until this coroutine goes on, so `done` is alive.
+        let erased = unsafe { core::mem::transmute::<&dyn Fn() -> bool, &'static _>(done) };
+        let line = self.lines.at(offset);
+        while !done() {
+            let mode = self.set_mode(Mode::Spin);
+            let index = self.cpu.get();
+            let cpu = &self.cpus[index];
+            self.link_spinner(line, index);
+            cpu.spin.set(Some(Spin { offset, done: erased, mode }));
+            cpu.blocked.set(true);
+            self.suspend(Self::next_interrupt(cpu));
+            cpu.blocked.set(false);
+            if cpu.spin.take().is_none() {
+                return;
+            }
+            self.unlink_spinner(line, index);
+            self.looks.remove(index);
+            self.set_mode(mode);
+            if self.clock.get() >= Self::next_interrupt(cpu) {
+                self.interrupt();
+            }
+            self.read(offset);
+        }
+    }
+
+    /// `cpu`, whose turn it is, looks again, as its coroutine would. Whether the wait is over.
+    #[inline]
+    pub(super) fn look(&self, cpu: &Cpu, spin: Spin) -> bool {
+        let index = self.cpu.get();
+        let line = self.lines.at(spin.offset);
+        self.unlink_spinner(line, index);
+        let start = self.clock.get();
+        self.ops.set(self.ops.get() + 1);
+        self.read_now(line, spin.offset);
+        // SAFETY: the coroutine of this CPU is suspended in `spin`, so the closure is alive.
+        let done = unsafe { &*spin.done };
+        let over = done();
+        // The fetch counts as work of the mode that spins.
+        let now = self.clock.get();
+        cpu.account(Mode::Spin, start - cpu.mode_since.get());
+        if over {
+            cpu.mode.set(spin.mode);
+            cpu.mode_since.set(start);
+            cpu.spin.set(None);
+            return true;
+        }
+        cpu.account(spin.mode, now - start);
+        cpu.mode_since.set(now);
+        self.link_spinner(line, index);
+        cpu.clock.set(now);
+        let key = Self::next_interrupt(cpu);
+        if self.tree.borrow().key(index) != key {
+            self.tree.borrow_mut().set(index, key);
+        }
+        false
+    }
+
+    /// `line` was written: whoever spins on it looks again, but not before now.
+    #[inline]
+    pub(super) fn release_spinners(&self, line: &Line) {
+        let first = line.spinner.replace(0) as usize;
+        if first != 0 {
+            self.release_all(first);
+        }
+    }
+
+    #[cold]
+    fn release_all(&self, first: usize) {
+        let now = self.clock.get();
+        let mut looks = self.looks.0.borrow_mut();
+        let mut next = first;
+        while next != 0 {
+            let (index, cpu) = (next - 1, &self.cpus[next - 1]);
+            next = cpu.spin_next.replace(0) as usize;
+            cpu.linked.set(false);
+            let at = cpu.clock.get().max(now);
+            // The CPU keeps its place in the tree, which is its next interrupt, unless that comes
+            // before its last fetch is done.
+            if at <= self.tree.borrow().key(index) {
+                looks.push(pack(at, index));
+            } else {
+                self.set_other(index, at);
+            }
+        }
+        // Mostly in order: the list of spinners is last in, first out.
+        looks.sort_by(|a, b| b.cmp(a));
+        drop(looks);
+        if let Some((at, index)) = self.looks.first() {
+            self.limit(at, index);
+        }
+    }
+
+    fn link_spinner(&self, line: &Line, index: usize) {
+        let cpu = &self.cpus[index];
+        cpu.spin_next.set(line.spinner.replace(index as u16 + 1));
+        cpu.linked.set(true);
+    }
+
+    #[inline]
+    fn unlink_spinner(&self, line: &Line, index: usize) {
+        if self.cpus[index].linked.replace(false) {
+            self.unlink_linked(line, index);
+        }
+    }
+
+    #[cold]
+    fn unlink_linked(&self, line: &Line, index: usize) {
+        let tag = index as u16 + 1;
+        let mut link = &line.spinner;
+        while link.get() != tag {
+            link = &self.cpus[link.get() as usize - 1].spin_next;
+        }
+        link.set(self.cpus[index].spin_next.replace(0));
+    }
+}
