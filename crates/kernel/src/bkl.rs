@@ -14,6 +14,8 @@ use convoy_sync::{
 };
 
 enum Lock {
+    /// The kernel has none (from 2.6.39 on).
+    None,
     Arch(Sim<ArchSemaphore<Smp>>),
     Handoff(Sim<Semaphore<Smp, Handoff>>),
     PublishedFix(Sim<Semaphore<Smp, PublishedFix>>),
@@ -30,6 +32,7 @@ pub(crate) struct Bkl {
 impl Bkl {
     pub(crate) fn new(kernel: &KernelPreset) -> Self {
         let lock = match (kernel.bkl, kernel.semaphore) {
+            (BklKind::None, _) => Lock::None,
             (BklKind::Spinlock, _) => Lock::Spin(Here::place(RawLock::new())),
             (_, SemaphorePolicy::Arch) => Lock::Arch(Here::place(ArchSemaphore::with_count(1))),
             (_, SemaphorePolicy::Handoff) => Lock::Handoff(Here::place(Semaphore::new(1))),
@@ -44,18 +47,25 @@ impl Bkl {
     }
 
     /// The lock as its events name it.
-    pub(crate) fn lock_object(&self) -> &dyn core::any::Any {
-        match &self.lock {
+    pub(crate) fn lock_object(&self) -> Option<&dyn core::any::Any> {
+        Some(match &self.lock {
+            Lock::None => return None,
             Lock::Arch(lock) => &**lock,
             Lock::Handoff(lock) => &**lock,
             Lock::PublishedFix(lock) => &**lock,
             Lock::Opportunistic(lock) => &**lock,
             Lock::Spin(lock) => &**lock,
-        }
+        })
+    }
+
+    /// Whether the kernel has one.
+    pub(crate) fn exists(&self) -> bool {
+        !matches!(self.lock, Lock::None)
     }
 
     fn down(&self) {
         match &self.lock {
+            Lock::None => (),
             Lock::Arch(lock) => lock.down(),
             Lock::Handoff(lock) => lock.down(),
             Lock::PublishedFix(lock) => lock.down(),
@@ -66,6 +76,7 @@ impl Bkl {
 
     fn up(&self) {
         match &self.lock {
+            Lock::None => (),
             Lock::Arch(lock) => lock.up(),
             Lock::Handoff(lock) => lock.up(),
             Lock::PublishedFix(lock) => lock.up(),

@@ -4,15 +4,30 @@
 use crate::softirq::SoftirqRules;
 use serde::Deserialize;
 
-/// Generation of the fair scheduler.
+/// Generation of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Scheduler {
+    /// The O(1) scheduler of 2.6.16.
+    #[serde(rename = "o1-2.6.16")]
+    O1,
+    /// The fair scheduler of 2.6.24.
+    #[serde(rename = "cfs-2.6.24")]
+    Cfs24,
     /// The fair scheduler of 2.6.25.
     #[serde(rename = "cfs-2.6.25")]
     Cfs25,
     /// The fair scheduler of 2.6.26-rc1 (commit c0a18111e571).
     #[serde(rename = "cfs-2.6.26-rc1")]
     Cfs26Rc1,
+    /// The fair scheduler of 2.6.38 to 3.7.
+    #[serde(rename = "cfs-3.0")]
+    Cfs30,
+    /// EEVDF as it came in 6.6.
+    #[serde(rename = "eevdf-6.6")]
+    Eevdf66,
+    /// EEVDF of 6.18.
+    #[serde(rename = "eevdf-6.18")]
+    Eevdf618,
 }
 
 /// Policy of the kernel's semaphore.
@@ -37,6 +52,8 @@ pub enum BklKind {
     Semaphore,
     /// A spinlock (commit 8e3e076c5a78).
     Spinlock,
+    /// There is none (from 2.6.39 on).
+    None,
 }
 
 /// Which call sites take the big kernel lock, and how.
@@ -48,6 +65,9 @@ pub enum Paths {
     /// Those of 2.6.26-rc1.
     #[serde(rename = "2.6.26-rc1")]
     V26Rc1,
+    /// Those of 2.6.39 and later, where no lock is taken at them.
+    #[serde(rename = "2.6.39")]
+    V39,
 }
 
 /// Preemption model of the kernel.
@@ -65,6 +85,7 @@ pub enum Preempt {
 /// Build configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent options of the build")]
 pub struct Config {
     /// Ticks a second: 100, 250, 300 or 1000.
     pub hz: u32,
@@ -78,6 +99,14 @@ pub struct Config {
     pub group_sched: bool,
     /// `CONFIG_SCHED_HRTICK` with active high-resolution timers: a slice ends exactly.
     pub hrtick: bool,
+    /// The CPUs' ticks are spread over half a period (2.6.23 to 2.6.35); otherwise they fall
+    /// together.
+    #[serde(default = "yes")]
+    pub skew_tick: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// The big kernel lock's traffic that the sources leave open.
@@ -217,7 +246,7 @@ pub enum KernelPresetError {
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 4] = [
+const SHIPPED: [(&str, &str); 5] = [
     ("2.6.25", include_str!("../../../kernels/2.6.25.toml")),
     ("2.6.26-rc1", include_str!("../../../kernels/2.6.26-rc1.toml")),
     (
@@ -225,6 +254,7 @@ const SHIPPED: [(&str, &str); 4] = [
         include_str!("../../../kernels/2.6.26-rc1+semaphore-speedup.toml"),
     ),
     ("2.6.26-rc1+bkl-spinlock", include_str!("../../../kernels/2.6.26-rc1+bkl-spinlock.toml")),
+    ("6.18", include_str!("../../../kernels/6.18.toml")),
 ];
 
 impl KernelPreset {
@@ -272,6 +302,10 @@ impl KernelPreset {
         };
         if ![100, 250, 300, 1000].contains(&self.config.hz) {
             return fail("config.hz", self.config.hz.to_string(), "100, 250, 300 or 1000");
+        }
+        if (self.bkl == BklKind::None) != (self.paths == Paths::V39) {
+            let value = format!("{:?}", self.bkl);
+            return fail("bkl", value, "\"none\" exactly when paths are \"2.6.39\"");
         }
         let events = self.bkl_traffic.events_per_shell;
         if !(0.0..=64.0).contains(&events) {

@@ -94,7 +94,7 @@ fn sites(paths: Paths, terminal: bool) -> &'static [Site] {
             ProcRelease,
             SetFlags,
         ],
-        (Paths::V26Rc1, true) => &[
+        (Paths::V26Rc1 | Paths::V39, true) => &[
             TerminalOpen,
             TerminalRelease,
             ScriptIoctl,

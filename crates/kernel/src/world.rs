@@ -261,8 +261,11 @@ impl World {
         })
     }
 
-    /// Runs `body` under the big kernel lock.
+    /// Runs `body` under the big kernel lock, if the kernel has one.
     pub(crate) fn big_kernel_lock<R>(&self, body: impl FnOnce() -> R) -> R {
+        if !self.sched.bkl.exists() {
+            return body();
+        }
         bump(&self.counts.bkl);
         self.sched.lock_kernel();
         let result = body();

@@ -1,7 +1,7 @@
 //! The rules of wake placement, balancing and preemption of the period, each as one small scene.
 
 use convoy_kernel::sched::Sched;
-use convoy_kernel::{KernelPreset, Preempt};
+use convoy_kernel::{BklKind, KernelPreset, Preempt};
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, TaskId};
 use std::cell::{Cell, RefCell};
@@ -241,10 +241,12 @@ fn a_long_sleeper_preempts_in_25_and_waits_for_the_slice_in_rc1() {
 
 #[test]
 fn the_big_kernel_lock_excludes_and_survives_schedule() {
-    for name in KernelPreset::names() {
+    let all = KernelPreset::names().map(kernel);
+    for with_lock in all.filter(|kernel| kernel.bkl != BklKind::None) {
         for preempt in [Preempt::None, Preempt::Voluntary, Preempt::Full] {
-            let mut kernel = kernel(name);
+            let mut kernel = with_lock.clone();
             kernel.config.preempt = preempt;
+            let name = &kernel.name;
             let inside = Rc::new(Cell::new(0_u32));
             let done = Rc::new(Cell::new(0_u32));
             let (shared, finished) = (Rc::clone(&inside), Rc::clone(&done));

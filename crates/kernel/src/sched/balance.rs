@@ -2,11 +2,11 @@
 //!
 //! `find_busiest_group`, `move_tasks`, `load_balance` and relatives of 2.6.25; 2.6.26-rc1 differs
 //!   only in the order in which tasks are examined and in what it never returns
-//!   ([`super::cfs::Queue::candidates`]).
+//!   ([`super::normal::Normal::candidates`]).
 
-use super::cfs::WEIGHT;
 use super::domains::{Domain, Group};
-use super::wake::MIGRATION_COST_NS;
+use super::entity::WEIGHT;
+use super::normal::{Dequeue, Enqueue};
 use super::{RunQueue, Sched, Tcb};
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
@@ -15,9 +15,12 @@ use std::rc::Rc;
 /// Tasks examined in one attempt: `sysctl_sched_nr_migrate` and one more.
 const EXAMINED: usize = 33;
 
+/// `sysctl_sched_migration_cost`, nanoseconds.
+pub(crate) const MIGRATION_COST_NS: u64 = 500_000;
+
 /// Why a CPU balances.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Idle {
+pub(super) enum Idle {
     /// It is busy.
     Not,
     /// Its tick found it idle.
@@ -27,7 +30,7 @@ enum Idle {
 }
 
 /// What [`Sched::busiest_group`] found.
-enum Busiest<'a> {
+pub(super) enum Busiest<'a> {
     /// Pull `imbalance` of load from this group.
     Group(&'a Group, u64),
     /// Nothing to do.
@@ -65,7 +68,12 @@ impl Sched {
         sums
     }
 
-    fn busiest_group<'a>(&self, cpu: usize, domain: &'a Domain, idle: Idle) -> Busiest<'a> {
+    pub(super) fn busiest_group<'a>(
+        &self,
+        cpu: usize,
+        domain: &'a Domain,
+        idle: Idle,
+    ) -> Busiest<'a> {
         let index = match idle {
             Idle::Not => domain.busy_idx,
             Idle::Tick => domain.idle_idx,
@@ -109,7 +117,7 @@ impl Sched {
 
     /// What to move from `from` to `to` for an imbalance in the balancer's units, as weight of
     /// tasks. With group scheduling at least half the difference in tasks (`load_balance_fair`).
-    fn task_weight(&self, imbalance: u64, to: usize, from: usize) -> u64 {
+    pub(super) fn task_weight(&self, imbalance: u64, to: usize, from: usize) -> u64 {
         let loads = &self.loads;
         if !loads.grouped() {
             return imbalance;
@@ -125,7 +133,7 @@ impl Sched {
         cpus.find(|&cpu| self.queues[cpu].is_idle()).unwrap_or(group.cpus.start)
     }
 
-    fn busiest_queue(&self, group: &Group, imbalance: u64) -> Option<usize> {
+    pub(super) fn busiest_queue(&self, group: &Group, imbalance: u64) -> Option<usize> {
         let mut best = None;
         let mut max = 0;
         for cpu in group.cpus.clone() {
@@ -147,16 +155,16 @@ impl Sched {
         if domain.failed.get() > domain.cache_nice_tries {
             return Some(task);
         }
-        let buddy = self.ablation.buddy_hot && from.fair.borrow().next == Some(id);
+        let buddy = self.ablation.buddy_hot && from.normal.borrow().buddy() == Some(id);
         let ran = Here::now_ns().saturating_sub(task.entity.exec_start.get());
         (!buddy && ran >= MIGRATION_COST_NS).then_some(task)
     }
 
     /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked.
     /// Returns how many.
-    fn move_tasks(&self, to: usize, from: usize, amount: u64, domain: &Domain) -> u64 {
+    pub(super) fn move_tasks(&self, to: usize, from: usize, amount: u64, domain: &Domain) -> u64 {
         let source = &self.queues[from];
-        let candidates = source.fair.borrow().candidates(&self.rules, EXAMINED);
+        let candidates = source.normal.borrow().candidates(EXAMINED);
         let mut left = amount as i64;
         let mut moved = 0;
         for id in candidates {
@@ -165,8 +173,13 @@ impl Sched {
             }
             Here::pass(self.costs.balance_cpu);
             let Some(task) = self.may_move(id, source, domain) else { continue };
+            let weight = task.entity.weight() as i64;
+            // Nobody who weighs much more than what is left to move (`balance_tasks`).
+            if weight / 2 > left + WEIGHT as i64 {
+                continue;
+            }
             self.pull(&task, to);
-            left -= WEIGHT as i64;
+            left -= weight;
             moved += 1;
         }
         if moved > 0 {
@@ -175,25 +188,17 @@ impl Sched {
         moved
     }
 
-    /// Takes a queued task off its queue, which is locked.
-    fn take_off(&self, task: &Tcb) {
-        let mut fair = self.queues[task.cpu.get()].fair.borrow_mut();
-        fair.remove(task.id, &task.entity);
-        fair.discount(&task.entity);
-        self.loads.remove(task.cpu.get());
-    }
-
     /// Moves one queued task to `to`; both queues are locked.
     fn pull(&self, task: &Rc<Tcb>, to: usize) {
         Here::pass(self.costs.pull);
-        self.take_off(task);
+        self.dequeue(task, Dequeue::Leaves);
         self.change_cpu(task, &self.queues[task.cpu.get()], to);
-        self.enqueue(&self.queues[to], task);
+        self.enqueue(&self.queues[to], task, Enqueue::Moved);
         self.check_preempt(to, task);
     }
 
     /// Locks the queue of `other` while that of `this` is locked, in the order of their numbers.
-    fn lock_second(&self, this: usize, other: usize) {
+    pub(super) fn lock_second(&self, this: usize, other: usize) {
         let (mine, theirs) = (&self.queues[this].lock, &self.queues[other].lock);
         if theirs.try_lock() {
             return;
@@ -205,57 +210,6 @@ impl Sched {
         } else {
             theirs.lock();
         }
-    }
-
-    /// This CPU has nothing to run and its queue is locked: tries to pull.
-    pub(crate) fn idle_balance(&self) {
-        let cpu = Here::cpu();
-        let queue = self.this();
-        if !self.ablation.newidle_balance {
-            return;
-        }
-        let mut next = self.jiffies() + u64::from(self.config.hz) * 60;
-        let mut pulled = 0;
-        for domain in &queue.domains {
-            pulled = self.newidle(cpu, domain);
-            let due = domain.last_balance.get() + self.ticks_of_ms(domain.interval.get());
-            next = next.min(due);
-            if pulled > 0 {
-                break;
-            }
-        }
-        if pulled > 0 || self.jiffies() > queue.next_balance.get() {
-            queue.next_balance.set(next);
-        }
-    }
-
-    fn newidle(&self, cpu: usize, domain: &Domain) -> u64 {
-        let busiest = match self.busiest_group(cpu, domain, Idle::Newly) {
-            Busiest::Group(group, imbalance) => {
-                self.busiest_queue(group, imbalance).map(|busiest| (busiest, imbalance))
-            }
-            _ => None,
-        };
-        let Some((busiest, imbalance)) = busiest else {
-            domain.failed.set(0);
-            self.count(|stats| stats.newidle_balanced += 1);
-            return 0;
-        };
-        let mut moved = 0;
-        if self.loads.running(busiest) > 1 {
-            self.lock_second(cpu, busiest);
-            let amount = self.task_weight(imbalance, cpu, busiest);
-            moved = self.move_tasks(cpu, busiest, amount, domain);
-            self.queues[busiest].lock.unlock();
-        }
-        if moved > 0 {
-            // A failure is not counted here: only periodic balancing raises the count.
-            domain.failed.set(0);
-            self.count(|stats| stats.pulled_newidle += moved);
-        } else {
-            self.count(|stats| stats.newidle_failed += 1);
-        }
-        moved
     }
 
     /// Periodic balancing of `cpu`, which is this CPU or an idle one without ticks.
@@ -287,6 +241,7 @@ impl Sched {
     /// One attempt at one level. Returns whether tasks moved, and whether `cpu` is the one to
     /// balance above, too.
     fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> (bool, bool) {
+        self.bound_idle_scan(cpu);
         let found = self.busiest_group(cpu, domain, idle);
         let mine = !matches!(found, Busiest::NotMine);
         let busiest = match found {
@@ -350,7 +305,7 @@ impl Sched {
         let span = self.queues[to].domains.iter().find(|domain| domain.span.contains(&cpu));
         let Some(domain) = span else { return };
         self.lock_second(cpu, to);
-        let candidates = queue.fair.borrow().candidates(&self.rules, EXAMINED);
+        let candidates = queue.normal.borrow().candidates(EXAMINED);
         let task = candidates.into_iter().find_map(|id| {
             let task = self.tcb(id);
             let hot = domain.failed.get() <= domain.cache_nice_tries
@@ -361,7 +316,7 @@ impl Sched {
             self.count(|stats| stats.pushed += 1);
             if task.on_cpu.get() {
                 // It is on this CPU until the switch; whoever is switched to queues it there.
-                self.take_off(&task);
+                self.dequeue(&task, Dequeue::Leaves);
                 task.migrate_to.set(Some(to));
             } else {
                 self.pull(&task, to);

@@ -1,7 +1,8 @@
 //! `schedule`, the switch itself, fork, exec and exit.
 
+use super::normal::{Dequeue, Enqueue};
 use super::wait::signal_ends;
-use super::{Sched, State, Tcb};
+use super::{Sched, State, Tcb, o1};
 use crate::preset::Preempt;
 use crate::softirq::{Context, irq_enter};
 use convoy_machine::{Here, Os, Smp};
@@ -52,7 +53,7 @@ impl Sched {
         if self.loads.running(Here::cpu()) == 0 && !(idle && queue.push_to.get().is_some()) {
             self.idle_balance();
         }
-        let next = self.pick(me);
+        let next = self.pick();
         if next == me.id {
             queue.lock.unlock();
             Smp::irq_restore(());
@@ -76,10 +77,8 @@ impl Sched {
 
     /// Charges the leaving task, and dequeues it if it sleeps or puts it back into the timeline.
     fn settle(&self, me: &Rc<Tcb>, how: Leave) {
-        let queue = self.this();
-        let now = Here::now_ns();
-        let mut fair = queue.fair.borrow_mut();
-        fair.charge(&me.entity, now, &self.rules);
+        let (queue, now) = (self.this(), Here::now_ns());
+        queue.normal.borrow_mut().charge(me, now);
         let interrupted = matches!(me.state.get(), State::Asleep(sleep) if signal_ends(me, sleep));
         if interrupted {
             me.state.set(State::Running);
@@ -87,38 +86,34 @@ impl Sched {
         let stays = me.preempted.get()
             || (me.state.get() == State::Running && me.migrate_to.get().is_none());
         if how == Leave::Die || !stays {
-            if me.migrate_to.get().is_none() {
+            let moves = me.migrate_to.get().is_some();
+            if !moves {
                 self.count(|stats| stats.voluntary += 1);
                 let overlap = me.entity.sum_exec.get() - me.entity.last_wakeup.get();
                 let average = me.entity.avg_overlap.get() as i64;
                 let moved = average + (overlap as i64 - average) / 8;
                 me.entity.avg_overlap.set(moved.max(0) as u64);
             }
-            fair.discount(&me.entity);
-            self.loads.remove(Here::cpu());
+            let sleeps = how == Leave::Switch && !moves;
+            self.dequeue(me, if sleeps { Dequeue::Sleeps } else { Dequeue::Leaves });
         } else {
-            fair.insert(me.id, &me.entity);
+            queue.normal.borrow_mut().put_back(me);
         }
     }
 
-    /// Takes the next task out of the timeline and starts its slice.
-    fn pick(&self, me: &Rc<Tcb>) -> TaskId {
+    /// Takes the next task off the queue and starts its slice.
+    fn pick(&self) -> TaskId {
         let queue = self.this();
-        let mut fair = queue.fair.borrow_mut();
-        let vruntime_of = |id: TaskId| self.tcb(id).entity.vruntime.get();
-        let Some(next) = fair.pick(vruntime_of, &self.rules) else {
-            drop(fair);
+        let next = queue.normal.borrow_mut().pick(&|id| self.tcb(id));
+        let Some(next) = next else {
             self.start_slice(None);
             return queue.idle.get();
         };
-        let tcb = if next == me.id { Rc::clone(me) } else { self.tcb(next) };
-        fair.remove(next, &tcb.entity);
-        tcb.entity.exec_start.set(Here::now_ns());
-        tcb.entity.picked_at.set(tcb.entity.sum_exec.get());
-        let tasks = fair.tasks;
-        drop(fair);
-        self.start_slice((tasks > 1).then(|| self.rules.slice(tasks)));
-        next
+        next.entity.exec_start.set(Here::now_ns());
+        next.entity.picked_at.set(next.entity.sum_exec.get());
+        let slice = queue.normal.borrow().slice(&next);
+        self.start_slice(slice);
+        next.id
     }
 
     /// The first steps of a task that has just been switched to.
@@ -142,7 +137,7 @@ impl Sched {
         to.lock.lock();
         Here::pass(self.costs.pull);
         self.change_cpu(task, from, cpu);
-        self.enqueue(to, task);
+        self.enqueue(to, task, Enqueue::Moved);
         self.check_preempt(cpu, task);
         to.lock.unlock();
     }
@@ -150,7 +145,7 @@ impl Sched {
     /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule
     ///   there. `None` when the machine has no room for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
-        let target = self.idlest_cpu();
+        let target = if self.era.fork_balance { self.idlest_cpu() } else { Here::cpu() };
         self.fork_on(target, body)
     }
 
@@ -159,24 +154,16 @@ impl Sched {
         let id = Here::spawn(body)?;
         let child = self.adopt(id, target);
         let parent = self.current();
+        o1::adopt(&child, &parent);
+        child.entity.set_nice(parent.entity.nice());
         Smp::irq_save();
         let queue = &self.queues[target];
         queue.lock.lock();
         Here::pass(self.costs.wake);
         self.charge_current(queue);
-        {
-            let mut fair = queue.fair.borrow_mut();
-            fair.place_new(&child.entity, &self.rules);
-            // The child runs first: when both share a CPU the parent carries the debit.
-            let (theirs, mine) = (&child.entity.vruntime, &parent.entity.vruntime);
-            if target == Here::cpu() && mine.get() < theirs.get() {
-                mine.swap(theirs);
-            }
-            fair.account(id, &child.entity);
-            self.loads.add(target);
-            fair.insert(id, &child.entity);
-            fair.next = Some(id);
-        }
+        let here = target == Here::cpu();
+        queue.normal.borrow_mut().enqueue_new(&child, here.then_some(&*parent));
+        self.loads.add(target, child.entity.weight());
         self.resched(target);
         queue.lock.unlock();
         Smp::irq_restore(());

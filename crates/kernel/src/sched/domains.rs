@@ -55,6 +55,8 @@ pub struct Domain {
     pub last_balance: Cell<u64>,
     /// Attempts that moved nothing.
     pub failed: Cell<u32>,
+    /// Longest newly idle balancing so far, nanoseconds.
+    pub newidle_cost: Cell<u64>,
 }
 
 const MC_NEWIDLE_IDX: usize = 0;
@@ -84,6 +86,7 @@ impl Domain {
             interval: Cell::new(1),
             last_balance: Cell::new(0),
             failed: Cell::new(0),
+            newidle_cost: Cell::new(0),
         }
     }
 

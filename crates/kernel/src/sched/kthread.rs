@@ -79,6 +79,8 @@ impl Sched {
         let tcb = self.adopt(id, cpu.unwrap_or_else(Here::cpu));
         tcb.state.set(State::Asleep(Sleep::Uninterruptible));
         tcb.bound.set(cpu.is_some());
+        let Policy::Normal { nice } = policy;
+        tcb.entity.set_nice(nice);
         let kthread = Rc::new(Kthread {
             name: name.to_owned(),
             tcb,

@@ -4,10 +4,12 @@
 //! that was one cache miss of the host for each. Whoever counts a task into or out of a queue holds
 //! that queue's lock and says so here.
 
-use super::cfs::{GROUP_SHARES, WEIGHT};
+use super::entity::WEIGHT;
 use core::cell::Cell;
 use core::ops::Range;
 
+/// Weight of the super user's group over all CPUs (`ROOT_TASK_GROUP_LOAD`, two tasks' worth).
+const GROUP_SHARES: u64 = 2 * WEIGHT;
 /// A group has at least this weight on a CPU (`MIN_SHARES`).
 const SHARE_MIN: u64 = 2;
 
@@ -17,12 +19,18 @@ const AVERAGES: usize = 5;
 /// Numbers of tasks and weights of all queues.
 pub(crate) struct Loads {
     running: Vec<Cell<u64>>,
-    /// Weight of each queue now.
+    /// Sum of the weights of the ordinary tasks of each queue.
+    tasks: Vec<Cell<u64>>,
+    /// Weight of each queue now, as the balancer sees it.
     weight: Vec<Cell<u64>>,
     /// Weight of the user's group on each CPU, when that is what the balancer sees.
     share: Option<Vec<Cell<u64>>>,
     averages: [Vec<Cell<u64>>; AVERAGES],
+    /// Runnable tasks of all CPUs, and their weight.
     all: Cell<u64>,
+    all_weight: Cell<u64>,
+    /// CPUs with more than one task.
+    crowded: Cell<usize>,
 }
 
 fn zeros(cpus: usize) -> Vec<Cell<u64>> {
@@ -35,10 +43,13 @@ impl Loads {
         let even = GROUP_SHARES / cpus as u64;
         Self {
             running: zeros(cpus),
+            tasks: zeros(cpus),
             weight: zeros(cpus),
             share: grouped.then(|| vec![Cell::new(even); cpus]),
             averages: core::array::from_fn(|_| zeros(cpus)),
             all: Cell::new(0),
+            all_weight: Cell::new(0),
+            crowded: Cell::new(0),
         }
     }
 
@@ -57,6 +68,11 @@ impl Loads {
         self.all.get()
     }
 
+    /// Whether some CPU has more than one task.
+    pub(crate) fn overloaded(&self) -> bool {
+        self.crowded.get() > 0
+    }
+
     /// Weight of the queue of `cpu` now.
     pub(crate) fn weight(&self, cpu: usize) -> u64 {
         self.weight[cpu].get()
@@ -67,26 +83,36 @@ impl Loads {
         self.weight.iter().map(Cell::get).sum()
     }
 
-    /// Counts a task in.
-    pub(crate) fn add(&self, cpu: usize) {
+    /// Counts a task of `weight` in; a real-time task has none.
+    pub(crate) fn add(&self, cpu: usize, weight: u64) {
         self.all.set(self.all.get() + 1);
+        self.all_weight.set(self.all_weight.get() + weight);
         self.running[cpu].set(self.running[cpu].get() + 1);
+        if self.running[cpu].get() == 2 {
+            self.crowded.set(self.crowded.get() + 1);
+        }
+        self.tasks[cpu].set(self.tasks[cpu].get() + weight);
         self.weigh(cpu);
     }
 
-    /// Counts a task out.
-    pub(crate) fn remove(&self, cpu: usize) {
+    /// Counts it out.
+    pub(crate) fn remove(&self, cpu: usize, weight: u64) {
         self.all.set(self.all.get() - 1);
+        self.all_weight.set(self.all_weight.get() - weight);
         self.running[cpu].set(self.running[cpu].get() - 1);
+        if self.running[cpu].get() == 1 {
+            self.crowded.set(self.crowded.get() - 1);
+        }
+        self.tasks[cpu].set(self.tasks[cpu].get() - weight);
         self.weigh(cpu);
     }
 
     fn weigh(&self, cpu: usize) {
-        let running = self.running(cpu);
+        let tasks = self.tasks[cpu].get();
         self.weight[cpu].set(match &self.share {
-            Some(share) if running > 0 => share[cpu].get(),
+            Some(share) if tasks > 0 => share[cpu].get(),
             Some(_) => 0,
-            None => running * WEIGHT,
+            None => tasks,
         });
     }
 
@@ -95,18 +121,18 @@ impl Loads {
     /// without tasks is treated as if it had one.
     pub(crate) fn update_shares(&self, span: Range<usize>) {
         let Some(share) = &self.share else { return };
-        let all = self.all().max(1);
-        let queues = share[span.clone()].iter().zip(&self.running[span.clone()]);
+        let all = self.all_weight.get().max(WEIGHT);
+        let queues = share[span.clone()].iter().zip(&self.tasks[span.clone()]);
         // Most queues hold the same few tasks, so the division is done once for each number.
         let (mut last, mut part) = (u64::MAX, 0);
-        for ((share, running), weight) in queues.zip(&self.weight[span]) {
-            let running = running.get();
-            if running != last {
-                last = running;
-                part = (GROUP_SHARES * running.max(1) / all).max(SHARE_MIN);
+        for ((share, tasks), weight) in queues.zip(&self.weight[span]) {
+            let tasks = tasks.get();
+            if tasks != last {
+                last = tasks;
+                part = (GROUP_SHARES * tasks.max(WEIGHT) / all).max(SHARE_MIN);
             }
             share.set(part);
-            weight.set(if running > 0 { part } else { 0 });
+            weight.set(if tasks > 0 { part } else { 0 });
         }
     }
 

@@ -6,13 +6,20 @@
 //! again. Run-queue locks are ticket spinlocks in simulated memory; everything else a queue holds
 //! is plain data under that lock.
 
-pub mod cfs;
 pub mod domains;
+pub mod entity;
 pub mod kthread;
 
 mod balance;
+mod cfs;
 pub(crate) mod core;
+mod eevdf;
+mod era;
 mod loads;
+mod newidle;
+mod normal;
+mod o1;
+mod place;
 mod tick;
 mod wait;
 mod wake;
@@ -22,12 +29,14 @@ use crate::irq::Devices;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
 use crate::softirq::Softirqs;
 use ::core::cell::{Cell, RefCell};
-use cfs::{Entity, Queue, Rules};
 use convoy_machine::{Here, Machine, Sim, Smp, ps};
 use convoy_sync::{RawLock, Sleep, TaskId, TicketLock, Wake};
 use domains::Domain;
+use entity::{Entity, WEIGHT};
+use era::Era;
 use kthread::Kthread;
 use loads::Loads;
+use normal::{Enqueue, Normal};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -51,7 +60,7 @@ pub struct Tcb {
     pub state: Cell<State>,
     /// CPU whose queue it is or was on.
     pub cpu: Cell<usize>,
-    /// Fair-class part.
+    /// What its class keeps.
     pub entity: Entity,
     /// It runs on `cpu` only.
     pub bound: Cell<bool>,
@@ -75,10 +84,32 @@ pub struct Tcb {
     preempted: Cell<bool>,
 }
 
+impl Tcb {
+    /// A task that is about to be queued on `cpu`.
+    fn new(id: TaskId, cpu: usize) -> Self {
+        Self {
+            id,
+            state: Cell::new(State::Running),
+            cpu: Cell::new(cpu),
+            entity: Entity::default(),
+            bound: Cell::new(false),
+            on_cpu: Cell::new(false),
+            lock_depth: Cell::new(-1),
+            signal: Cell::new(false),
+            fatal: Cell::new(false),
+            wake: Cell::new(None),
+            sleep_key: Cell::new(None),
+            timer_key: Cell::new(None),
+            migrate_to: Cell::new(None),
+            preempted: Cell::new(false),
+        }
+    }
+}
+
 /// One CPU's run queue.
 pub(crate) struct RunQueue {
     pub(crate) lock: Sim<TicketLock<Smp>>,
-    pub(crate) fair: RefCell<Queue>,
+    pub(crate) normal: RefCell<Box<dyn Normal>>,
     pub(crate) curr: Cell<TaskId>,
     pub(crate) prev: Cell<TaskId>,
     pub(crate) idle: Cell<TaskId>,
@@ -93,6 +124,10 @@ pub(crate) struct RunQueue {
     pub(crate) tick_at: Cell<u64>,
     pub(crate) slice_at: Cell<u64>,
     pub(crate) in_nohz_recently: Cell<bool>,
+    /// When its present idle time began, until a wakeup ends it, and the average of these times,
+    /// both nanoseconds.
+    pub(crate) idle_since: Cell<Option<u64>>,
+    pub(crate) avg_idle: Cell<u64>,
 }
 
 /// Counters over a run.
@@ -163,7 +198,10 @@ struct Costs {
 pub struct Sched {
     pub(crate) queues: Vec<RunQueue>,
     loads: Loads,
-    pub(crate) rules: Rules,
+    pub(crate) era: Era,
+    /// CPUs of one last-level cache, and how many of them a wakeup may look at, for each cache.
+    llc: usize,
+    idle_scan: Vec<Cell<usize>>,
     ablation: Ablation,
     pub(crate) config: Config,
     tick_ps: u64,
@@ -185,12 +223,15 @@ impl Sched {
     /// thread.
     pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
         let cpus = preset.topology.cpus;
+        let llc = preset.topology.cpus_per_llc.min(cpus);
         let p = &preset.price_ns;
         let grouped = kernel.config.group_sched && kernel.scheduler == Scheduler::Cfs26Rc1;
         let sched = Self {
             queues: (0..cpus).map(|cpu| RunQueue::new(kernel, preset, cpu)).collect(),
             loads: Loads::new(cpus, grouped),
-            rules: Rules::new(kernel.scheduler, &kernel.ablation, cpus),
+            era: Era::of(kernel.scheduler),
+            llc,
+            idle_scan: vec![Cell::new(llc); cpus.div_ceil(llc)],
             ablation: kernel.ablation.clone(),
             config: kernel.config.clone(),
             tick_ps: 1_000_000_000_000 / u64::from(kernel.config.hz),
@@ -216,7 +257,9 @@ impl Sched {
             devices: Devices::new(cpus),
             kthreads: RefCell::default(),
         };
-        Here::watch("BKL", sched.bkl.lock_object());
+        if let Some(lock) = sched.bkl.lock_object() {
+            Here::watch("BKL", lock);
+        }
         Rc::new(sched)
     }
 
@@ -231,38 +274,19 @@ impl Sched {
             queue.curr.set(idle);
             queue.prev.set(idle);
             queue.idle.set(idle);
-            // The kernel staggers the ticks of the CPUs over half a period.
-            let offset = self.tick_ps / 2 / machine.cpus() as u64 * cpu as u64;
-            queue.tick_at.set(self.tick_ps + offset);
+            queue.tick_at.set(self.tick_ps + self.tick_offset(cpu));
             machine.boot(cpu, idle, 0);
         }
         let first = Here::spawn(init).expect("room for the first task");
         let tcb = self.adopt(first, 0);
-        let mut fair = self.queues[0].fair.borrow_mut();
-        fair.account(first, &tcb.entity);
-        self.loads.add(0);
-        fair.insert(first, &tcb.entity);
+        self.queues[0].normal.borrow_mut().enqueue(&tcb, Enqueue::Moved, 0);
+        self.loads.add(0, WEIGHT);
         self.queues[0].need_resched.set(true);
     }
 
     /// Records a new machine task.
     fn adopt(&self, id: TaskId, cpu: usize) -> Rc<Tcb> {
-        let tcb = Rc::new(Tcb {
-            id,
-            state: Cell::new(State::Running),
-            cpu: Cell::new(cpu),
-            entity: Entity::default(),
-            bound: Cell::new(false),
-            on_cpu: Cell::new(false),
-            lock_depth: Cell::new(-1),
-            signal: Cell::new(false),
-            fatal: Cell::new(false),
-            wake: Cell::new(None),
-            sleep_key: Cell::new(None),
-            timer_key: Cell::new(None),
-            migrate_to: Cell::new(None),
-            preempted: Cell::new(false),
-        });
+        let tcb = Rc::new(Tcb::new(id, cpu));
         let mut tasks = self.tasks.borrow_mut();
         if tasks.len() <= id as usize {
             tasks.resize(id as usize + 1, None);
@@ -347,7 +371,7 @@ impl RunQueue {
     fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset, cpu: usize) -> Self {
         Self {
             lock: Here::place(RawLock::new()),
-            fair: RefCell::default(),
+            normal: RefCell::new(normal::build(kernel, preset.topology.cpus)),
             curr: Cell::new(0),
             prev: Cell::new(0),
             idle: Cell::new(0),
@@ -359,6 +383,8 @@ impl RunQueue {
             tick_at: Cell::new(u64::MAX),
             slice_at: Cell::new(u64::MAX),
             in_nohz_recently: Cell::new(false),
+            idle_since: Cell::new(None),
+            avg_idle: Cell::new(2 * balance::MIGRATION_COST_NS),
         }
     }
 

@@ -14,6 +14,13 @@ impl Sched {
         Here::now_ps() / self.tick_ps
     }
 
+    /// Phase of the tick of `cpu`: from 2.6.23 to 2.6.35 the CPUs' ticks are spread over half a
+    /// period, before and after they fall together.
+    pub(crate) fn tick_offset(&self, cpu: usize) -> u64 {
+        let step = self.tick_ps / 2 / self.queues.len() as u64;
+        if self.config.skew_tick { step * cpu as u64 } else { 0 }
+    }
+
     /// `ms` in ticks, rounded up as `msecs_to_jiffies` does.
     pub(crate) fn ticks_of_ms(&self, ms: u64) -> u64 {
         (ms * u64::from(self.config.hz)).div_ceil(1000)
@@ -71,15 +78,15 @@ impl Sched {
         self.trigger_balance();
     }
 
+    /// Whether the slice of the running task, just charged, is over. Where a timer ends it, the
+    /// tick does not look.
     fn check_slice(&self) {
         let queue = self.this();
-        let tasks = self.loads.running(Here::cpu());
-        if tasks < 2 || queue.slice_at.get() != u64::MAX {
+        if queue.slice_at.get() != u64::MAX {
             return;
         }
         let current = self.tcb(queue.curr.get());
-        let ran = current.entity.sum_exec.get() - current.entity.picked_at.get();
-        if ran > self.rules.slice(tasks) {
+        if queue.normal.borrow_mut().tick(&current) {
             queue.need_resched.set(true);
         }
     }
@@ -191,9 +198,8 @@ impl Sched {
                 self.nohz.owner.set(None);
             }
         }
-        let offset = self.tick_ps / 2 / self.queues.len() as u64 * cpu as u64;
         let now = Here::now_ps();
-        let mut next = now - now % self.tick_ps + offset;
+        let mut next = now - now % self.tick_ps + self.tick_offset(cpu);
         while next <= now {
             next += self.tick_ps;
         }

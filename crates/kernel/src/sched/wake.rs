@@ -1,16 +1,11 @@
-//! Wakeups: which CPU, which place in its queue, and whether the running task is preempted.
-//!
-//! `try_to_wake_up`, `select_task_rq_fair`, `wake_affine` of 2.6.25. A wakeup considers the task's
-//!   last CPU and the waker's CPU and nothing else; an idle CPU gets work only by pulling.
+//! Wakeups: which place in the queue, and whether the running task is preempted; which CPU is said
+//! in `place.rs`.
 
-use super::cfs::WEIGHT;
+use super::normal::{Dequeue, Enqueue};
 use super::{RunQueue, Sched, State, Tcb};
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock};
 use std::rc::Rc;
-
-/// `sysctl_sched_migration_cost`, nanoseconds.
-pub(crate) const MIGRATION_COST_NS: u64 = 500_000;
 
 impl Sched {
     /// Makes `task` runnable; whether it was asleep.
@@ -34,11 +29,17 @@ impl Sched {
         }
         // Another waker may have come first while no queue was locked.
         let asleep = sleeps();
-        if asleep && !task.entity.on_queue.get() {
+        let delayed = task.entity.eevdf.delayed();
+        if asleep && (delayed || !task.entity.on_queue.get()) {
             self.count(|stats| stats.wakeups += 1);
             let me = self.current();
             me.entity.last_wakeup.set(me.entity.sum_exec.get());
-            self.enqueue_woken(queue, task);
+            if delayed {
+                self.requeue(queue, task);
+            } else {
+                self.enqueue(queue, task, Enqueue::Woken);
+                Self::end_idle(queue);
+            }
         }
         if asleep {
             task.state.set(State::Running);
@@ -61,77 +62,52 @@ impl Sched {
         }
     }
 
-    fn select_cpu(&self, task: &Tcb, sync: bool) -> usize {
-        let prev = task.cpu.get();
-        if task.bound.get() {
-            return prev;
-        }
-        let this = Here::cpu();
-        if self.ablation.wake_any_idle && !self.queues[prev].is_idle() {
-            let idle = |cpu: &usize| self.queues[*cpu].is_idle() && self.loads.running(*cpu) == 0;
-            if let Some(cpu) = (0..self.queues.len()).find(idle) {
-                return cpu;
-            }
-        }
-        if prev == this {
-            return prev;
-        }
-        let domain = self.queues[this].domains.iter().find(|domain| domain.span.contains(&prev));
-        let Some(domain) = domain else { return prev };
-        let loads = &self.loads;
-        let index = domain.wake_idx;
-        let load = loads.source(prev, index);
-        let mut mine = loads.target(this, index);
-        let waker = self.current();
-        if sync {
-            let brief = |tcb: &Tcb| tcb.entity.avg_overlap.get() < MIGRATION_COST_NS;
-            if brief(&waker) && brief(task) {
-                return this;
-            }
-            mine = mine.saturating_sub(WEIGHT);
-        }
-        let average = loads.weight(this).checked_div(loads.running(this)).unwrap_or(WEIGHT);
-        let fits = mine <= load && mine + loads.target(prev, index) <= average;
-        if fits || 100 * (mine + WEIGHT) <= domain.half_imbalance() * load { this } else { prev }
-    }
-
     /// Moves a task that is on no queue to `cpu`, keeping its lag.
     pub(crate) fn change_cpu(&self, task: &Tcb, from: &RunQueue, cpu: usize) {
-        let shift = self.queues[cpu].fair.borrow().min_vruntime - from.fair.borrow().min_vruntime;
+        let there = self.queues[cpu].normal.borrow().origin();
+        let shift = there - from.normal.borrow().origin();
         task.entity.vruntime.set(task.entity.vruntime.get() + shift);
         task.cpu.set(cpu);
     }
 
     /// Charges the task that runs on `queue`, which is locked.
     pub(crate) fn charge_current(&self, queue: &RunQueue) {
-        if !queue.is_idle() {
-            let current = self.tcb(queue.curr.get());
-            if current.entity.on_queue.get() {
-                queue.fair.borrow().charge(&current.entity, Here::now_ns(), &self.rules);
-            }
+        if queue.is_idle() {
+            return;
+        }
+        let current = self.tcb(queue.curr.get());
+        if !current.entity.on_queue.get() {
+            return;
+        }
+        let over = queue.normal.borrow_mut().charge(&current, Here::now_ns());
+        if over {
+            self.resched(current.cpu.get());
         }
     }
 
-    fn enqueue_woken(&self, queue: &RunQueue, task: &Tcb) {
+    /// Queues a task on `queue`, which is its CPU's and locked.
+    pub(crate) fn enqueue(&self, queue: &RunQueue, task: &Tcb, why: Enqueue) {
         self.charge_current(queue);
-        let mut fair = queue.fair.borrow_mut();
-        fair.account(task.id, &task.entity);
-        self.loads.add(task.cpu.get());
-        fair.place_woken(&task.entity, &self.rules);
-        fair.insert(task.id, &task.entity);
+        queue.normal.borrow_mut().enqueue(task, why, Here::now_ns());
+        self.loads.add(task.cpu.get(), task.entity.weight());
     }
 
-    /// Queues a task that is not waking up: its place follows from its own virtual time.
-    pub(crate) fn enqueue(&self, queue: &RunQueue, task: &Tcb) {
+    /// A sleeper that is still on `queue` runs on.
+    fn requeue(&self, queue: &RunQueue, task: &Tcb) {
         self.charge_current(queue);
-        let mut fair = queue.fair.borrow_mut();
-        fair.account(task.id, &task.entity);
-        self.loads.add(task.cpu.get());
-        fair.insert(task.id, &task.entity);
+        queue.normal.borrow_mut().requeue(task);
+        self.loads.add(task.cpu.get(), task.entity.weight());
     }
 
-    /// Makes `task`, just queued on `cpu`, its queue's buddy, and preempts the running task if the
-    /// lag says so.
+    /// Takes a task, queued or running, off its CPU's queue, which is locked. A sleeper may stay
+    /// queued for a while; it no longer counts as load.
+    pub(crate) fn dequeue(&self, task: &Tcb, why: Dequeue) {
+        let cpu = task.cpu.get();
+        self.queues[cpu].normal.borrow_mut().dequeue(task, why);
+        self.loads.remove(cpu, task.entity.weight());
+    }
+
+    /// Preempts the task that runs on `cpu` if `task`, just queued there, has the right to.
     pub(crate) fn check_preempt(&self, cpu: usize, task: &Tcb) {
         let queue = &self.queues[cpu];
         if queue.is_idle() {
@@ -141,12 +117,7 @@ impl Sched {
         if current.id == task.id {
             return;
         }
-        let preempts = {
-            let mut fair = queue.fair.borrow_mut();
-            fair.next = Some(task.id);
-            fair.preempts(&task.entity, &current.entity, &self.rules)
-        };
-        if preempts {
+        if queue.normal.borrow_mut().preempts(task, &current) {
             self.count(|stats| stats.preemptions += 1);
             self.resched(cpu);
         }

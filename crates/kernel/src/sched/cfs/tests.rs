@@ -1,0 +1,121 @@
+//! The generations side by side.
+
+use super::*;
+
+fn rules(scheduler: Scheduler) -> Rules {
+    Rules::new(scheduler, &Ablation::default(), 4)
+}
+
+fn queue(scheduler: Scheduler) -> Queue {
+    Queue::new(rules(scheduler))
+}
+
+#[test]
+fn constants_scale_with_cpus() {
+    let old = rules(Scheduler::Cfs25);
+    let all = |rules: &Rules| {
+        [rules.latency, rules.min_granularity, rules.wakeup_granularity].map(|ns| ns / 1000)
+    };
+    assert_eq!(all(&old), [60_000, 12_000, 15_000]);
+    assert_eq!(rules(Scheduler::Cfs26Rc1).wakeup_granularity, 30_000_000);
+    let of = |scheduler, cpus| all(&Rules::new(scheduler, &Ablation::default(), cpus));
+    assert_eq!(of(Scheduler::Cfs26Rc1, 1024)[0], 200_000);
+    assert_eq!(of(Scheduler::Cfs24, 8), [80_000, 16_000, 40_000]);
+    assert_eq!(of(Scheduler::Cfs30, 80), [24_000, 3_000, 4_000]);
+}
+
+#[test]
+fn slices_of_the_period() {
+    for (scheduler, tasks, ms) in [
+        (Scheduler::Cfs25, [1, 2, 3, 4, 5, 6, 500], [60, 30, 20, 15, 12, 12, 12]),
+        (Scheduler::Cfs30, [1, 2, 3, 4, 6, 8, 500], [18, 9, 6, 4, 3, 2, 2]),
+    ] {
+        let task = Entity::default();
+        let slices = tasks.map(|tasks| {
+            let mut queue = queue(scheduler);
+            for id in 0..tasks {
+                queue.account(id, &Entity::default());
+            }
+            queue.slice_of(&task) / 1_000_000
+        });
+        assert_eq!(slices, ms);
+    }
+}
+
+#[test]
+fn a_nicer_task_has_a_smaller_slice_and_faster_virtual_time() {
+    let mut queue = queue(Scheduler::Cfs30);
+    let (plain, nice) = (Entity::default(), Entity::default());
+    nice.set_nice(5);
+    queue.account(1, &plain);
+    queue.account(2, &nice);
+    let ratio = queue.slice_of(&plain) as f64 / queue.slice_of(&nice) as f64;
+    assert!((ratio - 1024.0 / 335.0).abs() < 0.01, "{ratio}");
+    for entity in [&plain, &nice] {
+        queue.run(entity, 1_000_000);
+    }
+    assert_eq!((plain.vruntime.get(), nice.vruntime.get()), (1_000_000, 3_056_716));
+}
+
+#[test]
+fn a_long_sleeper_preempts_unless_in_rc1() {
+    for (scheduler, expected) in [
+        (Scheduler::Cfs24, true),
+        (Scheduler::Cfs25, true),
+        (Scheduler::Cfs26Rc1, false),
+        (Scheduler::Cfs30, true),
+    ] {
+        let mut queue = queue(scheduler);
+        let (running, woken) = (Entity::default(), Entity::default());
+        // A second queued task lets min_vruntime pass the sleeper's old place.
+        let other = Entity::default();
+        running.vruntime.set(1_000_000_000);
+        other.vruntime.set(1_000_000_000);
+        queue.account(1, &running);
+        queue.account(2, &other);
+        queue.insert(2, &other);
+        queue.follow(&running);
+        queue.account(3, &woken);
+        queue.place_woken(&woken);
+        queue.insert(3, &woken);
+        assert_eq!(queue.lags(&woken, &running), expected);
+    }
+}
+
+#[test]
+fn buddy_is_honoured_on_a_long_queue_in_rc1_only() {
+    for (scheduler, expected) in [(Scheduler::Cfs25, 0), (Scheduler::Cfs26Rc1, 499)] {
+        let mut queue = queue(scheduler);
+        let entities: Vec<_> = (0..500).map(|_| Entity::default()).collect();
+        for (id, entity) in entities.iter().enumerate() {
+            entity.vruntime.set(id as i64 * 20_000);
+            queue.account(id as TaskId, entity);
+            queue.insert(id as TaskId, entity);
+        }
+        queue.next = Some(499);
+        let picked = queue.choose(|id| entities[id as usize].vruntime.get());
+        assert_eq!(picked, Some(expected));
+    }
+}
+
+#[test]
+fn the_balancer_of_rc1_never_sees_the_last_entry() {
+    let entities: Vec<_> = (0..3).map(|_| Entity::default()).collect();
+    let fill = |scheduler| {
+        let mut queue = queue(scheduler);
+        for (id, entity) in entities.iter().enumerate() {
+            queue.account(id as TaskId, entity);
+            queue.insert(id as TaskId, entity);
+        }
+        queue
+    };
+    assert_eq!(fill(Scheduler::Cfs25).candidates(33), [0, 1, 2]);
+    assert_eq!(fill(Scheduler::Cfs30).candidates(33), [2, 1, 0]);
+    let mut queue = fill(Scheduler::Cfs26Rc1);
+    assert_eq!(queue.candidates(33), [2, 1]);
+    for id in [2, 1] {
+        queue.remove(id, &entities[id as usize]);
+        queue.discount(id, &entities[id as usize]);
+    }
+    assert!(queue.candidates(33).is_empty());
+}

@@ -1,0 +1,329 @@
+//! EEVDF, the class of ordinary tasks from 6.6 on: earliest eligible virtual deadline first.
+//!
+//! Every task has a virtual run time *v* and a virtual deadline one slice later. The queue's
+//! virtual time *V* is the weighted mean of all *v*; a task with *v* at or below *V* is *eligible*:
+//! it has not had more than its share. Of the eligible tasks the one with the earliest deadline
+//! runs. What a task is ahead or behind when it leaves, its *lag* `V - v`, is kept until it comes
+//! back.
+//!
+//! Times are nanoseconds. Rules are those of `kernel/sched/fair.c` of 6.18.2; 6.6 has a longer
+//! slice and dequeues a sleeper at once. All tasks have the slice of the system.
+
+use super::Tcb;
+use super::entity::Entity;
+use super::normal::{Dequeue, Enqueue, Normal};
+use crate::preset::Scheduler;
+use convoy_sync::TaskId;
+use core::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// `base_slice` before scaling: 0.75 ms up to 6.14, 0.70 ms from 6.15 on.
+const BASE_SLICE_66_NS: u64 = 750_000;
+const BASE_SLICE_618_NS: u64 = 700_000;
+/// Further CPUs do not lengthen the slice.
+const SCALE_CPUS_MAX: usize = 8;
+
+/// What EEVDF keeps of a task.
+#[derive(Debug, Default)]
+pub(crate) struct Share {
+    /// Virtual deadline; relative to the virtual run time while `relative`.
+    deadline: Cell<i64>,
+    /// `V - v` when it left the queue.
+    lag: Cell<i64>,
+    /// Up to this virtual time the running task is kept while it is eligible.
+    protected_to: Cell<i64>,
+    /// It sleeps, and is still queued because it had more than its share.
+    delayed: Cell<bool>,
+    /// It was taken off a queue to go to another one.
+    relative: Cell<bool>,
+}
+
+impl Share {
+    /// Whether the task sleeps and is still queued.
+    pub(crate) fn delayed(&self) -> bool {
+        self.delayed.get()
+    }
+}
+
+/// The constants of a generation, resolved for a machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    slice: u64,
+    tick: u64,
+    /// `DELAY_DEQUEUE`, from 6.12 on.
+    delay_dequeue: bool,
+}
+
+impl Rules {
+    /// The rules of `scheduler` with `hz` ticks a second and `cpus` CPUs.
+    pub(crate) fn new(scheduler: Scheduler, hz: u32, cpus: usize) -> Self {
+        let old = scheduler == Scheduler::Eevdf66;
+        let base = if old { BASE_SLICE_66_NS } else { BASE_SLICE_618_NS };
+        let factor = 1 + u64::from(cpus.clamp(1, SCALE_CPUS_MAX).ilog2());
+        Self { slice: base * factor, tick: 1_000_000_000 / u64::from(hz), delay_dequeue: !old }
+    }
+}
+
+/// The next deadline of a task: `slice` from where it is.
+fn renew(entity: &Entity, slice: u64) {
+    entity.eevdf.deadline.set(entity.vruntime.get() + entity.virtual_ns(slice));
+}
+
+/// The queue of one CPU.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    rules: Rules,
+    /// Queued tasks by deadline, with their virtual run time and weight.
+    deadlines: BTreeMap<(i64, u64), (i64, TaskId)>,
+    /// Tasks that want the CPU, the running one included, by time of enqueueing.
+    list: BTreeMap<u64, TaskId>,
+    sequence: u64,
+    /// Sums over the queued tasks and the running one: weight, and weight times virtual run time.
+    weight: i128,
+    moment: i128,
+    /// Where an empty queue's virtual time stands.
+    rest: i64,
+    /// The task that ran until now and was put back, until the next pick.
+    previous: Option<TaskId>,
+}
+
+impl Queue {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            deadlines: BTreeMap::new(),
+            list: BTreeMap::new(),
+            sequence: 0,
+            weight: 0,
+            moment: 0,
+            rest: 0,
+            previous: None,
+        }
+    }
+
+    /// The queue's virtual time, rounded down.
+    fn mean(&self) -> i64 {
+        if self.weight == 0 { self.rest } else { self.moment.div_euclid(self.weight) as i64 }
+    }
+
+    /// Whether a task at `vruntime` has had no more than its share.
+    fn eligible(&self, vruntime: i64) -> bool {
+        i128::from(vruntime) * self.weight <= self.moment
+    }
+
+    fn weigh(&mut self, entity: &Entity) {
+        let weight = i128::from(entity.weight());
+        self.weight += weight;
+        self.moment += weight * i128::from(entity.vruntime.get());
+    }
+
+    fn unweigh(&mut self, entity: &Entity) {
+        self.rest = self.mean();
+        let weight = i128::from(entity.weight());
+        self.weight -= weight;
+        self.moment -= weight * i128::from(entity.vruntime.get());
+    }
+
+    fn insert(&mut self, task: TaskId, entity: &Entity) {
+        self.sequence += 1;
+        let key = (entity.eevdf.deadline.get(), self.sequence);
+        self.deadlines.insert(key, (entity.vruntime.get(), task));
+        entity.key.set(Some(key));
+    }
+
+    fn remove(&mut self, entity: &Entity) {
+        if let Some(key) = entity.key.take() {
+            self.deadlines.remove(&key);
+        }
+    }
+
+    fn list(&mut self, task: TaskId, entity: &Entity) {
+        self.sequence += 1;
+        entity.listed.set(self.sequence);
+        self.list.insert(self.sequence, task);
+    }
+
+    /// The most that a task may be ahead or behind when it leaves: two slices, at least a tick.
+    fn lag_max(&self, entity: &Entity) -> i64 {
+        entity.virtual_ns((2 * self.rules.slice).max(self.rules.tick))
+    }
+
+    fn keep_lag(&self, entity: &Entity) {
+        let most = self.lag_max(entity);
+        let lag = (self.mean() - entity.vruntime.get()).clamp(-most, most);
+        entity.eevdf.lag.set(lag);
+    }
+
+    /// Puts a task that is not counted at its lag behind *V*. Its own weight will move *V*, so the
+    /// distance is stretched to be its lag afterwards.
+    /// On an empty queue there is nobody to be ahead of.
+    fn place(&self, entity: &Entity) {
+        let weight = i128::from(entity.weight());
+        let lag = i128::from(entity.eevdf.lag.get());
+        let stretched = (lag * (self.weight + weight)).checked_div(self.weight).unwrap_or(0);
+        entity.vruntime.set(self.mean() - stretched as i64);
+    }
+
+    /// Of the eligible queued tasks the one with the earliest deadline.
+    fn earliest(&self) -> Option<((i64, u64), TaskId)> {
+        let mut queued = self.deadlines.iter();
+        queued
+            .find(|(_, (vruntime, _))| self.eligible(*vruntime))
+            .map(|(&key, &(_, task))| (key, task))
+    }
+
+    fn protected(&self, entity: &Entity) -> bool {
+        let vruntime = entity.vruntime.get();
+        self.eligible(vruntime) && vruntime < entity.eevdf.protected_to.get()
+    }
+
+    /// Takes a sleeper that was left queued off at last. It gains nothing by the delay: a lag that
+    /// has become positive is forgotten.
+    fn drop_delayed(&mut self, task: &Tcb) {
+        let entity = &task.entity;
+        self.keep_lag(entity);
+        entity.eevdf.lag.set(entity.eevdf.lag.get().min(0));
+        self.remove(entity);
+        self.unweigh(entity);
+        entity.on_queue.set(false);
+        entity.eevdf.delayed.set(false);
+    }
+
+    /// Whether `current` goes on when `woken` wants the CPU.
+    fn keeps(&self, woken: TaskId, current: &Entity) -> bool {
+        if self.protected(current) {
+            return true;
+        }
+        let first = self.earliest().filter(|&(_, task)| task == woken);
+        let Some(((deadline, _), _)) = first else { return true };
+        self.eligible(current.vruntime.get()) && current.eevdf.deadline.get() < deadline
+    }
+}
+
+impl Normal for Queue {
+    fn enqueue(&mut self, task: &Tcb, _: Enqueue, _: u64) {
+        let entity = &task.entity;
+        self.place(entity);
+        let share = &entity.eevdf;
+        if share.relative.replace(false) {
+            share.deadline.set(share.deadline.get() + entity.vruntime.get());
+        } else {
+            renew(entity, self.rules.slice);
+        }
+        self.weigh(entity);
+        entity.on_queue.set(true);
+        self.list(task.id, entity);
+        self.insert(task.id, entity);
+    }
+
+    fn enqueue_new(&mut self, child: &Tcb, _: Option<&Tcb>) {
+        let entity = &child.entity;
+        self.place(entity);
+        // A new task starts with half a slice, so that it soon competes like the others.
+        renew(entity, self.rules.slice / 2);
+        self.weigh(entity);
+        entity.on_queue.set(true);
+        self.list(child.id, entity);
+        self.insert(child.id, entity);
+    }
+
+    fn dequeue(&mut self, task: &Tcb, why: Dequeue) -> bool {
+        let entity = &task.entity;
+        if entity.eevdf.delayed() {
+            self.drop_delayed(task);
+            return true;
+        }
+        self.list.remove(&entity.listed.get());
+        let ahead = !self.eligible(entity.vruntime.get());
+        if why == Dequeue::Sleeps && self.rules.delay_dequeue && ahead {
+            entity.eevdf.delayed.set(true);
+            self.insert(task.id, entity);
+            return false;
+        }
+        self.keep_lag(entity);
+        self.remove(entity);
+        self.unweigh(entity);
+        entity.on_queue.set(false);
+        if why == Dequeue::Leaves {
+            let share = &entity.eevdf;
+            share.deadline.set(share.deadline.get() - entity.vruntime.get());
+            share.relative.set(true);
+        }
+        true
+    }
+
+    fn put_back(&mut self, task: &Tcb) {
+        self.insert(task.id, &task.entity);
+        self.previous = Some(task.id);
+    }
+
+    fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>> {
+        let previous = self.previous.take();
+        if let Some(previous) = previous.map(tcb)
+            && previous.entity.key.get().is_some()
+            && self.protected(&previous.entity)
+        {
+            self.remove(&previous.entity);
+            return Some(previous);
+        }
+        loop {
+            let task = tcb(self.earliest()?.1);
+            let entity = &task.entity;
+            if entity.eevdf.delayed() {
+                self.drop_delayed(&task);
+                continue;
+            }
+            self.remove(entity);
+            // A task that is picked again has used its protection up.
+            if previous != Some(task.id) {
+                entity.eevdf.protected_to.set(entity.eevdf.deadline.get());
+            }
+            return Some(task);
+        }
+    }
+
+    fn charge(&mut self, task: &Tcb, now: u64) -> bool {
+        let entity = &task.entity;
+        if entity.key.get().is_some() {
+            // It is on its way off the CPU and queued already: its place must not move.
+            return false;
+        }
+        let ran = entity.virtual_ns(entity.run_until(now));
+        entity.vruntime.set(entity.vruntime.get() + ran);
+        self.moment += i128::from(entity.weight()) * i128::from(ran);
+        let passed = entity.vruntime.get() >= entity.eevdf.deadline.get();
+        if passed {
+            renew(entity, self.rules.slice);
+        }
+        let alone = self.deadlines.is_empty();
+        !alone && (passed || entity.vruntime.get() >= entity.eevdf.protected_to.get())
+    }
+
+    fn tick(&mut self, _: &Tcb) -> bool {
+        false
+    }
+
+    fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool {
+        !self.keeps(woken.id, &current.entity)
+    }
+
+    fn candidates(&self, most: usize) -> Vec<TaskId> {
+        // The one that has been queued longest is detached first.
+        self.list.values().copied().take(most).collect()
+    }
+
+    fn requeue(&mut self, task: &Tcb) {
+        let entity = &task.entity;
+        if self.mean() > entity.vruntime.get() {
+            // The wait has made its lag positive: it starts again at V.
+            self.drop_delayed(task);
+            return self.enqueue(task, Enqueue::Woken, 0);
+        }
+        entity.eevdf.delayed.set(false);
+        self.list(task.id, entity);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! What an ordinary task carries for the scheduler, whatever its generation.
+
+use core::cell::Cell;
+
+/// Weight of a nice-0 task.
+pub const WEIGHT: u64 = 1024;
+
+/// Nicest and least nice value of a task.
+pub const NICE: core::ops::RangeInclusive<i8> = -20..=19;
+
+/// Weight of each nice value from -20 on; one step is about 1.25 times. The same in every fair
+/// scheduler (`prio_to_weight`).
+const WEIGHTS: [u64; 40] = [
+    88_761, 71_755, 56_483, 46_273, 36_291, 29_154, 23_254, 18_705, 14_949, 11_916, 9548, 7620,
+    6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172,
+    137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+];
+
+/// A task as the class of ordinary tasks sees it. Times are nanoseconds.
+#[derive(Debug, Default)]
+pub struct Entity {
+    /// Virtual run time; unused by the O(1) scheduler.
+    pub vruntime: Cell<i64>,
+    /// Start of the interval not yet charged; last time it was seen running.
+    pub exec_start: Cell<u64>,
+    /// Run time so far.
+    pub sum_exec: Cell<u64>,
+    /// `sum_exec` when it was last picked.
+    pub picked_at: Cell<u64>,
+    /// Runnable: queued or running. With delayed dequeueing a sleeper may still be queued.
+    pub on_queue: Cell<bool>,
+    /// `sum_exec` at the last wakeup it made.
+    pub last_wakeup: Cell<u64>,
+    /// Average run time between a wakeup it makes and its going to sleep.
+    pub avg_overlap: Cell<u64>,
+    /// What EEVDF adds.
+    pub(crate) eevdf: super::eevdf::Share,
+    /// What the O(1) scheduler adds.
+    pub(crate) o1: super::o1::Share,
+    /// Key in the timeline, while it is there.
+    pub(crate) key: Cell<Option<(i64, u64)>>,
+    /// Key in the list of runnable tasks.
+    pub(crate) listed: Cell<u64>,
+    nice: Cell<i8>,
+}
+
+impl Entity {
+    /// Its nice value.
+    pub fn nice(&self) -> i8 {
+        self.nice.get()
+    }
+
+    /// Sets it, for a task that is on no queue.
+    pub(crate) fn set_nice(&self, nice: i8) {
+        assert!(NICE.contains(&nice), "nice {nice} is not in -20 to 19");
+        self.nice.set(nice);
+    }
+
+    /// Its weight.
+    pub fn weight(&self) -> u64 {
+        WEIGHTS[(self.nice.get() - NICE.start()) as usize]
+    }
+
+    /// Charges run time up to `now` and returns how much was new.
+    pub(crate) fn run_until(&self, now: u64) -> u64 {
+        let ran = now.saturating_sub(self.exec_start.get());
+        self.exec_start.set(now);
+        self.sum_exec.set(self.sum_exec.get() + ran);
+        ran
+    }
+
+    /// `wall` nanoseconds of running in virtual time.
+    pub(crate) fn virtual_ns(&self, wall: u64) -> i64 {
+        (wall * WEIGHT / self.weight()) as i64
+    }
+}

@@ -1,0 +1,52 @@
+//! What the generations do beyond one queue: placement of woken and new tasks, and how eagerly a
+//! CPU that runs empty looks for work.
+
+use crate::preset::Scheduler;
+
+/// Which CPUs a wakeup considers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// The task's last CPU and the waker's, by load (2.6.16 to 2.6.26).
+    TwoCpus,
+    /// The same, and then an idle CPU that shares a cache with the chosen one (3.0).
+    IdleSibling,
+    /// The same, but an idle one of the two is taken whatever the loads, and the search is bounded
+    /// by how busy the CPUs that share the cache are (6.6 and later).
+    BoundedIdleSibling,
+}
+
+/// When a CPU that has run out of tasks tries to pull one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Newidle {
+    /// Always (up to 2.6.26).
+    Always,
+    /// When its idle times last at least 0.5 ms on average (3.0).
+    LongIdle,
+    /// When some CPU has two tasks and its idle times are longer than the search was (6.6 and
+    /// later); it then pulls one task.
+    Measured,
+}
+
+/// The rules of a generation that concern more than one CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Era {
+    pub(crate) placement: Placement,
+    pub(crate) newidle: Newidle,
+    /// A new task starts on the idlest CPU instead of its parent's.
+    pub(crate) fork_balance: bool,
+}
+
+impl Era {
+    pub(crate) fn of(scheduler: Scheduler) -> Self {
+        let (placement, newidle) = match scheduler {
+            Scheduler::O1 | Scheduler::Cfs24 | Scheduler::Cfs25 | Scheduler::Cfs26Rc1 => {
+                (Placement::TwoCpus, Newidle::Always)
+            }
+            Scheduler::Cfs30 => (Placement::IdleSibling, Newidle::LongIdle),
+            Scheduler::Eevdf66 | Scheduler::Eevdf618 => {
+                (Placement::BoundedIdleSibling, Newidle::Measured)
+            }
+        };
+        Self { placement, newidle, fork_balance: scheduler != Scheduler::O1 }
+    }
+}

@@ -1,0 +1,96 @@
+//! The seam between the scheduler and its generations: how the ordinary tasks (`SCHED_NORMAL`) of
+//! one CPU share it.
+//!
+//! Real-time tasks come first ([`super::rt`]); whatever they leave goes to one [`Normal`] for each
+//! CPU. The queue's lock is held for every call. Nothing here knows of other CPUs: where a task is
+//! queued is decided by placement and balancing.
+
+use super::Tcb;
+use super::cfs;
+use super::eevdf;
+use super::o1;
+use crate::preset::{KernelPreset, Scheduler};
+use convoy_sync::TaskId;
+use std::rc::Rc;
+
+/// Why a task is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enqueue {
+    /// It was asleep.
+    Woken,
+    /// It comes from another CPU, or changed its class.
+    Moved,
+}
+
+/// Why a task leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dequeue {
+    /// It goes to sleep.
+    Sleeps,
+    /// It goes to another CPU or class, or has ended.
+    Leaves,
+}
+
+/// The ordinary tasks of one CPU. *Queued* tasks wait; the running one is counted but not queued.
+pub(crate) trait Normal {
+    /// Counts `task` in and queues it at `now`.
+    fn enqueue(&mut self, task: &Tcb, why: Enqueue, now: u64);
+
+    /// Queues a new task. `parent` runs on this CPU and has just forked it.
+    fn enqueue_new(&mut self, child: &Tcb, parent: Option<&Tcb>);
+
+    /// Counts `task`, queued or running, out. `false` when it stays for a while although it sleeps.
+    fn dequeue(&mut self, task: &Tcb, why: Dequeue) -> bool;
+
+    /// The running task waits again.
+    fn put_back(&mut self, task: &Tcb);
+
+    /// Takes the next task to run from those that wait. `tcb` finds the record of a task.
+    fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>>;
+
+    /// Charges the running task up to `now`; whether it should give up the CPU.
+    fn charge(&mut self, task: &Tcb, now: u64) -> bool;
+
+    /// After [`Self::charge`] at the periodic tick: whether the running task should give up the
+    /// CPU.
+    fn tick(&mut self, task: &Tcb) -> bool;
+
+    /// Whether `woken`, just queued here, preempts the running `current`, just charged.
+    fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool;
+
+    /// Queued tasks, at most `most`, in the order in which the balancer examines them.
+    fn candidates(&self, most: usize) -> Vec<TaskId>;
+
+    /// Length of the slice of a task just picked, where a timer can end it.
+    fn slice(&self, _: &Tcb) -> Option<u64> {
+        None
+    }
+
+    /// Where virtual time stands; a task that moves keeps its distance to it.
+    fn origin(&self) -> i64 {
+        0
+    }
+
+    /// The task woken last, which counts as cache-hot.
+    fn buddy(&self) -> Option<TaskId> {
+        None
+    }
+
+    /// A sleeper that is still queued has been woken: it becomes a task that wants the CPU again.
+    fn requeue(&mut self, _: &Tcb) {
+        unreachable!("this generation dequeues every sleeper at once");
+    }
+}
+
+/// The ordinary tasks of one CPU of `cpus`, by the generation that `kernel` names.
+pub(crate) fn build(kernel: &KernelPreset, cpus: usize) -> Box<dyn Normal> {
+    match kernel.scheduler {
+        Scheduler::O1 => Box::new(o1::Queue::new(kernel.config.hz, cpus)),
+        Scheduler::Eevdf66 | Scheduler::Eevdf618 => {
+            Box::new(eevdf::Queue::new(eevdf::Rules::new(kernel.scheduler, kernel.config.hz, cpus)))
+        }
+        Scheduler::Cfs24 | Scheduler::Cfs25 | Scheduler::Cfs26Rc1 | Scheduler::Cfs30 => {
+            Box::new(cfs::Queue::new(cfs::Rules::new(kernel.scheduler, &kernel.ablation, cpus)))
+        }
+    }
+}

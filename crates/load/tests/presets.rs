@@ -1,0 +1,35 @@
+//! Every kernel preset carries the `shared` mix to its end, on machines of any size.
+
+use convoy_kernel::KernelPreset;
+use convoy_load::mix::Mix;
+use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_machine::Preset;
+
+fn run(kernel: &str, cpus: usize, users: u32) -> VirtualPoint {
+    let preset = KernelPreset::named(kernel).expect("a shipped preset");
+    let mut machine = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+    machine.topology.cpus = cpus;
+    let mix = Mix::load("shared").expect("a shipped mix");
+    VirtualRun { shrink: 1000, ..VirtualRun::new(mix, users, preset, machine) }
+        .run()
+        .expect("the run comes to an end")
+}
+
+#[test]
+fn all_jobs_are_done_on_1_4_and_64_cpus() {
+    for kernel in KernelPreset::names() {
+        for (cpus, users) in [(1, 3), (4, 12), (64, 80)] {
+            let point = run(kernel, cpus, users);
+            let failure = &point.first_failure;
+            assert_eq!(point.jobs_failed, 0, "{kernel} on {cpus}: {failure:?}");
+            assert_eq!(point.jobs_done, u64::from(users) * 97, "{kernel} on {cpus}");
+        }
+    }
+}
+
+#[test]
+fn the_same_run_has_the_same_schedule_under_every_preset() {
+    for kernel in KernelPreset::names() {
+        assert_eq!(run(kernel, 4, 9).hash, run(kernel, 4, 9).hash, "{kernel}");
+    }
+}
