@@ -103,19 +103,26 @@ impl Lines {
         })
     }
 
-    /// The number of the line of `offset`. All that a task has on its stack, which is the waiter of
-    /// the lock it waits for, counts as one line: where a frame puts it is the compiler's choice,
-    /// and with it every build would have results of its own.
+    /// The entry of `offset`. All that a task has on its stack, which is the waiter of the lock it
+    /// waits for, counts as one line: where a frame puts it is the compiler's choice, and with it
+    /// every build would have results of its own. So stacks have one entry each, before the rest.
     #[inline(always)]
     fn index(&self, offset: usize) -> usize {
-        const LINES: usize = STACK / LINE;
         if offset >= self.stacks {
-            return offset / LINE;
+            self.stacks / STACK + (offset - self.stacks) / LINE
+        } else {
+            offset / STACK
         }
-        // Spread over the table, so that the entries of many tasks do not fall into one set of the
-        // host's cache.
+    }
+
+    /// What keys the perturbation of the line of `offset`: the number of its first line, spread
+    /// for stacks.
+    fn key(&self, offset: usize) -> u64 {
+        const LINES: usize = STACK / LINE;
         let slot = offset / STACK;
-        slot * LINES + slot * 17 % LINES
+        let line =
+            if offset >= self.stacks { offset / LINE } else { slot * LINES + slot * 17 % LINES };
+        line as u64
     }
 
     /// The line of `offset`.
@@ -249,7 +256,7 @@ impl Lines {
         if self.perturbation == 0 {
             return price;
         }
-        let key = self.seed ^ (self.index(offset) as u64) << 32 ^ misses as u64;
+        let key = self.seed ^ self.key(offset) << 32 ^ misses as u64;
         let draw = mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) % FRACTION;
         price + ((price * self.perturbation / FRACTION) * draw / FRACTION)
     }

@@ -8,71 +8,65 @@
 pub struct Tree {
     /// Number of leaves, a power of two.
     width: usize,
-    keys: Vec<u64>,
-    /// Winner (CPU) of each inner node; node 1 is the root, the children of `i` are `2i` and
-    /// `2i+1`.
-    winners: Vec<u32>,
+    /// Node 1 is the root, the children of `i` are `2i` and `2i+1`, the leaf of CPU `c` is
+    /// `width + c`. Each node is the winner below it, key and CPU, so that a match reads two
+    /// neighbours and nothing else.
+    nodes: Vec<(u64, u32)>,
 }
 
 impl Tree {
     /// A tree for `cpus` CPUs, all keys at "nothing to do".
     pub fn new(cpus: usize) -> Self {
         let width = cpus.next_power_of_two().max(2);
-        let mut tree = Self { width, keys: vec![u64::MAX; width], winners: vec![0; width] };
-        for node in (1..width).rev() {
-            tree.winners[node] = tree.play(node);
+        let mut nodes = vec![(u64::MAX, 0); 2 * width];
+        for cpu in 0..width {
+            nodes[width + cpu].1 = cpu as u32;
         }
-        tree
-    }
-
-    fn contender(&self, node: usize) -> u32 {
-        if node >= self.width { (node - self.width) as u32 } else { self.winners[node] }
-    }
-
-    fn play(&self, node: usize) -> u32 {
-        let (left, right) = (self.contender(2 * node), self.contender(2 * node + 1));
-        if self.keys[left as usize] <= self.keys[right as usize] { left } else { right }
+        for node in (1..width).rev() {
+            nodes[node] = nodes[2 * node];
+        }
+        Self { width, nodes }
     }
 
     /// Key of `cpu`.
     #[inline]
     pub fn key(&self, cpu: usize) -> u64 {
-        self.keys[cpu]
+        self.nodes[self.width + cpu].0
     }
 
     /// Sets the key of `cpu`.
     #[inline]
     pub fn set(&mut self, cpu: usize, key: u64) {
-        self.keys[cpu] = key;
-        let mut node = (self.width + cpu) >> 1;
-        while node > 0 {
-            let winner = self.play(node);
-            self.winners[node] = winner;
+        let mut node = self.width + cpu;
+        let mut winner = (key, cpu as u32);
+        self.nodes[node] = winner;
+        while node > 1 {
+            let rival = self.nodes[node ^ 1];
+            if rival < winner {
+                winner = rival;
+            }
             node >>= 1;
+            self.nodes[node] = winner;
         }
     }
 
     /// The earliest CPU and its key.
     #[inline]
     pub fn first(&self) -> (usize, u64) {
-        let cpu = self.winners[1] as usize;
-        (cpu, self.keys[cpu])
+        let (key, cpu) = self.nodes[1];
+        (cpu as usize, key)
     }
 
     /// The earliest CPU other than `cpu`, and its key.
     #[inline]
     pub fn first_other(&self, cpu: usize) -> (usize, u64) {
         let mut node = self.width + cpu;
-        let mut best = (usize::MAX, u64::MAX);
+        let mut best = (u64::MAX, u32::MAX);
         while node > 1 {
-            let rival = self.contender(node ^ 1) as usize;
-            let key = self.keys[rival];
-            if key < best.1 || (key == best.1 && rival < best.0) {
-                best = (rival, key);
-            }
+            best = best.min(self.nodes[node ^ 1]);
             node >>= 1;
         }
-        best
+        (best.1 as usize, best.0)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | calibrate | nightly`.
+//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | calibrate | peers |
+//! nightly`.
 //!
 //! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
 //! machine runs nothing else (see `.ci/run`).
@@ -12,6 +13,7 @@ mod calibrate;
 mod ci;
 mod golden;
 mod nightly;
+mod peers;
 mod stage;
 mod tidy;
 
@@ -26,6 +28,7 @@ usage: cargo xtask COMMAND
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
   calibrate [PATH]  measure the units of user-mode work, write machines/calibration.toml or PATH
   calibrate --add   measure only the units that machines/calibration.toml lacks, on its scale
+  peers [--json]    the lock-contention model here and on other simulators
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
 /// How a developer command ended; the codes are those of docs/exit-codes.md.
@@ -69,6 +72,8 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["calibrate"] => calibrate::run(&root.join(calibrate::DEFAULT), false),
         ["calibrate", "--add"] => calibrate::run(&root.join(calibrate::DEFAULT), true),
         ["calibrate", path] => calibrate::run(Path::new(path), false),
+        ["peers"] => peers::run(root, false),
+        ["peers", "--json"] => peers::run(root, true),
         ["nightly"] => Ok(nightly::run(root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

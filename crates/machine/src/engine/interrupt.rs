@@ -19,7 +19,7 @@ impl Engine {
         self.pass(self.interrupt_price);
         self.os().interrupt(cause);
         cpu.irq_off.set(cpu.irq_off.get() - 1);
-        self.limits();
+        self.limit_interrupt();
         self.set_mode(Mode::System);
         self.os().interrupt_return(mode == Mode::User);
         self.set_mode(mode);
@@ -30,7 +30,7 @@ impl Engine {
         let cpu = self.this();
         cpu.irq_off.set(cpu.irq_off.get() + 1);
         if cpu.irq_off.get() == 1 {
-            self.limits();
+            self.limit_interrupt();
         }
     }
 
@@ -42,14 +42,14 @@ impl Engine {
             if self.clock.get() >= Self::next_interrupt(cpu) && !self.yielder.get().is_null() {
                 self.interrupt();
             }
-            self.limits();
+            self.limit_interrupt();
         }
     }
 
     /// Sets the timer of the running CPU to fire at `at` picoseconds; `u64::MAX` stops it.
     pub(crate) fn set_timer(&self, at: u64) {
         self.this().timer.set(at);
-        self.limits();
+        self.limit_interrupt();
     }
 
     /// Sends an inter-processor interrupt that arrives at `at`.
@@ -57,7 +57,7 @@ impl Engine {
         let target = &self.cpus[cpu];
         target.ipi.set(target.ipi.get().min(at));
         if cpu == self.cpu.get() {
-            self.limits();
+            self.limit_interrupt();
         } else if target.blocked.get() && target.irq_off.get() == 0 {
             let key = self.tree.borrow().key(cpu).min(at.max(target.clock.get()));
             self.set_other(cpu, key);

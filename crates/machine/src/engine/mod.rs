@@ -65,32 +65,34 @@ pub enum Outcome {
     TimeLimit,
 }
 
+/// What a switch between CPUs uses is one cache line of the host, for its first user.
+#[repr(C, align(64))]
 pub(crate) struct Cpu {
     /// Virtual time when the CPU is not the running one.
     clock: Cell<u64>,
-    /// The task whose coroutine this CPU runs.
-    pub(crate) task: Cell<TaskId>,
-    /// That coroutine, and what suspends it; null until it has started.
+    /// The coroutine of its task, and what suspends it; null until it has started.
     coroutine: Cell<*mut Task>,
     yielder: Cell<*const Yielder<(), ()>>,
-    /// Depth of disabled interrupts.
-    irq_off: Cell<u32>,
-    /// Depth of disabled preemption.
-    pub(crate) preempt_off: Cell<u32>,
     /// When the timer fires.
     timer: Cell<u64>,
     /// When the pending inter-processor interrupt arrives.
     ipi: Cell<u64>,
-    /// Blocked inside [`Engine::compute`], [`Engine::halt`] or a spin: an interrupt may end it
-    /// early.
-    blocked: Cell<bool>,
-    /// What it spins for, while its coroutine is suspended for that.
-    spin: Cell<Option<spin::Spin>>,
+    /// The task whose coroutine this CPU runs.
+    pub(crate) task: Cell<TaskId>,
+    /// Depth of disabled interrupts.
+    irq_off: Cell<u32>,
+    /// Depth of disabled preemption.
+    pub(crate) preempt_off: Cell<u32>,
     /// Next in the line's list of spinners (CPU + 1), and whether this CPU is in that list.
     spin_next: Cell<u16>,
     linked: Cell<bool>,
+    /// Blocked inside [`Engine::compute`], [`Engine::halt`] or a spin: an interrupt may end it
+    /// early.
+    blocked: Cell<bool>,
     mode: Cell<Mode>,
     mode_since: Cell<u64>,
+    /// What it spins for, while its coroutine is suspended for that.
+    spin: Cell<Option<spin::Spin>>,
     times: [Cell<u64>; 5],
 }
 
@@ -106,6 +108,9 @@ pub(crate) struct Engine {
     clock: Cell<u64>,
     near: Cell<u64>,
     far: Cell<u64>,
+    /// The same without the running CPU's own next interrupt.
+    others_near: Cell<u64>,
+    others_far: Cell<u64>,
     cpu: Cell<usize>,
     ops: Cell<u64>,
     hit: u64,
@@ -169,6 +174,8 @@ impl Engine {
             clock: Cell::new(0),
             near: Cell::new(u64::MAX),
             far: Cell::new(u64::MAX),
+            others_near: Cell::new(u64::MAX),
+            others_far: Cell::new(u64::MAX),
             cpu: Cell::new(0),
             ops: Cell::new(0),
             hit: ps(preset.price_ns.hit),

@@ -52,14 +52,14 @@ impl Engine {
 
     /// Recomputes how far the running CPU may go.
     pub(super) fn limits(&self) {
+        self.others_near.set(u64::MAX);
+        self.others_far.set(u64::MAX);
         let (other, key) = self.tree.borrow().first_other(self.cpu.get());
-        let irq = Self::next_interrupt(self.this()).saturating_sub(1);
-        self.near.set(irq);
-        self.far.set(irq);
         self.limit(key, other);
         if let Some((at, other)) = self.looks.first() {
             self.limit(at, other);
         }
+        self.limit_interrupt();
     }
 
     /// The running CPU may not pass CPU `other`, which acts at `key`.
@@ -67,8 +67,19 @@ impl Engine {
     pub(super) fn limit(&self, key: u64, other: usize) {
         let near =
             if key == u64::MAX || self.cpu.get() < other { key } else { key.saturating_sub(1) };
+        let far = key.saturating_add(self.skew);
+        self.others_near.set(self.others_near.get().min(near));
+        self.others_far.set(self.others_far.get().min(far));
         self.near.set(self.near.get().min(near));
-        self.far.set(self.far.get().min(key.saturating_add(self.skew)));
+        self.far.set(self.far.get().min(far));
+    }
+
+    /// Of the limits, only the interrupt of the running CPU has changed.
+    #[inline]
+    pub(super) fn limit_interrupt(&self) {
+        let irq = Self::next_interrupt(self.this()).saturating_sub(1);
+        self.near.set(self.others_near.get().min(irq));
+        self.far.set(self.others_far.get().min(irq));
     }
 
     /// Gives `cpu` (not the running one) the key `key`.
