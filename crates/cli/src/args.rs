@@ -123,8 +123,8 @@ pub(crate) struct Check {
     /// Executions to explore for each property
     #[arg(long, value_name = "N")]
     pub(crate) budget: Option<u64>,
-    /// Accepted as everywhere; the exploration is systematic and has no random part
-    #[arg(long, default_value_t = 1, hide = true)]
+    /// Seed of the random part, which begins where the systematic search has used its share
+    #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Replay a schedule that an earlier check printed
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["variant", "budget"])]

@@ -3,9 +3,12 @@
 use crate::args::Check;
 use crate::fail::{FINDING, Failure};
 use crate::output;
+use crate::pool::LOOK;
+use convoy_load::host::Interrupts;
 use convoy_report::{CheckReport, CheckRow};
 use convoy_torture::{Budget, Row, VARIANTS};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
 
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
@@ -29,15 +32,10 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         Some(variant) => vec![variant.as_str()],
         None => VARIANTS.to_vec(),
     };
-    let bar = output::progress(&args.common, variants.len() as u64);
-    let mut rows = Vec::new();
-    for variant in &variants {
-        bar.set_message((*variant).to_owned());
-        let found = convoy_torture::check_semaphore(variant, budget).map_err(Failure::usage)?;
-        rows.extend(found.into_iter().map(row));
-        bar.inc(1);
+    let (rows, interrupted) = rows(args, &variants, budget)?;
+    if interrupted && rows.is_empty() {
+        return Err(Failure::interrupted(0));
     }
-    bar.finish_and_clear();
     let report = CheckReport {
         title: format!(
             "semaphore: {} variants, at most {} interleavings for each scenario",
@@ -58,11 +56,53 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         || report.to_csv(),
     );
     output::result(&args.common, &text)?;
+    if interrupted {
+        return Err(Failure::interrupted(report.rows.len()));
+    }
     Ok(if report.violation() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 
+/// The rows of all variants, and whether an interrupt came before the last; they are then those of
+/// the variants before.
+fn rows(args: &Check, variants: &[&str], budget: Budget) -> Result<(Vec<CheckRow>, bool), Failure> {
+    let interrupts = Interrupts::catch();
+    let bar = output::progress(&args.common, variants.len() as u64);
+    let (sender, receiver) = mpsc::channel();
+    let all: Vec<String> = variants.iter().map(|variant| (*variant).to_owned()).collect();
+    // Detached: after an interrupt the process ends without waiting for the variant under way.
+    std::thread::spawn(move || {
+        for variant in all {
+            let found = convoy_torture::check_semaphore(&variant, budget);
+            if sender.send(found).is_err() {
+                return;
+            }
+        }
+    });
+    let mut rows = Vec::new();
+    for variant in variants {
+        bar.set_message((*variant).to_owned());
+        let found = loop {
+            if interrupts.pending() {
+                bar.finish_and_clear();
+                return Ok((rows, true));
+            }
+            match receiver.recv_timeout(LOOK) {
+                Ok(found) => break found.map_err(Failure::usage)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::environment("the search ended early; this is a defect"));
+                }
+            }
+        };
+        rows.extend(found.into_iter().map(row));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok((rows, false))
+}
+
 fn budget(args: &Check) -> Result<Budget, Failure> {
-    let mut budget = Budget::default();
+    let mut budget = Budget { seed: args.seed, ..Budget::default() };
     if let Some(executions) = args.budget {
         budget.executions = executions;
     } else if let Ok(factor) = std::env::var(BUDGET) {

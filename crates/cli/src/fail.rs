@@ -27,6 +27,15 @@ impl Failure {
         Self { code: ENVIRONMENT, message: error.to_string() }
     }
 
+    /// An interrupt came when `done` parts of the work had finished and been printed.
+    pub(crate) fn interrupted(done: usize) -> Self {
+        Self::environment(if done == 0 {
+            "interrupted before anything had finished; start it again"
+        } else {
+            "interrupted; what had finished is printed, start it again for all"
+        })
+    }
+
     /// The same with more words at its end.
     pub(crate) fn with(mut self, words: &str) -> Self {
         self.message.push_str(words);

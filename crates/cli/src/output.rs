@@ -44,12 +44,13 @@ pub(crate) fn ready(path: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Writes `text` to `path` completely or not at all: beside it first, then renamed. A device or a
-/// pipe is written to, never replaced.
-pub(crate) fn file(path: &Path, text: &str) -> Result<(), Failure> {
+/// Writes `content` to `path` completely or not at all: beside it first, then renamed. A device or
+/// a pipe is written to, never replaced.
+pub(crate) fn file(path: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Failure> {
+    let content = content.as_ref();
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         let opened = std::fs::OpenOptions::new().write(true).open(path);
-        return match opened.and_then(|mut file| file.write_all(text.as_bytes())) {
+        return match opened.and_then(|mut file| file.write_all(content)) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 Err(cannot_write(path, &error))
             }
@@ -61,7 +62,7 @@ pub(crate) fn file(path: &Path, text: &str) -> Result<(), Failure> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
-    std::fs::write(part, text).and_then(|()| std::fs::rename(part, path)).map_err(|error| {
+    std::fs::write(part, content).and_then(|()| std::fs::rename(part, path)).map_err(|error| {
         let _nothing_left = std::fs::remove_file(part);
         cannot_write(path, &error)
     })

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Environment variable with the number of simulations at a time, where no flag says it.
 const THREADS: &str = "CONVOY_THREADS";
 /// How often the main thread looks for an interrupt.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// What a pool of simulations gave.
 pub(crate) struct Done {

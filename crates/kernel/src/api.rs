@@ -135,6 +135,19 @@ pub enum Query {
     Terminal,
 }
 
+/// What [`Kernel::asynchronous`] moves.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfers<'a> {
+    /// Where in the file, one for each transfer.
+    pub offsets: &'a [u64],
+    /// Bytes of each.
+    pub bytes: usize,
+    /// To the file, as opposed to from it.
+    pub write: bool,
+    /// Transfers in flight at most, at least 1.
+    pub depth: usize,
+}
+
 /// A kernel as a job sees it. One value per process; after [`Kernel::fork`] the child has its own.
 ///
 /// Errors are [`Errno`]s of the call's manual page. Buffers are real on both kernels; the virtual
@@ -173,17 +186,9 @@ pub trait Kernel: Sized {
     /// `sync`.
     fn sync(&mut self) -> Sys<()>;
 
-    /// Reads or writes `bytes` bytes at each of `offsets`, in any order, with up to `depth`
-    /// requests in flight at a time; waits for all. Contents do not matter. `ENOSYS` where there is
-    /// no asynchronous I/O, as on the virtual kernels.
-    fn asynchronous(
-        &mut self,
-        fd: Fd,
-        offsets: &[u64],
-        bytes: usize,
-        write: bool,
-        depth: usize,
-    ) -> Sys<()>;
+    /// Makes all transfers, in any order and several at a time; waits for all. Contents do not
+    /// matter. `ENOSYS` where there is no asynchronous I/O, as on the virtual kernels.
+    fn asynchronous(&mut self, fd: Fd, transfers: &Transfers<'_>) -> Sys<()>;
 
     /// `pipe`: (read end, write end).
     fn pipe(&mut self) -> Sys<(Fd, Fd)>;

@@ -1,6 +1,8 @@
 //! `impl Kernel for Process`: the system calls, each entering and leaving the kernel.
 
-use crate::api::{Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys};
+use crate::api::{
+    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
+};
 use crate::errno::Errno;
 use crate::process::Process;
 use crate::vfs::{Kind, Target};
@@ -154,14 +156,7 @@ impl Kernel for Process {
         Ok(())
     }
 
-    fn asynchronous(
-        &mut self,
-        _fd: Fd,
-        _offsets: &[u64],
-        _bytes: usize,
-        _write: bool,
-        _depth: usize,
-    ) -> Sys<()> {
+    fn asynchronous(&mut self, _fd: Fd, _transfers: &Transfers<'_>) -> Sys<()> {
         self.call(|| Err(Errno::ENOSYS))
     }
 

@@ -74,6 +74,15 @@ pub struct CpuTicks {
     pub total: u64,
 }
 
+impl CpuTicks {
+    /// The share of the time since `before` in which CPUs were not idle; `None` if no tick came.
+    pub fn busy_since(&self, before: &Self) -> Option<f64> {
+        let ticks = |now: u64, then: u64| now.saturating_sub(then) as f64;
+        let total = ticks(self.total, before.total);
+        (total > 0.0).then(|| 1.0 - ticks(self.idle, before.idle) / total)
+    }
+}
+
 /// Reads [`CpuTicks`]; `None` where the kernel does not tell.
 pub fn cpu_ticks() -> Option<CpuTicks> {
     let usable = rustix::thread::sched_getaffinity(None).ok()?;
@@ -117,6 +126,9 @@ mod tests {
         assert_eq!(parse_ticks(text, |cpu| cpu == 0), first);
         let both = CpuTicks { user: 12, system: 10, idle: 77, steal: 9, total: 108 };
         assert_eq!(parse_ticks(text, |_| true), both);
+        let later = CpuTicks { idle: 75 + 30, total: 100 + 120, ..first };
+        assert_eq!(later.busy_since(&first), Some(0.75));
+        assert_eq!(first.busy_since(&first), None);
         assert_eq!(parse_ticks("nothing", |_| true), CpuTicks::default());
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use convoy_kernel::Errno;
 use convoy_kernel::api::{
-    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys,
+    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
 };
 
 /// Entries of one directory buffer.
@@ -327,9 +327,9 @@ impl Kernel for Counting {
         Ok(())
     }
 
-    fn asynchronous(&mut self, fd: Fd, offsets: &[u64], _: usize, _: bool, _: usize) -> Sys<()> {
+    fn asynchronous(&mut self, fd: Fd, transfers: &Transfers<'_>) -> Sys<()> {
         self.files.get(&fd).ok_or(Errno::EBADF)?;
-        *self.calls.entry("(asynchronous request)").or_default() += offsets.len() as u64;
+        *self.calls.entry("(asynchronous request)").or_default() += transfers.offsets.len() as u64;
         Ok(())
     }
 

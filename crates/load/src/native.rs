@@ -27,6 +27,7 @@ use convoy_sync::{Handoff, NativeSemaphore, Opportunistic};
 use serde::{Deserialize, Serialize};
 
 use crate::draw::{Lcg, shuffle};
+use crate::user::Next;
 use cell::{CellError, Plan, Tally};
 
 /// Version of [`NativeRecord`]; fields are only ever added.
@@ -220,9 +221,12 @@ pub struct NativeRun {
     pub policy: Policy,
     /// Length of the window as it was, in seconds.
     pub window_s: f64,
-    /// CPUs this process used, on average over the window. Much less than it could have used, with
-    /// a policy that never leaves a CPU idle, means that other programs had the rest.
+    /// CPUs this process used, on average over the window.
     pub cpus_used: f64,
+    /// CPUs that others used meanwhile, a hypervisor included: from the ticks of the machine, less
+    /// this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_cpus: Option<f64>,
     /// Sections completed per second.
     pub acquisitions_per_s: f64,
     /// Voluntary context switches of the process per second.
@@ -280,6 +284,9 @@ pub struct NativeCell {
     pub ratio: Option<Spread>,
     /// CPUs this process used, on average over the window.
     pub cpus_used: Spread,
+    /// CPUs that others used meanwhile; `None` if the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_cpus: Option<Spread>,
     /// Voluntary context switches of the process per second.
     pub voluntary_switches_per_s: Spread,
     /// Jain's index; `None` if a round had no acquisition.
@@ -315,21 +322,25 @@ pub struct NativeRecord {
     pub runs: Vec<NativeRun>,
 }
 
-/// Runs the experiment. `progress` hears of each run before it starts: its place, and what it is.
+/// Runs the experiment. `progress` hears of each run before it starts, its place and what it is,
+/// and may stop there: the record then has the runs before it.
 ///
 /// # Errors
 /// [`NativeError::Threads`] and [`NativeError::Stuck`].
 pub fn run(
     experiment: &NativeExperiment,
-    progress: &mut dyn FnMut(usize, &str),
+    progress: &mut dyn FnMut(usize, &str) -> Next,
 ) -> Result<NativeRecord, NativeError> {
     experiment.check()?;
     let calibration = work::Calibration::measure();
     let mut random = Lcg::for_user(experiment.seed, 0);
     let mut runs = Vec::new();
-    for round in 0..experiment.rounds {
+    'rounds: for round in 0..experiment.rounds {
         for (section_ns, threads, policy) in experiment.round(&mut random) {
-            progress(runs.len(), &format!("{policy}, {threads} threads, {section_ns} ns"));
+            let what = format!("{policy}, {threads} threads, {section_ns} ns");
+            if progress(runs.len(), &what) == Next::Stop {
+                break 'rounds;
+            }
             let plan = Plan {
                 threads,
                 section_steps: calibration.steps(section_ns),
@@ -409,6 +420,7 @@ fn summarise_cell(runs: &[&NativeRun], baseline: &[&NativeRun]) -> Option<Native
         acquisitions_per_s: over(|run| run.acquisitions_per_s)?,
         ratio: if own_baseline { None } else { Spread::of(ratios) },
         cpus_used: over(|run| run.cpus_used)?,
+        others_cpus: over(|run| run.others_cpus.unwrap_or(f64::NAN)),
         voluntary_switches_per_s: over(|run| run.voluntary_switches_per_s)?,
         jain: over(|run| run.jain.unwrap_or(f64::NAN)),
         starved_threads: over(|run| f64::from(run.starved_threads))?,

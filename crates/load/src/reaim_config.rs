@@ -1,4 +1,4 @@
-//! The grammar of `reaim.config`.
+//! The grammars of `reaim.config` and of AIM7's `config`.
 //!
 //! ```text
 //! # a comment
@@ -12,6 +12,16 @@
 //! VERBOSE 1
 //! CROSSOVER
 //! BRIEF
+//! ```
+//!
+//! AIM7's `config` is a list of directories, the first word of each line; a line that begins with #
+//! is a comment, and OFF in the first place means the current directory. A file whose first line
+//! begins with a path or OFF is taken for one: no key of re-aim's contains a slash.
+//!
+//! ```text
+//! # a comment
+//! /disk1/aim7
+//! /disk2/aim7
 //! ```
 //!
 //! As in re-aim the first letter of a key decides which one it is, in any case; a colon or an
@@ -57,6 +67,12 @@ impl ReaimConfig {
     pub fn parse(file: &str, text: &str) -> Result<Self, WorkfileError> {
         let mut config = Self::default();
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if let Some(directories) = directories(text) {
+            for (index, directory) in directories {
+                config.add_directory(directory).map_err(|problem| problem.at(file, index))?;
+            }
+            return Ok(config);
+        }
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
@@ -133,6 +149,19 @@ impl ReaimConfig {
     }
 }
 
+/// The directories, and their lines, of a file that is AIM7's `config`.
+fn directories(text: &str) -> Option<Vec<(usize, &str)>> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
+    let words = lines.filter_map(|(index, line)| Some((index, line.split_whitespace().next()?)));
+    let found: Vec<(usize, &str)> = words.collect();
+    let (index, first) = *found.first()?;
+    if first == "OFF" {
+        return Some(vec![(index, ".")]);
+    }
+    let key = first.split([':', '=']).next()?;
+    (key.contains('/') || key.starts_with('.')).then_some(found)
+}
+
 fn number(key: &str, value: &str, least: u64, most: u64) -> Result<u32, Problem> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.parse::<u64>().ok().filter(|_| digits);
@@ -160,6 +189,18 @@ fn switch(key: &str, value: &str) -> Result<bool, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_config_of_aim7_is_a_list_of_directories() {
+        let of = |text: &str| ReaimConfig::parse("config", text).expect("valid").directories;
+        assert_eq!(of("# disks\n/disk1/a  first\n\n/disk2\n"), ["/disk1/a", "/disk2"]);
+        assert_eq!(of("./here\nthere\n"), ["./here", "there"]);
+        assert_eq!(of("#\nOFF\n/disk1\n"), ["."]);
+        assert_eq!(of("DISKDIR=/disk1\n"), ["/disk1"], "re-aim's");
+        let many = "/d\n".repeat(MOST_DIRECTORIES + 1);
+        let error = ReaimConfig::parse("config", &many).expect_err("too many").to_string();
+        assert!(error.contains("config:256"), "{error}");
+    }
 
     fn error(text: &str) -> String {
         let error = ReaimConfig::parse("reaim.config", text).expect_err("wrong").to_string();

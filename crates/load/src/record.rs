@@ -38,6 +38,13 @@ pub struct RunRecord {
     /// Time that measuring the jobs alone took, for the prediction, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict_wall_s: Option<f64>,
+    /// Fresh processes in which they were measured, each job twice in each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predict_passes: Option<u32>,
+    /// What a reader of the figures should know of the mix, and what carries asynchronous transfers
+    /// if jobs of it make any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The order of every user of the largest point, names separated by blanks. A user's order
     /// depends on mix, seed and its index only: the users of a smaller point are the first of
     /// these.

@@ -5,6 +5,14 @@ pub const MOST_USERS: u32 = 100_000;
 /// Most users of one load point on a real machine; AIM7's limit.
 pub const MOST_USERS_HOST: u32 = 10_000;
 
+/// So many users, in words: "1 user", "2 users".
+pub fn counted(users: impl Into<u64>) -> String {
+    match users.into() {
+        1 => "1 user".to_owned(),
+        users => format!("{users} users"),
+    }
+}
+
 /// A list that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("users list, entry {position}: {problem}; {cure}")]

@@ -281,6 +281,7 @@ impl VirtualRun {
             seed: self.seed,
             shrink: self.shrink,
             shell_sleep: self.shell_sleep,
+            sync: false,
         }
     }
 

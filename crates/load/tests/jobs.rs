@@ -79,6 +79,33 @@ fn a_user_of_shared_makes_the_calls_of_1996() {
     assert_eq!(calls("sync"), 0);
 }
 
+/// Without `-y` re-aim's jobs call `sync` so often; those that are named `b` or `sync_` never do.
+#[test]
+fn jobs_sync_where_reaim_does_and_only_if_asked() {
+    let expected = |job: Job| match job {
+        Job::DiskCp => 3,
+        Job::DiskRr
+        | Job::DiskRw
+        | Job::DiskRd
+        | Job::DiskWrt
+        | Job::DiskDioRr
+        | Job::DiskDioRw
+        | Job::DiskDioWrt
+        | Job::DiskDioCp => 2,
+        Job::DiskDioRd => 1,
+        _ => 0,
+    };
+    for asked in [true, false] {
+        let env = JobEnv { sync: asked, ..env(100) };
+        for job in Job::ALL {
+            let mut kernel = prepared(&env);
+            job.run(&mut kernel, &env).expect("runs");
+            let syncs = kernel.calls().get("sync").copied().unwrap_or(0);
+            assert_eq!(syncs, if asked { expected(*job) } else { 0 }, "{}", job.name());
+        }
+    }
+}
+
 #[test]
 fn a_user_stops_when_its_log_says_so() {
     let env = env(1000);

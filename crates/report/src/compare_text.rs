@@ -2,6 +2,8 @@
 
 use core::fmt::Write as _;
 
+use convoy_load::users::counted;
+
 use crate::compare::{CompareRange, CompareReport, CompareRow, CompareSide};
 use crate::format::{NOTHING, distinct, fixed, width, wrap};
 use crate::table::{Cell, Column, MAX_WIDTH, Table};
@@ -104,8 +106,8 @@ fn by_metric(report: &CompareReport) -> Vec<Vec<&CompareRow>> {
 /// How a benchmark is called in a table.
 fn benchmark(row: &CompareRow) -> String {
     match (row.users, row.benchmark.is_empty()) {
-        (Some(users), true) => format!("{users} users"),
-        (Some(users), false) => format!("{}, {users} users", row.benchmark),
+        (Some(users), true) => counted(users),
+        (Some(users), false) => format!("{}, {}", row.benchmark, counted(users)),
         (None, _) => row.benchmark.clone(),
     }
 }

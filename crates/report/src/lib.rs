@@ -15,6 +15,7 @@ mod export;
 mod format;
 mod json;
 mod native;
+mod picture;
 mod plot;
 mod points;
 mod reproduce;
@@ -32,6 +33,7 @@ pub use compare::{
 };
 pub use format::{NOTHING, fixed, significant};
 pub use native::{native_csv, native_json, native_tables, native_text};
+pub use picture::{PictureError, png};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
 pub use points::{Columns, RunPoint, RunReport};
 pub use reproduce::{Metric, ReproduceReport, ReproduceRow, metric};

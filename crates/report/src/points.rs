@@ -1,6 +1,7 @@
 //! `convoy run`: the load points of an AIM7 run.
 
 use convoy_load::record::{Cause, JobStats, Repeat};
+use convoy_load::users::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::format::fixed;
@@ -102,6 +103,12 @@ const fn optional(
     Optional { title, unit, key, decimals, value }
 }
 
+/// In both the first table and that of the machine.
+const IDLE: Optional = optional("idle", "%", "idle_percent", 1, |point| point.idle_percent);
+/// As above.
+const SWITCHES: Optional =
+    optional("switches", "1/s", "context_switches_per_s", 0, |point| point.context_switches_per_s);
+
 /// AIM7's columns after the first six, and those of the virtual machine.
 const OPTIONAL: &[Optional] = &[
     optional("Jobs/min/task", "", "jobs_per_min_per_task", 2, |p| p.jobs_per_min_per_task),
@@ -109,8 +116,8 @@ const OPTIONAL: &[Optional] = &[
         point.jobs_per_min_ci95.map(|[lo, hi]| 100.0 * (hi - lo) / (hi + lo))
     }),
     optional("meas/pred", "", "measured_over_predicted", 2, |p| p.measured_over_predicted),
-    optional("idle", "%", "idle_percent", 1, |point| point.idle_percent),
-    optional("switches", "1/s", "context_switches_per_s", 0, |point| point.context_switches_per_s),
+    IDLE,
+    SWITCHES,
     optional("owner off CPU", "%", "owner_not_running_percent", 1, |point| {
         point.owner_not_running_percent
     }),
@@ -133,9 +140,9 @@ const REAIM: &[Optional] = &[
 const MACHINE: &[Optional] = &[
     optional("user", "%", "user_percent", 1, |p| p.user_percent),
     optional("system", "%", "system_percent", 1, |p| p.system_percent),
-    optional("idle", "%", "idle_percent", 1, |point| point.idle_percent),
+    IDLE,
     optional("steal", "%", "steal_percent", 1, |p| p.steal_percent),
-    optional("switches", "1/s", "context_switches_per_s", 0, |point| point.context_switches_per_s),
+    SWITCHES,
     optional("involuntary", "1/s", "involuntary_switches_per_s", 0, |point| {
         point.involuntary_switches_per_s
     }),
@@ -209,7 +216,7 @@ impl RunReport {
         let best = whole.max_by(|a, b| a.jobs_per_min.total_cmp(&b.jobs_per_min));
         if let Some(best) = best {
             let jobs = fixed(best.jobs_per_min, 1);
-            table.note(format!("Max Jobs per Minute {jobs} at {} tasks.", best.users));
+            table.note(format!("Max Jobs per Minute {jobs} with {}.", counted(best.users)));
         }
         for note in &self.notes {
             table.note(note);
@@ -442,7 +449,7 @@ mod tests {
             Cause { user: Some(3), text: "user 3: it broke".to_owned(), ..Cause::default() };
         report.points[1].failed = Some(cause);
         let text = report.to_text(Columns::Aim7);
-        assert!(text.contains("Max Jobs per Minute 589.6 at 1 tasks"), "{text}");
+        assert!(text.contains("Max Jobs per Minute 589.6 with 1 user."), "{text}");
         assert!(text.contains("0!"), "{text}");
         assert!(report.to_csv().contains("user 3: it broke"));
         report.points[1].jobs_per_min = f64::NAN;

@@ -1,10 +1,10 @@
 //! The store under what happens to files: crashes, full disks, many writers, other versions.
 
 use convoy_store::{Entry, Filter, Store, StoreError, VERSION};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 fn directory(test: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
@@ -52,10 +52,27 @@ fn start_writer(path: &Path, first: u64, count: u64) -> Command {
 /// The numbers that a writer says it stored.
 fn stored(child: Child) -> Vec<u64> {
     let output = child.wait_with_output().expect("ends");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    acknowledged(&String::from_utf8_lossy(&output.stderr))
+}
+
+/// The numbers in what a writer said.
+fn acknowledged(text: &str) -> Vec<u64> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("stored "));
     // The last line of a killed writer may be cut in two.
     lines.filter_map(|n| n.parse().ok()).collect()
+}
+
+/// Kills a writer once it has said that `count` numbers are stored; all that it said.
+fn killed_after(mut child: Child, count: usize) -> Vec<u64> {
+    let mut said = BufReader::new(child.stderr.take().expect("piped"));
+    let mut text = String::new();
+    while acknowledged(&text).len() < count {
+        assert!(said.read_line(&mut text).expect("text") > 0, "it ended by itself: {text}");
+    }
+    child.kill().expect("killed");
+    said.read_to_string(&mut text).expect("text");
+    child.wait().expect("reaped");
+    acknowledged(&text)
 }
 
 #[test]
@@ -79,16 +96,14 @@ fn killed_writers_lose_no_acknowledged_record() {
     let path = directory.join("runs.sqlite3");
     let mut said = Vec::new();
     for round in 0..8 {
-        let mut child = start_writer(&path, round * 100_000, 50_000).spawn().expect("starts");
-        std::thread::sleep(Duration::from_millis(40 + 13 * round));
-        child.kill().expect("killed");
-        said.extend(stored(child));
+        let child = start_writer(&path, round * 100_000, 50_000).spawn().expect("starts");
+        // Somewhere in the appending of another record, earlier or later in the writer's life.
+        said.extend(killed_after(child, 1 + 3 * round as usize));
     }
     let mut found = numbers(&path);
     found.sort_unstable();
     let doubled = found.windows(2).any(|pair| pair[0] == pair[1]);
     assert!(!doubled, "a record came in twice");
-    assert!(said.len() > 20, "the writers were killed too early to show anything: {}", said.len());
     let lost: Vec<_> = said.iter().filter(|n| found.binary_search(n).is_err()).collect();
     assert!(lost.is_empty(), "lost {lost:?} of {}", said.len());
     std::fs::remove_dir_all(directory).expect("removed");

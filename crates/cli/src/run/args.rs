@@ -76,10 +76,10 @@ pub(crate) struct Load {
     /// Size that all users' files share, such as 1M
     #[arg(long, value_name = "SIZE")]
     pub(crate) poolsize: Option<String>,
-    /// Read sizes, directories, users and jobs from a reaim.config; flags override it
+    /// Read a reaim.config (sizes, directories, users, jobs) or AIM7's config; flags override it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// Let a sync follow the disk jobs, as re-aim does without -y
+    /// Let the disk jobs call sync where re-aim's do without -y
     #[arg(long, conflicts_with = "kernel")]
     pub(crate) sync: bool,
     /// Let the second shell job sleep for 5 s, as re-aim's does
@@ -207,7 +207,7 @@ pub(crate) struct Results {
     /// Write the results as AIM7 (FILE.ss, appended) or re-aim (FILE.csv) does (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) export: Vec<PathBuf>,
-    /// Write the curve of Jobs/Min and JTI over the users to FILE.svg or FILE.html (repeatable)
+    /// Write the curve of Jobs/Min and JTI over the users to FILE.svg, .html or .png (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Vec<PathBuf>,
     /// Write the whole record (jobs, order, host) to this file as JSON

@@ -10,7 +10,7 @@ use convoy_load::mix::Mix;
 use convoy_load::reaim_config::ReaimConfig;
 use convoy_load::record::{Point, RunRecord};
 use convoy_load::schedule::Schedule;
-use convoy_load::users::MOST_USERS_HOST;
+use convoy_load::users::{MOST_USERS_HOST, counted};
 use convoy_report::{RunPoint, RunReport};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,9 +30,6 @@ pub(super) fn run(
         )));
     }
     let options = options(args, mix, schedule, config)?;
-    for note in &options.mix.notes {
-        output::message(&args.common, &format!("{}: {note}", options.mix.name));
-    }
     let mut live = Live::new(&args.common, &options);
     let finished = convoy_load::host::run::run(&options, |progress| live.show(progress));
     live.finish();
@@ -55,10 +52,10 @@ pub(super) fn run(
     match failed.first() {
         None => Ok(ExitCode::SUCCESS),
         Some(first) => Err(Failure::environment(format!(
-            "{} of {} load points failed, the first with {} users: {}",
+            "{} of {} load points failed, the first with {}: {}",
             failed.len(),
             record.points.len(),
-            first.users,
+            counted(first.users),
             first.failed.as_ref().map_or("", |cause| &cause.text)
         ))),
     }
@@ -151,11 +148,12 @@ fn report_point(args: &Run, point: &Point) -> RunPoint {
 
 /// What a reader of the figures must know.
 fn notes(record: &RunRecord) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(wall_s) = record.predict_wall_s {
+    let mut notes = record.notes.clone();
+    if let (Some(wall_s), Some(passes)) = (record.predict_wall_s, record.predict_passes) {
         notes.push(format!(
-            "meas/pred: Real without the start delay over what the users' jobs, measured alone \
-             (in {wall_s:.2} s, once; --no-predict leaves it out), would take on these CPUs"
+            "meas/pred: Real without the start delay over what the users' jobs would take on these \
+             CPUs as measured alone in this run ({passes} processes, {wall_s:.2} s; --no-predict \
+             leaves it out)"
         ));
     }
     let executions = record.points.iter().map(|point| point.repeats.len()).max().unwrap_or(0);
@@ -170,21 +168,21 @@ fn notes(record: &RunRecord) -> Vec<String> {
 }
 
 fn imprecise(point: &Point) -> Option<String> {
-    let users = point.users;
+    let users = counted(point.users);
     let count = point.repeats.len();
-    let text = format!("{users} users: the precision was not reached in {count} executions");
+    let text = format!("{users}: the precision was not reached in {count} executions");
     (point.precise == Some(false) && point.failed.is_none()).then_some(text)
 }
 
 /// Why a point is not the whole load.
 fn trouble(point: &Point) -> Option<String> {
     let cause = point.failed.as_ref()?;
-    let lost = (point.users_lost > 0).then(|| format!("{} users were killed; ", point.users_lost));
+    let lost = (point.users_lost > 0).then(|| format!("killed: {}; ", counted(point.users_lost)));
     let failed =
         (point.jobs_failed > 0).then(|| format!("{} jobs failed, the first: ", point.jobs_failed));
     Some(format!(
-        "{} users FAILED: {}{}{}",
-        point.users,
+        "{} FAILED: {}{}{}",
+        counted(point.users),
         lost.unwrap_or_default(),
         failed.unwrap_or_default(),
         cause.text

@@ -10,8 +10,10 @@ mod single;
 use crate::fail::Failure;
 use crate::output;
 use args::{ColumnsOf, Run};
+use convoy_load::host::Interrupts;
 use convoy_load::native::{self, NativeExperiment};
 use convoy_load::schedule::Schedule;
+use convoy_load::user::Next;
 use convoy_report::{Columns, RunReport, native_csv, native_json, native_text};
 use std::path::Path;
 use std::process::ExitCode;
@@ -66,13 +68,19 @@ fn locks(args: &Run, path: &Path) -> Result<ExitCode, Failure> {
     if let Some(seed) = args.load.seed {
         experiment.seed = seed;
     }
+    let interrupts = Interrupts::catch();
     let bar = output::progress(&args.common, experiment.runs() as u64);
     let record = native::run(&experiment, &mut |at, what| {
         bar.set_position(at as u64);
         bar.set_message(what.to_owned());
+        if interrupts.pending() { Next::Stop } else { Next::Continue }
     });
     bar.finish_and_clear();
     let record = record.map_err(Failure::environment)?;
+    let done = record.runs.len();
+    if done == 0 {
+        return Err(Failure::interrupted(0));
+    }
     let text = output::choose(
         args.common.format,
         || native_text(&record),
@@ -80,6 +88,9 @@ fn locks(args: &Run, path: &Path) -> Result<ExitCode, Failure> {
         || native_csv(&record),
     );
     output::result(&args.common, &text)?;
+    if done < experiment.runs() {
+        return Err(Failure::interrupted(done));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,11 +121,15 @@ fn finish(
         }
     }
     for path in &args.results.plot {
-        let text = match plot_of(path)? {
-            Picture::Svg => report.curve(machine).to_svg(),
-            Picture::Html => report.to_html(machine, columns),
-        };
-        output::file(path, &text)?;
+        let svg = || report.curve(machine).to_svg();
+        match plot_of(path)? {
+            Picture::Svg => output::file(path, &svg())?,
+            Picture::Html => output::file(path, &report.to_html(machine, columns))?,
+            Picture::Png => {
+                let picture = convoy_report::png(&svg()).map_err(Failure::environment)?;
+                output::file(path, &picture)?;
+            }
+        }
     }
     Ok(())
 }
@@ -127,6 +142,7 @@ enum Export {
 enum Picture {
     Svg,
     Html,
+    Png,
 }
 
 /// The format that the name of the file says.
@@ -145,9 +161,9 @@ fn plot_of(path: &Path) -> Result<Picture, Failure> {
     match extension(path).as_deref() {
         Some("svg") => Ok(Picture::Svg),
         Some("html" | "htm") => Ok(Picture::Html),
+        Some("png") => Ok(Picture::Png),
         _ => Err(Failure::usage(format!(
-            "--plot {}: the name says no format; end it with .svg or .html (for PNG convert the \
-             SVG, for example with rsvg-convert)",
+            "--plot {}: the name says no format; end it with .svg, .html or .png",
             path.display()
         ))),
     }

@@ -3,6 +3,7 @@
 use crate::args::Common;
 use crate::output;
 use convoy_load::host::{HostRun, Progress};
+use convoy_load::users::counted;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,7 @@ impl<'a> Live<'a> {
         let (ended, planned) = self.points;
         match progress {
             Progress::Measuring { users } => {
-                self.bar.set_message(format!("jobs alone, sized for {users} users"));
+                self.bar.set_message(format!("jobs alone, sized for {}", counted(*users)));
             }
             Progress::Running { users, before } => {
                 self.before += std::mem::take(&mut self.current);
@@ -61,7 +62,8 @@ impl<'a> Live<'a> {
                 let point = (ended + 1).min(planned);
                 let execution = before + 1;
                 self.bar.set_message(format!(
-                    "{users} users (point {point} of {planned}, execution {execution})"
+                    "{} (point {point} of {planned}, execution {execution})",
+                    counted(*users)
                 ));
             }
             Progress::Working { users, done, of } => {
@@ -76,8 +78,9 @@ impl<'a> Live<'a> {
                     format!("{:.1} Jobs/Min, Real {:.2} s", point.jobs_per_min, point.real_s)
                 };
                 self.line(&format!(
-                    "{} users: {result} (point {} of {planned})",
-                    point.users, self.points.0
+                    "{}: {result} (point {} of {planned})",
+                    counted(point.users),
+                    self.points.0
                 ));
             }
         }
@@ -101,7 +104,8 @@ impl<'a> Live<'a> {
         let text = if of == 0 {
             format!("{done} jobs, {rate:.0}/s")
         } else {
-            format!("{users} users: {done} of {of} jobs, {rate:.0}/s, {left_s:.0} s left")
+            let users = counted(users);
+            format!("{users}: {done} of {of} jobs, {rate:.0}/s, {left_s:.0} s left")
         };
         self.line(&text);
     }

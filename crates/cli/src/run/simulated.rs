@@ -7,6 +7,7 @@ use crate::fail::Failure;
 use crate::pool;
 use convoy_kernel::KernelPreset;
 use convoy_load::mix::Mix;
+use convoy_load::users::counted;
 use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
 use convoy_report::{Cell, Column, RunPoint, RunReport, Table};
@@ -40,6 +41,7 @@ pub(super) fn run(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<
     let done = pool::run(&args.common, "virtual load points", cells, None)?;
     let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
     let mut notes: Vec<String> = points.iter().map(|point| note(point)).collect();
+    notes.extend(mix.notes.iter().map(|note| format!("{}: {note}", mix.name)));
     notes.insert(0, "owner: of the big kernel lock (BKL)".to_owned());
     let points = points.iter().map(|point| virtual_point(point)).collect();
     let mut details = String::new();
@@ -80,9 +82,9 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
 /// What the machine saw of one load point and no column has.
 fn note(point: &VirtualPoint) -> String {
     format!(
-        "{} users: {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
+        "{}: {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
          operations, hash {:016x}{}",
-        point.users,
+        counted(point.users),
         point.bkl_per_user,
         point.bkl_contended_percent,
         point.calls / 1_000_000,
@@ -103,7 +105,7 @@ fn timeline(point: &VirtualPoint) -> Table {
         Column::number("hand-offs", "1/s"),
         Column::number("owner off CPU", "%"),
     ];
-    let mut table = Table::new(&format!("{} users, by interval", point.users), columns);
+    let mut table = Table::new(&format!("{}, by interval", counted(point.users)), columns);
     for sample in &point.samples {
         table.row(vec![
             Cell::number(sample.at_s, 2),

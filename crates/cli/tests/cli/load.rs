@@ -74,7 +74,7 @@ fn exports_and_curves_are_written() {
     assert!(read(&csv).starts_with("Forks,JPM,JPM_C,JPS_C,parent_tm,childU_tm,childS_tm,std_dev"));
     assert_eq!(read(&csv).lines().count(), 3);
     assert!(read(&svg).starts_with("<svg") && read(&html).contains("<svg"));
-    for wrong in [["--export", "x.txt"], ["--plot", "x.png"]] {
+    for wrong in [["--export", "x.txt"], ["--plot", "x.gif"]] {
         assert_eq!(code(&run(&small(&wrong))), Some(2), "{wrong:?}");
     }
     std::fs::remove_dir_all(directory).expect("removed");

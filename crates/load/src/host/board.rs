@@ -25,7 +25,7 @@ const _: () = assert!((Head::TotalTicks as usize) < HEAD_TEXT && HEAD_TEXT + TEX
 /// Words of a slot before its jobs.
 const SLOT_HEAD: usize = 32;
 /// Words per kind of job.
-const JOB_WORDS: usize = 4;
+const JOB_WORDS: usize = 5;
 /// First word of the text of a failure in a slot.
 const SLOT_TEXT: usize = 12;
 /// Words of a text.
@@ -103,6 +103,8 @@ pub(crate) struct JobTally {
     pub(crate) failures: u64,
     pub(crate) total_ns: u64,
     pub(crate) longest_ns: u64,
+    /// The first run.
+    pub(crate) first_ns: u64,
 }
 
 /// The first failure of a user.
@@ -323,6 +325,9 @@ impl Slot<'_> {
 
     fn add(&self, done: &JobDone) {
         let at = SLOT_HEAD + done.job as usize * JOB_WORDS;
+        if self.get(at) == 0 {
+            self.set(at + 4, done.ns);
+        }
         self.set(at, self.get(at) + 1);
         self.set(at + 2, self.get(at + 2) + done.ns);
         self.set(at + 3, self.get(at + 3).max(done.ns));
@@ -367,6 +372,7 @@ impl Slot<'_> {
             failures: self.get(at + 1),
             total_ns: self.get(at + 2),
             longest_ns: self.get(at + 3),
+            first_ns: self.get(at + 4),
         }
     }
 }
@@ -411,7 +417,10 @@ mod tests {
         board.add(1, &done(30, Err(error)));
         board.add(1, &done(20, Err(JobError::Wrong { what: "later" })));
         let tally = board.slot(1).tally(Job::PipeCpy);
-        assert_eq!(tally, JobTally { runs: 3, failures: 2, total_ns: 60, longest_ns: 30 });
+        assert_eq!(
+            tally,
+            JobTally { runs: 3, failures: 2, total_ns: 60, longest_ns: 30, first_ns: 10 }
+        );
         let failure = board.slot(1).failure().expect("failed");
         assert!(failure.text.starts_with("pipe_cpy: write: no space left"), "{failure:?}");
         assert_eq!((failure.job, failure.call.as_str()), (Some(Job::PipeCpy), "write"));

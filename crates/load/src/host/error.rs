@@ -7,6 +7,7 @@ use convoy_kernel::Errno;
 use super::limits::Shortage;
 use crate::jobs::JobError;
 use crate::record::Cause;
+use crate::users::counted;
 
 /// Where a load point failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,8 @@ pub enum HostError {
     },
     /// The limits of this machine or session are too low for so many users.
     #[error(
-        "{users} users need more than there is: {}; cure this, use fewer users, or try --force",
+        "there is not enough for {}: {}; cure this, use fewer users, or try --force",
+        counted(*users),
         list(shortages)
     )]
     Limits {
@@ -68,7 +70,7 @@ pub enum HostError {
         shortages: Vec<Shortage>,
     },
     /// The point came to its end, but not all of its load was done.
-    #[error("the load point of {users} users failed: {}", cause.text)]
+    #[error("the load point of {} failed: {}", counted(*users), cause.text)]
     Point {
         /// The users.
         users: u32,
@@ -131,7 +133,11 @@ pub enum HostError {
         errno: Errno,
     },
     /// No user came to its end.
-    #[error("all {users} users were killed; check for memory pressure (dmesg) and use fewer users")]
+    #[error(
+        "no user of {} came to its end: killed; check for memory pressure (dmesg) and use fewer \
+         users",
+        counted(*users)
+    )]
     AllLost {
         /// The users.
         users: u32,

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use convoy_kernel::Errno;
 use convoy_kernel::api::{
-    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys,
+    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
 };
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 
 use super::board::Board;
 use super::inject::{Armed, Fault};
-use super::sys::aio::Batch;
 use super::sys::{self, Forked, Segment};
 use super::workdir;
 use crate::clock;
@@ -81,8 +80,8 @@ impl Host {
     }
 
     /// The injected error of `call`, if this is its time.
-    fn injected(&mut self, call: &'static str) -> Sys<()> {
-        self.armed.as_mut().map_or(Ok(()), |armed| armed.check(call))
+    fn injected(&self, call: &'static str) -> Sys<()> {
+        self.armed.as_ref().map_or(Ok(()), |armed| armed.check(call))
     }
 
     fn keep(&mut self, file: OwnedFd) -> Fd {
@@ -259,15 +258,8 @@ impl Kernel for Host {
         Ok(())
     }
 
-    fn asynchronous(
-        &mut self,
-        fd: Fd,
-        offsets: &[u64],
-        bytes: usize,
-        write: bool,
-        depth: usize,
-    ) -> Sys<()> {
-        sys::aio::transfer(&Batch { file: self.file(fd)?, offsets, bytes, write, depth })
+    fn asynchronous(&mut self, fd: Fd, transfers: &Transfers<'_>) -> Sys<()> {
+        sys::aio::transfer(self.file(fd)?, transfers)
     }
 
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {

@@ -12,6 +12,7 @@ use super::point::run_plan;
 use super::repeat::{Looks, Repeats};
 use super::summary::{self, Execution};
 use super::supervisor::Plan;
+use super::sys::aio::Engine;
 use super::sys::{self, InterruptGuard};
 use super::workdir::{self, WorkDirs};
 use crate::calibrate::describe_host;
@@ -39,7 +40,7 @@ pub struct HostRun {
     pub shrink: u32,
     /// Whether `shell_rtns_2` sleeps as re-aim's does.
     pub shell_sleep: bool,
-    /// Whether the disk jobs that are not "buffered" are followed by a `sync`, as re-aim's are.
+    /// Whether the disk jobs that are not "buffered" call `sync`, as re-aim's do without `-y`.
     pub sync: bool,
     /// Whether to measure each job alone, for the measured/predicted ratio.
     pub predict: bool,
@@ -178,7 +179,7 @@ pub(super) fn single(
     let mut run = Run::new(options, progress);
     workdir::remove_abandoned(&options.directories);
     run.check_limits(1)?;
-    let directories = run.new_directories()?;
+    let directories = new_directories(&options.directories)?;
     let plan = Plan {
         orders: vec![jobs.to_vec()],
         directories: directories.names(),
@@ -195,6 +196,20 @@ pub(super) fn single(
         Single { runs: tally.runs, failures: tally.failures, total_ns: tally.total_ns }
     };
     Ok(jobs.iter().map(sum).collect())
+}
+
+/// What a reader of the figures of `mix` should know.
+fn notes(mix: &Mix) -> Vec<String> {
+    let mut notes: Vec<String> =
+        mix.notes.iter().map(|note| format!("{}: {note}", mix.name)).collect();
+    // The jobs that no virtual kernel has are the asynchronous ones.
+    if mix.weights.iter().any(|(job, _)| job.host_only().is_some()) {
+        notes.push(match Engine::available() {
+            Ok(engine) => format!("asynchronous transfers: {}", engine.name()),
+            Err(errno) => format!("asynchronous transfers: none here ({})", errno.name()),
+        });
+    }
+    notes
 }
 
 /// A run on its way.
@@ -217,6 +232,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             shrink: options.shrink.max(1),
             start_delay_s: options.start_delay.as_secs_f64(),
             jobs_per_user: options.mix.jobs_per_user(),
+            notes: notes(&options.mix),
             host: describe_host(),
             ..RunRecord::default()
         };
@@ -268,6 +284,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             seed: options.seed,
             shrink: options.shrink.max(1),
             shell_sleep: options.shell_sleep,
+            sync: options.sync,
             ..JobEnv::new(String::new(), options.mix.file_kb(users))
         };
         Plan {
@@ -277,7 +294,6 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             delay: options.start_delay,
             cpus: if options.pin { clock::usable_cpus() } else { Vec::new() },
             period: None,
-            sync: options.sync,
             fault: options.fault,
         }
     }
@@ -339,7 +355,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
         let users = plan.orders.len() as u32;
         let began = clock::monotonic_ns();
         (self.progress)(&Progress::Running { users, before });
-        let directories = self.new_directories()?;
+        let directories = new_directories(&self.options.directories)?;
         self.record.work_directory = Some(directories.description());
         let plan = Plan { directories: directories.names(), ..plan.clone() };
         let of: u64 = plan.orders.iter().map(|order| order.len() as u64).sum();
@@ -361,9 +377,9 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
         }
         (self.progress)(&Progress::Measuring { users });
         let began = clock::monotonic_ns();
-        let directories = self.new_directories()?;
-        self.costs.measure(&unknown, plan, &directories)?;
-        drop(directories);
+        let given = &self.options.directories;
+        self.costs.measure(&unknown, plan, || new_directories(given))?;
+        self.record.predict_passes = Some(self.costs.passes());
         let took_s = (clock::monotonic_ns() - began) as f64 / 1e9;
         *self.record.predict_wall_s.get_or_insert(0.0) += took_s;
         Ok(())
@@ -372,8 +388,9 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
     /// Adds what the costs of the jobs alone say.
     fn predict(&self, point: &mut Point) {
         for stats in &mut point.jobs {
-            let job = Job::parse(&stats.job);
-            stats.alone_ns = job.and_then(|job| self.costs.alone_ns(job, point.file_kb));
+            let job = self.counts.iter().find(|(job, _)| job.name() == stats.job);
+            stats.alone_ns =
+                job.and_then(|(job, runs)| self.costs.alone_ns(*job, *runs, point.file_kb));
         }
         if point.real_s > 0.0 {
             let busy_s = point.real_s - self.options.start_delay.as_secs_f64();
@@ -382,12 +399,12 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             point.measured_over_predicted = predicted.map(|s| busy_s / s);
         }
     }
+}
 
-    /// Fresh work directories, unless the run has been interrupted.
-    fn new_directories(&self) -> Result<WorkDirs, HostError> {
-        if sys::interrupted() {
-            return Err(HostError::Interrupted);
-        }
-        WorkDirs::new(&self.options.directories)
+/// Fresh work directories in `given`, unless the run has been interrupted.
+fn new_directories(given: &[PathBuf]) -> Result<WorkDirs, HostError> {
+    if sys::interrupted() {
+        return Err(HostError::Interrupted);
     }
+    WorkDirs::new(given)
 }

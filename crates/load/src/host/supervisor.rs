@@ -52,9 +52,6 @@ const SIGNAL_RECORD: usize = 128;
 /// Exit code of a user that met a limit of the system.
 const LIMIT_MET: i32 = 3;
 
-/// Jobs that re-aim, without `-y`, lets call `sync`.
-const SYNCED: [&str; 5] = ["disk_cp", "disk_rd", "disk_rr", "disk_rw", "disk_wrt"];
-
 /// What a load point runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -70,8 +67,6 @@ pub(crate) struct Plan {
     pub(crate) cpus: Vec<usize>,
     /// How long each job of an order is repeated; `None`: it runs once.
     pub(crate) period: Option<Duration>,
-    /// Whether a `sync` follows the disk jobs that re-aim lets one follow.
-    pub(crate) sync: bool,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
 }
@@ -448,9 +443,6 @@ fn run_user(
                 }
                 Next::Continue
             });
-            if plan.sync && SYNCED.contains(&job.name()) {
-                rustix::fs::sync();
-            }
             if code != 0 || deadline.is_none_or(|deadline| clock::monotonic_ns() >= deadline) {
                 break;
             }

@@ -6,9 +6,9 @@
 //! to do about it.
 
 use convoy_kernel::Errno;
-use convoy_kernel::api::{Fd, Kernel, Open, Sys};
+use convoy_kernel::api::{Fd, Kernel, Open, Sys, Transfers};
 
-use super::{JobEnv, JobError, call, check};
+use super::{JobEnv, JobError, call, check, sync};
 use crate::draw::Lcg;
 use crate::units;
 
@@ -49,10 +49,11 @@ fn open_direct<K: Kernel>(k: &mut K, path: &str, flags: Open) -> Result<Fd, JobE
     })
 }
 
-/// Moves the first block with `transfer`, which is given the number of bytes, and returns how many
-/// KB fit into one transfer here.
+/// Moves the first block with `transfer`, which makes the system call `name` with a number of
+/// bytes, and returns how many KB fit into one transfer here.
 fn first_block<K: Kernel>(
     k: &mut K,
+    name: &'static str,
     mut transfer: impl FnMut(&mut K, usize) -> Sys<usize>,
 ) -> Result<usize, JobError> {
     for kb in TRANSFERS_KB {
@@ -62,7 +63,7 @@ fn first_block<K: Kernel>(
                 return Ok(kb);
             }
             Err(Errno::EINVAL) => {}
-            Err(errno) => return Err(JobError::Call { call: "write", errno }),
+            Err(errno) => return Err(JobError::Call { call: name, errno }),
         }
     }
     let errno = Errno::EINVAL;
@@ -71,9 +72,14 @@ fn first_block<K: Kernel>(
 
 /// Makes this user's file of `kb` KB (rounded up to whole transfers); returns the KB of a transfer.
 fn write_file<K: Kernel>(k: &mut K, path: &str, kb: u64) -> Result<usize, JobError> {
-    let mut buffer = Aligned::new(b'd');
     let fd = open_direct(k, path, Open::CREAT)?;
-    let unit = first_block(k, |k, bytes| k.write(fd, buffer.first(bytes)))?;
+    write_blocks(k, fd, kb)
+}
+
+/// Writes `kb` KB to `fd`, rounded up to whole transfers, and closes it.
+fn write_blocks<K: Kernel>(k: &mut K, fd: Fd, kb: u64) -> Result<usize, JobError> {
+    let mut buffer = Aligned::new(b'd');
+    let unit = first_block(k, "write", |k, bytes| k.write(fd, buffer.first(bytes)))?;
     for _ in 1..kb.div_ceil(unit as u64) {
         let written = call("write", k.write(fd, buffer.first(unit << 10)))?;
         check(written == unit << 10, "a direct write stopped short")?;
@@ -91,6 +97,7 @@ fn random_job<K: Kernel>(k: &mut K, env: &JobEnv, write: bool) -> Result<(), Job
     let path = env.own_path("direct");
     let kb = env.loops(env.file_kb);
     let unit = write_file(k, &path, kb)?;
+    sync(k, env)?;
     let count = kb.div_ceil(unit as u64);
     let fd = open_direct(k, &path, if write { Open::READ_WRITE } else { Open::READ })?;
     units::run(k, &units::RANDOM_OFFSET, count)?;
@@ -107,7 +114,8 @@ fn random_job<K: Kernel>(k: &mut K, env: &JobEnv, write: bool) -> Result<(), Job
         }
     }
     call("close", k.close(fd))?;
-    call("unlink", k.unlink(&path))
+    call("unlink", k.unlink(&path))?;
+    sync(k, env)
 }
 
 /// A file written, then as many random blocks with 32 requests in flight.
@@ -132,15 +140,14 @@ fn asynchronous_job<K: Kernel>(
     let mut random = Lcg::for_user(env.seed, env.user);
     let block = (unit << 10) as u64;
     let offsets: Vec<u64> = (0..count).map(|_| random.draw_below(count) * block).collect();
-    let moved =
-        k.asynchronous(fd, &offsets, unit << 10, write, IN_FLIGHT).map_err(|errno| match errno {
-            Errno::ENOSYS | Errno::EPERM => {
-                let cure =
-                    "allow io_uring or io_submit (seccomp profile, kernel.io_uring_disabled)";
-                JobError::Unavailable { call: "asynchronous input and output", errno, cure }
-            }
-            _ => JobError::Call { call: "asynchronous input and output", errno },
-        });
+    let transfers = Transfers { offsets: &offsets, bytes: unit << 10, write, depth: IN_FLIGHT };
+    let moved = k.asynchronous(fd, &transfers).map_err(|errno| match errno {
+        Errno::ENOSYS | Errno::EPERM => {
+            let cure = "allow io_uring or io_submit (seccomp profile, kernel.io_uring_disabled)";
+            JobError::Unavailable { call: "asynchronous input and output", errno, cure }
+        }
+        _ => JobError::Call { call: "asynchronous input and output", errno },
+    });
     moved.and(call("close", k.close(fd))).and(call("unlink", k.unlink(&path)))
 }
 
@@ -175,24 +182,30 @@ pub(super) fn disk_dio_rw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobE
 }
 
 #[inline(never)]
-pub(super) fn disk_dio_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    let path = env.own_path("direct");
-    let kb = env.loops(env.file_kb);
-    let unit = write_file(k, &path, kb)?;
-    let fd = open_direct(k, &path, Open::READ)?;
-    let mut buffer = Aligned::new(0);
-    for _ in 0..kb.div_ceil(unit as u64) {
-        read_block(k, fd, buffer.first(unit << 10))?;
-    }
-    call("close", k.close(fd))?;
-    call("unlink", k.unlink(&path))
-}
-
-#[inline(never)]
 pub(super) fn disk_dio_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("direct");
-    write_file(k, &path, env.loops(env.file_kb))?;
-    call("unlink", k.unlink(&path))
+    let fd = open_direct(k, &path, Open::CREAT)?;
+    sync(k, env)?;
+    write_blocks(k, fd, env.loops(env.file_kb))?;
+    call("unlink", k.unlink(&path))?;
+    sync(k, env)
+}
+
+/// Whole transfers of `tmpa.common` are read; the rest of it, less than 4 KB, is not.
+#[inline(never)]
+pub(super) fn disk_dio_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let fd = open_direct(k, &env.path("tmpa.common"), Open::READ)?;
+    let kb = env.loops(env.file_kb);
+    let mut buffer = Aligned::new(0);
+    // A file shorter than every transfer has none to read.
+    if kb >= TRANSFERS_KB[1] as u64 {
+        let unit = first_block(k, "read", |k, bytes| k.read(fd, buffer.first(bytes)))?;
+        for _ in 1..kb / unit as u64 {
+            read_block(k, fd, buffer.first(unit << 10))?;
+        }
+    }
+    call("close", k.close(fd))?;
+    sync(k, env)
 }
 
 /// Whole transfers of `tmpa.common` are copied; the rest of it, less than 4 KB, is not.
@@ -201,11 +214,12 @@ pub(super) fn disk_dio_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobE
     let path = env.own_path("direct");
     let from = open_direct(k, &env.path("tmpa.common"), Open::READ)?;
     let to = open_direct(k, &path, Open::CREAT)?;
+    sync(k, env)?;
     let kb = env.loops(env.file_kb);
     let mut buffer = Aligned::new(0);
     if kb > 0 {
         // What one block of the target takes, the source takes too: both lie in one directory.
-        let unit = first_block(k, |k, bytes| k.write(to, buffer.first(bytes)))?;
+        let unit = first_block(k, "write", |k, bytes| k.write(to, buffer.first(bytes)))?;
         call("lseek", k.seek(to, 0))?;
         for _ in 0..kb / unit as u64 {
             read_block(k, from, buffer.first(unit << 10))?;
@@ -215,5 +229,6 @@ pub(super) fn disk_dio_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobE
     }
     call("close", k.close(from))?;
     call("close", k.close(to))?;
-    call("unlink", k.unlink(&path))
+    call("unlink", k.unlink(&path))?;
+    sync(k, env)
 }

@@ -1,6 +1,7 @@
 //! The jobs that send messages to themselves, and shared memory under a semaphore.
 
-use convoy_kernel::api::{Fd, Kernel, SocketKind};
+use convoy_kernel::Errno;
+use convoy_kernel::api::{Fd, Kernel, SocketKind, Sys};
 
 use super::{JobEnv, JobError, call, read_all, write_all};
 
@@ -13,6 +14,12 @@ const MESSAGE_SIZES: [usize; 31] = [
 const LARGEST_MESSAGE: usize = 2048;
 /// Shared memory of `shared_memory`, bytes; AIM7's size (re-aim has 64 KB).
 const SHARED_BYTES: usize = 2048;
+/// How often `shared_memory` tries again to get an id where all are taken; AIM7 tries for ever. A
+/// minute is long enough for the users that hold them to go on, whatever runs beside, and short
+/// enough for ids that nobody will give back.
+const ID_RETRIES: u64 = 60;
+/// Time between two tries, as in AIM7, nanoseconds.
+const ID_RETRY_NS: u64 = 1_000_000_000;
 
 /// Writes each message and reads it back, in the same process; AIM7 stops one before `loops`.
 fn messages<K: Kernel>(
@@ -73,9 +80,20 @@ pub(super) fn udp_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErro
     socket_job(k, env, SocketKind::Udp, 100)
 }
 
+/// The id that `create` makes; where all ids are taken, it waits for one.
+fn get_id<K: Kernel>(k: &mut K, env: &JobEnv, create: impl Fn(&mut K) -> Sys<i32>) -> Sys<i32> {
+    for _ in 0..env.loops(ID_RETRIES) {
+        match create(k) {
+            Err(Errno::ENOSPC) => k.sleep(ID_RETRY_NS),
+            made_or_failed => return made_or_failed,
+        }
+    }
+    create(k)
+}
+
 pub(super) fn shared_memory<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    let memory = call("shmget", k.shm_create(SHARED_BYTES))?;
-    let result = match call("semget", k.sem_create(1)) {
+    let memory = call("shmget", get_id(k, env, |k| k.shm_create(SHARED_BYTES)))?;
+    let result = match call("semget", get_id(k, env, |k| k.sem_create(1))) {
         Ok(semaphore) => {
             let copied = shared_copies(k, env, memory, semaphore);
             copied.and(call("semctl", k.sem_remove(semaphore)))
@@ -105,6 +123,26 @@ fn shared_copies<K: Kernel>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counting::Counting;
+
+    #[test]
+    fn an_id_is_waited_for_but_not_for_ever() {
+        let cases = [(0, 1, 0), (3, 1, 3), (60, 1, 60), (61, 1, 60), (2, 60, 1)];
+        for (taken, shrink, slept_s) in cases {
+            let env = JobEnv { shrink, ..JobEnv::new("", 10) };
+            let (mut k, tries) = (Counting::new(), core::cell::Cell::new(0));
+            let id = get_id(&mut k, &env, |_| {
+                tries.set(tries.get() + 1);
+                if tries.get() > taken { Ok(7) } else { Err(Errno::ENOSPC) }
+            });
+            assert_eq!(id, if taken > slept_s { Err(Errno::ENOSPC) } else { Ok(7) });
+            let slept = k.calls().get("nanosleep").copied().unwrap_or(0);
+            assert_eq!(slept, slept_s, "{taken} taken");
+        }
+        let mut k = Counting::new();
+        let id = get_id(&mut k, &JobEnv::new("", 10), |_| Err(Errno::ENOMEM));
+        assert_eq!(id, Err(Errno::ENOMEM), "another error is no reason to wait");
+    }
 
     #[test]
     fn the_table_is_that_of_1996() {

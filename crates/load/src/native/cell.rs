@@ -21,7 +21,7 @@ use convoy_sync::{Native, Platform, RawSemaphore, Sleep};
 
 use super::work::churn;
 use super::{NativeRun, Policy};
-use crate::clock::{monotonic_ns, process_cpu_ns, process_switches};
+use crate::clock::{cpu_ticks, cpus, monotonic_ns, process_cpu_ns, process_switches};
 
 /// Stack of a thread, in bytes: the loop needs little, and 2000 of them must start quickly.
 const STACK_BYTES: usize = 64 * 1024;
@@ -99,6 +99,8 @@ struct Shared<C> {
     window_end_ns: AtomicU64,
     ready: Apart<AtomicU32>,
     gone: AtomicU32,
+    /// Threads that have had the lock within the window.
+    served: AtomicU32,
     section_steps: u32,
     outside_steps: u32,
 }
@@ -114,6 +116,8 @@ struct Trace {
 pub(super) struct Tally {
     window_ns: u64,
     cpu_ns: u64,
+    /// Share of the CPUs' time that somebody used, if the kernel tells.
+    busy_share: Option<f64>,
     voluntary: u64,
     involuntary: u64,
     acquisitions: Vec<u64>,
@@ -132,6 +136,7 @@ pub(super) fn run<C: Contender>(plan: &Plan) -> Result<Tally, CellError> {
         window_end_ns: AtomicU64::new(0),
         ready: Apart(AtomicU32::new(0)),
         gone: AtomicU32::new(0),
+        served: AtomicU32::new(0),
         section_steps: plan.section_steps,
         outside_steps: plan.outside_steps,
     });
@@ -194,6 +199,9 @@ impl<C: Contender> Shared<C> {
             word.store(churn(word.load(Relaxed), self.section_steps), Relaxed);
             self.lock.0.release();
             if phase == PHASE_WINDOW {
+                if trace.acquisitions == 0 {
+                    self.served.fetch_add(1, Release);
+                }
                 trace.acquisitions += 1;
                 trace.waits.record(got - asked);
             }
@@ -212,11 +220,20 @@ impl<C: Contender> Shared<C> {
         thread::sleep(Duration::from_millis(u64::from(plan.warmup_ms)));
         let before = process_switches();
         let cpu_before = process_cpu_ns();
+        let ticks_before = cpu_ticks();
         let begin = monotonic_ns();
         self.phase.store(PHASE_WINDOW, Relaxed);
         thread::sleep(Duration::from_millis(u64::from(plan.window_ms)));
+        // On a machine that is busy with others a short window may pass without a section, and a
+        // rate of none says nothing: it stays open until there is one.
+        let patience = begin + u64::from(plan.window_ms + plan.drain_ms) * 1_000_000;
+        while self.served.load(Acquire) == 0 && monotonic_ns() < patience {
+            thread::sleep(POLL);
+        }
         let end = monotonic_ns();
         let cpu_ns = process_cpu_ns() - cpu_before;
+        let busy_share =
+            ticks_before.zip(cpu_ticks()).and_then(|(before, after)| after.busy_since(&before));
         self.window_end_ns.store(end, Relaxed);
         // Release: pairs with the acquire load in `contend`.
         self.phase.store(PHASE_OVER, Release);
@@ -237,6 +254,7 @@ impl<C: Contender> Shared<C> {
         let mut tally = Tally {
             window_ns: end - begin,
             cpu_ns,
+            busy_share,
             voluntary: after.voluntary - before.voluntary,
             involuntary: after.involuntary - before.involuntary,
             acquisitions: Vec::with_capacity(threads.len()),
@@ -270,6 +288,8 @@ impl Tally {
         policy: Policy,
     ) -> NativeRun {
         let window_s = self.window_ns.max(1) as f64 / 1e9;
+        let cpus_used = self.cpu_ns as f64 / self.window_ns.max(1) as f64;
+        let cpus = f64::from(cpus());
         let us = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e3;
         NativeRun {
             round,
@@ -278,7 +298,9 @@ impl Tally {
             threads,
             policy,
             window_s,
-            cpus_used: self.cpu_ns as f64 / self.window_ns.max(1) as f64,
+            cpus_used,
+            // The ticks of 10 ms may say less than the clock of the process.
+            others_cpus: self.busy_share.map(|share| (share * cpus - cpus_used).max(0.0)),
             acquisitions_per_s: self.acquisitions.iter().sum::<u64>() as f64 / window_s,
             voluntary_switches_per_s: self.voluntary as f64 / window_s,
             involuntary_switches_per_s: self.involuntary as f64 / window_s,

@@ -76,12 +76,16 @@ fn every_cell_runs_once_a_round_and_pairs_stay_together() {
 fn a_small_experiment_gives_a_complete_record() {
     let experiment = small();
     let mut heard = Vec::new();
-    let record = run(&experiment, &mut |place, what| heard.push((place, what.to_owned()))).unwrap();
+    let mut hear = |place: usize, what: &str| {
+        heard.push((place, what.to_owned()));
+        Next::Continue
+    };
+    let record = run(&experiment, &mut hear).unwrap();
     assert_eq!(record.runs.len(), experiment.runs());
     assert_eq!(heard.len(), experiment.runs());
     assert_eq!(record.cells.len(), 4);
     for run in &record.runs {
-        // The window is open at least as long as asked for, and somebody always gets on.
+        // The window is open as long as asked for, and then until somebody has got on.
         assert!(run.window_s >= 0.01 && run.acquisitions_per_s > 0.0);
         assert!(run.wait_p50_us <= run.wait_p99_us && run.wait_p99_us <= run.wait_max_us);
         assert!(run.starved_threads < run.threads && run.waiting_threads <= run.threads);
@@ -96,10 +100,21 @@ fn a_small_experiment_gives_a_complete_record() {
 }
 
 #[test]
+fn a_stopped_experiment_keeps_the_runs_before() {
+    let experiment = small();
+    for kept in [0, 3] {
+        let mut stop = |place, _: &str| if place == kept { Next::Stop } else { Next::Continue };
+        let record = run(&experiment, &mut stop).unwrap();
+        assert_eq!(record.runs.len(), kept);
+        assert_eq!(record.cells.len(), kept, "one round has one run of a cell");
+    }
+}
+
+#[test]
 fn a_record_survives_json() {
     let mut experiment = small();
     experiment.threads = vec![1];
-    let record = run(&experiment, &mut |_, _| ()).unwrap();
+    let record = run(&experiment, &mut |_, _| Next::Continue).unwrap();
     let json = serde_json::to_value(&record).unwrap();
     assert_eq!(json["schema"], 1);
     assert_eq!(json["cells"][1]["policy"], "opportunistic");
@@ -117,6 +132,7 @@ fn ratios_are_taken_inside_a_round() {
         policy,
         window_s: 1.0,
         cpus_used: 1.0,
+        others_cpus: None,
         acquisitions_per_s,
         voluntary_switches_per_s: 0.0,
         involuntary_switches_per_s: 0.0,

@@ -54,8 +54,9 @@ fn injected_faults_fail_the_point_with_their_cause_and_keep_the_others() {
         ("emfile@pipe_cpy:1", "pipe_cpy", "EMFILE"),
         ("enomem@fork_test:3", "fork_test", "ENOMEM"),
         ("eaddrinuse@udp_test:2", "udp_test", "EADDRINUSE"),
+        ("enospc@shared_memory:1", "shared_memory", "ENOSPC"),
     ];
-    let text = "10 disk_wrt\n10 pipe_cpy\n10 fork_test\n10 udp_test\n";
+    let text = "10 disk_wrt\n10 pipe_cpy\n10 fork_test\n10 udp_test\n10 shared_memory\n";
     for (fault, job, errno) in cases {
         for go_on in [false, true] {
             let fault = Some(Fault::parse(fault).expect("valid"));

@@ -4,6 +4,7 @@ use convoy_load::host::repeat::Repeats;
 use convoy_load::host::{HostRun, Progress, run};
 use convoy_load::jobs::Job;
 use convoy_load::mix::Mix;
+use convoy_load::record::JobStats;
 use convoy_load::sizes::Convention;
 
 use crate::{Place, Traces, alone, mix, tiny};
@@ -52,9 +53,17 @@ fn shared_runs_with_two_users_and_leaves_nothing() {
         assert!((point.jobs_per_min - by_formula).abs() < 1e-6 * by_formula);
         assert!(point.predicted_s.is_some_and(|s| s > 0.0));
         assert!(point.jobs.iter().all(|job| job.alone_ns.is_some_and(|ns| ns > 0.0)));
+        // The prediction is what one user's jobs take alone, and no less for two CPUs than for one.
+        let runs = |job: &JobStats| job.runs as f64 / f64::from(point.users);
+        let alone_ns: f64 =
+            point.jobs.iter().filter_map(|job| Some(runs(job) * job.alone_ns?)).sum();
+        let crowd = (f64::from(point.users) / f64::from(convoy_load::clock::cpus())).max(1.0);
+        let predicted_s = point.predicted_s.expect("checked above");
+        assert!((predicted_s / (alone_ns / 1e9 * crowd) - 1.0).abs() < 1e-9);
         assert_eq!(point.jobs.iter().map(|job| job.runs).sum::<u64>(), point.jobs_done);
         assert_eq!(point.first_order.len(), 97);
     }
+    assert!(record.predict_passes >= Some(3));
     assert_eq!(record.points[0].file_kb, 1024 + 10_240);
     assert_ne!(record.points[0].order_hash, record.points[1].order_hash);
     let again = run::run(&options, |_| ()).into_result().expect("runs");
@@ -123,4 +132,25 @@ fn every_mix_runs_and_leaves_nothing() {
 #[ignore = "half an hour: cargo xtask nightly runs it"]
 fn every_mix_runs_at_full_size_with_200_users() {
     every_mix(&[1, 2, 10, 50, 200], 1);
+}
+
+#[test]
+#[ignore = "it measures time, on a quiet machine: cargo xtask nightly runs it"]
+fn one_user_takes_what_its_jobs_take_alone() {
+    let _alone = alone();
+    let place = Place::new("additive");
+    let repeats = Repeats { least: 5, ..Repeats::default() };
+    let mut off = Vec::new();
+    for name in Mix::shipped() {
+        let mut mix = Mix::load(name).expect("shipped");
+        mix.set_sizes(Convention::Reaim).expect("known");
+        let options = HostRun { shrink: 1, predict: true, repeats, ..tiny(mix, &[1], &place) };
+        let record = run::run(&options, |_| ()).into_result().expect("runs");
+        let ratio = record.points[0].measured_over_predicted.expect("predicted");
+        println!("{name}: measured / predicted {ratio:.3}");
+        if !(0.85..=1.15).contains(&ratio) {
+            off.push((name, ratio));
+        }
+    }
+    assert!(off.is_empty(), "more than 15 % off: {off:?}");
 }

@@ -225,7 +225,9 @@ const HELPER_ERROR: &str = "helper: ";
 fn helper() {
     let Some(place) = std::env::var_os(HELPER_PLACE) else { return };
     let place = Place(place.into());
-    let mix = mix("FILESIZE: 3M\nPOOLSIZE: 0K\n50 disk_wrt\n50 brk_test\n");
+    let mut mix = mix("FILESIZE: 3M\nPOOLSIZE: 0K\n50 disk_wrt\n50 brk_test\n");
+    // A quarter of an hour: it is disturbed before its end, however slow the machine.
+    mix.jobs = 100_000;
     let options = HostRun { shrink: 1, force: true, ..tiny(mix, &[4], &place) };
     if let Some(error) = run::run(&options, |_| ()).error {
         println!("{HELPER_ERROR}{error}");

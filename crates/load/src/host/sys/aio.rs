@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use convoy_kernel::Errno;
-use convoy_kernel::api::Sys;
+use convoy_kernel::api::{Sys, Transfers};
 use io_uring::{IoUring, opcode, types};
 
 /// Alignment and distance of the buffers, bytes; also the longest transfer.
@@ -40,24 +40,15 @@ impl Engine {
     }
 }
 
-/// Transfers of `bytes` bytes each, at most 4096, at `offsets`.
-pub(crate) struct Batch<'a> {
-    pub(crate) file: &'a OwnedFd,
-    pub(crate) offsets: &'a [u64],
-    pub(crate) bytes: usize,
-    pub(crate) write: bool,
-    /// Transfers in flight at most, at least 1.
-    pub(crate) depth: usize,
-}
-
-/// Does all transfers of `batch`; after an error it starts no more and waits for those in flight.
-pub(crate) fn transfer(batch: &Batch<'_>) -> Sys<()> {
+/// Does all transfers of `batch`, at most 4096 bytes each; after an error it starts no more and
+/// waits for those in flight.
+pub(crate) fn transfer(file: &OwnedFd, batch: &Transfers<'_>) -> Sys<()> {
     if batch.bytes > BUFFER || batch.depth == 0 {
         return Err(Errno::EINVAL);
     }
     match IoUring::new(batch.depth.next_power_of_two() as u32) {
-        Ok(mut ring) => run(batch, &mut ring),
-        Err(_) => run(batch, &mut Context::new(batch.depth as u32)?),
+        Ok(mut ring) => run(file, batch, &mut ring),
+        Err(_) => run(file, batch, &mut Context::new(batch.depth as u32)?),
     }
 }
 
@@ -83,7 +74,7 @@ trait Queue {
     fn finished(&mut self) -> Sys<Vec<(usize, i64)>>;
 }
 
-fn run(batch: &Batch<'_>, queue: &mut impl Queue) -> Sys<()> {
+fn run(file: &OwnedFd, batch: &Transfers<'_>, queue: &mut impl Queue) -> Sys<()> {
     let mut memory = vec![b'a'; (batch.depth + 1) * BUFFER];
     let start = memory.as_ptr().align_offset(BUFFER);
     let mut free: Vec<usize> = (0..batch.depth).collect();
@@ -98,7 +89,7 @@ fn run(batch: &Batch<'_>, queue: &mut impl Queue) -> Sys<()> {
                 break;
             };
             let buffer = memory[start + slot * BUFFER..].as_mut_ptr();
-            let (fd, bytes, write) = (batch.file.as_raw_fd(), batch.bytes, batch.write);
+            let (fd, bytes, write) = (file.as_raw_fd(), batch.bytes, batch.write);
             let request = Request { slot, fd, buffer, bytes, offset, write };
             // SAFETY: `memory` lives to the end of this function, which returns only when every
             // slot is free, and a slot's buffer is used by one transfer at a time.
@@ -264,12 +255,12 @@ mod tests {
     fn blocks_move(queue: &mut impl Queue) {
         let file = file();
         let offsets: Vec<u64> = (0..50).map(|block| block * 2048).collect();
-        let batch = |offsets| Batch { file: &file, offsets, bytes: 1024, write: true, depth: 8 };
-        run(&batch(&offsets), queue).expect("written");
+        let batch = |offsets| Transfers { offsets, bytes: 1024, write: true, depth: 8 };
+        run(&file, &batch(&offsets), queue).expect("written");
         let all: Vec<u64> = (0..100).map(|block| block * 1024).collect();
-        run(&Batch { write: false, ..batch(&all) }, queue).expect("read");
+        run(&file, &Transfers { write: false, ..batch(&all) }, queue).expect("read");
         let past = [0, 200 * 1024];
-        let short = run(&Batch { write: false, ..batch(&past) }, queue);
+        let short = run(&file, &Transfers { write: false, ..batch(&past) }, queue);
         assert_eq!(short, Err(Errno::EIO), "nothing is there to read");
         let mut text = Vec::new();
         let mut file = std::fs::File::from(file);
@@ -295,10 +286,10 @@ mod tests {
     fn an_error_ends_the_batch() {
         let file = std::fs::File::open("/proc/self/status").expect("proc");
         let file = OwnedFd::from(file);
-        let batch = Batch { file: &file, offsets: &[0, 1024], bytes: 1024, write: true, depth: 2 };
+        let batch = Transfers { offsets: &[0, 1024], bytes: 1024, write: true, depth: 2 };
         if Engine::available().is_ok() {
-            assert_eq!(transfer(&batch), Err(Errno::EBADF), "opened for reading");
+            assert_eq!(transfer(&file, &batch), Err(Errno::EBADF), "opened for reading");
         }
-        assert_eq!(transfer(&Batch { depth: 0, ..batch }), Err(Errno::EINVAL));
+        assert_eq!(transfer(&file, &Transfers { depth: 0, ..batch }), Err(Errno::EINVAL));
     }
 }
