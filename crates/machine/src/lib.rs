@@ -3,12 +3,15 @@
 //! [`Machine`] is built from a [`Preset`], gets an operating system ([`Os`]) and runs tasks. Code
 //! on it uses [`Here`] (time, interrupts, task switches) and locks over the platform [`Smp`].
 
+mod disk;
 mod engine;
 mod fifo;
+mod hierarchy;
 mod line;
 mod machine;
 mod memory;
 pub mod model;
+mod numa;
 mod os;
 mod preset;
 mod smp;
@@ -17,10 +20,14 @@ mod watch;
 
 pub use engine::{CpuTimes, Mode, Outcome};
 pub use fifo::Fifo;
+pub use hierarchy::CacheCounts;
 pub use machine::{Here, Machine};
 pub use memory::{LINE, Sim};
 pub use os::{Interrupt, Os};
-pub use preset::{CPUS_MAX, Preset, PresetError, Prices, Topology, ps};
+pub use preset::{
+    CPUS_MAX, Caches, DiskTime, Geometry, MemoryControllers, Numa, Preset, PresetError, Prices,
+    PrivateLevel, SharedLevel, Topology, ps,
+};
 pub use smp::{Smp, Word};
 pub use tree::Tree;
 pub use watch::Watch;

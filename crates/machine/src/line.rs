@@ -4,9 +4,14 @@
 //! exclusive), *shared* by a set of CPUs, or in no cache. A request for a line that is in transit
 //! queues behind the transfer, so the price of a contended line grows with its requesters by
 //! itself.
+//!
+//! A preset may state the geometry of its caches; then lines are evicted as well, and
+//! `hierarchy.rs` has the transitions. Without one a line leaves a cache by invalidation only.
 
+use crate::hierarchy::{CacheCounts, Hierarchy};
 use crate::memory::{LINE, STACK, release, reserve};
-use crate::preset::{Preset, ps};
+use crate::numa::{Controllers, Distances};
+use crate::preset::Preset;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 
@@ -24,7 +29,29 @@ pub(crate) struct Line {
     sharers: Cell<u64>,
     /// Time until which the last transfer keeps the line busy, in picoseconds.
     pub(crate) busy: Cell<u64>,
-    _pad: u64,
+    /// Third levels that hold the line, a bit for each group.
+    pub(crate) l3: Cell<u32>,
+    /// CPU + 1 that may use the line without a look at its caches: without a geometry the owner.
+    pub(crate) quick: Cell<u16>,
+    /// Package + 1 whose memory holds the line: that of the CPU that first fetched it.
+    home: Cell<u8>,
+    /// Newer than memory. Kept only with a geometry.
+    pub(crate) dirty: Cell<bool>,
+}
+
+impl Line {
+    /// With a geometry: whether `cpu`, in whose first level the line was just used, may use it at
+    /// once the next time. A clean line first has to become dirty.
+    pub(crate) fn mark_quick(&self, cpu: usize) {
+        let mine = self.owner.get() as usize == cpu + 1 && self.dirty.get();
+        self.quick.set(if mine { cpu as u16 + 1 } else { 0 });
+    }
+
+    /// Without a geometry: the owner, 0 for nobody.
+    fn set_owner(&self, owner: u16) {
+        self.owner.set(owner);
+        self.quick.set(owner);
+    }
 }
 
 /// The lines of a region and their prices.
@@ -36,11 +63,15 @@ pub(crate) struct Lines {
     /// Words of 64 sharers for each set in the pool; 1 means the set is in the line itself.
     words: usize,
     pool: RefCell<Vec<u64>>,
-    llc: usize,
-    package: usize,
-    /// Up to 64 CPUs: for each CPU the bit sets of its last-level cache and of its package.
+    pub(crate) cpus: usize,
+    /// CPUs that share a last-level cache.
+    pub(crate) llc: usize,
+    /// Up to 64 CPUs on a machine with one price between packages: for each CPU the bit sets of its
+    /// last-level cache and of its package.
     near: Vec<(u64, u64)>,
-    price: Transfer,
+    pub(crate) price: Distances,
+    controllers: Controllers,
+    caches: Option<Box<RefCell<Hierarchy>>>,
     perturbation: u64,
     seed: u64,
 }
@@ -48,16 +79,6 @@ pub(crate) struct Lines {
 /// The CPUs of the group of `size` that `cpu` is in, of 64 at most.
 fn group(cpu: usize, size: usize) -> u64 {
     (0..64).filter(|other| other / size == cpu / size).fold(0, |set, other| set | 1 << other)
-}
-
-/// Transfer prices in picoseconds.
-#[derive(Clone, Copy)]
-struct Transfer {
-    llc: u64,
-    package: u64,
-    remote: u64,
-    memory: u64,
-    read_service: u64,
 }
 
 /// Scale of the perturbation fraction.
@@ -78,26 +99,24 @@ impl Lines {
         count: usize,
         stacks: usize,
     ) -> std::io::Result<Self> {
-        let p = &preset.price_ns;
-        let (llc, package) = (preset.topology.cpus_per_llc, preset.topology.cpus_per_package);
-        let small = if preset.topology.cpus <= 64 { preset.topology.cpus } else { 0 };
+        let topology = &preset.topology;
+        let caches = preset.cache.as_ref().map(|caches| Hierarchy::new(caches, topology));
+        let (llc, package) = (topology.cpus_per_llc, topology.cpus_per_package);
+        let small = topology.cpus <= 64 && preset.numa.is_none();
+        let small = if small { topology.cpus } else { 0 };
         Ok(Self {
             table: reserve(count * size_of::<Line>())?.cast(),
             count,
             stacks,
-            words: preset.topology.cpus.div_ceil(64),
+            words: topology.cpus.div_ceil(64),
             // Set 0 is the empty set and never written.
-            pool: RefCell::new(vec![0; preset.topology.cpus.div_ceil(64)]),
+            pool: RefCell::new(vec![0; topology.cpus.div_ceil(64)]),
+            cpus: topology.cpus,
             llc,
-            package,
             near: (0..small).map(|cpu| (group(cpu, llc), group(cpu, package))).collect(),
-            price: Transfer {
-                llc: ps(p.llc),
-                package: ps(p.package),
-                remote: ps(p.remote),
-                memory: ps(p.memory),
-                read_service: ps(p.read_service),
-            },
+            price: Distances::new(preset),
+            controllers: Controllers::new(preset),
+            caches: caches.map(|caches| Box::new(RefCell::new(caches))),
             perturbation: (preset.perturbation * FRACTION as f64) as u64,
             seed,
         })
@@ -115,20 +134,28 @@ impl Lines {
         }
     }
 
-    /// What keys the perturbation of the line of `offset`: the number of its first line, spread
-    /// for stacks.
-    fn key(&self, offset: usize) -> u64 {
+    /// What keys the perturbation of line `index`: the number of its first line in the region,
+    /// spread for stacks.
+    fn key(&self, index: usize) -> u64 {
         const LINES: usize = STACK / LINE;
-        let slot = offset / STACK;
-        let line =
-            if offset >= self.stacks { offset / LINE } else { slot * LINES + slot * 17 % LINES };
+        let slots = self.stacks / STACK;
+        let line = if index >= slots {
+            index - slots + slots * LINES
+        } else {
+            index * LINES + index * 17 % LINES
+        };
         line as u64
     }
 
     /// The line of `offset`.
     #[inline(always)]
     pub(crate) fn at(&self, offset: usize) -> &Line {
-        let index = self.index(offset);
+        self.entry(self.index(offset))
+    }
+
+    /// The line of number `index`.
+    #[inline(always)]
+    pub(crate) fn entry(&self, index: usize) -> &Line {
         assert!(index < self.count, "an atomic word outside simulated memory was used");
         // SAFETY: `index` is below `count`, the length of the table.
         let line = unsafe { self.table.add(index) };
@@ -157,74 +184,106 @@ impl Lines {
         }
     }
 
-    /// Price of moving a line between two CPUs.
-    fn distance(&self, a: usize, b: usize) -> u64 {
-        if a / self.llc == b / self.llc {
-            self.price.llc
-        } else if a / self.package == b / self.package {
-            self.price.package
-        } else {
-            self.price.remote
-        }
-    }
-
-    /// Nearest sharer of `line`, which `cpu` does not share, as a price.
-    fn nearest(&self, line: &Line, cpu: usize) -> Option<u64> {
+    /// Calls `visit` with each word of 64 sharers of `line` that is not empty, and its number.
+    fn each_word(&self, line: &Line, mut visit: impl FnMut(usize, u64)) {
         let sharers = line.sharers.get();
-        if self.words > 1 || sharers == 0 {
-            return self.sharer_prices(line, cpu).map(|(near, _)| near);
-        }
-        let (llc, package) = self.near[cpu];
-        Some(if sharers & llc != 0 {
-            self.price.llc
-        } else if sharers & package != 0 {
-            self.price.package
-        } else {
-            self.price.remote
-        })
-    }
-
-    /// Nearest and farthest sharer of `line` other than `cpu`, as prices.
-    fn sharer_prices(&self, line: &Line, cpu: usize) -> Option<(u64, u64)> {
-        let sharers = line.sharers.get();
-        if sharers == 0 {
-            return None;
-        }
-        let mut range: Option<(u64, u64)> = None;
-        let mut visit = |word: usize, mut bits: u64| {
-            if word == cpu / 64 {
-                bits &= !(1 << (cpu % 64));
-            }
-            if bits == 0 {
-                return;
-            }
-            // Groups are consecutive, so the price grows with the distance of the numbers' groups;
-            // the extreme set bits of each word bound it.
-            let (low, high) = (bits.trailing_zeros() as usize, 63 - bits.leading_zeros() as usize);
-            for other in [word * 64 + low, word * 64 + high] {
-                let price = self.distance(cpu, other);
-                let (near, far) = range.unwrap_or((price, price));
-                range = Some((near.min(price), far.max(price)));
-            }
-            let mine = self.llc.min(64);
-            let start = cpu / mine * mine;
-            if word == start / 64 && mine < 64 && bits >> (start % 64) & ((1 << mine) - 1) != 0 {
-                let (near, far) = range.unwrap_or((self.price.llc, self.price.llc));
-                range = Some((near.min(self.price.llc), far));
-            }
-        };
         if self.words == 1 {
             visit(0, sharers);
-        } else {
-            let pool = self.pool.borrow();
-            for word in 0..self.words {
-                visit(word, pool[sharers as usize * self.words + word]);
+        } else if sharers != 0 {
+            let start = sharers as usize * self.words;
+            for (at, &bits) in self.pool.borrow()[start..start + self.words].iter().enumerate() {
+                visit(at, bits);
+            }
+        }
+    }
+
+    /// Calls `visit` for each CPU that shares `line`, in order.
+    pub(crate) fn each_sharer(&self, line: &Line, mut visit: impl FnMut(usize)) {
+        self.each_word(line, |at, mut bits| {
+            while bits != 0 {
+                visit(at * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        });
+    }
+
+    /// Whether any CPU shares `line`.
+    pub(crate) fn shared(&self, line: &Line) -> bool {
+        let mut any = false;
+        self.each_word(line, |_, bits| any |= bits != 0);
+        any
+    }
+
+    /// Whether a CPU or the third level of `group` has a copy of `line`.
+    pub(crate) fn held_in(&self, line: &Line, group: usize) -> bool {
+        let owner = line.owner.get() as usize;
+        let mut held = line.l3.get() >> (group % 32) & 1 == 1;
+        held |= owner != 0 && (owner - 1) / self.llc == group;
+        self.each_sharer(line, |cpu| held |= cpu / self.llc == group);
+        held
+    }
+
+    /// Prices of the nearest and the farthest copy of `line` that is neither in the private caches
+    /// of `cpu` nor in the third level of its group.
+    pub(crate) fn holder_prices(&self, line: &Line, cpu: usize) -> Option<(u64, u64)> {
+        let mut range: Option<(u64, u64)> = None;
+        let mut visit = |other: usize| {
+            let price = self.price.between(cpu, other);
+            let (near, far) = range.unwrap_or((price, price));
+            range = Some((near.min(price), far.max(price)));
+        };
+        let owner = line.owner.get() as usize;
+        if owner != 0 && owner != cpu + 1 {
+            visit(owner - 1);
+        }
+        self.each_word(line, |at, mut bits| {
+            if at == cpu / 64 {
+                bits &= !(1 << (cpu % 64));
+            }
+            while bits != 0 {
+                // All of a group are as far away as its first.
+                let bit = bits.trailing_zeros() as usize;
+                visit(at * 64 + bit);
+                let next = self.llc - (at * 64 + bit) % self.llc + bit;
+                bits = if next < 64 { bits >> next << next } else { 0 };
+            }
+        });
+        let mut groups = line.l3.get();
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize;
+            groups &= groups - 1;
+            if group != cpu / self.llc {
+                visit(group * self.llc);
             }
         }
         range
     }
 
-    fn clear_sharers(&self, line: &Line) {
+    /// The caches of a preset with a geometry.
+    #[cfg(test)]
+    pub(crate) fn hierarchy(&self) -> core::cell::RefMut<'_, Hierarchy> {
+        self.caches.as_ref().expect("a geometry").borrow_mut()
+    }
+
+    /// Nearest sharer of `line`, which no CPU owns, as a price.
+    #[inline]
+    fn nearest(&self, line: &Line, cpu: usize) -> Option<u64> {
+        let sharers = line.sharers.get();
+        let Some(&(llc, package)) = self.near.get(cpu) else {
+            return self.holder_prices(line, cpu).map(|(near, _)| near);
+        };
+        (sharers != 0).then(|| {
+            if sharers & llc != 0 {
+                self.price.llc
+            } else if sharers & package != 0 {
+                self.price.package
+            } else {
+                self.price.remote[0]
+            }
+        })
+    }
+
+    pub(crate) fn clear_sharers(&self, line: &Line) {
         if self.words == 1 {
             line.sharers.set(0);
         } else if line.sharers.get() != 0 {
@@ -234,7 +293,7 @@ impl Lines {
     }
 
     #[inline]
-    fn add_sharer(&self, line: &Line, cpu: usize) {
+    pub(crate) fn add_sharer(&self, line: &Line, cpu: usize) {
         if self.words == 1 {
             line.sharers.set(line.sharers.get() | 1 << cpu);
             return;
@@ -248,70 +307,120 @@ impl Lines {
         pool[line.sharers.get() as usize * self.words + cpu / 64] |= 1 << (cpu % 64);
     }
 
+    pub(crate) fn remove_sharer(&self, line: &Line, cpu: usize) {
+        if self.words == 1 {
+            line.sharers.set(line.sharers.get() & !(1 << cpu));
+        } else if line.sharers.get() != 0 {
+            let at = line.sharers.get() as usize * self.words + cpu / 64;
+            self.pool.borrow_mut()[at] &= !(1 << (cpu % 64));
+        }
+    }
+
+    /// A request by `cpu` at `at` for a line that no cache holds: when its memory controller takes
+    /// it, and how long the line then travels.
+    pub(crate) fn memory_turn(&self, line: &Line, index: usize, cpu: usize, at: u64) -> (u64, u64) {
+        if line.home.get() == 0 {
+            line.home.set(self.price.package_of(cpu).min(254) as u8 + 1);
+        }
+        let home = line.home.get() as usize - 1;
+        (self.occupy(line, index, at), self.price.memory(cpu, home))
+    }
+
+    /// Takes the next turn at the memory controller of `line` after `at`: when it begins.
+    pub(crate) fn occupy(&self, line: &Line, index: usize, at: u64) -> u64 {
+        self.controllers.take((line.home.get() as usize).saturating_sub(1), index, at)
+    }
+
+    /// What the caches have seen; all zero without a geometry.
+    pub(crate) fn counts(&self) -> CacheCounts {
+        self.caches.as_ref().map_or_else(CacheCounts::default, |caches| caches.borrow().counts)
+    }
+
     /// The perturbed price of a miss.
     #[inline]
-    fn perturb(&self, line: &Line, offset: usize, price: u64) -> u64 {
+    pub(crate) fn perturb(&self, line: &Line, index: usize, price: u64) -> u64 {
         let misses = line.misses.get();
         line.misses.set(misses.wrapping_add(1));
         if self.perturbation == 0 {
             return price;
         }
-        let key = self.seed ^ self.key(offset) << 32 ^ misses as u64;
+        let key = self.seed ^ self.key(index) << 32 ^ misses as u64;
         let draw = mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) % FRACTION;
         price + ((price * self.perturbation / FRACTION) * draw / FRACTION)
     }
 
-    /// A read by `cpu` at `now` that is not [`Self::readable`]: fetches the line, returns when it
-    /// has arrived.
-    pub(crate) fn fetch(&self, line: &Line, offset: usize, cpu: usize, now: u64) -> u64 {
-        let start = now.max(line.busy.get());
-        let owner = line.owner.get() as usize;
-        let (price, service) = if owner != 0 {
-            let price = self.distance(owner - 1, cpu);
-            (price, price)
-        } else if let Some(near) = self.nearest(line, cpu) {
-            (near, self.price.read_service)
-        } else {
-            (self.price.memory, self.price.read_service)
-        };
-        if owner == 0 && service == self.price.read_service && line.sharers.get() == 0 {
-            // From memory alone: the reader gets it exclusive (MESI), so that its first write is
-            // silent.
-            line.owner.set(cpu as u16 + 1);
-        } else {
-            if owner != 0 {
-                self.add_sharer(line, owner - 1);
-            }
-            line.owner.set(0);
-            self.add_sharer(line, cpu);
+    /// A read by `cpu` at `now` of the word at `offset`: returns when the CPU has the line.
+    pub(crate) fn read(&self, offset: usize, cpu: usize, now: u64) -> u64 {
+        let index = self.index(offset);
+        if let Some(caches) = &self.caches {
+            return self.read_cached(&mut caches.borrow_mut(), index, cpu, now);
         }
-        line.busy.set(start + service);
-        start + self.perturb(line, offset, price)
+        let line = self.entry(index);
+        if self.readable(line, cpu) { now } else { self.fetch(line, index, cpu, now) }
     }
 
-    /// A write by `cpu` at `now` to a line it does not own: invalidates the others, returns when
-    /// the CPU owns it.
-    pub(crate) fn own(&self, line: &Line, offset: usize, cpu: usize, now: u64) -> u64 {
-        let start = now.max(line.busy.get());
+    /// A write by `cpu` at `now` to the word at `offset`: returns when the CPU owns the line.
+    pub(crate) fn write(&self, offset: usize, cpu: usize, now: u64) -> u64 {
+        let index = self.index(offset);
+        if let Some(caches) = &self.caches {
+            return self.write_cached(&mut caches.borrow_mut(), index, cpu, now);
+        }
+        let line = self.entry(index);
+        if line.owner.get() as usize == cpu + 1 { now } else { self.own(line, index, cpu, now) }
+    }
+
+    fn fetch(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
+        let mut start = now.max(line.busy.get());
         let owner = line.owner.get() as usize;
-        let mut price = if owner != 0 { self.distance(owner - 1, cpu) } else { 0 };
-        if let Some((_, far)) = self.sharer_prices(line, cpu) {
-            price = price.max(far);
+        let (price, service);
+        if owner != 0 {
+            price = self.price.between(owner - 1, cpu);
+            service = price;
+            self.add_sharer(line, owner - 1);
+            line.set_owner(0);
+            self.add_sharer(line, cpu);
+        } else if let Some(near) = self.nearest(line, cpu) {
+            (price, service) = (near, self.price.read_service);
+            self.add_sharer(line, cpu);
+        } else {
+            (start, price) = self.memory_turn(line, index, cpu, start);
+            service = self.price.read_service;
+            // From memory alone: the reader gets it exclusive (MESI), so that its first write is
+            // silent.
+            line.set_owner(cpu as u16 + 1);
         }
-        if price == 0 && !self.readable(line, cpu) {
-            price = self.price.memory;
-        }
+        line.busy.set(start + service);
+        start + self.perturb(line, index, price)
+    }
+
+    /// Invalidates the copies of the others.
+    fn own(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
+        let mut start = now.max(line.busy.get());
+        let price = if let Some((_, far)) = self.holder_prices(line, cpu) {
+            Some(far)
+        } else if self.readable(line, cpu) {
+            None
+        } else {
+            let memory;
+            (start, memory) = self.memory_turn(line, index, cpu, start);
+            Some(memory)
+        };
         self.clear_sharers(line);
-        line.owner.set(cpu as u16 + 1);
-        let done = if price == 0 { start } else { start + self.perturb(line, offset, price) };
+        line.set_owner(cpu as u16 + 1);
+        let done = price.map_or(start, |price| start + self.perturb(line, index, price));
         line.busy.set(done);
         done
     }
 
-    /// Takes the line as private memory of `cpu` without a transfer.
-    pub(crate) fn adopt(&self, line: &Line, cpu: usize) {
+    /// Takes the line of `offset` as private memory of `cpu` without a transfer.
+    pub(crate) fn adopt(&self, offset: usize, cpu: usize, now: u64) {
+        let index = self.index(offset);
+        if let Some(caches) = &self.caches {
+            return self.adopt_cached(&mut caches.borrow_mut(), index, cpu, now);
+        }
+        let line = self.entry(index);
         self.clear_sharers(line);
-        line.owner.set(cpu as u16 + 1);
+        line.set_owner(cpu as u16 + 1);
         line.busy.set(0);
     }
 }

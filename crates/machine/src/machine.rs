@@ -1,6 +1,7 @@
 //! The machine from outside ([`Machine`]) and from a task that runs on it ([`Here`]).
 
 use crate::engine::{CpuTimes, Engine, Mode, Outcome, engine, set_engine};
+use crate::hierarchy::CacheCounts;
 use crate::memory::Sim;
 use crate::os::Os;
 use crate::preset::Preset;
@@ -63,6 +64,11 @@ impl Machine {
     /// Simulated memory operations so far.
     pub fn operations(&self) -> u64 {
         self.engine.ops()
+    }
+
+    /// What the caches have seen so far; all zero when the preset states no geometry.
+    pub fn cache_counts(&self) -> CacheCounts {
+        self.engine.lines.counts()
     }
 
     /// Coroutine resumptions so far.
@@ -184,6 +190,13 @@ impl Here {
     /// nothing.
     pub fn spawn_kthread() -> Option<TaskId> {
         engine().spawn(Box::new(|| engine().os().kthread(Self::task())))
+    }
+
+    /// Sends a request to the disk, which serves one after the other: the picosecond at which this
+    /// one will be done, `None` on a machine without a disk. The operating system puts the caller
+    /// to sleep until then.
+    pub fn disk_request() -> Option<u64> {
+        engine().disk_request()
     }
 
     /// Places an object in simulated memory.

@@ -45,6 +45,85 @@ pub struct Prices {
     pub refill: f64,
 }
 
+/// Size of a cache in lines of 64 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// Lines it holds.
+    pub lines: usize,
+    /// Lines of one set; as many as `lines` in a fully associative cache.
+    pub ways: usize,
+}
+
+/// A private level behind the first.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrivateLevel {
+    /// Lines it holds.
+    pub lines: usize,
+    /// Lines of one set.
+    pub ways: usize,
+    /// What a hit here costs beyond `price_ns.hit`.
+    pub ns: f64,
+}
+
+/// A level that the CPUs of one last-level cache share.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedLevel {
+    /// Lines it holds.
+    pub lines: usize,
+    /// Lines of one set.
+    pub ways: usize,
+    /// What a hit here costs beyond `price_ns.hit`.
+    pub ns: f64,
+    /// It holds all that the private caches above it hold. Otherwise it gets what they evict.
+    pub inclusive: bool,
+}
+
+/// The caches of a machine: what they hold is evicted, least recently used first.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Caches {
+    /// First level of each CPU; a hit costs `price_ns.hit`.
+    pub l1: Geometry,
+    /// Second level of each CPU; holds all that the first one holds.
+    pub l2: PrivateLevel,
+    /// Third level of each group of `topology.cpus_per_llc` CPUs.
+    pub l3: Option<SharedLevel>,
+}
+
+/// Distances between packages. A line lives in the memory of the package whose CPU first fetched
+/// it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Numa {
+    /// Hops from package (row) to package (column); 0 on the diagonal.
+    pub hops: Vec<Vec<u8>>,
+    /// Line transfer over 2, 3, ... hops; `price_ns.remote` is that over 1.
+    pub remote_ns: Vec<f64>,
+    /// Line from memory over 1, 2, ... hops; `price_ns.memory` is that of the own package.
+    pub memory_ns: Vec<f64>,
+}
+
+/// The memory controllers of each package: queues.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryControllers {
+    /// Controllers of one package; consecutive lines are interleaved over them.
+    pub for_each_package: usize,
+    /// Time for which one request for a line keeps its controller busy.
+    pub service_ns: f64,
+}
+
+/// A disk that serves one request after the other.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskTime {
+    /// Time for one request.
+    pub latency_ns: f64,
+}
+
 /// A machine preset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,12 +145,28 @@ pub struct Preset {
     /// How far a CPU may run ahead of the others over lines that it owns exclusively, in
     /// nanoseconds.
     pub skew_ns: f64,
+    /// Caches with a geometry; without one a line is lost by invalidation only.
+    pub cache: Option<Caches>,
+    /// Distances; without them all packages are one hop apart and memory is as far from all.
+    pub numa: Option<Numa>,
+    /// Queues at the memory; without them memory serves any number of requests at a time.
+    pub controllers: Option<MemoryControllers>,
+    /// The disk; without one the machine has none.
+    pub disk: Option<DiskTime>,
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 2] = [
+const SHIPPED: &[(&str, &str)] = &[
+    ("host", include_str!("../../../machines/host.toml")),
     ("quad-2008-shared-llc", include_str!("../../../machines/quad-2008-shared-llc.toml")),
     ("quad-2008-two-dies", include_str!("../../../machines/quad-2008-two-dies.toml")),
+    ("server-2x64", include_str!("../../../machines/server-2x64.toml")),
+    ("smp8-2007", include_str!("../../../machines/smp8-2007.toml")),
+    ("smp16-2007", include_str!("../../../machines/smp16-2007.toml")),
+    ("smp32-2007", include_str!("../../../machines/smp32-2007.toml")),
+    ("westmere-ex-80-2013", include_str!("../../../machines/westmere-ex-80-2013.toml")),
+    ("xeon-24-2011", include_str!("../../../machines/xeon-24-2011.toml")),
+    ("xeon-64-2011", include_str!("../../../machines/xeon-64-2011.toml")),
 ];
 
 /// What is wrong with a preset.
@@ -205,6 +300,82 @@ impl Preset {
                 return fail(key, value.to_string(), "0 to 1000000000");
             }
         }
+        if let Some(disk) = &self.disk
+            && !(0.0..=1e12).contains(&disk.latency_ns)
+        {
+            return fail("disk.latency_ns", disk.latency_ns.to_string(), "0 to 10^12");
+        }
+        self.validate_caches()?;
+        self.validate_memory()
+    }
+
+    fn range(&self, key: &'static str, value: String, range: &'static str) -> PresetError {
+        PresetError::Range { name: self.name.clone(), key, value, range }
+    }
+
+    fn validate_caches(&self) -> Result<(), PresetError> {
+        let Some(caches) = &self.cache else { return Ok(()) };
+        let (l1, l2) = (&caches.l1, &caches.l2);
+        let mut levels =
+            vec![("cache.l1", l1.lines, l1.ways, 0.0), ("cache.l2", l2.lines, l2.ways, l2.ns)];
+        if let Some(l3) = &caches.l3 {
+            levels.push(("cache.l3", l3.lines, l3.ways, l3.ns));
+            let groups = self.topology.cpus.div_ceil(self.topology.cpus_per_llc);
+            if groups > 32 {
+                let range = "at most 32 groups of topology.cpus_per_llc CPUs";
+                return Err(self.range("cache.l3", format!("{groups} caches"), range));
+            }
+        }
+        for (key, lines, ways, ns) in levels {
+            if ways == 0 || lines == 0 || !lines.is_multiple_of(ways) || lines > 1 << 24 {
+                let range = "at most 2^24 lines in a whole number of sets of at least one way";
+                return Err(self.range(key, format!("{lines} lines in {ways} ways"), range));
+            }
+            if !(0.0..=1e9).contains(&ns) {
+                return Err(self.range(key, format!("{ns} ns"), "0 to 1000000000"));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_memory(&self) -> Result<(), PresetError> {
+        let packages = self.topology.cpus.div_ceil(self.topology.cpus_per_package);
+        if let Some(numa) = &self.numa {
+            let hops = &numa.hops;
+            let square = hops.iter().all(|row| row.len() == hops.len());
+            if hops.len() < packages || !square {
+                let value = format!("{} packages", hops.len());
+                return Err(self.range("numa.hops", value, "a square matrix of all packages"));
+            }
+            let most = hops.iter().flatten().copied().max().unwrap_or(0) as usize;
+            let zeros = |row: usize| (0..hops.len()).all(|to| (hops[row][to] == 0) == (row == to));
+            if !(0..hops.len()).all(zeros) {
+                let range = "0 from a package to itself and nowhere else";
+                return Err(self.range("numa.hops", format!("{hops:?}"), range));
+            }
+            if numa.remote_ns.len() + 1 < most || numa.memory_ns.len() < most {
+                let range = "prices for every number of hops in numa.hops";
+                return Err(self.range("numa.memory_ns", format!("{most} hops"), range));
+            }
+            for &ns in numa.remote_ns.iter().chain(&numa.memory_ns) {
+                if !(0.0..=1e9).contains(&ns) {
+                    return Err(self.range("numa", ns.to_string(), "0 to 1000000000"));
+                }
+            }
+        }
+        if packages > 255 && (self.numa.is_some() || self.controllers.is_some()) {
+            let range = "at most 255 packages with numa or controllers";
+            return Err(self.range("topology.cpus", self.topology.cpus.to_string(), range));
+        }
+        if let Some(controllers) = &self.controllers {
+            if controllers.for_each_package == 0 {
+                return Err(self.range("controllers.for_each_package", "0".into(), "at least 1"));
+            }
+            if !(0.0..=1e9).contains(&controllers.service_ns) {
+                let value = controllers.service_ns.to_string();
+                return Err(self.range("controllers.service_ns", value, "0 to 1000000000"));
+            }
+        }
         Ok(())
     }
 }
@@ -232,5 +403,27 @@ mod tests {
         assert!(error.to_string().contains("topology.cpus is 5000; it must be 1 to 1024"));
         let error = Preset::parse("x", &text.replace("hit =", "hitt =")).unwrap_err();
         assert!(error.to_string().contains("hitt"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let error = Preset::named("nothing").unwrap_err().to_string();
+        assert!(Preset::names().all(|name| error.contains(name)), "{error}");
+    }
+
+    #[test]
+    fn impossible_caches_and_distances_are_refused() {
+        let text = include_str!("../../../machines/westmere-ex-80-2013.toml");
+        for (from, to, key) in [
+            ("lines = 512\nways = 8", "lines = 512\nways = 7", "cache.l1"),
+            ("[0, 1, 2, 2, 3, 3, 3, 3]", "[0, 0, 2, 2, 3, 3, 3, 3]", "numa.hops"),
+            ("remote_ns = [188.0, 220.0]", "remote_ns = [188.0]", "numa.memory_ns"),
+            ("cpus = 80", "cpus = 90", "numa.hops"),
+            ("for_each_package = 2", "for_each_package = 0", "controllers.for_each_package"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let error = Preset::parse("x", &text.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(key), "{key}: {error}");
+        }
     }
 }

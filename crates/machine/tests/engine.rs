@@ -218,3 +218,51 @@ fn a_hundred_thousand_tasks_run_on_1024_cpus() {
     run(&quad().with_cpus(1024), 1, bodies);
     assert_eq!(total.get(|| Word::new(0)).peek(), TASKS);
 }
+
+#[test]
+fn a_disk_serves_one_request_after_the_other() {
+    let done = Rc::new(RefCell::new(Vec::new()));
+    let bodies = (0..3)
+        .map(|_| {
+            let done = Rc::clone(&done);
+            Box::new(move || {
+                let word = Here::place(Word::<u32>::new(0));
+                let until = Here::disk_request().expect("this machine has a disk") / 1000;
+                Smp::wait(&word, 0, Sleep::Uninterruptible, Some(until));
+                done.borrow_mut().push(Here::now_ns() / 100_000);
+            }) as Body
+        })
+        .collect();
+    run(&Preset::named("smp8-2007").expect("a shipped preset"), 1, bodies);
+    assert_eq!(*done.borrow(), [55, 110, 165]);
+    run(&quad(), 1, vec![Box::new(|| assert_eq!(Here::disk_request(), None))]);
+}
+
+#[test]
+fn a_working_set_beyond_the_first_level_costs_what_the_second_takes() {
+    let time = |lines: usize| {
+        let spent = Rc::new(Cell::new(0));
+        let result = Rc::clone(&spent);
+        let body = move || {
+            let words = (0..lines).map(|_| Here::place(Word::<u32>::new(0))).collect::<Vec<_>>();
+            let mut start = 0;
+            for round in 0..6 {
+                if round == 2 {
+                    start = Here::now_ps();
+                }
+                for word in &words {
+                    word.store(round, SeqCst);
+                }
+            }
+            result.set((Here::now_ps() - start) / 4 / lines as u64);
+        };
+        let mut preset = Preset::named("smp8-2007").expect("a shipped preset");
+        preset.perturbation = 0.0;
+        run(&preset, 1, vec![Box::new(body)]);
+        spent.get()
+    };
+    // 256 lines in the first level, 65,536 in the second; 1 ns for the instruction.
+    assert_eq!(time(256), 1000);
+    assert_eq!(time(1024), 17_000);
+    assert_eq!(time(131_072), 201_000);
+}

@@ -11,15 +11,21 @@ impl Engine {
         core::ptr::from_ref(object).cast::<u8>().addr().wrapping_sub(self.base)
     }
 
-    /// Whether this CPU may use `line` now without looking at the others: it owns the line and is
-    /// either the earliest, or ahead by less than the skew while the line has not moved lately. A
-    /// line that CPUs take from each other is used strictly in turn.
+    /// Whether this CPU may use `line` now without looking at the others: it is the `holder` of the
+    /// line and either the earliest, or ahead by less than the skew while the line has not moved
+    /// lately. A line that CPUs take from each other is used strictly in turn.
     #[inline(always)]
-    fn at_once(&self, line: &Line) -> bool {
+    fn in_turn(&self, line: &Line, holder: u16) -> bool {
         let now = self.clock.get();
-        line.owner.get() as usize == self.cpu.get() + 1
+        holder as usize == self.cpu.get() + 1
             && (now <= self.near.get()
                 || (now <= self.far.get() && now >= line.busy.get() + self.settle))
+    }
+
+    /// Whether an access to `line` now costs a hit and changes nothing but the clock.
+    #[inline(always)]
+    fn at_once(&self, line: &Line) -> bool {
+        self.in_turn(line, line.quick.get())
     }
 
     /// One read of the word at `offset`.
@@ -48,7 +54,8 @@ impl Engine {
     /// Waits until this CPU may use the line at `offset`.
     #[inline(always)]
     fn turn(&self, offset: usize) {
-        if self.clock.get() > self.near.get() && !self.at_once(self.lines.at(offset)) {
+        let line = self.lines.at(offset);
+        if self.clock.get() > self.near.get() && !self.in_turn(line, line.owner.get()) {
             self.pause();
         }
     }
@@ -56,29 +63,23 @@ impl Engine {
     #[inline(never)]
     fn read_slow(&self, offset: usize) {
         self.turn(offset);
-        self.read_now(self.lines.at(offset), offset);
+        self.read_now(offset);
     }
 
     /// A read by the CPU whose turn it is.
     #[inline]
-    pub(super) fn read_now(&self, line: &Line, offset: usize) {
-        let cpu = self.cpu.get();
-        if !self.lines.readable(line, cpu) {
-            self.clock.set(self.lines.fetch(line, offset, cpu, self.clock.get()));
-        }
-        self.clock.set(self.clock.get() + self.hit);
+    pub(super) fn read_now(&self, offset: usize) {
+        let done = self.lines.read(offset, self.cpu.get(), self.clock.get());
+        self.clock.set(done + self.hit);
     }
 
     #[inline(never)]
     fn write_slow(&self, offset: usize, price: u64) {
         self.turn(offset);
-        let line = self.lines.at(offset);
         let cpu = self.cpu.get();
-        if line.owner.get() as usize != cpu + 1 {
-            self.clock.set(self.lines.own(line, offset, cpu, self.clock.get()));
-        }
-        self.clock.set(self.clock.get() + price);
-        self.release_spinners(line);
+        let done = self.lines.write(offset, cpu, self.clock.get());
+        self.clock.set(done + price);
+        self.release_spinners(self.lines.at(offset));
     }
 
     /// Announces use of `bytes` bytes at `offset`.
@@ -91,7 +92,7 @@ impl Engine {
             match access {
                 Access::Read => self.read(at),
                 Access::Write => self.write(at, false),
-                Access::Fresh => self.lines.adopt(self.lines.at(at), self.cpu.get()),
+                Access::Fresh => self.lines.adopt(at, self.cpu.get(), self.clock.get()),
             }
             at = (at / LINE + 1) * LINE;
         }

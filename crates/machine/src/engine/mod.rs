@@ -11,6 +11,7 @@ mod spin;
 mod task;
 mod time;
 
+use crate::disk::Disk;
 use crate::line::{Lines, mix};
 use crate::memory::{PooledStack, Region};
 use crate::os::Os;
@@ -139,6 +140,7 @@ pub(crate) struct Engine {
     pub(crate) interrupt_price: u64,
     pub(crate) region: Rc<Region>,
     pub(crate) watches: Watches,
+    pub(crate) disk: Option<Disk>,
 }
 
 thread_local! {
@@ -200,6 +202,7 @@ impl Engine {
             interrupt_price: ps(preset.price_ns.interrupt),
             region,
             watches: Watches::default(),
+            disk: preset.disk.as_ref().map(Disk::new),
         })
     }
 

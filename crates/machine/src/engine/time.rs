@@ -40,6 +40,14 @@ impl Engine {
         self.hash.set((self.hash.get() ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23));
     }
 
+    /// See [`Here::disk_request`](crate::Here::disk_request).
+    pub(crate) fn disk_request(&self) -> Option<u64> {
+        let disk = self.disk.as_ref()?;
+        // CPUs that have run ahead must not overtake each other in the queue.
+        self.pause();
+        Some(disk.request(self.clock.get()))
+    }
+
     /// Kernel instructions that touch no shared line: time passes, nothing else happens.
     #[inline]
     pub(crate) fn pass(&self, ps: u64) {

@@ -1,0 +1,361 @@
+//! Caches with a geometry: private first and second levels of each CPU, a third level that a group
+//! of CPUs shares. Set-associative, least recently used.
+//!
+//! A [`Level`] knows presence and recency only. Who owns or shares a line stands in its directory
+//! entry, and the two agree:
+//!
+//! - I1: a CPU is the owner or a sharer of a line when and only when its second level holds it;
+//! - I2: a second level holds all that the first level above it holds;
+//! - I3: an *inclusive* third level holds all that the second levels of its group hold; one that is
+//!   not gets a line when a second level evicts it, and keeps it when a CPU fetches it again;
+//! - I4: a line that is dirty, newer than memory, has copies in one group only;
+//! - I5: `quick` names a CPU only while it owns the line, dirty, as the most recently used one of
+//!   its set in the first level: then one more access would change nothing here.
+
+#[cfg(test)]
+mod tests;
+
+use crate::line::{Line, Lines};
+use crate::preset::{Caches, Topology, ps};
+
+/// One level: the same cache many times.
+pub(crate) struct Level {
+    sets: usize,
+    ways: usize,
+    /// For each cache and set the lines it holds as number + 1, the most recently used first,
+    /// empty ways (0) last.
+    tags: Vec<u32>,
+}
+
+impl Level {
+    fn new(caches: usize, lines: usize, ways: usize) -> Self {
+        // Zero pages come from the host untouched, so a large cache costs what is used of it.
+        Self { sets: lines / ways, ways, tags: vec![0; caches * lines] }
+    }
+
+    fn set(&mut self, cache: usize, line: usize) -> &mut [u32] {
+        let start = (cache * self.sets + line % self.sets) * self.ways;
+        &mut self.tags[start..start + self.ways]
+    }
+
+    /// The most recently used line of the set of `line`.
+    fn front(&mut self, cache: usize, line: usize) -> Option<usize> {
+        (self.set(cache, line)[0] as usize).checked_sub(1)
+    }
+
+    /// Makes `line` the most recently used of its set; whether the cache has it.
+    fn refresh(&mut self, cache: usize, line: usize) -> bool {
+        let set = self.set(cache, line);
+        let Some(way) = set.iter().position(|&tag| tag == line as u32 + 1) else { return false };
+        set[..=way].rotate_right(1);
+        true
+    }
+
+    /// Brings in `line`, which the cache does not have; returns the line that falls out.
+    fn insert(&mut self, cache: usize, line: usize) -> Option<usize> {
+        let set = self.set(cache, line);
+        set.rotate_right(1);
+        (core::mem::replace(&mut set[0], line as u32 + 1) as usize).checked_sub(1)
+    }
+
+    /// Takes `line` out if the cache has it.
+    fn remove(&mut self, cache: usize, line: usize) {
+        let set = self.set(cache, line);
+        if let Some(way) = set.iter().position(|&tag| tag == line as u32 + 1) {
+            set[way] = 0;
+            set[way..].rotate_left(1);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Level {
+    fn holds(&mut self, cache: usize, line: usize) -> bool {
+        self.set(cache, line).contains(&(line as u32 + 1))
+    }
+}
+
+/// What the caches of a machine with a geometry have seen. Accesses that hit the first level are
+/// the rest of [`Machine::operations`](crate::Machine::operations).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Hits in the CPU's own second level.
+    pub l2_hits: u64,
+    /// Hits in the third level of its group.
+    pub l3_hits: u64,
+    /// Lines that came from another CPU's caches or another group's third level.
+    pub transfers: u64,
+    /// Lines that came from memory.
+    pub memory: u64,
+    /// Lines that fell out of a second level.
+    pub l2_evictions: u64,
+    /// Lines that fell out of a third level.
+    pub l3_evictions: u64,
+    /// Dirty lines written to memory.
+    pub write_backs: u64,
+}
+
+/// The caches of all CPUs.
+pub(crate) struct Hierarchy {
+    l1: Level,
+    l2: Level,
+    l2_price: u64,
+    l3: Option<Level>,
+    l3_price: u64,
+    inclusive: bool,
+    pub(crate) counts: CacheCounts,
+}
+
+impl Hierarchy {
+    pub(crate) fn new(caches: &Caches, topology: &Topology) -> Self {
+        let groups = topology.cpus.div_ceil(topology.cpus_per_llc);
+        let l3 = caches.l3.as_ref();
+        Self {
+            l1: Level::new(topology.cpus, caches.l1.lines, caches.l1.ways),
+            l2: Level::new(topology.cpus, caches.l2.lines, caches.l2.ways),
+            l2_price: ps(caches.l2.ns),
+            l3: l3.map(|l3| Level::new(groups, l3.lines, l3.ways)),
+            l3_price: l3.map_or(0, |l3| ps(l3.ns)),
+            inclusive: l3.is_some_and(|l3| l3.inclusive),
+            counts: CacheCounts::default(),
+        }
+    }
+
+    fn drop_private(&mut self, cpu: usize, line: usize) {
+        self.l1.remove(cpu, line);
+        self.l2.remove(cpu, line);
+    }
+}
+
+impl Lines {
+    /// A read of line `index` by `cpu` at `now`: returns when the line is in its first level.
+    pub(crate) fn read_cached(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) -> u64 {
+        let line = self.entry(index);
+        let done = match self.look_up(h, index, cpu) {
+            Some(price) => now + price,
+            None => self.read_miss(h, index, cpu, now),
+        };
+        line.mark_quick(cpu);
+        done
+    }
+
+    fn read_miss(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) -> u64 {
+        let line = self.entry(index);
+        let group = cpu / self.llc;
+        let mut start = now.max(line.busy.get());
+        let owner = line.owner.get() as usize;
+        let (near, local) = (self.holder_prices(line, cpu), self.held_in(line, group));
+        let alone = near.is_none() && line.l3.get() & !(1 << group) == 0;
+        let (price, service);
+        if line.l3.get() >> group & 1 == 1 && owner == 0 {
+            h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
+            h.counts.l3_hits += 1;
+            (price, service) = (h.l3_price, self.price.read_service);
+        } else if let Some((near, _)) = near {
+            h.counts.transfers += 1;
+            (price, service) = (near, if owner == 0 { self.price.read_service } else { near });
+        } else {
+            h.counts.memory += 1;
+            (start, price) = self.memory_turn(line, index, cpu, start);
+            service = self.price.read_service;
+        }
+        if owner != 0 {
+            line.owner.set(0);
+            line.quick.set(0);
+            self.add_sharer(line, owner - 1);
+        }
+        if !local && line.dirty.get() {
+            self.write_back(h, index, start);
+        }
+        if alone {
+            line.owner.set(cpu as u16 + 1);
+        } else {
+            self.add_sharer(line, cpu);
+        }
+        line.busy.set(start + service);
+        self.fill(h, index, cpu, now);
+        start + self.perturb(line, index, price)
+    }
+
+    /// A write of line `index` by `cpu` at `now`: returns when the CPU owns it in its first level.
+    pub(crate) fn write_cached(
+        &self,
+        h: &mut Hierarchy,
+        index: usize,
+        cpu: usize,
+        now: u64,
+    ) -> u64 {
+        let line = self.entry(index);
+        let hit = self.look_up(h, index, cpu);
+        let done = match hit {
+            Some(price) if line.owner.get() as usize == cpu + 1 => now + price,
+            _ => self.write_miss(h, index, cpu, now, hit),
+        };
+        line.dirty.set(true);
+        line.mark_quick(cpu);
+        done
+    }
+
+    /// As [`Self::write_cached`] when the CPU does not own the line; `hit` is the price of the
+    /// private level that shares it.
+    fn write_miss(
+        &self,
+        h: &mut Hierarchy,
+        index: usize,
+        cpu: usize,
+        now: u64,
+        hit: Option<u64>,
+    ) -> u64 {
+        let line = self.entry(index);
+        let group = cpu / self.llc;
+        let mut start = now.max(line.busy.get());
+        let far = self.holder_prices(line, cpu).map(|(_, far)| far);
+        let price = if let Some(hit) = hit {
+            far.map(|far| far.max(hit))
+        } else if line.l3.get() >> group & 1 == 1 && line.owner.get() == 0 {
+            h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
+            h.counts.l3_hits += 1;
+            Some(far.unwrap_or(0).max(h.l3_price))
+        } else if far.is_some() {
+            h.counts.transfers += 1;
+            far
+        } else {
+            h.counts.memory += 1;
+            let memory;
+            (start, memory) = self.memory_turn(line, index, cpu, start);
+            Some(memory)
+        };
+        // Shared by this CPU alone: nobody is asked.
+        let done = match price {
+            Some(price) => start + self.perturb(line, index, price),
+            None => start + hit.unwrap_or(0),
+        };
+        line.busy.set(done);
+        self.invalidate_others(h, index, cpu);
+        if hit.is_none() {
+            self.fill(h, index, cpu, now);
+        }
+        done
+    }
+
+    /// [`Lines::adopt`] with a geometry.
+    pub(crate) fn adopt_cached(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) {
+        let line = self.entry(index);
+        let hit = self.look_up(h, index, cpu);
+        self.invalidate_others(h, index, cpu);
+        if hit.is_none() {
+            self.fill(h, index, cpu, now);
+        }
+        line.busy.set(0);
+        line.dirty.set(true);
+        line.mark_quick(cpu);
+    }
+
+    /// Looks in the private levels of `cpu`. On a hit the line comes to the front of the first one,
+    /// and what that costs beyond a hit there is returned.
+    fn look_up(&self, h: &mut Hierarchy, index: usize, cpu: usize) -> Option<u64> {
+        // Whatever happens, `index` will be in front of its set afterwards.
+        if let Some(front) = h.l1.front(cpu, index) {
+            self.entry(front).quick.set(0);
+        }
+        if h.l1.refresh(cpu, index) {
+            return Some(0);
+        }
+        if !h.l2.refresh(cpu, index) {
+            return None;
+        }
+        h.counts.l2_hits += 1;
+        h.l1.insert(cpu, index);
+        Some(h.l2_price)
+    }
+
+    /// Brings a line that the directory has given to `cpu` into its caches.
+    fn fill(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) {
+        let group = cpu / self.llc;
+        if h.inclusive {
+            self.fill_shared(h, index, group, now);
+        }
+        if let Some(out) = h.l2.insert(cpu, index) {
+            h.counts.l2_evictions += 1;
+            h.l1.remove(cpu, out);
+            self.leave(self.entry(out), cpu);
+            if h.l3.is_some() {
+                self.fill_shared(h, out, group, now);
+            }
+            self.keep_or_write_back(h, out, now);
+        }
+        h.l1.insert(cpu, index);
+    }
+
+    fn fill_shared(&self, h: &mut Hierarchy, index: usize, group: usize, now: u64) {
+        let level = h.l3.as_mut().expect("only with a third level");
+        if level.refresh(group, index) {
+            return;
+        }
+        let line = self.entry(index);
+        line.l3.set(line.l3.get() | 1 << group);
+        let Some(out) = level.insert(group, index) else { return };
+        h.counts.l3_evictions += 1;
+        let gone = self.entry(out);
+        gone.l3.set(gone.l3.get() & !(1 << group));
+        if h.inclusive {
+            for cpu in group * self.llc..((group + 1) * self.llc).min(self.cpus) {
+                if self.readable(gone, cpu) {
+                    h.drop_private(cpu, out);
+                    self.leave(gone, cpu);
+                }
+            }
+        }
+        self.keep_or_write_back(h, out, now);
+    }
+
+    /// Removes every copy but that of `cpu` and makes it the owner.
+    fn invalidate_others(&self, h: &mut Hierarchy, index: usize, cpu: usize) {
+        let line = self.entry(index);
+        let group = cpu / self.llc;
+        let owner = line.owner.get() as usize;
+        if owner != 0 && owner != cpu + 1 {
+            h.drop_private(owner - 1, index);
+        }
+        self.each_sharer(line, |other| {
+            if other != cpu {
+                h.drop_private(other, index);
+            }
+        });
+        let mut others = line.l3.get() & !(1 << group);
+        line.l3.set(line.l3.get() & 1 << group);
+        while others != 0 {
+            let level = h.l3.as_mut().expect("a line is in a third level");
+            level.remove(others.trailing_zeros() as usize, index);
+            others &= others - 1;
+        }
+        self.clear_sharers(line);
+        line.owner.set(cpu as u16 + 1);
+    }
+
+    /// The directory forgets the copy of `cpu`.
+    fn leave(&self, line: &Line, cpu: usize) {
+        if line.owner.get() as usize == cpu + 1 {
+            line.owner.set(0);
+            line.quick.set(0);
+        } else {
+            self.remove_sharer(line, cpu);
+        }
+    }
+
+    /// A copy has gone: a dirty line without another one goes to memory.
+    fn keep_or_write_back(&self, h: &mut Hierarchy, index: usize, now: u64) {
+        let line = self.entry(index);
+        if line.dirty.get() && line.l3.get() == 0 && line.owner.get() == 0 && !self.shared(line) {
+            self.write_back(h, index, now);
+        }
+    }
+
+    /// The controller is busy with it; nobody waits.
+    fn write_back(&self, h: &mut Hierarchy, index: usize, now: u64) {
+        h.counts.write_backs += 1;
+        let line = self.entry(index);
+        line.dirty.set(false);
+        self.occupy(line, index, now);
+    }
+}

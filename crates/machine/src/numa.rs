@@ -1,0 +1,101 @@
+//! Distances between CPUs and memory, and the queues at the memory controllers.
+
+use crate::preset::{Preset, ps};
+use core::cell::Cell;
+
+/// Transfer prices in picoseconds.
+pub(crate) struct Distances {
+    cpus_per_llc: usize,
+    cpus_per_package: usize,
+    pub(crate) llc: u64,
+    pub(crate) package: u64,
+    /// By number of hops between packages, from 1.
+    pub(crate) remote: Vec<u64>,
+    /// By number of hops, from 0. A single price holds for any number of hops.
+    memory: Vec<u64>,
+    /// Hops from package to package, row by row; empty when all are one hop apart.
+    hops: Vec<u8>,
+    packages: usize,
+    pub(crate) read_service: u64,
+}
+
+impl Distances {
+    pub(crate) fn new(preset: &Preset) -> Self {
+        let p = &preset.price_ns;
+        let mut distances = Self {
+            cpus_per_llc: preset.topology.cpus_per_llc,
+            cpus_per_package: preset.topology.cpus_per_package,
+            llc: ps(p.llc),
+            package: ps(p.package),
+            remote: vec![ps(p.remote)],
+            memory: vec![ps(p.memory)],
+            hops: Vec::new(),
+            packages: 0,
+            read_service: ps(p.read_service),
+        };
+        if let Some(numa) = &preset.numa {
+            distances.remote.extend(numa.remote_ns.iter().map(|&ns| ps(ns)));
+            distances.memory.extend(numa.memory_ns.iter().map(|&ns| ps(ns)));
+            distances.hops = numa.hops.concat();
+            distances.packages = numa.hops.len();
+        }
+        distances
+    }
+
+    pub(crate) fn package_of(&self, cpu: usize) -> usize {
+        cpu / self.cpus_per_package
+    }
+
+    fn hops(&self, a: usize, b: usize) -> usize {
+        if self.hops.is_empty() {
+            return usize::from(a != b);
+        }
+        self.hops[a * self.packages + b] as usize
+    }
+
+    /// Price of moving a line between two CPUs.
+    pub(crate) fn between(&self, a: usize, b: usize) -> u64 {
+        if a / self.cpus_per_llc == b / self.cpus_per_llc {
+            return self.llc;
+        }
+        match self.hops(self.package_of(a), self.package_of(b)) {
+            0 => self.package,
+            hops => self.remote[hops - 1],
+        }
+    }
+
+    /// Price of a line from the memory of package `home`.
+    pub(crate) fn memory(&self, cpu: usize, home: usize) -> u64 {
+        let hops = self.hops(self.package_of(cpu), home);
+        self.memory[hops.min(self.memory.len() - 1)]
+    }
+}
+
+/// The memory controllers: each serves one request at a time, first come first served.
+pub(crate) struct Controllers {
+    for_each_package: usize,
+    service: u64,
+    /// When each is free again.
+    free: Vec<Cell<u64>>,
+}
+
+impl Controllers {
+    pub(crate) fn new(preset: &Preset) -> Self {
+        let packages = preset.topology.cpus.div_ceil(preset.topology.cpus_per_package);
+        let (each, service) =
+            preset.controllers.as_ref().map_or((1, 0), |c| (c.for_each_package, ps(c.service_ns)));
+        Self { for_each_package: each, service, free: vec![Cell::new(0); packages * each] }
+    }
+
+    /// Queues a request for line `index`, whose home is package `home`, at `at`: when its service
+    /// begins. Consecutive lines are interleaved over the controllers of their home.
+    pub(crate) fn take(&self, home: usize, index: usize, at: u64) -> u64 {
+        if self.service == 0 {
+            return at;
+        }
+        let free = &self.free[home * self.for_each_package + index % self.for_each_package];
+        let start = at.max(free.get());
+        free.set(start + self.service);
+        start
+    }
+}
