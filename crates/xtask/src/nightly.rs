@@ -22,6 +22,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),
     ("bisect", &["run", "--release", "-p", "convoy-stats", "--example", "bisect_simulation"]),
+    ("oracles", &["run", "--release", "-p", "convoy-kernel", "--example", "oracles"]),
     ("bench", &["bench", "--workspace"]),
 ];
 
