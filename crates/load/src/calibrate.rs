@@ -66,15 +66,34 @@ pub fn complete(
     progress: impl FnMut(&'static str, f64),
 ) -> Result<Calibration, CalibrateError> {
     let here = calibrate(progress)?;
-    let bodies = UNITS.iter().filter(|unit| matches!(unit.work, Work::Body(_)));
-    let ratios: Vec<f64> =
-        bodies.filter_map(|unit| Some(old.ns.get(unit.name)? / here.ns.get(unit.name)?)).collect();
-    let scale = if ratios.is_empty() { 1.0 } else { median(ratios) };
+    let scale = scale(old, &here.ns);
     let mut all = old.clone();
     for (unit, ns) in here.ns {
         all.ns.entry(unit).or_insert(ns * scale);
     }
     Ok(all)
+}
+
+/// Speed of this machine relative to the host of `old`, by the units that need no program.
+///
+/// # Errors
+/// As [`calibrate`].
+pub fn speed_beside(old: &Calibration) -> Result<f64, CalibrateError> {
+    let mut ns = BTreeMap::new();
+    for unit in UNITS {
+        if let Work::Body(body) = unit.work {
+            ns.insert(unit.name.to_owned(), measure_body(unit, body)?);
+        }
+    }
+    Ok(scale(old, &ns))
+}
+
+/// Median of old price / price here over the bodies that both have.
+fn scale(old: &Calibration, here: &BTreeMap<String, f64>) -> f64 {
+    let bodies = UNITS.iter().filter(|unit| matches!(unit.work, Work::Body(_)));
+    let ratios: Vec<f64> =
+        bodies.filter_map(|unit| Some(old.ns.get(unit.name)? / here.get(unit.name)?)).collect();
+    if ratios.is_empty() { 1.0 } else { median(ratios) }
 }
 
 fn measure_body(unit: &Unit, body: fn(u64) -> bool) -> Result<f64, CalibrateError> {

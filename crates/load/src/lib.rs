@@ -6,6 +6,7 @@
 //! charges by a [`calibration`].
 
 pub mod calibrate;
+pub mod calibrate_machine;
 pub mod calibration;
 pub mod clock;
 pub mod columns;

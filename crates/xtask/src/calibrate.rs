@@ -1,4 +1,5 @@
-//! `cargo xtask calibrate [--add | PATH]`: measures the units of user-mode work on this machine.
+//! `cargo xtask calibrate [--add | PATH]`: measures the units of user-mode work on this machine;
+//! `calibrate --machine [PATH]` measures its caches, transfers, switches and wakeups.
 
 use std::path::Path;
 
@@ -10,6 +11,17 @@ use crate::Outcome;
 /// The checked-in calibration, relative to the root of the workspace.
 pub(crate) const DEFAULT: &str = "machines/calibration.toml";
 
+/// The preset of the machine that was measured, relative to the root of the workspace.
+pub(crate) const HOST: &str = "machines/host.toml";
+
+/// Measures this machine and writes `path`, a machine preset.
+pub(crate) fn machine(path: &Path) -> anyhow::Result<Outcome> {
+    let progress = |what: &str, value: f64| eprintln!("{what:<28} {value:>14.3}");
+    let calibration = Calibration::embedded()?;
+    let preset = convoy_load::calibrate_machine::describe(&calibration, progress)?;
+    write(path, &preset)
+}
+
 /// Measures this machine and writes `path`; with `add` only the units that `path` lacks, on the
 /// scale of those that it has.
 pub(crate) fn run(path: &Path, add: bool) -> anyhow::Result<Outcome> {
@@ -19,7 +31,11 @@ pub(crate) fn run(path: &Path, add: bool) -> anyhow::Result<Outcome> {
     } else {
         convoy_load::calibrate::calibrate(progress)?
     };
-    std::fs::write(path, calibration.to_toml())
+    write(path, &calibration.to_toml())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<Outcome> {
+    std::fs::write(path, text)
         .with_context(|| format!("cannot write {}; name another file", path.display()))?;
     eprintln!("wrote {}", path.display());
     Ok(Outcome::Done)

@@ -29,6 +29,9 @@ usage: cargo xtask COMMAND
   calibrate [PATH]  measure the units of user-mode work, write machines/calibration.toml or PATH
   calibrate --add   measure only the units that machines/calibration.toml lacks, on its scale
   peers [--json]    the lock-contention model here and on other simulators
+  calibrate --machine [PATH]
+                    measure caches, transfers, switches and wakeups of this machine, write
+                    machines/host.toml or PATH
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
 /// How a developer command ended; the codes are those of docs/exit-codes.md.
@@ -71,6 +74,8 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
         ["calibrate"] => calibrate::run(&root.join(calibrate::DEFAULT), false),
         ["calibrate", "--add"] => calibrate::run(&root.join(calibrate::DEFAULT), true),
+        ["calibrate", "--machine"] => calibrate::machine(&root.join(calibrate::HOST)),
+        ["calibrate", "--machine", path] => calibrate::machine(Path::new(path)),
         ["calibrate", path] => calibrate::run(Path::new(path), false),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
