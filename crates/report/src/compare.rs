@@ -2,6 +2,8 @@
 //!
 //! The numbers come judged; nothing here computes a statistic.
 
+use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::json;
@@ -107,6 +109,37 @@ pub struct CompareFailure {
     pub first: String,
 }
 
+/// Runs that came before and do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompareWarmUp {
+    /// How many of each side.
+    pub blocks: usize,
+    /// Whether they went on until they were stable, or were a given number.
+    pub auto: bool,
+    /// Whether they became stable before the most that are tried; true if it was not asked.
+    pub stable: bool,
+}
+
+impl Default for CompareWarmUp {
+    fn default() -> Self {
+        Self { blocks: 0, auto: false, stable: true }
+    }
+}
+
+impl fmt::Display for CompareWarmUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = match (self.auto, self.stable) {
+            (false, _) => "",
+            (true, true) => ", until stable",
+            (true, false) => ", never stable",
+        };
+        match self.blocks {
+            0 => f.write_str("without warm-up"),
+            blocks => write!(f, "after {blocks} of warm-up{end}"),
+        }
+    }
+}
+
 /// The result of `convoy compare`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {
@@ -120,6 +153,9 @@ pub struct CompareReport {
     pub noise_floor: Option<CompareFloor>,
     /// Runs that failed and were left out.
     pub failures: Vec<CompareFailure>,
+    /// Runs of each side that came before and do not count.
+    #[serde(default)]
+    pub warm_up: CompareWarmUp,
     /// Runs of each side, blocks in other words; `None` for stored numbers.
     pub runs: Option<usize>,
     /// Why no more runs were made; empty for stored numbers.
@@ -139,6 +175,7 @@ struct Envelope<'a> {
     ci95: [f64; 2],
     p: Option<f64>,
     title: &'a str,
+    warm_up: CompareWarmUp,
     runs: Option<usize>,
     stopped: &'a str,
     partial: bool,
@@ -172,6 +209,7 @@ impl CompareReport {
             ci95: row.map_or([f64::NAN; 2], |row| row.ci95),
             p: row.map(|row| row.p),
             title: &self.title,
+            warm_up: self.warm_up,
             runs: self.runs,
             stopped: &self.stopped,
             partial: self.partial,

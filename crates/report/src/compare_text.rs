@@ -356,7 +356,7 @@ fn range_tables(report: &CompareReport) -> Vec<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::CompareFloor;
+    use crate::compare::{CompareFloor, CompareWarmUp};
 
     fn side(label: &str, mean: f64, sd: f64) -> CompareSide {
         let half = sd / 2.0;
@@ -406,6 +406,7 @@ mod tests {
             ranges: Vec::new(),
             noise_floor: Some(CompareFloor { source: "A/A runs".to_owned(), percent: 0.4 }),
             failures: Vec::new(),
+            warm_up: CompareWarmUp::default(),
             runs: Some(15),
             stopped: "--runs 15".to_owned(),
             partial: false,

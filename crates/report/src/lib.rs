@@ -29,7 +29,7 @@ pub use bisect::{
 pub use check::{CheckReport, CheckRow};
 pub use compare::{
     CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport, CompareRow,
-    CompareSide,
+    CompareSide, CompareWarmUp,
 };
 pub use format::{NOTHING, fixed, significant};
 pub use native::{native_csv, native_json, native_tables, native_text};

@@ -117,8 +117,8 @@ pub struct Comparison {
     /// Signed-rank test in pairs, else rank-sum test; two-sided.
     pub test: RankTest,
     /// The p-value that the verdict uses: that of the test or, by
-    /// [`AlwaysValid::compare`](crate::AlwaysValid::compare), one that is valid at every look; or
-    /// that adjusted by [`adjust_table`].
+    /// [`Comparison::watched`], one that is valid at every look; or that adjusted by
+    /// [`adjust_table`].
     pub p: f64,
     /// Where the candidate stands, as the test behind `p` sees it.
     pub direction: Ordering,

@@ -20,9 +20,6 @@ const PERMUTATIONS: usize = 999;
 /// Fewest values of which anything is said.
 const LEAST: usize = 6;
 
-/// A median absolute deviation of normal values is this share of their standard deviation.
-const MAD_OF_SD: f64 = 0.674_489_750_196_081_7;
-
 /// One thing that a reader of the result should know. Positions count from 0 in the order measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finding {
@@ -148,17 +145,7 @@ fn outliers(values: &[f64], reference: &[f64]) -> Vec<(usize, f64, f64)> {
     let Ok(reference) = Sample::of_differences(reference.to_vec()) else {
         return Vec::new();
     };
-    let median = reference.median();
-    let distances: Vec<f64> = reference.values().iter().map(|v| (v - median).abs()).collect();
-    let Ok(distances) = Sample::of_differences(distances) else {
-        return Vec::new();
-    };
-    // If more than half of the values are equal, their median distance is zero and the mean one,
-    // by its own ratio to the standard deviation, stands in for it.
-    let spread = match distances.median() {
-        mad if mad > 0.0 => mad / MAD_OF_SD,
-        _ => distances.mean() * (core::f64::consts::PI / 2.0).sqrt(),
-    };
+    let (median, spread) = (reference.median(), reference.robust_sd());
     let score = |value: f64| (value - median) / spread;
     let scored = values.iter().enumerate().map(|(index, value)| (index, *value, score(*value)));
     scored.filter(|(_, _, score)| score.is_finite() && score.abs() > OUTLIER).collect()

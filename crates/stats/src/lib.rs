@@ -19,6 +19,7 @@
 
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "tests of exactness compare exactly"))]
 
+mod betting;
 pub mod bisect;
 mod bootstrap;
 mod change;
@@ -40,6 +41,7 @@ mod shift;
 mod student;
 mod welch;
 
+pub use betting::Betting;
 pub use bootstrap::{Bootstrap, bca};
 pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use compare::{Better, Comparison, Design, Question, Verdict, adjust_table};

@@ -6,6 +6,9 @@ use crate::{normal, student};
 /// Two-sided confidence of every interval that does not name another.
 pub const CONFIDENCE: f64 = 0.95;
 
+/// A median absolute deviation of normal values is this share of their standard deviation.
+const MAD_OF_SD: f64 = 0.674_489_750_196_081_7;
+
 /// At least one finite number, in the order measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -109,6 +112,19 @@ impl Sample {
     /// The median; the mean of the two middle values when their number is even.
     pub fn median(&self) -> f64 {
         self.percentile(50.0)
+    }
+
+    /// Distance from the median of a typical value, scaled so that it estimates the standard
+    /// deviation of normal values and hardly notices outliers: the median distance, or the mean one
+    /// where more than half of the values are equal.
+    pub fn robust_sd(&self) -> f64 {
+        let median = self.median();
+        let distances = self.values.iter().map(|value| (value - median).abs()).collect();
+        let distances = Self { values: distances };
+        match distances.median() {
+            mad if mad > 0.0 => mad / MAD_OF_SD,
+            _ => distances.mean() * (core::f64::consts::PI / 2.0).sqrt(),
+        }
     }
 
     /// The value below which `percent` of the sample lies, interpolated linearly between order

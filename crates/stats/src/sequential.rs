@@ -3,18 +3,17 @@
 //! A test at 5 % that is repeated after every run until it rejects, rejects in the end. What is
 //! here may be looked at after every run: its error is bounded over all looks together.
 
-use crate::compare::{Comparison, Design, Question};
 use crate::error::{Error, open_unit, positive};
-use crate::ratio::{self, Ratio};
 use crate::sample::{Estimate, Sample};
 use crate::student;
 
-/// A test and an interval of a mean that are valid at every look.
+/// An interval of a mean that is valid at every look.
 ///
-/// The evidence is the Bayes factor of the t statistic with a normal prior of variance `scale`^2
-/// on the standardised mean under the alternative. With unknown variance it is a martingale under
-/// the null hypothesis (T. Lai, 1976; M. Perez-Ortiz and others, 2024), so by Ville's inequality it
-/// ever exceeds `1 / alpha` with probability at most `alpha`. It assumes normal values.
+/// Its ends are where the evidence reaches `1 / alpha`: the Bayes factor of the t statistic with a
+/// normal prior of variance `scale`^2 on the standardised mean under the alternative. With unknown
+/// variance it is a martingale under the null hypothesis (T. Lai, 1976; M. Perez-Ortiz and others,
+/// 2024), so by Ville's inequality it ever exceeds `1 / alpha` with probability at most `alpha`. It
+/// assumes normal values; pairs are compared by [`Betting`](crate::Betting), which does not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlwaysValid {
     /// One less the total error over all looks: 0.95.
@@ -60,74 +59,6 @@ impl AlwaysValid {
         // The evidence (1 + u)^(n/2) (1 + u/c)^(-n/2) c^(-1/2) reaches 1 / alpha at this u =
         // t^2/df.
         (n > 1 && k < c).then(|| ((k - 1.0) / (1.0 - k / c) * (count - 1.0) / count).sqrt())
-    }
-
-    /// The evidence against a mean of zero, largest over all looks so far, as a p-value that may be
-    /// compared with a level at any time: the reciprocal of the largest Bayes factor, at most 1.
-    ///
-    /// # Errors
-    /// As [`AlwaysValid::interval`].
-    pub fn p(&self, sample: &Sample) -> Result<f64, Error> {
-        self.check()?;
-        let scale = sample.values().iter().fold(0.0_f64, |most, value| most.max(value.abs()));
-        if scale <= 0.0 {
-            return Ok(1.0);
-        }
-        let (mut mean, mut squares, mut most) = (0.0, 0.0, 0.0_f64);
-        for (index, value) in sample.values().iter().enumerate() {
-            let n = (index + 1) as f64;
-            let step = value / scale - mean;
-            mean += step / n;
-            squares += step * (value / scale - mean);
-            if index > 0 {
-                most = most.max(self.ln_evidence(n, n * mean * mean, squares));
-            }
-        }
-        Ok((-most).exp())
-    }
-
-    /// Logarithm of the Bayes factor, where `u` is `signal / squares`.
-    fn ln_evidence(&self, n: f64, signal: f64, squares: f64) -> f64 {
-        let c = 1.0 + n * self.scale * self.scale;
-        // (1 + u) / (1 + u/c) without dividing by a spread of zero.
-        let ratio =
-            if signal + squares > 0.0 { (squares + signal) / (squares + signal / c) } else { 1.0 };
-        0.5 * (n * ratio.ln() - c.ln())
-    }
-
-    /// Compares pairs at a look: the verdict may be taken at every look and acted upon.
-    ///
-    /// The p-value is that of [`AlwaysValid::p`] for the logarithms of the ratios of the pairs (the
-    /// differences, where a value is not positive), at confidence `1 - alpha` of the question, and
-    /// equivalence is judged by the always-valid interval. [`Comparison::test`] stays that of a
-    /// fixed number of pairs and is not valid here.
-    ///
-    /// # Errors
-    /// As [`Comparison::new`], and as [`AlwaysValid::interval`].
-    pub fn compare(
-        &self,
-        baseline: &Sample,
-        candidate: &Sample,
-        question: Question,
-    ) -> Result<Comparison, Error> {
-        let question = Question { design: Design::Paired, ..question };
-        let mut found = Comparison::new(baseline, candidate, question)?;
-        let logs = ratio::log_ratios(baseline, candidate);
-        let watched = match &logs {
-            Ok(logs) => logs.clone(),
-            Err(_) => ratio::differences(baseline, candidate)?,
-        };
-        let equivalence = Self { confidence: 1.0 - 2.0 * question.alpha, ..*self };
-        let interval = equivalence.interval(&watched)?;
-        let ratio = logs.is_ok().then(|| Ratio {
-            value: interval.mean.exp(),
-            n: interval.n,
-            lo: interval.lo.exp(),
-            hi: interval.hi.exp(),
-        });
-        let p = Self { confidence: 1.0 - question.alpha, ..*self }.p(&watched)?;
-        found.judge_by(p, watched.mean().total_cmp(&0.0), ratio, interval);
-        Ok(found)
     }
 }
 
@@ -215,20 +146,6 @@ mod tests {
     }
 
     #[test]
-    fn interval_and_test_are_two_sides_of_one_thing() {
-        // Shifted so that an end of the interval comes to lie at zero, p is alpha at this look.
-        let values = [3.0, 1.0, 4.0, 1.5, 5.0, 2.0, 4.5];
-        let rule = AlwaysValid::default();
-        let interval = rule.interval(&sample(&values)).unwrap();
-        let moved: Vec<f64> = values.iter().map(|value| value - interval.lo).collect();
-        let moved = sample(&moved);
-        let squares = moved.sd().unwrap().powi(2) * 6.0;
-        let evidence = rule.ln_evidence(7.0, 7.0 * moved.mean().powi(2), squares);
-        assert!((evidence - 20.0_f64.ln()).abs() < 1e-9, "{evidence}");
-        assert!(rule.p(&moved).unwrap() <= 0.05 + 1e-12);
-    }
-
-    #[test]
     fn the_price_of_looking_is_a_wider_interval() {
         let values: Vec<f64> = (0..20).map(|i| 100.0 + f64::from(i % 5)).collect();
         let (free, fixed) = (
@@ -267,17 +184,14 @@ mod tests {
         for few in [&[1.0][..], &[1.0, 2.0]] {
             assert!(rule.interval(&sample(few)).unwrap().hi.is_infinite());
         }
-        assert_eq!(rule.p(&sample(&[0.0; 9])), Ok(1.0));
-        assert!(rule.p(&sample(&[1.0; 9])).unwrap() < 0.001);
         assert_eq!(rule.interval(&sample(&[1.0; 9])).unwrap().half_width(), 0.0);
-        assert!(rule.p(&sample(&[1e150, -1e150, 1e150])).unwrap() <= 1.0);
         let none = precision(&sample(&[-1.0, 1.0, -1.0, 1.0]), 0.1, 0.95).unwrap();
         assert_eq!((none.reached, none.more), (false, None));
         assert_eq!(precision(&sample(&[5.0]), 0.1, 0.95).unwrap().more, None);
         for bad in [0.0, f64::NAN, f64::INFINITY] {
             assert!(precision(&sample(&[5.0]), bad, 0.95).is_err());
             let rule = AlwaysValid { scale: bad, ..AlwaysValid::default() };
-            assert!(rule.interval(&sample(&[5.0])).is_err() && rule.p(&sample(&[5.0])).is_err());
+            assert!(rule.interval(&sample(&[5.0])).is_err());
         }
     }
 }

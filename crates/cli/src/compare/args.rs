@@ -34,10 +34,9 @@ pub(crate) struct Compare {
     /// Stop after so many seconds of measuring
     #[arg(long, value_name = "S")]
     pub(crate) max_time: Option<f64>,
-    /// Unmeasured runs of each side before
-    #[arg(long, short = 'w', value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) warmup: u32,
+    /// Runs of each side before that do not count: so many, or until they are stable (auto)
+    #[arg(long, short = 'w', value_name = "N|auto", default_value = "auto", value_parser = warmup)]
+    pub(crate) warmup: Warmup,
     /// A command line before each run, not measured
     #[arg(long, short = 'p', value_name = "CMD")]
     pub(crate) prepare: Option<String>,
@@ -81,9 +80,9 @@ pub(crate) struct Compare {
     /// Ranges of users of `--layout ranges`
     #[arg(long, value_name = "LIST", default_value = "10-100,200-1000,1100-2000")]
     pub(crate) ranges: String,
-    /// Seed of the order of runs
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// Seed of the order of runs; default: another each time, 1 for simulations alone
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// How results are printed
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: CompareFormat,
@@ -96,6 +95,24 @@ pub(crate) struct Compare {
     /// Where the record goes.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+/// Runs that do not count because the program or the machine is still warming up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warmup {
+    /// Until a block is like those before.
+    Auto,
+    /// So many of each side.
+    Blocks(u32),
+}
+
+/// `auto` or a number of runs.
+fn warmup(text: &str) -> Result<Warmup, String> {
+    if text == "auto" {
+        return Ok(Warmup::Auto);
+    }
+    let blocks = text.parse::<u32>().ok().filter(|blocks| *blocks <= 10_000);
+    blocks.map(Warmup::Blocks).ok_or_else(|| "auto or a number of runs up to 10000".to_owned())
 }
 
 /// How a comparison is printed.

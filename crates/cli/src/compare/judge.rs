@@ -5,9 +5,8 @@ use super::series::{Series, Side, partner};
 use crate::fail::Failure;
 use convoy_report::{CompareFloor, CompareRange, CompareRow, CompareSide};
 use convoy_stats::{
-    Alternative, AlwaysValid, Better, Comparison, Design, Estimate, Question, Ratio, Sample,
-    Verdict, Zeros, adjust, adjust_table, log_ratios, noise_floor, noise_floor_within,
-    signed_rank_of, stars,
+    Alternative, Better, Comparison, Design, Estimate, Question, Ratio, Sample, Verdict, Zeros,
+    adjust, adjust_table, noise_floor, noise_floor_within, signed_rank_of, stars,
 };
 
 /// The fewest runs within which a noise floor is looked for.
@@ -18,6 +17,8 @@ const FEWEST_FOR_FLOOR: usize = 8;
 pub(crate) struct Case<'a> {
     /// The flags.
     pub(crate) args: &'a Compare,
+    /// Of the order of runs.
+    pub(crate) seed: u64,
     /// Which sides were measured in common blocks.
     pub(crate) live: &'a [bool],
     /// Whether the number of runs depended on what they showed: then test and intervals must be
@@ -32,8 +33,6 @@ pub(crate) struct Row<'a> {
     pub(crate) comparison: Comparison,
     /// The p-value before it was corrected over the table.
     raw: f64,
-    /// The speedup with its interval.
-    speedup: Option<Ratio>,
 }
 
 impl Case<'_> {
@@ -99,24 +98,12 @@ impl Case<'_> {
         let question = self.question(baseline.1, paired);
         let sequential = self.sequential && paired;
         let comparison = if sequential {
-            AlwaysValid::default().compare(&one, &two, question)
+            Comparison::watched(&one, &two, question)
         } else {
             Comparison::new(&one, &two, question)
         };
         let comparison = comparison.map_err(Failure::usage)?;
-        let speedup = match (sequential, log_ratios(&one, &two)) {
-            (true, Ok(logs)) => {
-                let rule =
-                    AlwaysValid { confidence: question.confidence, ..AlwaysValid::default() };
-                let log = rule.interval(&logs).map_err(Failure::usage)?;
-                let (value, lo, hi) = (log.mean.exp(), log.lo.exp(), log.hi.exp());
-                let ratio = Ratio { value, n: log.n, lo, hi };
-                let lower = question.better == Better::Lower;
-                Some(if lower { ratio.inverse() } else { ratio })
-            }
-            _ => comparison.speedup(),
-        };
-        Ok(Row { baseline, candidate, raw: comparison.p, speedup, comparison })
+        Ok(Row { baseline, candidate, raw: comparison.p, comparison })
     }
 
     /// How far the baseline is from itself: by its A/A runs, else by its neighbouring blocks.
@@ -128,7 +115,7 @@ impl Case<'_> {
                 ("A/A runs", noise_floor(&own, &again))
             }
             None if own.n() < FEWEST_FOR_FLOOR => return None,
-            None => ("neighbouring runs of it", noise_floor_within(&own, self.args.seed)),
+            None => ("neighbouring runs of it", noise_floor_within(&own, self.seed)),
         };
         Some(CompareFloor { source: source.to_owned(), percent: 100.0 * floor.ok()?.floor })
     }
@@ -146,7 +133,7 @@ fn nothing_in_common(sides: &[Side]) -> Failure {
 /// A row as it is printed.
 pub(crate) fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
     let (comparison, series) = (&row.comparison, row.baseline.1);
-    let speedup = row.speedup;
+    let speedup = comparison.speedup();
     let verdict = match comparison.verdict() {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
@@ -168,7 +155,7 @@ pub(crate) fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
         p_raw: row.raw,
         p_floor: comparison.test.floor,
         test: match comparison.question.design {
-            Design::Paired if case.sequential => "always-valid t".to_owned(),
+            Design::Paired if case.sequential => "betting".to_owned(),
             Design::Paired => "signed-rank".to_owned(),
             Design::Unpaired => "rank-sum".to_owned(),
         },

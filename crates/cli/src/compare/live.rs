@@ -1,12 +1,12 @@
 //! Running the commands: in blocks, each side once in each block, in an order drawn from the seed.
 
-use super::args::{Compare, cpus};
+use super::args::{Compare, Warmup, cpus};
 use super::operand::{self, Command};
 use super::series::{Series, Side};
 use crate::fail::Failure;
 use crate::measure::{Ending, Finished, Metric, Program, RunError, run};
 use convoy_load::host::Interrupts;
-use convoy_report::CompareFailure;
+use convoy_report::{CompareFailure, CompareWarmUp};
 use convoy_stats::Rng;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,13 @@ use std::time::{Duration, Instant};
 /// and others, ASPLOS 2009); drawn anew for each run, the effect is noise that repeats average.
 const PADDING: usize = 4096;
 
+/// Blocks after which `--warmup auto` gives up and says so. In noise alone block k is within those
+/// before with the chance `(k - 2) / k`: one comparison in 7000 comes so far.
+const MOST_WARM_UP: usize = 10;
+
+/// The smallest value that has a logarithm worth comparing.
+const LEAST: f64 = 1e-150;
+
 /// What the runs gave.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
@@ -22,6 +29,8 @@ pub(crate) struct Measured {
     pub(crate) sides: Vec<Side>,
     /// The sides of each block, in the order they ran, by number.
     pub(crate) order: Vec<Vec<usize>>,
+    /// The blocks that do not count.
+    pub(crate) warm_up: CompareWarmUp,
     /// Whole blocks.
     pub(crate) blocks: usize,
     /// Failed runs that were left out.
@@ -35,6 +44,7 @@ pub(crate) struct Measured {
 /// What is to be measured, and how.
 pub(crate) struct Plan<'a> {
     pub(crate) args: &'a Compare,
+    seed: u64,
     /// The commands with the names of their sides.
     pub(crate) sides: Vec<(String, &'a Command)>,
     pub(crate) metric: Metric,
@@ -50,6 +60,16 @@ fn order(draw: &mut Rng, count: usize) -> Vec<usize> {
     order
 }
 
+/// Whether the last of some blocks is within what those before it showed, give or take `margin`.
+fn settled(logs: &[f64], margin: f64) -> bool {
+    let Some((last, before)) = logs.split_last().filter(|(_, before)| !before.is_empty()) else {
+        return false;
+    };
+    let least = before.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = before.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (least - margin.ln_1p()..=most + margin.ln_1p()).contains(last)
+}
+
 /// How one run went.
 enum Outcome {
     Values(Vec<(Series, f64)>),
@@ -59,6 +79,7 @@ enum Outcome {
 impl<'a> Plan<'a> {
     pub(crate) fn new(
         args: &'a Compare,
+        seed: u64,
         sides: Vec<(String, &'a Command)>,
     ) -> Result<Self, Failure> {
         let metric = args.metric.metric().map_err(Failure::usage)?;
@@ -76,7 +97,7 @@ impl<'a> Plan<'a> {
             }
         }
         let cap = args.runs.unwrap_or(args.max_runs);
-        Ok(Self { args, sides, metric, cpus: list, cap })
+        Ok(Self { args, seed, sides, metric, cpus: list, cap })
     }
 
     /// The same with at most `cap` blocks, unless `--runs` says how many.
@@ -91,12 +112,15 @@ impl<'a> Plan<'a> {
         progress: &mut dyn FnMut(usize, &str),
         enough: &mut dyn FnMut(&[Side]) -> Option<String>,
     ) -> Measured {
-        let mut draw = Rng::new(self.args.seed);
+        let mut draw = Rng::new(self.seed);
         let mut measured = Measured { sides: self.named(), ..Measured::default() };
         measured.failures = self.sides.iter().map(|(label, _)| no_failure(label)).collect();
-        if let Err(failure) = self.warm_up(interrupts, &mut draw, progress) {
-            measured.broken = Some(failure);
-            return measured;
+        match self.warm_up(interrupts, &mut draw, progress) {
+            Ok(done) => measured.warm_up = done,
+            Err(failure) => {
+                measured.broken = Some(failure);
+                return measured;
+            }
         }
         let begin = Instant::now();
         let cap = self.cap;
@@ -134,22 +158,44 @@ impl<'a> Plan<'a> {
         self.sides.iter().map(side).collect()
     }
 
+    /// Blocks that do not count. By `auto`, until a block is like those before; a block's speed is
+    /// the mean logarithm of its values, so that one side that warms up is enough to see it.
     fn warm_up(
         &self,
         interrupts: &Interrupts,
         draw: &mut Rng,
         progress: &mut dyn FnMut(usize, &str),
-    ) -> Result<(), Failure> {
-        for round in 0..self.args.warmup {
+    ) -> Result<CompareWarmUp, Failure> {
+        // A simulation has nothing that warms up, and a run of this program a warm-up of its own.
+        let ours = self.sides.iter().all(|(_, command)| command.ours);
+        let (least, most) = match self.args.warmup {
+            Warmup::Auto if ours => (0, 0),
+            Warmup::Auto => (2, MOST_WARM_UP),
+            Warmup::Blocks(blocks) => (blocks as usize, blocks as usize),
+        };
+        let auto = least < most;
+        let mut speeds = Vec::new();
+        for round in 0..most {
+            if round >= least && settled(&speeds, self.args.same_within) {
+                break;
+            }
+            let mut logs = Vec::new();
             for side in order(draw, self.sides.len()) {
                 progress(0, "warm-up");
-                let outcome = self.once(side, u64::from(round), interrupts, draw)?;
-                if let (Outcome::Failed(how), false) = (outcome, self.args.ignore_failure) {
-                    return Err(self.failed(side, "in the warm-up", &how));
+                match self.once(side, round as u64, interrupts, draw)? {
+                    Outcome::Failed(how) if !self.args.ignore_failure => {
+                        return Err(self.failed(side, "in the warm-up", &how));
+                    }
+                    Outcome::Failed(_) => {}
+                    Outcome::Values(found) => {
+                        logs.extend(found.iter().map(|(_, value)| value.abs().max(LEAST).ln()));
+                    }
                 }
             }
+            speeds.push(logs.iter().sum::<f64>() / logs.len().max(1) as f64);
         }
-        Ok(())
+        let stable = !auto || settled(&speeds, self.args.same_within);
+        Ok(CompareWarmUp { blocks: speeds.len(), auto, stable })
     }
 
     /// One block. If a run of it fails and that is allowed, none of the block counts: the values
@@ -220,7 +266,7 @@ impl<'a> Plan<'a> {
             }
         }
         let command = self.sides[side].1;
-        let mut program = command.program(self.args.seed, block)?;
+        let mut program = command.program(self.seed, block)?;
         program.cpus.clone_from(&self.cpus);
         program.limit = self.args.timeout.map(Duration::from_secs_f64);
         let padding = "x".repeat(draw.below(PADDING));
@@ -267,6 +313,26 @@ fn start(program: &Program, interrupts: &Interrupts) -> Result<Finished, Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warm_up_ends_when_a_block_is_like_those_before() {
+        let blocks = |values: &[f64]| {
+            (1..=values.len()).find(|&n| settled(&values[..n], 0.01)).unwrap_or(values.len() + 1)
+        };
+        let logs = |values: &[f64]| values.iter().map(|value: &f64| value.ln()).collect::<Vec<_>>();
+        assert_eq!(blocks(&logs(&[5.0, 5.0])), 2);
+        assert_eq!(blocks(&logs(&[9.0, 5.0, 5.01])), 3);
+        assert_eq!(blocks(&logs(&[9.0, 7.0, 6.0, 5.5, 5.0, 4.98])), 6);
+        assert_eq!(blocks(&logs(&[5.0, 6.0, 7.0, 8.0])), 5, "slower and slower");
+        // Noise of 16 % is soon within what was seen before.
+        let mut draw = Rng::new(3);
+        let mean = (0..1000).map(|_| {
+            let values: Vec<f64> = (0..MOST_WARM_UP).map(|_| 0.16 * draw.normal()).collect();
+            blocks(&values)
+        });
+        let mean = mean.sum::<usize>() as f64 / 1000.0;
+        assert!((3.0..5.0).contains(&mean), "{mean}");
+    }
 
     #[test]
     fn the_order_is_that_of_the_seed_and_fair() {

@@ -21,6 +21,8 @@ use judge::Case;
 use live::{Measured, Plan};
 use operand::Operand;
 use series::Side;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::process::ExitCode;
 
 /// Version of the record.
@@ -35,11 +37,12 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     output::ready(args.output.as_deref())?;
     check(args)?;
     let operands = operand::resolve(args)?;
-    let (mut sides, measured) = sides(args, &common, &operands)?;
+    let seed = args.seed.unwrap_or_else(|| default_seed(&operands));
+    let (mut sides, measured) = sides(args, seed, &common, &operands)?;
     let live: Vec<bool> = operands.iter().map(|o| matches!(o, Operand::Command(_))).collect();
     // Without --runs the runs were watched, and the verdict must be worth it.
     let sequential = args.runs.is_none() && live.iter().all(|live| *live);
-    let case = Case { args, live: &live, sequential };
+    let case = Case { args, seed, live: &live, sequential };
     let again = (args.aa && measured.blocks > 0).then(|| sides.pop()).flatten();
     let rows = case.rows(&sides)?;
     let report = notes::report(case, &sides, again.as_ref(), &rows, &measured);
@@ -51,7 +54,7 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
         "again": again,
         "order": measured.order,
     });
-    args.store.keep(&common, "compare", Some(args.seed), record);
+    args.store.keep(&common, "compare", Some(seed), record);
     if let Some(broken) = measured.broken {
         return Err(broken.with(&format!("; the {} finished runs above count", measured.blocks)));
     }
@@ -73,9 +76,25 @@ fn check(args: &Compare) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The seed if none is given. Simulations give the same numbers each time. On a real machine the
+/// order of the runs is the coin that the test rests upon: it must fall anew each time, or luck and
+/// whatever recurs on the machine would be the same in every repetition.
+fn default_seed(operands: &[Operand]) -> u64 {
+    let simulated = |operand: &Operand| match operand {
+        Operand::Command(command) => command.ours,
+        Operand::Numbers(_) => true,
+    };
+    if operands.iter().all(simulated) {
+        return 1;
+    }
+    // The standard library's hasher is keyed by the operating system's random numbers.
+    RandomState::new().build_hasher().finish() >> 32
+}
+
 /// The sides with their numbers: those of files and records as they are, the commands measured.
 fn sides(
     args: &Compare,
+    seed: u64,
     common: &Common,
     operands: &[Operand],
 ) -> Result<(Vec<Side>, Measured), Failure> {
@@ -93,7 +112,7 @@ fn sides(
             };
             commands.push((format!("{} (again)", labels[0]), baseline));
         }
-        measured = measure(args, common, commands, operands.len())?;
+        measured = measure(args, seed, common, commands, operands.len())?;
     }
     let mut live = std::mem::take(&mut measured.sides).into_iter();
     let numbers = |(operand, label): (&Operand, &String)| match operand {
@@ -107,12 +126,13 @@ fn sides(
 
 fn measure(
     args: &Compare,
+    seed: u64,
     common: &Common,
     commands: Vec<(String, &operand::Command)>,
     sides: usize,
 ) -> Result<Measured, Failure> {
     let every = commands.len() == sides + usize::from(args.aa);
-    let plan = Plan::new(args, commands)?;
+    let plan = Plan::new(args, seed, commands)?;
     let plan = plan.with_cap(if every { args.max_runs } else { args.max_runs.min(UNWATCHED) });
     let bar = output::progress(common, u64::from(plan.cap));
     bar.set_message("runs of each side at most");

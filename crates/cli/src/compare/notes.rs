@@ -32,35 +32,43 @@ pub(crate) fn report(
         .flatten();
     let failures: Vec<_> = measured.failures.iter().filter(|f| f.failed > 0).cloned().collect();
     let mut report = CompareReport {
-        title: title(args, sides, measured),
+        title: title(case, sides, measured),
         rows: rows.iter().map(|row| judge::row(case, row)).collect(),
         ranges: judge::ranges(case, rows, &args::ranges(&args.ranges).unwrap_or_default()),
         noise_floor: floor,
         failures,
+        warm_up: measured.warm_up,
         runs: measured_here.then_some(measured.blocks),
         stopped: measured.stopped.clone(),
         partial: measured.broken.is_some(),
         notes: Vec::new(),
     };
-    report.notes = notes(case, sides, rows, &report);
+    report.notes = notes(case, sides, rows, measured, &report);
     report
 }
 
-fn title(args: &Compare, sides: &[Side], measured: &Measured) -> String {
+fn title(case: Case<'_>, sides: &[Side], measured: &Measured) -> String {
     if measured.blocks == 0 {
         let sources: Vec<&str> = sides.iter().map(|side| side.source.as_str()).collect();
         return format!("stored numbers: {}", sources.join(" | "));
     }
     format!(
-        "{} runs of each side, in blocks of random order (seed {}); {}{}",
+        "{} runs of each side, in blocks of random order (seed {}), {}; {}{}",
         measured.blocks,
-        args.seed,
+        case.seed,
+        measured.warm_up,
         if measured.broken.is_some() { "PARTIAL: " } else { "" },
         measured.stopped
     )
 }
 
-fn notes(case: Case<'_>, sides: &[Side], rows: &[Row<'_>], report: &CompareReport) -> Vec<String> {
+fn notes(
+    case: Case<'_>,
+    sides: &[Side],
+    rows: &[Row<'_>],
+    measured: &Measured,
+    report: &CompareReport,
+) -> Vec<String> {
     let mut notes = vec![method(case, rows)];
     notes.extend(floors(rows));
     if let Some(floor) = &report.noise_floor {
@@ -88,7 +96,14 @@ fn notes(case: Case<'_>, sides: &[Side], rows: &[Row<'_>], report: &CompareRepor
             failure.failed, failure.tried, failure.label, failure.first
         ));
     }
-    notes.extend(diagnoses(case, sides));
+    if !measured.warm_up.stable {
+        notes.push(format!(
+            "still warming up after {} blocks: run longer before (--warmup N), or let the machine \
+             settle",
+            measured.warm_up.blocks
+        ));
+    }
+    notes.extend(diagnoses(case, sides, measured.warm_up.blocks));
     notes.extend(plans(rows));
     notes.extend(missing(sides));
     notes
@@ -99,7 +114,8 @@ fn method(case: Case<'_>, rows: &[Row<'_>]) -> String {
     let args = case.args;
     let paired = rows.iter().all(|row| row.comparison.question.design == Design::Paired);
     let test = if case.sequential && paired {
-        "t-test of the blocks' log ratios, valid at every look, as are the speedup's intervals"
+        "bets on the sign of each block's log ratio, valid at every look whatever the noise, as \
+         are the speedup's intervals"
     } else if paired {
         "exact Wilcoxon signed-rank test of the pairs of each block"
     } else {
@@ -164,14 +180,16 @@ fn missing(sides: &[Side]) -> Vec<String> {
 }
 
 /// What is wrong with the series that were measured here, which run it is, and what to do.
-fn diagnoses(case: Case<'_>, sides: &[Side]) -> Vec<String> {
+fn diagnoses(case: Case<'_>, sides: &[Side], warm_up: usize) -> Vec<String> {
     let mut notes = Vec::new();
     for (side, _) in sides.iter().zip(case.live).filter(|(_, live)| **live) {
         for series in &side.series {
             let Ok(sample) = Sample::new(series.values.clone()) else { continue };
-            let found = diagnose(&sample, case.args.seed);
+            let found = diagnose(&sample, case.seed);
             let label = &side.label;
-            notes.extend(found.iter().filter_map(|found| finding(label, &series.unit, found)));
+            notes.extend(
+                found.iter().filter_map(|found| finding(label, &series.unit, found, warm_up)),
+            );
             notes.extend(outliers(label, series, &found));
         }
     }
@@ -202,14 +220,12 @@ fn outliers(label: &str, series: &Series, found: &[Finding]) -> Option<String> {
     })
 }
 
-fn finding(label: &str, unit: &str, finding: &Finding) -> Option<String> {
+fn finding(label: &str, unit: &str, finding: &Finding, warm_up: usize) -> Option<String> {
     Some(match finding {
-        Finding::WarmUp { samples: 1 } => {
-            format!("{label}: the first run differs from the rest: use --warmup 2")
-        }
         Finding::WarmUp { samples } => format!(
-            "{label}: the first {samples} runs differ from the rest: use --warmup {}",
-            samples + 1
+            "{label}: the first {samples} of the runs that count differ from the rest: use \
+             --warmup {}",
+            samples + warm_up
         ),
         Finding::Drift { total, relative, .. } => format!(
             "{label}: drifts by {} over the series; the blocks cancel that in the speedup, not in \
@@ -232,7 +248,7 @@ fn plans(rows: &[Row<'_>]) -> Vec<String> {
         let margin = 100.0 * row.comparison.question.margin;
         let text = format!(
             "unsure: with this noise a difference of {margin:.3} % takes about {runs} runs of each \
-             side to find in 4 of 5 cases"
+             side (--runs {runs}) to find in 4 of 5 cases"
         );
         if !notes.contains(&text) {
             notes.push(text);
@@ -276,7 +292,7 @@ impl<'a> Watch<'a> {
             return None;
         }
         let live = vec![true; count];
-        let case = Case { args: self.args, live: &live, sequential: true };
+        let case = Case { args: self.args, seed: 0, live: &live, sequential: true };
         let rows = case.rows(&sides[..count]).ok()?;
         let sure = rows.iter().all(|row| row.comparison.verdict() != Verdict::Unsure);
         sure.then(|| format!("sure after {blocks} runs of each side"))

@@ -1,6 +1,6 @@
 //! `convoy compare` with commands whose numbers are known: they print them.
 
-use crate::{code, convoy, directory, run, stderr, stdout};
+use crate::{code, convoy, directory, json, run, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
@@ -94,6 +94,34 @@ fn three_percent_are_found_within_the_cap_and_equals_are_not_called_different() 
         assert!(slower["stopped"].as_str().expect("a reason").contains("sure after"), "{slower}");
     }
     assert!(wrong <= 1, "{wrong} of 12 equal pairs were called different");
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn warm_up_is_left_out_until_it_ends() {
+    let directory = directory("warm-up");
+    let side = |name: &str| {
+        let counter = directory.join(name);
+        format!(
+            "echo x >> {0}; n=$(wc -l < {0}); [ $n -lt 4 ] && echo $((100 - 10 * n)) || echo 50",
+            counter.display()
+        )
+    };
+    let args = ["compare", "--metric-regex", r"(\S+)", "--format", "json", "--quiet", "--no-store"];
+    let auto = json(&[&args[..], &[&side("a"), &side("b")]].concat(), SAME);
+    // 90, 80, 70, 50, 50: the fifth block is like one before it.
+    assert_eq!(auto["warm_up"], serde_json::json!({ "blocks": 5, "auto": true, "stable": true }));
+    assert!(auto["title"].as_str().expect("a title").contains("after 5 of warm-up, until stable"));
+    assert_eq!(
+        (&auto["verdict"], &auto["rows"][0]["baseline"]["mean"]),
+        (&"same".into(), &50.0.into())
+    );
+    let given = json(&[&args[..], &["--warmup", "1", &side("c"), &side("d")]].concat(), SAME);
+    assert_eq!(given["warm_up"]["blocks"], 1);
+    let rising = format!("echo x >> {0}; wc -l < {0}", directory.join("e").display());
+    let never = json(&[&args[..], &["-r", "6", &rising, "echo 1"]].concat(), SAME);
+    assert_eq!(never["warm_up"]["stable"], false);
+    assert!(never["notes"].to_string().contains("still warming up after 10 blocks"), "{never}");
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
