@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// List, show, tag, export and prune stored runs
     Runs(Runs),
     /// Find the commit that changed a measured value, in spite of noise
-    Bisect(crate::bisect::Bisect),
+    Bisect(Box<crate::bisect::Bisect>),
 }
 
 /// How results are printed.

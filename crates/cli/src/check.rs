@@ -49,13 +49,7 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
                 .to_owned(),
         ],
     };
-    let text = output::choose(
-        args.common.format,
-        || report.to_text(),
-        || report.to_json(),
-        || report.to_csv(),
-    );
-    output::result(&args.common, &text)?;
+    output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
     if interrupted {
         return Err(Failure::interrupted(report.rows.len()));
     }
@@ -145,12 +139,6 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
         });
         format!("{lines:#}")
     };
-    let text = output::choose(
-        args.common.format,
-        || told.lines.join("\n"),
-        json,
-        || told.lines.join("\n"),
-    );
-    output::result(&args.common, &text)?;
+    output::print(&args.common, || told.lines.join("\n"), json, || told.lines.join("\n"))?;
     Ok(if told.violation.is_some() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }

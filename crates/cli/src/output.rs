@@ -80,18 +80,19 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::environment(format!("cannot write {name}: {error}; free space or name another file"))
 }
 
-/// The text of `format`.
-pub(crate) fn choose(
-    format: Format,
+/// Writes a result in the format and to the place that `common` says.
+pub(crate) fn print(
+    common: &Common,
     table: impl FnOnce() -> String,
     json: impl FnOnce() -> String,
     csv: impl FnOnce() -> String,
-) -> String {
-    match format {
+) -> Result<(), Failure> {
+    let text = match common.format {
         Format::Table => table(),
         Format::Json => json(),
         Format::Csv => csv(),
-    }
+    };
+    result(common, &text)
 }
 
 /// A progress bar of `length` steps on standard error; hidden when that is no terminal, or by

@@ -5,10 +5,10 @@ use core::fmt::Write;
 use crate::format::{fixed, significant, wrap};
 use crate::json::to_json;
 use crate::table::{Cell, Column, MAX_WIDTH, Table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a search ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BisectVerdict {
     /// One commit has the wanted confidence.
@@ -22,7 +22,7 @@ pub enum BisectVerdict {
 }
 
 /// A commit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BisectCommit {
     /// Its full id.
     pub commit: String,
@@ -35,7 +35,7 @@ pub struct BisectCommit {
 }
 
 /// A commit that may be the first bad one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BisectSuspect {
     /// The commit.
     pub commit: BisectCommit,
@@ -44,7 +44,7 @@ pub struct BisectSuspect {
 }
 
 /// A number with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BisectInterval {
     /// Its mean.
     pub mean: f64,
@@ -53,7 +53,7 @@ pub struct BisectInterval {
 }
 
 /// The first bad commit against its parent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BisectConfirmation {
     /// Id of the parent.
     pub parent: String,
@@ -68,7 +68,7 @@ pub struct BisectConfirmation {
 }
 
 /// A commit that could not be measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BisectSkip {
     /// Its id.
     pub commit: String,
@@ -77,7 +77,7 @@ pub struct BisectSkip {
 }
 
 /// A commit of the range.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BisectPoint {
     /// Its number in history order; the good end is 0.
     pub position: usize,
@@ -90,7 +90,7 @@ pub struct BisectPoint {
 }
 
 /// A search and its result. The fields are the JSON.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BisectReport {
     /// How it ended.
     pub verdict: BisectVerdict,

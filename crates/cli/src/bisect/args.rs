@@ -2,6 +2,7 @@
 
 use super::journal::Layout;
 use crate::args::Common;
+use crate::keep::StoreArgs;
 use crate::measure::MetricArgs;
 use clap::Args;
 use std::ffi::OsString;
@@ -106,6 +107,9 @@ pub(crate) struct Bisect {
     /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
+    /// Where the record goes.
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// What is run and measured, in the work tree of a commit
     #[arg(value_name = "COMMAND", last = true, required_unless_present_any = ["resume", "dry_run"])]
     pub(crate) command: Vec<OsString>,

@@ -71,13 +71,9 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.plot {
         output::file(path, &report.to_svg())?;
     }
-    let text = output::choose(
-        args.common.format,
-        || report.to_text(),
-        || report.to_json(),
-        || report.to_csv(),
-    );
-    output::result(&args.common, &text)?;
+    output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
+    let record = serde_json::to_value(&report).map_err(Failure::environment)?;
+    args.store.keep(&args.common, "bisect", Some(settings.seed), record);
     Ok(match report.verdict {
         BisectVerdict::Found | BisectVerdict::Set => ExitCode::from(FINDING),
         BisectVerdict::NoRegression | BisectVerdict::Improvement => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 use super::builds::interrupted;
 use super::confirm::mixed;
 use crate::fail::Failure;
-use crate::measure::{Ending, Metric, Program, RunError, run};
+use crate::measure::{Ending, Metric, MetricError, Program, RunError, run};
 use convoy_load::host::Interrupts;
 use std::path::Path;
 
@@ -58,6 +58,8 @@ impl Runner {
         Ok(match finished.ending {
             Ending::Code(0) => match self.metric.value(&finished) {
                 Ok(value) => Gave::Value { value, above: false, seconds },
+                // No commit is at fault when the numbers cannot be compared.
+                Err(error @ MetricError::Unit { .. }) => return Err(Failure::usage(error)),
                 Err(error) => Gave::Failure(error.to_string()),
             },
             Ending::Code(SKIP) => Gave::Skip(format!("the command ended with {SKIP}: skip")),

@@ -4,6 +4,7 @@ use super::process::{Finished, last_line};
 use clap::{Args, ValueEnum};
 use regex::Regex;
 use serde_json::Value;
+use std::sync::OnceLock;
 
 /// Flags that choose the metric.
 #[derive(Clone, Debug, Default, Args)]
@@ -46,6 +47,8 @@ pub(crate) enum Resource {
 pub(crate) struct Metric {
     source: Source,
     unit: String,
+    /// The unit that the command printed with the first number.
+    seen: OnceLock<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +67,9 @@ pub(crate) enum MetricError {
     /// The command printed no such thing.
     #[error("{wanted} is not in the output; {printed}")]
     Missing { wanted: String, printed: String },
+    /// Numbers in two units cannot be compared.
+    #[error("{wanted} found a number in {found:?}, but {before:?} {why}; print all in one unit")]
+    Unit { wanted: String, found: String, before: String, why: &'static str },
     /// What is there is no number.
     #[error("{wanted} is {found:?}, which is no finite number")]
     NoNumber { wanted: String, found: String },
@@ -88,7 +94,7 @@ impl MetricArgs {
             (None, Source::Resource(_)) => "s".to_owned(),
             (None, _) => String::new(),
         };
-        Ok(Metric { source, unit })
+        Ok(Metric { source, unit, seen: OnceLock::new() })
     }
 }
 
@@ -103,9 +109,23 @@ impl Metric {
             Source::Resource(Resource::Cpu) => Ok((usage.user + usage.system).as_secs_f64()),
             Source::Resource(Resource::Rss) => Ok(usage.max_resident_bytes as f64),
             Source::Resource(Resource::Switches) => Ok(usage.switches as f64),
-            Source::Regex(regex) => by_regex(regex, &finished.stdout),
-            Source::Json(path) => by_path(path, &finished.stdout),
+            Source::Regex(regex) => self.in_one_unit(by_regex(regex, &finished.stdout)?),
+            Source::Json(path) => self.in_one_unit(by_path(path, &finished.stdout)?),
         }
+    }
+
+    /// A printed number, if it is in the unit of `--unit` and of the numbers before.
+    fn in_one_unit(&self, Printed { wanted, number, unit }: Printed) -> Result<f64, MetricError> {
+        let Some(found) = unit else { return Ok(number) };
+        let other = |before: &str, why| {
+            let before = before.to_owned();
+            Err(MetricError::Unit { wanted, found: found.clone(), before, why })
+        };
+        if known(&self.unit) && self.unit != found {
+            return other(&self.unit, "is what --unit says");
+        }
+        let before = self.seen.get_or_init(|| found.clone());
+        if *before == found { Ok(number) } else { other(before, "was printed before") }
     }
 
     /// What is measured, in a word or two.
@@ -133,16 +153,59 @@ impl Metric {
     }
 }
 
-fn by_regex(regex: &Regex, output: &[u8]) -> Result<f64, MetricError> {
+/// A number that the command printed.
+struct Printed {
+    wanted: String,
+    number: f64,
+    /// The unit that stands with it, if one does.
+    unit: Option<String>,
+}
+
+/// Units that are taken for one where they follow a number; other words may mean anything.
+const UNITS: [&str; 24] = [
+    "ns", "us", "µs", "ms", "s", "sec", "secs", "seconds", "min", "B", "kB", "KB", "KiB", "MB",
+    "MiB", "GB", "GiB", "B/s", "kB/s", "MB/s", "MiB/s", "GB/s", "GiB/s", "%",
+];
+
+fn known(unit: &str) -> bool {
+    UNITS.contains(&unit)
+}
+
+/// The number that a text is, and the unit that follows it.
+fn quantity(text: &str) -> Option<(f64, Option<&str>)> {
+    let text = text.trim();
+    let begin = text.trim_end_matches(|c: char| c.is_alphabetic() || "%/".contains(c));
+    let unit = &text[begin.len()..];
+    match finite(text) {
+        Some(number) => Some((number, None)),
+        None if known(unit) => Some((finite(begin)?, Some(unit))),
+        None => None,
+    }
+}
+
+/// The unit that begins a text, directly or after a blank.
+fn unit_after(text: &str) -> Option<&str> {
+    let text = text.strip_prefix(' ').unwrap_or(text);
+    let word = text.split(|c: char| !(c.is_alphabetic() || "%/".contains(c))).next()?;
+    known(word).then_some(word)
+}
+
+fn by_regex(regex: &Regex, output: &[u8]) -> Result<Printed, MetricError> {
     let text = String::from_utf8_lossy(output);
     let wanted = format!("--metric-regex {:?}", regex.as_str());
     let last = regex.captures_iter(&text).last();
     let found = last.and_then(|last| last.get(1).or_else(|| last.get(0)));
-    let found = found.ok_or_else(|| missing(wanted.clone(), output))?.as_str().trim();
-    finite(found).ok_or(MetricError::NoNumber { wanted, found: found.to_owned() })
+    let found = found.ok_or_else(|| missing(wanted.clone(), output))?;
+    match quantity(found.as_str()) {
+        Some((number, unit)) => {
+            let unit = unit.or_else(|| unit_after(&text[found.end()..])).map(str::to_owned);
+            Ok(Printed { wanted, number, unit })
+        }
+        None => Err(MetricError::NoNumber { wanted, found: found.as_str().trim().to_owned() }),
+    }
 }
 
-fn by_path(path: &str, output: &[u8]) -> Result<f64, MetricError> {
+fn by_path(path: &str, output: &[u8]) -> Result<Printed, MetricError> {
     let wanted = format!("--metric-json {path}");
     let document = last_document(output).ok_or_else(|| {
         let printed = printed(output);
@@ -151,13 +214,26 @@ fn by_path(path: &str, output: &[u8]) -> Result<f64, MetricError> {
     let found = step_down(&document, path).ok_or_else(|| missing(wanted.clone(), output))?;
     let number = match found {
         Value::Number(number) => number.as_f64().filter(|number| number.is_finite()),
-        Value::String(text) => finite(text),
+        Value::String(text) => quantity(text).map(|(number, _)| number),
         _ => None,
     };
-    number.ok_or_else(|| {
+    let number = number.ok_or_else(|| {
         let text: String = found.to_string().chars().take(80).collect();
-        MetricError::NoNumber { wanted, found: text }
-    })
+        MetricError::NoNumber { wanted: wanted.clone(), found: text }
+    })?;
+    let own = found.as_str().and_then(quantity).and_then(|(_, unit)| unit);
+    let unit = own.or_else(|| beside(&document, path)).map(str::to_owned);
+    Ok(Printed { wanted, number, unit })
+}
+
+/// The unit that stands beside the number in its object, as `unit` or `time_unit`.
+fn beside<'a>(document: &'a Value, path: &str) -> Option<&'a str> {
+    let separator = if path.starts_with('/') { '/' } else { '.' };
+    let object = match path.rsplit_once(separator) {
+        Some((parent, _)) if !parent.is_empty() => step_down(document, parent)?,
+        _ => document,
+    };
+    ["unit", "time_unit"].iter().find_map(|key| object.get(key)?.as_str())
 }
 
 fn finite(text: &str) -> Option<f64> {
@@ -258,6 +334,41 @@ mod tests {
         assert!(error.contains("\"null\""), "{error}");
         let error = json("a", "").expect_err("nothing").to_string();
         assert!(error.contains("JSON document") && error.contains("nothing"), "{error}");
+    }
+
+    #[test]
+    fn numbers_in_two_units_are_refused() {
+        let both = |args: MetricArgs, first: &str, second: &str| {
+            let metric = args.metric().expect("a metric");
+            metric.value(&printed(first)).and_then(|_| metric.value(&printed(second)))
+        };
+        let pattern = |pattern: &str| MetricArgs {
+            metric_regex: Some(pattern.to_owned()),
+            ..MetricArgs::default()
+        };
+        let path =
+            |path: &str| MetricArgs { metric_json: Some(path.to_owned()), ..MetricArgs::default() };
+        for (args, first, second) in [
+            (pattern(r"took (\S+)"), "took 980ms", "took 1.2s"),
+            (pattern(r"took ([0-9.]+)"), "took 980 ms.", "took 1.2 s in all"),
+            (path("time"), r#"{"time": "980 ms"}"#, r#"{"time": "1.2 s"}"#),
+            (
+                path("b.0.t"),
+                r#"{"b": [{"t": 1, "unit": "ms"}]}"#,
+                r#"{"b": [{"t": 1, "unit": "s"}]}"#,
+            ),
+            (MetricArgs { unit: Some("ms".to_owned()), ..pattern(r"(\S+)$") }, "1ms", "1.2s"),
+        ] {
+            assert!(both(args.clone(), first, first).is_ok(), "{first}");
+            let error = both(args, first, second).expect_err(second).to_string();
+            assert!(error.contains("\"s\"") && error.contains("\"ms\""), "{error}");
+            assert!(error.ends_with("print all in one unit"), "{error}");
+        }
+        // Words that are no units, and units that only come now and then.
+        assert_eq!(both(pattern("[0-9]+"), "12 runs", "13 jobs"), Ok(13.0));
+        assert_eq!(both(pattern("[0-9]+"), "12 ms", "13"), Ok(13.0));
+        assert_eq!(regex(r"^(\S+)", "5 apples"), Ok(5.0));
+        assert!(regex(r"^(\S+)", "5apples").is_err());
     }
 
     #[test]

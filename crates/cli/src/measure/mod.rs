@@ -4,5 +4,5 @@
 mod metric;
 mod process;
 
-pub(crate) use metric::{Metric, MetricArgs};
+pub(crate) use metric::{Metric, MetricArgs, MetricError};
 pub(crate) use process::{Ending, Finished, Program, RunError, kill_leftover, run};

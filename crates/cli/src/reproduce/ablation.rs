@@ -93,8 +93,8 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
     }
     table.note(plan.sentence());
     table.note("loss against 2.6.25 with the same seeds; ± is the 95 % t interval of the pairs");
-    let chosen = output::choose(
-        args.common.format,
+    output::print(
+        &args.common,
         || table.to_text(),
         || {
             let rows = table.to_json();
@@ -102,8 +102,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
             format!("{:#}", serde_json::json!({ "experiment": name, "ablations": rows }))
         },
         || table.to_csv(),
-    );
-    output::result(&args.common, &chosen)?;
+    )?;
     if done.interrupted {
         return Err(Failure::environment(INTERRUPTED));
     }

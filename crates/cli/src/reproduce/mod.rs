@@ -258,8 +258,7 @@ fn print(
     };
     let json =
         || spread.map_or_else(|| report.to_json(), |table| report.to_json_with_spread(table));
-    let chosen = output::choose(common.format, text, json, || report.to_csv());
-    output::result(common, &chosen)
+    output::print(common, text, json, || report.to_csv())
 }
 
 fn rows(

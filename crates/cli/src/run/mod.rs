@@ -81,13 +81,14 @@ fn locks(args: &Run, path: &Path) -> Result<ExitCode, Failure> {
     if done == 0 {
         return Err(Failure::interrupted(0));
     }
-    let text = output::choose(
-        args.common.format,
+    output::print(
+        &args.common,
         || native_text(&record),
         || native_json(&record),
         || native_csv(&record),
-    );
-    output::result(&args.common, &text)?;
+    )?;
+    let body = serde_json::to_value(&record).map_err(Failure::environment)?;
+    args.store.keep(&args.common, "native", Some(experiment.seed), body);
     if done < experiment.runs() {
         return Err(Failure::interrupted(done));
     }
@@ -107,13 +108,12 @@ fn finish(
         ColumnsOf::Aim7 => Columns::Aim7,
         ColumnsOf::Reaim => Columns::Reaim,
     };
-    let text = output::choose(
-        args.common.format,
+    output::print(
+        &args.common,
         || report.to_text(columns) + details,
         || report.to_json(),
         || report.to_csv(),
-    );
-    output::result(&args.common, &text)?;
+    )?;
     for path in &args.results.export {
         match export_of(path)? {
             Export::Suite7 => output::append(path, &report.to_suite7(machine, date))?,

@@ -30,13 +30,7 @@ pub(super) fn run(args: &Run, mix: Mix, config: &ReaimConfig) -> Result<ExitCode
     let rates = aim9::run(&options, period, |progress| live.show(progress));
     live.finish();
     let report = Aim9Report { title, rows: rates.map_err(Failure::environment)? };
-    let text = output::choose(
-        args.common.format,
-        || report.to_text(),
-        || report.to_json(),
-        || report.to_csv(),
-    );
-    output::result(&args.common, &text)?;
+    output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
     let failed: Vec<&str> =
         report.rows.iter().filter(|row| row.failures > 0).map(|row| row.job.as_str()).collect();
     if failed.is_empty() {

@@ -51,7 +51,7 @@ struct Where {
 /// Which runs.
 #[derive(Clone, Debug, Args)]
 struct Which {
-    /// Only this kind: run, reproduce, compare, bisect
+    /// Only this kind: run, native, reproduce, compare, bisect
     #[arg(long)]
     kind: Option<String>,
     /// Only those with this tag
@@ -154,13 +154,12 @@ fn found(args: &List) -> Result<Vec<Stored>, Failure> {
 fn list(args: &List) -> Result<(), Failure> {
     let runs = found(args)?;
     let table = table(&runs, args.common.format == Format::Table);
-    let text = output::choose(
-        args.common.format,
+    output::print(
+        &args.common,
         || if runs.is_empty() { "no stored runs\n".to_owned() } else { table.to_text() },
         || format!("{:#}\n", table.to_json()),
         || table.to_csv(),
-    );
-    output::result(&args.common, &text)
+    )
 }
 
 /// The records in a table; for people a long command is cut.

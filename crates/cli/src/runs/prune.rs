@@ -64,8 +64,8 @@ pub(super) fn run(args: &Prune) -> Result<(), Failure> {
     let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
     let removed = if args.dry_run { 0 } else { store.remove(&ids).map_err(store_failure)? };
     let table = table(&runs, args.common.format == Format::Table);
-    let text = output::choose(
-        args.common.format,
+    output::print(
+        &args.common,
         || {
             let done = if args.dry_run { "would be removed" } else { "removed" };
             let count = if args.dry_run { ids.len() } else { removed };
@@ -74,6 +74,5 @@ pub(super) fn run(args: &Prune) -> Result<(), Failure> {
         },
         || format!("{:#}\n", table.to_json()),
         || table.to_csv(),
-    );
-    output::result(&args.common, &text)
+    )
 }

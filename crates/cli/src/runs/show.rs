@@ -5,8 +5,12 @@ use crate::args::Format;
 use crate::compare::store_failure;
 use crate::fail::Failure;
 use crate::output;
-use convoy_report::{CompareLayout, CompareReport, ReproduceReport, fixed};
+use convoy_load::native::NativeRecord;
+use convoy_report::{
+    BisectReport, CompareLayout, CompareReport, ReproduceReport, fixed, native_csv, native_text,
+};
 use convoy_store::{Entry, Stored};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// `convoy runs show`.
@@ -36,19 +40,32 @@ fn head(run: &Stored) -> String {
 /// The result as its command prints it; of a kind that cannot be printed, the JSON.
 fn body(entry: &Entry) -> String {
     let body = &entry.body;
-    let report = || serde_json::from_value::<CompareReport>(body["report"].clone()).ok();
-    let reproduced = || serde_json::from_value::<ReproduceReport>(body.clone()).ok();
+    let report = || typed::<CompareReport>(&body["report"]);
+    let reproduced = || typed::<ReproduceReport>(body);
     match entry.kind.as_str() {
         "compare" => report().map(|report| report.to_text(CompareLayout::List)),
         "reproduce" => reproduced().map(|report| report.to_text()),
+        "bisect" => typed::<BisectReport>(body).map(|report| report.to_text()),
+        "native" => typed::<NativeRecord>(body).map(|record| native_text(&record)),
         _ => None,
     }
     .unwrap_or_else(|| format!("{body:#}\n"))
 }
 
+/// A part of a record as what it was; `None` if it is something else.
+fn typed<T: DeserializeOwned>(body: &Value) -> Option<T> {
+    T::deserialize(body).ok()
+}
+
 fn csv(run: &Stored) -> Result<String, Failure> {
-    let report = serde_json::from_value::<CompareReport>(run.entry.body["report"].clone());
-    report.map(|report| report.to_csv()).map_err(|_| {
+    let body = &run.entry.body;
+    let text = match run.entry.kind.as_str() {
+        "compare" => typed::<CompareReport>(&body["report"]).map(|report| report.to_csv()),
+        "bisect" => typed::<BisectReport>(body).map(|report| report.to_csv()),
+        "native" => typed::<NativeRecord>(body).map(|record| native_csv(&record)),
+        _ => None,
+    };
+    text.ok_or_else(|| {
         let kind = &run.entry.kind;
         Failure::usage(format!("run {} is a {kind} record; use --format json", run.id))
     })
@@ -58,24 +75,25 @@ fn csv(run: &Stored) -> Result<String, Failure> {
 pub(super) fn result(entry: &Entry) -> String {
     let body = &entry.body;
     match entry.kind.as_str() {
-        "compare" => {
-            let report = serde_json::from_value::<CompareReport>(body["report"].clone());
-            report.map_or_else(
-                |_| String::new(),
-                |report| {
-                    let speedup = report.deciding().and_then(|row| row.speedup);
-                    let speedup = speedup.map_or(String::new(), |s| format!(" {}", fixed(s, 3)));
-                    format!("{}{speedup}", report.verdict())
-                },
-            )
-        }
+        "compare" => typed::<CompareReport>(&body["report"]).map_or_else(String::new, |report| {
+            let speedup = report.deciding().and_then(|row| row.speedup);
+            let speedup = speedup.map_or(String::new(), |s| format!(" {}", fixed(s, 3)));
+            format!("{}{speedup}", report.verdict())
+        }),
         "run" => {
             let points = body["points"].as_array().into_iter().flatten();
             let jobs = points.filter_map(|point| point["jobs_per_min"].as_f64());
             let best = jobs.fold(f64::NAN, f64::max);
             if best.is_nan() { String::new() } else { format!("{} jobs/min", fixed(best, 1)) }
         }
-        "bisect" => body["first_bad"].as_str().unwrap_or_default().chars().take(12).collect(),
+        "bisect" => match body["first_bad"].as_str() {
+            Some(commit) => commit.chars().take(12).collect(),
+            None => body["verdict"].as_str().unwrap_or_default().to_owned(),
+        },
+        "native" => {
+            let runs = body["runs"].as_array().map_or(0, Vec::len);
+            format!("{} {runs} runs", body["experiment"]["name"].as_str().unwrap_or_default())
+        }
         _ => {
             body.get("title").and_then(Value::as_str).unwrap_or_default().chars().take(30).collect()
         }

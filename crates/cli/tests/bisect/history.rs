@@ -28,6 +28,29 @@ fn a_line_with_commits_that_ask_to_be_skipped() {
 }
 
 #[test]
+fn the_record_is_kept_and_shown_again() {
+    let repo = line("record", 30, 17, ["100", "120"]);
+    let store = repo.state().with_extension("sqlite3");
+    let store = store.to_str().expect("UTF-8");
+    let kept = ["--store", store, "--tag", "found"];
+    let printed = json(search(&repo, [1, 30], &kept, NOISY), FINDING);
+    let runs = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_convoy"));
+        command.arg("runs").args(args).args(["--store", store]);
+        String::from_utf8(ends(command, DONE).stdout).expect("UTF-8")
+    };
+    let list = runs(&["list", "--kind", "bisect"]);
+    assert!(list.contains(&repo.id(17)[..12]) && list.contains("found"), "{list}");
+    let shown = runs(&["show", "found"]);
+    assert!(shown.contains("step 17") && !shown.contains("\"verdict\""), "{shown}");
+    assert!(runs(&["show", "found", "--format", "csv"]).starts_with("position,commit,"));
+    let exported: serde_json::Value =
+        serde_json::from_str(&runs(&["export", "--tag", "found"])).expect("JSON");
+    let record = &exported[0]["entry"];
+    assert_eq!((&record["kind"], &record["body"]), (&"bisect".into(), &printed), "{exported}");
+}
+
+#[test]
 fn builds_that_fail_beside_the_culprit_leave_a_set() {
     let repo = line("set", 40, 23, ["100", "120"]);
     let build = "case $(cat note) in *21*|*22*) echo no such header >&2; exit 2;; esac";

@@ -66,6 +66,8 @@ fn ends_that_cannot_be_measured_say_why() {
     refused(search(&repo, &[], "echo value: nan"), USAGE, &["\"nan\"", "no finite number"]);
     let other = "echo rate: 12";
     refused(search(&repo, &[], other), USAGE, &["is not in the output", "ends with: rate: 12"]);
+    let units = "if grep -q 100 level; then echo value: 980 ms; else echo value: 1.2 s; fi";
+    refused(search(&repo, &[], units), USAGE, &["\"s\"", "\"ms\"", "print all in one unit"]);
     refused(search(&repo, &[], "./nothing"), USAGE, &["./nothing"]);
     refused(search(&repo, &[], "kill -SEGV $$"), USAGE, &["signal 11"]);
     let [good, bad] = [repo.id(1), repo.id(20)];

@@ -102,6 +102,8 @@ impl Repo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_convoy"));
         command.arg("bisect").arg("--repo").arg(self.directory());
         command.arg("--state").arg(self.state()).args(args);
+        // Not into the store of whoever runs the tests.
+        command.env("CONVOY_STORE", "none");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
