@@ -2,6 +2,7 @@
 //!
 //! `private`: each task increments a word on a line of its own (run-ahead applies). `exact`: the
 //!   same with zero skew.
+//! `cached`: as `private`, on a machine whose caches have a geometry.
 //! `shared`: each task increments one of eight shared words (every operation is ordered and most
 //!   are transfers).
 //! `ticket`: a ticket lock whose two words share a line; every release makes every waiter fetch it
@@ -49,6 +50,15 @@ fn private(preset: &Preset, cpus: usize, operations: u64) -> u64 {
 #[divan::bench(args = CPUS, sample_count = 9)]
 fn private_lines(bencher: divan::Bencher, cpus: usize) {
     let preset = preset(cpus, 1000.0);
+    bencher
+        .counter(ItemsCount::new(PRIVATE_OPERATIONS))
+        .bench_local(|| private(&preset, cpus, PRIVATE_OPERATIONS));
+}
+
+#[divan::bench(args = [4, 64], sample_count = 9)]
+fn private_lines_cached(bencher: divan::Bencher, cpus: usize) {
+    let mut preset = preset(cpus, 1000.0);
+    preset.cache = Preset::named("xeon-64-2011").expect("the shipped preset").cache;
     bencher
         .counter(ItemsCount::new(PRIVATE_OPERATIONS))
         .bench_local(|| private(&preset, cpus, PRIVATE_OPERATIONS));

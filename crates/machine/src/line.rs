@@ -60,6 +60,8 @@ pub(crate) struct Lines {
     count: usize,
     /// Offsets below this lie on task stacks.
     stacks: usize,
+    /// What is added to the line number of an offset behind the stacks to get its entry (wrapping).
+    heap: usize,
     /// Words of 64 sharers for each set in the pool; 1 means the set is in the line itself.
     words: usize,
     pool: RefCell<Vec<u64>>,
@@ -108,6 +110,7 @@ impl Lines {
             table: reserve(count * size_of::<Line>())?.cast(),
             count,
             stacks,
+            heap: (stacks / STACK).wrapping_sub(stacks / LINE),
             words: topology.cpus.div_ceil(64),
             // Set 0 is the empty set and never written.
             pool: RefCell::new(vec![0; topology.cpus.div_ceil(64)]),
@@ -127,11 +130,7 @@ impl Lines {
     /// every build would have results of its own. So stacks have one entry each, before the rest.
     #[inline(always)]
     fn index(&self, offset: usize) -> usize {
-        if offset >= self.stacks {
-            self.stacks / STACK + (offset - self.stacks) / LINE
-        } else {
-            offset / STACK
-        }
+        if offset >= self.stacks { (offset / LINE).wrapping_add(self.heap) } else { offset / STACK }
     }
 
     /// What keys the perturbation of line `index`: the number of its first line in the region,

@@ -359,11 +359,14 @@ const SHARED: [&str; 3] = [
 
 #[test]
 fn every_geometry_equals_the_reference_on_random_traces() {
+    // The nightly run sets a budget.
+    let budget = std::env::var("CONVOY_BUDGET").ok().and_then(|text| text.parse().ok());
+    let seeds: u64 = budget.unwrap_or(3);
     for topology in TOPOLOGIES {
         for private in PRIVATE {
             for shared in SHARED {
                 let preset = machine(topology, &format!("{private}{shared}"));
-                for seed in 1..=3 {
+                for seed in 1..=seeds {
                     run(&preset, seed, 3000);
                 }
             }
