@@ -19,9 +19,12 @@ pub enum Scheduler {
     /// The fair scheduler of 2.6.26-rc1 (commit c0a18111e571).
     #[serde(rename = "cfs-2.6.26-rc1")]
     Cfs26Rc1,
-    /// The fair scheduler of 2.6.38 to 3.7.
+    /// The fair scheduler of 2.6.38 to 3.1.
     #[serde(rename = "cfs-3.0")]
     Cfs30,
+    /// The same, as of 3.2 to 3.7: the CPU priority vectors of real-time tasks have no locks.
+    #[serde(rename = "cfs-3.7")]
+    Cfs37,
     /// EEVDF as it came in 6.6.
     #[serde(rename = "eevdf-6.6")]
     Eevdf66,
@@ -246,7 +249,9 @@ pub enum KernelPresetError {
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 5] = [
+const SHIPPED: [(&str, &str); 9] = [
+    ("2.6.16", include_str!("../../../kernels/2.6.16.toml")),
+    ("2.6.24", include_str!("../../../kernels/2.6.24.toml")),
     ("2.6.25", include_str!("../../../kernels/2.6.25.toml")),
     ("2.6.26-rc1", include_str!("../../../kernels/2.6.26-rc1.toml")),
     (
@@ -254,6 +259,8 @@ const SHIPPED: [(&str, &str); 5] = [
         include_str!("../../../kernels/2.6.26-rc1+semaphore-speedup.toml"),
     ),
     ("2.6.26-rc1+bkl-spinlock", include_str!("../../../kernels/2.6.26-rc1+bkl-spinlock.toml")),
+    ("3.0", include_str!("../../../kernels/3.0.toml")),
+    ("3.7", include_str!("../../../kernels/3.7.toml")),
     ("6.18", include_str!("../../../kernels/6.18.toml")),
 ];
 

@@ -239,6 +239,31 @@ fn a_long_sleeper_preempts_in_25_and_waits_for_the_slice_in_rc1() {
     assert!(new > 8.0, "2.6.26-rc1: {new} ms");
 }
 
+/// On four CPUs: 2.6.24 wants a lag of 30 ms and gives a credit of 60; 3.0 wants 3 and gives 9; a
+/// sleeper of 2.6.16 has a bonus; one of 6.18 waits for at most the slice of 2.1 ms, which ends at
+/// a tick.
+#[test]
+fn a_long_sleeper_soon_runs_in_the_other_generations() {
+    for (name, most_ms) in [("2.6.16", 1.0), ("2.6.24", 1.0), ("3.0", 1.0), ("6.18", 4.1)] {
+        let waited = wakeup_latency(&kernel(name));
+        assert!(waited < most_ms, "{name}: {waited} ms");
+    }
+}
+
+#[test]
+fn busy_tasks_of_one_cpu_get_equal_shares_in_every_generation() {
+    for name in KernelPreset::names() {
+        stage(&kernel(name), |sched| {
+            // Every CPU has the same load, so nobody is moved.
+            let tasks: Vec<_> = (0..16).map(|task| busy(&sched, task % 4, 20_000 * MS)).collect();
+            sched.sleep_until(8_000_000_000);
+            let ran = tasks.iter().map(|&task| sched.cpu_time_ps(task) / MS).collect::<Vec<_>>();
+            // The longest slice is 100 ms (2.6.16), and its array lasts 400 ms.
+            assert!(ran.iter().all(|ms| (1850..=2150).contains(ms)), "{ran:?}");
+        });
+    }
+}
+
 #[test]
 fn the_big_kernel_lock_excludes_and_survives_schedule() {
     let all = KernelPreset::names().map(kernel);

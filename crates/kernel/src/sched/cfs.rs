@@ -28,7 +28,7 @@ struct Base {
 
 const fn base(scheduler: Scheduler) -> Base {
     match scheduler {
-        Scheduler::Cfs30 => Base {
+        Scheduler::Cfs30 | Scheduler::Cfs37 => Base {
             latency: 6_000_000,
             min_granularity: 750_000,
             wakeup_granularity: 1_000_000,
@@ -93,7 +93,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// The rules of `scheduler` for `cpus` CPUs.
     pub(crate) fn new(scheduler: Scheduler, ablation: &Ablation, cpus: usize) -> Self {
-        let modern = scheduler == Scheduler::Cfs30;
+        let modern = matches!(scheduler, Scheduler::Cfs30 | Scheduler::Cfs37);
         let counted = if modern { cpus.min(SCALE_CPUS_MAX) } else { cpus };
         let factor = 1 + u64::from(counted.max(1).ilog2());
         let rc1 = scheduler == Scheduler::Cfs26Rc1;
@@ -101,13 +101,13 @@ impl Rules {
         let plain = if rc1 && !scaled { Scheduler::Cfs25 } else { scheduler };
         let base = base(plain);
         let buddy = match scheduler {
-            Scheduler::Cfs30 => Buddy::PreemptedLast,
+            Scheduler::Cfs30 | Scheduler::Cfs37 => Buddy::PreemptedLast,
             Scheduler::Cfs25 | Scheduler::Cfs26Rc1 if ablation.buddy_next => Buddy::WokenLast,
             _ => Buddy::No,
         };
         let order = match scheduler {
             Scheduler::Cfs26Rc1 if ablation.skip_last_entry => Order::NewestFirstButOne,
-            Scheduler::Cfs26Rc1 | Scheduler::Cfs30 => Order::NewestFirst,
+            Scheduler::Cfs26Rc1 | Scheduler::Cfs30 | Scheduler::Cfs37 => Order::NewestFirst,
             _ => Order::Timeline,
         };
         Self {
@@ -338,6 +338,10 @@ impl Normal for Queue {
 
     fn put_back(&mut self, task: &Tcb) {
         self.insert(task.id, &task.entity);
+    }
+
+    fn take(&mut self, task: &Tcb) {
+        self.remove(task.id, &task.entity);
     }
 
     fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>> {

@@ -49,12 +49,16 @@ impl Sched {
         if !idle {
             self.settle(me, how);
         }
+        if me.rt_priority() > queue.rt.borrow().best() {
+            self.pull_rt();
+        }
         self.migration_thread();
         if self.loads.running(Here::cpu()) == 0 && !(idle && queue.push_to.get().is_some()) {
             self.idle_balance();
         }
         let next = self.pick();
         if next == me.id {
+            self.post_schedule(queue);
             queue.lock.unlock();
             Smp::irq_restore(());
             return preempt_enable_no_resched();
@@ -77,8 +81,8 @@ impl Sched {
 
     /// Charges the leaving task, and dequeues it if it sleeps or puts it back into the timeline.
     fn settle(&self, me: &Rc<Tcb>, how: Leave) {
-        let (queue, now) = (self.this(), Here::now_ns());
-        queue.normal.borrow_mut().charge(me, now);
+        let queue = self.this();
+        Self::charge(queue, me);
         let interrupted = matches!(me.state.get(), State::Asleep(sleep) if signal_ends(me, sleep));
         if interrupted {
             me.state.set(State::Running);
@@ -95,23 +99,26 @@ impl Sched {
                 me.entity.avg_overlap.set(moved.max(0) as u64);
             }
             let sleeps = how == Leave::Switch && !moves;
+            if sleeps {
+                self.note_sleep(me);
+            }
             self.dequeue(me, if sleeps { Dequeue::Sleeps } else { Dequeue::Leaves });
         } else {
-            queue.normal.borrow_mut().put_back(me);
+            Self::put_back(queue, me);
         }
     }
 
     /// Takes the next task off the queue and starts its slice.
     fn pick(&self) -> TaskId {
         let queue = self.this();
-        let next = queue.normal.borrow_mut().pick(&|id| self.tcb(id));
-        let Some(next) = next else {
+        let Some(next) = self.next_task(queue) else {
             self.start_slice(None);
             return queue.idle.get();
         };
         next.entity.exec_start.set(Here::now_ns());
         next.entity.picked_at.set(next.entity.sum_exec.get());
-        let slice = queue.normal.borrow().slice(&next);
+        let ordinary = next.rt_priority().is_none();
+        let slice = if ordinary { queue.normal.borrow().slice(&next) } else { None };
         self.start_slice(slice);
         next.id
     }
@@ -122,6 +129,7 @@ impl Sched {
         let prev = self.tcb(queue.prev.get());
         // Taken under the lock: without it `prev` may run elsewhere and ask to be moved again.
         let migrates = if prev.id == queue.idle.get() { None } else { prev.migrate_to.take() };
+        self.post_schedule(queue);
         queue.lock.unlock();
         if let Some(cpu) = migrates {
             self.arrive_migrated(&prev, cpu);
@@ -161,9 +169,14 @@ impl Sched {
         queue.lock.lock();
         Here::pass(self.costs.wake);
         self.charge_current(queue);
-        let here = target == Here::cpu();
-        queue.normal.borrow_mut().enqueue_new(&child, here.then_some(&*parent));
-        self.loads.add(target, child.entity.weight());
+        child.policy.set(parent.policy.get());
+        if child.rt_priority().is_some() {
+            self.enqueue(queue, &child, Enqueue::Moved);
+        } else {
+            let here = target == Here::cpu();
+            queue.normal.borrow_mut().enqueue_new(&child, here.then_some(&*parent));
+            self.loads.add(target, child.entity.weight());
+        }
         self.resched(target);
         queue.lock.unlock();
         Smp::irq_restore(());

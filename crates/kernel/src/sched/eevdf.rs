@@ -258,6 +258,10 @@ impl Normal for Queue {
         self.previous = Some(task.id);
     }
 
+    fn take(&mut self, task: &Tcb) {
+        self.remove(&task.entity);
+    }
+
     fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>> {
         let previous = self.previous.take();
         if let Some(previous) = previous.map(tcb)

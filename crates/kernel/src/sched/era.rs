@@ -1,6 +1,7 @@
 //! What the generations do beyond one queue: placement of woken and new tasks, and how eagerly a
 //! CPU that runs empty looks for work.
 
+use super::rt_root::Sharing;
 use crate::preset::Scheduler;
 
 /// Which CPUs a wakeup considers.
@@ -34,6 +35,7 @@ pub(crate) struct Era {
     pub(crate) newidle: Newidle,
     /// A new task starts on the idlest CPU instead of its parent's.
     pub(crate) fork_balance: bool,
+    pub(crate) rt_sharing: Sharing,
 }
 
 impl Era {
@@ -42,11 +44,17 @@ impl Era {
             Scheduler::O1 | Scheduler::Cfs24 | Scheduler::Cfs25 | Scheduler::Cfs26Rc1 => {
                 (Placement::TwoCpus, Newidle::Always)
             }
-            Scheduler::Cfs30 => (Placement::IdleSibling, Newidle::LongIdle),
+            Scheduler::Cfs30 | Scheduler::Cfs37 => (Placement::IdleSibling, Newidle::LongIdle),
             Scheduler::Eevdf66 | Scheduler::Eevdf618 => {
                 (Placement::BoundedIdleSibling, Newidle::Measured)
             }
         };
-        Self { placement, newidle, fork_balance: scheduler != Scheduler::O1 }
+        let rt_sharing = match scheduler {
+            Scheduler::O1 | Scheduler::Cfs24 => Sharing::None,
+            Scheduler::Cfs25 | Scheduler::Cfs26Rc1 => Sharing::Overload,
+            Scheduler::Cfs30 => Sharing::LockedVectors,
+            Scheduler::Cfs37 | Scheduler::Eevdf66 | Scheduler::Eevdf618 => Sharing::AtomicVectors,
+        };
+        Self { placement, newidle, fork_balance: scheduler != Scheduler::O1, rt_sharing }
     }
 }

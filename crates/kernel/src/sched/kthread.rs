@@ -6,13 +6,23 @@ use convoy_sync::{Sleep, TaskId};
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How a kernel thread is scheduled.
+/// How a task is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// By the class of ordinary tasks.
     Normal {
         /// -20 to 19.
         nice: i8,
+    },
+    /// `SCHED_FIFO`: until it sleeps or something more urgent comes.
+    Fifo {
+        /// 1 to 99; greater is more urgent.
+        priority: u8,
+    },
+    /// `SCHED_RR`: the same, in turns of 100 ms with others of its priority.
+    RoundRobin {
+        /// 1 to 99.
+        priority: u8,
     },
 }
 
@@ -79,8 +89,10 @@ impl Sched {
         let tcb = self.adopt(id, cpu.unwrap_or_else(Here::cpu));
         tcb.state.set(State::Asleep(Sleep::Uninterruptible));
         tcb.bound.set(cpu.is_some());
-        let Policy::Normal { nice } = policy;
-        tcb.entity.set_nice(nice);
+        tcb.policy.set(policy);
+        if let Policy::Normal { nice } = policy {
+            tcb.entity.set_nice(nice);
+        }
         let kthread = Rc::new(Kthread {
             name: name.to_owned(),
             tcb,

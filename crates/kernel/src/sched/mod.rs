@@ -12,14 +12,19 @@ pub mod kthread;
 
 mod balance;
 mod cfs;
+mod class;
 pub(crate) mod core;
 mod eevdf;
 mod era;
+mod loadavg;
 mod loads;
 mod newidle;
 mod normal;
 mod o1;
 mod place;
+mod rt;
+mod rt_move;
+mod rt_root;
 mod tick;
 mod wait;
 mod wake;
@@ -28,13 +33,13 @@ use crate::bkl::Bkl;
 use crate::irq::Devices;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
 use crate::softirq::Softirqs;
-use ::core::cell::{Cell, RefCell};
+use ::core::cell::{Cell, OnceCell, RefCell};
 use convoy_machine::{Here, Machine, Sim, Smp, ps};
 use convoy_sync::{RawLock, Sleep, TaskId, TicketLock, Wake};
 use domains::Domain;
 use entity::{Entity, WEIGHT};
 use era::Era;
-use kthread::Kthread;
+use kthread::{Kthread, Policy};
 use loads::Loads;
 use normal::{Enqueue, Normal};
 use std::collections::BTreeMap;
@@ -64,6 +69,9 @@ pub struct Tcb {
     pub entity: Entity,
     /// It runs on `cpu` only.
     pub bound: Cell<bool>,
+    /// How it is scheduled.
+    pub(crate) policy: Cell<Policy>,
+    pub(crate) rt: rt::Share,
     /// On a CPU now.
     pub on_cpu: Cell<bool>,
     /// Depth of the big kernel lock, -1 when not held.
@@ -80,6 +88,8 @@ pub struct Tcb {
     timer_key: Cell<Option<(u64, u64)>>,
     /// CPU that exec balancing sends it to once it is off its present one.
     migrate_to: Cell<Option<usize>>,
+    /// Its present sleep counts as load.
+    counted_asleep: Cell<bool>,
     /// The current preemption is involuntary: the task stays queued whatever its state.
     preempted: Cell<bool>,
 }
@@ -93,6 +103,8 @@ impl Tcb {
             cpu: Cell::new(cpu),
             entity: Entity::default(),
             bound: Cell::new(false),
+            policy: Cell::new(Policy::Normal { nice: 0 }),
+            rt: rt::Share::default(),
             on_cpu: Cell::new(false),
             lock_depth: Cell::new(-1),
             signal: Cell::new(false),
@@ -101,6 +113,7 @@ impl Tcb {
             sleep_key: Cell::new(None),
             timer_key: Cell::new(None),
             migrate_to: Cell::new(None),
+            counted_asleep: Cell::new(false),
             preempted: Cell::new(false),
         }
     }
@@ -109,6 +122,7 @@ impl Tcb {
 /// One CPU's run queue.
 pub(crate) struct RunQueue {
     pub(crate) lock: Sim<TicketLock<Smp>>,
+    pub(crate) rt: RefCell<rt::Queue>,
     pub(crate) normal: RefCell<Box<dyn Normal>>,
     pub(crate) curr: Cell<TaskId>,
     pub(crate) prev: Cell<TaskId>,
@@ -153,6 +167,10 @@ pub struct SchedStats {
     pub pushed: u64,
     /// Wakeup preemptions.
     pub preemptions: u64,
+    /// Real-time tasks pushed to, and pulled from, another CPU.
+    pub rt_pushed: u64,
+    /// See `rt_pushed`.
+    pub rt_pulled: u64,
 }
 
 impl SchedStats {
@@ -170,6 +188,8 @@ impl SchedStats {
             pulled_periodic: self.pulled_periodic - earlier.pulled_periodic,
             pushed: self.pushed - earlier.pushed,
             preemptions: self.preemptions - earlier.preemptions,
+            rt_pushed: self.rt_pushed - earlier.rt_pushed,
+            rt_pulled: self.rt_pulled - earlier.rt_pulled,
         }
     }
 }
@@ -198,7 +218,9 @@ struct Costs {
 pub struct Sched {
     pub(crate) queues: Vec<RunQueue>,
     loads: Loads,
+    load_average: loadavg::LoadAverage,
     pub(crate) era: Era,
+    rt_root: OnceCell<rt_root::Root>,
     /// CPUs of one last-level cache, and how many of them a wakeup may look at, for each cache.
     llc: usize,
     idle_scan: Vec<Cell<usize>>,
@@ -228,8 +250,10 @@ impl Sched {
         let grouped = kernel.config.group_sched && kernel.scheduler == Scheduler::Cfs26Rc1;
         let sched = Self {
             queues: (0..cpus).map(|cpu| RunQueue::new(kernel, preset, cpu)).collect(),
+            load_average: loadavg::LoadAverage::default(),
             loads: Loads::new(cpus, grouped),
             era: Era::of(kernel.scheduler),
+            rt_root: OnceCell::new(),
             llc,
             idle_scan: vec![Cell::new(llc); cpus.div_ceil(llc)],
             ablation: kernel.ablation.clone(),
@@ -371,6 +395,7 @@ impl RunQueue {
     fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset, cpu: usize) -> Self {
         Self {
             lock: Here::place(RawLock::new()),
+            rt: RefCell::new(rt::Queue::new(kernel.config.hz)),
             normal: RefCell::new(normal::build(kernel, preset.topology.cpus)),
             curr: Cell::new(0),
             prev: Cell::new(0),

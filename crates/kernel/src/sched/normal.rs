@@ -45,6 +45,9 @@ pub(crate) trait Normal {
     /// The running task waits again.
     fn put_back(&mut self, task: &Tcb);
 
+    /// Takes `task`, which runs but has just been queued, from those that wait.
+    fn take(&mut self, task: &Tcb);
+
     /// Takes the next task to run from those that wait. `tcb` finds the record of a task.
     fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>>;
 
@@ -89,8 +92,6 @@ pub(crate) fn build(kernel: &KernelPreset, cpus: usize) -> Box<dyn Normal> {
         Scheduler::Eevdf66 | Scheduler::Eevdf618 => {
             Box::new(eevdf::Queue::new(eevdf::Rules::new(kernel.scheduler, kernel.config.hz, cpus)))
         }
-        Scheduler::Cfs24 | Scheduler::Cfs25 | Scheduler::Cfs26Rc1 | Scheduler::Cfs30 => {
-            Box::new(cfs::Queue::new(cfs::Rules::new(kernel.scheduler, &kernel.ablation, cpus)))
-        }
+        fair => Box::new(cfs::Queue::new(cfs::Rules::new(fair, &kernel.ablation, cpus))),
     }
 }

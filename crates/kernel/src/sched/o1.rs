@@ -25,8 +25,9 @@ const BONUS_MAX: u64 = 10;
 const INTERACTIVE_DELTA: i64 = 2;
 /// A child starts with this part of its parent's bonus, in percent.
 const CHILD_PENALTY: u64 = 95;
-/// Distance between the places of tasks in a list; forks use the places in between.
-const STRIDE: i64 = 1 << 20;
+
+/// A waiting task's priority, place in its list, and order of queueing among those of one place.
+type Key = (i64, i64, u64);
 
 /// What the O(1) scheduler keeps of a task.
 #[derive(Debug, Default)]
@@ -41,8 +42,10 @@ pub(crate) struct Share {
     first_slice: Cell<bool>,
     /// Current priority, 100 to 139; smaller is better.
     prio: Cell<i64>,
-    /// Place in its list.
+    /// Place in its list; a child has its parent's.
     place: Cell<i64>,
+    /// Key in its array, while it waits.
+    key: Cell<Option<Key>>,
     expired: Cell<bool>,
     /// It last slept uninterruptibly.
     disk: Cell<bool>,
@@ -86,10 +89,13 @@ fn ran(task: &Tcb) {
 /// The queue of one CPU.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    active: BTreeMap<(i64, i64), TaskId>,
-    expired: BTreeMap<(i64, i64), TaskId>,
+    active: BTreeMap<Key, TaskId>,
+    expired: BTreeMap<Key, TaskId>,
     tasks: u64,
+    /// The last places given out at both ends of the lists, and the order of the last task queued.
+    head: i64,
     tail: i64,
+    order: u64,
     cpus: u64,
     tick_ns: u64,
     /// When the first task of the expired array got there.
@@ -104,7 +110,9 @@ impl Queue {
             active: BTreeMap::new(),
             expired: BTreeMap::new(),
             tasks: 0,
+            head: 0,
             tail: 0,
+            order: 0,
             cpus: cpus as u64,
             tick_ns: 1_000_000_000 / u64::from(hz),
             expired_at: None,
@@ -130,23 +138,24 @@ impl Queue {
     }
 
     fn new_place(&mut self) -> i64 {
-        self.tail += STRIDE;
+        self.tail += 1;
         self.tail
     }
 
     fn insert(&mut self, task: &Tcb) {
         let share = &task.entity.o1;
-        let key = (share.prio.get(), share.place.get());
-        task.entity.key.set(Some((key.0, key.1 as u64)));
+        self.order += 1;
+        let key = (share.prio.get(), share.place.get(), self.order);
+        share.key.set(Some(key));
         let array = if share.expired.get() { &mut self.expired } else { &mut self.active };
         array.insert(key, task.id);
     }
 
     fn remove(&mut self, task: &Tcb) {
-        let Some((prio, place)) = task.entity.key.take() else { return };
-        let expired = task.entity.o1.expired.get();
-        let array = if expired { &mut self.expired } else { &mut self.active };
-        array.remove(&(prio, place as i64));
+        let share = &task.entity.o1;
+        let Some(key) = share.key.take() else { return };
+        let array = if share.expired.get() { &mut self.expired } else { &mut self.active };
+        array.remove(&key);
     }
 
     /// Credits the sleep that ends at `now`.
@@ -237,8 +246,9 @@ impl Normal for Queue {
             let bonus = theirs.bonus() * CHILD_PENALTY / 100;
             share.sleep_avg.set(bonus * SLEEP_MAX_NS / BONUS_MAX);
             share.stamp.set(parent.entity.exec_start.get());
-            share.place.set(theirs.place.get());
-            theirs.place.set(theirs.place.get() + 1);
+            self.head -= 1;
+            share.place.set(self.head);
+            theirs.place.set(self.head);
             share.prio.set(theirs.prio.get());
         } else {
             share.left.set(self.slice_of(child));
@@ -250,7 +260,7 @@ impl Normal for Queue {
     }
 
     fn dequeue(&mut self, task: &Tcb, why: Dequeue) -> bool {
-        if task.entity.key.get().is_none() {
+        if task.entity.o1.key.get().is_none() {
             ran(task);
         }
         self.remove(task);
@@ -269,6 +279,10 @@ impl Normal for Queue {
     fn put_back(&mut self, task: &Tcb) {
         ran(task);
         self.insert(task);
+    }
+
+    fn take(&mut self, task: &Tcb) {
+        self.remove(task);
     }
 
     fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>> {
@@ -316,7 +330,7 @@ impl Normal for Queue {
         let mut all = Vec::new();
         for array in [&self.expired, &self.active] {
             let mut keys: Vec<_> = array.iter().collect();
-            keys.sort_by_key(|((prio, place), _)| (*prio, core::cmp::Reverse(*place)));
+            keys.sort_by_key(|((prio, place, _), _)| (*prio, core::cmp::Reverse(*place)));
             all.extend(keys.into_iter().map(|(_, &task)| task));
         }
         all.truncate(most);

@@ -66,6 +66,7 @@ impl Sched {
         let queue = self.this();
         Here::pass(self.costs.tick);
         self.run_timers();
+        self.tick_load_average();
         self.raise_softirq(Vector::Timer);
         queue.lock.lock();
         self.loads.tick(Here::cpu());
@@ -86,7 +87,7 @@ impl Sched {
             return;
         }
         let current = self.tcb(queue.curr.get());
-        if queue.normal.borrow_mut().tick(&current) {
+        if Self::turn_is_over(queue, &current) {
             queue.need_resched.set(true);
         }
     }

@@ -123,3 +123,21 @@ fn a_child_runs_first_on_half_the_slice_and_gives_the_rest_back() {
     queue.dequeue(child, Dequeue::Leaves);
     assert_eq!(parent.entity.o1.left.get(), 25);
 }
+
+#[test]
+fn children_of_children_all_have_their_turn() {
+    let mut queue = queue();
+    let tasks: Vec<_> = (0..4).map(task).collect();
+    queue.enqueue(&tasks[0], Enqueue::Moved, 0);
+    let mut parent = pick(&mut queue, &tasks);
+    for child in &tasks[1..] {
+        queue.enqueue_new(child, Some(&parent));
+        queue.put_back(&parent);
+        parent = pick(&mut queue, &tasks);
+        assert_eq!(parent.id, child.id);
+    }
+    queue.put_back(&parent);
+    let order: Vec<_> = (0..4).map(|_| pick(&mut queue, &tasks).id).collect();
+    assert_eq!(order.len(), 4);
+    assert!((0..4).all(|id| order.contains(&id)), "{order:?}");
+}

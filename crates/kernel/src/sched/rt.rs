@@ -1,0 +1,151 @@
+//! Real-time tasks of one CPU: first-in first-out by priority, or round-robin.
+//!
+//! `kernel/sched_rt.c`. The queue's lock is held for every call. What the CPUs know of each other's
+//! real-time tasks is in [`super::rt_root`], who moves where in [`super::rt_move`].
+
+use super::Tcb;
+use super::kthread::Policy;
+use convoy_sync::TaskId;
+use core::cell::Cell;
+use core::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Slice of a round-robin task.
+const ROUND_ROBIN_MS: u64 = 100;
+
+/// What a real-time task carries.
+#[derive(Debug, Default)]
+pub(crate) struct Share {
+    /// Key among the waiting tasks, while it waits.
+    key: Cell<Option<(Reverse<u8>, i64)>>,
+    /// Ticks left of its slice.
+    left: Cell<u64>,
+    /// It goes to the tail of its list when it is put back.
+    to_tail: Cell<bool>,
+}
+
+impl Tcb {
+    /// Real-time priority, 1 to 99, or `None` for an ordinary task.
+    pub fn rt_priority(&self) -> Option<u8> {
+        match self.policy.get() {
+            Policy::Normal { .. } => None,
+            Policy::Fifo { priority } | Policy::RoundRobin { priority } => Some(priority),
+        }
+    }
+}
+
+/// The real-time tasks of one CPU.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// Those that wait, best priority first and then in their order.
+    waiting: BTreeMap<(Reverse<u8>, i64), TaskId>,
+    /// How many of each priority, the running one included.
+    counts: BTreeMap<u8, u64>,
+    /// How many may run on another CPU, the running one included.
+    migratory: u64,
+    head: i64,
+    tail: i64,
+    slice: u64,
+}
+
+impl Queue {
+    /// An empty queue with `hz` ticks a second.
+    pub(crate) fn new(hz: u32) -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            migratory: 0,
+            head: 0,
+            tail: 0,
+            slice: (ROUND_ROBIN_MS * u64::from(hz) / 1000).max(1),
+        }
+    }
+
+    /// Best priority, the running task included.
+    pub(crate) fn best(&self) -> Option<u8> {
+        self.counts.last_key_value().map(|(&priority, _)| priority)
+    }
+
+    /// Whether other CPUs could help: more than one task, and one of them may move.
+    pub(crate) fn overloaded(&self) -> bool {
+        self.migratory > 0 && self.counts.values().sum::<u64>() > 1
+    }
+
+    fn insert(&mut self, task: &Tcb, at_tail: bool) {
+        let priority = task.rt_priority().expect("a real-time task");
+        let place = if at_tail { &mut self.tail } else { &mut self.head };
+        *place += if at_tail { 1 } else { -1 };
+        let key = (Reverse(priority), *place);
+        self.waiting.insert(key, task.id);
+        task.rt.key.set(Some(key));
+    }
+
+    /// Counts `task` in, at the tail of its list.
+    pub(crate) fn enqueue(&mut self, task: &Tcb) {
+        let priority = task.rt_priority().expect("a real-time task");
+        *self.counts.entry(priority).or_default() += 1;
+        self.migratory += u64::from(!task.bound.get());
+        task.entity.on_queue.set(true);
+        if task.rt.left.get() == 0 {
+            task.rt.left.set(self.slice);
+        }
+        self.insert(task, true);
+    }
+
+    /// Counts it out.
+    pub(crate) fn dequeue(&mut self, task: &Tcb) {
+        let priority = task.rt_priority().expect("a real-time task");
+        if let Some(key) = task.rt.key.take() {
+            self.waiting.remove(&key);
+        }
+        let count = self.counts.get_mut(&priority).expect("it is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.counts.remove(&priority);
+        }
+        self.migratory -= u64::from(!task.bound.get());
+        task.entity.on_queue.set(false);
+    }
+
+    /// The running task waits again: first of its list, unless its slice is over.
+    pub(crate) fn put_back(&mut self, task: &Tcb) {
+        let at_tail = task.rt.to_tail.replace(false);
+        self.insert(task, at_tail);
+    }
+
+    /// Takes the next task to run from those that wait; [`Self::picked`] follows.
+    pub(crate) fn pick(&mut self) -> Option<TaskId> {
+        self.waiting.pop_first().map(|(_, task)| task)
+    }
+
+    /// Takes `task`, which runs, from those that wait.
+    pub(crate) fn take(&mut self, task: &Tcb) {
+        if let Some(key) = task.rt.key.take() {
+            self.waiting.remove(&key);
+        }
+    }
+
+    /// `task` has been taken from those that wait.
+    pub(crate) fn picked(task: &Tcb) {
+        task.rt.key.set(None);
+    }
+
+    /// At the tick: whether the running task has used up its slice and another one of its priority
+    /// waits.
+    pub(crate) fn tick(&self, task: &Tcb) -> bool {
+        let Policy::RoundRobin { priority } = task.policy.get() else { return false };
+        task.rt.left.set(task.rt.left.get().saturating_sub(1));
+        if task.rt.left.get() > 0 {
+            return false;
+        }
+        task.rt.left.set(self.slice);
+        let turn = self.counts.get(&priority).is_some_and(|&count| count > 1);
+        task.rt.to_tail.set(turn);
+        turn
+    }
+
+    /// The best waiting task that `may` go elsewhere.
+    pub(crate) fn pushable(&self, may: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+        self.waiting.values().copied().find(|&task| may(task))
+    }
+}
