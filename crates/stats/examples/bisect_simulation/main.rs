@@ -4,6 +4,8 @@
 //! `cargo run --release -p convoy-stats --example bisect_simulation -- --histories 2000`
 //!
 //! `--part known|unknown|builds|hard` prints one table only, `--seed N` takes other histories.
+//! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
+//! measures both ends itself to place its threshold and choose its repeats.
 //! The same seed gives the same table with any number of `--threads`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints tables")]
@@ -12,7 +14,9 @@ mod simulate;
 
 use std::process::ExitCode;
 
-use simulate::{Noise, Scenario, Summary, bound, git_bisect, repeats_for_99, summarise};
+use simulate::{
+    Noise, Scenario, Summary, bound, git_bisect, git_measured_runs, repeats_for_99, summarise,
+};
 
 /// Effects and noise of the nine cells, as parts of the level.
 const CELLS: [(f64, f64); 9] = [
@@ -26,6 +30,9 @@ const CELLS: [(f64, f64); 9] = [
     (0.02, 0.03),
     (0.02, 0.05),
 ];
+
+/// Histories from which the repeats of `git bisect` are found.
+const GIT_HISTORIES: u64 = 1000;
 
 struct Options {
     histories: u64,
@@ -88,19 +95,23 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
     println!("\n{title}: {} histories of 1000 commits, 99 % stated", options.histories);
     println!(
-        "{:<9} {:>5} {:>7} {:>7} {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} {:>8} {:>6}",
+        "{:<9} {:>5} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>7} {:>15} {:>6} {:>7} {:>6} \
+         {:>7} {:>6}",
         "noise",
         "d",
         "bound",
         "runs",
+        "+-",
         "ratio",
         "p95",
         "builds",
         "right",
-        "+-",
+        "95 %",
         "named",
-        "git",
-        "git/us"
+        "told",
+        "/us",
+        "untold",
+        "/us"
     );
     for noise in [Noise::Gaussian, Noise::T3, Noise::Outliers] {
         for (effect, cv) in CELLS {
@@ -108,20 +119,24 @@ fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
             change(&mut scenario);
             let summary = summarise(&scenario, options.histories, options.seed, options.threads);
             let floor = bound(scenario.d(), scenario.commits, 0.01);
-            let git = git_runs(&scenario);
+            let told = git_runs(&scenario);
+            let untold = git_measured_runs(&scenario, GIT_HISTORIES);
             println!(
-                "{:<9} {:>5.2} {floor:>7.1} {:>7.1} {:>6.2} {:>6} {:>6.1} {:>7.4} {:>7.4} \
-                 {:>6.3} {git:>8.1} {:>6.2}",
+                "{:<9} {:>5.2} {floor:>7.1} {:>7.1} {:>6.1} {:>6.2} {:>6} {:>6.1} {:>7.4} \
+                 {:>7.4}-{:>7.4} {:>6.3} {told:>7.1} {:>6.2} {untold:>7.1} {:>6.2}",
                 format!("{noise:?}"),
                 scenario.d(),
                 summary.runs,
+                1.96 * summary.runs_se,
                 summary.runs / floor,
                 summary.runs_p95,
                 summary.builds,
                 summary.right,
-                summary.right_se,
+                summary.right_ci[0],
+                summary.right_ci[1],
                 summary.named,
-                git / summary.runs,
+                told / summary.runs,
+                untold / summary.runs,
             );
         }
     }
@@ -129,10 +144,9 @@ fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
 
 /// Runs of `git bisect` with as many repeats as 99 % take.
 fn git_runs(scenario: &Scenario) -> f64 {
-    const HISTORIES: u64 = 2000;
-    let repeats = repeats_for_99(scenario, HISTORIES);
-    let runs: u32 = (0..HISTORIES).map(|seed| git_bisect(scenario, repeats, seed).0).sum();
-    f64::from(runs) / HISTORIES as f64
+    let repeats = repeats_for_99(scenario, GIT_HISTORIES);
+    let runs: u32 = (0..GIT_HISTORIES).map(|seed| git_bisect(scenario, repeats, seed).0).sum();
+    f64::from(runs) / GIT_HISTORIES as f64
 }
 
 /// Builds that cost ten runs each, at effect/cv 0.4.
@@ -171,13 +185,14 @@ fn hard(options: &Options) {
 
 fn line(name: &str, summary: &Summary) {
     println!(
-        "{name:<32} runs {:>6.1} (p95 {:>5})  builds {:>5.1}  right {:.4} +- {:.4}  \
+        "{name:<32} runs {:>6.1} (p95 {:>5})  builds {:>5.1}  right {:.4} ({:.4} to {:.4})  \
          named one {:.3}  (right {:.4})  set {:.2}",
         summary.runs,
         summary.runs_p95,
         summary.builds,
         summary.right,
-        summary.right_se,
+        summary.right_ci[0],
+        summary.right_ci[1],
         summary.named,
         summary.named_right,
         summary.set,

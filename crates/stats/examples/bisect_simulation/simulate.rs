@@ -260,16 +260,78 @@ pub(crate) fn bound(d: f64, commits: usize, eps: f64) -> f64 {
 pub(crate) fn git_bisect(scenario: &Scenario, repeats: u32, seed: u64) -> (u32, bool) {
     let mut random = Random::new(seed);
     let culprit = 1 + random.below(scenario.commits);
-    let d = scenario.d();
+    halve(scenario, repeats, 0.5 * scenario.d(), culprit, &mut random)
+}
+
+/// `git bisect` by somebody who knows neither levels nor noise: the ends are measured in turn,
+/// at least `least` times each and until their means are `t` standard errors apart; the
+/// threshold is their midpoint, and the repeats are `(2 z / d)^2` for the `d` that they show.
+pub(crate) fn git_bisect_measured(
+    scenario: &Scenario,
+    [least, t]: [f64; 2],
+    z: f64,
+    seed: u64,
+) -> (u32, bool) {
+    let mut random = Random::new(seed);
+    let culprit = 1 + random.below(scenario.commits);
+    let mut ends = [(0.0, 0.0); 2];
+    let (mut runs, mut d, mut each) = (0, 0.0, 0.0);
+    while each < least || d * f64::sqrt(each / 2.0) < t {
+        each += 1.0;
+        for (level, (sum, squares)) in [0.0, scenario.d()].into_iter().zip(&mut ends) {
+            let value = level + scenario.noise.draw(&mut random);
+            (*sum, *squares) = (*sum + value, *squares + value * value);
+            runs += 1;
+        }
+        let within: f64 = ends.iter().map(|(sum, squares)| squares - sum * sum / each).sum();
+        let sd = (within / (2.0 * each - 2.0)).sqrt();
+        d = (ends[1].0 - ends[0].0) / each / sd;
+    }
+    let repeats = ((2.0 * z / d).powi(2).ceil() as u32).max(1);
+    let threshold = 0.5 * (ends[0].0 + ends[1].0) / each;
+    let (of_steps, right) = halve(scenario, repeats, threshold, culprit, &mut random);
+    (runs + of_steps, right)
+}
+
+/// Halves the history until one commit is left: runs, and whether it is the culprit.
+fn halve(
+    scenario: &Scenario,
+    repeats: u32,
+    threshold: f64,
+    culprit: usize,
+    random: &mut Random,
+) -> (u32, bool) {
     let (mut good, mut bad, mut runs) = (0, scenario.commits, 0);
     while bad - good > 1 {
         let middle = usize::midpoint(good, bad);
-        let level = if middle >= culprit { d } else { 0.0 };
-        let sum: f64 = (0..repeats).map(|_| level + scenario.noise.draw(&mut random)).sum();
+        let level = if middle >= culprit { scenario.d() } else { 0.0 };
+        let sum: f64 = (0..repeats).map(|_| level + scenario.noise.draw(random)).sum();
         runs += repeats;
-        if sum / f64::from(repeats) > d / 2.0 { bad = middle } else { good = middle }
+        if sum / f64::from(repeats) > threshold { bad = middle } else { good = middle }
     }
     (runs, bad == culprit)
+}
+
+/// Mean runs of [`git_bisect_measured`] with the `least`, `t` and `z` that are right in 99 % of
+/// `histories` with the fewest runs: the best choice in hindsight, which nobody has.
+pub(crate) fn git_measured_runs(scenario: &Scenario, histories: u64) -> f64 {
+    let mean_runs = |ends: [f64; 2], z: f64| {
+        let trials = (0..histories).map(|seed| git_bisect_measured(scenario, ends, z, seed));
+        let (runs, right) = trials.fold((0.0, 0), |(runs, right), (of_one, hit)| {
+            (runs + f64::from(of_one), right + u64::from(hit))
+        });
+        (right as f64 >= 0.99 * histories as f64).then_some(runs / histories as f64)
+    };
+    let of_ends = |ends: [f64; 2]| {
+        let (mut low, mut high, mut best) = (1.5, 8.0, f64::INFINITY);
+        for _ in 0..6 {
+            let z = 0.5 * (low + high);
+            if let Some(runs) = mean_runs(ends, z) { (high, best) = (z, runs) } else { low = z }
+        }
+        best
+    };
+    let ends = [[3.0, 4.0], [5.0, 5.0], [10.0, 4.0], [10.0, 5.0], [10.0, 7.0]];
+    ends.into_iter().map(of_ends).fold(f64::INFINITY, f64::min)
 }
 
 /// The fewest repeats with which [`git_bisect`] is right in at least 99 % of `histories`: a
@@ -295,16 +357,25 @@ pub(crate) fn repeats_for_99(scenario: &Scenario, histories: u64) -> u32 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) runs: f64,
+    /// Standard error of `runs`.
+    pub(crate) runs_se: f64,
     pub(crate) runs_p95: u32,
     pub(crate) builds: f64,
-    /// Part of the trials that were right, and its standard error.
+    /// Part of the trials that were right, and its 95 % interval (Wilson).
     pub(crate) right: f64,
-    pub(crate) right_se: f64,
+    pub(crate) right_ci: [f64; 2],
     /// Part of the trials that named one commit.
     pub(crate) named: f64,
     /// Of those, the part that named the culprit.
     pub(crate) named_right: f64,
     pub(crate) set: f64,
+}
+
+/// The 95 % interval of a probability of which `n` trials showed `p` (Wilson 1927).
+fn wilson(p: f64, n: f64) -> [f64; 2] {
+    let square = 1.96 * 1.96 / n;
+    let half = (p * (1.0 - p) / n + square / n / 4.0).sqrt() * 1.96;
+    [-half, half].map(|half| (p + square / 2.0 + half) / (1.0 + square))
 }
 
 /// Runs `histories` trials on `threads` threads. The result does not depend on their number.
@@ -330,14 +401,16 @@ pub(crate) fn summarise(scenario: &Scenario, histories: u64, seed: u64, threads:
         |value: &dyn Fn(&Trial) -> f64| trials.iter().map(|(_, t)| value(t)).sum::<f64>() / n;
     let mut runs: Vec<u32> = trials.iter().map(|(_, t)| t.runs).collect();
     runs.sort_unstable();
+    let mean_runs = mean(&|t| f64::from(t.runs));
     let right = mean(&|t| f64::from(t.right));
     let named = mean(&|t| f64::from(t.named));
     Summary {
-        runs: mean(&|t| f64::from(t.runs)),
+        runs: mean_runs,
+        runs_se: (mean(&|t| (f64::from(t.runs) - mean_runs).powi(2)) / n).sqrt(),
         runs_p95: runs[(trials.len() * 95 / 100).min(trials.len() - 1)],
         builds: mean(&|t| f64::from(t.builds)),
         right,
-        right_se: (right * (1.0 - right) / n).sqrt(),
+        right_ci: wilson(right, n),
         named,
         named_right: mean(&|t| f64::from(t.named && t.right)) / named.max(f64::MIN_POSITIVE),
         set: mean(&|t| t.set as f64),

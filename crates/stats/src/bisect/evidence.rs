@@ -19,6 +19,12 @@ pub(super) struct Class {
     pub(super) bad: Vec<bool>,
 }
 
+/// Hypers with less than this probability are left out until the grid is placed again.
+pub(super) const IMPROBABLE: f64 = 1e-6;
+/// What is below this times the best part, as a logarithm, adds nothing to a sum: thousands of such
+/// parts have 1e-4 together.
+const NEGLIGIBLE: f64 = 18.0;
+
 /// What one class says about the parameters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Belief {
@@ -40,6 +46,9 @@ struct Part {
     variance: [f64; 2],
 }
 
+/// The part of what was not evaluated.
+const NOTHING: Part = Part { ln_evidence: f64::NEG_INFINITY, mean: [0.0; 2], variance: [0.0; 2] };
+
 /// The posterior.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
@@ -47,10 +56,20 @@ pub(super) struct Evidence {
     pub(super) classes: Vec<Belief>,
     /// All commits at one level.
     pub(super) none: Belief,
+    /// The same apart for builds without shifts and with them; the last of each is `none`. The
+    /// probabilities are joint: all of both sum to 1.
+    pub(super) strata: [Vec<Belief>; 2],
     /// Probability of each hyper, all classes together.
     pub(super) hypers: Vec<f64>,
     /// Posterior centres of each shape: good level, bad level, logarithm of the scale.
     pub(super) centres: [[f64; 3]; 3],
+}
+
+impl Evidence {
+    /// That of a class, or of none of them if `class` is their number.
+    pub(super) fn belief(&self, class: usize) -> &Belief {
+        self.classes.get(class).unwrap_or(&self.none)
+    }
 }
 
 /// Probability before any data that the ends do not differ.
@@ -73,17 +92,38 @@ pub(super) fn exp_negative(x: f64) -> f64 {
 }
 
 /// `ln` of the sum of exponentials of `row`, mean and variance of the offsets under them.
-fn integrate(row: &[f64], offsets: &[f64]) -> (f64, f64, f64) {
-    let peak = row.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
-    let (mut sum, mut first, mut second) = (0.0, 0.0, 0.0);
-    for (value, offset) in row.iter().zip(offsets) {
-        let weight = exp_negative(value - peak);
-        sum += weight;
-        first += weight * offset;
-        second += weight * offset * offset;
+/// `peak` is the largest of `row`.
+fn integrate(row: &[f64], peak: f64, offsets: &[f64]) -> (f64, f64, f64) {
+    // In lanes: the compiler keeps the order of a sum, which would leave it one value at a time.
+    let mut lanes = [[0.0; LANES]; 3];
+    for (values, offsets) in row.chunks(LANES).zip(offsets.chunks(LANES)) {
+        let mut weights = [0.0; LANES];
+        for (weight, value) in weights.iter_mut().zip(values) {
+            *weight = exp_negative(value - peak);
+        }
+        for (lane, (weight, offset)) in weights.iter().zip(offsets).enumerate() {
+            lanes[0][lane] += weight;
+            lanes[1][lane] += weight * offset;
+            lanes[2][lane] += weight * offset * offset;
+        }
     }
+    let [sum, first, second] = lanes.map(|lane| lane.iter().sum::<f64>());
     let mean = first / sum;
     (peak + sum.ln(), mean, (second / sum - mean * mean).max(0.0))
+}
+
+/// Sums that are kept apart.
+const LANES: usize = 4;
+
+/// The largest entry.
+fn largest(row: &[f64]) -> f64 {
+    let mut lanes = [f64::NEG_INFINITY; LANES];
+    for values in row.chunks(LANES) {
+        for (lane, value) in lanes.iter_mut().zip(values) {
+            *lane = if *value > *lane { *value } else { *lane };
+        }
+    }
+    lanes.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// `row += sign * table` for the good (0) or bad (1) level of every hyper.
@@ -97,70 +137,107 @@ fn add(sums: &mut [f64], table: &[f64], points: usize, side: usize, sign: f64) {
 }
 
 /// The posterior given the tables.
+///
+/// Culprits near `likely` are evaluated first. What is then sure to have less than `e^-NEGLIGIBLE`
+/// of the best is not: of the best of all, or, if `each_shape`, of the same shape of the noise.
 pub(super) fn posterior(
     config: &Config,
     grid: &Grid,
     builds: &[Build],
     classes: &[Class],
+    likely: usize,
+    each_shape: bool,
 ) -> Evidence {
     let empty: Vec<f64> = grid
         .hypers
         .iter()
         .flat_map(|hyper| hyper.axes.iter().flat_map(|axis| axis.ln_weights.iter().copied()))
         .collect();
-    let mut sums = empty.clone();
-    for build in builds {
-        add(&mut sums, &build.table, grid.points, usize::from(classes[0].bad[build.slot]), 1.0);
-    }
-    let mut parts = Vec::with_capacity((classes.len() + 1) * grid.hypers.len());
-    for (i, class) in classes.iter().enumerate() {
-        if i > 0 {
-            for build in builds {
-                let now = class.bad[build.slot];
-                if now != classes[i - 1].bad[build.slot] {
-                    add(&mut sums, &build.table, grid.points, usize::from(!now), -1.0);
-                    add(&mut sums, &build.table, grid.points, usize::from(now), 1.0);
-                }
-            }
-        }
-        parts.extend(differ(config, grid, &sums, class.mass * (1.0 - NONE)));
-    }
+    let count = grid.hypers.len();
+    let mut parts = vec![NOTHING; (classes.len() + 1) * count];
+    let mut floor = Floor { best: [f64::NEG_INFINITY; 3], each_shape };
     if config.known.is_none() {
-        let mut sums = empty;
+        let mut sums = empty.clone();
         for build in builds {
             add(&mut sums, &build.table, grid.points, 0, 1.0);
             add(&mut sums, &build.table, grid.points, 1, 1.0);
         }
-        parts.extend(level(grid, &sums));
-    } else {
-        let nothing = Part { ln_evidence: f64::NEG_INFINITY, ..Part::default() };
-        parts.extend(grid.hypers.iter().map(|_| nothing));
+        level(grid, &sums, &mut parts[classes.len() * count..]);
+    }
+    let mut sums = empty;
+    let mut last: Option<&Class> = None;
+    let holds = |class: &Class| class.members.binary_search(&likely).is_ok();
+    let first = classes.iter().position(holds).unwrap_or(0);
+    for i in (first..classes.len()).chain((0..first).rev()) {
+        let class = &classes[i];
+        for build in builds {
+            let now = class.bad[build.slot];
+            if last.is_none_or(|last| last.bad[build.slot] != now) {
+                if last.is_some() {
+                    add(&mut sums, &build.table, grid.points, usize::from(!now), -1.0);
+                }
+                add(&mut sums, &build.table, grid.points, usize::from(now), 1.0);
+            }
+        }
+        last = Some(class);
+        let parts = &mut parts[i * count..(i + 1) * count];
+        differ(config, grid, &sums, class.mass * (1.0 - NONE), &mut floor, parts);
     }
     collect(grid, &parts)
 }
 
+/// The largest parts so far, which say what is negligible.
+struct Floor {
+    best: [f64; 3],
+    each_shape: bool,
+}
+
+impl Floor {
+    fn below(&self, bound: f64, shape: usize) -> bool {
+        let best = if self.each_shape {
+            self.best[shape]
+        } else {
+            self.best.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b))
+        };
+        bound < best - NEGLIGIBLE
+    }
+}
+
 /// Each hyper's part if the levels differ.
-fn differ<'a>(
-    config: &'a Config,
-    grid: &'a Grid,
-    sums: &'a [f64],
+fn differ(
+    config: &Config,
+    grid: &Grid,
+    sums: &[f64],
     mass: f64,
-) -> impl Iterator<Item = Part> + 'a {
-    grid.hypers.iter().zip(sums.chunks_exact(2 * grid.points)).map(move |(hyper, row)| {
-        let mut part = Part { ln_evidence: hyper.ln_prior + mass.ln(), ..Part::default() };
+    floor: &mut Floor,
+    parts: &mut [Part],
+) {
+    let ln_mass = mass.ln();
+    let count = (grid.points as f64).ln();
+    let rows = sums.chunks_exact(2 * grid.points);
+    for ((hyper, row), part) in grid.hypers.iter().zip(rows).zip(parts) {
+        let constant = hyper.ln_prior + ln_mass;
+        let rows = [&row[..grid.points], &row[grid.points..]];
+        let peaks = rows.map(largest);
+        // The prior of the effect in units of the noise, 1/4 (1 + |d|)^-1.5, is taken at the
+        // effect's mean: next to the likelihood it is flat.
+        let constant =
+            if config.known.is_none() { constant - (4.0 * hyper.scale).ln() } else { constant };
+        let bound = constant + peaks[0] + peaks[1] + 2.0 * count + std::f64::consts::LN_2;
+        if floor.below(bound, hyper.shape) {
+            continue;
+        }
+        part.ln_evidence = constant;
         for (side, axis) in hyper.axes.iter().enumerate() {
-            let row = &row[side * grid.points..(side + 1) * grid.points];
-            let (ln_sum, mean, variance) = integrate(row, &axis.offsets);
+            let (ln_sum, mean, variance) = integrate(rows[side], peaks[side], &axis.offsets);
             part.ln_evidence += ln_sum;
             part.mean[side] = axis.centre + hyper.scale * mean;
             part.variance[side] = hyper.scale * hyper.scale * variance;
         }
         if config.known.is_none() {
-            // The prior of the effect in units of the noise, 1/4 (1 + |d|)^-1.5, is taken at the
-            // effect's mean: next to the likelihood it is flat.
             let effect = part.mean[1] - part.mean[0];
             let d = (effect / hyper.scale).abs();
-            part.ln_evidence -= (4.0 * hyper.scale).ln() + 1.5 * d.ln_1p();
+            part.ln_evidence -= 1.5 * d.ln_1p();
             let z = effect / (part.variance[0] + part.variance[1]).sqrt().max(f64::MIN_POSITIVE);
             part.ln_evidence += match config.direction {
                 Direction::Either => 0.0,
@@ -168,24 +245,27 @@ fn differ<'a>(
                 Direction::LowerIsWorse => (2.0 * normal_cdf(-z)).max(1e-300).ln(),
             };
         }
-        part
-    })
+        let best = &mut floor.best[hyper.shape];
+        *best = best.max(part.ln_evidence);
+    }
 }
 
 /// Each hyper's part if all commits have one level. Either axis may hold it; the one that is nearer
 /// sees more of it.
-fn level<'a>(grid: &'a Grid, sums: &'a [f64]) -> impl Iterator<Item = Part> + 'a {
-    grid.hypers.iter().zip(sums.chunks_exact(2 * grid.points)).map(|(hyper, row)| {
+fn level(grid: &Grid, sums: &[f64], parts: &mut [Part]) {
+    let rows = sums.chunks_exact(2 * grid.points);
+    for ((hyper, row), part) in grid.hypers.iter().zip(rows).zip(parts) {
         let sides = [0, 1].map(|side| {
             let axis = &hyper.axes[side];
             let row = &row[side * grid.points..(side + 1) * grid.points];
-            let (ln_sum, mean, variance) = integrate(row, &axis.offsets);
+            let peak = largest(row);
+            let (ln_sum, mean, variance) = integrate(row, peak, &axis.offsets);
             (ln_sum, axis.centre + hyper.scale * mean, hyper.scale * hyper.scale * variance)
         });
         let (ln_sum, mean, variance) = if sides[0].0 >= sides[1].0 { sides[0] } else { sides[1] };
         let ln_evidence = hyper.ln_prior + NONE.ln() + ln_sum;
-        Part { ln_evidence, mean: [mean; 2], variance: [variance; 2] }
-    })
+        *part = Part { ln_evidence, mean: [mean; 2], variance: [variance; 2] };
+    }
 }
 
 /// Normalises, and mixes the hypers.
@@ -196,33 +276,47 @@ fn collect(grid: &Grid, parts: &[Part]) -> Evidence {
     let total: f64 = weights.iter().sum();
     let count = grid.hypers.len();
     let mut hypers = vec![0.0; count];
-    let mut classes = Vec::with_capacity(parts.len() / count);
-    for (parts, weights) in parts.chunks_exact(count).zip(weights.chunks_exact(count)) {
-        let sum: f64 = weights.iter().sum();
-        let mut belief = Belief { p: sum / total, ..Belief::default() };
-        for ((part, weight), (k, hyper)) in
-            parts.iter().zip(weights).zip(grid.hypers.iter().enumerate())
-        {
-            hypers[k] += weight / total;
-            let q = weight / sum.max(f64::MIN_POSITIVE);
-            let square = hyper.scale * hyper.scale;
-            belief.noise += q * square * super::noise::shapes()[hyper.shape].variance;
-            belief.layout += q * square * hyper.ratio * hyper.ratio;
-            for side in 0..2 {
-                belief.mean[side] += q * part.mean[side];
-                belief.variance[side] +=
-                    q * (part.variance[side] + part.mean[side] * part.mean[side]);
-            }
+    for weights in weights.chunks_exact(count) {
+        for (p, weight) in hypers.iter_mut().zip(weights) {
+            *p += weight / total;
         }
-        for side in 0..2 {
-            let square = belief.mean[side] * belief.mean[side];
-            belief.variance[side] = (belief.variance[side] - square).max(0.0);
-        }
-        classes.push(belief);
     }
-    let centres = centres(grid, parts);
+    let beliefs = |shifted: Option<bool>| -> Vec<Belief> {
+        let each = parts.chunks_exact(count).zip(weights.chunks_exact(count));
+        each.map(|(parts, weights)| mix(grid, parts, weights, total, shifted)).collect()
+    };
+    let mut classes = beliefs(None);
     let none = classes.pop().unwrap_or_default();
-    Evidence { classes, none, hypers, centres }
+    let strata = [beliefs(Some(false)), beliefs(Some(true))];
+    Evidence { classes, none, strata, hypers, centres: centres(grid, parts) }
+}
+
+/// What one class says, of all hypers or of those with shifts or without.
+fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64, shifted: Option<bool>) -> Belief {
+    let of = || {
+        let all = grid.hypers.iter().zip(parts.iter().zip(weights));
+        all.filter(|(hyper, (part, _))| {
+            part.ln_evidence > f64::NEG_INFINITY
+                && shifted.is_none_or(|shifted| shifted == (hyper.ratio > 0.0))
+        })
+    };
+    let sum: f64 = of().map(|(_, (_, weight))| weight).sum();
+    let mut belief = Belief { p: sum / total, ..Belief::default() };
+    for (hyper, (part, weight)) in of() {
+        let q = weight / sum.max(f64::MIN_POSITIVE);
+        let square = hyper.scale * hyper.scale;
+        belief.noise += q * square * super::noise::shapes()[hyper.shape].variance;
+        belief.layout += q * square * hyper.ratio * hyper.ratio;
+        for side in 0..2 {
+            belief.mean[side] += q * part.mean[side];
+            belief.variance[side] += q * (part.variance[side] + part.mean[side] * part.mean[side]);
+        }
+    }
+    for side in 0..2 {
+        let square = belief.mean[side] * belief.mean[side];
+        belief.variance[side] = (belief.variance[side] - square).max(0.0);
+    }
+    belief
 }
 
 /// The posterior centre of each shape, also of one that is improbable.

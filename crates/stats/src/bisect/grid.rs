@@ -11,10 +11,10 @@ use super::types::{Config, Known, Layout, Tails};
 
 /// Points per level. With spacings of about one posterior standard deviation at the centre the
 /// trapezoidal rule errs by less than 1e-4.
-const POINTS: usize = 24;
+const POINTS: usize = 20;
 /// Points of the scale of the noise, and how they lie in standard deviations of its logarithm. The
 /// upper side is longer: that of a scale from few values is skewed.
-const SCALES: [f64; 7] = [-2.6, -1.45, -0.3, 0.85, 2.0, 3.15, 4.3];
+const SCALES: [f64; 5] = [-2.2, -0.75, 0.7, 2.15, 3.6];
 /// Standard deviation, in scales, of a level above the bound of a stopped run before any data.
 const ABOVE: f64 = 3.0;
 /// Layout shift over noise, with their probabilities before any data.
@@ -197,7 +197,7 @@ impl Grid {
                     let build_part = of_builds / amount.end_builds[side];
                     let wide = 4.5 * (run_part + build_part).sqrt();
                     let here = 1.0 / amount.runs[side] + of_builds / amount.builds[side];
-                    let fine = 1.1 * here.sqrt();
+                    let fine = 1.25 * here.sqrt();
                     (fine, bend(fine, wide))
                 });
                 for offset in SCALES {
@@ -212,7 +212,7 @@ impl Grid {
                 }
             }
         }
-        Self { hypers, points: POINTS, centres, scale_step: 1.15 * scale_sd, level_steps }
+        Self { hypers, points: POINTS, centres, scale_step: 1.45 * scale_sd, level_steps }
     }
 
     /// The grid of known levels and scale.
@@ -229,6 +229,24 @@ impl Grid {
         }
         let centre = Centre { levels: [known.good_mean, known.bad_mean], ln_scale: known.sd.ln() };
         Self { hypers, points: 1, centres: [centre; 3], scale_step: 1.0, level_steps: [1.0; 2] }
+    }
+
+    /// Drops the hypers that are not to be kept, also from the tables.
+    pub(super) fn keep(&mut self, keep: &[bool], builds: &mut [Build]) {
+        let kept = |k: usize| keep[k];
+        let row = 2 * self.points;
+        for table in builds.iter_mut().map(|build| &mut build.table) {
+            let mut entry = 0;
+            table.retain(|_| {
+                entry += 1;
+                kept((entry - 1) / row)
+            });
+        }
+        let mut hyper = 0;
+        self.hypers.retain(|_| {
+            hyper += 1;
+            kept(hyper - 1)
+        });
     }
 
     /// Entries of a table: hyper, then level (good, bad), then point.

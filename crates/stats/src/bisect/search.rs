@@ -1,7 +1,7 @@
 //! The search: takes observations, keeps the posterior, asks for the next run.
 
 use super::answer::likely_shape;
-use super::evidence::{Class, Evidence, posterior};
+use super::evidence::{Class, Evidence, IMPROBABLE, posterior};
 use super::grid::{Amount, Build, Centre, Grid};
 use super::history::History;
 use super::policy::{self, View};
@@ -9,6 +9,9 @@ use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measur
 
 /// Runs of each end before the search proper begins: fewer say nothing about the noise.
 const END_RUNS: usize = 2;
+/// Runs of a build of an end, times the cost of a first run over that of another, after which a new
+/// build says more.
+const END_BUILD_RUNS: f64 = 4.0;
 /// The grid is looked at when the data have grown by this factor.
 const REGRID: f64 = 1.1;
 /// A grid is replaced when the data have grown by this factor since it was placed.
@@ -36,6 +39,8 @@ pub struct Search {
     /// Number of runs at which it was placed.
     pub(super) placed_at: u32,
     pub(super) evidence: Option<Evidence>,
+    /// A candidate that was probable when the grid was last looked at.
+    pub(super) likely: usize,
     pub(super) by_node: Vec<f64>,
     pub(super) runs: u32,
 }
@@ -72,6 +77,7 @@ impl Search {
             regrid_at: 0,
             placed_at: 0,
             evidence: None,
+            likely: 0,
             by_node,
             runs: 0,
             history,
@@ -212,10 +218,14 @@ impl Search {
         let (node, count) =
             if counts[0] <= counts[1] { (ends[0], counts[0]) } else { (ends[1], counts[1]) };
         let room = self.config.max_runs.map_or(u32::MAX, |most| most - self.runs);
-        let runs = ((count / 2) as u32).clamp(1, 8).min(room);
+        let most = 8_u32.max((self.config.build_cost / self.config.run_cost).min(64.0) as u32);
+        let runs = ((count / 2) as u32).clamp(1, most).min(room);
         let mut measure = policy::end(node, runs, &self.builds);
         let few = self.config.max_builds.is_none_or(|most| self.builds() < most);
-        if self.config.layout == Layout::PerBuild && few && count >= 4 {
+        let build = self.builds.iter().rfind(|build| build.node == node);
+        let worn = END_BUILD_RUNS * (1.0 + self.config.build_cost / self.config.run_cost);
+        let worn = build.is_some_and(|build| build.runs() as f64 >= worn);
+        if self.config.layout == Layout::PerBuild && few && worn {
             (measure.build, measure.fresh_build) = (None, true);
         }
         "the ends may not differ at all".clone_into(&mut measure.why);
@@ -295,11 +305,13 @@ impl Search {
         let mut centres = self.first_centres();
         if let Some(grid) = &self.grid {
             grid.fill(&mut self.builds);
-            let evidence = posterior(&self.config, grid, &self.builds, &self.classes);
+            let evidence =
+                posterior(&self.config, grid, &self.builds, &self.classes, self.likely, true);
             let moved = self.moved(grid, &evidence);
             centres = moved.unwrap_or(grid.centres);
             self.evidence = Some(evidence);
             if moved.is_none() && f64::from(self.runs) < WORN * f64::from(self.placed_at) {
+                self.prune();
                 return;
             }
             amount = self.amount();
@@ -310,7 +322,8 @@ impl Search {
                 build.table.clear();
             }
             grid.fill(&mut self.builds);
-            let evidence = posterior(&self.config, &grid, &self.builds, &self.classes);
+            let evidence =
+                posterior(&self.config, &grid, &self.builds, &self.classes, self.likely, true);
             let moved = self.moved(&grid, &evidence);
             self.evidence = Some(evidence);
             self.grid = Some(grid);
@@ -321,6 +334,19 @@ impl Search {
             amount = self.amount();
         }
         self.placed_at = self.runs;
+        self.prune();
+    }
+
+    /// Leaves out improbable hypers until the grid is placed again, and notes the likely culprit.
+    fn prune(&mut self) {
+        let (Some(grid), Some(evidence)) = (&mut self.grid, self.evidence.take()) else {
+            return;
+        };
+        let best =
+            evidence.classes.iter().zip(&self.classes).max_by(|a, b| a.0.p.total_cmp(&b.0.p));
+        self.likely = best.map_or(0, |(_, class)| class.members[class.members.len() / 2]);
+        let keep: Vec<bool> = evidence.hypers.iter().map(|p| *p >= IMPROBABLE).collect();
+        grid.keep(&keep, &mut self.builds);
     }
 
     /// Where the grid should be centred, if that is far from where it is.
@@ -400,7 +426,14 @@ impl Search {
         };
         grid.fill(&mut self.builds);
         if self.evidence.is_none() {
-            self.evidence = Some(posterior(&self.config, grid, &self.builds, &self.classes));
+            self.evidence = Some(posterior(
+                &self.config,
+                grid,
+                &self.builds,
+                &self.classes,
+                self.likely,
+                false,
+            ));
         }
         let Some(evidence) = &self.evidence else {
             return;
