@@ -2,6 +2,7 @@
 
 pub mod api;
 mod bkl;
+mod block;
 mod costs;
 mod errno;
 mod ipc;
@@ -30,4 +31,5 @@ pub use preset::{
     SchedCosts, Scheduler, SemaphorePolicy,
 };
 pub use process::Process;
+pub use vfs::{FileSystem, JournalOptions, JournalStats, VfsLocks};
 pub use world::{Counts, Options, World, WorldError};

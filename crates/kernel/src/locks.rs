@@ -5,7 +5,7 @@
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
 use convoy_machine::{Smp, Word};
-use convoy_sync::{Access, Atomic, Platform, RawLock, RwLock, RwSemaphore, TicketLock};
+use convoy_sync::{Access, Atomic, Platform, RawLock, RwLock, RwSemaphore, Sleep, TicketLock};
 use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::SeqCst;
@@ -72,6 +72,15 @@ impl ReadWrite {
         result
     }
 
+    /// Runs `body` alone.
+    #[inline]
+    pub(crate) fn write<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.write();
+        let result = body();
+        self.0.write_unlock();
+        result
+    }
+
     /// Runs `body` alone, with interrupts disabled.
     #[inline]
     pub(crate) fn write_irq<R>(&self, body: impl FnOnce() -> R) -> R {
@@ -129,6 +138,32 @@ impl RwSem {
         let result = body();
         self.0.up_write();
         result
+    }
+}
+
+/// Tasks that wait for something to become true: a count of what happened, in simulated memory.
+pub(crate) struct WaitQueue(Word<u32>);
+
+impl WaitQueue {
+    pub(crate) fn new() -> Self {
+        Self(Word::new(0))
+    }
+
+    /// Sleeps until `ready`.
+    pub(crate) fn wait(&self, ready: impl Fn() -> bool) {
+        loop {
+            let seen = self.0.load(SeqCst);
+            if ready() {
+                return;
+            }
+            Smp::wait(&self.0, seen, Sleep::Uninterruptible, None);
+        }
+    }
+
+    /// Lets all who wait look again.
+    pub(crate) fn wake_all(&self) {
+        self.0.fetch_add(1, SeqCst);
+        Smp::wake(&self.0, usize::MAX);
     }
 }
 

@@ -2,6 +2,7 @@
 //! `kernels/*.toml`.
 
 use crate::softirq::SoftirqRules;
+use crate::vfs::VfsLocks;
 use serde::Deserialize;
 
 /// Generation of the scheduler.
@@ -199,6 +200,9 @@ pub struct KernelPreset {
     pub bkl_traffic: BklTraffic,
     /// Scheduler path costs.
     pub sched_ns: SchedCosts,
+    /// Locks of names, inodes and pages; those of 2.6.16 to 2.6.35 where the file says nothing.
+    #[serde(default)]
+    pub vfs: VfsLocks,
     /// Software interrupts; those of 2.6.25 where the file says nothing.
     #[serde(default)]
     pub softirq: SoftirqRules,

@@ -187,6 +187,7 @@ impl Softirqs {
             handlers: RefCell::new(vec![None; vectors]),
             locals: (0..cpus).map(|_| local()).collect(),
         };
+        softirqs.open(Vector::Timer, Rc::new(Sched::timer_softirq));
         softirqs.open(Vector::Sched, Rc::new(Sched::balance_softirq));
         softirqs
     }

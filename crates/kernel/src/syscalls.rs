@@ -43,7 +43,13 @@ impl Process {
         let world = &*self.world;
         match &file.target {
             Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular => world.write_file(&file, &dentry.inode, buffer),
+                Kind::Regular => {
+                    let written = world.write_file(&file, &dentry.inode, buffer);
+                    if file.sync.get() && written.is_ok() {
+                        world.sync_file(&dentry.inode);
+                    }
+                    written
+                }
                 Kind::Directory => Err(Errno::EISDIR),
                 Kind::Fifo => Err(Errno::EINVAL),
                 Kind::Null => {
@@ -59,6 +65,20 @@ impl Process {
             Target::PipeRead(_) | Target::Fifo(_, _, false) => Err(Errno::EBADF),
             Target::Socket(socket) => world.socket_write(socket, buffer),
         }
+    }
+
+    /// `fsync`.
+    pub fn fsync(&mut self, fd: Fd) -> Sys<()> {
+        self.call(|| {
+            let file = self.file(fd)?;
+            match &file.target {
+                Target::Inode(dentry) => {
+                    self.world.sync_file(&dentry.inode);
+                    Ok(())
+                }
+                _ => Err(Errno::EINVAL),
+            }
+        })
     }
 
     fn seek_fd(&self, fd: Fd, offset: u64) -> Sys<u64> {

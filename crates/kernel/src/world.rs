@@ -11,7 +11,7 @@ use crate::process::{INIT, Proc, Process};
 use crate::program;
 use crate::sched::Sched;
 use crate::tty::Terminal;
-use crate::vfs::Tree;
+use crate::vfs::{FileSystem, Tree};
 use convoy_machine::{Here, Machine, Preset, Sim, ps};
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -35,8 +35,10 @@ const WORK_PART_PS: u64 = 20_000_000;
 pub struct Options {
     /// Memory of the machine.
     pub memory: u64,
-    /// Size of the tmpfs on `/tmp`.
+    /// Size of the file system on `/tmp`.
     pub tmpfs: u64,
+    /// Which one it is.
+    pub file_system: FileSystem,
     /// Open files of one process (`RLIMIT_NOFILE`).
     pub open_files: usize,
     /// Processes of the user (`RLIMIT_NPROC`); they also need a task of the machine each.
@@ -50,6 +52,7 @@ impl Default for Options {
         Self {
             memory: 8 << 30,
             tmpfs: 4 << 30,
+            file_system: FileSystem::Tmpfs,
             open_files: 1024,
             processes: 32_000,
             terminal: true,
@@ -153,12 +156,12 @@ impl World {
             pids: Line((Spin::new(), Field::new(0))),
             tty_mutex: Line(Mutex::new()),
         };
+        let sched = Sched::new(kernel, preset);
         Ok(Rc::new(Self {
-            sched: Sched::new(kernel, preset),
             costs: Costs::shipped(preset.speed)?,
             globals: Here::place(globals),
             zone: Zone::new(pages, preset.topology.cpus),
-            tree: Tree::new(options.tmpfs / PAGE),
+            tree: Tree::new(&sched, kernel.vfs, options.tmpfs / PAGE, options.file_system),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
             options,
@@ -170,6 +173,7 @@ impl World {
             units: units.clone(),
             speed: preset.speed,
             counts: Counts::default(),
+            sched,
         }))
     }
 
@@ -179,7 +183,9 @@ impl World {
         let mut process = Process::first(self);
         let body = move || {
             process.begin();
+            process.world.tree.mount(&process.world);
             init(&mut process);
+            process.world.tree.unmount(&process.world);
             // The last child may still be on its way off its CPU, and it holds the world.
             process.world.sched.sleep_until(Here::now_ns() + LAST_SWITCH_NS);
             drop(process);

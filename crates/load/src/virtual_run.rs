@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use convoy_kernel::api::Kernel;
 use convoy_kernel::sched::SchedStats;
-use convoy_kernel::{KernelPreset, Options, Process, World, WorldError};
+use convoy_kernel::{FileSystem, JournalStats, KernelPreset, Options, Process, World, WorldError};
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Watch};
 
 use crate::calibration::Calibration;
@@ -19,7 +19,7 @@ use crate::jobs::{Job, JobEnv};
 use crate::mix::Mix;
 use crate::user::{Next, setup, user_main};
 
-/// Work directory on the virtual kernel's tmpfs.
+/// Work directory on the virtual kernel.
 const DIRECTORY: &str = "/tmp/aim7";
 /// Memory of the machine for each user, bytes, once 8 GiB are not enough: a machine that is given a
 /// hundred thousand users has room for them.
@@ -54,6 +54,8 @@ pub struct VirtualRun {
     pub shrink: u32,
     /// Whether `shell_rtns_2` sleeps as re-aim's does.
     pub shell_sleep: bool,
+    /// The file system of the work directory.
+    pub file_system: FileSystem,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
     pub sample_ns: u64,
 }
@@ -114,6 +116,8 @@ pub struct VirtualPoint {
     pub operations: u64,
     /// System calls of the whole run.
     pub calls: u64,
+    /// What the journal of the work directory's file system has done, if it has one.
+    pub journal: Option<JournalStats>,
     /// Schedule hash of the whole run.
     pub hash: u64,
     /// The run in intervals, if asked for.
@@ -269,6 +273,7 @@ impl VirtualRun {
             pool_users: users,
             shrink: 1,
             shell_sleep: false,
+            file_system: FileSystem::Tmpfs,
             sample_ns: 0,
         }
     }
@@ -305,7 +310,8 @@ impl VirtualRun {
         let fixed = Options::default();
         let memory = fixed.memory.max(u64::from(self.users) * MEMORY_PER_USER);
         let tmpfs = fixed.tmpfs.max(memory / 2);
-        let options = Options { memory, tmpfs, processes: tasks, ..fixed };
+        let file_system = self.file_system;
+        let options = Options { memory, tmpfs, file_system, processes: tasks, ..fixed };
         let world = World::new(&self.kernel, &self.machine, &self.calibration.ns, options)?;
         let board = Rc::new(Board::default());
         let (run, shared) = (self.clone(), Rc::clone(&board));
@@ -327,7 +333,7 @@ impl VirtualRun {
                 kernel: self.kernel.name.clone(),
             });
         }
-        Ok(self.point(&board, &machine, world.counts().calls.get()))
+        Ok(self.point(&board, &machine, &world))
     }
 
     /// The first process: fixtures, users, release, and waiting for the end.
@@ -376,7 +382,7 @@ impl VirtualRun {
         Ok(())
     }
 
-    fn point(&self, board: &Board, machine: &Machine, calls: u64) -> VirtualPoint {
+    fn point(&self, board: &Board, machine: &Machine, world: &World) -> VirtualPoint {
         let t0 = board.t0.get();
         let ends: Vec<f64> =
             board.ends.borrow().iter().map(|&end| (end - t0) as f64 / 1e9).collect();
@@ -412,7 +418,8 @@ impl VirtualRun {
             jobs_failed: board.failed.get(),
             first_failure: board.first_failure.borrow().clone(),
             operations: machine.operations(),
-            calls,
+            calls: world.counts().calls.get(),
+            journal: world.journal_stats(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),
         }

@@ -33,6 +33,14 @@ pub(crate) struct Run {
     /// Number of CPUs of the virtual machine, instead of the preset's
     #[arg(long, requires = "kernel", help_heading = "Virtual machine")]
     pub(crate) cpus: Option<usize>,
+    /// File system of the work directory on the virtual machine
+    #[arg(long, value_name = "NAME", default_value = "tmpfs", requires = "kernel")]
+    #[arg(help_heading = "Virtual machine")]
+    pub(crate) fs: Fs,
+    /// Milliseconds of one request to the disk of a file system with a journal; 0 is a RAM disk
+    #[arg(long, value_name = "MS", default_value_t = 5.5, requires = "kernel")]
+    #[arg(help_heading = "Virtual machine")]
+    pub(crate) disk_ms: f64,
     /// Print what the virtual machine did in each interval of this many seconds
     #[arg(long, value_name = "S", requires = "kernel", help_heading = "Virtual machine")]
     pub(crate) timeline: Option<f64>,
@@ -45,6 +53,15 @@ pub(crate) struct Run {
     /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// A file system of the virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Fs {
+    /// In memory
+    Tmpfs,
+    /// On a disk, with a journal for its metadata
+    Journal,
 }
 
 /// What the users run.

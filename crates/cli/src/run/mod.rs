@@ -42,6 +42,9 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.timeline.is_some_and(|interval| !(0.001..=3600.0).contains(&interval)) {
         return Err(Failure::usage("--timeline must be 0.001 to 3600 seconds"));
     }
+    if !(0.0..=1e6).contains(&args.disk_ms) {
+        return Err(Failure::usage("--disk-ms must be 0 to 1000000"));
+    }
     if args.load.aim9 {
         return single::run(args, mix, &config);
     }

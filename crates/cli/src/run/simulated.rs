@@ -1,11 +1,11 @@
 //! A mix on a virtual machine.
 
-use super::args::Run;
+use super::args::{Fs, Run};
 use super::finish;
 use crate::args::Format;
 use crate::fail::Failure;
 use crate::pool;
-use convoy_kernel::KernelPreset;
+use convoy_kernel::{FileSystem, JournalOptions, JournalStats, KernelPreset};
 use convoy_load::mix::Mix;
 use convoy_load::users::counted;
 use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
@@ -28,12 +28,20 @@ pub(super) fn run(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<
         machine.name,
         machine.topology.cpus
     );
+    let file_system = match args.fs {
+        Fs::Tmpfs => FileSystem::Tmpfs,
+        Fs::Journal => FileSystem::Journal(JournalOptions {
+            disk_ns: (args.disk_ms * 1e6) as u64,
+            ..JournalOptions::default()
+        }),
+    };
     let cells = users
         .iter()
         .map(|&users| VirtualRun {
             seed: args.load.seed.unwrap_or(1),
             start_delay_ns: (args.load.start_delay * 1e9) as u64,
             shrink: args.load.shrink,
+            file_system,
             sample_ns: args.timeline.map_or(0, |seconds| (seconds * 1e9) as u64),
             ..VirtualRun::new(mix.clone(), users, kernel.clone(), machine.clone())
         })
@@ -83,14 +91,23 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
 fn note(point: &VirtualPoint) -> String {
     format!(
         "{}: {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
-         operations, hash {:016x}{}",
+         operations, hash {:016x}{}{}",
         counted(point.users),
         point.bkl_per_user,
         point.bkl_contended_percent,
         point.calls / 1_000_000,
         point.operations / 1_000_000,
         point.hash,
+        point.journal.as_ref().map_or(String::new(), journal),
         point.first_failure.as_ref().map_or(String::new(), |text| format!("; failed: {text}"))
+    )
+}
+
+fn journal(stats: &JournalStats) -> String {
+    format!(
+        "; journal: {} handles ({} waited), {} commits of {} blocks, {} checkpoints, {} disk \
+         requests",
+        stats.handles, stats.waited, stats.commits, stats.blocks, stats.checkpoints, stats.requests
     )
 }
 

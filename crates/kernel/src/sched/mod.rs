@@ -30,7 +30,7 @@ mod wait;
 mod wake;
 
 use crate::bkl::Bkl;
-use crate::irq::Devices;
+use crate::irq::Agendas;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
 use crate::softirq::Softirqs;
 use ::core::cell::{Cell, OnceCell, RefCell};
@@ -236,7 +236,8 @@ pub struct Sched {
     stats: Cell<SchedStats>,
     pub(crate) bkl: Bkl,
     pub(crate) softirqs: Softirqs,
-    pub(crate) devices: Devices,
+    /// By CPU.
+    pub(crate) agendas: Vec<Agendas>,
     kthreads: RefCell<BTreeMap<TaskId, Rc<Kthread>>>,
 }
 
@@ -278,7 +279,7 @@ impl Sched {
             stats: Cell::default(),
             bkl: Bkl::new(kernel),
             softirqs: Softirqs::new(&kernel.softirq, cpus),
-            devices: Devices::new(cpus),
+            agendas: (0..cpus).map(|_| Agendas::default()).collect(),
             kthreads: RefCell::default(),
         };
         if let Some(lock) = sched.bkl.lock_object() {

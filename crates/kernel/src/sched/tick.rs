@@ -176,7 +176,7 @@ impl Sched {
         }
         // The CPU that stops last, or any, still serves the timers: it wakes at the tick after the
         // first deadline.
-        let at = self.first_timer().map_or(u64::MAX, |ns| {
+        let at = self.next_timer(cpu).map_or(u64::MAX, |ns| {
             let due = ns.saturating_mul(1000).max(Here::now_ps());
             let phase = queue.tick_at.get() % self.tick_ps;
             let base = due - due % self.tick_ps + phase;

@@ -62,11 +62,13 @@ impl Sched {
 
     /// Wakes up to `count` sleepers of the word at `word`, first come first woken.
     pub(crate) fn wake_word(&self, word: usize, count: usize, sync: bool) {
+        // Who is woken here may sleep on the word again at once; that is not for this call.
+        let last = self.sequence.get();
         for _ in 0..count {
             let found = {
                 let mut sleepers = self.sleepers.borrow_mut();
                 let first = sleepers
-                    .range((word, 0)..=(word, u64::MAX))
+                    .range((word, 0)..=(word, last))
                     .next()
                     .map(|(&key, &task)| (key, task));
                 if let Some((key, _)) = first {
@@ -118,9 +120,10 @@ impl Sched {
         }
     }
 
-    /// Earliest deadline in nanoseconds.
-    pub(crate) fn first_timer(&self) -> Option<u64> {
-        self.timers.borrow().first_key_value().map(|(key, _)| key.0)
+    /// Earliest deadline that `cpu` has to tick for, in nanoseconds.
+    pub(crate) fn next_timer(&self, cpu: usize) -> Option<u64> {
+        let sleep = self.timers.borrow().first_key_value().map(|(key, _)| key.0);
+        sleep.into_iter().chain(self.agendas[cpu].first_timer()).min()
     }
 
     /// A signal for `task`: wakes it if its sleep admits the signal.

@@ -82,6 +82,7 @@ impl World {
             if end > LONGEST {
                 return Err(Errno::EFBIG);
             }
+            self.stamp(inode);
             let written = self.write_pages(inode, position, end)?;
             spend(self.costs.copy(written));
             let now = position + written as u64;
@@ -100,9 +101,14 @@ impl World {
     fn write_pages(&self, inode: &Inode, position: u64, end: u64) -> Sys<usize> {
         for page in position / PAGE..=(end - 1) / PAGE {
             let present = inode.pages.borrow().contains(page);
-            if present {
-                self.find_page(inode, page);
-            } else if let Err(errno) = self.add_page(inode, page) {
+            let written = self.write_page(inode, page, !present, || {
+                if present {
+                    self.find_page(inode, page);
+                    return Ok(());
+                }
+                self.add_page(inode, page)
+            });
+            if let Err(errno) = written {
                 let reached = (page * PAGE).max(position);
                 return if reached > position {
                     Ok((reached - position) as usize)
@@ -132,7 +138,7 @@ impl World {
     /// Cuts a file to length 0; the caller holds its `i_mutex`.
     pub(super) fn truncate(&self, inode: &Inode) {
         inode.hot.head.size.write(0);
-        self.free_file_pages(inode);
+        self.truncate_blocks(inode, || self.free_file_pages(inode));
         inode.content.replace(Some(Vec::new()));
     }
 

@@ -1,5 +1,7 @@
 //! Superblocks, inodes and dentries, and their reference counts.
 
+use super::disk::OnDisk;
+use super::journal::Journal;
 use crate::api::Sys;
 use crate::errno::Errno;
 use crate::locks::{Count, Field, Line, Mutex, ReadWrite, Spin};
@@ -19,6 +21,7 @@ pub(crate) struct Super {
     /// Whether names pin their dentries and misses are not cached: tmpfs.
     pub(crate) memory: bool,
     limit: Option<u64>,
+    pub(crate) journal: Option<Rc<Journal>>,
     hot: Sim<SuperHot>,
 }
 
@@ -30,13 +33,13 @@ struct SuperHot {
 }
 
 impl Super {
-    pub(crate) fn new(memory: bool, limit: Option<u64>) -> Rc<Self> {
+    pub(crate) fn new(memory: bool, limit: Option<u64>, journal: Option<Rc<Journal>>) -> Rc<Self> {
         let hot = SuperHot {
             // Mounted, and used by what the first process is born with.
             mount: Line(Count::new(3)),
             stat: Line((Spin::new(), Field::new(0))),
         };
-        Rc::new(Self { memory, limit, hot: Here::place(hot) })
+        Rc::new(Self { memory, limit, journal, hot: Here::place(hot) })
     }
 
     /// Counts `pages` more pages; `ENOSPC` above the limit.
@@ -93,6 +96,7 @@ pub(crate) struct Inode {
     pub(crate) kind: Kind,
     pub(crate) sb: Rc<Super>,
     pub(crate) hot: Sim<InodeHot>,
+    pub(super) disk: OnDisk,
     /// Names in a directory.
     pub(crate) entries: RefCell<BTreeMap<Box<str>, Rc<Dentry>>>,
     /// Pages of a file that exist.
@@ -139,6 +143,7 @@ impl Inode {
             kind,
             sb: Rc::clone(sb),
             hot: Here::place(hot),
+            disk: OnDisk::default(),
             entries: RefCell::default(),
             pages: RefCell::default(),
             pipe: RefCell::default(),
@@ -277,7 +282,7 @@ impl World {
         let (lock, _, list) = &self.globals.inode.0;
         lock.hold(|| list.write(list.peek().wrapping_sub(1)));
         if inode.hot.head.links.peek() == 0 {
-            self.free_file_pages(inode);
+            self.truncate_blocks(inode, || self.free_file_pages(inode));
             inode.sb.count_inode();
         }
     }

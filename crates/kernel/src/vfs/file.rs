@@ -1,6 +1,7 @@
 //! Open files: `open`, `close`, and what an open file refers to.
 
 use super::dentry::{Dentry, Inode, Kind};
+use super::disk::Change;
 use crate::api::{Fd, Open, Sys};
 use crate::errno::Errno;
 use crate::locks::{Count, Field};
@@ -9,6 +10,7 @@ use crate::process::Process;
 use crate::socket::Socket;
 use crate::world::World;
 use convoy_machine::{Here, Sim};
+use core::cell::Cell;
 use std::rc::Rc;
 
 /// What an open file refers to.
@@ -30,6 +32,8 @@ pub(crate) struct File {
     pub(crate) target: Target,
     pub(crate) read: bool,
     pub(crate) write: bool,
+    /// `O_SYNC`.
+    pub(crate) sync: Cell<bool>,
     pub(crate) hot: Sim<FileHot>,
 }
 
@@ -43,7 +47,7 @@ impl File {
     /// An open file with `count` descriptors; takes over the reference to its target.
     pub(crate) fn new(target: Target, read: bool, write: bool, count: u32) -> Rc<Self> {
         let hot = FileHot { count: Count::new(count), position: Field::new(0) };
-        Rc::new(Self { target, read, write, hot: Here::place(hot) })
+        Rc::new(Self { target, read, write, sync: Cell::new(false), hot: Here::place(hot) })
     }
 
     /// One more descriptor.
@@ -103,6 +107,7 @@ impl Process {
         }
         world.move_on_files_list();
         let file = File::new(Target::Inode(dentry), flags.read, flags.write, 1);
+        file.sync.set(flags.sync);
         Ok(self.install(file))
     }
 
@@ -161,7 +166,9 @@ impl Process {
         }
         world.allocate_dentry(directory);
         Here::pass(world.costs.creat);
-        let dentry = world.add_name(directory, name, world.new_inode(directory, kind));
+        let dentry = world.change(Change::Create, &directory.inode, &directory.inode, || {
+            world.add_name(directory, name, world.new_inode(directory, kind))
+        });
         dentry.get();
         Ok(dentry)
     }

@@ -8,15 +8,22 @@
 mod data;
 mod dentry;
 mod directory;
+mod disk;
 mod fifo;
 mod file;
+mod journal;
 mod names;
 mod walk;
 
 pub(crate) use dentry::{Dentry, Inode, Kind, Super};
 pub(crate) use file::{File, Target};
+pub use journal::{JournalOptions, JournalStats};
 
 use crate::pages::PAGE;
+use crate::sched::Sched;
+use crate::world::World;
+use journal::Journal;
+use serde::Deserialize;
 use std::rc::Rc;
 
 /// Files of the root file system that the kernel's programs use: name and length in bytes.
@@ -31,18 +38,44 @@ const PROGRAM_FILES: [(&str, u64); 8] = [
     ("etc/group", 1024),
 ];
 
+/// How the kernel locks names, inodes and pages: what changed from version to version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub enum VfsLocks {
+    /// `dcache_lock`, `inode_lock` and `files_lock` for the whole machine: up to 2.6.35.
+    #[default]
+    #[serde(rename = "2.6.16")]
+    Global,
+    /// Walks under RCU, a lock for each name and inode, lists by CPU: 2.6.38 to 3.11.
+    #[serde(rename = "2.6.38")]
+    RcuWalk,
+    /// Counts are changed together with their unlocked lock: since 3.12.
+    #[serde(rename = "3.12")]
+    Lockref,
+}
+
+/// What is mounted on `/tmp`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileSystem {
+    /// A memory file system.
+    #[default]
+    Tmpfs,
+    /// A file system on a disk, with a journal for its metadata.
+    Journal(JournalOptions),
+}
+
 /// The name space.
 pub(crate) struct Tree {
     pub(crate) root: Rc<Dentry>,
     pub(crate) tty: Rc<Dentry>,
-    tmpfs: Rc<Super>,
+    /// The file system on `/tmp`.
+    pub(crate) volume: Rc<Super>,
 }
 
 impl Tree {
-    /// A tree with the files of the programs, the devices, and an empty tmpfs of `limit` pages on
-    /// `/tmp`.
-    pub(crate) fn new(limit: u64) -> Self {
-        let disk = Super::new(false, None);
+    /// A tree with the files of the programs, the devices, and on `/tmp` an empty file system of
+    /// `limit` pages.
+    pub(crate) fn new(sched: &Sched, locks: VfsLocks, limit: u64, on_tmp: FileSystem) -> Self {
+        let disk = Super::new(false, None, None);
         let root = Dentry::root(Inode::new(Kind::Directory, &disk), None);
         for name in ["bin", "lib", "etc", "dev", "proc", "tmp"] {
             root.plant(name, Inode::new(Kind::Directory, &disk));
@@ -56,15 +89,35 @@ impl Tree {
         let devices = root.child("dev").expect("planted above");
         devices.plant("null", Inode::new(Kind::Null, &disk));
         let tty = devices.plant("tty", Inode::new(Kind::Tty, &disk));
-        let tmpfs = Super::new(true, Some(limit));
+        let volume = match on_tmp {
+            FileSystem::Tmpfs => Super::new(true, Some(limit), None),
+            FileSystem::Journal(options) => {
+                let journal = Journal::new(sched, options, locks >= VfsLocks::RcuWalk);
+                Super::new(false, Some(limit), Some(journal))
+            }
+        };
         let mount = root.child("tmp").expect("planted above");
-        mount.mount(Inode::new(Kind::Directory, &tmpfs), &root);
-        Self { root, tty, tmpfs }
+        mount.mount(Inode::new(Kind::Directory, &volume), &root);
+        Self { root, tty, volume }
     }
 
-    /// Pages of the tmpfs in use.
+    /// Pages in use of the file system on `/tmp`.
     pub(crate) fn tmpfs_pages(&self) -> u64 {
-        self.tmpfs.used_pages()
+        self.volume.used_pages()
+    }
+
+    /// Starts what the file system on `/tmp` needs; for the first process.
+    pub(crate) fn mount(&self, world: &Rc<World>) {
+        if let Some(journal) = &self.volume.journal {
+            journal.mount(world);
+        }
+    }
+
+    /// Writes what is to be written and ends it.
+    pub(crate) fn unmount(&self, world: &World) {
+        if let Some(journal) = &self.volume.journal {
+            journal.unmount(world);
+        }
     }
 
     /// The controlling terminal as the first process has it open, as its files 0 to 2.

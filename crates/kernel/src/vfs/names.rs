@@ -1,6 +1,7 @@
 //! System calls on names: `link`, `unlink`, `mkdir`, `rmdir`, `stat`, `chdir`, `getcwd`, `sync`.
 
 use super::dentry::{Dentry, Inode, Kind};
+use super::disk::Change;
 use crate::api::{Stat, Sys};
 use crate::errno::Errno;
 use crate::process::Process;
@@ -14,7 +15,9 @@ impl World {
         let (lock, _, list) = &self.globals.inode.0;
         lock.hold(|| list.write(list.peek().wrapping_add(1)));
         directory.inode.sb.count_inode();
-        Inode::new(kind, &directory.inode.sb)
+        let inode = Inode::new(kind, &directory.inode.sb);
+        inode.place_on_disk(&directory.inode);
+        inode
     }
 
     /// `d_instantiate`: gives `inode` the name `name`. The caller holds the directory's `i_mutex`.
@@ -55,6 +58,9 @@ impl World {
         sb_lock.hold(|| list.read());
         Here::pass(self.costs.sync);
         inode_lock.hold(|| list.read());
+        if let Some(journal) = self.journal() {
+            journal.commit_all();
+        }
     }
 }
 
@@ -95,10 +101,12 @@ impl Process {
                 // The last name went away while the path was walked.
                 return Err(Errno::ENOENT);
             }
-            inode.sb.count_inode();
-            links.write(links.peek() + 1);
-            inode.hot.head.count.get();
-            world.add_name(directory, name, Rc::clone(inode));
+            world.change(Change::Link, inode, &directory.inode, || {
+                inode.sb.count_inode();
+                links.write(links.peek() + 1);
+                inode.hot.head.count.get();
+                world.add_name(directory, name, Rc::clone(inode));
+            });
             Ok(())
         })
     }
@@ -113,7 +121,9 @@ impl Process {
             let Some(victim) = directory.child(name) else { return Err(Errno::ENOENT) };
             victim.hot.lock.hold(|| victim.hot.count.get());
             let removed = world.under(&victim.inode.hot.mutex, || {
-                self.remove_here(&directory, name, &victim, directory_wanted)
+                world.change(Change::Unlink, &victim.inode, &directory.inode, || {
+                    self.remove_here(&directory, name, &victim, directory_wanted)
+                })
             });
             removed.map_or_else(
                 |errno| {
@@ -179,9 +189,11 @@ impl Process {
             }
             world.allocate_dentry(&directory);
             Here::pass(world.costs.mkdir);
-            world.add_name(&directory, name, world.new_inode(&directory, Kind::Directory));
-            let links = &directory.inode.hot.head.links;
-            links.write(links.peek() + 1);
+            world.change(Change::Create, &directory.inode, &directory.inode, || {
+                world.add_name(&directory, name, world.new_inode(&directory, Kind::Directory));
+                let links = &directory.inode.hot.head.links;
+                links.write(links.peek() + 1);
+            });
             Ok(())
         });
         world.put_path(&directory);

@@ -1,0 +1,135 @@
+//! The block layer: one disk, its request queue, its interrupts, completion in the BLOCK softirq.
+//!
+//! A request is queued under the disk's `queue_lock` with interrupts off. The disk serves one
+//! request after the other in the same time each. Its interrupt, on CPU 0, takes the request off
+//! the queue, again under `queue_lock`, and raises BLOCK, whose handler wakes who waits. A RAM disk
+//! has no queue: its requests are done when they have been submitted.
+
+use crate::costs::spend;
+use crate::locks::{Field, Line, Spin, WaitQueue};
+use crate::sched::Sched;
+use crate::softirq::Vector;
+use crate::world::World;
+use convoy_machine::{Here, Sim};
+use core::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// CPU that takes the disk's interrupts: the first one, where nobody moves them.
+const IRQ_CPU: usize = 0;
+
+/// Longest request, pages (`BLK_DEF_MAX_SECTORS`, 512 KiB).
+pub(crate) const REQUEST_PAGES: usize = 128;
+
+/// A disk.
+pub(crate) struct Disk {
+    hot: Sim<Line<(Spin, Field<u32>)>>,
+    /// Time of one request in picoseconds; `None` for a RAM disk.
+    latency: Option<u64>,
+    /// When the last request will be done.
+    busy_until: Cell<u64>,
+    /// Requests that are done and whose softirq has not run.
+    completed: RefCell<VecDeque<Rc<Batch>>>,
+    requests: Cell<u64>,
+}
+
+/// Requests that somebody waits for together.
+pub(crate) struct Batch {
+    left: Cell<usize>,
+    done: Sim<Line<WaitQueue>>,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::new(Self { left: Cell::new(0), done: Here::place(Line(WaitQueue::new())) })
+    }
+
+    fn one_done(&self) {
+        self.left.set(self.left.get() - 1);
+        if self.left.get() == 0 {
+            self.done.wake_all();
+        }
+    }
+
+    /// Waits until all are done.
+    pub(crate) fn wait(&self) {
+        self.done.wait(|| self.left.get() == 0);
+    }
+}
+
+impl Disk {
+    /// A disk of the kernel of `sched`; a request takes `latency_ns`, on a RAM disk nothing but the
+    /// CPU's time.
+    pub(crate) fn new(sched: &Sched, latency_ns: u64) -> Rc<Self> {
+        let disk = Rc::new(Self {
+            hot: Here::place(Line((Spin::new(), Field::new(0)))),
+            latency: (latency_ns > 0).then_some(latency_ns * 1000),
+            busy_until: Cell::new(0),
+            completed: RefCell::default(),
+            requests: Cell::new(0),
+        });
+        if disk.latency.is_some() {
+            let inner = Rc::clone(&disk);
+            sched.open_softirq(Vector::Block, Rc::new(move |_| inner.softirq()));
+        }
+        disk
+    }
+
+    /// Requests so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
+    /// Submits one request as part of `batch`.
+    pub(crate) fn submit(self: &Rc<Self>, world: &World, batch: &Rc<Batch>) {
+        spend(world.costs.disk_request);
+        self.requests.set(self.requests.get() + 1);
+        let Some(latency) = self.latency else { return };
+        batch.left.set(batch.left.get() + 1);
+        let (lock, queued) = &self.hot.0;
+        lock.hold_irq(|| {
+            queued.update(|count| count + 1);
+            let done = Here::now_ps().max(self.busy_until.get()) + latency;
+            self.busy_until.set(done);
+            let (disk, batch) = (Rc::clone(self), Rc::clone(batch));
+            let handler = move |sched: &Sched| disk.interrupt(sched, batch);
+            world.sched.interrupt_at(IRQ_CPU, done, Box::new(handler));
+        });
+    }
+
+    fn interrupt(&self, sched: &Sched, batch: Rc<Batch>) {
+        let (lock, queued) = &self.hot.0;
+        lock.hold_irq(|| queued.update(|count| count - 1));
+        self.completed.borrow_mut().push_back(batch);
+        sched.raise_softirq(Vector::Block);
+    }
+
+    fn softirq(&self) {
+        loop {
+            let next = self.completed.borrow_mut().pop_front();
+            let Some(batch) = next else { return };
+            batch.one_done();
+        }
+    }
+
+    /// Writes `pages`, given as file and page, as few requests as adjacent pages allow, and waits.
+    pub(crate) fn write_pages(
+        self: &Rc<Self>,
+        world: &World,
+        pages: impl IntoIterator<Item = (u64, u64)>,
+    ) {
+        let batch = Batch::new();
+        let mut last: Option<(u64, u64)> = None;
+        let mut length = 0;
+        for page in pages {
+            let adjacent = last.is_some_and(|(file, number)| (file, number + 1) == page);
+            if !adjacent || length == REQUEST_PAGES {
+                self.submit(world, &batch);
+                length = 0;
+            }
+            length += 1;
+            last = Some(page);
+        }
+        batch.wait();
+    }
+}

@@ -1,0 +1,441 @@
+//! The journal of a disk file system: handles, transactions, commit, checkpoint.
+//!
+//! A system call that changes metadata opens a *handle* with as many credits as it may change
+//! blocks, and closes it when it is done. Handles join the running *transaction*. A kernel thread
+//! commits it: it locks the transaction, so that nobody joins any more, waits for the open handles,
+//! writes the files' data of the transaction (ordered mode), then its blocks to the journal, then
+//! the commit record. Meanwhile the next transaction runs. Who needs his changes on disk waits for
+//! the commit of his transaction, together with everybody else in it.
+//!
+//! A transaction also ends when it has used a quarter of the journal, and when it is five seconds
+//! old. Space in the journal is freed by writing the blocks of the oldest transaction in place.
+//!
+//! ## Locks
+//!
+//! `j_state_lock` guards which transaction runs and commits (a spinlock; a reader/writer lock since
+//! 2.6.36), `t_handle_lock` the running transaction's counts, `j_list_lock` its lists of blocks.
+//! Order: state, handle; list alone.
+
+mod commit;
+mod log;
+
+use crate::block::Disk;
+use crate::locks::{Field, Line, Mutex, ReadWrite, Spin, WaitQueue};
+use crate::sched::Sched;
+use crate::sched::kthread::Kthread;
+use crate::world::World;
+use convoy_machine::{Here, Sim};
+use core::cell::{Cell, RefCell};
+use log::Log;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Oldest a transaction gets before it is committed, nanoseconds (`JBD_DEFAULT_MAX_COMMIT_AGE`).
+const MAX_AGE_NS: u64 = 5_000_000_000;
+/// Block groups, each with a lock and a bitmap.
+const GROUPS: usize = 16;
+
+/// A journal's options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Blocks of the journal; a transaction holds a quarter of them.
+    pub blocks: u32,
+    /// Nanoseconds of one request to the disk; 0 is a RAM disk.
+    pub disk_ns: u64,
+    /// The commit record is written together with the blocks, not after them
+    /// (`journal_async_commit`).
+    pub async_commit: bool,
+}
+
+impl Default for JournalOptions {
+    /// 32 MiB of journal, a disk of 5.5 ms.
+    fn default() -> Self {
+        Self { blocks: 8192, disk_ns: 5_500_000, async_commit: false }
+    }
+}
+
+/// What a journal has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalStats {
+    /// Handles opened.
+    pub handles: u64,
+    /// Of these, those that had to wait for a transaction to end.
+    pub waited: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Blocks written to the journal.
+    pub blocks: u64,
+    /// Transactions written in place to make room.
+    pub checkpoints: u64,
+    /// Requests to the disk.
+    pub requests: u64,
+}
+
+/// A block of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Block {
+    /// Of an inode.
+    Inode(u64),
+    /// Entries of a directory.
+    Entries(u64),
+    /// Bitmap of a group of blocks, and the group's descriptor.
+    Bitmap(u64),
+    /// The superblock.
+    Super,
+}
+
+struct Transaction {
+    id: u64,
+    /// Being committed: nobody joins any more.
+    locked: bool,
+    /// Open handles.
+    updates: u32,
+    /// Credits of open handles and blocks of closed ones.
+    credits: u32,
+    metadata: BTreeSet<Block>,
+    /// Pages of files that must be on disk before the commit record.
+    data: BTreeSet<(u64, u64)>,
+    expires_ns: u64,
+}
+
+/// What `j_state_lock` and `t_handle_lock` guard.
+#[derive(Default)]
+struct State {
+    running: Option<Transaction>,
+    last_id: u64,
+    /// Transaction whose commit somebody wants.
+    requested: u64,
+    /// Last one that is on disk.
+    committed: u64,
+    /// The committed transactions in the journal, oldest first.
+    log: Log,
+}
+
+enum StateLock {
+    Spin(Spin),
+    ReadWrite(ReadWrite),
+}
+
+struct Hot {
+    state: Line<StateLock>,
+    handle: Line<(Spin, Field<u32>)>,
+    list: Line<(Spin, Field<u32>)>,
+    /// Tasks that wait for a locked transaction to be replaced.
+    unlocked: Line<WaitQueue>,
+    /// The commit, which waits for open handles.
+    updates: Line<WaitQueue>,
+    /// The commit thread, which waits for work.
+    wanted: Line<WaitQueue>,
+    /// Tasks that wait for a commit.
+    done: Line<WaitQueue>,
+    checkpoint: Line<Mutex>,
+    /// The list of inodes that are being truncated or removed, in the superblock.
+    orphans: Line<Mutex>,
+    groups: [Line<(Spin, Field<u32>)>; GROUPS],
+}
+
+/// A journal, with its disk.
+pub(crate) struct Journal {
+    hot: Sim<Hot>,
+    state: RefCell<State>,
+    options: JournalOptions,
+    disk: Rc<Disk>,
+    kthread: RefCell<Option<Rc<Kthread>>>,
+    stats: Cell<JournalStats>,
+    next_inode: Cell<u64>,
+}
+
+/// What a task found that wants to join the running transaction.
+enum Joined {
+    Yes,
+    /// There is no transaction.
+    Absent,
+    /// It is being committed, or the caller's credits do not fit: it is to be committed.
+    Full(u64),
+    /// The journal has no room.
+    NoSpace,
+}
+
+impl Journal {
+    /// A journal on a disk of its own; `state_rwlock` for that form of `j_state_lock`.
+    pub(crate) fn new(sched: &Sched, options: JournalOptions, state_rwlock: bool) -> Rc<Self> {
+        let state = if state_rwlock {
+            StateLock::ReadWrite(ReadWrite::new())
+        } else {
+            StateLock::Spin(Spin::new())
+        };
+        let counted = || Line((Spin::new(), Field::new(0)));
+        let queue = || Line(WaitQueue::new());
+        let hot = Hot {
+            state: Line(state),
+            handle: counted(),
+            list: counted(),
+            unlocked: queue(),
+            updates: queue(),
+            wanted: queue(),
+            done: queue(),
+            checkpoint: Line(Mutex::new()),
+            orphans: Line(Mutex::new()),
+            groups: core::array::from_fn(|_| counted()),
+        };
+        let hot = Here::place(hot);
+        match &*hot.state {
+            StateLock::Spin(lock) => Here::watch("j_state_lock", lock),
+            StateLock::ReadWrite(lock) => Here::watch("j_state_lock", lock),
+        }
+        Here::watch("j_list_lock", &hot.list.0.0);
+        Rc::new(Self {
+            hot,
+            state: RefCell::default(),
+            options,
+            disk: Disk::new(sched, options.disk_ns),
+            kthread: RefCell::default(),
+            stats: Cell::default(),
+            next_inode: Cell::new(1),
+        })
+    }
+
+    /// What it has done so far.
+    pub(crate) fn stats(&self) -> JournalStats {
+        JournalStats { requests: self.disk.requests(), ..self.stats.get() }
+    }
+
+    fn count(&self, change: impl FnOnce(&mut JournalStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    /// Number of the inode that is made next.
+    pub(super) fn next_inode(&self) -> u64 {
+        self.next_inode.get()
+    }
+
+    /// Takes the next number, in an open handle; also returns the transaction.
+    pub(super) fn take_inode(&self) -> (u64, u64) {
+        let number = self.next_inode.replace(self.next_inode.get() + 1);
+        (number, self.with_running(|running| running.id))
+    }
+
+    /// Under `j_state_lock`, beside other readers where it has any.
+    fn read_state<R>(&self, body: impl FnOnce() -> R) -> R {
+        match &*self.hot.state {
+            StateLock::Spin(lock) => lock.hold(body),
+            StateLock::ReadWrite(lock) => lock.read(body),
+        }
+    }
+
+    fn write_state<R>(&self, body: impl FnOnce() -> R) -> R {
+        match &*self.hot.state {
+            StateLock::Spin(lock) => lock.hold(body),
+            StateLock::ReadWrite(lock) => lock.write(body),
+        }
+    }
+
+    /// Most credits of one transaction.
+    fn most(&self) -> u32 {
+        self.options.blocks / 4
+    }
+
+    /// Runs `body` in a handle of `credits` blocks that will change `blocks`. May sleep before
+    /// `body`. Returns the transaction beside the result.
+    pub(super) fn handle<R>(
+        self: &Rc<Self>,
+        world: &World,
+        credits: u32,
+        blocks: &[Block],
+        body: impl FnOnce() -> R,
+    ) -> (u64, R) {
+        let id = self.start(world, credits);
+        let result = body();
+        for &block in blocks {
+            self.dirty(world, block);
+        }
+        self.stop(world, credits, blocks.len());
+        (id, result)
+    }
+
+    /// `start_this_handle`: joins the running transaction; returns its number.
+    fn start(self: &Rc<Self>, world: &World, credits: u32) -> u64 {
+        assert!(credits <= self.most(), "a handle of {credits} credits never fits the journal");
+        self.count(|stats| stats.handles += 1);
+        let mut waited = false;
+        loop {
+            Here::pass(world.costs.journal_handle);
+            match self.read_state(|| self.join(credits)) {
+                Joined::Yes => break,
+                Joined::Absent => self.begin(world),
+                Joined::NoSpace => self.checkpoint(world),
+                Joined::Full(id) => {
+                    waited = true;
+                    self.request(id);
+                    self.hot.unlocked.wait(|| self.running_id() != Some(id));
+                }
+            }
+        }
+        if waited {
+            self.count(|stats| stats.waited += 1);
+        }
+        self.running_id().expect("it cannot end while our handle is open")
+    }
+
+    fn running_id(&self) -> Option<u64> {
+        self.state.borrow().running.as_ref().map(|transaction| transaction.id)
+    }
+
+    /// The caller holds `j_state_lock`.
+    fn join(&self, credits: u32) -> Joined {
+        let found = {
+            let state = self.state.borrow();
+            match &state.running {
+                None => Joined::Absent,
+                Some(running) if running.locked || running.credits + credits > self.most() => {
+                    Joined::Full(running.id)
+                }
+                Some(_) if state.log.used + self.most() > self.options.blocks => Joined::NoSpace,
+                Some(_) => Joined::Yes,
+            }
+        };
+        if matches!(found, Joined::Yes) {
+            let (lock, updates) = &self.hot.handle.0;
+            lock.hold(|| {
+                updates.update(|count| count + 1);
+                self.with_running(|running| {
+                    running.updates += 1;
+                    running.credits += credits;
+                });
+            });
+        }
+        found
+    }
+
+    fn with_running<R>(&self, change: impl FnOnce(&mut Transaction) -> R) -> R {
+        change(self.state.borrow_mut().running.as_mut().expect("a handle of it is open"))
+    }
+
+    /// A new running transaction, unless somebody else was faster.
+    fn begin(self: &Rc<Self>, world: &World) {
+        let expires_ns = Here::now_ns() + MAX_AGE_NS;
+        let new = self.write_state(|| {
+            let mut state = self.state.borrow_mut();
+            if state.running.is_some() {
+                return false;
+            }
+            state.last_id += 1;
+            state.running = Some(Transaction {
+                id: state.last_id,
+                locked: false,
+                updates: 0,
+                credits: 0,
+                metadata: BTreeSet::new(),
+                data: BTreeSet::new(),
+                expires_ns,
+            });
+            true
+        });
+        if new {
+            let journal = Rc::clone(self);
+            world.sched.timer_at(expires_ns, Box::new(move |_| journal.hot.wanted.wake_all()));
+        }
+    }
+
+    /// Adds a block to the running transaction's list.
+    fn dirty(&self, world: &World, block: Block) {
+        Here::pass(world.costs.journal_block);
+        if let Block::Bitmap(group) = block {
+            let (lock, bitmap) = &self.hot.groups[group as usize % GROUPS].0;
+            lock.hold(|| bitmap.update(|bits| bits.wrapping_add(1)));
+        }
+        let (lock, list) = &self.hot.list.0;
+        lock.hold(|| {
+            list.update(|head| head.wrapping_add(1));
+            self.with_running(|running| running.metadata.insert(block));
+        });
+    }
+
+    /// `journal_dirty_data`: page `page` of file `inode` must be on disk before the commit. For a
+    /// caller with an open handle.
+    pub(super) fn dirty_data(&self, inode: u64, page: u64) {
+        let (lock, list) = &self.hot.list.0;
+        lock.hold(|| {
+            list.update(|head| head.wrapping_add(1));
+            self.with_running(|running| running.data.insert((inode, page)));
+        });
+    }
+
+    /// Closes a handle: what it has not used goes back.
+    fn stop(&self, world: &World, credits: u32, used: usize) {
+        Here::pass(world.costs.journal_handle);
+        let unused = credits.saturating_sub(used as u32);
+        let (lock, updates) = &self.hot.handle.0;
+        let last = lock.hold(|| {
+            updates.update(|count| count - 1);
+            self.with_running(|running| {
+                running.credits -= unused;
+                running.updates -= 1;
+                running.updates == 0 && running.locked
+            })
+        });
+        if last {
+            self.hot.updates.wake_all();
+        }
+    }
+
+    /// Under the mutex of the list of orphans, as the superblock's list changes.
+    pub(super) fn orphan_list(&self, world: &World) {
+        world.under(&self.hot.orphans, || Here::pass(world.costs.journal_block));
+    }
+
+    /// `log_start_commit`: asks for the commit of transaction `id`.
+    fn request(&self, id: u64) {
+        let new = self.write_state(|| {
+            let mut state = self.state.borrow_mut();
+            let new = state.requested < id;
+            state.requested = state.requested.max(id);
+            new
+        });
+        if new {
+            self.hot.wanted.wake_all();
+        }
+    }
+
+    /// Waits until transaction `id` is on disk.
+    pub(super) fn commit(&self, id: u64) {
+        if self.read_state(|| self.state.borrow().committed >= id) {
+            return;
+        }
+        self.request(id);
+        self.hot.done.wait(|| self.state.borrow().committed >= id);
+    }
+
+    /// Waits until everything up to now is on disk.
+    pub(super) fn commit_all(&self) {
+        let id = self.read_state(|| self.state.borrow().last_id);
+        self.commit(id);
+    }
+
+    /// Writes the dirty pages of file `inode` now; they need no longer be written at the commit.
+    pub(super) fn write_data(&self, world: &World, inode: u64) {
+        let (lock, list) = &self.hot.list.0;
+        let pages = lock.hold(|| {
+            list.update(|head| head.wrapping_add(1));
+            let mut state = self.state.borrow_mut();
+            let Some(running) = state.running.as_mut() else { return Vec::new() };
+            let range = (inode, 0)..=(inode, u64::MAX);
+            let pages: Vec<_> = running.data.range(range).copied().collect();
+            for page in &pages {
+                running.data.remove(page);
+            }
+            pages
+        });
+        self.disk.write_pages(world, pages);
+    }
+
+    /// A file's pages have been thrown away: they need not be written.
+    pub(super) fn forget_data(&self, inode: u64) {
+        let mut state = self.state.borrow_mut();
+        if let Some(running) = state.running.as_mut() {
+            running.data.retain(|&(file, _)| file != inode);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The commit thread, and making room in the journal.
+
+use super::Journal;
+use crate::block::{Batch, REQUEST_PAGES};
+use crate::costs::spend;
+use crate::sched::Sched;
+use crate::sched::kthread::Policy;
+use crate::world::World;
+use convoy_machine::Here;
+use std::rc::Rc;
+
+impl Journal {
+    /// Writes the blocks of the oldest transaction in place.
+    pub(super) fn checkpoint(&self, world: &World) {
+        world.under(&self.hot.checkpoint, || {
+            let blocks = self.read_state(|| {
+                let state = self.state.borrow();
+                let full = state.log.used + self.most() > self.options.blocks;
+                state.log.oldest().filter(|_| full)
+            });
+            // Somebody else may have made room.
+            let Some(blocks) = blocks else { return };
+            let batch = Batch::new();
+            // Metadata is scattered over the disk.
+            for _ in 0..blocks {
+                self.disk.submit(world, &batch);
+            }
+            batch.wait();
+            self.write_state(|| self.state.borrow_mut().log.oldest_written());
+            self.count(|stats| stats.checkpoints += 1);
+        });
+    }
+
+    /// Starts the commit thread.
+    pub(crate) fn mount(self: &Rc<Self>, world: &Rc<World>) {
+        let (journal, inner) = (Rc::clone(self), Rc::clone(world));
+        let body = move |_: &Sched| journal.kjournald(&inner);
+        let policy = Policy::Normal { nice: 0 };
+        let kthread = world.sched.kthread_create("kjournald", None, policy, Box::new(body));
+        let kthread = kthread.expect("room for kjournald");
+        self.kthread.replace(Some(Rc::clone(&kthread)));
+        world.sched.kthread_wake(&kthread);
+    }
+
+    /// Commits what there is and ends the commit thread.
+    pub(crate) fn unmount(&self, world: &World) {
+        self.commit_all();
+        let kthread = self.kthread.take();
+        if let Some(kthread) = kthread {
+            world.sched.kthread_stop(&kthread);
+        }
+    }
+
+    /// The commit thread.
+    fn kjournald(&self, world: &World) {
+        let stops = || self.kthread.borrow().is_none();
+        loop {
+            let due = || {
+                let state = self.state.borrow();
+                state.running.as_ref().is_some_and(|running| {
+                    state.requested >= running.id || running.expires_ns <= Here::now_ns()
+                })
+            };
+            self.hot.wanted.wait(|| due() || stops());
+            if due() {
+                self.commit_running(world);
+            } else if stops() {
+                return;
+            }
+        }
+    }
+
+    /// `journal_commit_transaction`.
+    fn commit_running(&self, world: &World) {
+        self.write_state(|| self.with_running(|running| running.locked = true));
+        self.hot.updates.wait(|| self.with_running(|running| running.updates == 0));
+        let transaction = self.write_state(|| self.state.borrow_mut().running.take());
+        let transaction = transaction.expect("only this thread takes it");
+        self.hot.unlocked.wake_all();
+        self.disk.write_pages(world, transaction.data.iter().copied());
+        let blocks = transaction.metadata.len();
+        for _ in 0..blocks {
+            let (lock, list) = &self.hot.list.0;
+            lock.hold(|| list.update(|head| head.wrapping_sub(1)));
+            spend(world.costs.commit_block);
+            world.sched.cond_resched();
+        }
+        if blocks > 0 {
+            // One descriptor before the blocks, one commit record after them.
+            let batch = Batch::new();
+            for _ in 0..(blocks + 1).div_ceil(REQUEST_PAGES) {
+                self.disk.submit(world, &batch);
+            }
+            if !self.options.async_commit {
+                batch.wait();
+                self.disk.submit(world, &batch);
+            }
+            batch.wait();
+        }
+        self.write_state(|| {
+            let mut state = self.state.borrow_mut();
+            state.committed = transaction.id;
+            if blocks > 0 {
+                state.log.push(&transaction.metadata);
+            }
+        });
+        self.count(|stats| {
+            stats.commits += 1;
+            stats.blocks += blocks as u64;
+        });
+        self.hot.done.wake_all();
+    }
+}

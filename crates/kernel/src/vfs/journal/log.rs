@@ -1,0 +1,59 @@
+//! The space of the journal: committed transactions whose blocks are not all in place yet.
+
+use super::Block;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Blocks of a transaction in the journal beside its own: descriptor and commit record.
+const BESIDE_BLOCKS: u32 = 2;
+
+/// The journal's space. A block that a later transaction wrote again need not be written in place
+/// for the earlier one, and the oldest transaction goes when it has no block left.
+#[derive(Default)]
+pub(super) struct Log {
+    /// Blocks in the journal, and blocks that are still to be written in place, by transaction.
+    transactions: VecDeque<(u32, u32)>,
+    /// Number of the first of them.
+    first: u64,
+    /// The last transaction that wrote a block.
+    home: BTreeMap<Block, u64>,
+    /// Blocks of the journal in use.
+    pub(super) used: u32,
+}
+
+impl Log {
+    pub(super) fn push(&mut self, blocks: &BTreeSet<Block>) {
+        let own = self.first + self.transactions.len() as u64;
+        let count = blocks.len() as u32;
+        self.transactions.push_back((count + BESIDE_BLOCKS, count));
+        self.used += count + BESIDE_BLOCKS;
+        for &block in blocks {
+            if let Some(earlier) = self.home.insert(block, own) {
+                self.transactions[(earlier - self.first) as usize].1 -= 1;
+            }
+        }
+        self.drop_written();
+    }
+
+    /// Blocks of the oldest transaction that are to be written in place.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        self.transactions.front().map(|&(_, left)| left)
+    }
+
+    /// The blocks of the oldest transaction have been written in place.
+    pub(super) fn oldest_written(&mut self) {
+        let oldest = self.first;
+        self.home.retain(|_, &mut home| home != oldest);
+        if let Some(front) = self.transactions.front_mut() {
+            front.1 = 0;
+        }
+        self.drop_written();
+    }
+
+    fn drop_written(&mut self) {
+        while let Some(&(blocks, 0)) = self.transactions.front() {
+            self.transactions.pop_front();
+            self.first += 1;
+            self.used -= blocks;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The file system with a journal, through the system calls.
+
+use super::common::{Ran, kernel, preset, run, run_kernel, run_with, units};
+use convoy_kernel::api::{Kernel, Open};
+use convoy_kernel::{
+    FileSystem, JournalOptions, JournalStats, KernelPreset, Options, Process, VfsLocks, World,
+};
+use convoy_machine::{Here, Machine, Mode, Outcome};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+
+/// A disk of 1 ms.
+const DISK: JournalOptions = JournalOptions { blocks: 8192, disk_ns: MS, async_commit: false };
+
+fn options(journal: JournalOptions) -> Options {
+    Options { file_system: FileSystem::Journal(journal), ..Options::default() }
+}
+
+fn journaled(journal: JournalOptions, body: impl FnOnce(&mut Process) + 'static) -> Ran {
+    run_with("2.6.25", options(journal), 1, body)
+}
+
+fn stats(k: &Process) -> JournalStats {
+    k.world().journal_stats().expect("a journal is mounted")
+}
+
+/// Nanoseconds of `body`.
+fn timed(k: &mut Process, body: impl FnOnce(&mut Process)) -> u64 {
+    let start = k.now();
+    body(k);
+    k.now() - start
+}
+
+/// Whether `ns` are `requests` times the disk's millisecond and less than a tenth more.
+fn takes(ns: u64, requests: u64) -> bool {
+    (requests * MS..requests * MS + MS / 10).contains(&ns)
+}
+
+#[test]
+fn fsync_waits_for_data_blocks_and_commit_record() {
+    for (async_commit, metadata) in [(false, 2), (true, 1)] {
+        journaled(JournalOptions { async_commit, ..DISK }, move |k| {
+            let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+            let ns = timed(k, |k| k.fsync(fd).unwrap());
+            assert!(takes(ns, metadata), "an empty new file: {ns} ns");
+            let ns = timed(k, |k| assert_eq!(k.write(fd, &[1; 8192]), Ok(8192)));
+            assert!(ns < MS, "a write waits for nothing: {ns} ns");
+            let ns = timed(k, |k| k.fsync(fd).unwrap());
+            assert!(takes(ns, 1 + metadata), "two adjacent pages, one request: {ns} ns");
+            let ns = timed(k, |k| k.fsync(fd).unwrap());
+            assert!(ns < MS / 10, "nothing to write: {ns} ns");
+            k.close(fd).unwrap();
+        });
+    }
+}
+
+#[test]
+fn writes_under_o_sync_wait_for_the_disk_and_cost_nothing_on_tmpfs() {
+    let body = |waits: bool| {
+        move |k: &mut Process| {
+            let fd = k.open("/tmp/a", Open::CREAT.synchronous()).unwrap();
+            for _ in 0..3 {
+                let ns = timed(k, |k| assert_eq!(k.write(fd, &[1; 1024]), Ok(1024)));
+                assert_eq!(ns >= MS, waits, "{ns} ns");
+            }
+            k.close(fd).unwrap();
+        }
+    };
+    journaled(DISK, body(true));
+    run(body(false));
+}
+
+/// `count` processes that each write a file of their own and sync it.
+fn sync_storm(k: &mut Process, count: u32) {
+    for number in 0..count {
+        k.fork(move |k| {
+            let fd = k.open(&format!("/tmp/{number}"), Open::CREAT).unwrap();
+            k.write(fd, &[1; 1024]).unwrap();
+            k.fsync(fd).unwrap();
+            k.close(fd).unwrap();
+            0
+        })
+        .unwrap();
+    }
+    for _ in 0..count {
+        k.wait().unwrap();
+    }
+}
+
+#[test]
+fn those_who_sync_at_the_same_time_share_a_commit() {
+    journaled(DISK, |k| {
+        sync_storm(k, 24);
+        let stats = stats(k);
+        assert!(stats.commits >= 2, "who comes during a commit takes the next one: {stats:?}");
+        assert!(stats.commits <= 8, "{stats:?}");
+    });
+}
+
+#[test]
+fn a_transaction_commits_after_five_seconds_by_itself() {
+    journaled(DISK, |k| {
+        let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+        k.write(fd, &[1; 1024]).unwrap();
+        k.sleep(4_900 * MS);
+        assert_eq!(stats(k).commits, 0);
+        k.sleep(200 * MS);
+        assert_eq!(stats(k).commits, 1);
+        assert_eq!(stats(k).requests, 3, "data, blocks, record");
+        k.close(fd).unwrap();
+    });
+}
+
+#[test]
+fn sync_writes_everything_and_a_removed_file_is_not_written() {
+    journaled(DISK, |k| {
+        for name in ["/tmp/a", "/tmp/b"] {
+            let fd = k.open(name, Open::CREAT).unwrap();
+            k.write(fd, &[1; 4096]).unwrap();
+            k.close(fd).unwrap();
+        }
+        k.unlink("/tmp/a").unwrap();
+        k.sync().unwrap();
+        let after = stats(k);
+        assert_eq!((after.commits, after.requests), (1, 3), "data of one file, blocks, record");
+        k.sync().unwrap();
+        assert_eq!(stats(k).commits, 1, "nothing has changed since");
+    });
+}
+
+#[test]
+fn a_small_journal_makes_handles_wait_and_is_emptied_in_place() {
+    let small = JournalOptions { blocks: 600, ..DISK };
+    journaled(small, |k| {
+        for child in 0..4 {
+            k.fork(move |k| {
+                for round in 0..60 {
+                    let path = format!("/tmp/{child}-{round}");
+                    let fd = k.open(&path, Open::CREAT).unwrap();
+                    k.fsync(fd).unwrap();
+                    k.close(fd).unwrap();
+                    k.unlink(&path).unwrap();
+                }
+                0
+            })
+            .unwrap();
+        }
+        for _ in 0..4 {
+            k.wait().unwrap();
+        }
+        let stats = stats(k);
+        assert!(stats.waited > 0, "two unlinks do not fit into a transaction: {stats:?}");
+        assert!(stats.checkpoints > 0, "{stats:?}");
+        assert_eq!(k.stat("/tmp").unwrap().links, 2);
+    });
+}
+
+/// Time that four CPUs spin, picoseconds, while four processes write pages of their own files.
+fn spinning(file_system: FileSystem) -> u64 {
+    let preset = preset(4);
+    let machine = Machine::new(&preset, 1, 100).expect("address space");
+    let options = Options { file_system, ..Options::default() };
+    let world = World::new(&kernel("2.6.25"), &preset, &units(), options).expect("units");
+    let spun = Rc::new(Cell::new(0));
+    let result = Rc::clone(&spun);
+    world.boot(&machine, move |k| {
+        // Before the first ticks the loads of all CPUs are equal and children stay on the first.
+        k.user("microsecond", 50_000, || ());
+        for child in 0..4 {
+            k.fork(move |k| {
+                // What takes longer than all forks.
+                k.user("microsecond", 1000, || ());
+                let fd = k.open(&format!("/tmp/{child}"), Open::CREAT).unwrap();
+                for _ in 0..400 {
+                    k.write(fd, &[1; 1024]).unwrap();
+                }
+                k.close(fd).unwrap();
+                0
+            })
+            .unwrap();
+        }
+        for _ in 0..4 {
+            k.wait().unwrap();
+        }
+        result.set((0..4).map(|cpu| Here::times(cpu)[Mode::Spin as usize]).sum());
+    });
+    assert_eq!(machine.run(600_000_000_000), Outcome::Stopped);
+    spun.get()
+}
+
+#[test]
+fn writers_of_different_files_meet_at_the_journal() {
+    let ram = JournalOptions { disk_ns: 0, ..DISK };
+    let (tmpfs, journal) = (spinning(FileSystem::Tmpfs), spinning(FileSystem::Journal(ram)));
+    assert!(journal > 3 * tmpfs, "spinning {tmpfs} ps on tmpfs, {journal} ps with a journal");
+}
+
+#[test]
+fn runs_repeat_and_the_other_form_of_the_state_lock_works() {
+    let run = |vfs| {
+        let kernel = KernelPreset { vfs, ..kernel("2.6.26-rc1") };
+        run_kernel(&kernel, options(DISK), 7, |k| sync_storm(k, 12)).machine.hash()
+    };
+    assert_eq!(run(VfsLocks::Global), run(VfsLocks::Global));
+    assert_ne!(run(VfsLocks::Global), run(VfsLocks::RcuWalk));
+}
