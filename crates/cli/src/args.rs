@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Compare(Box<Compare>),
     /// List, show, tag, export and prune stored runs
     Runs(Runs),
+    /// Explain a run on the virtual machine: where its time went, its locks, its longest convoy
+    Explain(crate::explain::Explain),
     /// Find the commit that changed a measured value, in spite of noise
     Bisect(Box<crate::bisect::Bisect>),
 }

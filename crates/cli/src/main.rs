@@ -4,6 +4,7 @@ mod args;
 mod bisect;
 mod check;
 mod compare;
+mod explain;
 mod fail;
 mod keep;
 mod measure;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),
         Command::Runs(runs) => runs::run(runs),
+        Command::Explain(explain) => explain::run(explain),
         Command::Bisect(bisect) => bisect::run(bisect),
     };
     match result {

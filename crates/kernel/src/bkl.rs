@@ -46,6 +46,18 @@ impl Bkl {
         Self { lock, preemptible: kernel.config.preempt == Preempt::Full }
     }
 
+    /// Tells the recorder the name of the lock.
+    pub(crate) fn name(&self) {
+        match &self.lock {
+            Lock::None => (),
+            Lock::Arch(lock) => Here::name(&**lock, "BKL"),
+            Lock::Handoff(lock) => Here::name(&**lock, "BKL"),
+            Lock::PublishedFix(lock) => Here::name(&**lock, "BKL"),
+            Lock::Opportunistic(lock) => Here::name(&**lock, "BKL"),
+            Lock::Spin(lock) => Here::name(&**lock, "BKL"),
+        }
+    }
+
     /// The lock as its events name it.
     pub(crate) fn lock_object(&self) -> Option<&dyn core::any::Any> {
         Some(match &self.lock {

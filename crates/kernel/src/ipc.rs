@@ -70,12 +70,10 @@ struct Segment {
 impl Ipc {
     pub(crate) fn new() -> Self {
         let hot = IpcHot { set_ids: Line(RwSem::new()), segment_ids: Line(RwSem::new()) };
-        Self {
-            hot: Here::place(hot),
-            sets: RefCell::default(),
-            segments: RefCell::default(),
-            last_id: Cell::new(0),
-        }
+        let hot = Here::place(hot);
+        Here::name(&hot.set_ids, "sem_ids rwsem");
+        Here::name(&hot.segment_ids, "shm_ids rwsem");
+        Self { hot, sets: RefCell::default(), segments: RefCell::default(), last_id: Cell::new(0) }
     }
 
     fn next_id(&self) -> i32 {
@@ -137,17 +135,15 @@ impl Process {
                 return Err(Errno::ENOSPC);
             }
             let hot = SetHot { lock: Line((Spin::new(), Field::new(0))) };
-            let set = Rc::new(Set {
-                hot: Here::place(hot),
-                pending: RefCell::default(),
-                removed: Cell::new(false),
-            });
+            let hot = Here::place(hot);
+            Here::name(&hot.lock.0.0, "sem lock");
+            let set = Rc::new(Set { hot, pending: RefCell::default(), removed: Cell::new(false) });
             let id = ipc.next_id();
             ipc.sets.borrow_mut().insert(id, set);
             Ok(id)
         })?;
         // The second system call sets the value.
-        self.enter();
+        self.enter("semctl");
         let set = ipc.set(id)?;
         let (lock, held) = &set.hot.lock.0;
         lock.hold(|| held.write(value));
@@ -233,17 +229,15 @@ impl Process {
             if ipc.segments.borrow().len() >= SEGMENTS {
                 return Err(Errno::ENOSPC);
             }
-            let segment = Segment {
-                bytes,
-                hot: Here::place(Line((Spin::new(), Field::new(0)))),
-                pages: RefCell::default(),
-            };
+            let hot = Here::place(Line((Spin::new(), Field::new(0))));
+            Here::name(&hot.0.0, "shm lock");
+            let segment = Segment { bytes, hot, pages: RefCell::default() };
             let id = ipc.next_id();
             ipc.segments.borrow_mut().insert(id, Rc::new(segment));
             Ok(id)
         })?;
         // The second system call attaches it.
-        self.enter();
+        self.enter("shmat");
         let segment = ipc.segment(id)?;
         let (lock, attached) = &segment.hot.0;
         lock.hold(|| attached.write(1));
@@ -285,7 +279,7 @@ impl Process {
         let segment = world.ipc.segment(id)?;
         self.mm.change_map(world.costs.shm_attach);
         // The second system call removes it.
-        self.enter();
+        self.enter("shmctl");
         world.ipc.hot.segment_ids.write(|| {
             spend(world.costs.ipc_remove);
             world.ipc.segments.borrow_mut().remove(&id).ok_or(Errno::EINVAL)

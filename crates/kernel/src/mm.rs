@@ -47,7 +47,10 @@ impl Zone {
             lru_lock: Line((Spin::new(), Field::new(0))),
         };
         let per_cpu = || Here::place(PerCpu { free: Field::new(0), lru: Field::new(0) });
-        Self { hot: Here::place(hot), cpus: (0..cpus).map(|_| per_cpu()).collect() }
+        let hot = Here::place(hot);
+        Here::name(&hot.lock.0.0, "zone->lock");
+        Here::name(&hot.lru_lock.0.0, "zone->lru_lock");
+        Self { hot, cpus: (0..cpus).map(|_| per_cpu()).collect() }
     }
 
     /// Free pages, those on per-CPU lists included.
@@ -200,8 +203,11 @@ impl Mm {
     /// An address space with nothing in it.
     pub(crate) fn new() -> Self {
         let hot = MmHot { mmap_sem: Line(RwSem::new()), table: Line((Spin::new(), Field::new(0))) };
+        let hot = Here::place(hot);
+        Here::name(&hot.mmap_sem, "mmap_sem");
+        Here::name(&hot.table.0.0, "page_table_lock");
         Self {
-            hot: Here::place(hot),
+            hot,
             owned: Cell::new(0),
             mapped: Cell::new(0),
             heap: Cell::new(0),

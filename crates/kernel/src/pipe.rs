@@ -115,8 +115,10 @@ impl Pipe {
             buffers: Line(Field::new(0)),
             event: Line(Word::new(0)),
         };
+        let hot = Here::place(hot);
+        Here::name(&hot.mutex, "pipe mutex");
         Rc::new(Self {
-            hot: Here::place(hot),
+            hot,
             ring: RefCell::default(),
             readers: Cell::new(readers),
             writers: Cell::new(writers),

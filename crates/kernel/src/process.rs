@@ -8,7 +8,7 @@ use crate::mm::{Fault, Mm};
 use crate::signal::Handlers;
 use crate::vfs::{Dentry, File};
 use crate::world::{World, bump};
-use convoy_machine::{Here, Sim, Smp, Word};
+use convoy_machine::{Event, Here, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
@@ -64,13 +64,16 @@ impl Proc {
             table: Line((Spin::new(), Field::new(0))),
             family: Line(Field::new(0)),
         };
+        let hot = Here::place(hot);
+        Here::name(&hot.signals.0.0, "siglock");
+        Here::name(&hot.table.0.0, "file_lock");
         Rc::new(Self {
             pid,
             parent: Cell::new(parent),
             task: Cell::new(None),
             life: Cell::new(Life::Alive),
             children: RefCell::default(),
-            hot: Here::place(hot),
+            hot,
         })
     }
 }
@@ -120,11 +123,13 @@ impl Process {
     /// First step of a process on its own task.
     pub(crate) fn begin(&self) {
         self.me.task.set(Some(Here::task()));
+        Here::tell(Event::Label { pid: self.me.pid as u32, kind: "", number: 0 });
     }
 
     /// Entry of every system call.
     #[inline]
-    pub(crate) fn enter(&self) {
+    pub(crate) fn enter(&self, name: &'static str) {
+        Here::tell(Event::Call(Some(name)));
         bump(&self.world.counts.calls);
         Here::pass(self.world.costs.syscall);
     }
@@ -136,12 +141,13 @@ impl Process {
         if self.me.hot.signals.0.1.peek() != 0 {
             self.deliver_signals();
         }
+        Here::tell(Event::Call(None));
     }
 
     /// One system call.
     #[inline]
-    pub(crate) fn call<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.enter();
+    pub(crate) fn call<T>(&self, name: &'static str, body: impl FnOnce() -> T) -> T {
+        self.enter(name);
         let result = body();
         self.leave();
         result

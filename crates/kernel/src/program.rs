@@ -139,12 +139,13 @@ impl Process {
             return code;
         }
         let directory = directory.to_owned();
-        let forked = self.call(|| self.fork_process(move |child| child.run_list(&directory)));
+        let forked =
+            self.call("fork", || self.fork_process(move |child| child.run_list(&directory)));
         if forked.is_err() {
             return NOT_FOUND;
         }
-        let ended = self.call(|| self.wait_for_child());
-        self.call(|| self.standard_ioctl());
+        let ended = self.call("wait", || self.wait_for_child());
+        self.call("ioctl", || self.standard_ioctl());
         match ended {
             Ok((_, Exit::Code(code))) => code,
             Ok((_, Exit::Signal(number))) => 128 + number,
@@ -155,15 +156,15 @@ impl Process {
     /// `execve` of `image`, for `script` if there is one, and the work of the dynamic loader.
     ///   Returns the picoseconds of user time that are left.
     fn load(&self, image: &Image, script: Option<&str>) -> Sys<u64> {
-        self.call(|| self.execute(image, script))?;
+        self.call("execve", || self.execute(image, script))?;
         let user = self.world.unit_ps(image.unit, 1);
         let part = user / 8;
         for library in image.libraries {
-            let fd = self.call(|| self.open_file(library, Open::READ))?;
+            let fd = self.call("open", || self.open_file(library, Open::READ))?;
             let mut header = [0; 832];
-            self.call(|| self.read_fd(fd, &mut header))?;
-            self.call(|| self.mm.change_map(2 * self.world.costs.map));
-            self.call(|| self.close_fd(fd))?;
+            self.call("read", || self.read_fd(fd, &mut header))?;
+            self.call("mmap", || self.mm.change_map(2 * self.world.costs.map));
+            self.call("close", || self.close_fd(fd))?;
         }
         for _ in 0..LOAD_PARTS {
             self.take_faults(image, LOAD_PARTS)?;
@@ -224,12 +225,12 @@ impl Process {
             self.visit(*site, &mut terminal);
         }
         // Signal handlers, `getpid`, `uname`, `stat`, `brk` and their like.
-        self.call(|| spend(self.world.costs.shell_system));
-        let fd = self.call(|| self.open_file(script, Open::READ))?;
+        self.call("brk", || spend(self.world.costs.shell_system));
+        let fd = self.call("open", || self.open_file(script, Open::READ))?;
         let mut text = [0; 80];
-        self.call(|| self.read_fd(fd, &mut text))?;
+        self.call("read", || self.read_fd(fd, &mut text))?;
         self.user_time(left);
-        self.call(|| self.close_fd(fd))
+        self.call("close", || self.close_fd(fd))
     }
 
     /// The sites of the next shell, in their order.
@@ -249,18 +250,18 @@ impl Process {
         match site {
             // Without a controlling terminal this fails, under the lock as well.
             Site::TerminalOpen => {
-                *terminal = self.call(|| self.open_file("/dev/tty", Open::READ_WRITE)).ok();
+                *terminal = self.call("open", || self.open_file("/dev/tty", Open::READ_WRITE)).ok();
             }
-            Site::TerminalGroup => self.call(|| world.terminal_ioctl()),
+            Site::TerminalGroup => self.call("ioctl", || world.terminal_ioctl()),
             Site::TerminalRelease => {
                 if let Some(fd) = terminal.take() {
                     // The descriptor was opened by this shell.
-                    let _infallible = self.call(|| self.close_fd(fd));
+                    let _infallible = self.call("close", || self.close_fd(fd));
                 }
             }
-            Site::ProcLookup => self.call(|| world.proc_lookup()),
-            Site::ProcRelease => self.call(|| world.proc_release()),
-            Site::SetFlags | Site::ScriptIoctl => self.call(|| world.tiny_section()),
+            Site::ProcLookup => self.call("open", || world.proc_lookup()),
+            Site::ProcRelease => self.call("close", || world.proc_release()),
+            Site::SetFlags | Site::ScriptIoctl => self.call("fcntl", || world.tiny_section()),
         }
     }
 
@@ -274,18 +275,18 @@ impl Process {
     }
 
     fn list(&self, directory: &str) -> Sys<()> {
-        let null = self.call(|| self.open_file("/dev/null", Open::WRITE))?;
+        let null = self.call("open", || self.open_file("/dev/null", Open::WRITE))?;
         let left = self.load(&LIST, None)?;
         // `isatty` and the width of the standard output: /dev/null has no ioctl.
         for _ in 0..2 {
-            self.call(|| Here::pass(self.world.costs.tty_ioctl));
+            self.call("ioctl", || Here::pass(self.world.costs.tty_ioctl));
         }
-        let fd = self.call(|| self.open_file(directory, Open::READ))?;
+        let fd = self.call("open", || self.open_file(directory, Open::READ))?;
         let mut names = Vec::new();
-        while self.call(|| self.read_directory_fd(fd))? > 0 {
+        while self.call("getdents", || self.read_directory_fd(fd))? > 0 {
             names = self.names_in(fd)?;
         }
-        self.call(|| self.close_fd(fd))?;
+        self.call("close", || self.close_fd(fd))?;
         let each = left / (names.len() as u64 + 1);
         let mut path = String::new();
         for name in &names {
@@ -293,15 +294,15 @@ impl Process {
             // Writing to a string never fails.
             let _infallible = write!(path, "{directory}/{name}");
             // A name may be gone by now; `ls` goes on.
-            let _gone = self.call(|| self.stat_path(&path));
+            let _gone = self.call("stat", || self.stat_path(&path));
             self.user_time(each);
         }
         for _ in 0..2 {
             self.look_up_user();
         }
         self.user_time(left - each * names.len() as u64);
-        self.call(|| self.write_fd(null, &[0; 4096]))?;
-        self.call(|| self.close_fd(null))
+        self.call("write", || self.write_fd(null, &[0; 4096]))?;
+        self.call("close", || self.close_fd(null))
     }
 
     /// One look-up in the user database: tries the name service cache, reads the file.
@@ -310,18 +311,18 @@ impl Process {
         let tries = self.name_service_tries.get();
         if tries > 0 {
             self.name_service_tries.set(tries - 1);
-            self.call(|| {
+            self.call("connect", || {
                 spend(world.costs.name_service);
                 world.make_anonymous_inode();
             });
-            self.call(|| world.tiny_section());
-            self.call(|| world.forget_anonymous_inode());
+            self.call("fcntl", || world.tiny_section());
+            self.call("shmctl", || world.forget_anonymous_inode());
         }
-        if let Ok(fd) = self.call(|| self.open_file("/etc/passwd", Open::READ)) {
+        if let Ok(fd) = self.call("open", || self.open_file("/etc/passwd", Open::READ)) {
             let mut text = [0; 2048];
             // The file is there and readable.
-            let _infallible = self.call(|| self.read_fd(fd, &mut text));
-            let _infallible = self.call(|| self.close_fd(fd));
+            let _infallible = self.call("read", || self.read_fd(fd, &mut text));
+            let _infallible = self.call("close", || self.close_fd(fd));
         }
     }
 

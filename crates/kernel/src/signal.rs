@@ -92,7 +92,7 @@ impl Process {
             }
             self.handlers.caught.set(self.handlers.caught.get() + 1);
             // The return from the handler is a system call.
-            self.enter();
+            self.enter("sigreturn");
         }
     }
 

@@ -122,10 +122,13 @@ impl Socket {
             receive: Line((Spin::new(), Field::new(0))),
             event: Line(Word::new(0)),
         };
+        let hot = Here::place(hot);
+        Here::name(&hot.lock.0.0, "socket lock");
+        Here::name(&hot.receive.0.0, "sk_receive_queue");
         Rc::new(Self {
             kind,
             peer: RefCell::default(),
-            hot: Here::place(hot),
+            hot,
             queue: RefCell::default(),
             closed: Cell::new(false),
             waiters: Cell::new(0),

@@ -11,8 +11,8 @@
 //! Bookkeeping of the mask is local to its CPU and has no price of its own: what a pass costs
 //! beyond its handlers is part of the price of the tick or the device's interrupt.
 
-use crate::sched::Sched;
 use crate::sched::kthread::{Kthread, Policy};
+use crate::sched::{Sched, record};
 use convoy_machine::{Here, Mode, Smp};
 use convoy_sync::Platform;
 use core::cell::{Cell, RefCell};
@@ -308,10 +308,12 @@ impl Sched {
             self.softirqs.local().counts.borrow_mut()[place] += 1;
             let handler = self.softirqs.handlers.borrow()[place].clone();
             let count = Here::preempt_depth();
+            let name = self.softirqs.rules.vectors[place].name();
+            record::softirq(Some((place as u32, name)));
             if let Some(handler) = handler {
                 handler(self);
             }
-            let name = self.softirqs.rules.vectors[place].name();
+            record::softirq(None);
             assert_eq!(Here::preempt_depth(), count, "softirq {name} left its preemption count");
         }
     }

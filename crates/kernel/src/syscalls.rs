@@ -69,7 +69,7 @@ impl Process {
 
     /// `fsync`.
     pub fn fsync(&mut self, fd: Fd) -> Sys<()> {
-        self.call(|| {
+        self.call("fsync", || {
             let file = self.file(fd)?;
             match &file.target {
                 Target::Inode(dentry) => {
@@ -98,20 +98,22 @@ impl Process {
     fn run_query(&self, query: Query) {
         let world = &*self.world;
         match query {
-            Query::WorkingDirectory => self.call(|| self.working_directory()),
-            Query::Ids => (0..5).for_each(|_| self.call(|| Here::pass(world.costs.getpid))),
+            Query::WorkingDirectory => self.call("getcwd", || self.working_directory()),
+            Query::Ids => {
+                (0..5).for_each(|_| self.call("getuid", || Here::pass(world.costs.getpid)));
+            }
             Query::UserDatabase => (0..3).for_each(|_| self.look_up_user()),
             Query::System => {
-                (0..2).for_each(|_| self.call(|| Here::pass(world.costs.query_system)));
+                (0..2).for_each(|_| self.call("uname", || Here::pass(world.costs.query_system)));
             }
             Query::Terminal => {
                 for _ in 0..2 {
-                    self.call(|| self.standard_ioctl());
+                    self.call("ioctl", || self.standard_ioctl());
                 }
                 if world.options.terminal {
-                    self.call(|| self.own_proc_entry());
+                    self.call("readlink", || self.own_proc_entry());
                     // The name that /proc gave is compared with the file's.
-                    let _found = self.call(|| self.stat_path("/dev/tty"));
+                    let _found = self.call("stat", || self.stat_path("/dev/tty"));
                 }
             }
         }
@@ -124,92 +126,92 @@ impl Kernel for Process {
     }
 
     fn open(&mut self, path: &str, flags: Open) -> Sys<Fd> {
-        self.call(|| self.open_file(path, flags))
+        self.call("open", || self.open_file(path, flags))
     }
 
     fn close(&mut self, fd: Fd) -> Sys<()> {
-        self.call(|| self.close_fd(fd))
+        self.call("close", || self.close_fd(fd))
     }
 
     fn read(&mut self, fd: Fd, buffer: &mut [u8]) -> Sys<usize> {
-        self.call(|| self.read_fd(fd, buffer))
+        self.call("read", || self.read_fd(fd, buffer))
     }
 
     fn write(&mut self, fd: Fd, buffer: &[u8]) -> Sys<usize> {
-        self.call(|| self.write_fd(fd, buffer))
+        self.call("write", || self.write_fd(fd, buffer))
     }
 
     fn seek(&mut self, fd: Fd, offset: u64) -> Sys<u64> {
-        self.call(|| self.seek_fd(fd, offset))
+        self.call("lseek", || self.seek_fd(fd, offset))
     }
 
     fn link(&mut self, old: &str, new: &str) -> Sys<()> {
-        self.call(|| self.link_name(old, new))
+        self.call("link", || self.link_name(old, new))
     }
 
     fn unlink(&mut self, path: &str) -> Sys<()> {
-        self.call(|| self.remove(path, false))
+        self.call("unlink", || self.remove(path, false))
     }
 
     fn stat(&mut self, path: &str) -> Sys<Stat> {
-        self.call(|| self.stat_path(path))
+        self.call("stat", || self.stat_path(path))
     }
 
     fn mkdir(&mut self, path: &str) -> Sys<()> {
-        self.call(|| self.make_directory(path))
+        self.call("mkdir", || self.make_directory(path))
     }
 
     fn rmdir(&mut self, path: &str) -> Sys<()> {
-        self.call(|| self.remove(path, true))
+        self.call("rmdir", || self.remove(path, true))
     }
 
     fn chdir(&mut self, path: &str) -> Sys<()> {
-        self.call(|| self.change_directory(path))
+        self.call("chdir", || self.change_directory(path))
     }
 
     fn read_directory(&mut self, fd: Fd) -> Sys<usize> {
-        self.call(|| self.read_directory_fd(fd))
+        self.call("getdents", || self.read_directory_fd(fd))
     }
 
     fn sync(&mut self) -> Sys<()> {
-        self.call(|| self.world.sync_all());
+        self.call("sync", || self.world.sync_all());
         Ok(())
     }
 
     fn asynchronous(&mut self, _fd: Fd, _transfers: &Transfers<'_>) -> Sys<()> {
-        self.call(|| Err(Errno::ENOSYS))
+        self.call("io_submit", || Err(Errno::ENOSYS))
     }
 
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {
-        self.call(|| self.make_pipe())
+        self.call("pipe", || self.make_pipe())
     }
 
     fn make_fifo(&mut self, path: &str) -> Sys<()> {
-        self.call(|| self.create_fifo(path))
+        self.call("mknod", || self.create_fifo(path))
     }
 
     fn open_fifo(&mut self, path: &str) -> Sys<(Fd, Fd)> {
-        let read_end = self.call(|| self.open_fifo_end(path, false))?;
-        match self.call(|| self.open_fifo_end(path, true)) {
+        let read_end = self.call("open", || self.open_fifo_end(path, false))?;
+        match self.call("open", || self.open_fifo_end(path, true)) {
             Ok(write_end) => {
                 // `fcntl(F_SETFL)`, which clears `O_NONBLOCK`.
-                self.call(|| self.world.tiny_section());
+                self.call("open", || self.world.tiny_section());
                 Ok((read_end, write_end))
             }
             Err(errno) => {
                 // The descriptor was just opened.
-                let _infallible = self.call(|| self.close_fd(read_end));
+                let _infallible = self.call("open", || self.close_fd(read_end));
                 Err(errno)
             }
         }
     }
 
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {
-        self.call(|| self.make_sockets(kind))
+        self.call("socketpair", || self.make_sockets(kind))
     }
 
     fn shm_create(&mut self, bytes: usize) -> Sys<i32> {
-        self.call(|| self.create_segment(bytes))
+        self.call("shmget", || self.create_segment(bytes))
     }
 
     fn shm_copy(&mut self, id: i32, offset: usize, bytes: usize, _: bool) -> Sys<()> {
@@ -218,23 +220,23 @@ impl Kernel for Process {
     }
 
     fn shm_remove(&mut self, id: i32) -> Sys<()> {
-        self.call(|| self.remove_segment(id))
+        self.call("shmctl", || self.remove_segment(id))
     }
 
     fn sem_create(&mut self, value: i32) -> Sys<i32> {
-        self.call(|| self.create_set(value))
+        self.call("semget", || self.create_set(value))
     }
 
     fn sem_op(&mut self, id: i32, delta: i32) -> Sys<()> {
-        self.call(|| self.operate(id, delta))
+        self.call("semop", || self.operate(id, delta))
     }
 
     fn sem_remove(&mut self, id: i32) -> Sys<()> {
-        self.call(|| self.remove_set(id))
+        self.call("semctl", || self.remove_set(id))
     }
 
     fn sbrk(&mut self, delta: isize) -> Sys<()> {
-        self.call(|| self.mm.brk(delta as i64, &self.world.zone, &self.world.costs))
+        self.call("brk", || self.mm.brk(delta as i64, &self.world.zone, &self.world.costs))
     }
 
     fn touch_heap(&mut self, bytes: usize, stride: usize) -> Sys<()> {
@@ -248,18 +250,18 @@ impl Kernel for Process {
     }
 
     fn pid(&mut self) -> Pid {
-        self.call(|| {
+        self.call("getpid", || {
             Here::pass(self.world.costs.getpid);
             self.me.pid
         })
     }
 
     fn kill(&mut self, pid: Pid, signal: Signal) -> Sys<()> {
-        self.call(|| self.send_signal(pid, signal))
+        self.call("kill", || self.send_signal(pid, signal))
     }
 
     fn catch(&mut self, signal: Signal) -> Sys<()> {
-        self.call(|| self.catch_signal(signal))
+        self.call("sigaction", || self.catch_signal(signal))
     }
 
     fn caught(&mut self) -> u64 {
@@ -267,7 +269,7 @@ impl Kernel for Process {
     }
 
     fn fork(&mut self, child: impl FnOnce(&mut Self) -> i32 + 'static) -> Sys<Pid> {
-        self.call(|| self.fork_process(child))
+        self.call("fork", || self.fork_process(child))
     }
 
     fn exec(&mut self, program: Program, argument: &str) -> Errno {
@@ -276,7 +278,7 @@ impl Kernel for Process {
     }
 
     fn wait(&mut self) -> Sys<(Pid, Exit)> {
-        self.call(|| self.wait_for_child())
+        self.call("wait", || self.wait_for_child())
     }
 
     fn query(&mut self, query: Query) -> Sys<()> {
@@ -289,6 +291,6 @@ impl Kernel for Process {
     }
 
     fn sleep(&mut self, ns: u64) {
-        self.call(|| self.world.sched.sleep_until(Here::now_ns() + ns));
+        self.call("nanosleep", || self.world.sched.sleep_until(Here::now_ns() + ns));
     }
 }

@@ -90,6 +90,20 @@ pub(crate) struct Globals {
     pub(crate) tty_mutex: Line<Mutex>,
 }
 
+impl Globals {
+    /// Tells the recorder the names of the locks.
+    fn name(&self) {
+        Here::name(&self.dcache, "dcache_lock");
+        Here::name(&self.files.0.0, "files_lock");
+        Here::name(&self.vfsmount, "vfsmount_lock");
+        Here::name(&self.inode.0.0, "inode_lock");
+        Here::name(&self.inode.0.1, "sb_lock");
+        Here::name(&self.tasklist, "tasklist_lock");
+        Here::name(&self.pids.0.0, "pidmap_lock");
+        Here::name(&self.tty_mutex, "tty_mutex");
+    }
+}
+
 /// The virtual kernel of one machine. Processes hold it by `Rc`.
 pub struct World {
     pub(crate) sched: Rc<Sched>,
@@ -157,7 +171,7 @@ impl World {
             tty_mutex: Line(Mutex::new()),
         };
         let sched = Sched::new(kernel, preset);
-        Ok(Rc::new(Self {
+        let world = Rc::new(Self {
             costs: Costs::shipped(preset.speed)?,
             globals: Here::place(globals),
             zone: Zone::new(pages, preset.topology.cpus),
@@ -174,7 +188,9 @@ impl World {
             speed: preset.speed,
             counts: Counts::default(),
             sched,
-        }))
+        });
+        world.globals.name();
+        Ok(world)
     }
 
     /// Installs the scheduler on `machine` and makes `init` the first process. When `init` returns

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use convoy_kernel::api::Kernel;
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{FileSystem, JournalStats, KernelPreset, Options, Process, World, WorldError};
-use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Watch};
+use convoy_machine::{Event, Here, Machine, Mode, Outcome, Preset, Recorder, Watch};
 
 use crate::calibration::Calibration;
 use crate::columns::Columns;
@@ -245,12 +245,21 @@ impl Board {
     }
 
     fn user<K: Kernel>(&self, k: &mut K, env: &JobEnv, order: &[Job]) {
+        let mut jobs = order.iter();
+        let mut next = || {
+            if let Some(job) = jobs.next() {
+                Here::tell(Event::Job(job.name()));
+            }
+        };
+        Here::tell(Event::Label { pid: 0, kind: "user", number: env.user });
+        next();
         let done = user_main(k, env, order, |job| {
             if let Err(error) = &job.result {
                 self.failed.set(self.failed.get() + 1);
                 let text = || format!("user {}, {}: {error}", env.user, job.job.name());
                 self.first_failure.borrow_mut().get_or_insert_with(text);
             }
+            next();
             Next::Continue
         });
         self.done.set(self.done.get() + done);
@@ -295,6 +304,24 @@ impl VirtualRun {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualPoint, VirtualError> {
+        self.execute(None)
+    }
+
+    /// Runs the load point and tells `recorder` all that happens. The result is the same.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn record(
+        &self,
+        recorder: Rc<RefCell<dyn Recorder>>,
+    ) -> Result<VirtualPoint, VirtualError> {
+        self.execute(Some(recorder))
+    }
+
+    fn execute(
+        &self,
+        recorder: Option<Rc<RefCell<dyn Recorder>>>,
+    ) -> Result<VirtualPoint, VirtualError> {
         for (job, _) in &self.mix.weights {
             if let Some(reason) = job.host_only() {
                 return Err(VirtualError::HostOnly { job: job.name(), reason });
@@ -307,6 +334,9 @@ impl VirtualRun {
             self.users as usize * TASKS_PER_USER + TASKS_BESIDE + self.machine.topology.cpus;
         let machine = Machine::new(&self.machine, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        if let Some(recorder) = recorder {
+            machine.record(recorder);
+        }
         let fixed = Options::default();
         let memory = fixed.memory.max(u64::from(self.users) * MEMORY_PER_USER);
         let tmpfs = fixed.tmpfs.max(memory / 2);
@@ -363,12 +393,14 @@ impl VirtualRun {
         while ready < 4 * self.users as usize {
             ready += k.read(ready_read, &mut [0; 1024]).map_err(|error| fail("read", &error))?;
         }
+        Here::tell(Event::Label { pid: 0, kind: "the parent of the users", number: 0 });
         board.t0.set(k.now());
         if self.start_delay_ns > 0 {
             k.sleep(self.start_delay_ns);
         }
         let cpus = self.machine.topology.cpus;
         *board.released.borrow_mut() = Snapshot::take(world, cpus);
+        Here::tell(Event::Measure(true));
         k.close(gate_write).map_err(|error| fail("close", &error))?;
         if self.sample_ns > 0 {
             let (world, board, interval) = (Rc::clone(world), Rc::clone(board), self.sample_ns);
@@ -379,6 +411,7 @@ impl VirtualRun {
             k.wait().map_err(|error| fail("wait", &error))?;
         }
         *board.ended.borrow_mut() = Snapshot::take(world, cpus);
+        Here::tell(Event::Measure(false));
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod numa;
 mod os;
 mod preset;
 mod smp;
+mod trace;
 mod tree;
 mod watch;
 
@@ -29,5 +30,6 @@ pub use preset::{
     PrivateLevel, SharedLevel, Topology, ps,
 };
 pub use smp::{Smp, Word};
+pub use trace::{Event, Leave, Record, Recorder};
 pub use tree::Tree;
 pub use watch::Watch;

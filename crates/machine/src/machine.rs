@@ -5,8 +5,10 @@ use crate::hierarchy::CacheCounts;
 use crate::memory::Sim;
 use crate::os::Os;
 use crate::preset::Preset;
+use crate::trace::{Event, Recorder};
 use crate::watch::Watch;
 use convoy_sync::TaskId;
+use core::cell::RefCell;
 use std::rc::Rc;
 
 /// A virtual SMP. One for each thread at a time; not `Send`.
@@ -38,6 +40,11 @@ impl Machine {
     /// Installs the operating system.
     pub fn install(&self, os: Rc<dyn Os>) {
         self.engine.install(os);
+    }
+
+    /// Tells `recorder` everything that happens from now on.
+    pub fn record(&self, recorder: Rc<RefCell<dyn Recorder>>) {
+        self.engine.tap.attach(recorder);
     }
 
     /// Number of CPUs.
@@ -253,6 +260,23 @@ impl Here {
     /// Watches the lock at `lock` from now on, under `name`.
     pub fn watch<T: ?Sized>(name: &str, lock: &T) {
         engine().watches.add(name, engine().offset(lock));
+    }
+
+    /// Tells the recorder of the machine, if it has one, that `event` has happened.
+    #[inline]
+    pub fn tell(event: Event) {
+        engine().tell(|| event);
+    }
+
+    /// Tells the recorder the name of a lock, or of an object with locks inside.
+    #[inline]
+    pub fn name<T: ?Sized>(object: &T, name: &'static str) {
+        let engine = engine();
+        engine.tell(|| Event::Name {
+            lock: engine.offset(object),
+            bytes: size_of_val(object),
+            name,
+        });
     }
 
     /// What was seen of the watched locks so far.

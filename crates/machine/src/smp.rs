@@ -1,6 +1,7 @@
 //! `Smp`: the virtual machine as a lock's platform.
 
 use crate::engine::engine;
+use crate::trace::Event;
 use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -180,7 +181,9 @@ impl Platform for Smp {
     #[inline]
     fn event<T: ?Sized>(event: LockEvent, lock: &T, task: TaskId) {
         let engine = engine();
+        let lock_at = engine.offset(lock);
+        engine.tell(|| Event::Lock { event, lock: lock_at, task });
         let current = engine.this().task.get();
-        engine.watches.event(event, engine.offset(lock), task, current, engine.now());
+        engine.watches.event(event, lock_at, task, current, engine.now());
     }
 }

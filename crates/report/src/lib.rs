@@ -11,7 +11,10 @@ mod check;
 mod compare;
 mod compare_text;
 mod curve;
+mod explain;
+mod explain_text;
 mod export;
+mod flame;
 mod format;
 mod json;
 mod native;
@@ -31,6 +34,8 @@ pub use compare::{
     CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport, CompareRow,
     CompareSide, CompareWarmUp,
 };
+pub use explain::ExplainReport;
+pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, significant};
 pub use native::{native_csv, native_json, native_tables, native_text};
 pub use picture::{PictureError, png};

@@ -1,8 +1,9 @@
 //! `cargo xtask nightly`: the long variants of what `ci` runs in small.
 
 use std::path::Path;
+use std::process::Command;
 
-use crate::stage::{Pipeline, cargo, run as show};
+use crate::stage::{Ending, Pipeline, cargo, run as show};
 use crate::{Outcome, golden};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
@@ -26,6 +27,23 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("bench", &["bench", "--workspace"]),
 ];
 
+/// Decodes the trace of a run with Perfetto's own schema, where its Python package is installed.
+fn perfetto(root: &Path) -> anyhow::Result<Ending> {
+    let have = Command::new("python3").args(["-c", "import perfetto"]).output();
+    if !have.is_ok_and(|have| have.status.success()) {
+        println!("not checked: python3 has no package perfetto (pip install perfetto)");
+        return Ok(Ending::Passed);
+    }
+    let run = ["run", "--release", "--", "explain", "semaphore-2008", "--kernel", "2.6.26-rc1"];
+    let trace = root.join("target/nightly.pftrace");
+    let written = show(cargo(root, &run).arg("--trace").arg(&trace))?;
+    if !matches!(written, Ending::Passed) {
+        return Ok(written);
+    }
+    let script = root.join("tests/perfetto/decode.py");
+    show(Command::new("python3").arg(script).arg(&trace))
+}
+
 /// Runs every command, even after a failure.
 pub(crate) fn run(root: &Path) -> Outcome {
     let budget = std::env::var("CONVOY_BUDGET").unwrap_or_else(|_| BUDGET.to_owned());
@@ -33,6 +51,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     for (name, arguments) in COMMANDS {
         pipeline.stage(name, || show(cargo(root, arguments).env("CONVOY_BUDGET", &budget)));
     }
+    pipeline.stage("perfetto", || perfetto(root));
     pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));
     pipeline.print_summary();
     if pipeline.passed(true) { Outcome::Done } else { Outcome::Finding }

@@ -190,7 +190,7 @@ fn estimate(values: Vec<f64>) -> Result<Estimate, Failure> {
     Sample::new(values).map(|sample| sample.estimate()).map_err(Failure::environment)
 }
 
-fn load(name: &str) -> Result<Experiment, Failure> {
+pub(crate) fn load(name: &str) -> Result<Experiment, Failure> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|extension| extension == "toml");
     if !is_file {

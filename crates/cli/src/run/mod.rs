@@ -11,6 +11,7 @@ use crate::fail::Failure;
 use crate::output;
 use args::{ColumnsOf, Run};
 use convoy_load::host::Interrupts;
+use convoy_load::mix::Mix;
 use convoy_load::native::{self, NativeExperiment};
 use convoy_load::schedule::Schedule;
 use convoy_load::user::Next;
@@ -59,6 +60,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         )),
         (None, schedule) => host::run(args, mix, schedule, &config),
     }
+}
+
+/// The mix that a run on the virtual machine was given.
+pub(crate) fn simulated_mix(args: &Run) -> Result<Mix, Failure> {
+    control::mix(&args.load, &control::config(&args.load)?)
 }
 
 fn locks(args: &Run, path: &Path) -> Result<ExitCode, Failure> {

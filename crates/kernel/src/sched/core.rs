@@ -2,7 +2,7 @@
 
 use super::normal::{Dequeue, Enqueue};
 use super::wait::signal_ends;
-use super::{Sched, State, Tcb, o1};
+use super::{Sched, State, Tcb, o1, record};
 use crate::preset::Preempt;
 use crate::softirq::{Context, irq_enter};
 use convoy_machine::{Here, Os, Smp};
@@ -39,6 +39,7 @@ impl Sched {
     }
 
     fn leave(&self, me: &Rc<Tcb>, how: Leave) {
+        record::schedule(true);
         Smp::preempt_disable();
         Smp::irq_save();
         let queue = self.this();
@@ -61,6 +62,7 @@ impl Sched {
             self.post_schedule(queue);
             queue.lock.unlock();
             Smp::irq_restore(());
+            record::schedule(false);
             return preempt_enable_no_resched();
         }
         // The number of a task that has ended may belong to a new one before `next` arrives.
@@ -72,6 +74,7 @@ impl Sched {
         self.count(|stats| stats.switches += 1);
         let refill = if next == queue.idle.get() { 0 } else { self.costs.refill };
         Here::pass(self.costs.switch + refill);
+        record::leave(me, how == Leave::Die);
         if how == Leave::Die {
             return Here::retire(next);
         }
@@ -136,6 +139,7 @@ impl Sched {
         }
         Smp::irq_restore(());
         preempt_enable_no_resched();
+        record::schedule(false);
     }
 
     /// Queues a task that exec balancing moves, now that it is off its CPU.
@@ -160,6 +164,7 @@ impl Sched {
     /// Like [`Self::fork`], on a given CPU. For tests of placement; no system call leads here.
     pub fn fork_on(&self, target: usize, body: Box<dyn FnOnce()>) -> Option<TaskId> {
         let id = Here::spawn(body)?;
+        record::born(id, target);
         let child = self.adopt(id, target);
         let parent = self.current();
         o1::adopt(&child, &parent);

@@ -1,6 +1,6 @@
 //! Kernel threads: created asleep, woken, bound to a CPU, parked, stopped.
 
-use super::{Sched, State, Tcb};
+use super::{Sched, State, Tcb, record};
 use convoy_machine::Here;
 use convoy_sync::{Sleep, TaskId};
 use core::cell::{Cell, RefCell};
@@ -117,6 +117,7 @@ impl Sched {
     /// The whole life of the kernel thread `task`, on its own stack. While the body runs the stack
     /// owns nothing but the body.
     pub(crate) fn kthread_main(&self, task: TaskId) {
+        record::kthread(task);
         let body = self.kthread_of(task).body.take();
         body.expect("a kernel thread starts once")(self);
         let kthread = self.kthreads.borrow_mut().remove(&task);

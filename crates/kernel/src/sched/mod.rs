@@ -22,6 +22,7 @@ mod newidle;
 mod normal;
 mod o1;
 mod place;
+pub(crate) mod record;
 mod rt;
 mod rt_move;
 mod rt_root;
@@ -285,6 +286,8 @@ impl Sched {
         if let Some(lock) = sched.bkl.lock_object() {
             Here::watch("BKL", lock);
         }
+        sched.bkl.name();
+        sched.queues.iter().for_each(|queue| Here::name(&*queue.lock, "rq->lock"));
         Rc::new(sched)
     }
 
@@ -293,6 +296,7 @@ impl Sched {
         machine.install(self.clone());
         for cpu in 0..machine.cpus() {
             let idle = Here::spawn_idle().expect("room for idle tasks");
+            record::idle(idle, cpu);
             let tcb = self.adopt(idle, cpu);
             tcb.on_cpu.set(true);
             let queue = &self.queues[cpu];
@@ -303,6 +307,7 @@ impl Sched {
             machine.boot(cpu, idle, 0);
         }
         let first = Here::spawn(init).expect("room for the first task");
+        record::born(first, 0);
         let tcb = self.adopt(first, 0);
         self.queues[0].normal.borrow_mut().enqueue(&tcb, Enqueue::Moved, 0);
         self.loads.add(0, WEIGHT);

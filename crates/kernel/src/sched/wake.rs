@@ -2,7 +2,7 @@
 //! in `place.rs`.
 
 use super::normal::Enqueue;
-use super::{RunQueue, Sched, State, Tcb};
+use super::{RunQueue, Sched, State, Tcb, record};
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock};
 use std::rc::Rc;
@@ -43,6 +43,7 @@ impl Sched {
             }
         }
         if asleep {
+            record::wake(task);
             task.state.set(State::Running);
             self.check_preempt(task.cpu.get(), task);
             self.woken_rt(queue, task);

@@ -39,7 +39,9 @@ impl Super {
             mount: Line(Count::new(3)),
             stat: Line((Spin::new(), Field::new(0))),
         };
-        Rc::new(Self { memory, limit, journal, hot: Here::place(hot) })
+        let hot = Here::place(hot);
+        Here::name(&hot.stat.0.0, "tmpfs stat_lock");
+        Rc::new(Self { memory, limit, journal, hot })
     }
 
     /// Counts `pages` more pages; `ENOSPC` above the limit.
@@ -139,10 +141,13 @@ impl Inode {
             tree_lock: Line(ReadWrite::new()),
             pages: core::array::from_fn(|_| Line(Count::new(1))),
         };
+        let hot = Here::place(hot);
+        Here::name(&hot.mutex, "i_mutex");
+        Here::name(&hot.tree_lock, "tree_lock");
         Rc::new(Self {
             kind,
             sb: Rc::clone(sb),
-            hot: Here::place(hot),
+            hot,
             disk: OnDisk::default(),
             entries: RefCell::default(),
             pages: RefCell::default(),
@@ -189,13 +194,9 @@ pub(crate) struct DentryHot {
 impl Dentry {
     fn new(inode: Rc<Inode>, parent: Weak<Self>, count: u32) -> Rc<Self> {
         let hot = DentryHot { lock: Spin::new(), count: Count::new(count), name: Field::new(0) };
-        Rc::new(Self {
-            inode,
-            parent,
-            hot: Here::place(hot),
-            mounted: RefCell::default(),
-            linked: Cell::new(true),
-        })
+        let hot = Here::place(hot);
+        Here::name(&hot.lock, "d_lock");
+        Rc::new(Self { inode, parent, hot, mounted: RefCell::default(), linked: Cell::new(true) })
     }
 
     /// The root of a file system that is mounted below `parent`.

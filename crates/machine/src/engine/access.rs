@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::line::Line;
 use crate::memory::LINE;
+use crate::trace::Event;
 use convoy_sync::Access;
 
 impl Engine {
@@ -69,16 +70,24 @@ impl Engine {
     /// A read by the CPU whose turn it is.
     #[inline]
     pub(super) fn read_now(&self, offset: usize) {
-        let done = self.lines.read(offset, self.cpu.get(), self.clock.get());
+        let now = self.clock.get();
+        let done = self.lines.read(offset, self.cpu.get(), now);
         self.clock.set(done + self.hit);
+        if done > now {
+            self.tell(|| Event::Transfer(offset));
+        }
     }
 
     #[inline(never)]
     fn write_slow(&self, offset: usize, price: u64) {
         self.turn(offset);
         let cpu = self.cpu.get();
-        let done = self.lines.write(offset, cpu, self.clock.get());
+        let now = self.clock.get();
+        let done = self.lines.write(offset, cpu, now);
         self.clock.set(done + price);
+        if done > now {
+            self.tell(|| Event::Transfer(offset));
+        }
         self.release_spinners(self.lines.at(offset));
     }
 

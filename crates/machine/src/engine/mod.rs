@@ -16,6 +16,7 @@ use crate::line::{Lines, mix};
 use crate::memory::{PooledStack, Region};
 use crate::os::Os;
 use crate::preset::{Preset, ps};
+use crate::trace::{Event, Tap};
 use crate::tree::Tree;
 use crate::watch::Watches;
 use convoy_sync::TaskId;
@@ -141,6 +142,7 @@ pub(crate) struct Engine {
     pub(crate) region: Rc<Region>,
     pub(crate) watches: Watches,
     pub(crate) disk: Option<Disk>,
+    pub(crate) tap: Tap,
 }
 
 thread_local! {
@@ -203,6 +205,7 @@ impl Engine {
             region,
             watches: Watches::default(),
             disk: preset.disk.as_ref().map(Disk::new),
+            tap: Tap::default(),
         })
     }
 
@@ -221,6 +224,7 @@ impl Engine {
         let now = self.clock.get();
         let old = cpu.mode.replace(mode);
         cpu.account(old, now.saturating_sub(cpu.mode_since.replace(now)));
+        self.tell(|| Event::Mode(mode));
         old
     }
 

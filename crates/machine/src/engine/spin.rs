@@ -7,6 +7,7 @@
 
 use super::{Cpu, Engine, Mode};
 use crate::line::Line;
+use crate::trace::Event;
 use core::cell::RefCell;
 
 /// What a CPU spins for.
@@ -105,6 +106,7 @@ impl Engine {
             cpu.mode.set(spin.mode);
             cpu.mode_since.set(start);
             cpu.spin.set(None);
+            self.tell(|| Event::Mode(spin.mode));
             return true;
         }
         cpu.account(spin.mode, now - start);

@@ -3,6 +3,7 @@
 use super::{Cpu, Engine, Outcome, Slot, Task, engine};
 use crate::line::mix;
 use crate::memory::Sim;
+use crate::trace::Event;
 use convoy_sync::TaskId;
 use corosensei::CoroutineResult;
 
@@ -44,6 +45,7 @@ impl Engine {
         let cpu = self.this();
         let prev = cpu.task.get();
         self.slots.borrow_mut()[prev as usize].running = false;
+        self.tell(|| Event::Switch { prev, next });
         self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
         self.suspend(self.clock.get());
@@ -54,6 +56,7 @@ impl Engine {
     pub(crate) fn retire(&self, next: TaskId) {
         let cpu = self.this();
         let prev = cpu.task.get();
+        self.tell(|| Event::Switch { prev, next });
         self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
         self.dead.set(prev);

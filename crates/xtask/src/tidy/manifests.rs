@@ -13,13 +13,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mm", &["sync"]),
     ("machine", &["sync"]),
     ("kernel", &["machine", "mm", "sync"]),
+    ("explain", &["machine", "stats", "sync"]),
     ("load", &["kernel", "machine", "stats", "sync"]),
     ("stats", &[]),
     ("store", &[]),
-    ("report", &["load", "stats"]),
+    ("report", &["explain", "load", "stats"]),
     ("preload", &["sync"]),
     ("torture", &["machine", "mm", "sync"]),
-    ("cli", &["kernel", "load", "machine", "mm", "report", "stats", "store", "sync", "torture"]),
+    (
+        "cli",
+        &[
+            "explain", "kernel", "load", "machine", "mm", "report", "stats", "store", "sync",
+            "torture",
+        ],
+    ),
     ("python", &["load", "report", "stats"]),
     ("xtask", &["load"]),
 ];

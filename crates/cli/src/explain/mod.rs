@@ -1,0 +1,232 @@
+//! `convoy explain`: what a run on the virtual machine spent its time on, and why.
+//!
+//! A simulation repeats to the byte, so nothing is kept for this: the run is executed again with a
+//! recorder, which costs no virtual time.
+
+mod target;
+
+use crate::args::{Common, Format};
+use crate::fail::Failure;
+use crate::output;
+use clap::{Args, ValueEnum};
+use convoy_explain::{Analysis, Detail, ProcFile, folded};
+use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_machine::Recorder;
+use convoy_report::{ExplainReport, flame_html, flame_svg};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use target::Target;
+
+/// `convoy explain`.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// An experiment such as semaphore-2008, the number of a stored run, or `@TAG`
+    #[arg(value_name = "RUN")]
+    run: String,
+    /// Kernel preset; of a stored run only if it has several
+    #[arg(long, value_name = "PRESET")]
+    kernel: Option<String>,
+    /// Users; default those of the experiment's default size, or of the stored run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    users: Option<u32>,
+    /// Number of CPUs instead of the machine preset's
+    #[arg(long, value_name = "N")]
+    cpus: Option<usize>,
+    /// Machine preset instead of the run's
+    #[arg(long, value_name = "PRESET")]
+    machine: Option<String>,
+    /// Seed instead of the run's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Divide the loop counts of the jobs by this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    shrink: Option<u32>,
+    /// Write a Perfetto trace: the longest convoy in full, the rest as counters
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    trace: Option<PathBuf>,
+    /// Largest size of the trace
+    #[arg(long, value_name = "MB", default_value_t = 50, help_heading = "Files")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4000))]
+    trace_limit: u32,
+    /// Write the blocked, spinning and queued time of tasks as folded stacks, microseconds
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    folded: Option<PathBuf>,
+    /// Write them as a flame graph, FILE.svg or FILE.html
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    flame: Option<PathBuf>,
+    /// Write the events around the longest convoy as ftrace prints them
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    ftrace: Option<PathBuf>,
+    /// Print what this file of the kernel would say instead of the report
+    #[arg(long, value_enum, value_name = "FILE")]
+    proc: Option<Proc>,
+    /// The store of a stored run.
+    #[arg(long, value_name = "FILE", help = crate::keep::STORE_HELP)]
+    store: Option<PathBuf>,
+    /// Flags of every command.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Files of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Proc {
+    /// `/proc/lock_stat`
+    LockStat,
+    /// `/proc/schedstat`
+    Schedstat,
+    /// `/proc/stat`
+    Stat,
+}
+
+impl Explain {
+    /// Every file that is to be written can be, asked before the run.
+    fn ready(&self) -> Result<(), Failure> {
+        output::ready(self.common.output.as_deref())?;
+        if self.proc.is_some() && self.common.format != Format::Table {
+            return Err(Failure::usage(
+                "--proc prints the kernel's own format; leave --format away or use the report",
+            ));
+        }
+        if let Some(path) = &self.flame {
+            picture(path)?;
+        }
+        for path in [&self.trace, &self.folded, &self.flame, &self.ftrace] {
+            output::ready(path.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the name says HTML; it must say that or SVG.
+fn picture(path: &Path) -> Result<bool, Failure> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(false),
+        Some("html") => Ok(true),
+        _ => Err(Failure::usage(format!(
+            "--flame {}: the name says no format; end it with .svg or .html",
+            path.display()
+        ))),
+    }
+}
+
+/// The command.
+pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
+    args.ready()?;
+    let target = Target::new(args)?;
+    let detailed = args.trace.is_some() || args.ftrace.is_some();
+    let bar = output::progress(&args.common, if detailed { 2 } else { 1 });
+    bar.set_message("running it, recorded");
+    let analysis = Rc::new(RefCell::new(Analysis::new(target.run.machine.topology.cpus)));
+    let point = execute(&target.run, analysis.clone());
+    let (point, analysis) = (point?, analysis.borrow());
+    let mut report = report(&target, &point, &analysis);
+    if detailed {
+        bar.inc(1);
+        bar.set_message("again, with the part around the longest convoy in full");
+        report.notes.extend(details(args, &target, &point, &analysis)?);
+    }
+    bar.finish_and_clear();
+    report.notes.extend(stacks(args, &report.title, &analysis)?);
+    if let Some(file) = args.proc {
+        let file = match file {
+            Proc::LockStat => ProcFile::LockStat,
+            Proc::Schedstat => ProcFile::Schedstat,
+            Proc::Stat => ProcFile::Stat,
+        };
+        output::result(&args.common, &analysis.proc(file))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what needs every event of a part of the run; returns what is in the files.
+fn details(
+    args: &Explain,
+    target: &Target,
+    point: &VirtualPoint,
+    analysis: &Analysis,
+) -> Result<Vec<String>, Failure> {
+    let cpus = target.run.machine.topology.cpus;
+    let detail = Rc::new(RefCell::new(Detail::new(cpus, analysis.window())));
+    let again = execute(&target.run, detail.clone())?;
+    if again.hash != point.hash {
+        return Err(Failure::environment(format!(
+            "the run did not repeat: schedule hash {:016x}, then {:016x}; this is a defect of the \
+             model",
+            point.hash, again.hash
+        )));
+    }
+    let mut detail = detail.borrow_mut();
+    let mut notes = Vec::new();
+    if let Some(path) = &args.trace {
+        let limit = args.trace_limit as usize * 1_000_000;
+        let bytes = detail.perfetto(limit);
+        output::file(path, &bytes)?;
+        notes.push(format!(
+            "trace {}: {:.1} MB (limit {} MB, --trace-limit); {}; the whole run as counters; open \
+             it in ui.perfetto.dev",
+            path.display(),
+            bytes.len() as f64 / 1e6,
+            args.trace_limit,
+            detail.sentence()
+        ));
+    }
+    if let Some(path) = &args.ftrace {
+        output::file(path, &detail.ftrace())?;
+        notes.push(format!("ftrace events {}: {}", path.display(), detail.sentence()));
+    }
+    Ok(notes)
+}
+
+/// Writes the folded stacks and their picture; returns what is in the files.
+fn stacks(args: &Explain, title: &str, analysis: &Analysis) -> Result<Vec<String>, Failure> {
+    let stacks = analysis.stacks();
+    let mut notes = Vec::new();
+    if let Some(path) = &args.folded {
+        output::file(path, &folded(&stacks))?;
+        notes.push(format!("folded stacks {}: {} stacks", path.display(), stacks.len()));
+    }
+    if let Some(path) = &args.flame {
+        let html = picture(path)?;
+        let text = if html { flame_html(title, &stacks) } else { flame_svg(title, &stacks) };
+        output::file(path, &text)?;
+        notes.push(format!("flame graph {}", path.display()));
+    }
+    Ok(notes)
+}
+
+fn execute(run: &VirtualRun, recorder: Rc<RefCell<dyn Recorder>>) -> Result<VirtualPoint, Failure> {
+    run.record(recorder).map_err(Failure::environment)
+}
+
+fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> ExplainReport {
+    let run = &target.run;
+    let mut notes = Vec::new();
+    if let Some(failure) = &point.first_failure {
+        notes.push(format!("a job failed: {failure}"));
+    }
+    ExplainReport {
+        title: format!(
+            "{}: {} users of {}, {} on {} ({} CPUs), seed {}: {:.1} jobs/min",
+            target.name,
+            run.users,
+            run.mix.name,
+            run.kernel.name,
+            run.machine.name,
+            run.machine.topology.cpus,
+            run.seed,
+            point.columns.jobs_per_min
+        ),
+        replay: format!("convoy {}", target.replay()),
+        users: u64::from(run.users),
+        jobs_per_min: point.columns.jobs_per_min,
+        hash: format!("{:016x}", point.hash),
+        summary: analysis.summary(),
+        notes,
+    }
+}

@@ -1,0 +1,173 @@
+//! Which run is explained: a case of an experiment, or what a stored command ran.
+
+use super::Explain;
+use crate::args::{Args, Command, Reproduce};
+use crate::compare::store_failure;
+use crate::fail::Failure;
+use crate::keep::default_path;
+use crate::reproduce;
+use crate::run::args::Run;
+use crate::run::simulated_mix;
+use clap::Parser;
+use convoy_kernel::KernelPreset;
+use convoy_load::experiment::Experiment;
+use convoy_load::mix::Mix;
+use convoy_load::users;
+use convoy_load::virtual_run::VirtualRun;
+use convoy_machine::Preset;
+use convoy_store::{Store, StoreError};
+
+/// One simulation and where it comes from.
+pub(super) struct Target {
+    pub(super) name: String,
+    pub(super) run: VirtualRun,
+    /// RUN and the flags that give the same simulation.
+    flags: String,
+}
+
+impl Target {
+    pub(super) fn new(args: &Explain) -> Result<Self, Failure> {
+        let name = &args.run;
+        let stored = name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit());
+        if stored { Self::stored(args) } else { Self::experiment(args, name, None) }
+    }
+
+    /// The arguments of the command that explains the same simulation.
+    pub(super) fn replay(&self) -> String {
+        format!("explain {}", self.flags)
+    }
+
+    fn stored(args: &Explain) -> Result<Self, Failure> {
+        let path = args.store.clone().or_else(default_path).ok_or(StoreError::NoPlace);
+        let store = path.and_then(Store::read).map_err(store_failure)?;
+        let run = store.find(&args.run).map_err(store_failure)?;
+        let words = std::iter::once("convoy".to_owned()).chain(run.entry.command.iter().cloned());
+        let parsed = Args::try_parse_from(words).map_err(|_| {
+            let command = run.entry.command.join(" ");
+            Failure::usage(format!(
+                "run {} was made by `convoy {command}`, which this version cannot read; name an \
+                 experiment instead",
+                run.id
+            ))
+        })?;
+        match parsed.command {
+            Command::Run(stored) if stored.kernel.is_some() => Self::load(args, &stored),
+            Command::Reproduce(stored) => {
+                Self::experiment(args, &stored.experiment.clone(), Some(&stored))
+            }
+            Command::Explain(stored) => {
+                Err(Failure::usage(format!("explain {} itself", stored.run)))
+            }
+            _ => Err(Failure::usage(format!(
+                "run {} is a {} on this machine; only runs on the virtual machine (run --kernel, \
+                 reproduce) repeat and can be explained",
+                run.id, run.entry.kind
+            ))),
+        }
+    }
+
+    /// A case of an experiment, at the size of `stored` if that is what is explained.
+    fn experiment(args: &Explain, name: &str, stored: Option<&Reproduce>) -> Result<Self, Failure> {
+        let experiment = reproduce::load(name)?;
+        let kernel = Self::kernel(args, &experiment, stored)?;
+        let stored_machine = stored.and_then(|stored| stored.machine.as_ref());
+        let machine =
+            args.machine.as_ref().or(stored_machine).unwrap_or(&experiment.machine).clone();
+        let scale = match stored {
+            Some(stored) if stored.full => 1,
+            Some(stored) => stored.scale.unwrap_or(experiment.scale),
+            None => experiment.scale,
+        };
+        let users = args.users.unwrap_or((experiment.tasks / scale).max(1));
+        let seed = args.seed.or(stored.map(|stored| stored.seed)).unwrap_or(1);
+        // As `reproduce` scales it: the delay goes with the tasks.
+        let delay = experiment.start_delay_s * 1e9 * f64::from(users) / f64::from(experiment.tasks);
+        let mix = Mix::load(&experiment.mix).map_err(Failure::usage)?;
+        let preset = preset(&machine, args.cpus)?;
+        let run = VirtualRun {
+            seed,
+            start_delay_ns: delay as u64,
+            pool_users: experiment.tasks,
+            shrink: args.shrink.unwrap_or(1),
+            ..VirtualRun::new(mix, users, kernel.clone(), preset)
+        };
+        let mut flags = format!("{name} --kernel {} --users {users}", kernel.name);
+        push(&mut flags, "machine", Some(&machine));
+        push(&mut flags, "seed", Some(seed));
+        push(&mut flags, "cpus", args.cpus);
+        push(&mut flags, "shrink", args.shrink);
+        Ok(Self { name: experiment.name, run, flags })
+    }
+
+    fn kernel(
+        args: &Explain,
+        experiment: &Experiment,
+        stored: Option<&Reproduce>,
+    ) -> Result<KernelPreset, Failure> {
+        let cases: Vec<&str> = experiment.case.iter().map(|case| case.kernel.as_str()).collect();
+        let ran = stored.map_or(&[][..], |stored| &stored.kernel);
+        let name = match (&args.kernel, ran, &cases[..]) {
+            (Some(name), _, _) | (None, [name], _) => name.clone(),
+            (None, _, [name]) => (*name).to_owned(),
+            _ => {
+                return Err(Failure::usage(format!(
+                    "experiment {} has several kernels; name one with --kernel: {}",
+                    experiment.name,
+                    cases.join(", ")
+                )));
+            }
+        };
+        KernelPreset::load(&name).map_err(Failure::usage)
+    }
+
+    /// A load point of `convoy run --kernel`.
+    fn load(args: &Explain, stored: &Run) -> Result<Self, Failure> {
+        let stored_kernel = stored.kernel.clone().unwrap_or_default();
+        let kernel = args.kernel.clone().unwrap_or(stored_kernel);
+        let kernel = KernelPreset::load(&kernel).map_err(Failure::usage)?;
+        let list = users::parse(stored.points.users.as_deref().unwrap_or("1,2,10"))
+            .map_err(Failure::usage)?;
+        let ((Some(users), _) | (None, &[users])) = (args.users, &list[..]) else {
+            let known: Vec<String> = list.iter().map(u32::to_string).collect();
+            return Err(Failure::usage(format!(
+                "run {} has several load points; name one with --users: {}",
+                args.run,
+                known.join(", ")
+            )));
+        };
+        let machine = args.machine.clone().unwrap_or_else(|| stored.machine.clone());
+        let run = VirtualRun {
+            seed: args.seed.or(stored.load.seed).unwrap_or(1),
+            start_delay_ns: (stored.load.start_delay * 1e9) as u64,
+            shrink: args.shrink.unwrap_or(stored.load.shrink),
+            ..VirtualRun::new(
+                simulated_mix(stored)?,
+                users,
+                kernel,
+                preset(&machine, args.cpus.or(stored.cpus))?,
+            )
+        };
+        let mut flags = format!("{} --users {users}", args.run);
+        push(&mut flags, "kernel", args.kernel.as_ref());
+        push(&mut flags, "machine", args.machine.as_ref());
+        push(&mut flags, "cpus", args.cpus);
+        push(&mut flags, "seed", args.seed);
+        push(&mut flags, "shrink", args.shrink);
+        Ok(Self { name: format!("run {}", args.run), run, flags })
+    }
+}
+
+fn preset(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
+    let mut machine = Preset::load(name).map_err(Failure::usage)?;
+    if let Some(cpus) = cpus {
+        machine = machine.with_cpus(cpus);
+        machine.validate().map_err(Failure::usage)?;
+    }
+    Ok(machine)
+}
+
+fn push(flags: &mut String, name: &str, value: Option<impl std::fmt::Display>) {
+    if let Some(value) = value {
+        flags.extend([" --", name, " ", &value.to_string()]);
+    }
+}

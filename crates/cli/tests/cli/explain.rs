@@ -1,0 +1,136 @@
+//! `convoy explain`: the report, its files, and what it refuses.
+
+use crate::{code, convoy, directory, json, run, stderr, stdout};
+use convoy_explain::Trace;
+use prost::Message as _;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run of a fraction of a second that convoys.
+const SMALL: [&str; 6] = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "20", "--quiet"];
+
+fn explain(more: &[&str]) -> Vec<&'static str> {
+    let all = [&["explain"], SMALL.as_slice(), more].concat();
+    // The arguments of one test live as long as the test program.
+    all.into_iter().map(|word| &*word.to_owned().leak()).collect()
+}
+
+fn seconds(shares: &Value) -> f64 {
+    let shares = shares.as_array().expect("a list");
+    shares.iter().map(|share| share["seconds"].as_f64().expect("a number")).sum()
+}
+
+#[test]
+fn the_account_adds_up() {
+    let report = json(&explain(&["--format", "json"]), 0);
+    let summary = &report["summary"];
+    let all = summary["window_s"].as_f64().expect("a number") * 4.0;
+    assert!((seconds(&summary["states"]) / all - 1.0).abs() < 1e-6, "{summary:#}");
+    let idle = &summary["states"][6];
+    assert_eq!(idle["name"], "idle");
+    let idle = idle["seconds"].as_f64().expect("a number");
+    assert!((seconds(&summary["idle"]) / idle - 1.0).abs() < 1e-3, "{summary:#}");
+    let chain = seconds(&summary["chain"]["shares"]);
+    assert!((chain / (all / 4.0) - 1.0).abs() < 0.02, "a chain is as long as the run: {chain}");
+    for lock in summary["locks"].as_array().expect("a list") {
+        let of = |key: &str| lock[key].as_f64().expect("a number");
+        assert!(of("owner_not_running_s") <= of("owned_s") + 1e-9, "{lock:#}");
+        let each = of("instances") * all / 4.0;
+        assert!(of("owned_s") <= each + 1e-9, "{lock:#}");
+    }
+    let longest = &summary["longest"];
+    assert_eq!(longest["idle_ms"].as_array().map(Vec::len), Some(4), "{longest:#}");
+}
+
+#[test]
+fn recording_changes_nothing_and_a_stored_run_is_explained() {
+    let place = directory("explain-stored");
+    let store = place.join("runs.sqlite3");
+    let store = store.to_str().expect("UTF-8");
+    let args = ["--kernel", "2.6.26-rc1", "--users", "15", "--seed", "3", "--quiet"];
+    let args = [&["run"], args.as_slice(), &["--store", store, "--format", "json"]].concat();
+    let ran = json(&args, 0);
+    let explained = json(&["explain", "1", "--store", store, "--quiet", "--format", "json"], 0);
+    assert_eq!(ran["points"][0]["hash"], explained["hash"]);
+    assert_eq!(explained["replay"], "convoy explain 1 --users 15");
+    let missing = run(&["explain", "7", "--store", store]);
+    assert_eq!(code(&missing), Some(2), "{}", stderr(&missing));
+}
+
+#[test]
+fn the_trace_decodes_and_its_arrows_arrive() {
+    let place = directory("explain-trace");
+    let path = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
+    let (trace, ftrace) = (path("run.pftrace"), path("run.ftrace"));
+    let output = run(&explain(&["--trace", &trace, "--trace-limit", "3", "--ftrace", &ftrace]));
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let bytes = std::fs::read(&trace).expect("the trace");
+    assert!(bytes.len() <= 3_000_000, "{}", bytes.len());
+    let trace = Trace::decode(bytes.as_slice()).expect("a trace");
+    let mut tracks = BTreeMap::new();
+    let (mut begun, mut ended) = (BTreeSet::<u64>::new(), BTreeSet::<u64>::new());
+    let (mut switches, mut depth) = (0, BTreeMap::<u64, i32>::new());
+    for packet in &trace.packet {
+        if let Some(track) = &packet.track_descriptor {
+            tracks.insert(track.uuid(), track.name().to_owned());
+        }
+        if let Some(bundle) = &packet.ftrace_events {
+            let times: Vec<u64> = bundle.event.iter().filter_map(|event| event.timestamp).collect();
+            assert!(times.is_sorted(), "CPU {}", bundle.cpu());
+            switches += bundle.event.iter().filter(|event| event.sched_switch.is_some()).count();
+        }
+        if let Some(event) = &packet.track_event {
+            assert!(tracks.contains_key(&event.track_uuid()), "{event:?} has no track");
+            begun.extend(&event.flow_ids);
+            ended.extend(&event.terminating_flow_ids);
+            let open = depth.entry(event.track_uuid()).or_default();
+            *open += [0, 1, -1, 0, 0][event.r#type() as usize];
+            assert!((0..=1).contains(open), "slices of {:?}", tracks[&event.track_uuid()]);
+        }
+    }
+    assert!(tracks.values().any(|name| name.starts_with("BKL")), "{tracks:?}");
+    assert!(switches > 20, "{switches}");
+    assert!(!ended.is_empty() && ended.is_subset(&begun), "{} arrows", ended.len());
+    let text = std::fs::read_to_string(&ftrace).expect("the events");
+    assert!(text.lines().filter(|line| line.contains("sched_switch: prev_comm=")).count() > 20);
+    assert!(text.contains("sched_wakeup: comm=") && text.starts_with("# tracer: nop\n"));
+}
+
+#[test]
+fn the_files_of_the_kernel_and_the_flame_graph() {
+    let place = directory("explain-files");
+    let path = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
+    let (stacks, picture) = (path("stacks.txt"), path("flame.html"));
+    let args = explain(&["--proc", "stat", "--folded", &stacks, "--flame", &picture]);
+    let stat = stdout(&run(&args));
+    let cpus = stat.lines().filter(|line| line.starts_with("cpu")).count();
+    assert!(cpus == 5 && stat.contains("\nctxt "), "{stat}");
+    let stacks = std::fs::read_to_string(stacks).expect("the stacks");
+    for line in stacks.lines() {
+        let (frames, us) = line.rsplit_once(' ').expect("frames and a number");
+        assert!(frames.split(';').count() >= 3 && us.parse::<u64>().is_ok(), "{line}");
+    }
+    assert!(stacks.contains(";BKL;asleep "), "{stacks}");
+    assert!(std::fs::read_to_string(picture).expect("the picture").contains("<svg"));
+    let lock_stat = stdout(&run(&explain(&["--proc", "lock_stat"])));
+    let bkl = lock_stat.lines().find(|line| line.contains(" BKL:")).expect("the lock");
+    assert_eq!(bkl.split_whitespace().count(), 13, "{bkl}");
+    let schedstat = stdout(&run(&explain(&["--proc", "schedstat"])));
+    let cpu = schedstat.lines().find(|line| line.starts_with("cpu0 ")).expect("a CPU");
+    assert_eq!(cpu.split(' ').count(), 10, "{cpu}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_refused() {
+    let refused = |args: &[&str], expected: i32, word: &str| {
+        let output = convoy(args).output().expect("starts");
+        assert_eq!(code(&output), Some(expected), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+    };
+    refused(&["explain", "semaphore-2008"], 2, "several kernels; name one with --kernel");
+    refused(&["explain", "nothing"], 2, "semaphore-2008");
+    refused(&["explain", "semaphore-2008", "--kernel", "nothing"], 2, "2.6.26-rc1");
+    refused(&explain(&["--flame", "picture.png"]), 2, ".svg or .html");
+    refused(&explain(&["--proc", "stat", "--format", "json"]), 2, "--proc");
+    refused(&explain(&["--trace", "/nowhere/at/all"]), 3, "no directory");
+}

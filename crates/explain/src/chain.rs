@@ -1,0 +1,68 @@
+//! The critical chain: the path of wakeups that led to a moment.
+//!
+//! Every task carries the account of the path that led to what it does now. A task that is woken
+//! takes over the path of its waker, because it could not have gone on earlier; a task that a timer
+//! wakes keeps its own. So the path of the task that ends last is the longest chain of dependences
+//! of the run, found in one pass and constant memory.
+
+use crate::task::Label;
+
+/// Hops that a path remembers; its sums cover all.
+pub(crate) const HOPS: usize = 12;
+
+/// Why a task could go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// It got the lock of this class, or was woken to try.
+    Lock(u32),
+    /// Somebody ended what it waited for in this system call.
+    Call(&'static str),
+}
+
+/// One hand of the chain to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    pub(crate) at: u64,
+    pub(crate) from: Label,
+    pub(crate) to: Label,
+    pub(crate) via: Via,
+}
+
+/// What the time of a path was, picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shares {
+    pub(crate) user: u64,
+    pub(crate) system: u64,
+    pub(crate) spin: u64,
+    /// On a run queue, owner of a lock that others wanted.
+    pub(crate) queued_owner: u64,
+    /// On a run queue otherwise.
+    pub(crate) queued: u64,
+    /// Asleep until a timer.
+    pub(crate) slept: u64,
+}
+
+/// The path that led to a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub(crate) shares: Shares,
+    pub(crate) hops: u64,
+    pub(crate) lock_hops: u64,
+    last: [Option<Hop>; HOPS],
+}
+
+impl Path {
+    /// The path goes over to another task.
+    pub(crate) fn hop(&mut self, hop: Hop) {
+        self.last[(self.hops % HOPS as u64) as usize] = Some(hop);
+        self.hops += 1;
+        self.lock_hops += u64::from(matches!(hop.via, Via::Lock(_)));
+    }
+
+    /// The last hops, in their order.
+    pub(crate) fn last(&self) -> Vec<Hop> {
+        let start = (self.hops % HOPS as u64) as usize;
+        let order = (start..HOPS).chain(0..start);
+        order.filter_map(|index| self.last[index]).collect()
+    }
+}

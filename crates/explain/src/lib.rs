@@ -1,0 +1,30 @@
+//! What a virtual machine recorded, accounted.
+//!
+//! [`Analysis`] listens to a machine and keeps the account of a run in one pass and bounded memory.
+
+mod analysis;
+mod chain;
+mod cpu;
+mod detail;
+mod flame;
+mod ftrace;
+mod locks;
+mod owners;
+mod perfetto;
+mod proc;
+mod proto;
+mod stall;
+mod summary;
+mod task;
+mod timeline;
+
+pub use analysis::{Analysis, Idle};
+pub use cpu::{State, Times};
+pub use detail::{Detail, Window};
+pub use flame::folded;
+pub use proc::ProcFile;
+pub use proto::Trace;
+pub use summary::{
+    Cause, ChainSummary, Convoy, HopSummary, LockSummary, Share, Spread, StallSummary, Summary,
+};
+pub use task::Label;

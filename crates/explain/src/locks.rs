@@ -1,0 +1,185 @@
+//! The locks of a recorded run: each lock by its address, its kind by its name.
+
+use crate::stall::Stall;
+use convoy_stats::LogHistogram;
+use convoy_sync::TaskId;
+use std::collections::BTreeMap;
+
+/// Name of locks that nobody named.
+const UNNAMED: &str = "(unnamed)";
+/// Entries of the cache in front of the map, a power of two.
+const CACHE: usize = 1 << 14;
+const NOWHERE: u32 = u32::MAX;
+
+/// What was counted of the locks of one name. Times are in picoseconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Class {
+    pub(crate) name: String,
+    pub(crate) instances: u64,
+    pub(crate) acquisitions: u64,
+    pub(crate) contended: u64,
+    pub(crate) handoffs: u64,
+    pub(crate) stolen: u64,
+    pub(crate) woken: u64,
+    pub(crate) given_up: u64,
+    pub(crate) owner_changes: u64,
+    /// Waits and acquisitions on another CPU than the last acquisition.
+    pub(crate) con_bounces: u64,
+    pub(crate) acq_bounces: u64,
+    pub(crate) transfers: u64,
+    pub(crate) owned: u64,
+    pub(crate) owner_off: u64,
+    /// Time in convoys.
+    pub(crate) convoy: u64,
+    pub(crate) wanted: u64,
+    pub(crate) spin: u64,
+    pub(crate) hold_sum: u64,
+    pub(crate) wait_sum: u64,
+    pub(crate) waiters_max: u32,
+    /// Nanoseconds.
+    pub(crate) hold: LogHistogram,
+    pub(crate) wait: LogHistogram,
+    pub(crate) handoff: LogHistogram,
+}
+
+impl Class {
+    fn new(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// Forgets what was counted.
+    pub(crate) fn reset(&mut self) {
+        *self = Self { instances: self.instances, ..Self::new(core::mem::take(&mut self.name)) };
+    }
+}
+
+/// One lock.
+#[derive(Debug, Default)]
+pub(crate) struct Lock {
+    pub(crate) class: u32,
+    pub(crate) waiters: u32,
+    /// Owners, of whom `off` are on no CPU.
+    pub(crate) holders: Vec<TaskId>,
+    pub(crate) off: u32,
+    pub(crate) last_owner: Option<TaskId>,
+    pub(crate) last_cpu: Option<usize>,
+    /// When its owner last gave it back while others wanted it.
+    pub(crate) released: Option<u64>,
+    pub(crate) wait_sum: u64,
+    pub(crate) owned_since: u64,
+    pub(crate) off_since: u64,
+    pub(crate) wanted_since: u64,
+    pub(crate) stall: Option<Box<Stall>>,
+}
+
+/// All locks.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    pub(crate) all: Vec<Lock>,
+    pub(crate) classes: Vec<Class>,
+    /// By first address: bytes and name of what was named.
+    named: BTreeMap<usize, (usize, &'static str)>,
+    by_address: BTreeMap<usize, u32>,
+    by_name: BTreeMap<String, u32>,
+    cache: Vec<(usize, u32)>,
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            classes: Vec::new(),
+            named: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            cache: vec![(0, NOWHERE); CACHE],
+        }
+    }
+}
+
+impl Locks {
+    /// `bytes` bytes from `address` on are called `name` from now on.
+    pub(crate) fn name(&mut self, address: usize, bytes: usize, name: &'static str) {
+        let end = address + bytes;
+        // What was there before has been freed: the same memory has one name at a time.
+        while let Some((&start, &(len, old))) = self.named.range(..end).next_back() {
+            if start + len <= address {
+                break;
+            }
+            self.named.remove(&start);
+            if (start, len, old) != (address, bytes, name) {
+                let dead: Vec<usize> =
+                    self.by_address.range(start..start + len).map(|(&at, _)| at).collect();
+                for at in dead {
+                    self.by_address.remove(&at);
+                    self.cache[slot(at)] = (0, NOWHERE);
+                }
+            }
+        }
+        self.named.insert(address, (bytes, name));
+    }
+
+    /// The lock at `address`.
+    pub(crate) fn at(&mut self, address: usize) -> u32 {
+        let (cached, lock) = self.cache[slot(address)];
+        if cached == address && lock != NOWHERE {
+            return lock;
+        }
+        let lock = match self.by_address.get(&address) {
+            Some(&lock) => lock,
+            None => self.add(address),
+        };
+        self.cache[slot(address)] = (address, lock);
+        lock
+    }
+
+    fn add(&mut self, address: usize) -> u32 {
+        let name = self.name_of(address);
+        let class = self.class(&name);
+        self.classes[class as usize].instances += 1;
+        let lock = self.all.len() as u32;
+        self.all.push(Lock { class, ..Lock::default() });
+        self.by_address.insert(address, lock);
+        lock
+    }
+
+    /// The name of the lock at `address`; a lock inside a sleeping lock guards its queue.
+    fn name_of(&self, address: usize) -> String {
+        let found = self.named.range(..=address).next_back();
+        match found {
+            Some((&start, &(len, name))) if address < start + len => {
+                if address == start {
+                    name.to_owned()
+                } else {
+                    format!("{name}.wait_lock")
+                }
+            }
+            _ => UNNAMED.to_owned(),
+        }
+    }
+
+    fn class(&mut self, name: &str) -> u32 {
+        if let Some(&class) = self.by_name.get(name) {
+            return class;
+        }
+        let class = self.classes.len() as u32;
+        self.classes.push(Class::new(name.to_owned()));
+        self.by_name.insert(name.to_owned(), class);
+        class
+    }
+
+    /// The class of the object that covers `address`, if one was named.
+    pub(crate) fn covering(&self, address: usize) -> Option<u32> {
+        let (&start, &(len, name)) = self.named.range(..=address).next_back()?;
+        if address < start + len { self.by_name.get(name).copied() } else { None }
+    }
+
+    pub(crate) fn class_of(&mut self, lock: u32) -> &mut Class {
+        &mut self.classes[self.all[lock as usize].class as usize]
+    }
+}
+
+fn slot(address: usize) -> usize {
+    // Locks are words of four bytes, most in a line of their own.
+    (address >> 2 ^ address >> 12) & (CACHE - 1)
+}

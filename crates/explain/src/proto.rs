@@ -1,0 +1,214 @@
+//! The part of Perfetto's trace format that is written here.
+//!
+//! Field numbers are those of the published schema (`protos/perfetto/trace/` of the Perfetto
+//! project, read 2026); unknown fields are skipped by every reader, so a part is a valid whole.
+
+use prost::Message;
+
+/// A trace: packets one after another.
+#[derive(Clone, PartialEq, Message)]
+pub struct Trace {
+    /// The packets.
+    #[prost(message, repeated, tag = "1")]
+    pub packet: Vec<Packet>,
+}
+
+/// `TracePacket`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Packet {
+    /// Nanoseconds.
+    #[prost(uint64, optional, tag = "8")]
+    pub timestamp: Option<u64>,
+    /// Who wrote it.
+    #[prost(uint32, optional, tag = "10")]
+    pub trusted_packet_sequence_id: Option<u32>,
+    /// 1: the state of the sequence begins anew.
+    #[prost(uint32, optional, tag = "13")]
+    pub sequence_flags: Option<u32>,
+    /// Events of one CPU.
+    #[prost(message, optional, tag = "1")]
+    pub ftrace_events: Option<FtraceEventBundle>,
+    /// Names of processes and threads.
+    #[prost(message, optional, tag = "2")]
+    pub process_tree: Option<ProcessTree>,
+    /// An event on a track.
+    #[prost(message, optional, tag = "11")]
+    pub track_event: Option<TrackEvent>,
+    /// A track.
+    #[prost(message, optional, tag = "60")]
+    pub track_descriptor: Option<TrackDescriptor>,
+}
+
+/// `FtraceEventBundle`.
+#[derive(Clone, PartialEq, Message)]
+pub struct FtraceEventBundle {
+    /// CPU.
+    #[prost(uint32, optional, tag = "1")]
+    pub cpu: Option<u32>,
+    /// In the order of time.
+    #[prost(message, repeated, tag = "2")]
+    pub event: Vec<FtraceEvent>,
+}
+
+/// `FtraceEvent`.
+#[derive(Clone, PartialEq, Message)]
+pub struct FtraceEvent {
+    /// Nanoseconds.
+    #[prost(uint64, optional, tag = "1")]
+    pub timestamp: Option<u64>,
+    /// Thread that ran.
+    #[prost(uint32, optional, tag = "2")]
+    pub pid: Option<u32>,
+    /// A change of tasks.
+    #[prost(message, optional, tag = "4")]
+    pub sched_switch: Option<SchedSwitch>,
+    /// A wakeup.
+    #[prost(message, optional, tag = "20")]
+    pub sched_waking: Option<SchedWaking>,
+}
+
+/// `SchedSwitchFtraceEvent`.
+#[derive(Clone, PartialEq, Message)]
+pub struct SchedSwitch {
+    /// Name of the task that leaves.
+    #[prost(string, optional, tag = "1")]
+    pub prev_comm: Option<String>,
+    /// Its thread number.
+    #[prost(int32, optional, tag = "2")]
+    pub prev_pid: Option<i32>,
+    /// Its priority.
+    #[prost(int32, optional, tag = "3")]
+    pub prev_prio: Option<i32>,
+    /// Its state: 0 runnable, 1 asleep, 16 dead.
+    #[prost(int64, optional, tag = "4")]
+    pub prev_state: Option<i64>,
+    /// Name of the task that comes.
+    #[prost(string, optional, tag = "5")]
+    pub next_comm: Option<String>,
+    /// Its thread number.
+    #[prost(int32, optional, tag = "6")]
+    pub next_pid: Option<i32>,
+    /// Its priority.
+    #[prost(int32, optional, tag = "7")]
+    pub next_prio: Option<i32>,
+}
+
+/// `SchedWakingFtraceEvent`.
+#[derive(Clone, PartialEq, Message)]
+pub struct SchedWaking {
+    /// Name of the task that is woken.
+    #[prost(string, optional, tag = "1")]
+    pub comm: Option<String>,
+    /// Its thread number.
+    #[prost(int32, optional, tag = "2")]
+    pub pid: Option<i32>,
+    /// Its priority.
+    #[prost(int32, optional, tag = "3")]
+    pub prio: Option<i32>,
+    /// CPU of its run queue.
+    #[prost(int32, optional, tag = "5")]
+    pub target_cpu: Option<i32>,
+}
+
+/// `ProcessTree`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ProcessTree {
+    /// Processes.
+    #[prost(message, repeated, tag = "1")]
+    pub processes: Vec<Process>,
+}
+
+/// `ProcessTree.Process`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Process {
+    /// Process number.
+    #[prost(int32, optional, tag = "1")]
+    pub pid: Option<i32>,
+    /// Its name.
+    #[prost(string, repeated, tag = "3")]
+    pub cmdline: Vec<String>,
+}
+
+/// `TrackDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TrackDescriptor {
+    /// Number of the track.
+    #[prost(uint64, optional, tag = "1")]
+    pub uuid: Option<u64>,
+    /// Name.
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
+    /// A process track.
+    #[prost(message, optional, tag = "3")]
+    pub process: Option<ProcessDescriptor>,
+    /// The track above.
+    #[prost(uint64, optional, tag = "5")]
+    pub parent_uuid: Option<u64>,
+    /// A track of numbers.
+    #[prost(message, optional, tag = "8")]
+    pub counter: Option<CounterDescriptor>,
+    /// 3: children by their rank.
+    #[prost(int32, optional, tag = "11")]
+    pub child_ordering: Option<i32>,
+    /// Rank among the children.
+    #[prost(int32, optional, tag = "12")]
+    pub sibling_order_rank: Option<i32>,
+}
+
+/// `ProcessDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ProcessDescriptor {
+    /// Process number.
+    #[prost(int32, optional, tag = "1")]
+    pub pid: Option<i32>,
+    /// Name.
+    #[prost(string, optional, tag = "6")]
+    pub process_name: Option<String>,
+}
+
+/// `CounterDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct CounterDescriptor {
+    /// Unit as shown.
+    #[prost(string, optional, tag = "6")]
+    pub unit_name: Option<String>,
+}
+
+/// `TrackEvent.Type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Kind {
+    /// None.
+    Unspecified = 0,
+    /// A slice begins.
+    SliceBegin = 1,
+    /// The innermost slice of the track ends.
+    SliceEnd = 2,
+    /// A moment.
+    Instant = 3,
+    /// A value of a counter.
+    Counter = 4,
+}
+
+/// `TrackEvent`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TrackEvent {
+    /// What it is.
+    #[prost(enumeration = "Kind", optional, tag = "9")]
+    pub r#type: Option<i32>,
+    /// The track.
+    #[prost(uint64, optional, tag = "11")]
+    pub track_uuid: Option<u64>,
+    /// Name of a slice or moment.
+    #[prost(string, optional, tag = "23")]
+    pub name: Option<String>,
+    /// Value of a counter.
+    #[prost(double, optional, tag = "44")]
+    pub double_counter_value: Option<f64>,
+    /// Arrows that begin or pass here.
+    #[prost(fixed64, repeated, tag = "47")]
+    pub flow_ids: Vec<u64>,
+    /// Arrows that end here.
+    #[prost(fixed64, repeated, tag = "48")]
+    pub terminating_flow_ids: Vec<u64>,
+}

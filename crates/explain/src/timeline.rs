@@ -1,0 +1,89 @@
+//! A run in a bounded number of intervals, whose width doubles as the run grows.
+
+use crate::cpu::{State, Times};
+
+/// Most intervals that are kept.
+const BINS: usize = 2048;
+/// First width, picoseconds: 100 us.
+const WIDTH: u64 = 100_000_000;
+
+/// One interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bin {
+    pub(crate) times: Times,
+    /// Time in stalls.
+    pub(crate) stalled: u64,
+    pub(crate) runnable_max: u32,
+    pub(crate) waiters_max: u32,
+}
+
+/// The intervals since `from`.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    pub(crate) from: u64,
+    pub(crate) width: u64,
+    pub(crate) bins: Vec<Bin>,
+}
+
+impl Timeline {
+    pub(crate) fn new(from: u64) -> Self {
+        Self { from, width: WIDTH, bins: Vec::new() }
+    }
+
+    fn bin(&mut self, at: u64) -> &mut Bin {
+        let offset = at.saturating_sub(self.from);
+        while offset / self.width >= BINS as u64 {
+            self.halve();
+        }
+        let index = (offset / self.width) as usize;
+        if index >= self.bins.len() {
+            self.bins.resize(index + 1, Bin::default());
+        }
+        &mut self.bins[index]
+    }
+
+    fn halve(&mut self) {
+        let merged = self.bins.chunks(2).map(|pair| {
+            let mut one = pair[0];
+            if let Some(other) = pair.get(1) {
+                for (sum, part) in one.times.iter_mut().zip(other.times) {
+                    *sum += part;
+                }
+                one.stalled += other.stalled;
+                one.runnable_max = one.runnable_max.max(other.runnable_max);
+                one.waiters_max = one.waiters_max.max(other.waiters_max);
+            }
+            one
+        });
+        self.bins = merged.collect();
+        self.width *= 2;
+    }
+
+    fn spread(&mut self, from: u64, to: u64, mut add: impl FnMut(&mut Bin, u64)) {
+        let mut at = from.max(self.from);
+        while at < to {
+            self.bin(at);
+            let offset = at - self.from;
+            let end = (self.from + (offset / self.width + 1) * self.width).min(to);
+            add(self.bin(at), end - at);
+            at = end;
+        }
+    }
+
+    /// A CPU was in `state` from `from` to `to`.
+    pub(crate) fn add(&mut self, from: u64, to: u64, state: State) {
+        self.spread(from, to, |bin, span| bin.times[state as usize] += span);
+    }
+
+    /// A lock was wanted and its owner on no CPU.
+    pub(crate) fn add_stall(&mut self, from: u64, to: u64) {
+        self.spread(from, to, |bin, span| bin.stalled += span);
+    }
+
+    /// So many tasks waited for a CPU, and for a lock, at `at`.
+    pub(crate) fn see(&mut self, at: u64, runnable: u32, waiters: u32) {
+        let bin = self.bin(at);
+        bin.runnable_max = bin.runnable_max.max(runnable);
+        bin.waiters_max = bin.waiters_max.max(waiters);
+    }
+}

@@ -1,0 +1,144 @@
+//! Recording: what happens on the machine, told to whoever listens.
+//!
+//! A recorder costs no virtual time and decides nothing, so a run has the same schedule hash with
+//! and without one. Without one each place that could tell something costs one test of a flag.
+
+use crate::engine::{Engine, Mode};
+use convoy_sync::{LockEvent, TaskId};
+use core::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Why a task leaves its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// It sleeps.
+    Asleep,
+    /// It could go on: another task's turn.
+    Runnable,
+    /// It has ended.
+    Dead,
+}
+
+/// One thing that happened. Machine, operating system and load each tell their part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The CPU's time is accounted to this from now on.
+    Mode(Mode),
+    /// Why the running task is about to leave the CPU.
+    Leave(Leave),
+    /// The CPU went from one task to another.
+    Switch {
+        /// The task that left.
+        prev: TaskId,
+        /// The task that runs now.
+        next: TaskId,
+    },
+    /// Something happened to a lock.
+    Lock {
+        /// What.
+        event: LockEvent,
+        /// Simulated address of the lock.
+        lock: usize,
+        /// The task that the event is about; the running one unless the event names another.
+        task: TaskId,
+    },
+    /// A lock, or an object with locks inside, got a name.
+    Name {
+        /// Simulated address.
+        lock: usize,
+        /// Its size.
+        bytes: usize,
+        /// The name, which all locks of a kind share.
+        name: &'static str,
+    },
+    /// The CPU had to fetch the cache line of this simulated address from beyond its first level.
+    Transfer(usize),
+    /// A task was made.
+    Born {
+        /// The task; the running one made it.
+        task: TaskId,
+        /// The CPU whose run queue it is on; an idle task is on none.
+        cpu: Option<usize>,
+    },
+    /// What the task is to people: a process number, and a kind with a number.
+    Label {
+        /// Process number; 0 leaves it.
+        pid: u32,
+        /// Such as `user`; nothing leaves it.
+        kind: &'static str,
+        /// Number among its kind.
+        number: u32,
+    },
+    /// A sleeping task became runnable.
+    Wake {
+        /// The task; the running one woke it unless an interrupt did.
+        task: TaskId,
+        /// The CPU whose run queue it is on.
+        cpu: usize,
+    },
+    /// The handler of a software interrupt, by the number and name of its vector, begins on this
+    /// CPU; or it ends.
+    Softirq(Option<(u32, &'static str)>),
+    /// The scheduler begins (`true`) or ends to change tasks on this CPU.
+    Schedule(bool),
+    /// The running task entered this system call, or left it.
+    Call(Option<&'static str>),
+    /// The running task began this job.
+    Job(&'static str),
+    /// What is measured begins (`true`) or ends.
+    Measure(bool),
+}
+
+/// An event with its place and time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Virtual time of the CPU in picoseconds. Records of one CPU are in order; those of two may be
+    /// out of order by one skew.
+    pub at: u64,
+    /// The CPU.
+    pub cpu: usize,
+    /// The task that ran there.
+    pub task: TaskId,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Listens to a machine.
+pub trait Recorder {
+    /// One record. Must not use the machine.
+    fn record(&mut self, record: &Record);
+}
+
+/// Where a machine's recorder hangs.
+#[derive(Default)]
+pub(crate) struct Tap {
+    on: Cell<bool>,
+    recorder: RefCell<Option<Rc<RefCell<dyn Recorder>>>>,
+}
+
+impl Tap {
+    pub(crate) fn attach(&self, recorder: Rc<RefCell<dyn Recorder>>) {
+        *self.recorder.borrow_mut() = Some(recorder);
+        self.on.set(true);
+    }
+}
+
+impl Engine {
+    /// Tells the recorder, if there is one, what `event` returns.
+    #[inline(always)]
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+        if self.tap.on.get() {
+            self.record(event());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record(&self, event: Event) {
+        let record =
+            Record { at: self.now(), cpu: self.cpu(), task: self.this().task.get(), event };
+        if let Some(recorder) = &*self.tap.recorder.borrow() {
+            recorder.borrow_mut().record(&record);
+        }
+    }
+}

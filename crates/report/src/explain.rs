@@ -1,0 +1,184 @@
+//! The report of `convoy explain`: what a run spent its time on, and why.
+
+use crate::explain_text;
+use crate::format::{fixed, significant, wrap};
+use crate::json::to_json;
+use crate::table::{Cell, Column, MAX_WIDTH, Table};
+use convoy_explain::{LockSummary, Share, Spread, Summary};
+use serde::Serialize;
+
+/// Locks that the table for people shows.
+const LOCKS_SHOWN: usize = 12;
+
+/// An explained run.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExplainReport {
+    /// What ran where.
+    pub title: String,
+    /// The command that gives the same report.
+    pub replay: String,
+    /// Users.
+    pub users: u64,
+    /// AIM7's throughput.
+    pub jobs_per_min: f64,
+    /// Schedule hash of the run, the same as without recording.
+    pub hash: String,
+    /// The account.
+    pub summary: Summary,
+    /// Remarks.
+    pub notes: Vec<String>,
+}
+
+impl ExplainReport {
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{}\n", self.title);
+        let paragraph = |title: &str, sentences: &[String]| {
+            let lines = wrap(&sentences.join(" "), MAX_WIDTH - 2);
+            let lines: Vec<String> =
+                lines.iter().map(|line| format!("  {}", line.trim_start())).collect();
+            format!("\n{title}\n{}\n", lines.join("\n"))
+        };
+        text.push_str(&paragraph("Cause", &explain_text::cause(&self.summary)));
+        for table in [self.states(), self.idle(), self.locks(LOCKS_SHOWN)] {
+            text.push('\n');
+            text.push_str(&table.to_text());
+        }
+        if let Some(convoy) = &self.summary.longest {
+            text.push_str(&paragraph("The longest convoy", &explain_text::narrate(convoy)));
+            text.push_str("  What led to its end:\n");
+            for hop in &convoy.chain {
+                text.extend(["    ", &explain_text::hop(hop), "\n"]);
+            }
+        }
+        text.push_str(&paragraph("The critical chain", &explain_text::chain(&self.summary)));
+        for hop in &self.summary.chain.last {
+            text.extend(["    ", &explain_text::hop(hop), "\n"]);
+        }
+        text.push('\n');
+        for note in &self.notes {
+            text.extend(wrap(note, MAX_WIDTH).into_iter().map(|line| line + "\n"));
+        }
+        text.extend(["schedule hash ", &self.hash, "; replay: ", &self.replay, "\n"]);
+        text
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// The locks, for spreadsheets.
+    pub fn to_csv(&self) -> String {
+        self.locks(usize::MAX).to_csv()
+    }
+
+    fn all_s(&self) -> f64 {
+        self.summary.window_s * self.summary.cpus as f64
+    }
+
+    fn states(&self) -> Table {
+        let title = format!(
+            "CPU time by state, {} s of {} CPUs",
+            fixed(self.summary.window_s, 3),
+            self.summary.cpus
+        );
+        let mut table = Table::new(&title, share_columns("state"));
+        for share in &self.summary.states {
+            table.row(self.share_row(share, ""));
+            if share.name == "spinning" {
+                for lock in self.summary.spinning.iter().take(3) {
+                    table.row(self.share_row(lock, "  on "));
+                }
+            }
+        }
+        table
+    }
+
+    fn idle(&self) -> Table {
+        let mut table = Table::new("Idle time by cause", share_columns("while"));
+        for share in &self.summary.idle {
+            table.row(self.share_row(share, ""));
+        }
+        table
+    }
+
+    fn share_row(&self, share: &Share, mark: &str) -> Vec<Cell> {
+        vec![
+            Cell::text(format!("{mark}{}", share.name)),
+            Cell::number(share.seconds, 3),
+            Cell::number(100.0 * share.seconds / self.all_s().max(f64::MIN_POSITIVE), 1),
+        ]
+    }
+
+    fn locks(&self, most: usize) -> Table {
+        let columns = vec![
+            Column::text("Lock").key("lock"),
+            Column::number("taken", "").key("acquisitions"),
+            Column::number("waited", "%").key("contended_percent"),
+            Column::number("given", "%").key("handoff_percent"),
+            Column::number("moved", "").key("transfers"),
+            Column::number("p50", "us").key("hold_p50_us").group("held"),
+            Column::number("p99", "us").key("hold_p99_us").group("held"),
+            Column::number("p50", "us").key("wait_p50_us").group("waited for"),
+            Column::number("p99", "us").key("wait_p99_us").group("waited for"),
+            Column::number("max", "us").key("wait_max_us").group("waited for"),
+            Column::number("p50", "us").key("handoff_p50_us").group("passed on"),
+            Column::number("p99", "us").key("handoff_p99_us").group("passed on"),
+            Column::number("owned", "%").key("owned_percent").group("of the time"),
+            Column::number("off CPU", "%").key("owner_not_running_percent").group("of the time"),
+            Column::number("convoy", "%").key("convoy_percent").group("of the time"),
+        ];
+        let mut table = Table::new("Locks, the one waited for longest first", columns);
+        let locks = &self.summary.locks;
+        for lock in locks.iter().take(most) {
+            table.row(self.lock_row(lock));
+        }
+        table.note(
+            "waited: acquisitions that had to wait; given: to a waiter by the releaser; moved: \
+             fetches of the lock's cache line; held: from the owner's first step with it to the \
+             release; waited for: until it is owned; passed on: from a release with waiters to the \
+             next owner running; owned, off CPU, convoy: with an owner, with an owner on no CPU, \
+             in convoys (sums over the locks of the name)",
+        );
+        if locks.len() > most {
+            table.note(format!("and {} locks more; --format csv has all", locks.len() - most));
+        }
+        table
+    }
+
+    fn lock_row(&self, lock: &LockSummary) -> Vec<Cell> {
+        let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
+        let taken = lock.acquisitions as f64;
+        let us = |value: Option<f64>| {
+            let value = value.unwrap_or(f64::NAN);
+            Cell::shown(significant(value), value)
+        };
+        let Spread { p50_us, p99_us, .. } = lock.hold;
+        vec![
+            Cell::text(&lock.name),
+            Cell::count(lock.acquisitions),
+            Cell::number(percent(lock.contended as f64, taken), 1),
+            Cell::number(percent(lock.handoffs as f64, taken), 1),
+            Cell::count(lock.transfers),
+            us(p50_us),
+            us(p99_us),
+            us(lock.wait.p50_us),
+            us(lock.wait.p99_us),
+            us(lock.wait.max_us),
+            us(lock.handoff.p50_us),
+            us(lock.handoff.p99_us),
+            Cell::number(percent(lock.owned_s, self.summary.window_s), 1),
+            Cell::number(percent(lock.owner_not_running_s, self.summary.window_s), 1),
+            Cell::number(percent(lock.convoy_s, self.summary.window_s), 1),
+        ]
+    }
+}
+
+fn share_columns(what: &str) -> Vec<Column> {
+    vec![
+        Column::text(what),
+        Column::number("CPU time", "s").key("seconds"),
+        Column::number("share", "%").key("percent"),
+    ]
+}

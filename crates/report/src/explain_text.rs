@@ -1,0 +1,232 @@
+//! An explained run in sentences. They follow from the figures; nothing here knows which kernel
+//! ran.
+
+use crate::format::{fixed, significant};
+use convoy_explain::{Cause, Convoy, HopSummary, Idle, LockSummary, Share, State, Summary};
+
+/// Idle or spun time below this share of all CPU time is not called a loss, percent.
+const LOSS: f64 = 5.0;
+
+/// `part` of `all` in percent.
+fn percent(part: f64, all: f64) -> f64 {
+    if all > 0.0 { 100.0 * part / all } else { 0.0 }
+}
+
+fn of(shares: &[Share], name: &str) -> f64 {
+    shares.iter().find(|share| share.name == name).map_or(0.0, |share| share.seconds)
+}
+
+fn time(us: Option<f64>) -> String {
+    match us {
+        None => "an unknown time".to_owned(),
+        Some(us) if us >= 1e3 => format!("{} ms", significant(us / 1e3)),
+        Some(us) => format!("{} us", significant(us)),
+    }
+}
+
+/// Why the run took as long as it did.
+pub(crate) fn cause(summary: &Summary) -> Vec<String> {
+    let all = summary.window_s * summary.cpus as f64;
+    let idle = of(&summary.states, State::Idle.name());
+    let spun = of(&summary.states, State::Spin.name());
+    let mut text = Vec::new();
+    if percent(idle, all) >= LOSS {
+        idling(summary, idle, all, &mut text);
+    } else {
+        text.push(format!(
+            "The CPUs are busy: they idle for {} % of their time.",
+            fixed(percent(idle, all), 1)
+        ));
+    }
+    if percent(spun, all) >= LOSS {
+        let most = summary.spinning.first().map_or("a lock", |share| share.name.as_str());
+        text.push(format!(
+            "They spin for {} % of it, most on {most}.",
+            fixed(percent(spun, all), 1)
+        ));
+    } else if percent(idle, all) < LOSS {
+        let user = of(&summary.states, State::User.name());
+        text.push(format!(
+            "{} % is user mode and {} % spinning, so no lock limits this run.",
+            fixed(percent(user, all), 1),
+            fixed(percent(spun, all), 1)
+        ));
+    }
+    text
+}
+
+fn idling(summary: &Summary, idle: f64, all: f64, text: &mut Vec<String>) {
+    let share = |cause: Idle| percent(of(&summary.idle, cause.name()), idle);
+    let main = Idle::ALL
+        .into_iter()
+        .fold(Idle::Nothing, |best, cause| if share(cause) > share(best) { cause } else { best });
+    text.push(format!(
+        "The CPUs idle for {} % of their time, and {} % of that is while {}.",
+        fixed(percent(idle, all), 1),
+        fixed(share(main), 1),
+        main.name()
+    ));
+    let stalls = &summary.stalls;
+    if main == Idle::OwnerQueued {
+        let longest = summary.longest.as_ref().map_or(0.0, Convoy::ms);
+        text.push(format!(
+            "That is a lock convoy: {} intervals, {} % of the run, {} CPU seconds idled in them, \
+             the longest {} ms.",
+            stalls.convoys,
+            fixed(percent(stalls.convoy_s, summary.window_s), 1),
+            fixed(stalls.idle_cpu_s, 1),
+            significant(longest)
+        ));
+    }
+    let worst = match main {
+        Idle::OwnerQueued => most(&summary.locks, |lock| lock.convoy_s),
+        Idle::Locks => most(&summary.locks, |lock| lock.wait_s),
+        Idle::Queued | Idle::Nothing => None,
+    };
+    if let Some(lock) = worst {
+        text.extend(blame(lock, summary.window_s));
+    }
+}
+
+fn most(locks: &[LockSummary], value: impl Fn(&LockSummary) -> f64) -> Option<&LockSummary> {
+    locks.iter().max_by(|a, b| value(a).total_cmp(&value(b))).filter(|lock| value(lock) > 0.0)
+}
+
+fn blame(lock: &LockSummary, window: f64) -> Vec<String> {
+    let taken = lock.acquisitions as f64;
+    let mut text = vec![format!(
+        "The lock is {}: it has an owner for {} % of the time and an owner on no CPU for {} %; at \
+         most {} tasks wait for it at once.",
+        lock.name,
+        fixed(percent(lock.owned_s, window), 1),
+        fixed(percent(lock.owner_not_running_s, window), 1),
+        lock.waiters_max
+    )];
+    text.push(format!(
+        "It is taken {} times, {} % of them after waiting, by another task than before in {} %; \
+         half of the owners hold it for less than {}.",
+        lock.acquisitions,
+        fixed(percent(lock.contended as f64, taken), 1),
+        fixed(percent(lock.owner_changes as f64, taken), 1),
+        time(lock.hold.p50_us)
+    ));
+    if lock.handoffs as f64 > taken / 2.0 {
+        text.push(format!(
+            "In {} % the releaser gives it to a waiter that sleeps and owns it from then on: until \
+             that one runs nobody can use the lock, which takes {} in half of the cases and {} in \
+             one of a hundred.",
+            fixed(percent(lock.handoffs as f64, taken), 1),
+            time(lock.handoff.p50_us),
+            time(lock.handoff.p99_us)
+        ));
+    } else {
+        text.push(format!(
+            "{} % of the owners took it past waiters, {} % were given it by the releaser.",
+            fixed(percent(lock.stolen as f64, taken), 1),
+            fixed(percent(lock.handoffs as f64, taken), 1)
+        ));
+    }
+    text
+}
+
+/// A convoy, sentence by sentence.
+pub(crate) fn narrate(convoy: &Convoy) -> Vec<String> {
+    let lock = &convoy.lock;
+    let doing =
+        if convoy.doing.is_empty() { String::new() } else { format!(" ({})", convoy.doing) };
+    let mut text = vec![format!(
+        "It lasts {} ms, from {} s on.",
+        significant(convoy.ms()),
+        fixed(convoy.from_s, 3)
+    )];
+    text.push(format!("{}{doing} owns {lock} and is on no CPU.", sentence(&convoy.owner)));
+    text.push(match convoy.cause {
+        Cause::GivenWhileAsleep => format!(
+            "It slept for the lock until {} gave it the lock and woke it.",
+            convoy.giver.as_deref().unwrap_or("the last owner")
+        ),
+        Cause::Preempted => "It lost its CPU to another task with the lock in hand.".to_owned(),
+        Cause::SleptWithLock => "It went to sleep with the lock in hand.".to_owned(),
+    });
+    match convoy.queued {
+        Some((after, cpu)) => {
+            text.push(format!(
+                "From {} ms on it is on the run queue of CPU {cpu}.",
+                significant(after)
+            ));
+            text.push(instead(convoy, cpu));
+        }
+        None => text.push("Nobody wakes it before the end of the convoy.".to_owned()),
+    }
+    text.push(format!(
+        "{} {lock} at its beginning, and up to {} before its end.",
+        if convoy.waiters == 1 {
+            "1 task waits for".to_owned()
+        } else {
+            format!("{} tasks wait for", convoy.waiters)
+        },
+        convoy.waiters_max
+    ));
+    let idle: Vec<String> = (convoy.idle_ms.iter().enumerate())
+        .filter(|(_, ms)| **ms > 0.0)
+        .map(|(cpu, ms)| format!("CPU {cpu} for {} %", fixed(percent(*ms, convoy.ms()), 0)))
+        .collect();
+    text.push(format!("Meanwhile these CPUs idle: {}.", idle.join(", ")));
+    text.push(format!(
+        "After {} ms {} runs on CPU {}, and the lock moves on.",
+        significant(convoy.ms()),
+        convoy.owner,
+        convoy.ran_on
+    ));
+    text
+}
+
+fn instead(convoy: &Convoy, cpu: usize) -> String {
+    let who: Vec<String> = (convoy.instead.iter())
+        .map(|(who, job, ms)| {
+            let job = if job.is_empty() { String::new() } else { format!(" ({job})") };
+            format!("{who}{job} for {} ms", significant(*ms))
+        })
+        .collect();
+    let more = convoy.instead_tasks.saturating_sub(who.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    if who.is_empty() {
+        format!("Nobody leaves CPU {cpu} until then.")
+    } else {
+        let verb = if convoy.instead_tasks == 1 { "runs" } else { "run" };
+        format!("There {}{more} {verb} instead.", who.join(", "))
+    }
+}
+
+fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// The critical chain.
+pub(crate) fn chain(summary: &Summary) -> Vec<String> {
+    let chain = &summary.chain;
+    let all: f64 = chain.shares.iter().map(|share| share.seconds).sum();
+    let mut shares: Vec<&Share> = chain.shares.iter().filter(|s| s.seconds > 0.0).collect();
+    shares.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let shares: Vec<String> = (shares.iter())
+        .map(|share| format!("{} % {}", fixed(percent(share.seconds, all), 1), share.name))
+        .collect();
+    vec![
+        format!(
+            "Who waited for whom, back from the last end: {} wakeups, {} of them for a lock, over \
+             {} s.",
+            chain.hops,
+            chain.lock_hops,
+            fixed(all, 3)
+        ),
+        format!("Along it: {}.", shares.join(", ")),
+        "Its last wakeups:".to_owned(),
+    ]
+}
+
+/// One wakeup.
+pub(crate) fn hop(hop: &HopSummary) -> String {
+    let what = if hop.lock { "the lock " } else { "" };
+    format!("{} s  {} wakes {} for {what}{}", fixed(hop.at_s, 6), hop.from, hop.to, hop.waited_for)
+}

@@ -1,0 +1,161 @@
+//! Folded stacks as a picture of our own: an icicle, the outermost frame on top.
+
+use crate::format::fixed;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const WIDTH: f64 = 1200.0;
+const ROW: f64 = 20.0;
+const TOP: f64 = 56.0;
+/// Narrower frames are left out, pixels; the caption says so.
+const NARROW: f64 = 0.5;
+/// Width of a character of the text, pixels.
+const CHARACTER: f64 = 6.6;
+/// A blue, an orange, a red and a grey that stay apart for the colour-blind (Okabe and Ito 2008).
+const BLUE: &str = "#56b4e9";
+const ORANGE: &str = "#e69f00";
+const RED: &str = "#d55e00";
+const GREY: &str = "#cccccc";
+
+#[derive(Default)]
+struct Frame {
+    us: u64,
+    inner: BTreeMap<String, Frame>,
+}
+
+impl Frame {
+    fn add(&mut self, frames: &[String], us: u64) {
+        self.us += us;
+        if let Some((first, rest)) = frames.split_first() {
+            self.inner.entry(first.clone()).or_default().add(rest, us);
+        }
+    }
+
+    fn depth(&self) -> usize {
+        1 + self.inner.values().map(Frame::depth).max().unwrap_or(0)
+    }
+}
+
+/// A flame graph of `stacks` (frames from the outermost on, microseconds) as SVG. It shows where
+/// tasks were blocked, spun or waited for a CPU: task time, so it adds up to more than the run.
+pub fn flame_svg(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
+    let mut root = Frame::default();
+    for (frames, us) in stacks {
+        root.add(frames, *us);
+    }
+    let height = TOP + ROW * root.depth() as f64 + 28.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" font-family=\"monospace\" font-size=\"11\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"8\" y=\"20\" font-size=\"14\">{}</text>\n",
+        escape(title)
+    );
+    legend(&mut svg);
+    draw(&mut svg, "all tasks", &root, 0.0, WIDTH, 0, root.us);
+    let _ = writeln!(
+        svg,
+        "<text x=\"8\" y=\"{}\" fill=\"#555\">Width: time of tasks, {} s in all. Frames narrower \
+         than half a pixel are left out. Hover for figures.</text>\n</svg>",
+        height - 8.0,
+        fixed(root.us as f64 / 1e6, 3)
+    );
+    svg
+}
+
+/// [`flame_svg`] as a page of its own.
+pub fn flame_html(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\
+         </head><body style=\"margin:0\">\n{}</body></html>\n",
+        escape(title),
+        flame_svg(title, stacks)
+    )
+}
+
+fn legend(svg: &mut String) {
+    let entries = [
+        (BLUE, "asleep"),
+        (ORANGE, "waits for a CPU"),
+        (RED, "owns a wanted lock and waits for a CPU, or spins"),
+        (GREY, "who and where"),
+    ];
+    let mut x = 8.0;
+    for (colour, words) in entries {
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x}\" y=\"30\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
+             <text x=\"{}\" y=\"40\">{words}</text>",
+            x + 16.0
+        );
+        x += 40.0 + CHARACTER * words.chars().count() as f64;
+    }
+}
+
+fn colour(name: &str) -> &'static str {
+    match name {
+        "asleep" => BLUE,
+        "waits for a CPU" => ORANGE,
+        "spinning" | "owns it and waits for a CPU" => RED,
+        _ => GREY,
+    }
+}
+
+fn draw(svg: &mut String, name: &str, frame: &Frame, x: f64, wide: f64, depth: usize, all: u64) {
+    if wide < NARROW {
+        return;
+    }
+    let y = TOP + ROW * depth as f64;
+    let seconds = fixed(frame.us as f64 / 1e6, 3);
+    let share = fixed(100.0 * frame.us as f64 / all.max(1) as f64, 1);
+    let room = ((wide - 6.0) / CHARACTER).max(0.0) as usize;
+    let shown: String = if name.chars().count() <= room {
+        name.to_owned()
+    } else if room >= 4 {
+        name.chars().take(room - 1).chain(['…']).collect()
+    } else {
+        String::new()
+    };
+    let _ = writeln!(
+        svg,
+        "<g><title>{}: {seconds} s, {share} %</title><rect x=\"{x:.2}\" y=\"{y}\" \
+         width=\"{wide:.2}\" height=\"{}\" fill=\"{}\" stroke=\"white\" stroke-width=\"0.5\"/>\
+         <text x=\"{:.2}\" y=\"{}\">{}</text></g>",
+        escape(name),
+        ROW - 1.0,
+        colour(name),
+        x + 3.0,
+        y + 14.0,
+        escape(&shown)
+    );
+    // The widest first: the order says what matters.
+    let mut inner: Vec<(&String, &Frame)> = frame.inner.iter().collect();
+    inner.sort_by_key(|(name, frame)| (std::cmp::Reverse(frame.us), (*name).clone()));
+    let mut at = x;
+    for (name, part) in inner {
+        let part_wide = wide * part.us as f64 / frame.us.max(1) as f64;
+        draw(svg, name, part, at, part_wide, depth + 1, all);
+        at += part_wide;
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_nested_and_escaped() {
+        let stack = |frames: &[&str]| frames.iter().map(|&f| f.to_owned()).collect::<Vec<_>>();
+        let stacks = [
+            (stack(&["user", "open", "BKL", "asleep"]), 3_000_000),
+            (stack(&["user", "read", "zone->lock", "spinning"]), 1_000_000),
+        ];
+        let svg = flame_svg("a & b", &stacks);
+        assert!(svg.contains("a &amp; b") && svg.contains("zone-&gt;lock: 1.000 s, 25.0 %"));
+        assert_eq!(svg.matches("<g>").count(), 8, "one root, one user, three below each call");
+    }
+}
