@@ -96,8 +96,12 @@ fn print(peers: &[Peer], as_json: bool) {
             .iter()
             .map(|peer| {
                 json!({
-                    "engine": peer.name, "tasks": TASKS, "acquisitions_per_cpu_s": peer.median(),
-                    "rounds": peer.rates, "convoy_over_it": ours / peer.median(), "asked": peer.asked,
+                    "engine": peer.name,
+                    "tasks": TASKS,
+                    "acquisitions_per_cpu_s": peer.median(),
+                    "rounds": peer.rates,
+                    "convoy_over_it": ours / peer.median(),
+                    "asked": peer.asked,
                 })
             })
             .collect();
