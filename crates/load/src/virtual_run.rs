@@ -163,8 +163,7 @@ pub enum VirtualError {
     /// Tasks wait for each other, or the time limit was reached.
     #[error(
         "the virtual machine came to no end ({outcome:?} at {at_s:.3} s) with seed {seed} on \
-         kernel {kernel}; this is a defect of a lock or of the model, replay it with the same \
-         seed"
+         kernel {kernel}; this is a defect of a lock or of the model: {what}"
     )]
     NoEnd {
         /// How the machine stopped.
@@ -175,6 +174,8 @@ pub enum VirtualError {
         seed: u64,
         /// The kernel.
         kernel: String,
+        /// Which task waits for what, and the command that repeats the run.
+        what: String,
     },
 }
 
@@ -361,6 +362,7 @@ impl VirtualRun {
                 at_s: machine.now_ns() as f64 / 1e9,
                 seed: self.seed,
                 kernel: self.kernel.name.clone(),
+                what: machine.explain_no_end(),
             });
         }
         Ok(self.point(&board, &machine, &world))

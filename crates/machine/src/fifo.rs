@@ -195,6 +195,10 @@ impl Os for Fifo {
         }
     }
 
+    fn expects(&self) -> bool {
+        !self.deadlines.borrow().is_empty()
+    }
+
     fn signal_pending(&self, _: Sleep) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! The machine from outside ([`Machine`]) and from a task that runs on it ([`Here`]).
 
-use crate::engine::{CpuTimes, Engine, Mode, Outcome, engine, set_engine};
+use crate::engine::{CpuTimes, Engine, Mode, Outcome, catch, command, engine, set_engine};
 use crate::hierarchy::CacheCounts;
 use crate::memory::Sim;
 use crate::os::Os;
@@ -33,6 +33,7 @@ impl Machine {
             cpus: preset.topology.cpus,
         };
         assert!(!has_machine(), "one machine at a time on a thread");
+        catch();
         set_engine(&raw const *machine.engine);
         Ok(machine)
     }
@@ -61,6 +62,14 @@ impl Machine {
     /// `until_ns`.
     pub fn run(&self, until_ns: u64) -> Outcome {
         self.engine.run(until_ns.saturating_mul(1000))
+    }
+
+    /// For a run that came to no end: what every CPU does, which task waits for which lock and who
+    /// holds it, and the command line that repeats the run.
+    pub fn explain_no_end(&self) -> String {
+        let mut lines = self.engine.describe();
+        lines.push(format!("repeat it with: {}", command()));
+        lines.join("; ")
     }
 
     /// Hash of the schedule so far: every resumption with its time, CPU and task.
@@ -184,19 +193,19 @@ impl Here {
     /// Creates a task; it runs when some CPU switches to it. `None` when the machine has no room
     /// for it.
     pub fn spawn(body: Box<dyn FnOnce()>) -> Option<TaskId> {
-        engine().spawn(body)
+        engine().spawn(body, false)
     }
 
     /// Creates a task that runs [`Os::idle`](crate::Os::idle). It owns nothing, so that nothing is
     /// leaked with it when the machine ends.
     pub fn spawn_idle() -> Option<TaskId> {
-        engine().spawn(Box::new(|| engine().os().idle()))
+        engine().spawn(Box::new(|| engine().os().idle()), true)
     }
 
     /// Creates a task that runs [`Os::kthread`](crate::Os::kthread). Like an idle task it owns
     /// nothing.
     pub fn spawn_kthread() -> Option<TaskId> {
-        engine().spawn(Box::new(|| engine().os().kthread(Self::task())))
+        engine().spawn(Box::new(|| engine().os().kthread(Self::task())), false)
     }
 
     /// Sends a request to the disk, which serves one after the other: the picosecond at which this

@@ -131,6 +131,13 @@ impl Region {
         unsafe { libc::madvise(base, self.slots * STACK, libc::MADV_DONTNEED) };
     }
 
+    /// The stack slot whose guard page holds the address `at`.
+    pub(crate) fn guard(&self, at: usize) -> Option<usize> {
+        let offset = at.checked_sub(self.base())?;
+        let slot = offset / STACK;
+        (slot < self.slots.min(GUARDED) && offset % STACK < PAGE).then_some(slot)
+    }
+
     fn class(bytes: usize) -> usize {
         bytes.div_ceil(LINE).max(1).next_power_of_two().trailing_zeros() as usize
     }

@@ -51,6 +51,12 @@ pub trait Os {
     /// Whether a signal is pending for the current task that ends `sleep`.
     fn signal_pending(&self, sleep: Sleep) -> bool;
 
+    /// Whether a timer or device will make some task ready by itself: without that, a machine on
+    /// which no task runs is deadlocked.
+    fn expects(&self) -> bool {
+        false
+    }
+
     /// Whether `task` is on a CPU.
     fn on_cpu(&self, task: TaskId) -> bool;
 

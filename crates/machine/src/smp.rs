@@ -184,6 +184,7 @@ impl Platform for Smp {
         let lock_at = engine.offset(lock);
         engine.tell(|| Event::Lock { event, lock: lock_at, task });
         let current = engine.this().task.get();
+        engine.ledger.event(event, lock_at, task, core::any::type_name::<T>());
         engine.watches.event(event, lock_at, task, current, engine.now());
     }
 }

@@ -69,6 +69,12 @@ impl Watches {
         self.any.set(true);
     }
 
+    /// The name of the lock at `offset`, if it is watched.
+    pub(crate) fn name(&self, offset: usize) -> Option<String> {
+        let list = self.list.borrow();
+        list.iter().find(|watch| watch.offset == offset).map(|watch| watch.name.clone())
+    }
+
     /// The watches, settled at `now`.
     pub(crate) fn snapshot(&self, now: u64) -> Vec<Watch> {
         let mut list = self.list.borrow_mut();

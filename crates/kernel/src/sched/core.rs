@@ -316,6 +316,10 @@ impl Os for Sched {
         self.wake_word(word, count, false);
     }
 
+    fn expects(&self) -> bool {
+        !self.timers.borrow().is_empty()
+    }
+
     fn signal_pending(&self, sleep: convoy_sync::Sleep) -> bool {
         signal_ends(&self.current(), sleep)
     }

@@ -29,10 +29,21 @@ impl Engine {
         self.in_turn(line, line.quick.get())
     }
 
+    /// Counts a memory operation. A CPU alone on its lines never comes back to the engine, so the
+    /// watchdog looks here too.
+    #[inline(always)]
+    fn count(&self) {
+        let ops = self.ops.get() + 1;
+        self.ops.set(ops);
+        if ops >= self.watchdog.check_operations.get() {
+            self.inspect_operations();
+        }
+    }
+
     /// One read of the word at `offset`.
     #[inline(always)]
     pub(crate) fn read(&self, offset: usize) {
-        self.ops.set(self.ops.get() + 1);
+        self.count();
         if self.at_once(self.lines.at(offset)) {
             self.clock.set(self.clock.get() + self.hit);
         } else {
@@ -43,7 +54,7 @@ impl Engine {
     /// One write, or read-modify-write when `locked`, of the word at `offset`.
     #[inline(always)]
     pub(crate) fn write(&self, offset: usize, locked: bool) {
-        self.ops.set(self.ops.get() + 1);
+        self.count();
         let price = self.hit + if locked { self.atomic } else { 0 };
         if self.at_once(self.lines.at(offset)) {
             self.clock.set(self.clock.get() + price);

@@ -7,9 +7,11 @@
 
 mod access;
 mod interrupt;
+mod overflow;
 mod spin;
 mod task;
 mod time;
+mod watchdog;
 
 use crate::disk::Disk;
 use crate::line::{Lines, mix};
@@ -23,6 +25,9 @@ use convoy_sync::TaskId;
 use core::cell::{Cell, OnceCell, RefCell};
 use corosensei::{Coroutine, Yielder};
 use std::rc::Rc;
+use watchdog::{Ledger, Watchdog};
+
+pub(crate) use overflow::{catch, command};
 
 /// `pause` takes about this many cache hits on the processors of the period.
 const SPIN_HINT_HITS: u64 = 8;
@@ -61,8 +66,10 @@ pub type CpuTimes = [u64; 5];
 pub enum Outcome {
     /// [`Here::stop`](crate::Here::stop) was called.
     Stopped,
-    /// No CPU has anything to do, ever: all tasks have ended, or they wait for each other.
+    /// No CPU has anything to do, ever: all tasks have ended, or they wait or spin for each other.
     Quiescent,
+    /// CPUs use memory and no task gets anywhere.
+    Livelock,
     /// The next event lies beyond the limit on virtual time.
     TimeLimit,
 }
@@ -91,6 +98,8 @@ pub(crate) struct Cpu {
     /// Blocked inside [`Engine::compute`], [`Engine::halt`] or a spin: an interrupt may end it
     /// early.
     blocked: Cell<bool>,
+    /// Its task is an idle task.
+    idle: Cell<bool>,
     mode: Cell<Mode>,
     mode_since: Cell<u64>,
     /// What it spins for, while its coroutine is suspended for that.
@@ -103,6 +112,7 @@ struct Slot {
     yielder: *const Yielder<(), ()>,
     /// Some CPU runs it.
     running: bool,
+    idle: bool,
 }
 
 pub(crate) struct Engine {
@@ -143,6 +153,8 @@ pub(crate) struct Engine {
     pub(crate) watches: Watches,
     pub(crate) disk: Option<Disk>,
     pub(crate) tap: Tap,
+    pub(crate) ledger: Ledger,
+    watchdog: Watchdog,
 }
 
 thread_local! {
@@ -206,6 +218,8 @@ impl Engine {
             watches: Watches::default(),
             disk: preset.disk.as_ref().map(Disk::new),
             tap: Tap::default(),
+            ledger: Ledger::default(),
+            watchdog: Watchdog::default(),
         })
     }
 
@@ -249,6 +263,7 @@ impl Cpu {
             spin: Cell::new(None),
             spin_next: Cell::new(0),
             linked: Cell::new(false),
+            idle: Cell::new(false),
             mode: Cell::new(Mode::System),
             mode_since: Cell::new(0),
             times: Default::default(),

@@ -9,10 +9,11 @@ use corosensei::CoroutineResult;
 
 impl Engine {
     /// Creates a task that has not started; `None` when every stack is taken.
-    pub(crate) fn spawn(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
+    pub(crate) fn spawn(&self, body: Box<dyn FnOnce()>, idle: bool) -> Option<TaskId> {
         let stack = self.region.take_stack()?;
         let mut slots = self.slots.borrow_mut();
         let id = self.free_slots.borrow_mut().pop().unwrap_or(slots.len() as TaskId);
+        self.progress();
         let task = Box::new(Task::with_stack(stack, move |yielder, ()| {
             let engine = engine();
             engine.yielder.set(yielder);
@@ -22,7 +23,7 @@ impl Engine {
             body();
             engine.os().task_end(id);
         }));
-        let slot = Slot { task: Some(task), yielder: core::ptr::null(), running: false };
+        let slot = Slot { task: Some(task), yielder: core::ptr::null(), running: false, idle };
         if id as usize == slots.len() {
             slots.push(slot);
         } else {
@@ -57,6 +58,7 @@ impl Engine {
         let cpu = self.this();
         let prev = cpu.task.get();
         self.tell(|| Event::Switch { prev, next });
+        self.progress();
         self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
         self.dead.set(prev);
@@ -80,9 +82,10 @@ impl Engine {
 
     /// Runs until somebody calls [`Self::stop`], nothing is left, or virtual time passes `until`.
     pub(crate) fn run(&self, until: u64) -> Outcome {
+        self.watchdog.until.set(until);
         let outcome = loop {
             if self.stop.get() {
-                break Outcome::Stopped;
+                break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
             }
             let first = self.tree.borrow().first();
             if let Some((at, cpu)) = self.looks.pop_before(first, until) {
@@ -109,6 +112,7 @@ impl Engine {
         self.cpu.set(cpu);
         self.clock.set(key.max(this.clock.get()));
         self.note(self.clock.get() ^ (cpu as u64) << 48 ^ u64::from(this.task.get()) << 24);
+        self.patrol();
         if let Some(spin) = this.spin.get()
             && self.clock.get() < Self::next_interrupt(this)
             && !self.look(this, spin)
@@ -144,6 +148,7 @@ impl Engine {
         cpu.coroutine.set(&raw mut **coroutine);
         cpu.yielder.set(slot.yielder);
         cpu.task.set(task);
+        cpu.idle.set(slot.idle);
     }
 
     /// Frees the coroutine of a task that has ended.

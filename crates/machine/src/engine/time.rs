@@ -114,7 +114,8 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn pause(&self) {
         loop {
-            if self.clock.get() >= Self::next_interrupt(self.this()) {
+            let ended = self.stop.get() && !self.yielder.get().is_null();
+            if !ended && self.clock.get() >= Self::next_interrupt(self.this()) {
                 self.interrupt();
                 continue;
             }
@@ -131,6 +132,7 @@ impl Engine {
         let mut left = ps;
         loop {
             let start = self.clock.get();
+            self.progress_of(self.this());
             if left <= self.far.get().saturating_sub(start) || self.yielder.get().is_null() {
                 self.clock.set(start + left);
                 return;

@@ -1,0 +1,198 @@
+//! The watchdog: simulated code that gets nowhere is reported, neither waited for nor crashed on.
+//!
+//! *Progress* is work ([`Engine::compute`]) of a task that is not idle, outside interrupts, and the
+//! start or end of a task. Without progress for [`PATIENCE`] of virtual time the CPUs idle or spin;
+//! without progress for [`OPERATIONS`] memory operations tasks get into each other's way.
+//!
+//! It only looks on: at every action of the engine, at the count of memory operations, and at the
+//! start of work. No limit on running ahead is its own, so it changes no schedule that it does not
+//! end.
+
+use super::{Cpu, Engine, Mode, Outcome};
+use convoy_sync::{LockEvent, TaskId};
+use core::cell::{Cell, RefCell};
+
+/// Picoseconds of virtual time without progress: 10 s, beyond every sleep that nothing interrupts.
+const PATIENCE: u64 = 10_000_000_000_000;
+/// Memory operations without progress: some seconds of the host, and far beyond what 1024 CPUs
+/// need for one turn each of a contended lock.
+const OPERATIONS: u64 = 1 << 27;
+/// A lock as its events name it.
+#[derive(Clone, Copy)]
+struct Lock {
+    task: TaskId,
+    offset: usize,
+    kind: &'static str,
+}
+
+/// Which locks are held, and wanted.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    held: RefCell<Vec<Lock>>,
+    /// By task; of an interrupted wait only the innermost.
+    wanted: RefCell<Vec<Option<Lock>>>,
+}
+
+impl Ledger {
+    #[inline]
+    pub(crate) fn event(&self, event: LockEvent, offset: usize, task: TaskId, kind: &'static str) {
+        let lock = Lock { task, offset, kind };
+        match event {
+            LockEvent::Contended => self.want(task, Some(lock)),
+            LockEvent::Acquired => {
+                self.want(task, None);
+                self.held.borrow_mut().push(lock);
+            }
+            LockEvent::Released => {
+                let mut held = self.held.borrow_mut();
+                if let Some(at) = held.iter().rposition(|lock| lock.offset == offset) {
+                    held.swap_remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn want(&self, task: TaskId, lock: Option<Lock>) {
+        let mut wanted = self.wanted.borrow_mut();
+        if let Some(want) = wanted.get_mut(task as usize) {
+            *want = lock;
+        } else if lock.is_some() {
+            wanted.resize(task as usize + 1, None);
+            wanted[task as usize] = lock;
+        }
+    }
+}
+
+pub(super) struct Watchdog {
+    at: Cell<u64>,
+    operations: Cell<u64>,
+    check_at: Cell<u64>,
+    pub(super) check_operations: Cell<u64>,
+    /// Limit on virtual time of the present run.
+    pub(super) until: Cell<u64>,
+    pub(super) verdict: Cell<Option<Outcome>>,
+}
+
+impl Default for Watchdog {
+    fn default() -> Self {
+        Self {
+            at: Cell::new(0),
+            operations: Cell::new(0),
+            check_at: Cell::new(PATIENCE),
+            check_operations: Cell::new(OPERATIONS),
+            until: Cell::new(u64::MAX),
+            verdict: Cell::new(None),
+        }
+    }
+}
+
+impl Engine {
+    #[inline]
+    pub(super) fn progress(&self) {
+        self.watchdog.at.set(self.clock.get());
+        self.watchdog.operations.set(self.ops.get());
+    }
+
+    /// Progress if the running CPU works for a task. A task that works and never comes back to the
+    /// engine meets the limit on virtual time here.
+    #[inline]
+    pub(super) fn progress_of(&self, cpu: &Cpu) {
+        if !cpu.idle.get() && matches!(cpu.mode.get(), Mode::User | Mode::System) {
+            self.progress();
+        }
+        if self.clock.get() > self.watchdog.until.get() {
+            self.give_up(Outcome::TimeLimit);
+        }
+    }
+
+    /// Looks at the time without progress, at an action of the engine.
+    #[inline]
+    pub(super) fn patrol(&self) {
+        if self.clock.get() >= self.watchdog.check_at.get() {
+            self.inspect_time();
+        }
+    }
+
+    #[cold]
+    fn inspect_time(&self) {
+        let dog = &self.watchdog;
+        if self.clock.get().saturating_sub(dog.at.get()) >= PATIENCE {
+            if self.os().expects() {
+                dog.at.set(self.clock.get());
+            } else {
+                self.give_up(Outcome::Quiescent);
+            }
+        }
+        dog.check_at.set(dog.at.get().saturating_add(PATIENCE));
+    }
+
+    /// Looks at the memory operations without progress.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn inspect_operations(&self) {
+        let dog = &self.watchdog;
+        if self.ops.get() - dog.operations.get() >= OPERATIONS {
+            self.give_up(Outcome::Livelock);
+        } else {
+            dog.check_operations.set(dog.operations.get() + OPERATIONS);
+        }
+    }
+
+    /// Ends the run at the next return to the engine, which is the next memory operation.
+    fn give_up(&self, verdict: Outcome) {
+        if self.watchdog.verdict.get().is_none() {
+            self.watchdog.verdict.set(Some(verdict));
+        }
+        self.stop.set(true);
+        self.near.set(0);
+        self.far.set(0);
+    }
+
+    /// What every CPU does, and which task waits for which lock of whom: one line each.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let name = |offset: usize, kind: &'static str| {
+            self.watches.name(offset).unwrap_or_else(|| format!("{} {offset:#x}", short(kind)))
+        };
+        let mut lines = Vec::new();
+        for (index, cpu) in self.cpus.iter().enumerate() {
+            if cpu.idle.get() || cpu.coroutine.get().is_null() {
+                continue;
+            }
+            let what = match cpu.spin.get() {
+                Some(spin) => format!("spins on the word at {:#x}", spin.offset),
+                None => format!("is in mode {:?}", cpu.mode.get()),
+            };
+            lines.push(format!("CPU {index}: task {} {what}", cpu.task.get()));
+        }
+        let held = self.ledger.held.borrow();
+        for want in self.ledger.wanted.borrow().iter().flatten() {
+            let owner = held.iter().find(|lock| lock.offset == want.offset);
+            let owner = owner.map_or_else(|| "nobody".to_owned(), |o| format!("task {}", o.task));
+            let lock = name(want.offset, want.kind);
+            lines.push(format!("task {} waits for {lock}, held by {owner}", want.task));
+        }
+        lines
+    }
+
+    /// The locks that `task` holds and wants, written without allocation: for a signal handler.
+    pub(super) fn write_locks(&self, task: TaskId, to: &mut dyn core::fmt::Write) {
+        let mut write = |what: &str, lock: &Lock| {
+            if lock.task == task {
+                let _ = write!(to, "; {what} {} {:#x}", short(lock.kind), lock.offset);
+            }
+        };
+        if let Ok(held) = self.ledger.held.try_borrow() {
+            held.iter().for_each(|lock| write("holds", lock));
+        }
+        if let Ok(wanted) = self.ledger.wanted.try_borrow() {
+            wanted.iter().flatten().for_each(|lock| write("wants", lock));
+        }
+    }
+}
+
+/// A type's name without its path and parameters.
+fn short(kind: &'static str) -> &'static str {
+    let plain = kind.split('<').next().unwrap_or(kind);
+    plain.rsplit("::").next().unwrap_or(plain)
+}
