@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | calibrate | peers |
-//! nightly`.
+//! skew | nightly`.
 //!
 //! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
 //! machine runs nothing else (see `.ci/run`).
@@ -32,6 +32,7 @@ usage: cargo xtask COMMAND
   calibrate --machine [PATH]
                     measure caches, transfers, switches and wakeups of this machine, write
                     machines/host.toml or PATH
+  skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
 /// How a developer command ended; the codes are those of docs/exit-codes.md.
@@ -79,6 +80,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["calibrate", path] => calibrate::run(Path::new(path), false),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
+        ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
@@ -89,6 +91,16 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             Ok(Outcome::Usage)
         }
     }
+}
+
+/// What running ahead changes and what it saves: an example, because it measures a release build.
+fn skew(root: &Path) -> anyhow::Result<Outcome> {
+    let example = ["run", "--release", "--quiet", "--package", "convoy-load", "--example", "skew"];
+    let ended = stage::run(&mut stage::cargo(root, &example))?;
+    Ok(match ended {
+        stage::Ending::Passed => Outcome::Done,
+        _ => Outcome::Finding,
+    })
 }
 
 /// The root of the workspace: two levels above this crate. Cargo says at run time where that is;
