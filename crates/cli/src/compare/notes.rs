@@ -210,10 +210,11 @@ fn outliers(label: &str, series: &Series, found: &[Finding]) -> Option<String> {
     let named: Vec<String> = all.iter().take(MOST_OUTLIERS).map(name).collect();
     (!named.is_empty()).then(|| {
         format!(
-            "{label}: {} of {} runs are far from the median, in robust standard deviations: {}{}; \
+            "{label}: {} of {} runs {} far from the median, in robust standard deviations: {}{}; \
              look what else ran then, or use --pin",
             all.len(),
             series.values.len(),
+            if all.len() == 1 { "is" } else { "are" },
             named.join(", "),
             if all.len() > MOST_OUTLIERS { ", …" } else { "" }
         )
@@ -223,8 +224,11 @@ fn outliers(label: &str, series: &Series, found: &[Finding]) -> Option<String> {
 fn finding(label: &str, unit: &str, finding: &Finding, warm_up: usize) -> Option<String> {
     Some(match finding {
         Finding::WarmUp { samples } => format!(
-            "{label}: the first {samples} of the runs that count differ from the rest: use \
-             --warmup {}",
+            "{label}: the first {} from the rest: use --warmup {}",
+            match samples {
+                1 => "run that counts differs".to_owned(),
+                _ => format!("{samples} runs that count differ"),
+            },
             samples + warm_up
         ),
         Finding::Drift { total, relative, .. } => format!(

@@ -3,7 +3,9 @@
 //!
 //! `cargo run --release -p convoy-stats --example bisect_simulation -- --histories 2000`
 //!
-//! `--part known|unknown|builds|hard` prints one table only, `--seed N` takes other histories.
+//! `--part known|unknown|shiftless|builds|hard` prints one table only, `--seed N` takes other histories.
+//! `--noise gaussian|t3|outliers` and `--cells 5,2,1` (effects over noise, rounded as printed) print
+//! some rows of the two tables of nine cells.
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
 //! measures both ends itself to place its threshold and choose its repeats.
 //! The same seed gives the same table with any number of `--threads`.
@@ -39,6 +41,9 @@ struct Options {
     threads: usize,
     seed: u64,
     part: Option<String>,
+    noises: Vec<Noise>,
+    /// Effects over noise as they are printed; empty for all.
+    cells: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -57,6 +62,8 @@ fn main() -> ExitCode {
     }
     if wanted("unknown") {
         cells(&options, "Nothing known", |_| ());
+    }
+    if wanted("shiftless") {
         cells(&options, "Nothing known but that builds bring no shifts", |cell| {
             cell.shiftless = true;
         });
@@ -72,7 +79,9 @@ fn main() -> ExitCode {
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Options { histories: 2000, threads, seed: 1, part: None };
+    let noises = vec![Noise::Gaussian, Noise::T3, Noise::Outliers];
+    let cells = Vec::new();
+    let mut options = Options { histories: 2000, threads, seed: 1, part: None, noises, cells };
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or(format!("{name} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{name} {value}: not a number"));
@@ -80,15 +89,31 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--histories" => options.histories = number()?.max(1),
             "--threads" => options.threads = number()?.max(1) as usize,
             "--seed" => options.seed = number()?,
-            "--part" if ["known", "unknown", "builds", "hard"].contains(&value.as_str()) => {
+            "--part"
+                if ["known", "unknown", "shiftless", "builds", "hard"]
+                    .contains(&value.as_str()) =>
+            {
                 options.part = Some(value);
             }
+            "--noise" => options.noises = vec![noise(&value)?],
+            "--cells" => options.cells = value.split(',').map(String::from).collect(),
             _ => {
-                return Err(format!("{name} {value}: take --histories, --threads, --seed, --part"));
+                return Err(format!(
+                    "{name} {value}: take --histories, --threads, --seed, --part, --noise, --cells"
+                ));
             }
         }
     }
     Ok(options)
+}
+
+fn noise(name: &str) -> Result<Noise, String> {
+    match name {
+        "gaussian" => Ok(Noise::Gaussian),
+        "t3" => Ok(Noise::T3),
+        "outliers" => Ok(Noise::Outliers),
+        _ => Err(format!("--noise {name}: take gaussian, t3 or outliers")),
+    }
 }
 
 /// The nine cells under the three kinds of noise, and `git bisect` with repeats.
@@ -113,9 +138,14 @@ fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
         "untold",
         "/us"
     );
-    for noise in [Noise::Gaussian, Noise::T3, Noise::Outliers] {
+    for &noise in &options.noises {
         for (effect, cv) in CELLS {
             let mut scenario = Scenario::new(effect, cv, noise);
+            let d = format!("{:.2}", scenario.d());
+            let d = d.trim_end_matches('0').trim_end_matches('.');
+            if !options.cells.is_empty() && !options.cells.iter().any(|cell| cell == d) {
+                continue;
+            }
             change(&mut scenario);
             let summary = summarise(&scenario, options.histories, options.seed, options.threads);
             let floor = bound(scenario.d(), scenario.commits, 0.01);
