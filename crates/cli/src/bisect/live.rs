@@ -52,8 +52,7 @@ impl Live {
             self.line(&self.last);
             self.printed = Instant::now();
         }
-        let times = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
-        self.visit = format!("{times} of {}: {why}", commit.short());
+        self.visit = format!("{} of {}: {why}", counted(runs as usize, "run"), commit.short());
     }
 
     /// `commit` is being built.
@@ -114,17 +113,27 @@ fn summary(posterior: &[f64], commits: &Commits, [runs, builds]: [u32; 2], bits:
     let left = left.count();
     let entropy: f64 = posterior.iter().filter(|p| **p > 0.0).map(|p| -p * p.log2()).sum();
     let more = match entropy / bits {
-        more if more.is_finite() && more > 0.0 => format!(", about {:.0} more runs", more.ceil()),
+        // One commit holds the set: what follows confirms it.
+        _ if left == 1 => String::new(),
+        more if more.is_finite() && more > 0.0 => {
+            format!(", about {} more", counted(more.ceil() as usize, "run"))
+        }
         _ => String::new(),
     };
     let leader = &commits.list[order[0]];
-    let s = if left == 1 { "" } else { "s" };
     format!(
-        "{runs} runs, {builds} builds: {left} commit{s} in the 99 % set, {} leads with \
-         {:.1} %{more}",
+        "{}, {}: {} in the 99 % set, {} leads with {:.1} %{more}",
+        counted(runs as usize, "run"),
+        counted(builds as usize, "build"),
+        counted(left, "commit"),
         leader.short(),
         100.0 * posterior[order[0]],
     )
+}
+
+/// `1 run`, `2 runs`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -119,6 +119,8 @@ fn every_mix(users: &[u32], shrink: u32) {
             assert_eq!((point.jobs_done, point.failed.as_ref()), (jobs, None), "{name}");
         }
         assert_eq!(place.entries(), 0, "{name}");
+        let rates = record.points.iter().map(|point| format!(" {:.0}", point.jobs_per_min));
+        println!("{name}: Jobs/Min at {users:?} users:{}", rates.collect::<String>());
     }
     before.assert_nothing_new();
 }
