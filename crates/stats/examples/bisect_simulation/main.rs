@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p convoy-stats --example bisect_simulation -- --histories 2000`
 //!
-//! `--part known|unknown|shiftless|builds|hard` prints one table only, `--seed N` takes other histories.
-//! `--noise gaussian|t3|outliers` and `--cells 5,2,1` (effects over noise, rounded as printed) print
-//! some rows of the two tables of nine cells.
+//! `--part known|unknown|shiftless|builds|hard` prints one table only, `--seed N` takes other
+//! histories. `--noise gaussian|t3|outliers` and `--cells 5,2,1` (effects over noise, rounded as
+//! printed) print some rows of the tables of nine cells.
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
 //! measures both ends itself to place its threshold and choose its repeats.
 //! The same seed gives the same table with any number of `--threads`.

@@ -1,8 +1,8 @@
 //! The shapes of noise that the search considers, as tables of logarithms.
 //!
-//! Three shapes of unit scale: almost Gaussian; Gaussian with 10 % of outliers; Student t with three
-//! degrees of freedom. The first two have Cauchy tails, so that no single value, however far out,
-//! decides between two levels. Which of the three it is, the data say.
+//! Three shapes of unit scale: almost Gaussian; Gaussian with 10 % of outliers; Student t with
+//! three degrees of freedom. The first two have Cauchy tails, so that no single value, however far
+//! out, decides between two levels. Which of the three it is, the data say.
 
 use std::sync::OnceLock;
 
