@@ -116,7 +116,7 @@ fn summary(posterior: &[f64], commits: &Commits, [runs, builds]: [u32; 2], bits:
         // One commit holds the set: what follows confirms it.
         _ if left == 1 => String::new(),
         more if more.is_finite() && more > 0.0 => {
-            format!(", about {} more", counted(more.ceil() as usize, "run"))
+            format!(", about {}", counted(more.ceil() as usize, "more run"))
         }
         _ => String::new(),
     };
