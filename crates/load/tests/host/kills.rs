@@ -6,7 +6,7 @@ use convoy_load::host::{HostError, HostRun, run};
 
 use crate::{
     Place, Traces, alone, assert_ended, descendants, disturbed, endless, helper_command,
-    holding_ids, kill, mix, processes, supervisor, tiny, users, wait_for,
+    holding_ids, kill, mix, processes, stat, supervisor, tiny, users, wait_for,
 };
 
 #[test]
@@ -124,15 +124,17 @@ fn what_a_run_killed_as_a_whole_leaves_is_removed_by_the_next() {
     let mut child = helper_command("exec \"$@\"", &place).spawn().expect("started");
     let program = child.id() as i32;
     let below = wait_for(|| Some(descendants(program)).filter(|found| found.len() >= 6));
-    // Supervisor first, and stopped: it cannot clean up when the program dies.
     let all = processes();
     let parent = |pid: i32| all.iter().find(|pair| pair.0 == pid).map(|pair| pair.1);
     let supervisor = below.iter().copied().find(|pid| parent(*pid) == Some(program));
     let supervisor = supervisor.expect("the program has a child");
-    kill(supervisor, "STOP");
+    // The program is stopped when its supervisor dies, and dies stopped: neither can clean up. The
+    // other way round fails: the kernel continues a stopped group when its last parent dies.
+    kill(program, "STOP");
+    wait_for(|| (stat(program, 0)? == "T").then_some(()));
+    kill(supervisor, "KILL");
     child.kill().expect("killed");
     child.wait().expect("reaped");
-    kill(supervisor, "KILL");
     wait_for(|| processes().iter().all(|pair| !below.contains(&pair.0)).then_some(()));
     assert_eq!(place.entries(), 1, "nobody was left to remove it");
     let options = tiny(mix("1 add_int\n"), &[1], &place);

@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// System V objects and sockets of this machine, open files of this process and processes below
+/// System V objects of this machine, sockets of this session, open files of this process and processes below
 /// it.
 #[derive(Debug, PartialEq, Eq)]
 struct Traces {
@@ -41,14 +41,15 @@ impl Traces {
             let id = |line: &str| line.split_whitespace().nth(1).map(|id| format!("{kind} {id}"));
             ids.extend(table.lines().skip(1).filter_map(id));
         }
-        // Sockets of this network namespace that are bound or listen, whoever has them.
-        for kind in ["unix", "udp"] {
-            let table = std::fs::read_to_string(format!("/proc/net/{kind}")).unwrap_or_default();
-            // The inode of a socket is the seventh column of the one and the tenth of the other.
-            let column = if kind == "unix" { 6 } else { 9 };
-            let id =
-                |line: &str| line.split_whitespace().nth(column).map(|id| format!("{kind} {id}"));
-            ids.extend(table.lines().skip(1).filter_map(id));
+        // A socket lives as long as somebody holds it: those that this session holds. Orphans stay
+        // in the session, and what other programs hold is not ours.
+        let own_session = session(std::process::id() as i32);
+        let ours = processes().into_iter().filter(|pair| session(pair.0) == own_session);
+        for (pid, _) in ours {
+            let held = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+            let links = held.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+            let names = links.filter_map(|link| link.into_os_string().into_string().ok());
+            ids.extend(names.filter(|name| name.starts_with("socket:")));
         }
         let files = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         Self { ids, files, children: descendants(std::process::id() as i32) }
@@ -82,18 +83,23 @@ fn assert_ended(pids: &BTreeSet<i32>) {
     assert!(alive.is_empty(), "still there: {alive:?}");
 }
 
+/// Field of a process's `stat`, 0 being its state; `None` once it is gone. The name before them
+/// stands in parentheses and may hold blanks.
+fn stat(pid: i32, field: usize) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(field).map(String::from)
+}
+
+fn session(pid: i32) -> Option<i32> {
+    stat(pid, 3)?.parse().ok()
+}
+
 /// (process, parent) of every process.
 fn processes() -> Vec<(i32, i32)> {
     let pids = std::fs::read_dir("/proc")
         .expect("proc")
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold blanks; state and parent follow it.
-        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-        Some((pid, parent))
-    })
-    .collect()
+    pids.filter_map(|pid| Some((pid, stat(pid, 1)?.parse().ok()?))).collect()
 }
 
 fn descendants(root: i32) -> BTreeSet<i32> {
