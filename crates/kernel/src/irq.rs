@@ -34,6 +34,11 @@ pub(crate) struct Agendas {
 }
 
 impl Agendas {
+    /// Whether anything is still to come.
+    pub(crate) fn are_empty(&self) -> bool {
+        self.devices.next().is_none() && self.timers.next().is_none()
+    }
+
     /// When the first timer expires, in nanoseconds.
     pub(crate) fn first_timer(&self) -> Option<u64> {
         self.timers.next()

@@ -155,7 +155,7 @@ impl Sched {
     }
 
     /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule
-    ///   there. `None` when the machine has no room for another task.
+    /// there. `None` when the machine has no room for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
         let target = if self.era.fork_balance { self.idlest_cpu() } else { Here::cpu() };
         self.fork_on(target, body)
@@ -317,7 +317,8 @@ impl Os for Sched {
     }
 
     fn expects(&self) -> bool {
-        !self.timers.borrow().is_empty()
+        let pending = self.agendas.iter().any(|agendas| !agendas.are_empty());
+        pending || !self.timers.borrow().is_empty()
     }
 
     fn signal_pending(&self, sleep: convoy_sync::Sleep) -> bool {

@@ -1,9 +1,9 @@
 //! Names and files: the dentry cache, the two file systems, open files.
 //!
 //! `/` is a disk-like file system whose files are all cached; `/tmp` is a tmpfs with a limit on its
-//!   pages. On tmpfs a name holds a reference to its dentry as long as it exists, so `dput` of an
-//!   existing name never takes
-//! `dcache_lock`; elsewhere the last `dput` always does.
+//! pages, or a file system on a disk with a journal. On tmpfs a name holds a reference to its
+//! dentry as long as it exists, so `dput` of an existing name never takes `dcache_lock`; elsewhere
+//! the last `dput` always does.
 
 mod data;
 mod dentry;

@@ -38,7 +38,7 @@ impl World {
     }
 
     /// `d_delete`: takes the name away, and with it the reference that tmpfs holds for it. The
-    ///   caller holds the directory's `i_mutex` and a reference to `dentry`.
+    /// caller holds the directory's `i_mutex` and a reference to `dentry`.
     fn remove_name(&self, directory: &Dentry, name: &str, dentry: &Dentry) {
         self.globals.dcache.hold(|| {
             dentry.hot.lock.hold(|| dentry.hot.name.write(0));

@@ -90,6 +90,16 @@ fn sync_storm(k: &mut Process, count: u32) {
 }
 
 #[test]
+fn a_request_may_take_longer_than_the_machine_waits_for_work() {
+    journaled(JournalOptions { disk_ns: 25_000 * MS, ..DISK }, |k| {
+        let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+        let ns = timed(k, |k| k.fsync(fd).unwrap());
+        assert!(ns >= 50_000 * MS, "blocks, then the record: {ns} ns");
+        k.close(fd).unwrap();
+    });
+}
+
+#[test]
 fn those_who_sync_at_the_same_time_share_a_commit() {
     journaled(DISK, |k| {
         sync_storm(k, 24);
