@@ -114,12 +114,13 @@ pub(crate) struct Reproduce {
 /// `convoy check`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Check {
-    /// What to check; `semaphore` is what there is
+    /// What to check: semaphore, or zone, the lock of the page allocator
     #[arg(value_name = "LOCK")]
     pub(crate) lock: String,
-    /// Only this variant: handoff, published-fix, opportunistic, arch, or one broken on purpose:
-    /// busted-lost-wakeup, busted-lose-unit, busted-noop, busted-load-then-store,
-    /// busted-unfair-ticket
+    /// Only this variant. Of semaphore: handoff, published-fix, opportunistic, arch, or one broken
+    /// on purpose: busted-lost-wakeup, busted-lose-unit, busted-noop, busted-load-then-store,
+    /// busted-unfair-ticket. Of zone: hold-all, release-each, release-contended,
+    /// published-release-each
     #[arg(long)]
     pub(crate) variant: Option<String>,
     /// Executions to explore for each property

@@ -6,7 +6,7 @@ use crate::output;
 use crate::pool::LOOK;
 use convoy_load::host::Interrupts;
 use convoy_report::{CheckReport, CheckRow};
-use convoy_torture::{Budget, Row, VARIANTS};
+use convoy_torture::{Budget, LOCKS, Row};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
@@ -15,22 +15,24 @@ const BUDGET: &str = "CONVOY_BUDGET";
 
 /// The command.
 pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
-    if args.lock != "semaphore" {
-        let lock = &args.lock;
-        return Err(Failure::usage(format!("unknown lock {lock:?}; known: semaphore")));
-    }
+    let known = LOCKS.iter().find(|(lock, _)| *lock == args.lock);
+    let Some((_, variants)) = known else {
+        let known: Vec<_> = LOCKS.iter().map(|(lock, _)| *lock).collect();
+        let (lock, known) = (&args.lock, known.join(", "));
+        return Err(Failure::usage(format!("unknown lock {lock:?}; known: {known}")));
+    };
     output::ready(args.common.output.as_deref())?;
     match &args.replay {
         Some(schedule) => replay(args, schedule),
-        None => explore(args),
+        None => explore(args, variants),
     }
 }
 
-fn explore(args: &Check) -> Result<ExitCode, Failure> {
+fn explore(args: &Check, variants: &[&'static str]) -> Result<ExitCode, Failure> {
     let budget = budget(args)?;
     let variants: Vec<&str> = match &args.variant {
         Some(variant) => vec![variant.as_str()],
-        None => VARIANTS.to_vec(),
+        None => variants.to_vec(),
     };
     let (rows, interrupted) = rows(args, &variants, budget)?;
     if interrupted && rows.is_empty() {
@@ -38,7 +40,8 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     }
     let report = CheckReport {
         title: format!(
-            "semaphore: {} variants, at most {} interleavings for each scenario",
+            "{}: {} variants, at most {} interleavings for each scenario",
+            args.lock,
             variants.len(),
             budget.executions
         ),
@@ -62,11 +65,12 @@ fn rows(args: &Check, variants: &[&str], budget: Budget) -> Result<(Vec<CheckRow
     let interrupts = Interrupts::catch();
     let bar = output::progress(&args.common, variants.len() as u64);
     let (sender, receiver) = mpsc::channel();
+    let lock = args.lock.clone();
     let all: Vec<String> = variants.iter().map(|variant| (*variant).to_owned()).collect();
     // Detached: after an interrupt the process ends without waiting for the variant under way.
     std::thread::spawn(move || {
         for variant in all {
-            let found = convoy_torture::check_semaphore(&variant, budget);
+            let found = convoy_torture::check_lock(&lock, &variant, budget);
             if sender.send(found).is_err() {
                 return;
             }
@@ -113,7 +117,7 @@ fn budget(args: &Check) -> Result<Budget, Failure> {
 
 fn row(row: Row) -> CheckRow {
     let replay = row.schedule.as_ref();
-    let replay = replay.map(|schedule| format!("convoy check semaphore --replay '{schedule}'"));
+    let replay = replay.map(|schedule| format!("convoy check {} --replay '{schedule}'", row.lock));
     CheckRow {
         lock: row.lock.to_owned(),
         variant: row.variant,
@@ -131,7 +135,7 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
     let told = convoy_torture::replay(schedule).map_err(Failure::usage)?;
     let json = || {
         let lines = serde_json::json!({
-            "lock": "semaphore",
+            "lock": args.lock,
             "schedule": schedule,
             "violation": told.violation.is_some(),
             "property": told.violation,

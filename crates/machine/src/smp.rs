@@ -1,6 +1,7 @@
 //! `Smp`: the virtual machine as a lock's platform.
 
 use crate::engine::engine;
+use crate::memory::Sim;
 use crate::trace::Event;
 use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
@@ -95,6 +96,7 @@ impl Platform for Smp {
     type AtomicU32 = Word<u32>;
     type AtomicUsize = Word<usize>;
     type IrqFlags = ();
+    type Home<T> = Sim<T>;
 
     fn now() -> u64 {
         engine().now() / 1000
@@ -170,6 +172,10 @@ impl Platform for Smp {
         if cpu.preempt_off.get() == 0 && !cpu.irqs_off() {
             engine.os().preempt_point();
         }
+    }
+
+    fn place<T>(value: T) -> Sim<T> {
+        engine().place(value)
     }
 
     #[inline]

@@ -28,6 +28,13 @@ pub trait RawLock<P: Platform>: Sized + 'static {
     /// Whether somebody holds the lock; a snapshot.
     fn is_locked(&self) -> bool;
 
+    /// Whether somebody waits for the lock, as its holder sees it; a snapshot for anybody else. A
+    /// lock whose word does not tell says no.
+    #[inline]
+    fn is_contended(&self) -> bool {
+        false
+    }
+
     /// Names of its words by their offset in bytes, for whoever tells what happens to them.
     fn parts() -> Vec<(usize, String)> {
         vec![(0, "word".to_owned())]

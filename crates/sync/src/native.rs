@@ -213,6 +213,7 @@ impl Platform for Native {
     type AtomicU32 = AtomicU32;
     type AtomicUsize = AtomicUsize;
     type IrqFlags = ();
+    type Home<T> = Box<T>;
 
     fn now() -> u64 {
         let mut time = timespec(0);
@@ -318,6 +319,10 @@ impl Platform for Native {
 
     #[inline(always)]
     fn preempt_enable() {}
+
+    fn place<T>(value: T) -> Box<T> {
+        Box::new(value)
+    }
 
     #[inline(always)]
     fn touch<T: ?Sized>(_: &T, _: Access) {}

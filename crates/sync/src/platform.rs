@@ -13,6 +13,7 @@
 //!   until that word changes*, never a loop of events.
 //! - No decision may depend on a real address or on the clock of the host.
 
+use core::ops::Deref;
 use core::sync::atomic::Ordering;
 
 /// One atomic word of a platform.
@@ -94,6 +95,8 @@ pub trait Platform: Sized + 'static {
     type AtomicUsize: Atomic<usize>;
     /// Saved interrupt state.
     type IrqFlags: Copy;
+    /// An object in the memory of the machine, see [`Self::place`].
+    type Home<T>: Deref<Target = T>;
 
     /// Time since an arbitrary start, in nanoseconds, monotonic.
     fn now() -> u64;
@@ -139,6 +142,10 @@ pub trait Platform: Sized + 'static {
 
     /// Ends one [`Self::preempt_disable`].
     fn preempt_enable();
+
+    /// Moves `value` into the memory of the machine, from the start of a cache line where lines are
+    /// simulated. For structures that allocate once; no lock does.
+    fn place<T>(value: T) -> Self::Home<T>;
 
     /// Announces use of the memory behind `start`; free natively, priced by cache state on `Smp`.
     fn touch<T: ?Sized>(start: &T, access: Access);

@@ -157,14 +157,6 @@ impl<P: Platform> TicketLock<P> {
             P::spin_until(&self.serving, |now| now != serving || give_up());
         }
     }
-
-    /// Whether somebody waits for the lock; meant for the holder, a snapshot for anybody else.
-    #[inline]
-    pub fn is_contended(&self) -> bool {
-        // Relaxed: a snapshot orders nothing.
-        let (serving, next) = (self.serving.load(Relaxed), self.next.load(Relaxed));
-        next.wrapping_sub(serving) > 1
-    }
 }
 
 impl<P: Platform> Default for TicketLock<P> {
@@ -226,6 +218,13 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
     fn is_locked(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
         self.serving.load(Relaxed) != self.next.load(Relaxed)
+    }
+
+    #[inline]
+    fn is_contended(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        let (serving, next) = (self.serving.load(Relaxed), self.next.load(Relaxed));
+        next.wrapping_sub(serving) > 1
     }
 }
 

@@ -89,6 +89,7 @@ impl<const WEAK: bool> Platform for Loom<WEAK> {
     type AtomicU32 = Word<loom::sync::atomic::AtomicU32, WEAK>;
     type AtomicUsize = Word<loom::sync::atomic::AtomicUsize, WEAK>;
     type IrqFlags = ();
+    type Home<T> = Box<T>;
 
     fn now() -> u64 {
         0
@@ -137,6 +138,9 @@ impl<const WEAK: bool> Platform for Loom<WEAK> {
     fn irq_restore((): ()) {}
     fn preempt_disable() {}
     fn preempt_enable() {}
+    fn place<T>(value: T) -> Box<T> {
+        Box::new(value)
+    }
     fn touch<T: ?Sized>(_: &T, _: Access) {}
     fn event<T: ?Sized>(_: LockEvent, _: &T, _: TaskId) {}
 }

@@ -1,15 +1,24 @@
-//! `convoy check semaphore`: every shape with one variant, and the replay of one order.
+//! `convoy check`: every shape of a lock with one variant, and the replay of one order.
 
 use crate::busted::{LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, UnfairTicketLock};
 use crate::locks::{Raw, exclusion};
 use crate::script::{Shape, scenario};
 use crate::shapes::SHAPES;
+use crate::zone::{ZONE_SHAPES, ZoneShape, zone_scenario};
 use convoy_machine::model::{Budget, Model, Scenario, Schedule, ScheduleError, explore};
+use convoy_mm::{HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
 use convoy_sync::{ArchSemaphore, Handoff, Opportunistic, PublishedFix, Semaphore};
 use core::fmt;
 
 /// The semaphores that ship.
 pub const VARIANTS: &[&str] = &["handoff", "published-fix", "opportunistic", "arch"];
+
+/// What the zone lock of the page allocator may do while many pages move.
+pub const ZONE_VARIANTS: &[&str] =
+    &["hold-all", "release-each", "release-contended", "published-release-each"];
+
+/// What can be checked, and its variants that ship.
+pub const LOCKS: &[(&str, &[&str])] = &[("semaphore", VARIANTS), ("zone", ZONE_VARIANTS)];
 
 /// What is wrong on purpose: semaphores and spinlocks.
 pub const BUSTED: &[&str] = &[
@@ -26,7 +35,7 @@ const VISITS: &[&[bool]] = &[&[false, false], &[false], &[false]];
 /// What was found about one variant in one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// `semaphore`, or `spinlock` for the busted ones.
+    /// `semaphore` or `zone`, or `spinlock` for the busted ones.
     pub lock: &'static str,
     /// The variant.
     pub variant: String,
@@ -61,7 +70,9 @@ impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variant(name) => {
-                write!(f, "no variant `{name}`; there are {}", VARIANTS.join(", "))
+                let known: Vec<_> =
+                    LOCKS.iter().map(|(lock, all)| format!("{lock}: {}", all.join(", "))).collect();
+                write!(f, "no variant `{name}`; there are {}", known.join("; "))
             }
             Self::Scenario(name) => {
                 write!(f, "no scenario `{name}`; a schedule names one as <variant>/<shape>")
@@ -135,6 +146,40 @@ fn row(lock: &'static str, variant: &str, about: &str, scenario: &Scenario, budg
     row
 }
 
+fn zone(variant: &str, shape: &ZoneShape) -> Option<Scenario> {
+    Some(match variant {
+        "hold-all" => zone_scenario(variant, HoldAll, shape),
+        "release-each" => zone_scenario(variant, ReleaseEach, shape),
+        "release-contended" => zone_scenario(variant, ReleaseContended, shape),
+        "published-release-each" => zone_scenario(variant, PublishedReleaseEach, shape),
+        _ => return None,
+    })
+}
+
+/// Explores every shape of `lock` (one of [`LOCKS`]) with `variant`, each within `budget`.
+///
+/// # Errors
+///
+/// [`CheckError::Variant`].
+pub fn check_lock(lock: &str, variant: &str, budget: Budget) -> Result<Vec<Row>, CheckError> {
+    if lock == "zone" { check_zone(variant, budget) } else { check_semaphore(variant, budget) }
+}
+
+/// Explores every zone shape with `variant`, each within `budget`.
+///
+/// # Errors
+///
+/// [`CheckError::Variant`].
+pub fn check_zone(variant: &str, budget: Budget) -> Result<Vec<Row>, CheckError> {
+    let rows = ZONE_SHAPES.iter().map(|shape| {
+        let scenario = zone(variant, shape);
+        let scenario = scenario.ok_or_else(|| CheckError::Variant(variant.to_owned()))?;
+        let about = format!("{}: {}", shape.name, shape.about);
+        Ok(row("zone", variant, &about, &scenario, budget))
+    });
+    rows.collect()
+}
+
 /// Explores every shape with `variant`, each within `budget`. Busted variants are accepted, too.
 ///
 /// # Errors
@@ -173,11 +218,12 @@ pub fn replay(schedule: &str) -> Result<Replay, CheckError> {
     let schedule: Schedule = schedule.parse()?;
     let unknown = || CheckError::Scenario(schedule.scenario.clone());
     let (variant, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
-    let shape = SHAPES.iter().find(|known| known.name == shape);
-    let scenario = match shape {
-        Some(shape) => semaphore(variant, shape),
-        None => spinlock(variant).filter(|scenario| scenario.name == schedule.scenario),
-    };
+    let of_semaphore = SHAPES.iter().find(|known| known.name == shape);
+    let of_zone = ZONE_SHAPES.iter().find(|known| known.name == shape);
+    let scenario = of_semaphore
+        .and_then(|shape| semaphore(variant, shape))
+        .or_else(|| zone(variant, of_zone?))
+        .or_else(|| spinlock(variant).filter(|scenario| scenario.name == schedule.scenario));
     let (lines, failure) =
         convoy_machine::model::replay(&scenario.ok_or_else(unknown)?, &schedule)?;
     Ok(Replay { lines, violation: failure.map(|property| property.name().to_owned()) })

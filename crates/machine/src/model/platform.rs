@@ -147,6 +147,7 @@ impl Platform for Model {
     type AtomicU32 = Word<u32>;
     type AtomicUsize = Word<usize>;
     type IrqFlags = ();
+    type Home<T> = Box<T>;
 
     fn now() -> u64 {
         // Deadlines fire when the explorer says so; this only has to grow.
@@ -224,6 +225,10 @@ impl Platform for Model {
     fn preempt_disable() {}
 
     fn preempt_enable() {}
+
+    fn place<T>(value: T) -> Box<T> {
+        Box::new(value)
+    }
 
     fn touch<T: ?Sized>(_: &T, _: Access) {}
 

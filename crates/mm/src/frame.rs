@@ -1,0 +1,112 @@
+//! What is known of each page: the kernel's `struct page`.
+
+use convoy_sync::Platform;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::OnceLock;
+
+/// Frames that come into memory together, when the first of them is used: two KiB, little enough
+/// for the stack of a simulated task.
+const PLACED: usize = 64;
+
+/// A variable that the zone lock or the lock of a set guards.
+///
+/// Relaxed accesses are those of a plain variable; the lock orders them. Not a word of the
+/// platform, because nobody waits for it or races on it: its use is announced by `touch`.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct Guarded(AtomicU32);
+
+impl Guarded {
+    pub(crate) const fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u32) {
+        self.0.store(value, Relaxed);
+    }
+}
+
+/// What a frame is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not the first frame of anything: inside a block, or in memory that was never handed out.
+    Inner,
+    /// The first frame of a free block of this order.
+    Free(u32),
+    /// On the list of a CPU.
+    Listed,
+    /// The first frame of a block of this order that somebody has.
+    Taken(u32),
+}
+
+/// One frame. 32 bytes, as `struct page` has in 32-bit kernels of 2.6: two of them share a line.
+#[derive(Debug, Default)]
+#[repr(C, align(32))]
+pub(crate) struct Frame {
+    /// Neighbours on its list, see [`crate::list::List`].
+    pub(crate) next: Guarded,
+    pub(crate) prev: Guarded,
+    state: Guarded,
+}
+
+/// Where the encodings of [`State`] begin.
+const FREE: u32 = 0x100;
+const LISTED: u32 = 0x200;
+const TAKEN: u32 = 0x300;
+
+impl Frame {
+    pub(crate) fn state(&self) -> State {
+        let code = self.state.get();
+        match code & 0x300 {
+            FREE => State::Free(code & 0xff),
+            LISTED => State::Listed,
+            TAKEN => State::Taken(code & 0xff),
+            _ => State::Inner,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.set(match state {
+            State::Inner => 0,
+            State::Free(order) => FREE | order,
+            State::Listed => LISTED,
+            State::Taken(order) => TAKEN | order,
+        });
+    }
+}
+
+/// Frames that come into memory together.
+type Place<P> = OnceLock<<P as Platform>::Home<[Frame; PLACED]>>;
+
+/// All frames of a zone, in the memory of the platform.
+pub(crate) struct Frames<P: Platform> {
+    places: Box<[Place<P>]>,
+    count: u32,
+}
+
+impl<P: Platform> Frames<P> {
+    pub(crate) fn new(count: u32) -> Self {
+        let places = (count as usize).div_ceil(PLACED);
+        Self { places: (0..places).map(|_| OnceLock::new()).collect(), count }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The frame of that number, which is below [`Self::count`].
+    #[inline]
+    pub(crate) fn at(&self, number: u32) -> &Frame {
+        let number = number as usize;
+        let place = self.places[number / PLACED]
+            .get_or_init(|| P::place(core::array::from_fn(|_| Frame::default())));
+        &place[number % PLACED]
+    }
+}

@@ -1,0 +1,80 @@
+//! Counting what moves between the lists and the zone.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Number, sum and sum of squares of what was seen; guarded by the lock beside it, and without a
+/// price on the virtual machine.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    events: AtomicU64,
+    sum: AtomicU64,
+    squares: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn add(&self, value: u32) {
+        let value = u64::from(value);
+        for (sum, term) in [(&self.events, 1), (&self.sum, value), (&self.squares, value * value)] {
+            sum.store(sum.load(Relaxed) + term, Relaxed);
+        }
+    }
+
+    pub(crate) fn moments(&self) -> Moments {
+        let read = |word: &AtomicU64| word.load(Relaxed);
+        Moments { events: read(&self.events), sum: read(&self.sum), squares: read(&self.squares) }
+    }
+}
+
+/// Number, sum and sum of squares of a series of whole numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// How many there were.
+    pub events: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The sum of their squares.
+    pub squares: u64,
+}
+
+impl Moments {
+    /// Their mean; 0 if there were none.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / (self.events as f64).max(1.0)
+    }
+
+    /// The standard deviation of all of them.
+    pub fn sd(&self) -> f64 {
+        let mean = self.mean();
+        (self.squares as f64 / (self.events as f64).max(1.0) - mean * mean).max(0.0).sqrt()
+    }
+
+    /// Both series together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            events: self.events + other.events,
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_deviation() {
+        let (tally, other) = (Tally::default(), Tally::default());
+        assert_eq!((tally.moments().mean(), tally.moments().sd()), (0.0, 0.0));
+        for value in [2, 4, 4] {
+            tally.add(value);
+        }
+        for value in [4, 5, 5, 7, 9] {
+            other.add(value);
+        }
+        let all = tally.moments().and(other.moments());
+        assert_eq!((all.events, all.mean(), all.sd()), (8, 5.0, 2.0));
+    }
+}

@@ -1,0 +1,174 @@
+//! Page-allocator scenarios as data: what each task takes and gives back.
+
+use convoy_machine::model::{End, Failure, Instance, Model, Property, Scenario};
+use convoy_mm::{Bulk, SetSize, Setup, Temperature, Zone};
+use convoy_sync::{Platform, RawLock, TicketLock};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use Page::{Block, Drain, Give, Take};
+
+/// One call of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// Takes one page, through the lists of the task's CPU; there may be none.
+    Take,
+    /// Takes a block of this order from the zone; there may be none.
+    Block(u32),
+    /// Gives back what the task has had for longest, if it has anything.
+    Give,
+    /// Gives the pages on the lists of the task's CPU back to the zone.
+    Drain,
+}
+
+/// A small program over one zone. Every task has a CPU of its own, and at the end each drains its
+/// lists, so that only what the tasks still have is not free.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneShape {
+    /// The name, part of schedule strings.
+    pub name: &'static str,
+    /// What it looks at, in a few words.
+    pub about: &'static str,
+    /// Pages there are.
+    pub frames: u32,
+    /// What each task calls.
+    pub tasks: &'static [&'static [Page]],
+}
+
+/// Every shape, the simplest first. Lists are filled by three pages.
+pub const ZONE_SHAPES: &[ZoneShape] = &[
+    ZoneShape {
+        name: "plenty",
+        about: "two lists are filled and drained, nobody finds the zone empty",
+        frames: 16,
+        tasks: &[&[Take, Give, Drain], &[Take, Give, Drain]],
+    },
+    ZoneShape {
+        name: "dry",
+        about: "a list takes the last pages, another one finds none",
+        frames: 2,
+        tasks: &[&[Take, Give, Drain], &[Take, Give, Drain]],
+    },
+    ZoneShape {
+        name: "blocks",
+        about: "single blocks beside two lists, and a zone that may have none",
+        frames: 8,
+        tasks: &[&[Block(1), Give], &[Take, Take, Give, Drain], &[Block(2), Give]],
+    },
+    ZoneShape {
+        name: "kept",
+        about: "pages that stay with their tasks",
+        frames: 32,
+        tasks: &[&[Take, Take, Drain], &[Take, Block(1), Drain], &[Take, Drain]],
+    },
+];
+
+/// The zone and the ledger beside it.
+struct Ledger<B: Bulk<Model, TicketLock<Model>>> {
+    zone: Zone<Model, TicketLock<Model>, B>,
+    /// First frame and order of what tasks have.
+    taken: RefCell<BTreeMap<u32, u32>>,
+}
+
+impl<B: Bulk<Model, TicketLock<Model>>> Ledger<B> {
+    fn take(&self, first: u32, order: u32) {
+        let mut taken = self.taken.borrow_mut();
+        let end = first + (1 << order);
+        let other =
+            taken.iter().find(|&(&other, &size)| other < end && first < other + (1 << size));
+        if let Some((other, size)) = other {
+            let text = format!("frame {first} is given out with {other} of order {size}");
+            Model::fail(Property::Exclusion, text);
+        }
+        taken.insert(first, order);
+    }
+
+    fn play(&self, pages: &[Page]) {
+        let mut mine = Vec::new();
+        let lock = self.zone.lock();
+        Model::name(lock, "zone->lock", <TicketLock<Model> as RawLock<Model>>::parts);
+        for &page in pages {
+            Model::call(page.name());
+            let taken = match page {
+                Take => self.zone.allocate(Temperature::Hot).map(|first| (first, 0)),
+                Block(order) => self.zone.allocate_block(order).map(|first| (first, order)),
+                Give if mine.is_empty() => None,
+                Give => {
+                    self.give(mine.remove(0));
+                    None
+                }
+                Drain => {
+                    self.zone.drain_lists(Model::cpu() as usize);
+                    None
+                }
+            };
+            if let Some((first, order)) = taken {
+                self.take(first, order);
+                mine.push((first, order));
+            }
+        }
+    }
+
+    fn give(&self, (first, order): (u32, u32)) {
+        self.taken.borrow_mut().remove(&first);
+        if order == 0 {
+            self.zone.free(first, Temperature::Hot);
+        } else {
+            self.zone.free_block(first, order);
+        }
+    }
+
+    /// Nobody runs any more: what must hold now.
+    fn verdict(&self, end: &End, frames: u32) -> Result<(), Failure> {
+        if !end.spinning.is_empty() || !end.asleep.is_empty() {
+            let text = format!("tasks {:?} spin forever on the zone lock", end.spinning);
+            return Err((Property::NoDeadlock, text));
+        }
+        let kept: u32 = self.taken.borrow().values().map(|order| 1 << order).sum();
+        let free = self.zone.free_frames();
+        if free + kept != frames {
+            let text = format!("{free} pages are free and {kept} taken of {frames}");
+            return Err((Property::UnitsKept, text));
+        }
+        let blocks = self.zone.blocks();
+        let whole = |order: usize| frames >> order & 1;
+        if kept == 0 && (0..blocks.len()).any(|order| blocks[order] != whole(order)) {
+            let text = format!("all pages are free, but not joined: {blocks:?} by order");
+            return Err((Property::UnitsKept, text));
+        }
+        Ok(())
+    }
+}
+
+impl Page {
+    fn name(self) -> &'static str {
+        match self {
+            Take => "allocate",
+            Block(_) => "allocate_block",
+            Give => "free",
+            Drain => "drain_lists",
+        }
+    }
+}
+
+/// `shape` played on zones whose policy is `bulk`, under the name `variant`.
+pub fn zone_scenario<B>(variant: &str, bulk: B, shape: &ZoneShape) -> Scenario
+where
+    B: Bulk<Model, TicketLock<Model>> + Copy,
+{
+    let ZoneShape { frames, tasks, .. } = *shape;
+    let build = move || {
+        // A batch of three: that of a zone of 48 MiB.
+        let size = SetSize::of(48 << 8);
+        let zone = Zone::new(Setup { size, ..Setup::new(frames, tasks.len(), bulk) });
+        let ledger = Rc::new(Ledger { zone, taken: RefCell::default() });
+        let body = |pages: &'static [Page]| -> Box<dyn FnOnce()> {
+            let ledger = Rc::clone(&ledger);
+            Box::new(move || ledger.play(pages))
+        };
+        let tasks = tasks.iter().map(|pages| body(pages)).collect();
+        Instance { tasks, verdict: Box::new(move |end| ledger.verdict(end, frames)) }
+    };
+    Scenario { name: format!("{variant}/{}", shape.name), build: Box::new(build) }
+}
