@@ -13,6 +13,9 @@ use convoy_sync::{
     RawSemaphore, Semaphore, TicketLock,
 };
 
+/// The name under which it is watched.
+pub const BKL: &str = "BKL";
+
 enum Lock {
     /// The kernel has none (from 2.6.39 on).
     None,
@@ -44,18 +47,6 @@ impl Bkl {
             }
         };
         Self { lock, preemptible: kernel.config.preempt == Preempt::Full }
-    }
-
-    /// Tells the recorder the name of the lock.
-    pub(crate) fn name(&self) {
-        match &self.lock {
-            Lock::None => (),
-            Lock::Arch(lock) => Here::name(&**lock, "BKL"),
-            Lock::Handoff(lock) => Here::name(&**lock, "BKL"),
-            Lock::PublishedFix(lock) => Here::name(&**lock, "BKL"),
-            Lock::Opportunistic(lock) => Here::name(&**lock, "BKL"),
-            Lock::Spin(lock) => Here::name(&**lock, "BKL"),
-        }
     }
 
     /// The lock as its events name it.

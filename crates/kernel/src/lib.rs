@@ -24,6 +24,7 @@ mod vfs;
 mod world;
 
 pub use api::Kernel;
+pub use bkl::BKL;
 pub use costs::CostsError;
 pub use errno::Errno;
 pub use preset::{

@@ -10,7 +10,9 @@ use std::rc::Rc;
 
 use convoy_kernel::api::Kernel;
 use convoy_kernel::sched::SchedStats;
-use convoy_kernel::{FileSystem, JournalStats, KernelPreset, Options, Process, World, WorldError};
+use convoy_kernel::{
+    BKL, FileSystem, JournalStats, KernelPreset, Options, Process, World, WorldError,
+};
 use convoy_machine::{Event, Here, Machine, Mode, Outcome, Preset, Recorder, Watch};
 
 use crate::calibration::Calibration;
@@ -69,7 +71,7 @@ pub struct Sample {
     pub idle_percent: f64,
     /// Context switches per second.
     pub switches_per_s: f64,
-    /// Acquisitions of the big kernel lock per second.
+    /// Acquisitions of the big kernel lock per second; 0, as what follows, without one.
     pub acquisitions_per_s: f64,
     /// Of these, those given to a sleeping waiter.
     pub handoffs_per_s: f64,
@@ -96,14 +98,8 @@ pub struct VirtualPoint {
     pub idle_percent: f64,
     /// Context switches per second of the busy window.
     pub context_switches_per_s: f64,
-    /// Share of the busy window in which the big kernel lock had an owner that was not on a CPU.
-    pub owner_not_running_percent: f64,
-    /// Mean time between changes of the owner of the big kernel lock, milliseconds.
-    pub owner_change_ms: f64,
-    /// Acquisitions of the big kernel lock for each user.
-    pub bkl_per_user: f64,
-    /// Of these, the share that had to queue, percent.
-    pub bkl_contended_percent: f64,
+    /// What the big kernel lock did, where the kernel has one.
+    pub bkl: Option<BklUse>,
     /// Scheduler counters of the busy window.
     pub sched: SchedStats,
     /// Jobs done and failed.
@@ -122,6 +118,19 @@ pub struct VirtualPoint {
     pub hash: u64,
     /// The run in intervals, if asked for.
     pub samples: Vec<Sample>,
+}
+
+/// The big kernel lock during the busy window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BklUse {
+    /// Share of the time in which it had an owner that was not on a CPU.
+    pub owner_not_running_percent: f64,
+    /// Mean time between changes of its owner, milliseconds; not finite when it never changed.
+    pub owner_change_ms: f64,
+    /// Acquisitions for each user.
+    pub per_user: f64,
+    /// Of these, the share that had to queue, percent.
+    pub contended_percent: f64,
 }
 
 /// Why a virtual run ended without a result.
@@ -185,7 +194,7 @@ struct Snapshot {
     now_ns: u64,
     modes: [u64; 5],
     sched: SchedStats,
-    watch: Option<Watch>,
+    bkl: Option<Watch>,
 }
 
 impl Snapshot {
@@ -200,7 +209,7 @@ impl Snapshot {
             now_ns: Here::now_ns(),
             modes,
             sched: world.sched().stats(),
-            watch: Here::watched().into_iter().next(),
+            bkl: Here::watched().into_iter().find(|watch| watch.name == BKL),
         }
     }
 }
@@ -229,7 +238,7 @@ impl Board {
             let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
             let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
             let rate = |field: fn(&Watch) -> u64| {
-                let value = |shot: &Snapshot| shot.watch.as_ref().map_or(0, field);
+                let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
                 (value(&next) - value(&last)) as f64 / span_s
             };
             self.samples.borrow_mut().push(Sample {
@@ -432,7 +441,7 @@ impl VirtualRun {
         // An idle CPU settles its accounts when it leaves idle, so idle time is what is left.
         let cpu_s = modes_s.iter().sum::<f64>() - modes_s[Mode::Idle as usize];
         let count = |field: fn(&Watch) -> u64| {
-            let value = |shot: &Snapshot| shot.watch.as_ref().map_or(0, field);
+            let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
             (value(&to) - value(&from)) as f64
         };
         let acquisitions = count(|watch| watch.acquisitions);
@@ -444,10 +453,12 @@ impl VirtualRun {
             modes_s,
             idle_percent: 100.0 * (1.0 - cpu_s / all).max(0.0),
             context_switches_per_s: (to.sched.switches - from.sched.switches) as f64 / busy_s,
-            owner_not_running_percent: count(|watch| watch.owner_not_running) / (busy_s * 1e10),
-            owner_change_ms: busy_s * 1e3 / count(|watch| watch.owner_changes).max(1.0),
-            bkl_per_user: acquisitions / f64::from(self.users),
-            bkl_contended_percent: 100.0 * count(|watch| watch.contended) / acquisitions.max(1.0),
+            bkl: to.bkl.as_ref().map(|_| BklUse {
+                owner_not_running_percent: count(|watch| watch.owner_not_running) / (busy_s * 1e10),
+                owner_change_ms: busy_s * 1e3 / count(|watch| watch.owner_changes),
+                per_user: acquisitions / f64::from(self.users),
+                contended_percent: 100.0 * count(|watch| watch.contended) / acquisitions.max(1.0),
+            }),
             sched: to.sched.since(&from.sched),
             jobs_done: board.done.get(),
             jobs_failed: board.failed.get(),

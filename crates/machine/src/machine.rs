@@ -266,8 +266,9 @@ impl Here {
         engine().draw(key)
     }
 
-    /// Watches the lock at `lock` from now on, under `name`.
-    pub fn watch<T: ?Sized>(name: &str, lock: &T) {
+    /// Names a lock and watches it from now on.
+    pub fn watch<T: ?Sized>(lock: &T, name: &'static str) {
+        Self::name(lock, name);
         engine().watches.add(name, engine().offset(lock));
     }
 

@@ -6,7 +6,7 @@ use crate::fail::Failure;
 use crate::{output, pool};
 use convoy_kernel::KernelPreset;
 use convoy_load::experiment::AblationCase;
-use convoy_load::virtual_run::VirtualPoint;
+use convoy_load::virtual_run::{BklUse, VirtualPoint};
 use convoy_report::{Cell, Column, Table, fixed};
 use std::process::ExitCode;
 
@@ -79,14 +79,19 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
         let loss = base.iter().zip(&jobs).map(|(b, j)| 100.0 * (1.0 - j / b)).collect();
         let loss = estimate(loss)?;
         let mean = |value| estimate(rates(points, value)).map(|estimate| estimate.mean);
+        let bkl = |value: fn(BklUse) -> f64| {
+            let uses = points.iter().flatten().filter_map(|point| point.bkl).map(value);
+            estimate(uses.filter(|value| value.is_finite()).collect())
+                .map_or(f64::NAN, |estimate| estimate.mean)
+        };
         table.row(vec![
             Cell::text(name),
             Cell::number(estimate(jobs)?.mean, 0),
             Cell::number(loss.mean, 1),
             half_width(loss.half_width()),
             Cell::number(mean(|point| point.idle_percent)?, 1),
-            Cell::number(mean(|point| point.owner_change_ms)?, 2),
-            Cell::number(mean(|point| point.owner_not_running_percent)?, 1),
+            Cell::number(bkl(|bkl| bkl.owner_change_ms), 2),
+            Cell::number(bkl(|bkl| bkl.owner_not_running_percent), 1),
             Cell::number(mean(|point| point.sched.pulled_newidle as f64 / point.busy_s)?, 0),
             Cell::number(mean(|point| point.sched.newidle_failed as f64 / point.busy_s)?, 0),
         ]);

@@ -155,8 +155,10 @@ impl Plan {
             "jobs_per_sec_per_task" => point.columns.jobs_per_sec_per_task / scale,
             "idle_percent" => point.idle_percent,
             "context_switches_per_s" => point.context_switches_per_s,
-            "owner_not_running_percent" => point.owner_not_running_percent,
-            "owner_change_ms" => point.owner_change_ms,
+            "owner_not_running_percent" => {
+                point.bkl.map_or(f64::NAN, |bkl| bkl.owner_not_running_percent)
+            }
+            "owner_change_ms" => point.bkl.map_or(f64::NAN, |bkl| bkl.owner_change_ms),
             _ => f64::NAN,
         }
     }
@@ -268,7 +270,11 @@ fn rows(
     report: &mut ReproduceReport,
 ) -> Result<(), Failure> {
     for metric in METRICS {
-        let values = points.iter().map(|point| plan.metric(metric, point)).collect();
+        let values: Vec<f64> = points.iter().map(|point| plan.metric(metric, point)).collect();
+        // A kernel without a big kernel lock has no owner of it.
+        if values.iter().any(|value| !value.is_finite()) {
+            continue;
+        }
         let cpus = plan.machine.topology.cpus;
         let published = case.published(metric, cpus, plan.experiment.start_delay_s);
         let fitted = case.fitted.iter().any(|name| name == metric);

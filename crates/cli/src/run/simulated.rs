@@ -5,10 +5,10 @@ use super::finish;
 use crate::args::Format;
 use crate::fail::Failure;
 use crate::pool;
-use convoy_kernel::{FileSystem, JournalOptions, JournalStats, KernelPreset};
+use convoy_kernel::{BklKind, FileSystem, JournalOptions, JournalStats, KernelPreset};
 use convoy_load::mix::Mix;
 use convoy_load::users::counted;
-use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_load::virtual_run::{BklUse, VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
 use convoy_report::{Cell, Column, RunPoint, RunReport, Table};
 use std::process::ExitCode;
@@ -50,7 +50,9 @@ pub(super) fn run(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<
     let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
     let mut notes: Vec<String> = points.iter().map(|point| note(point)).collect();
     notes.extend(mix.notes.iter().map(|note| format!("{}: {note}", mix.name)));
-    notes.insert(0, "owner: of the big kernel lock (BKL)".to_owned());
+    if kernel.bkl != BklKind::None {
+        notes.insert(0, "owner: of the big kernel lock (BKL)".to_owned());
+    }
     let points = points.iter().map(|point| virtual_point(point)).collect();
     let mut details = String::new();
     if args.timeline.is_some() && args.common.format == Format::Table {
@@ -80,8 +82,8 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
         failed_jobs: point.jobs_failed,
         idle_percent: Some(point.idle_percent),
         context_switches_per_s: Some(point.context_switches_per_s),
-        owner_not_running_percent: Some(point.owner_not_running_percent),
-        owner_change_ms: Some(point.owner_change_ms),
+        owner_not_running_percent: point.bkl.map(|bkl| bkl.owner_not_running_percent),
+        owner_change_ms: point.bkl.map(|bkl| bkl.owner_change_ms).filter(|ms| ms.is_finite()),
         hash: Some(format!("{:016x}", point.hash)),
         ..RunPoint::default()
     }
@@ -89,18 +91,28 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
 
 /// What the machine saw of one load point and no column has.
 fn note(point: &VirtualPoint) -> String {
+    let bkl = point.bkl.map_or(String::new(), |bkl| {
+        let BklUse { per_user, contended_percent, .. } = bkl;
+        format!("{per_user:.0} BKL acquisitions per user ({contended_percent:.1} % queued), ")
+    });
     format!(
-        "{}: {:.0} BKL acquisitions per user ({:.1} % queued), {} M calls, {} M memory \
-         operations, hash {:016x}{}{}",
+        "{}: {bkl}{} calls, {} memory operations, hash {:016x}{}{}",
         counted(point.users),
-        point.bkl_per_user,
-        point.bkl_contended_percent,
-        point.calls / 1_000_000,
-        point.operations / 1_000_000,
+        short(point.calls),
+        short(point.operations),
         point.hash,
         point.journal.as_ref().map_or(String::new(), journal),
         point.first_failure.as_ref().map_or(String::new(), |text| format!("; failed: {text}"))
     )
+}
+
+/// A large number in two or three digits.
+fn short(number: u64) -> String {
+    match number {
+        0..10_000 => number.to_string(),
+        10_000..10_000_000 => format!("{} k", number / 1_000),
+        _ => format!("{} M", number / 1_000_000),
+    }
 }
 
 fn journal(stats: &JournalStats) -> String {
@@ -113,26 +125,35 @@ fn journal(stats: &JournalStats) -> String {
 
 /// The run of one load point in intervals.
 fn timeline(point: &VirtualPoint) -> Table {
-    let columns = vec![
+    let mut columns = vec![
         Column::number("at", "s"),
         Column::number("idle", "%"),
         Column::number("runnable", "tasks"),
         Column::number("switches", "1/s"),
-        Column::number("BKL", "1/s"),
-        Column::number("hand-offs", "1/s"),
-        Column::number("owner off CPU", "%"),
     ];
+    if point.bkl.is_some() {
+        columns.extend([
+            Column::number("BKL", "1/s"),
+            Column::number("hand-offs", "1/s"),
+            Column::number("owner off CPU", "%"),
+        ]);
+    }
     let mut table = Table::new(&format!("{}, by interval", counted(point.users)), columns);
     for sample in &point.samples {
-        table.row(vec![
+        let mut cells = vec![
             Cell::number(sample.at_s, 2),
             Cell::number(sample.idle_percent, 1),
             Cell::count(sample.runnable),
             Cell::number(sample.switches_per_s, 0),
-            Cell::number(sample.acquisitions_per_s, 0),
-            Cell::number(sample.handoffs_per_s, 0),
-            Cell::number(sample.owner_not_running_percent, 1),
-        ]);
+        ];
+        if point.bkl.is_some() {
+            cells.extend([
+                Cell::number(sample.acquisitions_per_s, 0),
+                Cell::number(sample.handoffs_per_s, 0),
+                Cell::number(sample.owner_not_running_percent, 1),
+            ]);
+        }
+        table.row(cells);
     }
     table
 }

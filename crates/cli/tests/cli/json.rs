@@ -1,6 +1,6 @@
 //! The JSON that programs read, and that it is the same in every process.
 
-use crate::{code, json, run, stderr};
+use crate::{code, json, run, stderr, stdout};
 use serde_json::Value;
 
 const SMALL: [&str; 8] =
@@ -125,6 +125,20 @@ fn run_gives_points_of_the_virtual_machine() {
         assert_eq!(point["failed_jobs"], 0);
     }
     assert_eq!(value, json(&args, 0));
+}
+
+#[test]
+fn a_kernel_without_the_big_lock_says_nothing_of_it() {
+    let args = ["run", "--kernel", "3.0", "--users", "2", "--timeline", "0.1"];
+    let output = run(&args);
+    let text = stdout(&output);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert!(text.contains("by interval") && text.contains("memory operations"), "{text}");
+    for word in ["big kernel lock", "BKL", "owner", "hand-offs"] {
+        assert!(!text.contains(word), "{word:?} in {text}");
+    }
+    let value = json(&[args.as_slice(), &["--format", "json"]].concat(), 0);
+    assert!(value["points"][0]["owner_not_running_percent"].is_null(), "{value}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ mod tick;
 mod wait;
 mod wake;
 
-use crate::bkl::Bkl;
+use crate::bkl::{BKL, Bkl};
 use crate::irq::Agendas;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
 use crate::softirq::Softirqs;
@@ -284,9 +284,8 @@ impl Sched {
             kthreads: RefCell::default(),
         };
         if let Some(lock) = sched.bkl.lock_object() {
-            Here::watch("BKL", lock);
+            Here::watch(lock, BKL);
         }
-        sched.bkl.name();
         sched.queues.iter().for_each(|queue| Here::name(&*queue.lock, "rq->lock"));
         Rc::new(sched)
     }

@@ -180,10 +180,14 @@ impl Journal {
         };
         let hot = Here::place(hot);
         match &*hot.state {
-            StateLock::Spin(lock) => Here::watch("j_state_lock", lock),
-            StateLock::ReadWrite(lock) => Here::watch("j_state_lock", lock),
+            StateLock::Spin(lock) => Here::name(lock, "j_state_lock"),
+            StateLock::ReadWrite(lock) => Here::name(lock, "j_state_lock"),
         }
-        Here::watch("j_list_lock", &hot.list.0.0);
+        Here::name(&hot.handle.0.0, "t_handle_lock");
+        Here::name(&hot.list.0.0, "j_list_lock");
+        Here::name(&hot.checkpoint, "j_checkpoint_mutex");
+        Here::name(&hot.orphans, "s_orphan_lock");
+        hot.groups.iter().for_each(|group| Here::name(&group.0.0, "group lock"));
         Rc::new(Self {
             hot,
             state: RefCell::default(),
