@@ -12,25 +12,35 @@ fn runs(log: &[Value]) -> Vec<String> {
     runs.map(|run| format!("{} {} {}", run["commit"], run["purpose"], run["value"])).collect()
 }
 
-fn args<'a>(good: &'a str, bad: &'a str) -> Vec<&'a str> {
+fn args<'a>(good: &'a str, bad: &'a str, command: &'a str) -> Vec<&'a str> {
     let args = ["--good", good, "--bad", bad, "--metric-regex", "value: (.*)", "--quiet"];
-    let more = ["--build-cost", "3", "--build", "cp level built", "--", NOISY];
+    let more = ["--build-cost", "3", "--build", "cp level built", "--", command];
     [args.as_slice(), &more].concat()
 }
 
 #[test]
 fn a_search_that_is_killed_again_and_again_is_the_same_search() {
     let whole = line("whole", 60, 41, ["100", "103"]);
-    let output = crate::ends(whole.bisect(&args(whole.id(1), whole.id(60))), FINDING);
+    let output = crate::ends(whole.bisect(&args(whole.id(1), whole.id(60), NOISY)), FINDING);
     assert!(String::from_utf8_lossy(&output.stdout).contains("step 41"));
 
     let repo = line("killed", 60, 41, ["100", "103"]);
+    // Two runs of the killed search never end: there it is killed however fast it is.
+    let [count, stuck] = ["count", "stuck"].map(|name| repo.path.join(name));
+    let gate = format!(
+        "echo >> {0}; case $(wc -l < {0}) in 9|23) touch {1}; sleep 1000;; esac; {NOISY}",
+        count.display(),
+        stuck.display()
+    );
     let mut kills = 0;
-    let mut child = repo.bisect(&args(repo.id(1), repo.id(60))).spawn().expect("starts");
+    let mut child = repo.bisect(&args(repo.id(1), repo.id(60), &gate)).spawn().expect("starts");
     loop {
         // A different moment each time: after some more lines, whatever they are.
         let lines = repo.log().len() + 5 + 4 * kills;
-        while repo.log().len() < lines && child.try_wait().expect("a child").is_none() {
+        while repo.log().len() < lines
+            && !stuck.exists()
+            && child.try_wait().expect("a child").is_none()
+        {
             std::thread::yield_now();
         }
         if child.try_wait().expect("a child").is_some() {
@@ -38,6 +48,7 @@ fn a_search_that_is_killed_again_and_again_is_the_same_search() {
         }
         child.kill().expect("killed");
         child.wait().expect("dead");
+        let _only_if_stuck = std::fs::remove_file(&stuck);
         kills += 1;
         child = repo.bisect(&["--resume", "--quiet"]).spawn().expect("starts");
     }
@@ -61,9 +72,10 @@ fn an_interrupt_leaves_the_log_and_nothing_else() {
     let before = repo.footprint();
     let [good, bad] = [repo.id(1), repo.id(20)];
     let args = ["--good", good, "--bad", bad, "--quiet", "--", "sleep 1000"];
-    let child = repo.bisect(&args).spawn().expect("starts");
+    let mut child = repo.bisect(&args).spawn().expect("starts");
     let marker = repo.state().join("running");
     while std::fs::read_to_string(&marker).map_or(true, |text| !text.ends_with('\n')) {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was interrupted");
         std::thread::sleep(Duration::from_millis(5));
     }
     let running = std::fs::read_to_string(&marker).expect("a marker");
@@ -81,7 +93,7 @@ fn an_interrupt_leaves_the_log_and_nothing_else() {
 fn a_full_disk_loses_no_finished_run() {
     let repo = line("full", 20, 9, ["100", "120"]);
     // A limit on the size of files stands for the disk: the log stops in the middle of a line.
-    let command = repo.bisect(&args(repo.id(1), repo.id(20)));
+    let command = repo.bisect(&args(repo.id(1), repo.id(20), NOISY));
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")))

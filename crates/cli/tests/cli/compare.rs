@@ -174,7 +174,8 @@ fn a_command_that_fails_is_named_or_counted() {
     refused(&with(&["-r", "3", "-N", "echo 1", "no-such-command"]), USAGE, &["no-such-command"]);
     refused(&with(&["-r", "3", "echo 1", "echo NaN"]), ENVIRONMENT, &["NaN", "no finite number"]);
     refused(&with(&["-r", "3", "echo 1", "true"]), ENVIRONMENT, &["printed nothing"]);
-    let slow = with(&["-r", "3", "--timeout", "0.05", "echo 1", "sleep 1000"]);
+    // The other side must stay below the limit, on a busy machine too.
+    let slow = with(&["-r", "3", "--timeout", "3", "echo 1", "sleep 1000"]);
     refused(&slow, ENVIRONMENT, &["sleep 1000", "limit"]);
     std::fs::remove_dir_all(directory).expect("removed");
 }
@@ -311,9 +312,10 @@ fn an_interrupt_keeps_what_was_measured() {
     let directory = directory("interrupted-compare");
     let counter = directory.join("counter");
     let command = format!("echo x >> {}; sleep 0.01; echo 3", counter.display());
-    let child = convoy(&with(&["-r", "100000", &command, "echo 3"])).spawn().expect("starts");
+    let mut child = convoy(&with(&["-r", "100000", &command, "echo 3"])).spawn().expect("starts");
     let lines = || std::fs::read_to_string(&counter).unwrap_or_default().lines().count();
     while lines() < 5 {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was interrupted");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let pid = Pid::from_raw(child.id() as i32).expect("a process");

@@ -7,6 +7,8 @@ use crate::{Place, Traces, alone, helper_command, helper_error, mix, tiny};
 
 #[test]
 fn an_unwritable_place_is_named() {
+    // It opens files, which others count.
+    let _alone = alone();
     let mix = mix("1 add_int\n");
     let missing =
         HostRun { directories: vec!["/nonexistent/place".into()], ..HostRun::new(mix, vec![1]) };

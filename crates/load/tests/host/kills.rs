@@ -14,8 +14,8 @@ fn a_killed_user_is_counted_and_leaves_nothing() {
     let _alone = alone();
     let place = Place::new("user");
     let before = Traces::now();
-    // Killed before the start: the others must start all the same.
-    let options = HostRun { start_delay: Duration::from_millis(300), ..endless(&place) };
+    // Killed before the start: the others must start all the same. Two seconds for one `kill`.
+    let options = HostRun { start_delay: Duration::from_secs(2), ..endless(&place) };
     let (finished, ()) = disturbed(&options, || {
         let victim = users().into_iter().next_back().expect("a user");
         kill(victim, "KILL");

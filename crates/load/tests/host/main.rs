@@ -23,8 +23,12 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// System V objects of this machine, sockets of this session, open files of this process and processes below
-/// it.
+/// Looks, with a millisecond between two, before a test gives up: a minute, because the machine may
+/// be busy with other things.
+const PATIENCE: u32 = 60_000;
+
+/// System V objects of this machine, sockets of this session, open files of this process and
+/// processes below it.
 #[derive(Debug, PartialEq, Eq)]
 struct Traces {
     ids: BTreeSet<String>,
@@ -64,7 +68,7 @@ impl Traces {
         assert_eq!(left.children, self.children, "processes");
         assert_eq!(left.files, self.files, "open files");
         left.ids.retain(|id| !self.ids.contains(id));
-        for _ in 0..2000 {
+        for _ in 0..PATIENCE {
             let now = Self::now();
             left.ids.retain(|id| now.ids.contains(id));
             if left.ids.is_empty() {
@@ -141,7 +145,7 @@ fn users() -> BTreeSet<i32> {
 
 /// Waits until `found` finds something.
 fn wait_for<T>(found: impl Fn() -> Option<T>) -> T {
-    for _ in 0..5000 {
+    for _ in 0..PATIENCE {
         if let Some(value) = found() {
             return value;
         }
@@ -188,14 +192,17 @@ fn mix(text: &str) -> Mix {
 }
 
 /// A load that lasts until it is disturbed: half of it waits for children, half holds System V ids.
+/// Nobody waits for the end of its delay.
 fn endless(place: &Place) -> HostRun {
     let mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n90 shared_memory\n10 shell_rtns_1\n");
-    HostRun { shrink: 1, start_delay: Duration::from_secs(20), ..tiny(mix, &[6], place) }
+    HostRun { shrink: 1, start_delay: Duration::from_secs(600), ..tiny(mix, &[6], place) }
 }
 
-/// Users that hold System V ids nearly all of the time, for about a second.
+/// Users that hold System V ids nearly all of the time, until they are disturbed: who looks for the
+/// ids has to share the CPUs with them.
 fn holding_ids(place: &Place) -> HostRun {
-    let mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n1 shared_memory\n");
+    let mut mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n1 shared_memory\n");
+    mix.jobs = 20_000;
     HostRun { shrink: 1, ..tiny(mix, &[150], place) }
 }
 
