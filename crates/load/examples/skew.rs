@@ -1,10 +1,9 @@
 //! `cargo xtask skew`, in release: what running ahead changes and what it saves: loads with the
-//! shipped skew and with every operation in exact order. Ends with code 1 unless three of them
-//! differ by less than 1 % and are three times faster.
+//! shipped skew and with every operation in exact order. Paths of the kernel alone are measured by
+//! `cargo bench -p convoy-kernel`.
 #![expect(clippy::print_stdout, reason = "a command-line tool talks")]
 
 use std::error::Error;
-use std::process::ExitCode;
 
 use convoy_kernel::KernelPreset;
 use convoy_load::mix::Mix;
@@ -17,7 +16,6 @@ use rustix::time::{ClockId, clock_gettime};
 const SEEDS: u64 = 6;
 const ALLOWED: f64 = 0.01;
 const FASTER: f64 = 3.0;
-const ENOUGH: usize = 3;
 
 /// (what it stresses, mix, kernel, CPUs, users, part of the user-mode work).
 type Load = (&'static str, &'static str, &'static str, usize, u32, u32);
@@ -58,7 +56,7 @@ fn measure(load: &Load, skew_ns: Option<f64>) -> Result<Measured, Box<dyn Error>
     Ok(Measured { jobs_per_min, cpu_s: cpu_s() - begin, operations })
 }
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     println!("{SEEDS} seeds; differences of jobs/min from exact order in %, with 95 % t intervals");
     println!(
         "{:<10}{:<9}{:<24}{:>5}{:>11}{:>8}{:>17}{:>8}{:>9}",
@@ -85,5 +83,5 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         );
     }
     println!("{met} of {} differ by less than 1 % and are 3 times faster", LOADS.len());
-    Ok(ExitCode::from(u8::from(met < ENOUGH)))
+    Ok(())
 }

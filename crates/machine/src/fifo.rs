@@ -8,6 +8,7 @@ use crate::os::{Interrupt, Os};
 use crate::{Here, Machine, Outcome, Preset};
 use convoy_sync::{Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
+use core::mem::replace;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -20,9 +21,11 @@ const BUCKETS: usize = 1024;
 /// See the module documentation.
 pub struct Fifo {
     ready: RefCell<VecDeque<TaskId>>,
-    idle_now: RefCell<BTreeSet<usize>>,
-    /// Sleepers by a hash of their word; within a bucket first come, first served.
-    buckets: Vec<RefCell<VecDeque<TaskId>>>,
+    /// Idle CPUs, a bit each.
+    idle_now: Vec<Cell<u64>>,
+    /// Sleepers by a hash of their word: the first and the last of a list; within a bucket first
+    /// come, first served.
+    buckets: Vec<Cell<(TaskId, TaskId)>>,
     /// Their records, by task.
     waits: RefCell<Vec<Wait>>,
     /// (deadline, task) of sleepers that have one.
@@ -35,14 +38,24 @@ pub struct Fifo {
 struct Wait {
     word: usize,
     deadline: u64,
+    /// The next in the bucket.
+    next: TaskId,
     /// Why it ended.
     ended: Option<Wake>,
     /// The task has left its CPU for it.
     off: bool,
 }
 
-const NO_WAIT: Wait =
-    Wait { word: usize::MAX, deadline: u64::MAX, ended: Some(Wake::Woken), off: false };
+/// The end of a list.
+const NOBODY: TaskId = TaskId::MAX;
+
+const NO_WAIT: Wait = Wait {
+    word: usize::MAX,
+    deadline: u64::MAX,
+    next: NOBODY,
+    ended: Some(Wake::Woken),
+    off: false,
+};
 
 impl Fifo {
     /// Runs `bodies` on a machine of `preset` until all have ended, in virtual time up to
@@ -56,8 +69,8 @@ impl Fifo {
         let machine = Machine::new(preset, seed, bodies.len() + preset.topology.cpus)?;
         let os = Rc::new(Self {
             ready: RefCell::default(),
-            idle_now: RefCell::default(),
-            buckets: (0..BUCKETS).map(|_| RefCell::default()).collect(),
+            idle_now: vec![Cell::new(0); machine.cpus().div_ceil(64)],
+            buckets: vec![Cell::new((NOBODY, NOBODY)); BUCKETS],
             waits: RefCell::new(vec![NO_WAIT; bodies.len() + machine.cpus()]),
             deadlines: RefCell::default(),
             live: Cell::new(bodies.len()),
@@ -82,14 +95,49 @@ impl Fifo {
 
     fn make_ready(&self, task: TaskId) {
         self.ready.borrow_mut().push_back(task);
-        let idle = self.idle_now.borrow_mut().pop_first();
-        if let Some(cpu) = idle {
+        Here::expect(task);
+        if let Some(at) = self.idle_now.iter().position(|word| word.get() != 0) {
+            let word = &self.idle_now[at];
+            let cpu = at * 64 + word.get().trailing_zeros() as usize;
+            word.set(word.get() & (word.get() - 1));
             Here::kick(cpu, Here::now_ps() + KICK_PS);
         }
     }
 
-    fn bucket(&self, word: usize) -> &RefCell<VecDeque<TaskId>> {
+    fn bucket(&self, word: usize) -> &Cell<(TaskId, TaskId)> {
         &self.buckets[mix(word as u64) as usize % BUCKETS]
+    }
+
+    /// Appends `task`, whose record is `wait`, to its bucket.
+    fn enter(&self, task: TaskId, wait: Wait) {
+        let mut waits = self.waits.borrow_mut();
+        waits[task as usize] = wait;
+        let bucket = self.bucket(wait.word);
+        let (first, last) = bucket.get();
+        if let Some(last) = waits.get_mut(last as usize) {
+            last.next = task;
+            bucket.set((first, task));
+        } else {
+            bucket.set((task, task));
+        }
+    }
+
+    /// Takes the first task for which `wanted` holds out of the bucket of `word`.
+    fn leave(&self, word: usize, wanted: impl Fn(TaskId, &Wait) -> bool) -> Option<TaskId> {
+        let mut waits = self.waits.borrow_mut();
+        let bucket = self.bucket(word);
+        let (first, last) = bucket.get();
+        let (mut before, mut task) = (NOBODY, first);
+        while !wanted(task, waits.get(task as usize)?) {
+            (before, task) = (task, waits[task as usize].next);
+        }
+        let next = replace(&mut waits[task as usize].next, NOBODY);
+        if let Some(before) = waits.get_mut(before as usize) {
+            before.next = next;
+        }
+        let first = if task == first { next } else { first };
+        bucket.set((first, if task == last { before } else { last }));
+        Some(task)
     }
 
     /// Ends the wait of `task`, whose bucket has forgotten it. A task that has not left its CPU yet
@@ -115,7 +163,7 @@ impl Fifo {
             let first = self.deadlines.borrow().first().copied();
             let Some((_, task)) = first.filter(|first| first.0 <= Here::now_ps()) else { break };
             let word = self.waits.borrow()[task as usize].word;
-            self.bucket(word).borrow_mut().retain(|&other| other != task);
+            self.leave(word, |other, _| other == task);
             self.end(task, Wake::TimedOut);
         }
         self.arm();
@@ -129,19 +177,15 @@ impl Fifo {
 }
 
 impl Os for Fifo {
-    fn idle(&self) {
-        let me = Here::task();
-        loop {
-            let next = self.next();
-            if next != me {
-                Here::switch_to(next);
-                // Back here: a task has blocked or ended, and nobody was ready.
-                continue;
-            }
-            self.idle_now.borrow_mut().insert(Here::cpu());
-            Here::halt();
-            self.idle_now.borrow_mut().remove(&Here::cpu());
-        }
+    fn engine_idles(&self) -> bool {
+        true
+    }
+
+    fn idle_next(&self) -> Option<TaskId> {
+        let next = self.ready.borrow_mut().pop_front();
+        let (word, bit) = (&self.idle_now[Here::cpu() / 64], 1 << (Here::cpu() % 64));
+        word.set(if next.is_some() { word.get() & !bit } else { word.get() | bit });
+        next
     }
 
     fn task_start(&self, _: TaskId) {}
@@ -165,8 +209,7 @@ impl Os for Fifo {
     fn wait(&self, word: usize, holds: &dyn Fn() -> bool, _: Sleep, deadline: Option<u64>) -> Wake {
         let me = Here::task();
         let deadline = deadline.map_or(u64::MAX, |ns| ns.saturating_mul(1000));
-        self.waits.borrow_mut()[me as usize] = Wait { word, deadline, ended: None, off: false };
-        self.bucket(word).borrow_mut().push_back(me);
+        self.enter(me, Wait { word, deadline, ended: None, ..NO_WAIT });
         if deadline != u64::MAX {
             self.deadlines.borrow_mut().insert((deadline, me));
         }
@@ -177,7 +220,7 @@ impl Os for Fifo {
             self.arm();
             Here::switch_to(self.next());
         } else if woken.is_none() {
-            self.bucket(word).borrow_mut().retain(|&other| other != me);
+            self.leave(word, |other, _| other == me);
             self.end(me, Wake::Woken);
         }
         self.waits.borrow()[me as usize].ended.unwrap_or(Wake::Woken)
@@ -185,12 +228,7 @@ impl Os for Fifo {
 
     fn wake(&self, word: usize, count: usize) {
         for _ in 0..count {
-            let found = {
-                let (mut bucket, waits) = (self.bucket(word).borrow_mut(), self.waits.borrow());
-                let at = bucket.iter().position(|&task| waits[task as usize].word == word);
-                at.and_then(|at| bucket.remove(at))
-            };
-            let Some(task) = found else { return };
+            let Some(task) = self.leave(word, |_, wait| wait.word == word) else { return };
             self.end(task, Wake::Woken);
         }
     }

@@ -282,6 +282,20 @@ impl Lines {
         })
     }
 
+    /// Farthest copy of `line` beyond the private caches of `cpu`, as a price.
+    #[inline]
+    fn farthest(&self, line: &Line, cpu: usize) -> Option<u64> {
+        let Some(&(llc, package)) = self.near.get(cpu) else {
+            return self.holder_prices(line, cpu).map(|(_, far)| far);
+        };
+        let owner = line.owner.get();
+        let owner = if owner == 0 { 0 } else { 1 << (owner - 1) };
+        let others = (line.sharers.get() | owner) & !(1 << cpu);
+        let of = |set: u64, price: u64| if others & set == 0 { 0 } else { price };
+        let (near, far) = (of(llc, self.price.llc), of(!package, self.price.remote[0]));
+        (others != 0).then(|| near.max(of(package & !llc, self.price.package)).max(far))
+    }
+
     pub(crate) fn clear_sharers(&self, line: &Line) {
         if self.words == 1 {
             line.sharers.set(0);
@@ -395,7 +409,7 @@ impl Lines {
     /// Invalidates the copies of the others.
     fn own(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
         let mut start = now.max(line.busy.get());
-        let price = if let Some((_, far)) = self.holder_prices(line, cpu) {
+        let price = if let Some(far) = self.farthest(line, cpu) {
             Some(far)
         } else if self.readable(line, cpu) {
             None

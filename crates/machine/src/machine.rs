@@ -179,6 +179,12 @@ impl Here {
         engine().switch_to(next);
     }
 
+    /// Says that some CPU will soon switch to `task`. Changes nothing but the host's caches.
+    #[inline]
+    pub fn expect(task: TaskId) {
+        engine().expect(task);
+    }
+
     /// Ends the calling task and gives its CPU to `next`. The caller then returns from
     /// [`Os::task_end`](crate::Os::task_end), or calls [`Self::vanish`].
     pub fn retire(next: TaskId) {

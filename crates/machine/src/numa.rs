@@ -5,8 +5,9 @@ use core::cell::Cell;
 
 /// Transfer prices in picoseconds.
 pub(crate) struct Distances {
-    cpus_per_llc: usize,
     cpus_per_package: usize,
+    /// For each CPU the numbers of its last-level cache and of its package.
+    places: Vec<(u16, u16)>,
     pub(crate) llc: u64,
     pub(crate) package: u64,
     /// By number of hops between packages, from 1.
@@ -21,10 +22,14 @@ pub(crate) struct Distances {
 
 impl Distances {
     pub(crate) fn new(preset: &Preset) -> Self {
-        let p = &preset.price_ns;
+        let (p, topology) = (&preset.price_ns, &preset.topology);
+        let place = |cpu| (cpu / topology.cpus_per_llc, cpu / topology.cpus_per_package);
         let mut distances = Self {
-            cpus_per_llc: preset.topology.cpus_per_llc,
-            cpus_per_package: preset.topology.cpus_per_package,
+            cpus_per_package: topology.cpus_per_package,
+            places: (0..topology.cpus)
+                .map(place)
+                .map(|(llc, package)| (llc as u16, package as u16))
+                .collect(),
             llc: ps(p.llc),
             package: ps(p.package),
             remote: vec![ps(p.remote)],
@@ -55,10 +60,11 @@ impl Distances {
 
     /// Price of moving a line between two CPUs.
     pub(crate) fn between(&self, a: usize, b: usize) -> u64 {
-        if a / self.cpus_per_llc == b / self.cpus_per_llc {
+        let (a, b) = (self.places[a], self.places[b]);
+        if a.0 == b.0 {
             return self.llc;
         }
-        match self.hops(self.package_of(a), self.package_of(b)) {
+        match self.hops(a.1 as usize, b.1 as usize) {
             0 => self.package,
             hops => self.remote[hops - 1],
         }

@@ -15,7 +15,23 @@ pub struct Interrupt {
 /// calling CPU.
 pub trait Os {
     /// The body of an idle task ([`Here::spawn_idle`](crate::Here::spawn_idle)); never returns.
-    fn idle(&self);
+    /// Not called when the engine idles by itself.
+    fn idle(&self) {
+        unreachable!("the engine idles by itself or the operating system does");
+    }
+
+    /// Whether the engine idles by itself: it then asks [`Self::idle_next`] in the place of running
+    /// the idle task, which saves the switches to its coroutine. For operating systems whose
+    /// [`Self::interrupt`] uses no simulated memory.
+    fn engine_idles(&self) -> bool {
+        false
+    }
+
+    /// Who runs next on this CPU, which idles; with nobody it waits for an interrupt, takes it, and
+    /// asks again.
+    fn idle_next(&self) -> Option<TaskId> {
+        None
+    }
 
     /// The body of the kernel thread `task` ([`Here::spawn_kthread`](crate::Here::spawn_kthread)).
     fn kthread(&self, task: TaskId) {

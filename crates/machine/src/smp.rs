@@ -178,19 +178,21 @@ impl Platform for Smp {
         engine().place(value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn touch<T: ?Sized>(start: &T, access: Access) {
         let engine = engine();
         engine.touch(engine.offset(start), size_of_val(start), access);
     }
 
-    #[inline]
+    #[inline(always)]
     fn event<T: ?Sized>(event: LockEvent, lock: &T, task: TaskId) {
         let engine = engine();
         let lock_at = engine.offset(lock);
         engine.tell(|| Event::Lock { event, lock: lock_at, task });
-        let current = engine.this().task.get();
         engine.ledger.event(event, lock_at, task, core::any::type_name::<T>());
-        engine.watches.event(event, lock_at, task, current, engine.now());
+        if engine.watches.any() {
+            let current = engine.this().task.get();
+            engine.watches.event(event, lock_at, task, current, engine.now());
+        }
     }
 }

@@ -98,8 +98,15 @@ impl Watches {
         }
     }
 
+    /// Whether a lock is watched.
+    #[inline(always)]
+    pub(crate) fn any(&self) -> bool {
+        self.any.get()
+    }
+
     /// `event` of the lock at `offset` for `task`; `current` is the running task.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn event(
         &self,
         event: LockEvent,
@@ -108,9 +115,6 @@ impl Watches {
         current: TaskId,
         now: u64,
     ) {
-        if !self.any.get() {
-            return;
-        }
         for watch in self.list.borrow_mut().iter_mut().filter(|watch| watch.offset == offset) {
             match event {
                 // After a hand-off the new owner's own report changes nothing: it has owned the

@@ -93,14 +93,18 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
     }
 }
 
-/// What running ahead changes and what it saves: an example, because it measures a release build.
+/// What running ahead changes and what it saves, on loads and on paths of the kernel: an example
+/// and a bench, because they measure a release build.
 fn skew(root: &Path) -> anyhow::Result<Outcome> {
-    let example = ["run", "--release", "--quiet", "--package", "convoy-load", "--example", "skew"];
-    let ended = stage::run(&mut stage::cargo(root, &example))?;
-    Ok(match ended {
-        stage::Ending::Passed => Outcome::Done,
-        _ => Outcome::Finding,
-    })
+    let loads = ["run", "--release", "--quiet", "--package", "convoy-load", "--example", "skew"];
+    let paths = ["bench", "--quiet", "--package", "convoy-kernel", "--bench", "paths"];
+    let mut outcome = Outcome::Done;
+    for command in [&loads[..], &paths[..]] {
+        if !matches!(stage::run(&mut stage::cargo(root, command))?, stage::Ending::Passed) {
+            outcome = Outcome::Finding;
+        }
+    }
+    Ok(outcome)
 }
 
 /// The root of the workspace: two levels above this crate. Cargo says at run time where that is;

@@ -72,6 +72,7 @@ impl Engine {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn read_slow(&self, offset: usize) {
         self.turn(offset);
@@ -89,6 +90,7 @@ impl Engine {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn write_slow(&self, offset: usize, price: u64) {
         self.turn(offset);
@@ -103,18 +105,30 @@ impl Engine {
     }
 
     /// Announces use of `bytes` bytes at `offset`.
+    #[inline(always)]
     pub(crate) fn touch(&self, offset: usize, bytes: usize, access: Access) {
         // On a stack the number of lines must not depend on where the frame put the object.
         let offset = if self.lines.on_stack(offset) { offset / LINE * LINE } else { offset };
-        let end = offset + bytes.max(1);
-        let mut at = offset;
-        while at < end {
-            match access {
-                Access::Read => self.read(at),
-                Access::Write => self.write(at, false),
-                Access::Fresh => self.lines.adopt(at, self.cpu.get(), self.clock.get()),
-            }
-            at = (at / LINE + 1) * LINE;
+        self.touch_line(offset, access);
+        if offset % LINE + bytes > LINE {
+            self.touch_rest(offset, bytes, access);
+        }
+    }
+
+    #[inline(always)]
+    fn touch_line(&self, at: usize, access: Access) {
+        match access {
+            Access::Read => self.read(at),
+            Access::Write => self.write(at, false),
+            Access::Fresh => self.lines.adopt(at, self.cpu.get(), self.clock.get()),
+        }
+    }
+
+    /// The lines behind the first one.
+    #[inline(never)]
+    fn touch_rest(&self, offset: usize, bytes: usize, access: Access) {
+        for at in (offset / LINE * LINE + LINE..offset + bytes).step_by(LINE) {
+            self.touch_line(at, access);
         }
     }
 }

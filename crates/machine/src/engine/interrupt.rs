@@ -4,6 +4,8 @@ use super::{Engine, Mode};
 use crate::os::Interrupt;
 
 impl Engine {
+    #[cold]
+    #[inline(never)]
     pub(super) fn interrupt(&self) {
         let cpu = self.this();
         let now = self.clock.get();
@@ -28,9 +30,11 @@ impl Engine {
     #[inline]
     pub(crate) fn irq_disable(&self) {
         let cpu = self.this();
-        cpu.irq_off.set(cpu.irq_off.get() + 1);
-        if cpu.irq_off.get() == 1 {
-            self.limit_interrupt();
+        let depth = cpu.irq_off.get();
+        cpu.irq_off.set(depth + 1);
+        if depth == 0 {
+            self.near.set(self.others_near.get());
+            self.far.set(self.others_far.get());
         }
     }
 
@@ -59,7 +63,7 @@ impl Engine {
         if cpu == self.cpu.get() {
             self.limit_interrupt();
         } else if target.blocked.get() && target.irq_off.get() == 0 {
-            let key = self.tree.borrow().key(cpu).min(at.max(target.clock.get()));
+            let key = self.tree.key(cpu).min(at.max(target.clock.get()));
             self.set_other(cpu, key);
         }
     }

@@ -101,6 +101,8 @@ pub(crate) struct Cpu {
     /// Its task is an idle task.
     idle: Cell<bool>,
     mode: Cell<Mode>,
+    /// The mode that idling interrupts, when the engine idles by itself.
+    idle_mode: Cell<Mode>,
     mode_since: Cell<u64>,
     /// What it spins for, while its coroutine is suspended for that.
     spin: Cell<Option<spin::Spin>>,
@@ -110,6 +112,8 @@ pub(crate) struct Cpu {
 struct Slot {
     task: Option<Box<Task>>,
     yielder: *const Yielder<(), ()>,
+    /// About where its stack ends while it is suspended.
+    top: *const u8,
     /// Some CPU runs it.
     running: bool,
     idle: bool,
@@ -124,19 +128,23 @@ pub(crate) struct Engine {
     others_near: Cell<u64>,
     others_far: Cell<u64>,
     cpu: Cell<usize>,
+    /// Its state, in `cpus`.
+    this: Cell<*const Cpu>,
     ops: Cell<u64>,
     hit: u64,
     atomic: u64,
     base: usize,
     pub(crate) lines: Lines,
     // Warm.
-    tree: RefCell<Tree>,
+    tree: Tree,
     looks: spin::Looks,
-    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) cpus: Box<[Cpu]>,
     yielder: Cell<*const Yielder<(), ()>>,
     slots: RefCell<Vec<Slot>>,
     free_slots: RefCell<Vec<TaskId>>,
     os: OnceCell<Rc<dyn Os>>,
+    /// [`Os::engine_idles`].
+    idles: Cell<bool>,
     stop: Cell<bool>,
     /// The task that has just retired; `TaskId::MAX` when none has.
     dead: Cell<TaskId>,
@@ -186,6 +194,7 @@ impl Engine {
     pub(crate) fn new(preset: &Preset, seed: u64, tasks: usize) -> std::io::Result<Self> {
         let region = Region::new(tasks)?;
         let count = preset.topology.cpus;
+        let cpus: Box<[Cpu]> = (0..count).map(|_| Cpu::new()).collect();
         Ok(Self {
             clock: Cell::new(0),
             near: Cell::new(u64::MAX),
@@ -193,18 +202,20 @@ impl Engine {
             others_near: Cell::new(u64::MAX),
             others_far: Cell::new(u64::MAX),
             cpu: Cell::new(0),
+            this: Cell::new(&raw const cpus[0]),
             ops: Cell::new(0),
             hit: ps(preset.price_ns.hit),
             atomic: ps(preset.price_ns.atomic),
             base: region.base(),
             lines: Lines::new(preset, seed, region.lines(), region.stacks())?,
-            tree: RefCell::new(Tree::new(count)),
+            tree: Tree::new(count),
             looks: spin::Looks::default(),
-            cpus: (0..count).map(|_| Cpu::new()).collect(),
+            cpus,
             yielder: Cell::new(core::ptr::null()),
             slots: RefCell::default(),
             free_slots: RefCell::default(),
             os: OnceCell::new(),
+            idles: Cell::new(false),
             stop: Cell::new(false),
             dead: Cell::new(TaskId::MAX),
             hash: Cell::new(0xcbf2_9ce4_8422_2325),
@@ -224,6 +235,7 @@ impl Engine {
     }
 
     pub(crate) fn install(&self, os: Rc<dyn Os>) {
+        self.idles.set(os.engine_idles());
         assert!(self.os.set(os).is_ok(), "a machine has one operating system");
     }
 
@@ -265,6 +277,7 @@ impl Cpu {
             linked: Cell::new(false),
             idle: Cell::new(false),
             mode: Cell::new(Mode::System),
+            idle_mode: Cell::new(Mode::System),
             mode_since: Cell::new(0),
             times: Default::default(),
         }

@@ -114,8 +114,8 @@ impl Engine {
         self.link_spinner(line, index);
         cpu.clock.set(now);
         let key = Self::next_interrupt(cpu);
-        if self.tree.borrow().key(index) != key {
-            self.tree.borrow_mut().set(index, key);
+        if self.tree.key(index) != key {
+            self.tree.set(index, key);
         }
         false
     }
@@ -141,7 +141,7 @@ impl Engine {
             let at = cpu.clock.get().max(now);
             // The CPU keeps its place in the tree, which is its next interrupt, unless that comes
             // before its last fetch is done.
-            if at <= self.tree.borrow().key(index) {
+            if at <= self.tree.key(index) {
                 looks.push(pack(at, index));
             } else {
                 self.set_other(index, at);

@@ -1,11 +1,14 @@
 //! Coroutines: creating, switching, ending, and the loop that resumes them.
 
-use super::{Cpu, Engine, Outcome, Slot, Task, engine};
+use super::{Cpu, Engine, Mode, Outcome, Slot, Task, engine};
 use crate::line::mix;
 use crate::memory::Sim;
 use crate::trace::Event;
 use convoy_sync::TaskId;
 use corosensei::CoroutineResult;
+
+/// Lines that a task uses of its stack when it goes on.
+const EXPECTED_LINES: usize = 10;
 
 impl Engine {
     /// Creates a task that has not started; `None` when every stack is taken.
@@ -23,7 +26,13 @@ impl Engine {
             body();
             engine.os().task_end(id);
         }));
-        let slot = Slot { task: Some(task), yielder: core::ptr::null(), running: false, idle };
+        let slot = Slot {
+            task: Some(task),
+            yielder: core::ptr::null(),
+            top: core::ptr::null(),
+            running: false,
+            idle,
+        };
         if id as usize == slots.len() {
             slots.push(slot);
         } else {
@@ -37,19 +46,67 @@ impl Engine {
         self.assign(&self.cpus[cpu], task);
         self.cpus[cpu].clock.set(at);
         self.cpus[cpu].mode_since.set(at);
-        self.tree.borrow_mut().set(cpu, at);
+        self.tree.set(cpu, at);
     }
 
     /// Switches the running CPU to `next`; returns when the calling task is switched to again,
     /// maybe elsewhere.
+    #[inline]
     pub(crate) fn switch_to(&self, next: TaskId) {
+        let prev = self.this().task.get();
+        self.slots.borrow_mut()[prev as usize].top = (&raw const prev).cast();
+        self.change(next);
+        self.suspend(self.clock.get());
+    }
+
+    /// `next` takes the place of the task of the running CPU.
+    fn change(&self, next: TaskId) {
         let cpu = self.this();
         let prev = cpu.task.get();
         self.slots.borrow_mut()[prev as usize].running = false;
         self.tell(|| Event::Switch { prev, next });
         self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
-        self.suspend(self.clock.get());
+    }
+
+    /// The idle task of `this`, the CPU whose turn it is, goes on.
+    fn idle(&self, this: &Cpu) {
+        self.limits();
+        self.yielder.set(core::ptr::null());
+        if this.blocked.replace(false) {
+            if self.clock.get() >= Self::next_interrupt(this) {
+                self.interrupt();
+            }
+            self.set_mode(this.idle_mode.get());
+        }
+        let key = if let Some(next) = self.os().idle_next() {
+            self.change(next);
+            self.clock.get()
+        } else {
+            this.idle_mode.set(self.set_mode(Mode::Idle));
+            this.blocked.set(true);
+            Self::next_interrupt(this)
+        };
+        this.clock.set(self.clock.get());
+        self.tree.set(self.cpu.get(), key);
+    }
+
+    /// `task` will soon be switched to: fetches the top of its stack into the caches of the host.
+    pub(crate) fn expect(&self, task: TaskId) {
+        let slots = self.slots.borrow();
+        let slot = &slots[task as usize];
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for line in 0..EXPECTED_LINES {
+                // SAFETY: a prefetch reads nothing that the program could see, of any address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(slot.top.wrapping_add(line * 64).cast()) };
+            }
+            if let Some(task) = &slot.task {
+                // SAFETY: as above.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>((&raw const **task).cast()) };
+            }
+        }
     }
 
     /// Like [`Self::switch_to`], but the calling task ends: it must return from its body or call
@@ -63,7 +120,7 @@ impl Engine {
         self.watches.switched(prev, next, self.clock.get());
         self.dead.set(prev);
         cpu.clock.set(self.clock.get());
-        self.tree.borrow_mut().set(self.cpu.get(), self.clock.get());
+        self.tree.set(self.cpu.get(), self.clock.get());
     }
 
     /// Ends a retired task in the middle of its body; its stack is unwound.
@@ -87,7 +144,7 @@ impl Engine {
             if self.stop.get() {
                 break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
             }
-            let first = self.tree.borrow().first();
+            let first = self.tree.first();
             if let Some((at, cpu)) = self.looks.pop_before(first, until) {
                 self.act(cpu, at);
                 continue;
@@ -107,9 +164,11 @@ impl Engine {
     }
 
     /// `cpu`, which is the earliest, acts at `key`.
+    #[inline]
     fn act(&self, cpu: usize, key: u64) {
         let this = &self.cpus[cpu];
         self.cpu.set(cpu);
+        self.this.set(this);
         self.clock.set(key.max(this.clock.get()));
         self.note(self.clock.get() ^ (cpu as u64) << 48 ^ u64::from(this.task.get()) << 24);
         self.patrol();
@@ -119,9 +178,14 @@ impl Engine {
         {
             return;
         }
-        self.resume(this);
+        if this.idle.get() && self.idles.get() {
+            self.idle(this);
+        } else {
+            self.resume(this);
+        }
     }
 
+    #[inline]
     fn resume(&self, this: &Cpu) {
         self.limits();
         self.resumes.set(self.resumes.get() + 1);

@@ -19,7 +19,8 @@ impl Engine {
 
     #[inline]
     pub(crate) fn this(&self) -> &Cpu {
-        &self.cpus[self.cpu.get()]
+        // SAFETY: `act` took the pointer from `cpus`, which never changes its length.
+        unsafe { &*self.this.get() }
     }
 
     pub(crate) fn ops(&self) -> u64 {
@@ -62,7 +63,7 @@ impl Engine {
     pub(super) fn limits(&self) {
         self.others_near.set(u64::MAX);
         self.others_far.set(u64::MAX);
-        let (other, key) = self.tree.borrow().first_other(self.cpu.get());
+        let (other, key) = self.tree.first_other(self.cpu.get());
         self.limit(key, other);
         if let Some((at, other)) = self.looks.first() {
             self.limit(at, other);
@@ -93,15 +94,18 @@ impl Engine {
     /// Gives `cpu` (not the running one) the key `key`.
     pub(super) fn set_other(&self, cpu: usize, key: u64) {
         debug_assert_ne!(cpu, self.cpu.get());
-        self.tree.borrow_mut().set(cpu, key);
+        self.tree.set(cpu, key);
         self.limit(key, cpu);
     }
 
     /// Leaves the CPU to the others until `key`.
+    ///
+    /// Inlined, because a return after the switch is one that the host's processor has not seen
+    /// called and so predicts wrongly.
+    #[inline(always)]
     pub(super) fn suspend(&self, key: u64) {
-        let cpu = self.cpu.get();
-        self.cpus[cpu].clock.set(self.clock.get());
-        self.tree.borrow_mut().set(cpu, key);
+        self.this().clock.set(self.clock.get());
+        self.tree.set(self.cpu.get(), key);
         let yielder = self.yielder.get();
         assert!(!yielder.is_null(), "only a task may wait for virtual time");
         // SAFETY: the yielder belongs to the coroutine we are on (set by `resume`), which is alive

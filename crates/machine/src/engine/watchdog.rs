@@ -31,21 +31,29 @@ pub(crate) struct Ledger {
     held: RefCell<Vec<Lock>>,
     /// By task; of an interrupted wait only the innermost.
     wanted: RefCell<Vec<Option<Lock>>>,
+    /// The tasks that want one, a bit each.
+    wants: RefCell<Vec<u64>>,
 }
 
 impl Ledger {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn event(&self, event: LockEvent, offset: usize, task: TaskId, kind: &'static str) {
         let lock = Lock { task, offset, kind };
         match event {
-            LockEvent::Contended => self.want(task, Some(lock)),
+            LockEvent::Contended => self.want(lock),
             LockEvent::Acquired => {
-                self.want(task, None);
+                let word = self.wants.borrow().get(task as usize / 64).copied().unwrap_or(0);
+                if word >> (task % 64) & 1 == 1 {
+                    self.unwant(task);
+                }
                 self.held.borrow_mut().push(lock);
             }
             LockEvent::Released => {
                 let mut held = self.held.borrow_mut();
-                if let Some(at) = held.iter().rposition(|lock| lock.offset == offset) {
+                // Mostly the lock that was taken last.
+                if held.last().is_some_and(|lock| lock.offset == offset) {
+                    held.pop();
+                } else if let Some(at) = held.iter().rposition(|lock| lock.offset == offset) {
                     held.swap_remove(at);
                 }
             }
@@ -53,14 +61,24 @@ impl Ledger {
         }
     }
 
-    fn want(&self, task: TaskId, lock: Option<Lock>) {
-        let mut wanted = self.wanted.borrow_mut();
-        if let Some(want) = wanted.get_mut(task as usize) {
-            *want = lock;
-        } else if lock.is_some() {
-            wanted.resize(task as usize + 1, None);
-            wanted[task as usize] = lock;
+    #[cold]
+    #[inline(never)]
+    fn want(&self, lock: Lock) {
+        let (mut wanted, mut wants) = (self.wanted.borrow_mut(), self.wants.borrow_mut());
+        let task = lock.task as usize;
+        if task >= wanted.len() {
+            wanted.resize(task + 1, None);
+            wants.resize(task / 64 + 1, 0);
         }
+        wanted[task] = Some(lock);
+        wants[task / 64] |= 1 << (task % 64);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unwant(&self, task: TaskId) {
+        self.wanted.borrow_mut()[task as usize] = None;
+        self.wants.borrow_mut()[task as usize / 64] &= !(1 << (task % 64));
     }
 }
 
