@@ -1,6 +1,7 @@
 //! The locks of a recorded run: each lock by its address, its kind by its name.
 
 use crate::stall::Stall;
+use convoy_machine::Names;
 use convoy_stats::LogHistogram;
 use convoy_sync::TaskId;
 use std::collections::BTreeMap;
@@ -77,8 +78,7 @@ pub(crate) struct Lock {
 pub(crate) struct Locks {
     pub(crate) all: Vec<Lock>,
     pub(crate) classes: Vec<Class>,
-    /// By first address: bytes and name of what was named.
-    named: BTreeMap<usize, (usize, &'static str)>,
+    named: Names,
     by_address: BTreeMap<usize, u32>,
     by_name: BTreeMap<String, u32>,
     cache: Vec<(usize, u32)>,
@@ -89,7 +89,7 @@ impl Default for Locks {
         Self {
             all: Vec::new(),
             classes: Vec::new(),
-            named: BTreeMap::new(),
+            named: Names::default(),
             by_address: BTreeMap::new(),
             by_name: BTreeMap::new(),
             cache: vec![(0, NOWHERE); CACHE],
@@ -100,23 +100,13 @@ impl Default for Locks {
 impl Locks {
     /// `bytes` bytes from `address` on are called `name` from now on.
     pub(crate) fn name(&mut self, address: usize, bytes: usize, name: &'static str) {
-        let end = address + bytes;
-        // What was there before has been freed: the same memory has one name at a time.
-        while let Some((&start, &(len, old))) = self.named.range(..end).next_back() {
-            if start + len <= address {
-                break;
-            }
-            self.named.remove(&start);
-            if (start, len, old) != (address, bytes, name) {
-                let dead: Vec<usize> =
-                    self.by_address.range(start..start + len).map(|(&at, _)| at).collect();
-                for at in dead {
-                    self.by_address.remove(&at);
-                    self.cache[slot(at)] = (0, NOWHERE);
-                }
+        for freed in self.named.add(address, bytes, name) {
+            let dead: Vec<usize> = self.by_address.range(freed).map(|(&at, _)| at).collect();
+            for at in dead {
+                self.by_address.remove(&at);
+                self.cache[slot(at)] = (0, NOWHERE);
             }
         }
-        self.named.insert(address, (bytes, name));
     }
 
     /// The lock at `address`.
@@ -145,16 +135,10 @@ impl Locks {
 
     /// The name of the lock at `address`; a lock inside a sleeping lock guards its queue.
     fn name_of(&self, address: usize) -> String {
-        let found = self.named.range(..=address).next_back();
-        match found {
-            Some((&start, &(len, name))) if address < start + len => {
-                if address == start {
-                    name.to_owned()
-                } else {
-                    format!("{name}.wait_lock")
-                }
-            }
-            _ => UNNAMED.to_owned(),
+        match self.named.covering(address) {
+            Some((start, name)) if start == address => name.to_owned(),
+            Some((_, name)) => format!("{name}.wait_lock"),
+            None => UNNAMED.to_owned(),
         }
     }
 
@@ -170,8 +154,8 @@ impl Locks {
 
     /// The class of the object that covers `address`, if one was named.
     pub(crate) fn covering(&self, address: usize) -> Option<u32> {
-        let (&start, &(len, name)) = self.named.range(..=address).next_back()?;
-        if address < start + len { self.by_name.get(name).copied() } else { None }
+        let (_, name) = self.named.covering(address)?;
+        self.by_name.get(name).copied()
     }
 
     pub(crate) fn class_of(&mut self, lock: u32) -> &mut Class {

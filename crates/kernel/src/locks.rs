@@ -4,7 +4,7 @@
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
-use convoy_machine::{Smp, Word};
+use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, RawLock, RwLock, RwSemaphore, Sleep, TicketLock};
 use core::cell::Cell;
 use core::ops::Deref;
@@ -33,7 +33,9 @@ impl Spin {
 
     /// Runs `body` under the lock.
     #[inline]
+    #[track_caller]
     pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
+        Here::taking();
         self.0.lock();
         let result = body();
         self.0.unlock();
@@ -42,7 +44,9 @@ impl Spin {
 
     /// Runs `body` under the lock with interrupts disabled.
     #[inline]
+    #[track_caller]
     pub(crate) fn hold_irq<R>(&self, body: impl FnOnce() -> R) -> R {
+        Here::taking();
         self.0.lock_irqsave();
         let result = body();
         self.0.unlock_irqrestore(());
@@ -65,7 +69,9 @@ impl ReadWrite {
 
     /// Runs `body` beside other readers.
     #[inline]
+    #[track_caller]
     pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {
+        Here::taking();
         self.0.read();
         let result = body();
         self.0.read_unlock();
@@ -74,7 +80,9 @@ impl ReadWrite {
 
     /// Runs `body` alone.
     #[inline]
+    #[track_caller]
     pub(crate) fn write<R>(&self, body: impl FnOnce() -> R) -> R {
+        Here::taking();
         self.0.write();
         let result = body();
         self.0.write_unlock();
@@ -83,7 +91,9 @@ impl ReadWrite {
 
     /// Runs `body` alone, with interrupts disabled.
     #[inline]
+    #[track_caller]
     pub(crate) fn write_irq<R>(&self, body: impl FnOnce() -> R) -> R {
+        Here::taking();
         self.0.write_irqsave();
         let result = body();
         self.0.write_unlock_irqrestore(());

@@ -13,7 +13,7 @@
 
 use crate::sched::kthread::{Kthread, Policy};
 use crate::sched::{Sched, record};
-use convoy_machine::{Here, Mode, Smp};
+use convoy_machine::{Context, Here, Mode, Smp};
 use convoy_sync::Platform;
 use core::cell::{Cell, RefCell};
 use core::fmt::Write as _;
@@ -28,39 +28,16 @@ const SOFTIRQ_MASK: u32 = 0xff00;
 /// One interrupt in the preemption count.
 const HARDIRQ: u32 = 1 << 16;
 
-/// What code runs in, as its preemption count tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent counts")]
-pub struct Context {
-    /// In the handler of an interrupt.
-    pub hardirq: bool,
-    /// In the handler of a software interrupt.
-    pub softirq: bool,
-    /// Software interrupts cannot start here: one runs, or they are disabled.
-    pub bh_off: bool,
-    /// Interrupts are disabled.
-    pub irqs_off: bool,
-}
-
-impl Context {
-    /// The context of the caller.
-    #[inline]
-    #[must_use]
-    pub fn here() -> Self {
-        let count = Here::preempt_depth();
-        Self {
-            hardirq: count >= HARDIRQ,
-            softirq: count & SOFTIRQ != 0,
-            bh_off: count & SOFTIRQ_MASK != 0,
-            irqs_off: Here::irqs_disabled(),
-        }
-    }
-
-    /// `in_interrupt`: no task runs here, or bottom halves are disabled.
-    #[inline]
-    #[must_use]
-    pub fn in_interrupt(self) -> bool {
-        self.hardirq || self.bh_off
+/// The context of the caller, as its preemption count tells.
+#[inline]
+#[must_use]
+pub fn context() -> Context {
+    let count = Here::preempt_depth();
+    Context {
+        hardirq: count >= HARDIRQ,
+        softirq: count & SOFTIRQ != 0,
+        bh_off: count & SOFTIRQ_MASK != 0,
+        irqs_off: Here::irqs_disabled(),
     }
 }
 
@@ -226,7 +203,7 @@ impl Sched {
     pub fn raise_softirq(&self, vector: Vector) {
         let local = self.softirqs.local();
         local.pending.set(local.pending.get() | 1 << self.softirqs.place(vector));
-        if !Context::here().in_interrupt() {
+        if !context().in_interrupt() {
             self.wake_ksoftirqd();
         }
     }
@@ -238,11 +215,11 @@ impl Sched {
 
     /// Ends one [`Self::local_bh_disable`]; the outermost one runs what is pending.
     pub fn local_bh_enable(&self) {
-        let context = Context::here();
-        assert!(!context.hardirq && !context.irqs_off, "bottom halves enabled with interrupts off");
+        let Context { hardirq, irqs_off, .. } = context();
+        assert!(!hardirq && !irqs_off, "bottom halves enabled with interrupts off");
         // Preemption stays disabled until the handlers have run.
         take_from_count(BH_DISABLED - 1);
-        if !Context::here().in_interrupt() {
+        if !context().in_interrupt() {
             self.run_pending();
         }
         Smp::preempt_enable();
@@ -251,7 +228,7 @@ impl Sched {
     /// The interrupt's handler is done: the outermost one runs what is pending.
     pub(crate) fn irq_exit(&self) {
         take_from_count(HARDIRQ);
-        if !Context::here().in_interrupt() {
+        if !context().in_interrupt() {
             self.run_pending();
         }
     }

@@ -3,9 +3,11 @@
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::{Kthread, Policy};
-use convoy_kernel::softirq::{Context, Vector};
-use convoy_machine::{Here, Machine, Mode, Outcome, Preset};
+use convoy_kernel::softirq::{Vector, context};
+use convoy_machine::{Context, Here, Machine, Mode, Outcome, Preset, Smp};
+use convoy_sync::{RawLock, TicketLock};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 const US: u64 = 1_000_000; // picoseconds
@@ -44,7 +46,7 @@ fn count(sched: &Sched, cpu: usize, vector: Vector) -> u64 {
 type Log = Rc<RefCell<Vec<(&'static str, usize, Context)>>>;
 
 fn note(log: &Log, name: &'static str) {
-    log.borrow_mut().push((name, Here::cpu(), Context::here()));
+    log.borrow_mut().push((name, Here::cpu(), context()));
 }
 
 #[test]
@@ -285,4 +287,88 @@ fn storms_repeat_to_the_bit() {
         stage(&kernel(), scene).1
     };
     assert_eq!(run(), run());
+}
+
+/// A lock that a task, the handler of a device and of `NET_RX` take, each in one way.
+#[derive(Clone, Copy)]
+struct Ways {
+    task: fn(&Sched, &TicketLock<Smp>),
+    device: fn(&TicketLock<Smp>),
+    softirq: fn(&TicketLock<Smp>),
+}
+
+fn plain(lock: &TicketLock<Smp>) {
+    lock.lock();
+    lock.unlock();
+}
+
+fn without_irqs(lock: &TicketLock<Smp>) {
+    lock.lock_irqsave();
+    lock.unlock_irqrestore(());
+}
+
+/// The report of a machine on which nothing ever meets: the interrupt comes long after the task has
+/// given the lock back, and on another CPU. `None` without one.
+fn report(ways: Ways) -> Option<String> {
+    let scene = move |sched: &Rc<Sched>| {
+        let lock = Rc::new(Here::place(TicketLock::<Smp>::default()));
+        Here::name(&**lock, "demo lock");
+        (ways.task)(sched, &lock);
+        let inner = Rc::clone(&lock);
+        sched.open_softirq(Vector::NetRx, Rc::new(move |_| (ways.softirq)(&inner)));
+        let handler = move |sched: &Sched| {
+            (ways.device)(&lock);
+            sched.raise_softirq(Vector::NetRx);
+        };
+        sched.interrupt_at(1, Here::now_ps() + MS, Box::new(handler));
+        Here::user(2 * MS);
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| stage(&kernel(), scene)));
+    ended.err().map(|panic| panic.downcast_ref::<String>().expect("a message").clone())
+}
+
+const RIGHT: Ways =
+    Ways { task: |_, lock| without_irqs(lock), device: plain, softirq: without_irqs };
+
+#[test]
+fn a_lock_of_interrupts_is_taken_with_interrupts_off() {
+    assert_eq!(report(RIGHT), None);
+    let never = Ways { task: |_, lock| plain(lock), device: |_| (), softirq: |_| () };
+    assert_eq!(report(never), None, "of tasks alone");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_lock_of_interrupts_taken_with_interrupts_on_is_reported_with_both_places() {
+    let wrong = Ways { task: |_, lock| plain(lock), softirq: |_| (), ..RIGHT };
+    let text = report(wrong).expect("a report");
+    for part in ["demo lock is taken in an interrupt (task ", " on CPU 1 at ", " on CPU 0 at "] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert_eq!(report(wrong), Some(text), "each time the same");
+    // The interrupt's own CPU is not the only one that may take it wrongly.
+    let wrong = Ways { softirq: plain, ..RIGHT };
+    assert!(report(wrong).is_some_and(|text| text.contains("taken in an interrupt")));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_lock_of_software_interrupts_is_taken_with_bottom_halves_off() {
+    let guarded = |sched: &Sched, lock: &TicketLock<Smp>| {
+        Sched::local_bh_disable();
+        plain(lock);
+        sched.local_bh_enable();
+    };
+    let right = Ways { task: guarded, device: |_| (), softirq: plain };
+    assert_eq!(report(right), None);
+    let wrong = Ways { task: |_, lock| plain(lock), ..right };
+    let text = report(wrong).expect("a report");
+    assert!(text.contains("demo lock is taken in a software interrupt"), "{text}");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "has no name: give it one")]
+fn a_lock_without_a_name_is_an_error() {
+    stage(&kernel(), |_| plain(&Here::place(TicketLock::<Smp>::default())));
 }

@@ -11,9 +11,11 @@ mod line;
 mod machine;
 mod memory;
 pub mod model;
+mod names;
 mod numa;
 mod os;
 mod preset;
+mod rules;
 mod smp;
 mod trace;
 mod tree;
@@ -24,7 +26,8 @@ pub use fifo::Fifo;
 pub use hierarchy::CacheCounts;
 pub use machine::{Here, Machine};
 pub use memory::{LINE, Sim};
-pub use os::{Interrupt, Os};
+pub use names::Names;
+pub use os::{Context, Interrupt, Os};
 pub use preset::{
     CPUS_MAX, Caches, DiskTime, Geometry, MemoryControllers, Numa, Preset, PresetError, Prices,
     PrivateLevel, SharedLevel, Topology, ps,

@@ -9,6 +9,7 @@ use crate::trace::{Event, Recorder};
 use crate::watch::Watch;
 use convoy_sync::TaskId;
 use core::cell::RefCell;
+use core::panic::Location;
 use std::rc::Rc;
 
 /// A virtual SMP. One for each thread at a time; not `Send`.
@@ -284,10 +285,23 @@ impl Here {
         engine().tell(|| event);
     }
 
-    /// Tells the recorder the name of a lock, or of an object with locks inside.
+    /// The caller's caller is about to take a lock: where, for reports of builds with debug
+    /// assertions.
+    #[track_caller]
+    #[inline]
+    pub fn taking() {
+        if cfg!(debug_assertions) {
+            engine().rules.site(engine().cpu(), Location::caller());
+        }
+    }
+
+    /// Names a lock, or an object with locks inside.
     #[inline]
     pub fn name<T: ?Sized>(object: &T, name: &'static str) {
         let engine = engine();
+        if cfg!(debug_assertions) {
+            engine.rules.name(engine.offset(object), size_of_val(object), name);
+        }
         engine.tell(|| Event::Name {
             lock: engine.offset(object),
             bytes: size_of_val(object),

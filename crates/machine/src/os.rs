@@ -11,6 +11,29 @@ pub struct Interrupt {
     pub ipi: bool,
 }
 
+/// What code runs in, as far as interrupts matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent counts")]
+pub struct Context {
+    /// In the handler of an interrupt.
+    pub hardirq: bool,
+    /// In the handler of a software interrupt.
+    pub softirq: bool,
+    /// Software interrupts cannot start here: one runs, or they are disabled.
+    pub bh_off: bool,
+    /// Interrupts are disabled.
+    pub irqs_off: bool,
+}
+
+impl Context {
+    /// `in_interrupt`: no task runs here, or bottom halves are disabled.
+    #[inline]
+    #[must_use]
+    pub fn in_interrupt(self) -> bool {
+        self.hardirq || self.bh_off
+    }
+}
+
 /// The operating system. All functions run on the coroutine of the task that is current on the
 /// calling CPU.
 pub trait Os {
@@ -71,6 +94,12 @@ pub trait Os {
     /// which no task runs is deadlocked.
     fn expects(&self) -> bool {
         false
+    }
+
+    /// The context of the caller, in an operating system whose locks keep the rules of its
+    /// interrupts: builds with debug assertions check them.
+    fn context(&self) -> Option<Context> {
+        None
     }
 
     /// Whether `task` is on a CPU.

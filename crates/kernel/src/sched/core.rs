@@ -4,7 +4,7 @@ use super::normal::{Dequeue, Enqueue};
 use super::wait::signal_ends;
 use super::{Sched, State, Tcb, o1, record};
 use crate::preset::Preempt;
-use crate::softirq::{Context, irq_enter};
+use crate::softirq::{context, irq_enter};
 use convoy_machine::{Here, Os, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
 use std::rc::Rc;
@@ -23,7 +23,7 @@ impl Sched {
     /// again.
     pub fn schedule(&self) {
         let me = self.current();
-        assert!(!Context::here().in_interrupt(), "task {} schedules in an interrupt", me.id);
+        assert!(!context().in_interrupt(), "task {} schedules in an interrupt", me.id);
         loop {
             let held = self.bkl.release_in_schedule(&me);
             self.leave(&me, Leave::Switch);
@@ -323,6 +323,10 @@ impl Os for Sched {
 
     fn signal_pending(&self, sleep: convoy_sync::Sleep) -> bool {
         signal_ends(&self.current(), sleep)
+    }
+
+    fn context(&self) -> Option<convoy_machine::Context> {
+        Some(context())
     }
 
     fn on_cpu(&self, task: TaskId) -> bool {

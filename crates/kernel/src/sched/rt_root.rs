@@ -85,6 +85,7 @@ impl Root {
             active: Default::default(),
             cpu_to_pri: core::array::from_fn(|_| Word::default()),
         });
+        shared.vectors.iter().for_each(|vector| Here::name(&vector.lock, "cpupri_vec->lock"));
         Self {
             shared,
             sharing,

@@ -18,6 +18,7 @@ use crate::line::{Lines, mix};
 use crate::memory::{PooledStack, Region};
 use crate::os::Os;
 use crate::preset::{Preset, ps};
+use crate::rules::Rules;
 use crate::trace::{Event, Tap};
 use crate::tree::Tree;
 use crate::watch::Watches;
@@ -162,6 +163,7 @@ pub(crate) struct Engine {
     pub(crate) disk: Option<Disk>,
     pub(crate) tap: Tap,
     pub(crate) ledger: Ledger,
+    pub(crate) rules: Rules,
     watchdog: Watchdog,
 }
 
@@ -230,6 +232,7 @@ impl Engine {
             disk: preset.disk.as_ref().map(Disk::new),
             tap: Tap::default(),
             ledger: Ledger::default(),
+            rules: Rules::default(),
             watchdog: Watchdog::default(),
         })
     }

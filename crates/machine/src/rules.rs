@@ -1,0 +1,105 @@
+//! Rules that every lock of an operating system keeps, checked at each acquisition in builds with
+//! debug assertions, on whatever path it lies: the lock has a name, and no lock is taken both in
+//! interrupts and where such an interrupt may come. The rules are those of the name, not of one
+//! lock, and hold from the first acquisition to the last: the interrupt need not come while the
+//! lock is held for the mistake to be seen.
+//!
+//! Readers of a reader/writer lock count like writers, and a `try_lock` like a `lock`.
+
+use crate::engine::Engine;
+use crate::names::Names;
+use crate::os::Context;
+use convoy_sync::{LockEvent, TaskId};
+use core::cell::RefCell;
+use core::panic::Location;
+use std::collections::BTreeMap;
+
+/// Where a lock was taken.
+#[derive(Clone, Copy)]
+struct Place {
+    site: Option<&'static Location<'static>>,
+    task: TaskId,
+    cpu: usize,
+    at_ns: u64,
+}
+
+impl core::fmt::Display for Place {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if let Some(site) = self.site {
+            write!(f, "{site}, ")?;
+        }
+        write!(f, "task {} on CPU {} at {} ns", self.task, self.cpu, self.at_ns)
+    }
+}
+
+/// The first acquisition of the locks of one name of each kind that matters.
+#[derive(Default)]
+struct Usage {
+    /// In the handler of an interrupt, and with interrupts enabled.
+    hard: [Option<Place>; 2],
+    /// In the handler of a software interrupt, and where such may run.
+    soft: [Option<Place>; 2],
+}
+
+/// What is known of the locks of a machine.
+#[derive(Default)]
+pub(crate) struct Rules {
+    names: RefCell<Names>,
+    usage: RefCell<BTreeMap<String, Usage>>,
+    /// The acquisition that each CPU is about to make.
+    sites: RefCell<BTreeMap<usize, &'static Location<'static>>>,
+}
+
+impl Rules {
+    pub(crate) fn name(&self, address: usize, bytes: usize, name: &'static str) {
+        self.names.borrow_mut().add(address, bytes, name);
+    }
+
+    pub(crate) fn site(&self, cpu: usize, site: &'static Location<'static>) {
+        self.sites.borrow_mut().insert(cpu, site);
+    }
+
+    fn class_of(&self, address: usize) -> Option<String> {
+        let (start, name) = self.names.borrow().covering(address)?;
+        Some(if start == address { name.to_owned() } else { format!("{name}.wait_lock") })
+    }
+}
+
+impl Engine {
+    /// Something happened to the lock of type `kind` at `address`.
+    pub(crate) fn check_rules(
+        &self,
+        event: LockEvent,
+        address: usize,
+        task: TaskId,
+        kind: &'static str,
+    ) {
+        if event != LockEvent::Acquired || task != self.this().task.get() {
+            return;
+        }
+        let site = self.rules.sites.borrow_mut().remove(&self.cpu());
+        let Some(context) = self.os().context() else { return };
+        let class = self.rules.class_of(address);
+        let class = class.unwrap_or_else(|| panic!("a {kind} has no name: give it one"));
+        let place = Place { site, task, cpu: self.cpu(), at_ns: self.now() / 1000 };
+        let mut all = self.rules.usage.borrow_mut();
+        let usage = all.entry(class.clone()).or_default();
+        let Context { hardirq, softirq, bh_off, irqs_off } = context;
+        let open = !irqs_off;
+        let kinds = [
+            ("an interrupt", &mut usage.hard, [hardirq, open]),
+            ("a software interrupt", &mut usage.soft, [softirq, open && !bh_off]),
+        ];
+        for (what, known, now) in kinds {
+            for (first, _) in known.iter_mut().zip(now).filter(|(_, now)| *now) {
+                first.get_or_insert(place);
+            }
+            if let [Some(inside), Some(open)] = known {
+                panic!(
+                    "{class} is taken in {what} ({inside}) and where one may come ({open}): it \
+                     would wait for its own CPU; disable them there",
+                );
+            }
+        }
+    }
+}
