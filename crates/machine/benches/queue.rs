@@ -159,15 +159,12 @@ impl Queue for Wheel {
     }
 
     fn next(&mut self) -> (u64, usize, u64) {
-        let index = match self.first() {
-            Some(index) => index,
-            None => {
-                let &Reverse(event) = self.beyond.peek().expect("an event for each CPU");
-                self.now = (event >> 64) as u64 >> SHIFT;
-                self.pull();
-                self.first().expect("just pulled")
-            }
-        };
+        let index = self.first().unwrap_or_else(|| {
+            let &Reverse(event) = self.beyond.peek().expect("an event for each CPU");
+            self.now = (event >> 64) as u64 >> SHIFT;
+            self.pull();
+            self.first().expect("just pulled")
+        });
         let event = self.slots[index].pop_front().expect("a slot in use");
         if self.slots[index].is_empty() {
             self.used[index / 64] &= !(1 << (index % 64));

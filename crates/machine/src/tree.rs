@@ -53,7 +53,7 @@ impl Tree {
     #[inline(always)]
     fn match_of(own: (u64, u32), rival: (u64, u32), node: usize) -> (u64, u32) {
         // Nobody could predict who wins: no branch.
-        let wins = (rival.0 < own.0) | (rival.0 == own.0) & (node & 1 == 1);
+        let wins = rival.0 < own.0 || (rival.0 == own.0 && node & 1 == 1);
         (select_unpredictable(wins, rival.0, own.0), select_unpredictable(wins, rival.1, own.1))
     }
 
