@@ -189,7 +189,7 @@ impl Platform for Smp {
         let engine = engine();
         let lock_at = engine.offset(lock);
         engine.tell(|| Event::Lock { event, lock: lock_at, task });
-        engine.ledger.event(event, lock_at, task, core::any::type_name::<T>());
+        engine.ledger.event(event, lock_at, task, core::any::type_name::<T>(), engine.now());
         if cfg!(debug_assertions) {
             engine.check_rules(event, lock_at, task, core::any::type_name::<T>());
         }

@@ -12,8 +12,12 @@ const LIMIT_NS: u64 = 1_000_000_000_000_000;
 
 type Two<L> = Rc<OnceCell<Sim<(L, L)>>>;
 
-/// Two tasks that take two locks in opposite orders.
-fn crossed<L: 'static>(make: fn() -> L, lock: fn(&L)) -> (Outcome, Machine) {
+/// Two tasks that take two locks in opposite orders, beside others.
+fn crossed<L: 'static>(
+    make: fn() -> L,
+    lock: fn(&L),
+    others: Vec<Box<dyn FnOnce()>>,
+) -> (Outcome, Machine) {
     let locks: Two<L> = Rc::default();
     let bodies = (0..2)
         .map(|task| {
@@ -26,6 +30,7 @@ fn crossed<L: 'static>(make: fn() -> L, lock: fn(&L)) -> (Outcome, Machine) {
                 lock(order.1);
             }) as Box<dyn FnOnce()>
         })
+        .chain(others)
         .collect();
     let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
     Fifo::run(&preset, 1, LIMIT_NS, bodies).expect("address space")
@@ -43,16 +48,54 @@ fn assert_reported(machine: &Machine, kind: &str) {
 
 #[test]
 fn a_deadlock_names_tasks_and_locks() {
-    let (outcome, machine) = crossed(Mutex::<Smp>::new, Mutex::lock);
+    let (outcome, machine) = crossed(Mutex::<Smp>::new, Mutex::lock, Vec::new());
     assert_eq!(outcome, Outcome::Quiescent);
     assert_reported(&machine, "Mutex");
 }
 
 #[test]
 fn tasks_that_spin_for_each_other_are_reported() {
-    let (outcome, machine) = crossed(TicketLock::<Smp>::default, TicketLock::lock);
+    let (outcome, machine) = crossed(TicketLock::<Smp>::default, TicketLock::lock, Vec::new());
     assert_eq!(outcome, Outcome::Quiescent);
     assert_reported(&machine, "TicketLock");
+}
+
+#[test]
+fn a_deadlock_beside_a_task_that_works_is_reported() {
+    let works = || {
+        loop {
+            Here::compute(1_000_000_000);
+        }
+    };
+    let (outcome, machine) = crossed(Mutex::<Smp>::new, Mutex::lock, vec![Box::new(works)]);
+    assert_eq!(outcome, Outcome::Quiescent);
+    assert!(machine.now_ns() < 40_000_000_000, "{} ns", machine.now_ns());
+    assert_reported(&machine, "Mutex");
+}
+
+/// A chain of tasks, each of which waits for a minute for a lock of the one before, is no circle.
+#[test]
+fn long_waits_are_no_deadlock() {
+    let locks: Rc<OnceCell<Sim<[Mutex<Smp>; 4]>>> = Rc::default();
+    let bodies = (0..4)
+        .map(|task| {
+            let locks = Rc::clone(&locks);
+            Box::new(move || {
+                let locks = locks.get_or_init(|| Here::place([(); 4].map(|()| Mutex::new())));
+                locks[task].lock();
+                Here::compute(1_000_000);
+                if task > 0 {
+                    locks[task - 1].lock();
+                    locks[task - 1].unlock();
+                }
+                (0..60).for_each(|_| Here::compute(1_000_000_000_000));
+                locks[task].unlock();
+            }) as Box<dyn FnOnce()>
+        })
+        .collect();
+    let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+    let (outcome, machine) = Fifo::run(&preset, 1, LIMIT_NS, bodies).expect("address space");
+    assert_eq!(outcome, Outcome::Stopped, "{}", machine.explain_no_end());
 }
 
 #[test]

@@ -67,7 +67,8 @@ pub type CpuTimes = [u64; 5];
 pub enum Outcome {
     /// [`Here::stop`](crate::Here::stop) was called.
     Stopped,
-    /// No CPU has anything to do, ever: all tasks have ended, or they wait or spin for each other.
+    /// Deadlock. No CPU has anything to do, ever: all tasks have ended, or they wait or spin for
+    /// each other; or some wait for each other in a circle beside others that work.
     Quiescent,
     /// CPUs use memory and no task gets anywhere.
     Livelock,

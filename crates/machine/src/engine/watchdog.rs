@@ -4,6 +4,11 @@
 //! start or end of a task. Without progress for [`PATIENCE`] of virtual time the CPUs idle or spin;
 //! without progress for [`OPERATIONS`] memory operations tasks get into each other's way.
 //!
+//! Tasks that wait for each other in a circle are found although others work: each has waited for
+//! [`PATIENCE`] for a lock whose only owner is the next one. An owner that waits gives nothing
+//! back, so nobody in the circle ever goes on. (A task with a deadline might; no wait with a
+//! deadline is that long.)
+//!
 //! It only looks on: at every action of the engine, at the count of memory operations, and at the
 //! start of work. No limit on running ahead is its own, so it changes no schedule that it does not
 //! end.
@@ -25,30 +30,53 @@ struct Lock {
     kind: &'static str,
 }
 
+/// A wait for a lock.
+#[derive(Clone, Copy)]
+struct Want {
+    lock: Lock,
+    since: u64,
+    /// The releaser has given it: the task owns it and need not say so.
+    given: bool,
+}
+
 /// Which locks are held, and wanted.
 #[derive(Default)]
 pub(crate) struct Ledger {
     held: RefCell<Vec<Lock>>,
     /// By task; of an interrupted wait only the innermost.
-    wanted: RefCell<Vec<Option<Lock>>>,
+    wanted: RefCell<Vec<Option<Want>>>,
     /// The tasks that want one, a bit each.
     wants: RefCell<Vec<u64>>,
 }
 
 impl Ledger {
     #[inline(always)]
-    pub(crate) fn event(&self, event: LockEvent, offset: usize, task: TaskId, kind: &'static str) {
+    pub(crate) fn event(
+        &self,
+        event: LockEvent,
+        offset: usize,
+        task: TaskId,
+        kind: &'static str,
+        now: u64,
+    ) {
         let lock = Lock { task, offset, kind };
         match event {
-            LockEvent::Contended => self.want(lock),
+            LockEvent::Contended => self.want(lock, now),
             LockEvent::Acquired => {
-                let word = self.wants.borrow().get(task as usize / 64).copied().unwrap_or(0);
-                if word >> (task % 64) & 1 == 1 {
-                    self.unwant(task);
+                if self.wants(task) && self.unwant(task, offset) == Some(true) {
+                    return;
                 }
                 self.held.borrow_mut().push(lock);
             }
+            LockEvent::Handoff => self.give(lock),
+            LockEvent::Interrupted | LockEvent::TimedOut => {
+                self.unwant(task, offset);
+            }
             LockEvent::Released => {
+                // Given and never said to be taken.
+                if self.wants(task) {
+                    self.unwant(task, offset);
+                }
                 let mut held = self.held.borrow_mut();
                 // Mostly the lock that was taken last.
                 if held.last().is_some_and(|lock| lock.offset == offset) {
@@ -61,24 +89,66 @@ impl Ledger {
         }
     }
 
+    #[inline(always)]
+    fn wants(&self, task: TaskId) -> bool {
+        let word = self.wants.borrow().get(task as usize / 64).copied().unwrap_or(0);
+        word >> (task % 64) & 1 == 1
+    }
+
     #[cold]
     #[inline(never)]
-    fn want(&self, lock: Lock) {
+    fn want(&self, lock: Lock, since: u64) {
         let (mut wanted, mut wants) = (self.wanted.borrow_mut(), self.wants.borrow_mut());
         let task = lock.task as usize;
         if task >= wanted.len() {
             wanted.resize(task + 1, None);
             wants.resize(task / 64 + 1, 0);
         }
-        wanted[task] = Some(lock);
+        wanted[task] = Some(Want { lock, since, given: false });
         wants[task / 64] |= 1 << (task % 64);
     }
 
+    /// Ends the wait of `task` for the lock at `offset`, if that is what it waits for; whether it
+    /// has been given the lock.
     #[cold]
     #[inline(never)]
-    fn unwant(&self, task: TaskId) {
-        self.wanted.borrow_mut()[task as usize] = None;
+    fn unwant(&self, task: TaskId, offset: usize) -> Option<bool> {
+        let mut wanted = self.wanted.borrow_mut();
+        let want = wanted.get_mut(task as usize)?.take_if(|want| want.lock.offset == offset)?;
         self.wants.borrow_mut()[task as usize / 64] &= !(1 << (task % 64));
+        Some(want.given)
+    }
+
+    /// Its task owns `lock` from now on.
+    #[cold]
+    #[inline(never)]
+    fn give(&self, lock: Lock) {
+        if let Some(Some(want)) = self.wanted.borrow_mut().get_mut(lock.task as usize) {
+            want.given = true;
+        }
+        self.held.borrow_mut().push(lock);
+    }
+
+    /// Whether tasks have waited for each other in a circle since `before`.
+    fn circle(&self, before: u64) -> bool {
+        let (held, wanted) = (self.held.borrow(), self.wanted.borrow());
+        // Whom `task` waits for: the only owner of what it wants.
+        let next = |task: TaskId| {
+            let want = wanted.get(task as usize)?.as_ref()?;
+            let mut owners = held.iter().filter(|lock| lock.offset == want.lock.offset);
+            let owner = owners.next().map(|lock| lock.task);
+            let waits = !want.given && want.since <= before && owners.next().is_none();
+            owner.filter(|_| waits)
+        };
+        // Twice as fast and once: they meet in a circle, and nowhere else.
+        (0..wanted.len() as TaskId).any(|task| {
+            let (mut slow, mut fast) = (Some(task), next(task));
+            while slow != fast && fast.is_some() {
+                slow = slow.and_then(next);
+                fast = fast.and_then(next).and_then(next);
+            }
+            fast.is_some()
+        })
     }
 }
 
@@ -119,6 +189,7 @@ impl Engine {
         if !cpu.idle.get() && matches!(cpu.mode.get(), Mode::User | Mode::System) {
             self.progress();
         }
+        self.patrol();
         if self.clock.get() > self.watchdog.until.get() {
             self.give_up(Outcome::TimeLimit);
         }
@@ -141,6 +212,9 @@ impl Engine {
             } else {
                 self.give_up(Outcome::Quiescent);
             }
+        }
+        if self.ledger.circle(self.clock.get().saturating_sub(PATIENCE)) {
+            self.give_up(Outcome::Quiescent);
         }
         dog.check_at.set(dog.at.get().saturating_add(PATIENCE));
     }
@@ -184,7 +258,8 @@ impl Engine {
             lines.push(format!("CPU {index}: task {} {what}", cpu.task.get()));
         }
         let held = self.ledger.held.borrow();
-        for want in self.ledger.wanted.borrow().iter().flatten() {
+        let wanted = self.ledger.wanted.borrow();
+        for Want { lock: want, .. } in wanted.iter().flatten().filter(|want| !want.given) {
             let owner = held.iter().find(|lock| lock.offset == want.offset);
             let owner = owner.map_or_else(|| "nobody".to_owned(), |o| format!("task {}", o.task));
             let lock = name(want.offset, want.kind);
@@ -204,7 +279,8 @@ impl Engine {
             held.iter().for_each(|lock| write("holds", lock));
         }
         if let Ok(wanted) = self.ledger.wanted.try_borrow() {
-            wanted.iter().flatten().for_each(|lock| write("wants", lock));
+            let wanted = wanted.iter().flatten().filter(|want| !want.given);
+            wanted.for_each(|want| write("wants", &want.lock));
         }
     }
 }
