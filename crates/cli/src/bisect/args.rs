@@ -77,7 +77,7 @@ pub(crate) struct Bisect {
     /// Keep untracked files of the build before in a work tree: faster, at the risk of stale files
     #[arg(long)]
     pub(crate) incremental: bool,
-    /// Jobs at a time of a build: sets MAKEFLAGS and `CARGO_BUILD_JOBS`
+    /// Jobs at a time within a build, for make, cargo and cmake, by their environment variables
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) jobs: Option<u32>,
     /// CPUs that runs are pinned to: 2,3 or 4-7

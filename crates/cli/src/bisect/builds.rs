@@ -75,7 +75,9 @@ impl Builds {
             program.marker = Some(state.join("running"));
             if let Some(jobs) = settings.jobs {
                 program.environment.push(("MAKEFLAGS".into(), format!("-j{jobs}").into()));
-                program.environment.push(("CARGO_BUILD_JOBS".into(), jobs.to_string().into()));
+                for name in ["CARGO_BUILD_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"] {
+                    program.environment.push((name.into(), jobs.to_string().into()));
+                }
             }
             program
         });

@@ -263,6 +263,27 @@ fn runs_of_this_program_are_sides_with_a_row_for_each_load_point() {
 }
 
 #[test]
+fn a_number_in_the_json_of_two_simulations_is_compared() {
+    let side = |kernel: &str| {
+        let convoy = env!("CARGO_BIN_EXE_convoy");
+        format!("{convoy} run --kernel {kernel} --users 2 --shrink 50 --no-store --format json")
+    };
+    let sides = [side("2.6.25"), side("2.6.26-rc1")];
+    let metric = ["--metric-json", "points.0.jobs_per_min", "--higher-is-better"];
+    let args = ["compare", "--quiet", "--no-store", "--format", "json", "-w", "0", "-r", "2"];
+    let output = run(&[args.as_slice(), &metric, &[&sides[0], &sides[1]]].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let row = &report["rows"][0];
+    assert_eq!(row["higher_is_better"], true, "{report}");
+    for (side, command) in ["baseline", "candidate"].iter().zip(&sides) {
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let alone: Value = serde_json::from_slice(&run(&words).stdout).expect("JSON");
+        let expected = &alone["points"][0]["jobs_per_min"];
+        assert!(expected.is_f64() && row[side]["mean"] == *expected, "{side}: {report}");
+    }
+}
+
+#[test]
 fn mixed_units_are_refused() {
     let directory = directory("units");
     let store = directory.join("runs.sqlite3").to_string_lossy().into_owned();

@@ -130,6 +130,31 @@ fn a_full_disk_costs_neither_result_nor_record() {
 }
 
 #[test]
+fn a_run_of_native_locks_is_kept_and_shown_as_it_was_printed() {
+    let place = directory("native");
+    let store = place.join("runs.sqlite3");
+    let file = place.join("small.toml");
+    let text = "kind = \"native-locks\"\nname = \"small\"\n\
+                policies = [\"handoff\", \"opportunistic\"]\nthreads = [2]\n\
+                section_ns = [100]\noutside_ns = 100\nwarmup_ms = 1\nwindow_ms = 5\n\
+                rounds = 2\nseed = 1\n";
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_string_lossy();
+    let printed = convoy(&["run", &file]).env("CONVOY_STORE", &store).output().expect("starts");
+    assert_eq!(code(&printed), Some(0), "{}", stderr(&printed));
+    let table = stdout(&printed);
+    assert!(table.contains("opportunistic"), "{table}");
+    let shown = stdout(&runs(&store, &["show", "1"]));
+    assert!(shown.contains("native") && shown.ends_with(&table), "{shown}\n{table}");
+    let csv = stdout(&runs(&store, &["show", "1", "--format", "csv"]));
+    assert_eq!(csv.lines().count(), 1 + 4, "one line for each run: {csv}");
+    let exported = runs(&store, &["export", "--kind", "native"]);
+    let json: serde_json::Value = serde_json::from_slice(&exported.stdout).expect("JSON");
+    assert_eq!(json[0]["entry"]["body"]["runs"].as_array().map(Vec::len), Some(4), "{json}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
 fn every_kind_of_run_is_kept_and_compared_by_its_tag() {
     let place = directory("kinds");
     let store = place.join("runs.sqlite3");
