@@ -38,7 +38,9 @@ const PROGRAM_FILES: [(&str, u64); 8] = [
     ("etc/group", 1024),
 ];
 
-/// How the kernel locks names, inodes and pages: what changed from version to version.
+/// How the kernel locks names, inodes and pages: what changed from version to version. Of this the
+/// journal's state lock is built, a reader/writer lock from [`Self::RcuWalk`] on; every kernel has
+/// the other locks of [`Self::Global`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum VfsLocks {
     /// `dcache_lock`, `inode_lock` and `files_lock` for the whole machine: up to 2.6.35.
