@@ -119,8 +119,8 @@ pub(crate) struct Check {
     pub(crate) lock: String,
     /// Only this variant. Of semaphore: handoff, published-fix, opportunistic, arch, or one broken
     /// on purpose: busted-lost-wakeup, busted-lose-unit, busted-noop, busted-load-then-store,
-    /// busted-unfair-ticket. Of zone: hold-all, release-each, release-contended,
-    /// published-release-each
+    /// busted-unfair-ticket, busted-silent-waiter. Of zone: hold-all, release-each,
+    /// release-contended, published-release-each
     #[arg(long)]
     pub(crate) variant: Option<String>,
     /// Executions to explore for each property

@@ -28,8 +28,8 @@ pub use bkl::BKL;
 pub use costs::CostsError;
 pub use errno::Errno;
 pub use preset::{
-    Ablation, BklKind, BklTraffic, Config, KernelPreset, KernelPresetError, Paths, Preempt,
-    SchedCosts, Scheduler, SemaphorePolicy,
+    Ablation, BklKind, BklTraffic, Config, KernelPreset, KernelPresetError, MutexPolicy, Paths,
+    Preempt, SchedCosts, Scheduler, SemaphorePolicy,
 };
 pub use process::Process;
 pub use vfs::{FileSystem, JournalOptions, JournalStats, VfsLocks};

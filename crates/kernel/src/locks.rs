@@ -4,8 +4,12 @@
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
+use crate::preset::MutexPolicy;
 use convoy_machine::{Here, Smp, Word};
-use convoy_sync::{Access, Atomic, Platform, RawLock, RwLock, RwSemaphore, Sleep, TicketLock};
+use convoy_sync::{
+    Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, Platform, RawLock, RwLock, RwSemaphore,
+    Sleep, SpinningMutex, TicketLock,
+};
 use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::SeqCst;
@@ -101,26 +105,53 @@ impl ReadWrite {
     }
 }
 
-/// A mutex that sleeps.
-pub(crate) struct Mutex(convoy_sync::Mutex<Smp>);
+/// Runs `$body` with `$lock` being the lock of whatever policy.
+macro_rules! of_any {
+    ($mutex:expr, $lock:ident => $body:expr) => {
+        match $mutex {
+            Mutex::Sleep($lock) => $body,
+            Mutex::Spin($lock) => $body,
+            Mutex::SpinLookFirst($lock) => $body,
+            Mutex::SpinAtLowLoad($lock) => $body,
+        }
+    };
+}
+
+/// A mutex that sleeps, of the preset's policy.
+pub(crate) enum Mutex {
+    Sleep(convoy_sync::Mutex<Smp>),
+    Spin(SpinningMutex<Smp, Compete>),
+    SpinLookFirst(SpinningMutex<Smp, LookFirst>),
+    SpinAtLowLoad(SpinningMutex<Smp, LookFirstAtLowLoad>),
+}
 
 impl Mutex {
-    pub(crate) fn new() -> Self {
-        Self(convoy_sync::Mutex::new())
+    pub(crate) fn new(policy: MutexPolicy) -> Self {
+        match policy {
+            MutexPolicy::Sleep => Self::Sleep(convoy_sync::Mutex::new()),
+            MutexPolicy::Spin => Self::Spin(SpinningMutex::new()),
+            MutexPolicy::SpinLookFirst => Self::SpinLookFirst(SpinningMutex::new()),
+            MutexPolicy::SpinAtLowLoad => Self::SpinAtLowLoad(SpinningMutex::new()),
+        }
+    }
+
+    /// Tells the recorder its name.
+    pub(crate) fn name(&self, name: &'static str) {
+        of_any!(self, lock => Here::name(lock, name));
     }
 
     /// Runs `body` under the mutex.
     #[inline]
     pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
-        self.0.lock();
+        of_any!(self, lock => lock.lock());
         let result = body();
-        self.0.unlock();
+        of_any!(self, lock => lock.unlock());
         result
     }
 
     /// Whether somebody holds it.
     pub(crate) fn is_held(&self) -> bool {
-        self.0.is_locked()
+        of_any!(self, lock => lock.is_locked())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::costs::spend;
 use crate::errno::Errno;
 use crate::locks::{Field, Line, Mutex};
 use crate::pages::PAGE;
+use crate::preset::MutexPolicy;
 use crate::process::Process;
 use crate::vfs::{File, Target};
 use crate::world::World;
@@ -34,6 +35,7 @@ pub(crate) struct Pipe {
     waiters: Cell<u32>,
 }
 
+#[repr(C)]
 struct PipeHot {
     /// `i_mutex` of the pipe.
     mutex: Line<Mutex>,
@@ -109,14 +111,14 @@ enum Look {
 
 impl Pipe {
     /// A pipe with `readers` and `writers` ends open.
-    fn new(readers: u32, writers: u32) -> Rc<Self> {
+    fn new(mutex: MutexPolicy, readers: u32, writers: u32) -> Rc<Self> {
         let hot = PipeHot {
-            mutex: Line(Mutex::new()),
+            mutex: Line(Mutex::new(mutex)),
             buffers: Line(Field::new(0)),
             event: Line(Word::new(0)),
         };
         let hot = Here::place(hot);
-        Here::name(&hot.mutex, "pipe mutex");
+        hot.mutex.name("pipe mutex");
         Rc::new(Self {
             hot,
             ring: RefCell::default(),
@@ -127,8 +129,8 @@ impl Pipe {
     }
 
     /// The pipe of a fifo, which nobody has open.
-    pub(crate) fn of_fifo() -> Rc<Self> {
-        Self::new(0, 0)
+    pub(crate) fn of_fifo(mutex: MutexPolicy) -> Rc<Self> {
+        Self::new(mutex, 0, 0)
     }
 
     /// Opens one end more; `ENXIO` for a write end without readers.
@@ -287,7 +289,7 @@ impl Process {
         self.room_for(2)?;
         Here::pass(self.world.costs.pipe_create);
         self.world.make_anonymous_inode();
-        let pipe = Pipe::new(1, 1);
+        let pipe = Pipe::new(self.world.mutex, 1, 1);
         let reader = File::new(Target::PipeRead(Rc::clone(&pipe)), true, false, 1);
         let writer = File::new(Target::PipeWrite(pipe), false, true, 1);
         Ok((self.install(reader), self.install(writer)))

@@ -48,6 +48,21 @@ pub enum SemaphorePolicy {
     Opportunistic,
 }
 
+/// What a waiter of a mutex does before it sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MutexPolicy {
+    /// Nothing: up to 2.6.28.
+    #[default]
+    Sleep,
+    /// Spins while the owner runs, each spinner with locked operations: 3.7.
+    Spin,
+    /// The same, looking first: the first patch of April 2013, in 3.10.
+    SpinLookFirst,
+    /// The same, and not at high load: the third patch, never merged.
+    SpinAtLowLoad,
+}
+
 /// What the big kernel lock is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -190,6 +205,9 @@ pub struct KernelPreset {
     pub scheduler: Scheduler,
     /// Semaphore policy.
     pub semaphore: SemaphorePolicy,
+    /// Mutex policy; that of 2.6.25 where the file says nothing.
+    #[serde(default)]
+    pub mutex: MutexPolicy,
     /// Big kernel lock.
     pub bkl: BklKind,
     /// Call sites of the big kernel lock.
@@ -253,7 +271,7 @@ pub enum KernelPresetError {
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 9] = [
+const SHIPPED: [(&str, &str); 11] = [
     ("2.6.16", include_str!("../../../kernels/2.6.16.toml")),
     ("2.6.24", include_str!("../../../kernels/2.6.24.toml")),
     ("2.6.25", include_str!("../../../kernels/2.6.25.toml")),
@@ -265,6 +283,8 @@ const SHIPPED: [(&str, &str); 9] = [
     ("2.6.26-rc1+bkl-spinlock", include_str!("../../../kernels/2.6.26-rc1+bkl-spinlock.toml")),
     ("3.0", include_str!("../../../kernels/3.0.toml")),
     ("3.7", include_str!("../../../kernels/3.7.toml")),
+    ("3.7.10+patch1", include_str!("../../../kernels/3.7.10+patch1.toml")),
+    ("3.7.10+patches1-3", include_str!("../../../kernels/3.7.10+patches1-3.toml")),
     ("6.18", include_str!("../../../kernels/6.18.toml")),
 ];
 
@@ -369,6 +389,25 @@ mod tests {
             assert_eq!(same, base, "{name} differs in more than the lock policy");
             assert!(other.semaphore != base.semaphore || other.bkl != base.bkl);
         }
+    }
+
+    #[test]
+    fn the_37_presets_differ_only_in_the_mutex_policy() {
+        let base = KernelPreset::named("3.7").unwrap();
+        for (name, mutex) in [
+            ("3.7.10+patch1", MutexPolicy::SpinLookFirst),
+            ("3.7.10+patches1-3", MutexPolicy::SpinAtLowLoad),
+        ] {
+            let other = KernelPreset::named(name).unwrap();
+            let due = KernelPreset {
+                name: name.to_owned(),
+                description: other.description.clone(),
+                mutex,
+                ..base.clone()
+            };
+            assert_eq!(other, due, "{name} differs in more than the mutex policy");
+        }
+        assert_eq!(base.mutex, MutexPolicy::Spin);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::ipc::Ipc;
 use crate::locks::{Field, Line, Mutex, ReadWrite, Spin};
 use crate::mm::Zone;
 use crate::pages::PAGE;
-use crate::preset::{BklTraffic, KernelPreset, Paths};
+use crate::preset::{BklTraffic, KernelPreset, MutexPolicy, Paths};
 use crate::process::{INIT, Proc, Process};
 use crate::program;
 use crate::sched::Sched;
@@ -78,6 +78,7 @@ pub enum WorldError {
 }
 
 /// The global locks, each in a line of its own unless the kernel let it share one.
+#[repr(C)]
 pub(crate) struct Globals {
     pub(crate) dcache: Line<Spin>,
     /// `files_lock` and the head of the list it guards.
@@ -100,7 +101,7 @@ impl Globals {
         Here::name(&self.inode.0.1, "sb_lock");
         Here::name(&self.tasklist, "tasklist_lock");
         Here::name(&self.pids.0.0, "pidmap_lock");
-        Here::name(&self.tty_mutex, "tty_mutex");
+        self.tty_mutex.name("tty_mutex");
     }
 }
 
@@ -115,6 +116,7 @@ pub struct World {
     pub(crate) terminal: Terminal,
     pub(crate) options: Options,
     pub(crate) paths: Paths,
+    pub(crate) mutex: MutexPolicy,
     pub(crate) traffic: BklTraffic,
     /// Part of a big-kernel-lock event that previous shells have left over.
     pub(crate) bkl_events_left: Cell<f64>,
@@ -168,18 +170,19 @@ impl World {
             inode: Line((Spin::new(), Spin::new(), Field::new(0))),
             tasklist: Line(ReadWrite::new()),
             pids: Line((Spin::new(), Field::new(0))),
-            tty_mutex: Line(Mutex::new()),
+            tty_mutex: Line(Mutex::new(kernel.mutex)),
         };
         let sched = Sched::new(kernel, preset);
         let world = Rc::new(Self {
             costs: Costs::shipped(preset.speed)?,
             globals: Here::place(globals),
             zone: Zone::new(pages, preset.topology.cpus),
-            tree: Tree::new(&sched, kernel.vfs, options.tmpfs / PAGE, options.file_system),
+            tree: Tree::new(&sched, kernel, options.tmpfs / PAGE, options.file_system),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
             options,
             paths: kernel.paths,
+            mutex: kernel.mutex,
             traffic: kernel.bkl_traffic.clone(),
             bkl_events_left: Cell::new(0.0),
             processes: RefCell::default(),

@@ -108,6 +108,16 @@ pub trait Os {
     /// Whether the current task should give up its CPU.
     fn need_resched(&self) -> bool;
 
+    /// Tasks that run on the calling CPU or wait for it.
+    fn runnable_here(&self) -> u32 {
+        1
+    }
+
+    /// Tasks that run, want to run, or sleep uninterruptibly, as counted for the load average.
+    fn active_tasks(&self) -> u64 {
+        0
+    }
+
     /// The depth of disabled preemption has returned to 0 while interrupts are enabled.
     fn preempt_point(&self);
 }

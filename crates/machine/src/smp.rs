@@ -30,6 +30,10 @@ macro_rules! word {
                 self.0.get()
             }
             #[inline]
+            fn peek(&self) -> $int {
+                self.0.get()
+            }
+            #[inline]
             fn store(&self, value: $int, _: Ordering) {
                 let engine = engine();
                 engine.write(engine.offset(self), false);
@@ -77,11 +81,6 @@ macro_rules! word {
                 let held = self.0.get();
                 self.0.set(change(held));
                 held
-            }
-
-            /// The value, without an access: for reports and for conditions that were just loaded.
-            pub fn peek(&self) -> $int {
-                self.0.get()
             }
         }
     };
@@ -141,11 +140,23 @@ impl Platform for Smp {
     }
 
     fn on_cpu(task: TaskId) -> bool {
-        engine().os().on_cpu(task)
+        engine().ask(task)
     }
 
     fn need_resched() -> bool {
         engine().os().need_resched()
+    }
+
+    fn runnable_here() -> u32 {
+        engine().os().runnable_here()
+    }
+
+    fn active_tasks() -> u64 {
+        engine().os().active_tasks()
+    }
+
+    fn cpus() -> u32 {
+        engine().cpus.len() as u32
     }
 
     #[inline]

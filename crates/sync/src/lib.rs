@@ -7,6 +7,7 @@
 //! | [`Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
 //! | [`Mutex`] | one owner that may sleep |
+//! | [`SpinningMutex`] (by [`Compete`], [`LookFirst`] or [`LookFirstAtLowLoad`]) | the same; waiters spin while the owner runs |
 //! | [`RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //!
@@ -23,6 +24,7 @@ mod rwlock;
 mod rwsem;
 mod semaphore;
 mod spin;
+mod spinning;
 
 pub use adaptive::AdaptiveLock;
 pub use event::LockEvent;
@@ -37,3 +39,4 @@ pub use semaphore::{
     Semaphore,
 };
 pub use spin::{SpinLock, TasLock, TicketLock};
+pub use spinning::{Compete, LookFirst, LookFirstAtLowLoad, SpinPolicy, SpinningMutex};

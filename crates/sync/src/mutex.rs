@@ -1,6 +1,7 @@
 //! [`Mutex`]: the sleeping mutex of Linux 2.6.25.
 //!
-//! Use it for sections that may sleep. It does not spin on a running owner; that came with 2.6.29.
+//! Use it for sections that may sleep. It does not spin on a running owner; that came with 2.6.29:
+//! [`SpinningMutex`](crate::SpinningMutex).
 //!
 //! ## States
 //!

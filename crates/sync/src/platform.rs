@@ -25,6 +25,12 @@ pub trait Atomic<T: Copy>: Sized {
     fn new(value: T) -> Self;
     /// Reads the word.
     fn load(&self, order: Ordering) -> T;
+    /// The value of a word that lies in the line of the word that [`Platform::spin_until`] looks
+    /// at, for use in its condition; costs nothing beyond that look and orders nothing.
+    #[inline]
+    fn peek(&self) -> T {
+        self.load(Ordering::Relaxed)
+    }
     /// Writes the word.
     fn store(&self, value: T, order: Ordering);
     /// Writes the word, returns what it held.
@@ -108,6 +114,16 @@ pub trait Platform: Sized + 'static {
     /// ordering). `done` uses no words and no other operation of the platform than questions.
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32;
 
+    /// One pause of a loop that tries something at each turn, for which [`Self::spin_until`] would
+    /// be too patient. `worthwhile` tells from the value of `word` whether another turn may come to
+    /// something; it obeys the rules of [`Self::spin_until`]. The checker blocks until it holds,
+    /// because turns in vain change nothing there.
+    #[inline]
+    fn pause_for(word: &Self::AtomicU32, worthwhile: impl Fn(u32) -> bool) {
+        let _turns_cost_time = (word, worthwhile);
+        Self::spin_hint();
+    }
+
     /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or
     /// `deadline` (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one
     /// step for [`Self::wake`].
@@ -130,6 +146,26 @@ pub trait Platform: Sized + 'static {
 
     /// Whether the scheduler wants this CPU for another task.
     fn need_resched() -> bool;
+
+    /// Tasks that run on this CPU or wait for it, the caller included. 1 where the platform cannot
+    /// know.
+    #[inline]
+    fn runnable_here() -> u32 {
+        1
+    }
+
+    /// Tasks of the machine that run, want to run, or sleep uninterruptibly, as counted for the
+    /// load average: a few seconds old. 0 where the platform cannot know.
+    #[inline]
+    fn active_tasks() -> u64 {
+        0
+    }
+
+    /// CPUs of the machine. 1 where the platform cannot know.
+    #[inline]
+    fn cpus() -> u32 {
+        1
+    }
 
     /// Disables interrupts on this CPU, where there are any.
     fn irq_save() -> Self::IrqFlags;

@@ -9,8 +9,9 @@
 //! far as no sleep lies between; the checker of `convoy-machine` explores the interleavings there.
 
 use convoy_sync::{
-    Access, AdaptiveLock, ArchSemaphore, Atomic, Handoff, LockEvent, Mutex, Platform, RawLock,
-    RawSemaphore, RwLock, RwSemaphore, Semaphore, Sleep, TasLock, TaskId, TicketLock, Wake,
+    Access, AdaptiveLock, ArchSemaphore, Atomic, Handoff, LockEvent, LookFirst, Mutex, Platform,
+    RawLock, RawSemaphore, RwLock, RwSemaphore, Semaphore, Sleep, SpinningMutex, TasLock, TaskId,
+    TicketLock, Wake,
 };
 use loom::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
@@ -196,6 +197,14 @@ macro_rules! sleeping {
 }
 
 sleeping!(Sleeping, Mutex<Loom<WEAK>>, Mutex::new(), lock, try_lock, unlock);
+sleeping!(
+    Spinning,
+    SpinningMutex<Loom<WEAK>, LookFirst>,
+    SpinningMutex::new(),
+    lock,
+    try_lock,
+    unlock
+);
 sleeping!(Arch, ArchSemaphore<Loom<WEAK>>, ArchSemaphore::new(1), down, down_trylock, up);
 sleeping!(Counting, Semaphore<Loom<WEAK>>, Semaphore::new(1), down, down_trylock, up);
 sleeping!(HandedOff, Semaphore<Loom<WEAK>, Handoff>, Semaphore::new(1), down, down_trylock, up);
@@ -293,6 +302,11 @@ fn mutex() {
 }
 
 #[test]
+fn spinning_mutex() {
+    excludes::<Spinning<false>, false>(false);
+}
+
+#[test]
 fn semaphore_arch() {
     excludes::<Arch<false>, false>(false);
 }
@@ -316,6 +330,12 @@ fn sleeping_reader_writer() {
 #[should_panic(expected = "Causality violation")]
 fn a_mutex_without_orderings_is_caught() {
     excludes::<Sleeping<true>, true>(false);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_spinning_mutex_without_orderings_is_caught() {
+    excludes::<Spinning<true>, true>(false);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Locks that are wrong on purpose. Each must be caught by the checker.
 
 use convoy_machine::model::Model;
-use convoy_sync::{Atomic, Platform, RawLock, RawSemaphore, Sleep, WaitError, Wake};
+use convoy_sync::{Atomic, Platform, RawLock, RawSemaphore, Sleep, SpinPolicy, WaitError, Wake};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// A lock that does nothing.
@@ -74,6 +74,19 @@ impl RawLock<Model> for UnfairTicketLock {
     }
     fn is_locked(&self) -> bool {
         self.locked.load(SeqCst) == 1
+    }
+}
+
+/// A policy of the spinning mutex whose waiters trust that the owner knows of them, because each
+/// has once counted itself: not an owner who came after the count was set anew.
+#[derive(Debug)]
+pub struct SilentWaiter;
+
+impl SpinPolicy for SilentWaiter {
+    const LOOKS_FIRST: bool = true;
+
+    fn announces(count: i32) -> bool {
+        count > 0
     }
 }
 

@@ -1,13 +1,15 @@
 //! `convoy check`: every shape of a lock with one variant, and the replay of one order.
 
-use crate::busted::{LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, UnfairTicketLock};
+use crate::busted::{
+    LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, SilentWaiter, UnfairTicketLock,
+};
 use crate::locks::{Raw, exclusion};
 use crate::script::{Shape, scenario};
 use crate::shapes::SHAPES;
 use crate::zone::{ZONE_SHAPES, ZoneShape, zone_scenario};
 use convoy_machine::model::{Budget, Model, Scenario, Schedule, ScheduleError, explore};
 use convoy_mm::{HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
-use convoy_sync::{ArchSemaphore, Handoff, Opportunistic, PublishedFix, Semaphore};
+use convoy_sync::{ArchSemaphore, Handoff, Opportunistic, PublishedFix, Semaphore, SpinningMutex};
 use core::fmt;
 
 /// The semaphores that ship.
@@ -20,16 +22,17 @@ pub const ZONE_VARIANTS: &[&str] =
 /// What can be checked, and its variants that ship.
 pub const LOCKS: &[(&str, &[&str])] = &[("semaphore", VARIANTS), ("zone", ZONE_VARIANTS)];
 
-/// What is wrong on purpose: semaphores and spinlocks.
+/// What is wrong on purpose: semaphores, spinlocks, and a mutex.
 pub const BUSTED: &[&str] = &[
     "busted-lost-wakeup",
     "busted-lose-unit",
     "busted-noop",
     "busted-load-then-store",
     "busted-unfair-ticket",
+    "busted-silent-waiter",
 ];
 
-/// Visits of three tasks to a spinlock, none of them as a reader.
+/// Visits of three tasks to a lock, none of them as a reader.
 const VISITS: &[&[bool]] = &[&[false, false], &[false], &[false]];
 
 /// What was found about one variant in one scenario.
@@ -119,6 +122,9 @@ fn spinlock(variant: &str) -> Option<Scenario> {
             exclusion::<Raw<Model, LoadThenStoreLock>>(&name, VISITS, false)
         }
         "busted-unfair-ticket" => exclusion::<Raw<Model, UnfairTicketLock>>(&name, VISITS, true),
+        "busted-silent-waiter" => {
+            exclusion::<SpinningMutex<Model, SilentWaiter>>(&name, VISITS, false)
+        }
         _ => return None,
     })
 }

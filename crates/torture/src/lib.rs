@@ -14,7 +14,9 @@ mod script;
 mod shapes;
 mod zone;
 
-pub use busted::{LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, UnfairTicketLock};
+pub use busted::{
+    LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, SilentWaiter, UnfairTicketLock,
+};
 pub use check::{
     BUSTED, CheckError, LOCKS, Replay, Row, VARIANTS, ZONE_VARIANTS, check, check_lock,
     check_semaphore, check_zone, replay,

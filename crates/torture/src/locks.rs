@@ -1,7 +1,9 @@
 //! Scenarios for locks of one owner, and for reader/writer locks.
 
 use convoy_machine::model::{End, Failure, Instance, Model, Property, Scenario};
-use convoy_sync::{Mutex, Platform, RawLock, RawSemaphore, RwLock, RwSemaphore, TaskId};
+use convoy_sync::{
+    Mutex, Platform, RawLock, RawSemaphore, RwLock, RwSemaphore, SpinPolicy, SpinningMutex, TaskId,
+};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -51,6 +53,18 @@ impl<S: RawSemaphore> Exclusive for Binary<S> {
 }
 
 impl<P: Platform, L: RawLock<P>> Exclusive for Mutex<P, L> {
+    fn unlocked() -> Self {
+        Self::new()
+    }
+    fn enter(&self, _: bool) {
+        self.lock();
+    }
+    fn leave(&self, _: bool) {
+        self.unlock();
+    }
+}
+
+impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Exclusive for SpinningMutex<P, S, L> {
     fn unlocked() -> Self {
         Self::new()
     }

@@ -4,10 +4,11 @@
 use convoy_machine::model::{Budget, Model, explore};
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp};
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Handoff, Mutex, Native, Opportunistic, PublishedFix, RwLock,
-    RwSemaphore, Semaphore, TasLock, TicketLock,
+    AdaptiveLock, ArchSemaphore, Compete, Handoff, LookFirst, LookFirstAtLowLoad, Mutex, Native,
+    Opportunistic, PublishedFix, RawSemaphore, RwLock, RwSemaphore, Semaphore, SpinPolicy,
+    SpinningMutex, TasLock, TicketLock, WaitError,
 };
-use convoy_torture::{Binary, Exclusive, Raw, exclusion};
+use convoy_torture::{Binary, Exclusive, Raw, SHAPES, Step, exclusion, scenario};
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,6 +25,9 @@ macro_rules! every_lock {
                 ticket: Raw<P, TicketLock<P>>, true;
                 adaptive: Raw<P, AdaptiveLock<P>>, false;
                 mutex: Mutex<P>, false;
+                spinning_mutex: SpinningMutex<P, Compete>, false;
+                spinning_mutex_look_first: SpinningMutex<P, LookFirst>, false;
+                spinning_mutex_at_low_load: SpinningMutex<P, LookFirstAtLowLoad>, false;
                 rwlock: RwLock<P>, false;
                 rwsem: RwSemaphore<P>, false;
                 semaphore_handoff: Binary<Semaphore<P, Handoff>>, true;
@@ -135,6 +139,59 @@ fn virtual_machine<E: Exclusive>(_: bool) {
     assert_eq!(room.visits.get(), 6 * 200);
     drop(room);
     drop(machine);
+}
+
+/// A mutex as a semaphore of one unit, for the shapes with signals. It has no deadlines.
+struct OneUnit<S: SpinPolicy>(SpinningMutex<Model, S>);
+
+impl<S: SpinPolicy> RawSemaphore for OneUnit<S> {
+    fn with_count(count: u32) -> Self {
+        assert_eq!(count, 1);
+        Self(SpinningMutex::new())
+    }
+    fn down(&self) {
+        self.0.lock();
+    }
+    fn down_interruptible(&self) -> Result<(), WaitError> {
+        self.0.lock_interruptible()
+    }
+    fn down_killable(&self) -> Result<(), WaitError> {
+        self.0.lock_killable()
+    }
+    fn down_trylock(&self) -> bool {
+        self.0.try_lock()
+    }
+    fn down_timeout(&self, _: u64) -> Result<(), WaitError> {
+        unreachable!("no shape that is used here has a deadline")
+    }
+    fn up(&self) {
+        self.0.unlock();
+    }
+    fn free_units(&self) -> u32 {
+        u32::from(!self.0.is_locked())
+    }
+    fn waiters(&self) -> usize {
+        0
+    }
+}
+
+fn signals_end_waits_for<S: SpinPolicy>() {
+    let budget = Budget { executions: 4000, ..Budget::default() };
+    for shape in SHAPES.iter().filter(|shape| ["interrupt", "trylock"].contains(&shape.name)) {
+        let untimed = |steps: &&[Step]| !steps.contains(&Step::Timeout);
+        assert!(shape.units == 1 && shape.tasks.iter().all(untimed));
+        let report = explore(&scenario::<OneUnit<S>>("mutex", shape), budget);
+        if let Some(violation) = report.violation {
+            panic!("{}: {}\n{}", shape.name, violation.text, violation.narrative.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn signals_end_waits_for_a_spinning_mutex() {
+    signals_end_waits_for::<Compete>();
+    signals_end_waits_for::<LookFirst>();
+    signals_end_waits_for::<LookFirstAtLowLoad>();
 }
 
 /// Every order of three tasks within the budget.

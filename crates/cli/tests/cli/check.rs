@@ -62,6 +62,7 @@ fn every_broken_variant_is_caught() {
         "busted-noop",
         "busted-load-then-store",
         "busted-unfair-ticket",
+        "busted-silent-waiter",
     ] {
         let args = ["check", "semaphore", "--variant", variant, "--budget", "5000"];
         let output = run(&args);

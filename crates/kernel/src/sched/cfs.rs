@@ -376,7 +376,9 @@ impl Normal for Queue {
     fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool {
         self.next = Some(woken.id);
         let preempts = self.lags(&woken.entity, &current.entity);
-        if preempts && self.tasks >= self.rules.nr_latency {
+        // A task that goes to sleep may have left the queue already, which was unlocked to balance.
+        let stays = current.entity.on_queue.get();
+        if preempts && stays && self.tasks >= self.rules.nr_latency {
             self.last = Some(current.id);
         }
         preempts

@@ -340,6 +340,14 @@ impl Os for Sched {
         self.this().need_resched.get()
     }
 
+    fn runnable_here(&self) -> u32 {
+        self.loads.running(Here::cpu()) as u32
+    }
+
+    fn active_tasks(&self) -> u64 {
+        Self::active_tasks(self)
+    }
+
     fn preempt_point(&self) {
         if self.this().need_resched.get() {
             self.preempt_in_kernel();

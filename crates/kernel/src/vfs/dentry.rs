@@ -7,6 +7,7 @@ use crate::errno::Errno;
 use crate::locks::{Count, Field, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
 use crate::pipe::Pipe;
+use crate::preset::MutexPolicy;
 use crate::world::World;
 use convoy_machine::{Here, Sim};
 use core::cell::{Cell, RefCell};
@@ -22,6 +23,8 @@ pub(crate) struct Super {
     pub(crate) memory: bool,
     limit: Option<u64>,
     pub(crate) journal: Option<Rc<Journal>>,
+    /// That of its inodes' mutexes.
+    mutex: MutexPolicy,
     hot: Sim<SuperHot>,
 }
 
@@ -33,7 +36,12 @@ struct SuperHot {
 }
 
 impl Super {
-    pub(crate) fn new(memory: bool, limit: Option<u64>, journal: Option<Rc<Journal>>) -> Rc<Self> {
+    pub(crate) fn new(
+        memory: bool,
+        limit: Option<u64>,
+        journal: Option<Rc<Journal>>,
+        mutex: MutexPolicy,
+    ) -> Rc<Self> {
         let hot = SuperHot {
             // Mounted, and used by what the first process is born with.
             mount: Line(Count::new(3)),
@@ -41,7 +49,7 @@ impl Super {
         };
         let hot = Here::place(hot);
         Here::name(&hot.stat.0.0, "tmpfs stat_lock");
-        Rc::new(Self { memory, limit, journal, hot })
+        Rc::new(Self { memory, limit, journal, mutex, hot })
     }
 
     /// Counts `pages` more pages; `ENOSPC` above the limit.
@@ -110,15 +118,16 @@ pub(crate) struct Inode {
 }
 
 /// The part of an inode in simulated memory.
+#[repr(C)]
 pub(crate) struct InodeHot {
+    /// `struct page` of the file's pages: counts and lock bits.
+    pub(crate) pages: [Line<Count>; PAGE_LINES],
     /// What every look-up reads.
     pub(crate) head: Line<InodeHead>,
     /// `i_mutex`.
     pub(crate) mutex: Line<Mutex>,
     /// `tree_lock` of the file's pages.
     pub(crate) tree_lock: Line<ReadWrite>,
-    /// `struct page` of the file's pages: counts and lock bits.
-    pub(crate) pages: [Line<Count>; PAGE_LINES],
 }
 
 /// Size and counts of an inode.
@@ -137,12 +146,12 @@ impl Inode {
             InodeHead { size: Field::new(0), links: Field::new(links), count: Count::new(1) };
         let hot = InodeHot {
             head: Line(head),
-            mutex: Line(Mutex::new()),
+            mutex: Line(Mutex::new(sb.mutex)),
             tree_lock: Line(ReadWrite::new()),
             pages: core::array::from_fn(|_| Line(Count::new(1))),
         };
         let hot = Here::place(hot);
-        Here::name(&hot.mutex, "i_mutex");
+        hot.mutex.name("i_mutex");
         Here::name(&hot.tree_lock, "tree_lock");
         Rc::new(Self {
             kind,

@@ -21,8 +21,10 @@ mod log;
 
 use crate::block::Disk;
 use crate::locks::{Field, Line, Mutex, ReadWrite, Spin, WaitQueue};
+use crate::preset::KernelPreset;
 use crate::sched::Sched;
 use crate::sched::kthread::Kthread;
+use crate::vfs::VfsLocks;
 use crate::world::World;
 use convoy_machine::{Here, Sim};
 use core::cell::{Cell, RefCell};
@@ -116,7 +118,9 @@ enum StateLock {
     ReadWrite(ReadWrite),
 }
 
+#[repr(C)]
 struct Hot {
+    groups: [Line<(Spin, Field<u32>)>; GROUPS],
     state: Line<StateLock>,
     handle: Line<(Spin, Field<u32>)>,
     list: Line<(Spin, Field<u32>)>,
@@ -131,7 +135,6 @@ struct Hot {
     checkpoint: Line<Mutex>,
     /// The list of inodes that are being truncated or removed, in the superblock.
     orphans: Line<Mutex>,
-    groups: [Line<(Spin, Field<u32>)>; GROUPS],
 }
 
 /// A journal, with its disk.
@@ -157,9 +160,9 @@ enum Joined {
 }
 
 impl Journal {
-    /// A journal on a disk of its own; `state_rwlock` for that form of `j_state_lock`.
-    pub(crate) fn new(sched: &Sched, options: JournalOptions, state_rwlock: bool) -> Rc<Self> {
-        let state = if state_rwlock {
+    /// A journal of `kernel` on a disk of its own.
+    pub(crate) fn new(sched: &Sched, kernel: &KernelPreset, options: JournalOptions) -> Rc<Self> {
+        let state = if kernel.vfs >= VfsLocks::RcuWalk {
             StateLock::ReadWrite(ReadWrite::new())
         } else {
             StateLock::Spin(Spin::new())
@@ -174,8 +177,8 @@ impl Journal {
             updates: queue(),
             wanted: queue(),
             done: queue(),
-            checkpoint: Line(Mutex::new()),
-            orphans: Line(Mutex::new()),
+            checkpoint: Line(Mutex::new(kernel.mutex)),
+            orphans: Line(Mutex::new(kernel.mutex)),
             groups: core::array::from_fn(|_| counted()),
         };
         let hot = Here::place(hot);
@@ -185,8 +188,8 @@ impl Journal {
         }
         Here::name(&hot.handle.0.0, "t_handle_lock");
         Here::name(&hot.list.0.0, "j_list_lock");
-        Here::name(&hot.checkpoint, "j_checkpoint_mutex");
-        Here::name(&hot.orphans, "s_orphan_lock");
+        hot.checkpoint.name("j_checkpoint_mutex");
+        hot.orphans.name("s_orphan_lock");
         hot.groups.iter().for_each(|group| Here::name(&group.0.0, "group lock"));
         Rc::new(Self {
             hot,

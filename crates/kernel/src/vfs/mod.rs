@@ -20,6 +20,7 @@ pub(crate) use file::{File, Target};
 pub use journal::{JournalOptions, JournalStats};
 
 use crate::pages::PAGE;
+use crate::preset::KernelPreset;
 use crate::sched::Sched;
 use crate::world::World;
 use journal::Journal;
@@ -76,8 +77,14 @@ pub(crate) struct Tree {
 impl Tree {
     /// A tree with the files of the programs, the devices, and on `/tmp` an empty file system of
     /// `limit` pages.
-    pub(crate) fn new(sched: &Sched, locks: VfsLocks, limit: u64, on_tmp: FileSystem) -> Self {
-        let disk = Super::new(false, None, None);
+    pub(crate) fn new(
+        sched: &Sched,
+        kernel: &KernelPreset,
+        limit: u64,
+        on_tmp: FileSystem,
+    ) -> Self {
+        let mount = |memory, limit, journal| Super::new(memory, limit, journal, kernel.mutex);
+        let disk = mount(false, None, None);
         let root = Dentry::root(Inode::new(Kind::Directory, &disk), None);
         for name in ["bin", "lib", "etc", "dev", "proc", "tmp"] {
             root.plant(name, Inode::new(Kind::Directory, &disk));
@@ -92,14 +99,13 @@ impl Tree {
         devices.plant("null", Inode::new(Kind::Null, &disk));
         let tty = devices.plant("tty", Inode::new(Kind::Tty, &disk));
         let volume = match on_tmp {
-            FileSystem::Tmpfs => Super::new(true, Some(limit), None),
+            FileSystem::Tmpfs => mount(true, Some(limit), None),
             FileSystem::Journal(options) => {
-                let journal = Journal::new(sched, options, locks >= VfsLocks::RcuWalk);
-                Super::new(false, Some(limit), Some(journal))
+                mount(false, Some(limit), Some(Journal::new(sched, kernel, options)))
             }
         };
-        let mount = root.child("tmp").expect("planted above");
-        mount.mount(Inode::new(Kind::Directory, &volume), &root);
+        let place = root.child("tmp").expect("planted above");
+        place.mount(Inode::new(Kind::Directory, &volume), &root);
         Self { root, tty, volume }
     }
 

@@ -108,6 +108,8 @@ pub(crate) struct Cpu {
     mode_since: Cell<u64>,
     /// What it spins for, while its coroutine is suspended for that.
     spin: Cell<Option<spin::Spin>>,
+    /// The task about which the condition of its present or last spin asks whether it runs.
+    asks: Cell<TaskId>,
     times: [Cell<u64>; 5],
 }
 
@@ -140,6 +142,8 @@ pub(crate) struct Engine {
     // Warm.
     tree: Tree,
     looks: spin::Looks,
+    /// Some condition of a spin has asked whether a task runs.
+    asked: Cell<bool>,
     pub(crate) cpus: Box<[Cpu]>,
     yielder: Cell<*const Yielder<(), ()>>,
     slots: RefCell<Vec<Slot>>,
@@ -213,6 +217,7 @@ impl Engine {
             lines: Lines::new(preset, seed, region.lines(), region.stacks())?,
             tree: Tree::new(count),
             looks: spin::Looks::default(),
+            asked: Cell::new(false),
             cpus,
             yielder: Cell::new(core::ptr::null()),
             slots: RefCell::default(),
@@ -277,6 +282,7 @@ impl Cpu {
             ipi: Cell::new(u64::MAX),
             blocked: Cell::new(false),
             spin: Cell::new(None),
+            asks: Cell::new(TaskId::MAX),
             spin_next: Cell::new(0),
             linked: Cell::new(false),
             idle: Cell::new(false),

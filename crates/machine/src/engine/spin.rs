@@ -4,10 +4,14 @@
 //! again, in its turn and at the ordinary price, and the engine evaluates the condition that the
 //! coroutine left behind; only a look that ends the wait, or an interrupt, resumes the coroutine.
 //! A release under 63 waiters is 63 fetches and one resumption.
+//!
+//! A condition may also ask whether a task runs. The CPU then looks again when that task leaves its
+//! CPU; the line of the task's state, which a real spinner polls, has no price.
 
 use super::{Cpu, Engine, Mode};
 use crate::line::Line;
 use crate::trace::Event;
+use convoy_sync::TaskId;
 use core::cell::RefCell;
 
 /// What a CPU spins for.
@@ -65,6 +69,7 @@ impl Engine {
         // `Cpu::spin`, which is from here until this coroutine goes on, so `done` is alive.
         let erased = unsafe { core::mem::transmute::<&dyn Fn() -> bool, &'static _>(done) };
         let line = self.lines.at(offset);
+        self.this().asks.set(TaskId::MAX);
         while !done() {
             let mode = self.set_mode(Mode::Spin);
             let index = self.cpu.get();
@@ -153,6 +158,34 @@ impl Engine {
         if let Some((at, index)) = self.looks.first() {
             self.limit(at, index);
         }
+    }
+
+    /// `task` has left the running CPU: whoever spins and asked whether it runs looks again.
+    #[inline]
+    pub(super) fn release_askers(&self, task: TaskId) {
+        if self.asked.get() {
+            self.release_askers_of(task);
+        }
+    }
+
+    #[cold]
+    fn release_askers_of(&self, task: TaskId) {
+        for (index, cpu) in self.cpus.iter().enumerate() {
+            if cpu.asks.get() != task || !cpu.linked.get() {
+                continue;
+            }
+            if let Some(spin) = cpu.spin.get() {
+                self.unlink_spinner(self.lines.at(spin.offset), index);
+                self.release_all(index + 1);
+            }
+        }
+    }
+
+    /// Whether `task` is on a CPU, for the condition of a spin.
+    pub(crate) fn ask(&self, task: TaskId) -> bool {
+        self.asked.set(true);
+        self.this().asks.set(task);
+        self.os().on_cpu(task)
     }
 
     fn link_spinner(&self, line: &Line, index: usize) {

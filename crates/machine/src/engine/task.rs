@@ -67,6 +67,7 @@ impl Engine {
         self.tell(|| Event::Switch { prev, next });
         self.assign(cpu, next);
         self.watches.switched(prev, next, self.clock.get());
+        self.release_askers(prev);
     }
 
     /// The idle task of `this`, the CPU whose turn it is, goes on.

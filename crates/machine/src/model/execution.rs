@@ -56,6 +56,8 @@ pub(super) struct Execution {
     failure: RefCell<Option<Failure>>,
     /// Coroutines are being unwound: operations neither suspend nor wait.
     aborting: Cell<bool>,
+    /// The condition of a spin depends on more than its word.
+    asked: Cell<bool>,
     log: Option<RefCell<Narrative>>,
 }
 
@@ -130,11 +132,14 @@ impl Execution {
             assert!(ready(), "the lock is held by a task that will not run again");
             return;
         };
+        self.asked.set(false);
+        ready();
+        let seen = if self.asked.get() { Footprint::EVERYTHING } else { Footprint::read(word) };
         // SAFETY: only the lifetime changes; the predicate is forgotten before this function ends.
         let ready: &'static dyn Fn() -> bool = unsafe { core::mem::transmute(ready) };
         task.predicate.set(Some(ready));
         task.status.set(Status::Spinning);
-        self.point(Footprint::read(word));
+        self.point(seen);
         task.predicate.set(None);
         task.status.set(Status::Ready);
     }
@@ -212,6 +217,24 @@ impl Execution {
 
     pub(super) fn is_blocked(&self, task: TaskId) -> bool {
         matches!(self.tasks[task as usize].status.get(), Status::Spinning | Status::Asleep)
+    }
+
+    /// The condition of a spin looks at something beside its word: it says so each time, before
+    /// anything can cut it short.
+    pub(super) fn ask(&self) {
+        self.asked.set(true);
+    }
+
+    /// Whether `task` is on a CPU: it has one to itself until it sleeps or ends.
+    pub(super) fn runs(&self, task: TaskId) -> bool {
+        let task = self.tasks.get(task as usize);
+        task.is_some_and(|task| !matches!(task.status.get(), Status::Asleep | Status::Done))
+    }
+
+    /// Tasks that can go on or spin.
+    pub(super) fn runnable(&self) -> u32 {
+        let all = 0..self.tasks.len() as TaskId;
+        all.filter(|&task| self.runs(task)).count() as u32
     }
 
     /// Records a failure and never goes on.
@@ -337,6 +360,7 @@ pub(super) fn run(
         sequence: Cell::new(0),
         failure: RefCell::new(None),
         aborting: Cell::new(false),
+        asked: Cell::new(false),
         log: narrate.then(RefCell::default),
     };
     // Words are made outside of any execution; names are given once there is one.

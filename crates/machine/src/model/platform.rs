@@ -54,6 +54,10 @@ macro_rules! word {
             fn load(&self, _: Ordering) -> $int {
                 self.read()
             }
+            fn peek(&self) -> $int {
+                with(Execution::ask);
+                self.0.get()
+            }
             fn store(&self, value: $int, _: Ordering) {
                 self.modify(|_| value);
             }
@@ -170,6 +174,10 @@ impl Platform for Model {
         value
     }
 
+    fn pause_for(word: &Word<u32>, worthwhile: impl Fn(u32) -> bool) {
+        Self::spin_until(word, worthwhile);
+    }
+
     fn wait(word: &Word<u32>, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
         with(|execution| execution.point(Footprint::write(word.address())));
         if word.0.get() != expected {
@@ -211,11 +219,21 @@ impl Platform for Model {
     }
 
     fn on_cpu(task: TaskId) -> bool {
-        !Self::is_blocked(task)
+        with(|execution| {
+            execution.ask();
+            execution.runs(task)
+        })
+        .unwrap_or(true)
     }
 
     fn need_resched() -> bool {
         false
+    }
+
+    /// As if all tasks that can go on shared one CPU. A scheduling point.
+    fn runnable_here() -> u32 {
+        Self::point();
+        with(Execution::runnable).unwrap_or(1)
     }
 
     fn irq_save() {}

@@ -119,3 +119,20 @@ fn the_balancer_of_rc1_never_sees_the_last_entry() {
     }
     assert!(queue.candidates(33).is_empty());
 }
+
+#[test]
+fn a_task_that_has_left_is_not_preferred() {
+    for stays in [true, false] {
+        let mut queue = queue(Scheduler::Cfs37);
+        let tasks: Vec<_> = (0..9).map(|id| Tcb::new(id, 0)).collect();
+        for (id, task) in tasks.iter().enumerate() {
+            task.entity.vruntime.set(if id == 0 { 100_000_000 } else { 0 });
+            queue.account(id as TaskId, &task.entity);
+        }
+        if !stays {
+            queue.discount(0, &tasks[0].entity);
+        }
+        assert!(queue.preempts(&tasks[8], &tasks[0]));
+        assert_eq!(queue.last, stays.then_some(0));
+    }
+}

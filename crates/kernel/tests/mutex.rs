@@ -1,0 +1,154 @@
+//! Mutexes that spin, each rule as one small scene on the scheduler of 3.7.
+
+use convoy_kernel::KernelPreset;
+use convoy_kernel::sched::Sched;
+use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp};
+use convoy_sync::{Compete, LookFirst, LookFirstAtLowLoad, SpinPolicy, SpinningMutex};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000_000; // picoseconds
+
+fn quad() -> Preset {
+    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
+    Preset::parse("quad", text).expect("the shipped preset")
+}
+
+type Lock<S> = Rc<Sim<SpinningMutex<Smp, S>>>;
+
+/// Runs `scene` with a mutex as the first task, on CPU 0 of four.
+fn stage<S: SpinPolicy>(scene: impl FnOnce(Rc<Sched>, Lock<S>) + 'static) {
+    let kernel = KernelPreset::named("3.7").expect("a shipped preset");
+    let machine = Machine::new(&quad(), 1, 100).expect("address space");
+    let sched = Sched::new(&kernel, &quad());
+    let inner = Rc::clone(&sched);
+    let body = move || {
+        let mutex = Here::place(SpinningMutex::new());
+        Here::name(&*mutex, "mutex");
+        scene(inner, Rc::new(mutex));
+        Here::stop();
+    };
+    sched.boot(&machine, Box::new(body));
+    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
+}
+
+/// What the waiter on CPU 1 did: milliseconds until it had the mutex, and those it spun.
+type Seen = Rc<Cell<(f64, f64)>>;
+
+/// A task on CPU 1 that takes the mutex and tells how.
+fn waiter<S: SpinPolicy>(sched: &Sched, mutex: &Lock<S>) -> Seen {
+    let seen = Seen::default();
+    let (mutex, result) = (Rc::clone(mutex), Rc::clone(&seen));
+    let body = move || {
+        let (since, spun) = (Here::now_ps(), Here::times(1)[Mode::Spin as usize]);
+        mutex.lock();
+        assert_eq!(Here::cpu(), 1);
+        let ms = |ps: u64| ps as f64 / MS as f64;
+        let spun = Here::times(1)[Mode::Spin as usize] - spun;
+        result.set((ms(Here::now_ps() - since), ms(spun)));
+        mutex.unlock();
+    };
+    sched.fork_on(1, Box::new(body)).expect("room");
+    seen
+}
+
+fn hog(sched: &Sched, cpu: usize) {
+    sched.fork_on(cpu, Box::new(|| Here::user(500 * MS))).expect("room");
+}
+
+fn spins_while_the_owner_runs<S: SpinPolicy>() {
+    stage::<S>(|sched, mutex| {
+        mutex.lock();
+        let seen = waiter(&sched, &mutex);
+        Here::user(3 * MS);
+        mutex.unlock();
+        Here::user(MS);
+        let (waited, spun) = seen.get();
+        assert!((2.9..3.1).contains(&waited), "{waited} ms");
+        // All but ticks.
+        assert!(spun > 0.95 * waited, "spun {spun} of {waited} ms");
+    });
+}
+
+fn sleeps_when_the_owner_sleeps<S: SpinPolicy>() {
+    stage::<S>(|sched, mutex| {
+        mutex.lock();
+        let seen = waiter(&sched, &mutex);
+        Here::user(MS);
+        // The owner leaves its CPU while it is watched; nothing is written to the mutex then.
+        sched.sleep_until(Here::now_ns() + 5_000_000);
+        mutex.unlock();
+        Here::user(MS);
+        let (waited, spun) = seen.get();
+        assert!((5.9..7.2).contains(&waited), "{waited} ms");
+        assert!((0.9..1.1).contains(&spun), "spun {spun} ms");
+    });
+}
+
+fn gives_way_to_a_task_that_wants_its_cpu<S: SpinPolicy>() {
+    stage::<S>(|sched, mutex| {
+        mutex.lock();
+        let seen = waiter(&sched, &mutex);
+        Here::user(MS);
+        // The other CPUs have as much to do: nobody pulls.
+        for cpu in [1, 2, 2, 3, 3] {
+            hog(&sched, cpu);
+        }
+        Here::user(40 * MS);
+        mutex.unlock();
+        Here::user(100 * MS);
+        let (waited, spun) = seen.get();
+        // Until its first slice ended; woken, it does not spin.
+        assert!(waited > 40.0 && spun < 20.0, "spun {spun} of {waited} ms");
+    });
+}
+
+#[test]
+fn waiters_spin_while_the_owner_runs() {
+    spins_while_the_owner_runs::<Compete>();
+    spins_while_the_owner_runs::<LookFirst>();
+    spins_while_the_owner_runs::<LookFirstAtLowLoad>();
+}
+
+#[test]
+fn waiters_sleep_when_the_owner_sleeps() {
+    sleeps_when_the_owner_sleeps::<Compete>();
+    sleeps_when_the_owner_sleeps::<LookFirst>();
+    sleeps_when_the_owner_sleeps::<LookFirstAtLowLoad>();
+}
+
+#[test]
+fn spinners_give_way() {
+    gives_way_to_a_task_that_wants_its_cpu::<Compete>();
+    gives_way_to_a_task_that_wants_its_cpu::<LookFirst>();
+}
+
+/// Milliseconds that a waiter spins on a CPU with `others` tasks beside it.
+fn spins_beside<S: SpinPolicy>(others: usize) -> f64 {
+    let spun = Rc::new(Cell::new(0.0));
+    let result = Rc::clone(&spun);
+    stage::<S>(move |sched, mutex| {
+        // All CPUs have as much to do: nobody pulls.
+        for cpu in [1, 2, 3] {
+            (0..others).for_each(|_| hog(&sched, cpu));
+        }
+        (0..others).for_each(|_| hog(&sched, 0));
+        mutex.lock();
+        let seen = waiter(&sched, &mutex);
+        // The owner is preempted at the end of its slices: a spinner goes to sleep then.
+        Here::user(100 * MS);
+        mutex.unlock();
+        Here::user(300 * MS);
+        result.set(seen.get().1);
+    });
+    spun.get()
+}
+
+#[test]
+fn the_third_patch_does_not_spin_beside_two_tasks() {
+    assert!(spins_beside::<LookFirst>(2) > 0.1);
+    // Run-queue locks are spun for as well.
+    assert!(spins_beside::<LookFirstAtLowLoad>(2) < 0.01);
+    // One other task, and no count of active tasks yet: low load.
+    assert!(spins_beside::<LookFirstAtLowLoad>(1) > 0.1);
+}
