@@ -5,6 +5,8 @@
 //! `cached`: as `private`, on a machine whose caches have a geometry.
 //! `shared`: each task increments one of eight shared words (every operation is ordered and most
 //!   are transfers).
+//! `machines`: a machine from its making to its end, for so many tasks that do next to nothing:
+//!   what a short replication costs.
 //! `ticket`: a ticket lock whose two words share a line; every release makes every waiter fetch it
 //!   again, so the cost of one acquisition grows with the CPUs on the simulated machine and on the
 //!   host.
@@ -91,6 +93,12 @@ fn shared_lines(bencher: divan::Bencher, cpus: usize) {
             .collect();
         run(&preset, bodies)
     });
+}
+
+#[divan::bench(args = [16, 2000], sample_count = 25)]
+fn machines(bencher: divan::Bencher, tasks: usize) {
+    let preset = preset(4, 1000.0);
+    bencher.bench_local(|| private(&preset, tasks, tasks as u64));
 }
 
 #[divan::bench(args = [4, 64], sample_count = 5)]

@@ -102,7 +102,9 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.engine.abandon();
-        self.engine.region.retire_stacks();
+        if Rc::strong_count(&self.engine.region) > 1 {
+            self.engine.region.retire_stacks();
+        }
         set_engine(core::ptr::null());
     }
 }
@@ -148,11 +150,13 @@ impl Here {
     }
 
     /// Works for `ps` picoseconds in the current mode; takes interrupts on time.
+    #[inline]
     pub fn compute(ps: u64) {
         engine().compute(ps);
     }
 
     /// Works for `ps` picoseconds in user mode; takes interrupts on time.
+    #[inline]
     pub fn user(ps: u64) {
         let engine = engine();
         let mode = engine.set_mode(Mode::User);

@@ -4,6 +4,9 @@
 //! The simulated address of an object is its offset in the region. Offsets come from a
 //! deterministic allocator, so cache lines follow the real layout of the structs while no real
 //! pointer value reaches a decision.
+//!
+//! A region that nobody uses any more waits on its thread for the next machine with as many stacks,
+//! because the host takes longer to make 2000 stacks than many a simulation lasts.
 
 use core::cell::{Cell, RefCell};
 use core::ops::Deref;
@@ -25,12 +28,48 @@ const COLOUR: usize = 192;
 const GUARDED: usize = 16 << 10;
 const PAGE: usize = 4096;
 
+/// The memory of a region, with room for `slots` stacks.
+#[derive(Debug)]
+struct Reservation {
+    base: NonNull<u8>,
+    bytes: usize,
+    slots: usize,
+    /// The first so many stacks have their guard pages.
+    guarded: Cell<usize>,
+}
+
+thread_local! {
+    /// The memory of the thread's last region.
+    static SPARE: Cell<Option<Reservation>> = const { Cell::new(None) };
+}
+
+impl Reservation {
+    fn new(slots: usize) -> std::io::Result<Self> {
+        // A spare one of another size goes: addresses must not depend on former machines.
+        if let Some(spare) = SPARE.take().filter(|spare| spare.slots == slots) {
+            return Ok(spare);
+        }
+        let bytes = slots * STACK + HEAP;
+        Ok(Self { base: reserve(bytes)?, bytes, slots, guarded: Cell::new(0) })
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the region that used the memory is gone, and with it every `Sim` and
+        // `PooledStack`, each of which holds an `Rc` of it.
+        unsafe { release(self.base, self.bytes) };
+    }
+}
+
 /// The reserved memory.
 #[derive(Debug)]
 pub(crate) struct Region {
     base: NonNull<u8>,
     bytes: usize,
     slots: usize,
+    /// `None` only while the region is dropped.
+    memory: Option<Reservation>,
     next_slot: Cell<usize>,
     free_slots: RefCell<Vec<u32>>,
     /// First unused offset of the heap.
@@ -72,11 +111,12 @@ pub(crate) unsafe fn release(base: NonNull<u8>, bytes: usize) {
 impl Region {
     /// Reserves room for `slots` stacks and the heap.
     pub(crate) fn new(slots: usize) -> std::io::Result<Rc<Self>> {
-        let bytes = slots * STACK + HEAP;
+        let memory = Reservation::new(slots)?;
         Ok(Rc::new(Self {
-            base: reserve(bytes)?,
-            bytes,
+            base: memory.base,
+            bytes: memory.bytes,
             slots,
+            memory: Some(memory),
             next_slot: Cell::new(0),
             free_slots: RefCell::default(),
             bump: Cell::new(slots * STACK),
@@ -107,7 +147,9 @@ impl Region {
                 return None;
             }
             self.next_slot.set(slot + 1);
-            if slot < GUARDED {
+            let guarded = &self.memory.as_ref()?.guarded;
+            if slot < GUARDED && slot >= guarded.get() {
+                guarded.set(slot + 1);
                 // SAFETY: the lowest page of a slot belongs to that slot alone, which nobody uses
                 // yet.
                 let guard = unsafe { self.base.as_ptr().add(slot * STACK) };
@@ -121,8 +163,11 @@ impl Region {
     }
 
     /// Gives the memory of all stacks back to the host and makes them one mapping again. For the
-    /// end of a machine: objects may outlive it, and with them the region, but no stack is used.
+    /// end of a machine whose objects outlive it, and with them the region: no stack is used.
     pub(crate) fn retire_stacks(&self) {
+        if let Some(memory) = &self.memory {
+            memory.guarded.set(0);
+        }
         let base = self.base.as_ptr().cast();
         // SAFETY: the range is the part of our mapping that holds the stacks; more rights hurt
         // nobody, and no pointer into it is used any more.
@@ -165,8 +210,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: every `Sim` and `PooledStack` holds an `Rc` of this region, so none is left.
-        unsafe { release(self.base, self.bytes) };
+        let memory = self.memory.take();
+        // When the thread ends there is no spare place any more, and `memory` is released.
+        let _ = SPARE.try_with(|spare| spare.set(memory));
     }
 }
 
@@ -236,5 +282,29 @@ impl<T> Drop for Sim<T> {
 impl<T: core::fmt::Debug> core::fmt::Debug for Sim<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_region_of_a_size_has_the_stacks_of_the_last() {
+        let region = Region::new(3).unwrap();
+        let base = region.base();
+        let stack = region.take_stack().unwrap();
+        let object = Sim::place(&region, 7_u32);
+        assert_eq!(region.memory.as_ref().unwrap().guarded.get(), 1);
+        drop((region, stack));
+        let other = Region::new(3).unwrap();
+        assert_ne!(other.base(), base, "an object still lives there");
+        assert_eq!(*object, 7);
+        drop((other, object));
+        let again = Region::new(3).unwrap();
+        assert_eq!((again.base(), again.stacks()), (base, 3 * STACK));
+        assert_eq!(again.take_stack().map(|stack| stack.slot), Some(0));
+        drop(again);
+        assert_eq!(Region::new(4).unwrap().stacks(), 4 * STACK, "addresses follow the size");
     }
 }

@@ -116,8 +116,6 @@ pub(crate) struct Cpu {
 struct Slot {
     task: Option<Box<Task>>,
     yielder: *const Yielder<(), ()>,
-    /// About where its stack ends while it is suspended.
-    top: *const u8,
     /// Some CPU runs it.
     running: bool,
     idle: bool,
@@ -148,6 +146,9 @@ pub(crate) struct Engine {
     yielder: Cell<*const Yielder<(), ()>>,
     slots: RefCell<Vec<Slot>>,
     free_slots: RefCell<Vec<TaskId>>,
+    /// By task: about where its stack ends while it waits to be switched to. Apart from the slots,
+    /// so that many fit into the caches of the host.
+    tops: RefCell<Vec<*const u8>>,
     os: OnceCell<Rc<dyn Os>>,
     /// [`Os::engine_idles`].
     idles: Cell<bool>,
@@ -222,6 +223,7 @@ impl Engine {
             yielder: Cell::new(core::ptr::null()),
             slots: RefCell::default(),
             free_slots: RefCell::default(),
+            tops: RefCell::default(),
             os: OnceCell::new(),
             idles: Cell::new(false),
             stop: Cell::new(false),

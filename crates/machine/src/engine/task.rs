@@ -26,15 +26,10 @@ impl Engine {
             body();
             engine.os().task_end(id);
         }));
-        let slot = Slot {
-            task: Some(task),
-            yielder: core::ptr::null(),
-            top: core::ptr::null(),
-            running: false,
-            idle,
-        };
+        let slot = Slot { task: Some(task), yielder: core::ptr::null(), running: false, idle };
         if id as usize == slots.len() {
             slots.push(slot);
+            self.tops.borrow_mut().push(core::ptr::null());
         } else {
             slots[id as usize] = slot;
         }
@@ -54,7 +49,7 @@ impl Engine {
     #[inline]
     pub(crate) fn switch_to(&self, next: TaskId) {
         let prev = self.this().task.get();
-        self.slots.borrow_mut()[prev as usize].top = (&raw const prev).cast();
+        self.tops.borrow_mut()[prev as usize] = (&raw const prev).cast();
         self.change(next);
         self.suspend(self.clock.get());
     }
@@ -94,19 +89,12 @@ impl Engine {
 
     /// `task` will soon be switched to: fetches the top of its stack into the caches of the host.
     pub(crate) fn expect(&self, task: TaskId) {
-        let slots = self.slots.borrow();
-        let slot = &slots[task as usize];
+        let top = self.tops.borrow()[task as usize];
         #[cfg(target_arch = "x86_64")]
-        {
+        for line in 0..EXPECTED_LINES {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            for line in 0..EXPECTED_LINES {
-                // SAFETY: a prefetch reads nothing that the program could see, of any address.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(slot.top.wrapping_add(line * 64).cast()) };
-            }
-            if let Some(task) = &slot.task {
-                // SAFETY: as above.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>((&raw const **task).cast()) };
-            }
+            // SAFETY: a prefetch reads nothing that the program could see, of any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(top.wrapping_add(line * 64).cast()) };
         }
     }
 

@@ -132,6 +132,7 @@ impl Engine {
     }
 
     /// Works for `ps` picoseconds; interrupts are taken on time, so a long stretch is one event.
+    #[inline(always)]
     pub(crate) fn compute(&self, ps: u64) {
         let mut left = ps;
         loop {

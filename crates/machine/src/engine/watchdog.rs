@@ -79,8 +79,9 @@ impl Ledger {
                 }
                 let mut held = self.held.borrow_mut();
                 // Mostly the lock that was taken last.
+                let others = held.len().saturating_sub(1);
                 if held.last().is_some_and(|lock| lock.offset == offset) {
-                    held.pop();
+                    held.truncate(others);
                 } else if let Some(at) = held.iter().rposition(|lock| lock.offset == offset) {
                     held.swap_remove(at);
                 }
