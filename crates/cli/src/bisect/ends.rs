@@ -4,6 +4,7 @@
 use super::journal::Event;
 use super::session::{Session, outcome, search_of};
 use crate::fail::Failure;
+use convoy_stats::Sample;
 use convoy_stats::bisect::{Answer, Ending};
 
 /// Runs of each end after which the costs and the smallest effect are known.
@@ -67,10 +68,6 @@ impl Session<'_> {
 }
 
 /// The middle value; 0 of none.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n => 0.5 * (values[(n - 1) / 2] + values[n / 2]),
-    }
+fn median(values: Vec<f64>) -> f64 {
+    Sample::new(values).map_or(0.0, |sample| sample.median())
 }
