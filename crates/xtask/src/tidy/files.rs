@@ -12,14 +12,23 @@ const FOLDERS: &[&str] =
 /// Files at the root that tools write; `.git` is a file in a linked worktree.
 const NOT_OURS: &[&str] = &[".git", "Cargo.lock"];
 
-/// Path (relative, with `/`) and content of each text file. Files that are not UTF-8 are left out.
-pub(crate) fn read(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut files = BTreeMap::new();
+/// The files of the tree, by path (relative, with `/`).
+#[derive(Default)]
+pub(crate) struct Files {
+    /// Content of each text file.
+    pub(crate) texts: BTreeMap<String, String>,
+    /// Files that are not UTF-8.
+    pub(crate) binaries: Vec<String>,
+}
+
+/// Reads the tree at `root`.
+pub(crate) fn read(root: &Path) -> anyhow::Result<Files> {
+    let mut files = Files::default();
     visit(root, "", &mut files)?;
     Ok(files)
 }
 
-fn visit(root: &Path, inside: &str, files: &mut BTreeMap<String, String>) -> anyhow::Result<()> {
+fn visit(root: &Path, inside: &str, files: &mut Files) -> anyhow::Result<()> {
     let directory = root.join(inside);
     for entry in std::fs::read_dir(&directory).with_context(|| inside.to_owned())? {
         let entry = entry?;
@@ -31,8 +40,9 @@ fn visit(root: &Path, inside: &str, files: &mut BTreeMap<String, String>) -> any
             visit(root, &path, files)?;
         } else if kind.is_file() && !NOT_OURS.contains(&path.as_str()) {
             let bytes = std::fs::read(entry.path()).with_context(|| path.clone())?;
-            if let Ok(text) = String::from_utf8(bytes) {
-                files.insert(path, text);
+            match String::from_utf8(bytes) {
+                Ok(text) => drop(files.texts.insert(path, text)),
+                Err(_) => files.binaries.push(path),
             }
         }
     }

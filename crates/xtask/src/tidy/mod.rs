@@ -64,6 +64,9 @@ pub(crate) struct Config {
     pub(crate) unsafe_places: Vec<String>,
     /// Modules of `crates/sync/src` that are no locks and need no file card.
     pub(crate) not_locks: Vec<String>,
+    /// Files that are no text.
+    #[serde(default)]
+    pub(crate) binary_files: Vec<String>,
     /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.
     #[serde(default)]
     pub(crate) long_files: BTreeMap<String, usize>,
@@ -84,7 +87,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Outcome> {
 
 /// Wraps the wide comments of every Rust file, then checks.
 pub(crate) fn wrap(root: &Path) -> anyhow::Result<Outcome> {
-    for (path, text) in files::read(root)?.iter().filter(|(path, _)| path.ends_with(".rs")) {
+    for (path, text) in files::read(root)?.texts.iter().filter(|(path, _)| path.ends_with(".rs")) {
         let wrapped = wrap::wrap(text);
         if wrapped != *text {
             std::fs::write(root.join(path), wrapped).with_context(|| path.clone())?;
@@ -94,12 +97,24 @@ pub(crate) fn wrap(root: &Path) -> anyhow::Result<Outcome> {
     run(root)
 }
 
+/// Pictures and archives come into a tree by accident; those that belong there are listed.
+fn strays(binaries: &[String], config: &Config) -> Vec<Finding> {
+    let stray = |path: &&String| !config.binary_files.contains(path);
+    let mut findings = Vec::new();
+    for path in binaries.iter().filter(stray) {
+        let mut found = Findings::new(path);
+        found.add(0, "stray-binary", "remove it, or list it as a binary file in tidy.toml");
+        findings.append(&mut found.list);
+    }
+    findings
+}
+
 /// Every finding in the tree at `root`, in the order of files and lines.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let text = std::fs::read_to_string(root.join("tidy.toml")).context("tidy.toml")?;
     let config: Config = toml::from_str(&text).context("tidy.toml")?;
-    let files = files::read(root)?;
-    let mut findings = Vec::new();
+    let files::Files { texts: files, binaries } = files::read(root)?;
+    let mut findings = strays(&binaries, &config);
     for (path, text) in &files {
         let mut found = Findings::new(path);
         text::check(&mut found, path, text);
@@ -117,4 +132,19 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.append(&mut manifests::check(&files)?);
     findings.sort();
     Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_text_is_listed() {
+        let font = "crates/report/fonts/font.ttf".to_owned();
+        let config = Config { binary_files: vec![font.clone()], ..Config::default() };
+        assert!(strays(std::slice::from_ref(&font), &config).is_empty());
+        let found = strays(&[font, "crates/cli/x.png".to_owned()], &config);
+        assert_eq!((found.len(), found[0].rule), (1, "stray-binary"));
+        assert_eq!(found[0].file, "crates/cli/x.png");
+    }
 }
