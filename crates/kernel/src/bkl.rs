@@ -4,6 +4,7 @@
 //! may sleep, is released by `schedule` and taken again, with a full `down`, when the task runs
 //! again. As a spinlock (commit 8e3e076c5a78) its holder runs with preemption disabled.
 
+use crate::locks::Spin;
 use crate::preset::{BklKind, KernelPreset, Preempt, SemaphorePolicy};
 use crate::sched::core::preempt_enable_no_resched;
 use crate::sched::{Sched, Tcb};
@@ -19,10 +20,10 @@ pub const BKL: &str = "BKL";
 enum Lock {
     /// The kernel has none (from 2.6.39 on).
     None,
-    Arch(Sim<ArchSemaphore<Smp>>),
-    Handoff(Sim<Semaphore<Smp, Handoff>>),
-    PublishedFix(Sim<Semaphore<Smp, PublishedFix>>),
-    Opportunistic(Sim<Semaphore<Smp, Opportunistic>>),
+    Arch(Sim<ArchSemaphore<Smp, Spin>>),
+    Handoff(Sim<Semaphore<Smp, Handoff, Spin>>),
+    PublishedFix(Sim<Semaphore<Smp, PublishedFix, Spin>>),
+    Opportunistic(Sim<Semaphore<Smp, Opportunistic, Spin>>),
     Spin(Sim<TicketLock<Smp>>),
 }
 

@@ -68,7 +68,7 @@ impl Disk {
             completed: RefCell::default(),
             requests: Cell::new(0),
         });
-        Here::name(&disk.hot.0.0, "queue_lock");
+        disk.hot.0.0.name("queue_lock");
         if disk.latency.is_some() {
             let inner = Rc::clone(&disk);
             sched.open_softirq(Vector::Block, Rc::new(move |_| inner.softirq()));

@@ -7,6 +7,7 @@ use crate::locks::{Field, Line, RwSem, Spin};
 use crate::pages::{PAGE, Pages};
 use crate::process::Process;
 use crate::world::bump;
+use crate::zone::Use;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
 use core::cell::{Cell, RefCell};
@@ -65,6 +66,7 @@ struct Segment {
     /// The segment's lock and its count of attaches.
     hot: Sim<Line<(Spin, Field<u32>)>>,
     pages: RefCell<Pages>,
+    frames: RefCell<Vec<u32>>,
 }
 
 impl Ipc {
@@ -136,7 +138,7 @@ impl Process {
             }
             let hot = SetHot { lock: Line((Spin::new(), Field::new(0))) };
             let hot = Here::place(hot);
-            Here::name(&hot.lock.0.0, "sem lock");
+            hot.lock.0.0.name("sem lock");
             let set = Rc::new(Set { hot, pending: RefCell::default(), removed: Cell::new(false) });
             let id = ipc.next_id();
             ipc.sets.borrow_mut().insert(id, set);
@@ -230,8 +232,9 @@ impl Process {
                 return Err(Errno::ENOSPC);
             }
             let hot = Here::place(Line((Spin::new(), Field::new(0))));
-            Here::name(&hot.0.0, "shm lock");
-            let segment = Segment { bytes, hot, pages: RefCell::default() };
+            hot.0.0.name("shm lock");
+            let segment =
+                Segment { bytes, hot, pages: RefCell::default(), frames: RefCell::default() };
             let id = ipc.next_id();
             ipc.segments.borrow_mut().insert(id, Rc::new(segment));
             Ok(id)
@@ -260,7 +263,8 @@ impl Process {
                 continue;
             }
             bump(&world.counts.faults);
-            world.zone.allocate(1, &world.costs)?;
+            let frame = world.zones.page(Use::Programs, &world.costs)?;
+            segment.frames.borrow_mut().push(frame);
             segment.pages.borrow_mut().insert(page);
             let (lock, attached) = &segment.hot.0;
             let find = || {
@@ -287,7 +291,7 @@ impl Process {
         world.forget_anonymous_inode();
         let pages = segment.pages.borrow_mut().remove_from(0);
         self.mm.forget(pages);
-        world.zone.free(pages, &world.costs);
+        world.zones.free(&segment.frames.take(), &world.costs);
         Ok(())
     }
 }

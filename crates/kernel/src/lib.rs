@@ -22,14 +22,16 @@ mod syscalls;
 mod tty;
 mod vfs;
 mod world;
+mod zone;
 
 pub use api::Kernel;
 pub use bkl::BKL;
+pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::CostsError;
 pub use errno::Errno;
 pub use preset::{
     Ablation, BklKind, BklTraffic, Config, KernelPreset, KernelPresetError, MutexPolicy, Paths,
-    Preempt, SchedCosts, Scheduler, SemaphorePolicy,
+    Preempt, SchedCosts, Scheduler, SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,
 };
 pub use process::Process;
 pub use vfs::{FileSystem, JournalOptions, JournalStats, VfsLocks};

@@ -4,11 +4,11 @@
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
-use crate::preset::MutexPolicy;
+use crate::preset::{MutexPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
     Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, Platform, RawLock, RwLock, RwSemaphore,
-    Sleep, SpinningMutex, TicketLock,
+    Sleep, SpinningMutex, TasLock, TicketLock,
 };
 use core::cell::Cell;
 use core::ops::Deref;
@@ -27,22 +27,47 @@ impl<T> Deref for Line<T> {
     }
 }
 
-/// A spinlock: first-in first-out ticket locks since 2.6.25.
-pub(crate) struct Spin(TicketLock<Smp>);
+thread_local! {
+    /// What [`Spin::new`] makes. A kernel is built with one kind of spinlock, and a thread has one
+    /// machine at a time and one kernel on it.
+    static BUILT_WITH: Cell<Spinlock> = const { Cell::new(Spinlock::Ticket) };
+}
+
+/// A spinlock of the kind that the kernel was built with. All its spinlocks are, those inside
+/// sleeping locks too.
+pub(crate) enum Spin {
+    Ticket(TicketLock<Smp>),
+    Plain(TasLock<Smp>),
+}
+
+/// Calls the same method of either kind.
+macro_rules! either {
+    ($spin:expr, $lock:ident => $call:expr) => {
+        match $spin {
+            Spin::Ticket($lock) => $call,
+            Spin::Plain($lock) => $call,
+        }
+    };
+}
 
 impl Spin {
+    /// The kernel of this thread's machine is built with `kind` from now on.
+    pub(crate) fn build_with(kind: Spinlock) {
+        BUILT_WITH.set(kind);
+    }
+
+    /// An unlocked lock.
     pub(crate) fn new() -> Self {
-        Self(RawLock::new())
+        RawLock::new()
     }
 
     /// Runs `body` under the lock.
     #[inline]
     #[track_caller]
     pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
-        Here::taking();
-        self.0.lock();
+        self.lock();
         let result = body();
-        self.0.unlock();
+        self.unlock();
         result
     }
 
@@ -50,16 +75,51 @@ impl Spin {
     #[inline]
     #[track_caller]
     pub(crate) fn hold_irq<R>(&self, body: impl FnOnce() -> R) -> R {
-        Here::taking();
-        self.0.lock_irqsave();
+        self.lock_irqsave();
         let result = body();
-        self.0.unlock_irqrestore(());
+        self.unlock_irqrestore(());
         result
     }
 
-    /// Whether somebody holds it.
-    pub(crate) fn is_held(&self) -> bool {
-        self.0.is_locked()
+    /// Tells the recorder its name.
+    pub(crate) fn name(&self, name: &'static str) {
+        either!(self, lock => Here::name(lock, name));
+    }
+}
+
+impl RawLock<Smp> for Spin {
+    fn new() -> Self {
+        match BUILT_WITH.get() {
+            Spinlock::Ticket => Self::Ticket(RawLock::new()),
+            Spinlock::Plain => Self::Plain(RawLock::new()),
+        }
+    }
+    #[inline]
+    #[track_caller]
+    fn lock(&self) {
+        Here::taking();
+        either!(self, lock => lock.lock());
+    }
+    #[inline]
+    fn try_lock(&self) -> bool {
+        either!(self, lock => lock.try_lock())
+    }
+    #[inline]
+    fn unlock(&self) {
+        either!(self, lock => lock.unlock());
+    }
+    fn is_locked(&self) -> bool {
+        either!(self, lock => lock.is_locked())
+    }
+    #[inline]
+    fn is_contended(&self) -> bool {
+        either!(self, lock => RawLock::<Smp>::is_contended(lock))
+    }
+    #[inline]
+    #[track_caller]
+    fn lock_irqsave(&self) {
+        Here::taking();
+        either!(self, lock => lock.lock_irqsave());
     }
 }
 
@@ -119,7 +179,7 @@ macro_rules! of_any {
 
 /// A mutex that sleeps, of the preset's policy.
 pub(crate) enum Mutex {
-    Sleep(convoy_sync::Mutex<Smp>),
+    Sleep(convoy_sync::Mutex<Smp, Spin>),
     Spin(SpinningMutex<Smp, Compete>),
     SpinLookFirst(SpinningMutex<Smp, LookFirst>),
     SpinAtLowLoad(SpinningMutex<Smp, LookFirstAtLowLoad>),
@@ -156,7 +216,7 @@ impl Mutex {
 }
 
 /// A reader/writer semaphore.
-pub(crate) struct RwSem(RwSemaphore<Smp>);
+pub(crate) struct RwSem(RwSemaphore<Smp, Spin>);
 
 impl RwSem {
     pub(crate) fn new() -> Self {

@@ -12,6 +12,7 @@ use crate::preset::MutexPolicy;
 use crate::process::Process;
 use crate::vfs::{File, Target};
 use crate::world::World;
+use crate::zone::Use;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
 use core::cell::{Cell, RefCell};
@@ -29,6 +30,8 @@ const BUFFER: usize = PAGE as usize;
 pub(crate) struct Pipe {
     hot: Sim<PipeHot>,
     ring: RefCell<Ring>,
+    /// Frames of the buffers and of the spare page.
+    frames: RefCell<Vec<u32>>,
     readers: Cell<u32>,
     writers: Cell<u32>,
     /// Tasks that sleep on `event` or are about to.
@@ -122,6 +125,7 @@ impl Pipe {
         Rc::new(Self {
             hot,
             ring: RefCell::default(),
+            frames: RefCell::default(),
             readers: Cell::new(readers),
             writers: Cell::new(writers),
             waiters: Cell::new(0),
@@ -141,6 +145,13 @@ impl Pipe {
         let end = if writer { &self.writers } else { &self.readers };
         end.set(end.get() + 1);
         Ok(())
+    }
+
+    /// Takes `pages` frames off the pipe.
+    fn drop_frames(&self, pages: u32) -> Vec<u32> {
+        let mut frames = self.frames.borrow_mut();
+        let kept = frames.len().saturating_sub(pages as usize);
+        frames.split_off(kept)
     }
 
     /// Decides to sleep; the caller holds the mutex.
@@ -186,7 +197,7 @@ impl World {
                 }
                 spend(self.costs.copy(length));
                 pipe.hot.buffers.write(0);
-                self.zone.free(pages, &self.costs);
+                self.zones.free(&pipe.drop_frames(pages), &self.costs);
                 self.pipe_wake(pipe);
                 Look::Done(Ok(length))
             });
@@ -211,8 +222,9 @@ impl World {
                 if taken == 0 {
                     return pipe.prepare();
                 }
-                if self.zone.allocate(pages, &self.costs).is_err() {
-                    return Look::Done(Err(Errno::ENOMEM));
+                match self.zones.pages(pages, Use::Programs, &self.costs) {
+                    Ok(frames) => pipe.frames.borrow_mut().extend(frames),
+                    Err(errno) => return Look::Done(Err(errno)),
                 }
                 spend(self.costs.copy(taken));
                 pipe.hot.buffers.write(0);
@@ -254,14 +266,8 @@ impl World {
     /// Frees the buffers when both ends are closed.
     pub(crate) fn pipe_free(&self, pipe: &Pipe) {
         if pipe.readers.get() == 0 && pipe.writers.get() == 0 {
-            let (buffers, spare) = {
-                let mut ring = pipe.ring.borrow_mut();
-                let buffers = ring.buffers.len() as u32;
-                ring.buffers.clear();
-                ring.bytes.clear();
-                (buffers, core::mem::take(&mut ring.spare))
-            };
-            self.zone.free(buffers + u32::from(spare), &self.costs);
+            pipe.ring.replace(Ring::default());
+            self.zones.free(&pipe.frames.take(), &self.costs);
         }
     }
 

@@ -101,6 +101,44 @@ pub enum Preempt {
     Full,
 }
 
+/// What a spinlock is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spinlock {
+    /// Test-and-set, not first come, first served: up to 2.6.24.
+    Plain,
+    /// First come, first served: from 2.6.25 on (commit 314cdbefd1fd).
+    #[default]
+    Ticket,
+}
+
+/// What the zone lock does while a batch of pages moves between a CPU's list and the zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZonePolicy {
+    /// It is held for the whole batch, as every kernel does.
+    #[default]
+    HoldAll,
+    /// It is released after each page: the patch of 2007 without its hole.
+    ReleaseEach,
+    /// It is released between two pages when somebody waits: the patch as integrated with ticket
+    /// locks in January 2008.
+    ReleaseContended,
+}
+
+/// The page-frame allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ZoneRules {
+    /// Policy of the zone lock.
+    pub lock: ZonePolicy,
+    /// The zone lock has a cache line of its own, instead of one with the lists of small orders.
+    pub own_line: bool,
+    /// A 32-bit kernel: memory above 880 MiB is a zone of its own (`HighMem`), from which pages of
+    /// programs and files are taken first. What lies below the first 16 MiB (`DMA`) is left alone.
+    pub highmem: bool,
+}
+
 /// Build configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -218,6 +256,12 @@ pub struct KernelPreset {
     pub bkl_traffic: BklTraffic,
     /// Scheduler path costs.
     pub sched_ns: SchedCosts,
+    /// Spinlocks; ticket locks where the file says nothing.
+    #[serde(default)]
+    pub spinlock: Spinlock,
+    /// Page-frame allocator; one zone whose lock is held for a batch where the file says nothing.
+    #[serde(default)]
+    pub zone: ZoneRules,
     /// Locks of names, inodes and pages; those of 2.6.16 to 2.6.35 where the file says nothing.
     #[serde(default)]
     pub vfs: VfsLocks,
@@ -271,8 +315,13 @@ pub enum KernelPresetError {
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 11] = [
+const SHIPPED: [(&str, &str); 16] = [
     ("2.6.16", include_str!("../../../kernels/2.6.16.toml")),
+    ("2.6.16+zone-opt", include_str!("../../../kernels/2.6.16+zone-opt.toml")),
+    ("2.6.24-rc7", include_str!("../../../kernels/2.6.24-rc7.toml")),
+    ("2.6.24-rc7+ts", include_str!("../../../kernels/2.6.24-rc7+ts.toml")),
+    ("2.6.24-rc7+ts+opt", include_str!("../../../kernels/2.6.24-rc7+ts+opt.toml")),
+    ("2.6.24-rc7+ts+opt+cl", include_str!("../../../kernels/2.6.24-rc7+ts+opt+cl.toml")),
     ("2.6.24", include_str!("../../../kernels/2.6.24.toml")),
     ("2.6.25", include_str!("../../../kernels/2.6.25.toml")),
     ("2.6.26-rc1", include_str!("../../../kernels/2.6.26-rc1.toml")),
@@ -388,6 +437,33 @@ mod tests {
             };
             assert_eq!(same, base, "{name} differs in more than the lock policy");
             assert!(other.semaphore != base.semaphore || other.bkl != base.bkl);
+        }
+    }
+
+    /// Presets of one published table are the baseline but for what their names say.
+    #[test]
+    fn the_columns_of_the_zone_lock_tables_differ_in_the_named_policy_only() {
+        let each = ZonePolicy::ReleaseEach;
+        let contended = ZonePolicy::ReleaseContended;
+        let (plain, ticket) = (Spinlock::Plain, Spinlock::Ticket);
+        for (name, baseline, spinlock, lock, own_line) in [
+            ("2.6.16+zone-opt", "2.6.16", plain, each, false),
+            ("2.6.24-rc7", "2.6.24-rc7", plain, ZonePolicy::HoldAll, false),
+            ("2.6.24-rc7+ts", "2.6.24-rc7", ticket, ZonePolicy::HoldAll, false),
+            ("2.6.24-rc7+ts+opt", "2.6.24-rc7", ticket, contended, false),
+            ("2.6.24-rc7+ts+opt+cl", "2.6.24-rc7", ticket, contended, true),
+        ] {
+            let (base, preset) = (KernelPreset::named(baseline), KernelPreset::named(name));
+            let base = base.unwrap();
+            assert_eq!((base.spinlock, base.zone.lock), (plain, ZonePolicy::HoldAll));
+            let named = KernelPreset {
+                name: name.to_owned(),
+                description: preset.as_ref().unwrap().description.clone(),
+                spinlock,
+                zone: ZoneRules { lock, own_line, ..base.zone },
+                ..base
+            };
+            assert_eq!(preset.unwrap(), named);
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) enum Life {
 /// What other processes see of a process.
 pub(crate) struct Proc {
     pub(crate) pid: Pid,
+    /// First frame of its kernel stack; that of the first process was there before all memory.
+    stack: Option<u32>,
     pub(crate) parent: Cell<Pid>,
     /// The machine's task; `None` before it has started and after it has ended.
     pub(crate) task: Cell<Option<TaskId>>,
@@ -57,7 +59,7 @@ pub(crate) struct ProcHot {
 }
 
 impl Proc {
-    fn new(pid: Pid, parent: Pid) -> Rc<Self> {
+    fn new(pid: Pid, parent: Pid, stack: Option<u32>) -> Rc<Self> {
         let hot = ProcHot {
             signals: Line((Spin::new(), Field::new(0))),
             child_event: Line(Word::new(0)),
@@ -65,10 +67,11 @@ impl Proc {
             family: Line(Field::new(0)),
         };
         let hot = Here::place(hot);
-        Here::name(&hot.signals.0.0, "siglock");
-        Here::name(&hot.table.0.0, "file_lock");
+        hot.signals.0.0.name("siglock");
+        hot.table.0.0.name("file_lock");
         Rc::new(Self {
             pid,
+            stack,
             parent: Cell::new(parent),
             task: Cell::new(None),
             life: Cell::new(Life::Alive),
@@ -101,7 +104,7 @@ impl Process {
     /// The first process of `world`.
     pub(crate) fn first(world: &Rc<World>) -> Self {
         let pid = INIT;
-        let me = Proc::new(pid, 0);
+        let me = Proc::new(pid, 0, None);
         world.processes.borrow_mut().insert(pid, Rc::clone(&me));
         let mut files = Vec::new();
         if world.options.terminal {
@@ -216,12 +219,10 @@ impl Process {
             return Err(Errno::EAGAIN);
         }
         world.work(costs.fork);
-        world.zone.move_stack(true, costs)?;
-        let mut process = self.copy().inspect_err(|_| {
-            // The stack that was just taken goes back; returning pages never fails.
-            let _infallible = world.zone.move_stack(false, costs);
-        })?;
-        let (pid, relative, pages) = (process.me.pid, Rc::clone(&process.me), process.mm.owned());
+        let stack = world.zones.take_stack()?;
+        let copy = self.copy(stack).inspect_err(|_| world.zones.free_stack(stack));
+        let mut process = copy?;
+        let (pid, relative, frames) = (process.me.pid, Rc::clone(&process.me), process.mm.frames());
         let started = world.sched.fork(Box::new(move || {
             process.begin();
             process.copy_pages(CHILD_COPIES);
@@ -230,7 +231,7 @@ impl Process {
             process.finish(Exit::Code(code & 0xff));
         }));
         if started.is_none() {
-            self.disown(&relative, pages);
+            self.disown(&relative, &frames);
             return Err(Errno::EAGAIN);
         }
         bump(&world.counts.forks);
@@ -238,8 +239,8 @@ impl Process {
         Ok(pid)
     }
 
-    /// The child of `fork`, linked into the process table.
-    fn copy(&self) -> Sys<Self> {
+    /// The child of `fork`, linked into the process table; `stack` is its kernel stack.
+    fn copy(&self, stack: u32) -> Sys<Self> {
         let world = &self.world;
         let files = self.files.borrow().clone();
         for file in files.iter().flatten() {
@@ -247,7 +248,7 @@ impl Process {
         }
         let cwd = self.cwd.borrow().clone();
         cwd.get();
-        let mm = match self.mm.duplicate(&world.zone, &world.costs) {
+        let mm = match self.mm.duplicate(&world.zones, &world.costs) {
             Ok(mm) => mm,
             Err(errno) => {
                 files.into_iter().flatten().for_each(|file| world.put_file(&file));
@@ -255,7 +256,7 @@ impl Process {
                 return Err(errno);
             }
         };
-        let me = Proc::new(world.next_pid(), self.me.pid);
+        let me = Proc::new(world.next_pid(), self.me.pid, Some(stack));
         world.globals.tasklist.write_irq(|| {
             me.hot.family.write(1);
             self.me.hot.family.write(self.me.hot.family.peek().wrapping_add(1));
@@ -275,9 +276,9 @@ impl Process {
         })
     }
 
-    /// Takes back a child for which the machine had no room: `child` with `pages` pages of its own.
-    /// Its descriptors and its directory are those of the caller.
-    fn disown(&self, child: &Rc<Proc>, pages: u32) {
+    /// Takes back a child for which the machine had no room: `child`, whose address space has
+    /// `frames`. Its descriptors and its directory are those of the caller.
+    fn disown(&self, child: &Rc<Proc>, frames: &[u32]) {
         let world = &self.world;
         world.globals.tasklist.write_irq(|| {
             world.processes.borrow_mut().remove(&child.pid);
@@ -288,9 +289,8 @@ impl Process {
         files.into_iter().flatten().for_each(|file| world.put_file(&file));
         let cwd = self.cwd.borrow().clone();
         world.put_path(&cwd);
-        world.zone.free(pages, &world.costs);
-        // Returning pages never fails.
-        let _infallible = world.zone.move_stack(false, &world.costs);
+        world.zones.free(frames, &world.costs);
+        child.stack.into_iter().for_each(|stack| world.zones.free_stack(stack));
     }
 
     /// Writes `pages` pages that are shared since the last `fork`.
@@ -299,7 +299,7 @@ impl Process {
             bump(&self.world.counts.faults);
             // Without memory the kernel of the period would kill the process; here the write waits
             // for nobody.
-            if self.mm.fault(Fault::Copy, &self.world.zone, &self.world.costs).is_err() {
+            if self.mm.fault(Fault::Copy, &self.world.zones, &self.world.costs).is_err() {
                 return;
             }
         }
@@ -312,7 +312,7 @@ impl Process {
         self.close_all();
         let cwd = self.cwd.replace(Rc::clone(&world.tree.root));
         world.put_path(&cwd);
-        self.mm.release(&world.zone, &world.costs);
+        self.mm.release(&world.zones, &world.costs);
         let parent = world.processes.borrow().get(&self.me.parent.get()).cloned();
         self.clear_all_signals();
         self.me.task.set(None);
@@ -401,8 +401,7 @@ impl Process {
             world.processes.borrow_mut().remove(&child.pid);
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
-        // Returning pages never fails.
-        let _infallible = world.zone.move_stack(false, &world.costs);
+        child.stack.into_iter().for_each(|stack| world.zones.free_stack(stack));
         (child.pid, exit)
     }
 }

@@ -184,7 +184,7 @@ impl Process {
         }
         world.sched.exec_balance();
         bump(&world.counts.execs);
-        self.mm.release(&world.zone, &world.costs);
+        self.mm.release(&world.zones, &world.costs);
         self.handlers.reset();
         world.work(world.costs.exec);
         Ok(())
@@ -203,7 +203,7 @@ impl Process {
         world.put_path(&library);
         for _ in 0..image.memory_faults / parts {
             bump(&world.counts.faults);
-            self.mm.fault(Fault::Zero, &world.zone, &world.costs)?;
+            self.mm.fault(Fault::Zero, &world.zones, &world.costs)?;
         }
         Ok(())
     }

@@ -123,8 +123,8 @@ impl Socket {
             event: Line(Word::new(0)),
         };
         let hot = Here::place(hot);
-        Here::name(&hot.lock.0.0, "socket lock");
-        Here::name(&hot.receive.0.0, "sk_receive_queue");
+        hot.lock.0.0.name("socket lock");
+        hot.receive.0.0.name("sk_receive_queue");
         Rc::new(Self {
             kind,
             peer: RefCell::default(),

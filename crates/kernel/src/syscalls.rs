@@ -236,13 +236,13 @@ impl Kernel for Process {
     }
 
     fn sbrk(&mut self, delta: isize) -> Sys<()> {
-        self.call("brk", || self.mm.brk(delta as i64, &self.world.zone, &self.world.costs))
+        self.call("brk", || self.mm.brk(delta as i64, &self.world.zones, &self.world.costs))
     }
 
     fn touch_heap(&mut self, bytes: usize, stride: usize) -> Sys<()> {
         let world = &*self.world;
         let before = self.mm.owned();
-        let result = self.mm.touch_heap(bytes as u64, stride as u64, &world.zone, &world.costs);
+        let result = self.mm.touch_heap(bytes as u64, stride as u64, &world.zones, &world.costs);
         let faults = self.mm.owned().saturating_sub(before);
         world.counts.faults.set(world.counts.faults.get() + u64::from(faults));
         self.leave();

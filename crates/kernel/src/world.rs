@@ -4,7 +4,6 @@ use crate::api::Pid;
 use crate::costs::{Costs, CostsError, spend};
 use crate::ipc::Ipc;
 use crate::locks::{Field, Line, Mutex, ReadWrite, Spin};
-use crate::mm::Zone;
 use crate::pages::PAGE;
 use crate::preset::{BklTraffic, KernelPreset, MutexPolicy, Paths};
 use crate::process::{INIT, Proc, Process};
@@ -12,7 +11,10 @@ use crate::program;
 use crate::sched::Sched;
 use crate::tty::Terminal;
 use crate::vfs::{FileSystem, Tree};
+use crate::zone::Zones;
 use convoy_machine::{Here, Machine, Preset, Sim, ps};
+use convoy_mm::Stats as PageStats;
+use convoy_sync::RawLock;
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,6 +27,9 @@ const PID_RESERVED: Pid = 300;
 
 /// Time for a process that was waited for to leave its CPU, nanoseconds.
 const LAST_SWITCH_NS: u64 = 1_000_000;
+
+/// Pages of the largest block of the page allocator: there is no less memory than one.
+const LEAST_PAGES: u32 = 1 << convoy_mm::ORDER_MAX;
 
 /// Longest stretch of kernel work without a place to preempt, picoseconds: about the unmapping of
 /// one page table.
@@ -94,13 +99,13 @@ pub(crate) struct Globals {
 impl Globals {
     /// Tells the recorder the names of the locks.
     fn name(&self) {
-        Here::name(&self.dcache, "dcache_lock");
-        Here::name(&self.files.0.0, "files_lock");
-        Here::name(&self.vfsmount, "vfsmount_lock");
-        Here::name(&self.inode.0.0, "inode_lock");
-        Here::name(&self.inode.0.1, "sb_lock");
+        self.dcache.name("dcache_lock");
+        self.files.0.0.name("files_lock");
+        self.vfsmount.name("vfsmount_lock");
+        self.inode.0.0.name("inode_lock");
+        self.inode.0.1.name("sb_lock");
         Here::name(&self.tasklist, "tasklist_lock");
-        Here::name(&self.pids.0.0, "pidmap_lock");
+        self.pids.0.0.name("pidmap_lock");
         self.tty_mutex.name("tty_mutex");
     }
 }
@@ -110,7 +115,7 @@ pub struct World {
     pub(crate) sched: Rc<Sched>,
     pub(crate) costs: Costs,
     pub(crate) globals: Sim<Globals>,
-    pub(crate) zone: Zone,
+    pub(crate) zones: Zones,
     pub(crate) tree: Tree,
     pub(crate) ipc: Ipc,
     pub(crate) terminal: Terminal,
@@ -163,6 +168,12 @@ impl World {
         }
         let pages = u32::try_from(options.memory / PAGE)
             .map_err(|_| WorldError::Options("memory is above 16 TiB"))?;
+        if pages < LEAST_PAGES {
+            return Err(WorldError::Options("memory is below 4 MiB"));
+        }
+        // Says what spinlocks are, so nothing that has one comes before it.
+        let sched = Sched::new(kernel, preset);
+        let costs = Costs::shipped(preset.speed)?;
         let globals = Globals {
             dcache: Line(Spin::new()),
             files: Line((Spin::new(), Field::new(0))),
@@ -172,11 +183,10 @@ impl World {
             pids: Line((Spin::new(), Field::new(0))),
             tty_mutex: Line(Mutex::new(kernel.mutex)),
         };
-        let sched = Sched::new(kernel, preset);
         let world = Rc::new(Self {
-            costs: Costs::shipped(preset.speed)?,
+            zones: Zones::new(kernel.zone, pages, preset.topology.cpus, &costs),
+            costs,
             globals: Here::place(globals),
-            zone: Zone::new(pages, preset.topology.cpus),
             tree: Tree::new(&sched, kernel, options.tmpfs / PAGE, options.file_system),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
@@ -230,7 +240,13 @@ impl World {
 
     /// Free pages of memory.
     pub fn free_pages(&self) -> u64 {
-        u64::from(self.zone.free_pages())
+        u64::from(self.zones.free_pages())
+    }
+
+    /// What moved between the lists of the CPUs and each zone of memory; `HighMem` first, if there
+    /// is one.
+    pub fn page_stats(&self) -> Vec<PageStats> {
+        self.zones.stats()
     }
 
     /// Pages of the tmpfs in use.
@@ -243,14 +259,14 @@ impl World {
     pub fn held_locks(&self) -> Vec<&'static str> {
         let globals = &*self.globals;
         let locks = [
-            ("dcache_lock", globals.dcache.is_held()),
-            ("files_lock", globals.files.0.0.is_held()),
-            ("vfsmount_lock", globals.vfsmount.is_held()),
-            ("inode_lock", globals.inode.0.0.is_held()),
-            ("sb_lock", globals.inode.0.1.is_held()),
-            ("pidmap_lock", globals.pids.0.0.is_held()),
+            ("dcache_lock", globals.dcache.is_locked()),
+            ("files_lock", globals.files.0.0.is_locked()),
+            ("vfsmount_lock", globals.vfsmount.is_locked()),
+            ("inode_lock", globals.inode.0.0.is_locked()),
+            ("sb_lock", globals.inode.0.1.is_locked()),
+            ("pidmap_lock", globals.pids.0.0.is_locked()),
             ("tty_mutex", globals.tty_mutex.is_held()),
-            ("zone", self.zone.is_locked()),
+            ("zone", self.zones.is_locked()),
         ];
         locks.into_iter().filter(|(_, held)| *held).map(|(name, _)| name).collect()
     }

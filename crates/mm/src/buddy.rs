@@ -52,6 +52,7 @@ impl Buddy {
         (0..=ORDER_MAX).map(|order| self.blocks(order) << order).sum()
     }
 
+    /// The caller announces the frame.
     fn insert<P: Platform>(&self, frames: &Frames<P>, first: u32, order: u32) {
         self.areas[order as usize].push_front(frames, first);
         frames.at(first).set_state(State::Free(order));
@@ -60,11 +61,11 @@ impl Buddy {
     /// Takes the head of the list of `order`.
     fn pop<P: Platform>(&self, frames: &Frames<P>, order: u32) -> Option<u32> {
         let area = &self.areas[order as usize];
-        P::touch(area, Access::Read);
         if let Some(first) = area.first() {
             area.remove(frames, first);
             return Some(first);
         }
+        P::touch(area, Access::Read);
         let first = self.fresh.get();
         if order < ORDER_MAX || first == self.fresh_end {
             return None;
@@ -79,6 +80,7 @@ impl Buddy {
         let found = (order..=ORDER_MAX).find_map(|at| Some((self.pop(frames, at)?, at)));
         let (first, found) = found?;
         for half in (order..found).rev() {
+            P::touch(frames.at(first + (1 << half)), Access::Write);
             self.insert(frames, first + (1 << half), half);
         }
         let frame = frames.at(first);
@@ -88,7 +90,7 @@ impl Buddy {
     }
 
     /// The kernel's `__free_one_page`: gives a block back and joins it with its buddy as long as
-    /// that is free. The caller has seen that the block was taken.
+    /// that is free. The caller has seen that the block was taken, and announced its first frame.
     pub(crate) fn give<P: Platform>(&self, frames: &Frames<P>, first: u32, order: u32) {
         let (mut first, mut order) = (first, order);
         while order < ORDER_MAX {
@@ -101,6 +103,7 @@ impl Buddy {
             if frame.state() != State::Free(order) {
                 break;
             }
+            P::touch(frame, Access::Write);
             self.areas[order as usize].remove(frames, buddy);
             frame.set_state(State::Inner);
             frames.at(first).set_state(State::Inner);

@@ -6,7 +6,8 @@ use convoy_sync::{Access, Platform};
 /// Ends of a list and its length: 12 bytes, as `struct free_area` of 32-bit kernels has.
 ///
 /// A link holds the frame's number and one, so that the all-zero image is an empty list. Every
-/// change announces the lines that it writes: the list, the frame, and the frames beside it.
+/// change announces the lines that it writes: the list and the frames beside the one that comes or
+/// goes. That one is announced by the caller, who does more with it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct List {
@@ -48,7 +49,6 @@ impl List {
 
     fn insert<P: Platform>(&self, frames: &Frames<P>, number: u32, prev: u32, next: u32) {
         let frame = frames.at(number);
-        P::touch(frame, Access::Write);
         frame.prev.set(prev);
         frame.next.set(next);
         self.join(frames, prev, number + 1, number + 1, next);
@@ -58,7 +58,6 @@ impl List {
     /// Takes out a frame that is on this list.
     pub(crate) fn remove<P: Platform>(&self, frames: &Frames<P>, number: u32) {
         let frame = frames.at(number);
-        P::touch(frame, Access::Write);
         let (prev, next) = (frame.prev.get(), frame.next.get());
         self.join(frames, prev, next, prev, next);
         self.count.set(self.count.get() - 1);

@@ -143,13 +143,15 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
     pub fn allocate(&self, temperature: Temperature) -> Option<u32> {
         self.with_set(|set| {
             let list = set.list(temperature);
-            P::touch(list, Access::Read);
             if list.count() == 0 {
+                P::touch(list, Access::Read);
                 self.refill(set, temperature);
             }
             let number = list.first()?;
+            let frame = self.frames.at(number);
+            P::touch(frame, Access::Write);
             list.remove(&self.frames, number);
-            self.frames.at(number).set_state(State::Taken(0));
+            frame.set_state(State::Taken(0));
             Some(number)
         })
     }
@@ -161,12 +163,24 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
     /// When nobody has it.
     #[inline]
     pub fn free(&self, number: u32, temperature: Temperature) {
+        self.free_all([number], temperature);
+    }
+
+    /// [`Self::free`] of several pages, with interrupts disabled from the first to the last.
+    ///
+    /// # Panics
+    ///
+    /// When nobody has one of them.
+    #[inline]
+    pub fn free_all(&self, numbers: impl IntoIterator<Item = u32>, temperature: Temperature) {
         self.with_set(|set| {
-            self.claim(number, 0, State::Listed);
             let list = set.list(temperature);
-            list.push_front(&self.frames, number);
-            if list.count() >= self.size.high(temperature) {
-                self.drain(set, list, self.size.batch(temperature));
+            for number in numbers {
+                self.claim(number, 0, State::Listed);
+                list.push_front(&self.frames, number);
+                if list.count() >= self.size.high(temperature) {
+                    self.drain(set, list, self.size.batch(temperature));
+                }
             }
         });
     }
@@ -258,7 +272,9 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
     #[inline]
     fn with_set<R>(&self, body: impl FnOnce(&PageSet<S>) -> R) -> R {
         let flags = P::irq_save();
-        let set = &self.sets[P::cpu() as usize % self.sets.len()];
+        let cpu = P::cpu() as usize;
+        // A division only where there are more CPUs than sets.
+        let set = self.sets.get(cpu).unwrap_or_else(|| &self.sets[cpu % self.sets.len()]);
         set.lock.lock();
         let result = body(set);
         set.lock.unlock();
@@ -284,6 +300,7 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
     fn drain(&self, set: &PageSet<S>, list: &List, count: u32) {
         let done = self.bulk.run(self.lock(), count, || {
             list.last().is_some_and(|number| {
+                P::touch(self.frames.at(number), Access::Write);
                 list.remove(&self.frames, number);
                 self.hot.buddy.give(&self.frames, number, 0);
                 true
@@ -304,6 +321,7 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
     fn claim(&self, first: u32, order: u32, next: State) {
         assert!(first < self.frames.count(), "the zone has no frame {first}");
         let frame = self.frames.at(first);
+        P::touch(frame, Access::Write);
         let state = frame.state();
         assert!(
             state == State::Taken(order),

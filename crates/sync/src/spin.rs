@@ -44,9 +44,11 @@
 //!
 //! ## Lineage
 //!
-//! Test-and-test-and-set: Rudolph and Segall, 1984. Ticket: Reed and Kanodia, 1979; x86 of Linux
-//! 2.6.25 (commit 314cdbefd1f), which keeps both halves in one 16-bit word. Here each half is a
-//! word in the same line, because waiting is for a whole word.
+//! Test-and-test-and-set: Rudolph and Segall, 1984; as on x86 up to Linux 2.6.24, which took the
+//! lock by a locked decrement and, with interrupts to be disabled, waited with them enabled.
+//! Ticket: Reed and Kanodia, 1979; x86 of Linux 2.6.25 (commit 314cdbefd1f), which keeps both
+//! halves in one 16-bit word. Here each half is a word in the same line, because waiting is for a
+//! whole word.
 
 use crate::event::LockEvent;
 use crate::lock::RawLock;
@@ -102,6 +104,28 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
             }
         }
         P::event(LockEvent::Acquired, self, P::current());
+    }
+
+    /// Who waits is in no queue, so it can take interrupts meanwhile.
+    #[inline]
+    fn lock_irqsave(&self) -> P::IrqFlags {
+        let mut flags = P::irq_save();
+        P::preempt_disable();
+        // 0 -> 1. Acquire pairs with the release in `unlock`.
+        if self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
+            P::event(LockEvent::Contended, self, P::current());
+            loop {
+                P::irq_restore(flags);
+                P::spin_until(&self.locked, |state| state == UNLOCKED);
+                flags = P::irq_save();
+                // 0 -> 1. Acquire, as above.
+                if self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok() {
+                    break;
+                }
+            }
+        }
+        P::event(LockEvent::Acquired, self, P::current());
+        flags
     }
 
     #[inline]

@@ -22,7 +22,7 @@ pub use check::{
     check_semaphore, check_zone, replay,
 };
 pub use convoy_machine::model::Budget;
-pub use locks::{Binary, Exclusive, Raw, exclusion};
+pub use locks::{Binary, Exclusive, Irq, Raw, exclusion};
 pub use script::{Shape, Step, scenario};
 pub use shapes::SHAPES;
 pub use zone::{Page, ZONE_SHAPES, ZoneShape, zone_scenario};

@@ -36,6 +36,22 @@ impl<P: Platform, L: RawLock<P>> Exclusive for Raw<P, L> {
     }
 }
 
+/// A [`RawLock`] that is taken with interrupts disabled, as [`Exclusive`].
+#[derive(Debug)]
+pub struct Irq<P, L>(L, PhantomData<fn() -> P>);
+
+impl<P: Platform<IrqFlags = ()>, L: RawLock<P>> Exclusive for Irq<P, L> {
+    fn unlocked() -> Self {
+        Self(L::new(), PhantomData)
+    }
+    fn enter(&self, _: bool) {
+        self.0.lock_irqsave();
+    }
+    fn leave(&self, _: bool) {
+        self.0.unlock_irqrestore(());
+    }
+}
+
 /// A semaphore of one unit as [`Exclusive`].
 #[derive(Debug)]
 pub struct Binary<S>(S);

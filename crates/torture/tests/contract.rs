@@ -8,7 +8,7 @@ use convoy_sync::{
     Opportunistic, PublishedFix, RawSemaphore, RwLock, RwSemaphore, Semaphore, SpinPolicy,
     SpinningMutex, TasLock, TicketLock, WaitError,
 };
-use convoy_torture::{Binary, Exclusive, Raw, SHAPES, Step, exclusion, scenario};
+use convoy_torture::{Binary, Exclusive, Irq, Raw, SHAPES, Step, exclusion, scenario};
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,9 @@ macro_rules! every_lock {
             type P = $platform;
             every_lock! { @tests $check
                 tas: Raw<P, TasLock<P>>, false;
+                tas_irqsave: Irq<P, TasLock<P>>, false;
                 ticket: Raw<P, TicketLock<P>>, true;
+                ticket_irqsave: Irq<P, TicketLock<P>>, true;
                 adaptive: Raw<P, AdaptiveLock<P>>, false;
                 mutex: Mutex<P>, false;
                 spinning_mutex: SpinningMutex<P, Compete>, false;

@@ -32,11 +32,12 @@ mod wake;
 
 use crate::bkl::{BKL, Bkl};
 use crate::irq::Agendas;
+use crate::locks::Spin;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
 use crate::softirq::Softirqs;
 use ::core::cell::{Cell, OnceCell, RefCell};
-use convoy_machine::{Here, Machine, Sim, Smp, ps};
-use convoy_sync::{RawLock, Sleep, TaskId, TicketLock, Wake};
+use convoy_machine::{Here, Machine, Sim, ps};
+use convoy_sync::{RawLock, Sleep, TaskId, Wake};
 use domains::Domain;
 use entity::{Entity, WEIGHT};
 use era::Era;
@@ -122,7 +123,7 @@ impl Tcb {
 
 /// One CPU's run queue.
 pub(crate) struct RunQueue {
-    pub(crate) lock: Sim<TicketLock<Smp>>,
+    pub(crate) lock: Sim<Spin>,
     pub(crate) rt: RefCell<rt::Queue>,
     pub(crate) normal: RefCell<Box<dyn Normal>>,
     pub(crate) curr: Cell<TaskId>,
@@ -246,6 +247,7 @@ impl Sched {
     /// The scheduler of `kernel` for the machine of `preset`, which must be the machine of this
     /// thread.
     pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
+        Spin::build_with(kernel.spinlock);
         let cpus = preset.topology.cpus;
         let llc = preset.topology.cpus_per_llc.min(cpus);
         let p = &preset.price_ns;
@@ -286,7 +288,7 @@ impl Sched {
         if let Some(lock) = sched.bkl.lock_object() {
             Here::watch(lock, BKL);
         }
-        sched.queues.iter().for_each(|queue| Here::name(&*queue.lock, "rq->lock"));
+        sched.queues.iter().for_each(|queue| queue.lock.name("rq->lock"));
         Rc::new(sched)
     }
 

@@ -7,6 +7,7 @@ use crate::costs::spend;
 use crate::errno::Errno;
 use crate::pages::PAGE;
 use crate::world::World;
+use crate::zone::Use;
 use convoy_machine::Here;
 
 /// Files up to this length keep their bytes. Longer ones keep their length and their pages only;
@@ -35,15 +36,16 @@ impl World {
     /// Adds a page to a file.
     fn add_page(&self, inode: &Inode, page: u64) -> Sys<()> {
         inode.sb.charge(1)?;
-        if self.zone.allocate(1, &self.costs).is_err() {
+        let Ok(frame) = self.zones.page(Use::Programs, &self.costs) else {
             inode.sb.uncharge(1);
             return Err(Errno::ENOSPC);
-        }
+        };
+        inode.frames.borrow_mut().push(frame);
         Here::pass(self.costs.page_zero);
         let line = &inode.hot.pages[page as usize % PAGE_LINES];
         inode.hot.tree_lock.write_irq(|| line.get());
         line.put();
-        self.zone.lru_add(&self.costs);
+        self.zones.lru_add(&self.costs);
         inode.pages.borrow_mut().insert(page);
         Ok(())
     }
@@ -150,8 +152,8 @@ impl World {
         }
         inode.hot.tree_lock.write_irq(|| inode.hot.pages[0].get());
         inode.hot.pages[0].put();
-        self.zone.lru_move(pages, &self.costs);
-        self.zone.free(pages, &self.costs);
+        self.zones.lru_move(pages, &self.costs);
+        self.zones.free(&inode.frames.take(), &self.costs);
         inode.sb.uncharge(u64::from(pages));
     }
 }

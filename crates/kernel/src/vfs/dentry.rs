@@ -48,7 +48,7 @@ impl Super {
             stat: Line((Spin::new(), Field::new(0))),
         };
         let hot = Here::place(hot);
-        Here::name(&hot.stat.0.0, "tmpfs stat_lock");
+        hot.stat.0.0.name("tmpfs stat_lock");
         Rc::new(Self { memory, limit, journal, mutex, hot })
     }
 
@@ -111,6 +111,8 @@ pub(crate) struct Inode {
     pub(crate) entries: RefCell<BTreeMap<Box<str>, Rc<Dentry>>>,
     /// Pages of a file that exist.
     pub(crate) pages: RefCell<Pages>,
+    /// Frames of those that were written; what the system came with has none of ours.
+    pub(crate) frames: RefCell<Vec<u32>>,
     /// The pipe of a fifo while an end of it is open.
     pub(crate) pipe: RefCell<Weak<Pipe>>,
     /// Bytes of a small file; `None` once it has been larger than [`super::data::KEPT_BYTES`].
@@ -160,6 +162,7 @@ impl Inode {
             disk: OnDisk::default(),
             entries: RefCell::default(),
             pages: RefCell::default(),
+            frames: RefCell::default(),
             pipe: RefCell::default(),
             content: RefCell::new(Some(Vec::new())),
         })
@@ -204,7 +207,7 @@ impl Dentry {
     fn new(inode: Rc<Inode>, parent: Weak<Self>, count: u32) -> Rc<Self> {
         let hot = DentryHot { lock: Spin::new(), count: Count::new(count), name: Field::new(0) };
         let hot = Here::place(hot);
-        Here::name(&hot.lock, "d_lock");
+        hot.lock.name("d_lock");
         Rc::new(Self { inode, parent, hot, mounted: RefCell::default(), linked: Cell::new(true) })
     }
 

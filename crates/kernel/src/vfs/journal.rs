@@ -183,14 +183,14 @@ impl Journal {
         };
         let hot = Here::place(hot);
         match &*hot.state {
-            StateLock::Spin(lock) => Here::name(lock, "j_state_lock"),
+            StateLock::Spin(lock) => lock.name("j_state_lock"),
             StateLock::ReadWrite(lock) => Here::name(lock, "j_state_lock"),
         }
-        Here::name(&hot.handle.0.0, "t_handle_lock");
-        Here::name(&hot.list.0.0, "j_list_lock");
+        hot.handle.0.0.name("t_handle_lock");
+        hot.list.0.0.name("j_list_lock");
         hot.checkpoint.name("j_checkpoint_mutex");
         hot.orphans.name("s_orphan_lock");
-        hot.groups.iter().for_each(|group| Here::name(&group.0.0, "group lock"));
+        hot.groups.iter().for_each(|group| group.0.0.name("group lock"));
         Rc::new(Self {
             hot,
             state: RefCell::default(),

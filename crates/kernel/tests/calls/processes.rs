@@ -304,7 +304,7 @@ fn memory_is_conserved() {
 
 #[test]
 fn memory_runs_out() {
-    let options = Options { memory: 1000 * 4096, ..Options::default() };
+    let options = Options { memory: 1024 * 4096, ..Options::default() };
     run_with("2.6.25", options, 1, |k| {
         k.sbrk(990 * 4096).unwrap();
         k.fork(|k| {

@@ -1,0 +1,207 @@
+//! The page allocator of the kernel's paths: the zones of `convoy-mm` on the virtual machine, and
+//! the active list in front of `lru_lock`.
+
+use crate::api::Sys;
+use crate::costs::Costs;
+use crate::errno::Errno;
+use crate::locks::{Field, Line, Spin};
+use crate::preset::{ZonePolicy, ZoneRules};
+use convoy_machine::{Here, Sim, Smp};
+use convoy_mm::{
+    Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContended, ReleaseEach, Setup, Stats, Temperature,
+    Zone,
+};
+use convoy_sync::{Platform, RawLock};
+
+/// Pages that are collected for the active list before `lru_lock` is taken.
+const PAGEVEC: u32 = 14;
+/// A kernel stack is a block of this order: two pages.
+const STACK_ORDER: u32 = 1;
+/// Pages between `DMA` and `HighMem` of a 32-bit kernel: 880 MiB.
+const LOW_PAGES: u32 = 880 << 8;
+/// Pages of `DMA`: 16 MiB.
+const DMA_PAGES: u32 = 16 << 8;
+
+/// Whom a page is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Programs and files: any zone, `HighMem` first.
+    Programs,
+    /// The kernel itself, which has no address for `HighMem`.
+    Kernel,
+}
+
+/// The preset's policy of the zone lock, with the instructions that each page costs under it.
+struct Moves {
+    policy: ZonePolicy,
+    page: u64,
+}
+
+impl Bulk<Smp, Spin> for Moves {
+    fn run(&self, lock: &Spin, count: u32, mut step: impl FnMut() -> bool) -> u32 {
+        let step = || {
+            Here::pass(self.page);
+            step()
+        };
+        match self.policy {
+            ZonePolicy::HoldAll => HoldAll.run(lock, count, step),
+            ZonePolicy::ReleaseEach => ReleaseEach.run(lock, count, step),
+            ZonePolicy::ReleaseContended => ReleaseContended.run(lock, count, step),
+        }
+    }
+
+    fn once<R>(&self, lock: &Spin, step: impl FnOnce() -> R) -> R {
+        lock.hold(|| {
+            Here::pass(self.page << STACK_ORDER);
+            step()
+        })
+    }
+}
+
+/// One zone, and the number of its first frame.
+struct Part {
+    first: u32,
+    zone: Zone<Smp, Spin, Moves>,
+}
+
+/// All memory of the machine.
+pub(crate) struct Zones {
+    /// `HighMem` first, where there is one.
+    parts: Vec<Part>,
+    lru: Sim<Line<(Spin, Field<u32>)>>,
+    /// By CPU: pages on the way to the active list.
+    pagevecs: Vec<Sim<Line<Field<u32>>>>,
+}
+
+impl Zones {
+    /// The zones of `pages` pages, rounded down to whole blocks of the largest order.
+    pub(crate) fn new(rules: ZoneRules, pages: u32, cpus: usize, costs: &Costs) -> Self {
+        let low = LOW_PAGES + DMA_PAGES;
+        let spans = if rules.highmem && pages > low {
+            vec![(low, pages - low, "zone->lock (HighMem)"), (DMA_PAGES, LOW_PAGES, "zone->lock")]
+        } else {
+            vec![(0, pages, "zone->lock")]
+        };
+        let lock = if rules.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists };
+        let part = |&(first, pages, name): &(u32, u32, &'static str)| {
+            let frames = pages >> ORDER_MAX << ORDER_MAX;
+            let bulk = Moves { policy: rules.lock, page: costs.bulk_page };
+            let zone = Zone::new(Setup { lock, ..Setup::new(frames, cpus, bulk) });
+            zone.lock().name(name);
+            Part { first, zone }
+        };
+        let lru = Here::place(Line((Spin::new(), Field::new(0))));
+        lru.0.0.name("zone->lru_lock");
+        Self {
+            parts: spans.iter().map(part).collect(),
+            lru,
+            pagevecs: (0..cpus).map(|_| Here::place(Line(Field::new(0)))).collect(),
+        }
+    }
+
+    /// Free pages, those on per-CPU lists included.
+    pub(crate) fn free_pages(&self) -> u32 {
+        self.parts.iter().map(|part| part.zone.free_frames()).sum()
+    }
+
+    /// Whether a lock of the zones is held.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.parts.iter().any(|part| part.zone.lock().is_locked()) || self.lru.0.0.is_locked()
+    }
+
+    /// What moved between the lists and each zone, in the order in which programs ask them.
+    pub(crate) fn stats(&self) -> Vec<Stats> {
+        self.parts.iter().map(|part| part.zone.stats()).collect()
+    }
+
+    /// The zones that may serve `whom`, in the order in which they are asked.
+    fn for_use(&self, whom: Use) -> &[Part] {
+        match whom {
+            Use::Programs => &self.parts,
+            Use::Kernel => &self.parts[self.parts.len() - 1..],
+        }
+    }
+
+    /// Allocates one page.
+    #[inline]
+    pub(crate) fn page(&self, whom: Use, costs: &Costs) -> Sys<u32> {
+        let mut parts = self.for_use(whom).iter();
+        let frame = parts.find_map(|part| Some(part.first + part.zone.allocate(Temperature::Hot)?));
+        Here::pass(costs.page_alloc);
+        frame.ok_or(Errno::ENOMEM)
+    }
+
+    /// Allocates `count` single pages, or none of them.
+    pub(crate) fn pages(&self, count: u32, whom: Use, costs: &Costs) -> Sys<Vec<u32>> {
+        let mut frames = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            match self.page(whom, costs) {
+                Ok(frame) => frames.push(frame),
+                Err(errno) => {
+                    self.free(&frames, costs);
+                    return Err(errno);
+                }
+            }
+        }
+        Ok(frames)
+    }
+
+    /// The zone of `frame`.
+    #[inline]
+    fn part(&self, frame: u32) -> &Part {
+        let mut parts = self.parts.iter();
+        parts.find(|part| frame >= part.first).expect("every frame is in a zone")
+    }
+
+    /// Frees single pages, as many at once as a pagevec holds.
+    pub(crate) fn free(&self, frames: &[u32], costs: &Costs) {
+        let first_of = |frame: u32| self.part(frame).first;
+        for frames in frames.chunk_by(|&one, &next| first_of(one) == first_of(next)) {
+            let part = self.part(frames[0]);
+            for group in frames.chunks(PAGEVEC as usize) {
+                let numbers = group.iter().map(|frame| frame - part.first);
+                part.zone.free_all(numbers, Temperature::Hot);
+                Here::pass(costs.page_free * group.len() as u64);
+            }
+        }
+    }
+
+    /// Takes the block of a kernel stack.
+    pub(crate) fn take_stack(&self) -> Sys<u32> {
+        let [part] = self.for_use(Use::Kernel) else { unreachable!("the kernel has one zone") };
+        let block = part.zone.allocate_block(STACK_ORDER);
+        Ok(part.first + block.ok_or(Errno::ENOMEM)?)
+    }
+
+    /// Returns it.
+    pub(crate) fn free_stack(&self, first: u32) {
+        let part = self.part(first);
+        part.zone.free_block(first - part.first, STACK_ORDER);
+    }
+
+    /// Puts a new page on the active list, in groups.
+    pub(crate) fn lru_add(&self, costs: &Costs) {
+        Smp::preempt_disable();
+        let pagevec = &self.pagevecs[Here::cpu()];
+        let waiting = pagevec.peek() + 1;
+        pagevec.write(waiting % PAGEVEC);
+        if waiting == PAGEVEC {
+            self.lru_move(PAGEVEC, costs);
+        }
+        Smp::preempt_enable();
+    }
+
+    /// Moves `pages` pages onto or off the active list, a group at a time.
+    pub(crate) fn lru_move(&self, pages: u32, costs: &Costs) {
+        let (lock, moved) = &self.lru.0;
+        let mut left = pages;
+        while left > 0 {
+            let group = left.min(PAGEVEC);
+            lock.hold_irq(|| {
+                moved.write(moved.peek().wrapping_add(group));
+                Here::pass(costs.lru_page * u64::from(group));
+            });
+            left -= group;
+        }
+    }
+}
