@@ -14,6 +14,7 @@ mod pipe;
 mod preset;
 mod process;
 mod program;
+mod rcu;
 pub mod sched;
 mod signal;
 mod socket;
@@ -34,5 +35,6 @@ pub use preset::{
     Preempt, SchedCosts, Scheduler, SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,
 };
 pub use process::Process;
+pub use rcu::{Placement, RcuRules, RcuStats};
 pub use vfs::{FileSystem, JournalOptions, JournalStats, VfsLocks};
 pub use world::{Counts, Options, World, WorldError};

@@ -1,6 +1,7 @@
 //! Kernel presets: which scheduler, semaphore, big kernel lock and paths a run has; read from
 //! `kernels/*.toml`.
 
+use crate::rcu::RcuRules;
 use crate::softirq::SoftirqRules;
 use crate::vfs::VfsLocks;
 use serde::Deserialize;
@@ -268,6 +269,9 @@ pub struct KernelPreset {
     /// Software interrupts; those of 2.6.25 where the file says nothing.
     #[serde(default)]
     pub softirq: SoftirqRules,
+    /// RCU; there is none where the file says nothing.
+    #[serde(default)]
+    pub rcu: Option<RcuRules>,
     /// Ablations.
     #[serde(default)]
     pub ablation: Ablation,
@@ -315,7 +319,7 @@ pub enum KernelPresetError {
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 16] = [
+const SHIPPED: [(&str, &str); 19] = [
     ("2.6.16", include_str!("../../../kernels/2.6.16.toml")),
     ("2.6.16+zone-opt", include_str!("../../../kernels/2.6.16+zone-opt.toml")),
     ("2.6.24-rc7", include_str!("../../../kernels/2.6.24-rc7.toml")),
@@ -330,6 +334,9 @@ const SHIPPED: [(&str, &str); 16] = [
         include_str!("../../../kernels/2.6.26-rc1+semaphore-speedup.toml"),
     ),
     ("2.6.26-rc1+bkl-spinlock", include_str!("../../../kernels/2.6.26-rc1+bkl-spinlock.toml")),
+    ("2.6.39", include_str!("../../../kernels/2.6.39.toml")),
+    ("3.0-rc", include_str!("../../../kernels/3.0-rc.toml")),
+    ("3.0-rc+softirq", include_str!("../../../kernels/3.0-rc+softirq.toml")),
     ("3.0", include_str!("../../../kernels/3.0.toml")),
     ("3.7", include_str!("../../../kernels/3.7.toml")),
     ("3.7.10+patch1", include_str!("../../../kernels/3.7.10+patch1.toml")),
@@ -395,7 +402,10 @@ impl KernelPreset {
             let value = self.ablation.newidle_idx.to_string();
             return fail("ablation.newidle_idx", value, "0 to 4");
         }
+        let rcu = self.rcu.as_ref();
         for (key, value) in [
+            ("rcu.core_ns", rcu.map_or(0.0, |rcu| rcu.core_ns)),
+            ("rcu.callback_ns", rcu.map_or(0.0, |rcu| rcu.callback_ns)),
             ("bkl_traffic.hold_short_ns", self.bkl_traffic.hold_short_ns),
             ("bkl_traffic.hold_tty_ns", self.bkl_traffic.hold_tty_ns),
             ("sched_ns.schedule", self.sched_ns.schedule),
@@ -415,6 +425,7 @@ impl KernelPreset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rcu::Placement;
 
     #[test]
     fn every_shipped_preset_is_valid_and_named_as_its_file() {
@@ -484,6 +495,28 @@ mod tests {
             assert_eq!(other, due, "{name} differs in more than the mutex policy");
         }
         assert_eq!(base.mutex, MutexPolicy::Spin);
+    }
+
+    #[test]
+    fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
+        let base = KernelPreset::named("2.6.39").unwrap();
+        for (name, placement) in
+            [("3.0-rc", Placement::Thread), ("3.0-rc+softirq", Placement::CallbacksInThread)]
+        {
+            let other = KernelPreset::named(name).unwrap();
+            let mut due = KernelPreset {
+                name: name.to_owned(),
+                description: other.description.clone(),
+                ..base.clone()
+            };
+            due.rcu.as_mut().unwrap().placement = placement;
+            if placement == Placement::Thread {
+                // The vector did not exist between the two commits.
+                due.softirq.vectors.pop();
+            }
+            assert_eq!(other, due, "{name} differs in more than where RCU runs");
+        }
+        assert_eq!(base.rcu.unwrap().placement, Placement::Softirq);
     }
 
     #[test]

@@ -401,6 +401,9 @@ impl Process {
             world.processes.borrow_mut().remove(&child.pid);
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
+        // The number, and the task with what hangs on it.
+        world.sched.free_rcu();
+        world.sched.free_rcu();
         child.stack.into_iter().for_each(|stack| world.zones.free_stack(stack));
         (child.pid, exit)
     }

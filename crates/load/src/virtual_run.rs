@@ -340,8 +340,9 @@ impl VirtualRun {
         for unit in crate::units::UNITS {
             self.calibration.ns(unit.name)?;
         }
-        let tasks =
-            self.users as usize * TASKS_PER_USER + TASKS_BESIDE + self.machine.topology.cpus;
+        let cpus = self.machine.topology.cpus;
+        let threads = if self.kernel.rcu.is_some() { cpus } else { 0 };
+        let tasks = self.users as usize * TASKS_PER_USER + TASKS_BESIDE + cpus + threads;
         let machine = Machine::new(&self.machine, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
         if let Some(recorder) = recorder {

@@ -2,13 +2,15 @@
 
 use convoy_sync::{Sleep, TaskId, Wake};
 
-/// Why an interrupt was taken; both may be true.
+/// Why an interrupt was taken, both may be true, and what it interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupt {
     /// The CPU's timer has fired; the handler sets it again.
     pub timer: bool,
     /// Another CPU sent an inter-processor interrupt.
     pub ipi: bool,
+    /// It interrupted user-mode work.
+    pub user: bool,
 }
 
 /// What code runs in, as far as interrupts matter.

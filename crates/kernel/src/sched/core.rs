@@ -45,6 +45,9 @@ impl Sched {
         let queue = self.this();
         queue.lock.lock();
         queue.need_resched.set(false);
+        if let Some(rcu) = &self.rcu {
+            rcu.note_quiescent_state();
+        }
         Here::pass(self.costs.schedule);
         let idle = me.id == queue.idle.get();
         if !idle {
@@ -288,7 +291,7 @@ impl Os for Sched {
     fn interrupt(&self, cause: convoy_machine::Interrupt) {
         irq_enter();
         if cause.timer {
-            self.timer_interrupt();
+            self.timer_interrupt(cause.user);
         }
         self.device_interrupts();
     }

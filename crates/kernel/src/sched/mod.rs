@@ -34,6 +34,7 @@ use crate::bkl::{BKL, Bkl};
 use crate::irq::Agendas;
 use crate::locks::Spin;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
+use crate::rcu::Rcu;
 use crate::softirq::Softirqs;
 use ::core::cell::{Cell, OnceCell, RefCell};
 use convoy_machine::{Here, Machine, Sim, ps};
@@ -238,6 +239,7 @@ pub struct Sched {
     stats: Cell<SchedStats>,
     pub(crate) bkl: Bkl,
     pub(crate) softirqs: Softirqs,
+    pub(crate) rcu: Option<Rcu>,
     /// By CPU.
     pub(crate) agendas: Vec<Agendas>,
     kthreads: RefCell<BTreeMap<TaskId, Rc<Kthread>>>,
@@ -282,6 +284,7 @@ impl Sched {
             stats: Cell::default(),
             bkl: Bkl::new(kernel),
             softirqs: Softirqs::new(&kernel.softirq, cpus),
+            rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, cpus)),
             agendas: (0..cpus).map(|_| Agendas::default()).collect(),
             kthreads: RefCell::default(),
         };
@@ -307,6 +310,7 @@ impl Sched {
             queue.tick_at.set(self.tick_ps + self.tick_offset(cpu));
             machine.boot(cpu, idle, 0);
         }
+        self.start_rcu();
         let first = Here::spawn(init).expect("room for the first task");
         record::born(first, 0);
         let tcb = self.adopt(first, 0);

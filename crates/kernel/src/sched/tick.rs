@@ -43,7 +43,7 @@ impl Sched {
         self.program_timer();
     }
 
-    pub(crate) fn timer_interrupt(&self) {
+    pub(crate) fn timer_interrupt(&self, user: bool) {
         let queue = self.this();
         let now = Here::now_ps();
         if queue.slice_at.get() <= now {
@@ -56,18 +56,19 @@ impl Sched {
                 next += self.tick_ps;
             }
             queue.tick_at.set(next);
-            self.tick();
+            self.tick(user);
         }
         self.program_timer();
     }
 
-    /// The periodic tick: timers, load averages, slice of the running task, balancing.
-    fn tick(&self) {
+    /// The periodic tick: timers, load averages, RCU, slice of the running task, balancing.
+    fn tick(&self, user: bool) {
         let queue = self.this();
         Here::pass(self.costs.tick);
         self.run_timers();
         self.tick_load_average();
         self.raise_softirq(Vector::Timer);
+        self.tick_rcu(user);
         queue.lock.lock();
         self.loads.tick(Here::cpu());
         if !queue.is_idle() {
@@ -157,6 +158,12 @@ impl Sched {
         if !self.config.no_hz {
             return;
         }
+        if let Some(rcu) = &self.rcu {
+            if rcu.needs_tick() {
+                return;
+            }
+            rcu.note_tick_stopped(cpu, true);
+        }
         self.nohz.stopped.borrow_mut()[cpu] = true;
         queue.in_nohz_recently.set(true);
         let owner = self.nohz.owner.get();
@@ -192,6 +199,9 @@ impl Sched {
         let queue = self.this();
         if !self.config.no_hz {
             return;
+        }
+        if let Some(rcu) = &self.rcu {
+            rcu.note_tick_stopped(cpu, false);
         }
         if self.nohz.stopped.borrow()[cpu] {
             self.nohz.stopped.borrow_mut()[cpu] = false;

@@ -283,6 +283,7 @@ impl World {
             last
         });
         if last && !dentry.linked.get() {
+            self.sched.free_rcu();
             self.iput(&dentry.inode);
         }
     }
@@ -297,6 +298,7 @@ impl World {
         if inode.hot.head.links.peek() == 0 {
             self.truncate_blocks(inode, || self.free_file_pages(inode));
             inode.sb.count_inode();
+            self.sched.free_rcu();
         }
     }
 }

@@ -62,6 +62,7 @@ impl World {
         if !file.hot.count.put() {
             return;
         }
+        self.sched.free_rcu();
         match &file.target {
             Target::Inode(dentry) => {
                 if dentry.inode.kind == Kind::Tty {

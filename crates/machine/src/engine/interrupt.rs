@@ -9,7 +9,8 @@ impl Engine {
     pub(super) fn interrupt(&self) {
         let cpu = self.this();
         let now = self.clock.get();
-        let cause = Interrupt { timer: cpu.timer.get() <= now, ipi: cpu.ipi.get() <= now };
+        let user = cpu.mode.get() == Mode::User;
+        let cause = Interrupt { timer: cpu.timer.get() <= now, ipi: cpu.ipi.get() <= now, user };
         if cause.timer {
             cpu.timer.set(u64::MAX);
         }
