@@ -100,6 +100,9 @@ pub(crate) struct Reproduce {
     /// Where --sensitivity writes its plot (SVG); the CSV goes beside it
     #[arg(long, value_name = "FILE", default_value = "semaphore-2008-sensitivity.svg")]
     pub(crate) plot: PathBuf,
+    /// Measure the experiment host on this machine instead, into a file to reproduce
+    #[arg(long, value_name = "FILE")]
+    pub(crate) measure: Option<PathBuf>,
     /// Simulations at a time; default one for each CPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

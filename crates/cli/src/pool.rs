@@ -4,7 +4,8 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
 use convoy_load::host::Interrupts;
-use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_load::host_experiment::HostCell;
+use convoy_load::virtual_run::{VirtualError, VirtualPoint, VirtualRun};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -14,21 +15,43 @@ const THREADS: &str = "CONVOY_THREADS";
 /// How often the main thread looks for an interrupt.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
+/// A simulation, on the thread that calls.
+pub(crate) trait Simulation: Send + Sync + 'static {
+    /// What comes out.
+    type Point: Clone + Send;
+    /// Runs it.
+    fn run(&self) -> Result<Self::Point, VirtualError>;
+}
+
+impl Simulation for VirtualRun {
+    type Point = VirtualPoint;
+    fn run(&self) -> Result<VirtualPoint, VirtualError> {
+        self.run()
+    }
+}
+
+impl Simulation for HostCell {
+    type Point = f64;
+    fn run(&self) -> Result<f64, VirtualError> {
+        self.run()
+    }
+}
+
 /// What a pool of simulations gave.
-pub(crate) struct Done {
+pub(crate) struct Done<P = VirtualPoint> {
     /// One for each cell, in their order; `None` where an interrupt came first.
-    pub(crate) points: Vec<Option<VirtualPoint>>,
+    pub(crate) points: Vec<Option<P>>,
     /// Whether an interrupt came.
     pub(crate) interrupted: bool,
 }
 
 /// Runs `cells`, `threads` at a time. An interrupt keeps what is finished.
-pub(crate) fn run(
+pub(crate) fn run<S: Simulation>(
     common: &Common,
     what: &str,
-    cells: Vec<VirtualRun>,
+    cells: Vec<S>,
     threads: Option<u16>,
-) -> Result<Done, Failure> {
+) -> Result<Done<S::Point>, Failure> {
     let interrupts = Interrupts::catch();
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let available = match std::env::var(THREADS) {

@@ -5,6 +5,7 @@ mod bkl;
 mod block;
 mod costs;
 mod errno;
+mod futex;
 mod ipc;
 pub mod irq;
 mod locks;

@@ -277,6 +277,12 @@ impl Count {
         Self(Word::new(value))
     }
 
+    /// Reads it.
+    #[inline]
+    pub(crate) fn read(&self) -> u32 {
+        self.0.load(SeqCst)
+    }
+
     /// Adds one.
     #[inline]
     pub(crate) fn get(&self) {

@@ -8,7 +8,7 @@ use crate::mm::{Fault, Mm};
 use crate::signal::Handlers;
 use crate::vfs::{Dentry, File};
 use crate::world::{World, bump};
-use convoy_machine::{Event, Here, Sim, Smp, Word};
+use convoy_machine::{Event, Here, Mode, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
@@ -237,6 +237,29 @@ impl Process {
         bump(&world.counts.forks);
         self.copy_pages(PARENT_COPIES);
         Ok(pid)
+    }
+
+    /// A thread of this process (`clone` with a shared address space): runs `body` in user mode and
+    /// ends. What it uses again after it was away is `footprint` of the first-level caches. It
+    /// may use locks over [`convoy_machine::User`], and make no other system calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EAGAIN`] when the machine has no room for another task.
+    pub fn thread(&mut self, footprint: f64, body: impl FnOnce() + 'static) -> Sys<()> {
+        self.call("clone", || {
+            let world = &self.world;
+            world.work(world.costs.thread);
+            let started = world.sched.fork(Box::new(move || {
+                let mode = Here::set_mode(Mode::User);
+                body();
+                Here::set_mode(mode);
+            }));
+            let thread = world.sched.tcb(started.ok_or(Errno::EAGAIN)?);
+            thread.space.set(world.sched.current().space.get());
+            thread.footprint.set(footprint);
+            Ok(())
+        })
     }
 
     /// The child of `fork`, linked into the process table; `stack` is its kernel stack.

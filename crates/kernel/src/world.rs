@@ -2,6 +2,7 @@
 
 use crate::api::Pid;
 use crate::costs::{Costs, CostsError, spend};
+use crate::futex::Futexes;
 use crate::ipc::Ipc;
 use crate::locks::{Field, Line, Mutex, ReadWrite, Spin};
 use crate::pages::PAGE;
@@ -173,7 +174,7 @@ impl World {
         }
         // Says what spinlocks are, so nothing that has one comes before it.
         let sched = Sched::new(kernel, preset);
-        let costs = Costs::shipped(preset.speed)?;
+        let costs = Costs::shipped(preset.kernel_speed.unwrap_or(preset.speed))?;
         let globals = Globals {
             dcache: Line(Spin::new()),
             files: Line((Spin::new(), Field::new(0))),
@@ -202,6 +203,7 @@ impl World {
             counts: Counts::default(),
             sched,
         });
+        world.sched.serve_threads(Futexes::new(&world.costs, preset.topology.cpus));
         world.globals.name();
         Ok(world)
     }

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, MembarrierCommand, membarrier};
+use rustix::thread::CpuSet;
 
 use crate::calibrate::{describe_host, speed_beside};
+use crate::calibrate_wakeups::{self, Threads, Wakeups};
 use crate::calibration::Calibration;
 use crate::clock;
 
@@ -22,6 +23,12 @@ const BATCHES: usize = 400;
 /// Line transfers, or loads of a chain, in one batch: a few microseconds, shorter than a time
 /// slice.
 const BATCH: u64 = 64;
+/// Entry and return of an interrupt, which user mode cannot measure, in nanoseconds: an estimate.
+const INTERRUPT_NS: f64 = 700.0;
+/// What getppid took on the host of `kernels/costs.toml`, in nanoseconds.
+const GETPPID_NS: f64 = 103.0;
+/// Sending an interrupt takes hardware less than this, in nanoseconds.
+const GUEST_SEND_NS: f64 = 1000.0;
 /// The largest chain of loads that is built, in bytes.
 const CHAIN_MAX: usize = 1 << 30;
 
@@ -45,14 +52,14 @@ fn call<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T, Machi
     result.map_err(|errno| MachineError::Call { what, source: errno.into() })
 }
 
-fn pin(cpu: usize) -> Result<(), MachineError> {
+pub(crate) fn pin(cpu: usize) -> Result<(), MachineError> {
     let mut set = CpuSet::new();
     set.set(cpu);
     call("pinning to a CPU", rustix::thread::sched_setaffinity(None, &set))
 }
 
 /// Least nanoseconds of one of `each` things that `batch` does.
-fn least(batches: usize, each: u64, mut batch: impl FnMut()) -> f64 {
+pub(crate) fn least(batches: usize, each: u64, mut batch: impl FnMut()) -> f64 {
     let sample = |_| {
         let start = Instant::now();
         batch();
@@ -147,92 +154,6 @@ fn system_call() -> f64 {
     })
 }
 
-/// Nanoseconds in which a byte wakes a reader: it is written by a thread on `a` and read by one on
-/// `b`, and another comes back.
-fn pipe_wake(a: usize, b: usize) -> Result<f64, MachineError> {
-    let what = "a wakeup through a pipe";
-    let (there_read, there_write) = call(what, rustix::pipe::pipe())?;
-    let (back_read, back_write) = call(what, rustix::pipe::pipe())?;
-    std::thread::scope(|scope| {
-        let answer = scope.spawn(move || -> Result<(), MachineError> {
-            pin(b)?;
-            let mut byte = [0];
-            while call(what, rustix::io::read(&there_read, &mut byte))? == 1 {
-                call(what, rustix::io::write(&back_write, &byte))?;
-            }
-            Ok(())
-        });
-        pin(a)?;
-        let mut broken = Ok(());
-        let ns = least(BATCHES, 2 * BATCH, || {
-            for _ in 0..BATCH {
-                let sent = rustix::io::write(&there_write, &[0]);
-                let got = sent.and_then(|_| rustix::io::read(&back_read, &mut [0]));
-                broken = call(what, got.map(|_| ()));
-            }
-        });
-        drop(there_write);
-        answer.join().expect("the answering thread does not panic")?;
-        broken.map(|()| ns)
-    })
-}
-
-/// A write and a read of a pipe that never waits.
-fn pipe_calls() -> Result<f64, MachineError> {
-    let (read, write) = call("a pipe", rustix::pipe::pipe())?;
-    let mut broken = Ok(());
-    let ns = least(BATCHES, BATCH, || {
-        for _ in 0..BATCH {
-            let sent = rustix::io::write(&write, &[0]);
-            let got = sent.and_then(|_| rustix::io::read(&read, &mut [0]));
-            broken = call("a pipe", got.map(|_| ()));
-        }
-    });
-    broken.map(|()| ns)
-}
-
-/// Nanoseconds of an interrupt to CPU `b`, which runs user code, and its acknowledgement, beyond
-/// the system call that sends it; `None` where the kernel has no `membarrier`.
-fn interrupt(a: usize, b: usize) -> Result<Option<f64>, MachineError> {
-    if membarrier(MembarrierCommand::RegisterPrivateExpedited).is_err() {
-        return Ok(None);
-    }
-    let (running, end) = (AtomicBool::new(false), AtomicBool::new(false));
-    let barrier = || {
-        least(BATCHES * 10, 1, || {
-            let _registered_above = membarrier(MembarrierCommand::PrivateExpedited);
-        })
-    };
-    pin(a)?;
-    let alone = barrier();
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| -> Result<(), MachineError> {
-            pin(b)?;
-            running.store(true, Ordering::Relaxed);
-            while !end.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-            Ok(())
-        });
-        while !running.load(Ordering::Relaxed) && !other.is_finished() {
-            std::thread::yield_now();
-        }
-        // The least batch would be one in which the other thread was off its CPU and got no
-        // interrupt, so this figure is a median.
-        let mut samples: Vec<f64> = (0..BATCHES)
-            .map(|_| {
-                least(1, 1, || {
-                    let _registered_above = membarrier(MembarrierCommand::PrivateExpedited);
-                })
-            })
-            .collect();
-        end.store(true, Ordering::Relaxed);
-        other.join().expect("the spinning thread does not panic")?;
-        samples.sort_by(f64::total_cmp);
-        Ok(Some((samples[samples.len() / 2] - alone).max(0.0)))
-    })
-}
-
 /// A cache as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cache {
@@ -304,7 +225,9 @@ pub fn describe(
     let caches = caches();
     let last = caches.last().copied();
     let (llc, package) = (last.map_or(1, |cache| cache.cpus), package_cpus());
-    text.head(usable.len(), llc, package, take("speed", speed_beside(calibration)?));
+    let call = take("system call", system_call());
+    let speeds = [take("speed", speed_beside(calibration)?), GETPPID_NS / call];
+    text.head(usable.len(), llc, package, speeds);
     pin(first)?;
     let l1 = caches.first().map_or(32 << 10, |cache| cache.bytes);
     let hit = take("hit", load(l1 / 2));
@@ -321,41 +244,19 @@ pub fn describe(
     let memory = take("memory", load(chain)) - hit;
     text.memory(memory, chain, last);
     text.price("read_service", 5.0, "Not measured; estimate.");
-    let sent = match second {
-        Some(second) => interrupt(first, second)?,
-        None => None,
-    };
-    match sent {
-        Some(ns) => text.price(
-            "ipi",
-            take("ipi", ns),
-            "Measured: membarrier with another thread running, beyond one without; there and back.",
-        ),
-        None => text.price("ipi", 1500.0, "Not measured (one CPU, or no membarrier); estimate."),
-    }
-    pin(first)?;
-    let calls = take("pipe calls", pipe_calls()?);
-    let here = pipe_wake(first, first)?;
-    let switch = take("switch", (here - calls).max(0.0));
-    match second {
-        Some(second) => {
-            let away = pipe_wake(first, second)?;
-            let exit = take("idle_exit", (away - here).max(0.0));
-            let why = "Measured: a wakeup through a pipe on another CPU beyond one on this CPU. \
-                       That CPU was idle only if nothing else ran.";
-            text.price("idle_exit", exit, why);
-        }
-        None => text.price("idle_exit", 2000.0, "Not measured (one CPU); estimate."),
-    }
-    text.price("interrupt", 700.0, "Not measured (needs the kernel); estimate.");
-    text.price(
-        "switch",
-        switch,
-        "Measured: a wakeup through a pipe on one CPU, without its calls.",
+    let threads = calibrate_wakeups::threads(first, hit)?;
+    let wakeups = second.map(|second| calibrate_wakeups::wakeups(first, second)).transpose()?;
+    text.wakeups(&threads, wakeups.as_ref(), &mut take);
+    let _ = writeln!(
+        text.0,
+        "# For the reader: a system call takes {call:.0} ns here, sched_yield of the only thread \
+         {:.0}, and a thread passes on to another of its CPU by a futex in {:.0}.",
+        threads.yield_alone, threads.pass_on
     );
-    text.price("refill", 1000.0, "Not measured; estimate.");
-    let call = take("system call", system_call());
-    let _ = writeln!(text.0, "# For the reader: a system call takes {call:.0} ns here.");
+    text.programs(&threads, &mut take);
+    if let Some(wakeups) = &wakeups {
+        text.guest(&threads, wakeups, &mut take);
+    }
     text.caches(&caches, hit, &mut take);
     Ok(text.0)
 }
@@ -365,7 +266,7 @@ pub fn describe(
 struct Preset(String);
 
 impl Preset {
-    fn head(&mut self, cpus: usize, llc: usize, package: usize, speed: f64) {
+    fn head(&mut self, cpus: usize, llc: usize, package: usize, [speed, kernel_speed]: [f64; 2]) {
         let host = describe_host();
         let llc = llc.min(package);
         let _ = writeln!(
@@ -376,6 +277,8 @@ impl Preset {
              name = \"host\"\ndescription = \"{cpus} CPUs, {cpu}, measured\"\n\
              # Measured: median of the units of user-mode work against machines/calibration.toml.\n\
              speed = {speed:.3}\n\
+             # Measured: getppid, {GETPPID_NS} on the host of kernels/costs.toml, against here.\n\
+             kernel_speed = {kernel_speed:.3}\n\
              # Up to 2 % more for each miss, as in Alameldeen and Wood (HPCA 2003).\n\
              perturbation = 0.02\n\
              # Running ahead, see docs/machine.md; 0 switches it off.\nskew_ns = 1000.0\n\n\
@@ -412,6 +315,64 @@ impl Preset {
                 write!(why, "; the last level says {} MiB, so a part may hit", last.bytes >> 20);
         }
         self.price("memory", ns, &format!("{why}."));
+    }
+
+    fn wakeups(
+        &mut self,
+        threads: &Threads,
+        wakeups: Option<&Wakeups>,
+        take: &mut impl FnMut(&str, f64) -> f64,
+    ) {
+        let rest = threads.pass_on + INTERRUPT_NS;
+        if let Some(wakeups) = wakeups {
+            let ipi = take("ipi", (wakeups.busy - rest).max(0.0));
+            let why = "Measured: a wakeup by a futex on another CPU that ran a thread, median, \
+                           less one on this CPU and `interrupt`.";
+            self.price("ipi", ipi, why);
+            let exit = take("idle_exit", (wakeups.idle - rest).max(0.0));
+            let why = "Measured: the same on a CPU that had idled for 50 us.";
+            self.price("idle_exit", exit, why);
+        } else {
+            self.price("ipi", 1500.0, "Not measured (one CPU); estimate.");
+            self.price("idle_exit", 2000.0, "Not measured (one CPU); estimate.");
+        }
+        self.price("interrupt", INTERRUPT_NS, "Not measured (needs the kernel); estimate.");
+        let why = "Measured: sched_yield between two threads less sched_yield alone.";
+        self.price("switch", take("switch", threads.switch), why);
+        let why = "Not measured; estimate: half of the first level from the second.";
+        self.price("refill", 500.0, why);
+        let why = "Estimate: sched_yield between two processes, measured once, was 100 more than \
+                   between two threads.";
+        self.price("address_space", 100.0, why);
+    }
+
+    fn programs(&mut self, threads: &Threads, take: &mut impl FnMut(&str, f64) -> f64) {
+        let _ = writeln!(self.0, "\n[user_ns]");
+        let why = "Measured: a look of a spinning loop beyond the load.";
+        self.price("pause", take("pause", threads.pause), why);
+        let why = "Measured: a look at the monotonic clock.";
+        self.price("clock", take("clock", threads.clock), why);
+    }
+
+    /// A machine whose senders of interrupts are away for as long as this is a guest.
+    fn guest(
+        &mut self,
+        threads: &Threads,
+        wakeups: &Wakeups,
+        take: &mut impl FnMut(&str, f64) -> f64,
+    ) {
+        let send = take("send", (wakeups.call - threads.pass_on).max(0.0));
+        if send < GUEST_SEND_NS {
+            return;
+        }
+        let _ = writeln!(self.0, "\n# What the hypervisor adds.\n[guest_ns]");
+        let why = "Measured: the call that wakes a thread on another CPU, less passing on here.";
+        self.price("send", send, why);
+        let why = "Default of KVM (halt_poll_ns); wakeups take longer from 100 to 200 us on.";
+        self.price("halt_poll", 200_000.0, why);
+        let halted = (wakeups.halted - threads.pass_on - INTERRUPT_NS).max(0.0);
+        let why = "Measured: as idle_exit, on a CPU that had idled for 3 ms.";
+        self.price("halted_exit", take("halted_exit", halted), why);
     }
 
     fn caches(&mut self, caches: &[Cache], hit: f64, take: &mut impl FnMut(&str, f64) -> f64) {
@@ -452,18 +413,26 @@ mod tests {
     #[test]
     fn what_is_written_is_a_preset() {
         let mut text = Preset::default();
-        text.head(4, 2, 4, 1.0);
-        for key in ["hit", "atomic", "ipi", "idle_exit", "interrupt", "switch", "refill"] {
+        text.head(4, 2, 4, [1.0, 1.1]);
+        for key in ["hit", "atomic"] {
             text.price(key, 1.25, "Test.");
         }
         text.transfers(60.0, true, 2, 4);
         text.memory(90.0, 64 << 20, None);
         text.price("read_service", 5.0, "Test.");
+        let threads =
+            Threads { pause: 9.0, clock: 20.0, yield_alone: 170.0, switch: 250.0, pass_on: 700.0 };
+        let wakeups = Wakeups { idle: 1e4, call: 7e3, halted: 2e4, busy: 1.5e4 };
+        text.wakeups(&threads, Some(&wakeups), &mut |_, ns| ns);
+        text.programs(&threads, &mut |_, ns| ns);
+        text.guest(&threads, &wakeups, &mut |_, ns| ns);
         let cache = |level, bytes, cpus| Cache { level, bytes, ways: 8, cpus };
         let levels = [cache(1, 32 << 10, 1), cache(2, 256 << 10, 1), cache(3, 4 << 20, 2)];
         text.caches(&levels, 1.0, &mut |_, ns| ns);
         let preset = convoy_machine::Preset::parse("host", &text.0).expect("a preset");
         assert_eq!(preset.topology.cpus_per_llc, 2);
         assert_eq!(preset.cache.expect("stated").l2.lines, 4096);
+        assert!((preset.price_ns.idle_exit - 8600.0).abs() < 1e-9);
+        assert!((preset.guest_ns.expect("a guest").send - 6300.0).abs() < 1e-9);
     }
 }

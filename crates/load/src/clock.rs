@@ -44,6 +44,33 @@ pub fn usable_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
+/// The CPUs that a program is kept to cannot be chosen.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot keep the program to {cpus} of its CPUs: {source}; give fewer, or all")]
+pub struct CpusError {
+    /// CPUs asked for.
+    pub cpus: u32,
+    /// The system's reason.
+    pub source: std::io::Error,
+}
+
+/// Calls `body` while the calling thread, and all that it starts meanwhile, is kept to the first
+/// `count` of the CPUs that it may use.
+///
+/// # Errors
+/// [`CpusError`].
+pub fn keeping_to<R>(count: u32, body: impl FnOnce() -> R) -> Result<R, CpusError> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let fail = |errno: rustix::io::Errno| CpusError { cpus: count, source: errno.into() };
+    let all = sched_getaffinity(None).map_err(fail)?;
+    let mut some = CpuSet::new();
+    usable_cpus().into_iter().take(count as usize).for_each(|cpu| some.set(cpu));
+    sched_setaffinity(None, &some).map_err(fail)?;
+    let result = body();
+    sched_setaffinity(None, &all).map_err(fail)?;
+    Ok(result)
+}
+
 /// Context switches of this process, summed over its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switches {

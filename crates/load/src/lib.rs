@@ -7,6 +7,7 @@
 
 pub mod calibrate;
 pub mod calibrate_machine;
+mod calibrate_wakeups;
 pub mod calibration;
 pub mod clock;
 pub mod columns;
@@ -15,7 +16,9 @@ pub mod draw;
 pub mod experiment;
 pub mod fixture;
 pub mod host;
+pub mod host_experiment;
 pub mod jobs;
+pub mod lock_loop;
 pub mod mix;
 pub mod native;
 pub mod reaim_config;
@@ -25,6 +28,7 @@ pub mod sizes;
 pub mod units;
 pub mod user;
 pub mod users;
+pub mod virtual_locks;
 pub mod virtual_run;
 pub mod workfile;
 

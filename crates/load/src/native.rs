@@ -1,10 +1,13 @@
-//! The native lock experiment: the policies of one lock on this machine's threads.
+//! The native lock experiment: the policies of a lock on this machine's threads.
 //!
-//! Each thread loops: work outside, take the semaphore (count 1), work inside, release it. Both
-//! kinds of work are dependent chains of multiplications of a calibrated length, so that time spent
-//! preempted does not count as work done; the chain inside continues from a word that all threads
-//! share. The policies of a cell run one after the other, in drawn order, in every round: a
-//! ratio is taken inside a round, where both sides saw the same machine.
+//! Each thread loops: work outside, take the lock, work inside, release it. Both kinds of work are
+//! dependent chains of multiplications of a calibrated length, so that time spent preempted does
+//! not count as work done; the chain inside continues from a word that all threads share. The
+//! policies of a cell run one after the other, in drawn order, in every round: a ratio is taken
+//! inside a round, where both sides saw the same machine.
+//!
+//! The loop itself is [`lock_loop`](crate::lock_loop), whose source also runs on the virtual
+//! kernel.
 //!
 //! What the numbers mean, and what they do not:
 //!
@@ -20,13 +23,13 @@
 mod cell;
 mod work;
 
-use std::fmt;
-
 use convoy_stats::Sample;
-use convoy_sync::{Handoff, NativeSemaphore, Opportunistic};
+use convoy_sync::Native;
 use serde::{Deserialize, Serialize};
 
 use crate::draw::{Lcg, shuffle};
+pub use crate::lock_loop::Policy;
+use crate::lock_loop::with_lock;
 use crate::user::Next;
 use cell::{CellError, Plan, Tally};
 
@@ -45,25 +48,6 @@ const WORK_NS_MAX: u32 = 1_000_000;
 /// Longest warm-up and window, in milliseconds.
 const PHASE_MS_MAX: u32 = 60_000;
 
-/// A policy of the semaphore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// `up` gives the unit to the first waiter, running or not.
-    Handoff,
-    /// `up` wakes the first waiter; whoever comes first takes the unit.
-    Opportunistic,
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Handoff => "handoff",
-            Self::Opportunistic => "opportunistic",
-        })
-    }
-}
-
 /// An experiment file of this kind. `experiments/semaphore-native.toml` explains every field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +58,10 @@ pub struct NativeExperiment {
     pub name: String,
     /// The policies; ratios have the first as their baseline.
     pub policies: Vec<Policy>,
+    /// CPUs that the threads may use, the first of those that the program may use; all of them by
+    /// default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
     /// Numbers of threads.
     pub threads: Vec<u32>,
     /// Lengths of the section under the semaphore, in nanoseconds.
@@ -119,9 +107,11 @@ pub enum NativeError {
         /// Its reason.
         source: std::io::Error,
     },
-    /// Threads never came back from the lock: a wake-up was lost.
+    /// Threads never came back from the lock: a wake-up was lost, or so many spin that it takes
+    /// too long.
     #[error(
-        "{policy}: {missing} of {threads} threads never left the semaphore; a wake-up was lost"
+        "{policy}: {missing} of {threads} threads did not leave the lock in time; a wake-up was \
+         lost, or the lock has collapsed"
     )]
     Stuck {
         /// The policy.
@@ -131,6 +121,9 @@ pub enum NativeError {
         /// Threads that did not end.
         missing: u32,
     },
+    /// The threads cannot be kept to some CPUs.
+    #[error(transparent)]
+    Cpus(crate::clock::CpusError),
 }
 
 /// Where and what, in one line and without the excerpt of the file.
@@ -167,6 +160,9 @@ impl NativeExperiment {
         }
         within("threads", &self.threads, 1, THREADS_MAX)?;
         within("section_ns", &self.section_ns, 1, WORK_NS_MAX)?;
+        if let Some(cpus) = self.cpus {
+            within("cpus", &[cpus], 1, crate::clock::cpus())?;
+        }
         within("outside_ns", &[self.outside_ns], 0, WORK_NS_MAX)?;
         within("warmup_ms", &[self.warmup_ms], 0, PHASE_MS_MAX)?;
         within("window_ms", &[self.window_ms], 1, PHASE_MS_MAX)?;
@@ -343,6 +339,7 @@ pub fn run(
             }
             let plan = Plan {
                 threads,
+                cpus: experiment.cpus,
                 section_steps: calibration.steps(section_ns),
                 outside_steps: calibration.steps(experiment.outside_ns),
                 warmup_ms: experiment.warmup_ms,
@@ -366,10 +363,7 @@ pub fn run(
 }
 
 fn measure(policy: Policy, plan: &Plan) -> Result<Tally, NativeError> {
-    let result = match policy {
-        Policy::Handoff => cell::run::<NativeSemaphore<Handoff>>(plan),
-        Policy::Opportunistic => cell::run::<NativeSemaphore<Opportunistic>>(plan),
-    };
+    let result = with_lock!(policy, Native, Lock => cell::run::<Lock>(plan));
     result.map_err(|error| match error {
         CellError::Threads { started, source } => {
             NativeError::Threads { started, wanted: plan.threads, source }
@@ -377,6 +371,7 @@ fn measure(policy: Policy, plan: &Plan) -> Result<Tally, NativeError> {
         CellError::Stuck { missing } => {
             NativeError::Stuck { policy, threads: plan.threads, missing }
         }
+        CellError::Cpus(error) => NativeError::Cpus(error),
     })
 }
 

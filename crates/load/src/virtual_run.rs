@@ -58,6 +58,8 @@ pub struct VirtualRun {
     pub shell_sleep: bool,
     /// The file system of the work directory.
     pub file_system: FileSystem,
+    /// Everything is kept to the first CPU.
+    pub pinned: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
     pub sample_ns: u64,
 }
@@ -293,6 +295,7 @@ impl VirtualRun {
             shrink: 1,
             shell_sleep: false,
             file_system: FileSystem::Tmpfs,
+            pinned: false,
             sample_ns: 0,
         }
     }
@@ -381,6 +384,9 @@ impl VirtualRun {
     /// The first process: fixtures, users, release, and waiting for the end.
     fn parent(&self, k: &mut Process, world: &Rc<World>, board: &Rc<Board>) -> Result<(), String> {
         let fail = |call: &str, error: &dyn std::fmt::Display| format!("{call}: {error}");
+        if self.pinned {
+            world.sched().stay_here();
+        }
         k.mkdir(DIRECTORY).map_err(|error| fail("mkdir", &error))?;
         setup(k, &self.env(0)).map_err(|error| fail("fixtures", &error))?;
         let (ready_read, ready_write) = k.pipe().map_err(|error| fail("pipe", &error))?;

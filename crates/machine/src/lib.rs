@@ -19,6 +19,7 @@ mod rules;
 mod smp;
 mod trace;
 mod tree;
+mod user;
 mod watch;
 
 pub use engine::{CpuTimes, Mode, Outcome};
@@ -29,10 +30,11 @@ pub use memory::{LINE, Sim};
 pub use names::Names;
 pub use os::{Context, Interrupt, Os};
 pub use preset::{
-    CPUS_MAX, Caches, DiskTime, Geometry, MemoryControllers, Numa, Preset, PresetError, Prices,
-    PrivateLevel, SharedLevel, Topology, ps,
+    CPUS_MAX, Caches, DiskTime, Geometry, Guest, MemoryControllers, Numa, Preset, PresetError,
+    Prices, PrivateLevel, SharedLevel, Topology, UserPrices, ps,
 };
 pub use smp::{Smp, Word};
 pub use trace::{Event, Leave, Record, Recorder};
 pub use tree::Tree;
+pub use user::User;
 pub use watch::Watch;

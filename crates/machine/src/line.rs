@@ -129,7 +129,7 @@ impl Lines {
     /// waits for, counts as one line: where a frame puts it is the compiler's choice, and with it
     /// every build would have results of its own. So stacks have one entry each, before the rest.
     #[inline(always)]
-    fn index(&self, offset: usize) -> usize {
+    pub(crate) fn index(&self, offset: usize) -> usize {
         if offset >= self.stacks { (offset / LINE).wrapping_add(self.heap) } else { offset / STACK }
     }
 

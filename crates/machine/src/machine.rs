@@ -236,6 +236,12 @@ impl Here {
         engine().offset(object)
     }
 
+    /// Number of the line of an object. All that a task has on its stack is one line, so this
+    /// number may enter a decision where [`Self::address`] may not.
+    pub fn line_of<T: ?Sized>(object: &T) -> usize {
+        engine().line_of(object)
+    }
+
     /// Ends [`Machine::run`].
     pub fn stop() {
         engine().stop();

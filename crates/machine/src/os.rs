@@ -1,5 +1,6 @@
 //! What the machine asks of the operating system that runs on it.
 
+use crate::smp::Word;
 use convoy_sync::{Sleep, TaskId, Wake};
 
 /// Why an interrupt was taken, both may be true, and what it interrupted.
@@ -88,6 +89,30 @@ pub trait Os {
 
     /// Wakes up to `count` sleepers of `word`, first come first woken.
     fn wake(&self, word: usize, count: usize);
+
+    /// The system call with which a task in user mode sleeps while `word` holds `expected`
+    /// (`FUTEX_WAIT`).
+    fn user_wait(
+        &self,
+        word: &Word<u32>,
+        expected: u32,
+        sleep: Sleep,
+        deadline: Option<u64>,
+    ) -> Wake {
+        let at = core::ptr::from_ref(word);
+        panic!("no futexes: {at:?} shall hold {expected}, {sleep:?} until {deadline:?}");
+    }
+
+    /// The system call that wakes up to `count` tasks that sleep on `word` (`FUTEX_WAKE`).
+    fn user_wake(&self, word: &Word<u32>, count: usize) {
+        let at = core::ptr::from_ref(word);
+        panic!("no futexes: {count} sleepers on {at:?} are wanted");
+    }
+
+    /// The system call with which a task in user mode lets others run (`sched_yield`).
+    fn user_yield(&self) {
+        panic!("this operating system has no sched_yield");
+    }
 
     /// Whether a signal is pending for the current task that ends `sleep`.
     fn signal_pending(&self, sleep: Sleep) -> bool;

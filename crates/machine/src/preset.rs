@@ -43,6 +43,31 @@ pub struct Prices {
     pub switch: f64,
     /// What a task that comes back to a CPU pays to refill the first-level caches.
     pub refill: f64,
+    /// What a switch to another address space costs beyond `switch`.
+    #[serde(default)]
+    pub address_space: f64,
+}
+
+/// Prices of what only programs do, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserPrices {
+    /// One `pause` of a spinning loop.
+    pub pause: f64,
+    /// One look at the monotonic clock, without a system call.
+    pub clock: f64,
+}
+
+/// What a hypervisor adds for a machine that is its guest, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guest {
+    /// Time for which the sender of an inter-processor interrupt is away.
+    pub send: f64,
+    /// How long the hypervisor polls before it takes the CPU from a guest that idles.
+    pub halt_poll: f64,
+    /// `price_ns.idle_exit` of a CPU that idled longer than that.
+    pub halted_exit: f64,
 }
 
 /// Size of a cache in lines of 64 bytes.
@@ -135,6 +160,8 @@ pub struct Preset {
     /// Speed of instruction streams relative to the calibration host (2 is twice as fast): scales
     /// user-mode work and the instruction part of kernel paths, not memory prices.
     pub speed: f64,
+    /// The same for kernel paths, where it was measured apart; `speed` otherwise.
+    pub kernel_speed: Option<f64>,
     /// CPU grouping.
     pub topology: Topology,
     /// Prices.
@@ -153,6 +180,10 @@ pub struct Preset {
     pub controllers: Option<MemoryControllers>,
     /// The disk; without one the machine has none.
     pub disk: Option<DiskTime>,
+    /// Prices of what programs do; without them `pause` takes eight hits and the clock nothing.
+    pub user_ns: Option<UserPrices>,
+    /// The hypervisor; without one the machine is hardware.
+    pub guest_ns: Option<Guest>,
 }
 
 /// The shipped presets: name and text of the file.
@@ -275,6 +306,10 @@ impl Preset {
         if !(self.speed.is_finite() && self.speed > 0.0) {
             return fail("speed", self.speed.to_string(), "above 0");
         }
+        let kernel = self.kernel_speed.unwrap_or(1.0);
+        if !(kernel.is_finite() && kernel > 0.0) {
+            return fail("kernel_speed", kernel.to_string(), "above 0");
+        }
         if !(0.0..=1.0).contains(&self.perturbation) {
             return fail("perturbation", self.perturbation.to_string(), "0 to 1");
         }
@@ -295,6 +330,12 @@ impl Preset {
             ("price_ns.interrupt", p.interrupt),
             ("price_ns.switch", p.switch),
             ("price_ns.refill", p.refill),
+            ("price_ns.address_space", p.address_space),
+            ("user_ns.pause", self.user_ns.as_ref().map_or(0.0, |user| user.pause)),
+            ("user_ns.clock", self.user_ns.as_ref().map_or(0.0, |user| user.clock)),
+            ("guest_ns.send", self.guest_ns.as_ref().map_or(0.0, |guest| guest.send)),
+            ("guest_ns.halt_poll", self.guest_ns.as_ref().map_or(0.0, |guest| guest.halt_poll)),
+            ("guest_ns.halted_exit", self.guest_ns.as_ref().map_or(0.0, |guest| guest.halted_exit)),
         ] {
             if !(0.0..=1e9).contains(&value) {
                 return fail(key, value.to_string(), "0 to 1000000000");

@@ -16,6 +16,7 @@ mod explain_text;
 mod export;
 mod flame;
 mod format;
+mod host;
 mod json;
 mod native;
 mod picture;
@@ -37,6 +38,7 @@ pub use compare::{
 pub use explain::ExplainReport;
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, significant};
+pub use host::{HostErrors, HostReport, HostRow};
 pub use native::{native_csv, native_json, native_tables, native_text};
 pub use picture::{PictureError, png};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};

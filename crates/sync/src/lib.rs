@@ -30,7 +30,7 @@ pub use adaptive::AdaptiveLock;
 pub use event::LockEvent;
 pub use lock::{Guard, IrqGuard, RawLock, WaitError};
 pub use mutex::Mutex;
-pub use native::{Native, Signals};
+pub use native::{Native, Signals, spin_and_yield};
 pub use platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
 pub use rwlock::RwLock;
 pub use rwsem::RwSemaphore;

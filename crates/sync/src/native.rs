@@ -16,8 +16,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
-/// Looks at a word before a spinning thread gives up its time slice, about 40 µs of `pause` on a
-/// current x86. Spinning longer than a context switch costs only delays the thread spun for when it
+/// Looks at a word before a spinning thread gives up its time slice: 10 to 40 µs of `pause`, by the
+/// processor. Spinning longer than a context switch costs only delays the thread spun for when it
 /// is not running; `docs` of user-space locks put the bound between 10 and 100 µs.
 const LOOKS_BEFORE_YIELD: u32 = 1000;
 
@@ -171,6 +171,30 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
+/// [`Platform::spin_until`] of user space, which cannot keep its CPU: gives the time slice up with
+/// `yield_now` from time to time, because whoever is spun for may wait for this CPU.
+#[inline]
+pub fn spin_and_yield<P: Platform>(
+    word: &P::AtomicU32,
+    done: impl Fn(u32) -> bool,
+    yield_now: impl Fn(),
+) -> u32 {
+    let mut looks = 0;
+    loop {
+        // Acquire pairs with the release store of whoever made `done` true.
+        let value = word.load(Ordering::Acquire);
+        if done(value) {
+            return value;
+        }
+        looks += 1;
+        if looks % LOOKS_BEFORE_YIELD == 0 {
+            yield_now();
+        } else {
+            P::spin_hint();
+        }
+    }
+}
+
 /// Returns whether the wait ended because `deadline` passed.
 fn futex_wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
     let until = deadline.map(timespec);
@@ -229,20 +253,7 @@ impl Platform for Native {
 
     #[inline]
     fn spin_until(word: &AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
-        let mut looks = 0;
-        loop {
-            // Acquire pairs with the release store of whoever made `done` true.
-            let value = word.load(Ordering::Acquire);
-            if done(value) {
-                return value;
-            }
-            looks += 1;
-            if looks % LOOKS_BEFORE_YIELD == 0 {
-                yield_now();
-            } else {
-                core::hint::spin_loop();
-            }
-        }
+        spin_and_yield::<Self>(word, done, yield_now)
     }
 
     fn wait(word: &AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {

@@ -1,6 +1,7 @@
 //! `convoy reproduce`: the published table out of the mechanism, with its error.
 
 mod ablation;
+mod host;
 mod sensitivity;
 mod spread;
 
@@ -207,6 +208,12 @@ pub(crate) fn load(name: &str) -> Result<Experiment, Failure> {
 /// The command.
 pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
+    if let Some(experiment) = host::named(&args.experiment)? {
+        return host::run(args, experiment);
+    }
+    if args.measure.is_some() {
+        return Err(Failure::usage("--measure is for the experiment host; drop it"));
+    }
     let plan = Plan::new(args)?;
     if args.sensitivity {
         return sensitivity::run(args, &plan);

@@ -108,13 +108,31 @@ impl Sched {
             return;
         }
         let preempts = match (task.rt_priority(), current.rt_priority()) {
-            (None, None) => queue.normal.borrow_mut().preempts(task, &current),
+            (None, None) => {
+                let mut normal = queue.normal.borrow_mut();
+                normal.drop_sleepers(&current, &|id| self.tcb(id));
+                normal.preempts(task, &current)
+            }
             (woken, running) => woken > running,
         };
         if preempts {
             self.count(|stats| stats.preemptions += 1);
             self.resched(cpu);
         }
+    }
+
+    /// The running task lets others of its class go first (`sched_yield`).
+    pub(crate) fn yield_queue(&self) {
+        Smp::irq_save();
+        let queue = self.this();
+        queue.lock.lock();
+        let me = self.current();
+        if me.rt_priority().is_none() && self.loads.running(Here::cpu()) > 1 {
+            Self::charge(queue, &me);
+            queue.normal.borrow_mut().yield_turn(&me);
+        }
+        queue.lock.unlock();
+        Smp::irq_restore(());
     }
 
     /// At the tick of this CPU, after the charge: whether the running task has had its turn.

@@ -2,10 +2,10 @@
 
 use super::normal::{Dequeue, Enqueue};
 use super::wait::signal_ends;
-use super::{Sched, State, Tcb, o1, record};
+use super::{RunQueue, Sched, State, Tcb, o1, record};
 use crate::preset::Preempt;
 use crate::softirq::{context, irq_enter};
-use convoy_machine::{Here, Os, Smp};
+use convoy_machine::{Here, Os, Smp, Word};
 use convoy_sync::{Platform, RawLock, TaskId};
 use std::rc::Rc;
 
@@ -75,14 +75,27 @@ impl Sched {
         me.on_cpu.set(false);
         self.tcb(next).on_cpu.set(true);
         self.count(|stats| stats.switches += 1);
-        let refill = if next == queue.idle.get() { 0 } else { self.costs.refill };
-        Here::pass(self.costs.switch + refill);
+        Here::pass(self.switch_price(me, next));
         record::leave(me, how == Leave::Die);
         if how == Leave::Die {
             return Here::retire(next);
         }
         Here::switch_to(next);
         self.arrive();
+    }
+
+    /// What the switch from `me` to `next` costs. The idle task and kernel threads have no address
+    /// space of their own and use the last one.
+    fn switch_price(&self, me: &Tcb, next: TaskId) -> u64 {
+        let queue = self.this();
+        let costs = &self.costs;
+        if next == queue.idle.get() {
+            return costs.switch;
+        }
+        let next = self.tcb(next);
+        let spaces = me.space.get() != next.space.get() && me.id != queue.idle.get();
+        let space = if spaces { costs.address_space } else { 0 };
+        costs.switch + space + (costs.refill as f64 * next.footprint.get()) as u64
     }
 
     /// Charges the leaving task, and dequeues it if it sleeps or puts it back into the timeline.
@@ -160,7 +173,8 @@ impl Sched {
     /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule
     /// there. `None` when the machine has no room for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
-        let target = if self.era.fork_balance { self.idlest_cpu() } else { Here::cpu() };
+        let stays = !self.era.fork_balance || self.current().bound.get();
+        let target = if stays { Here::cpu() } else { self.idlest_cpu() };
         self.fork_on(target, body)
     }
 
@@ -172,6 +186,7 @@ impl Sched {
         let parent = self.current();
         o1::adopt(&child, &parent);
         child.entity.set_nice(parent.entity.nice());
+        child.bound.set(parent.bound.get());
         Smp::irq_save();
         let queue = &self.queues[target];
         queue.lock.lock();
@@ -193,6 +208,9 @@ impl Sched {
 
     /// `exec` balancing: moves the caller to a CPU with less load.
     pub fn exec_balance(&self) {
+        if self.current().bound.get() {
+            return;
+        }
         let target = self.idlest_cpu();
         if target != Here::cpu() {
             self.current().migrate_to.set(Some(target));
@@ -231,9 +249,22 @@ impl Sched {
         if queue.need_resched.replace(true) || cpu == Here::cpu() {
             return;
         }
-        // An idle CPU waits in mwait on its flag and needs no interrupt.
-        let delay = if queue.is_idle() { self.costs.idle_exit } else { self.costs.ipi };
+        // An idle CPU waits in mwait on its flag and needs no interrupt; that of a guest has left
+        // the guest, and so does whoever sends an interrupt.
+        let delay = if queue.is_idle() { self.idle_exit(queue) } else { self.costs.ipi };
         Here::kick(cpu, Here::now_ps() + delay);
+        Here::pass(self.costs.send);
+    }
+
+    /// How long `queue`, which idles, takes to notice that it has work.
+    fn idle_exit(&self, queue: &RunQueue) -> u64 {
+        if self.is_halted(queue) { self.costs.halted_exit } else { self.costs.idle_exit }
+    }
+
+    /// Whether `queue`, which idles, has idled for so long that the hypervisor gave its processor
+    /// to others.
+    pub(crate) fn is_halted(&self, queue: &RunQueue) -> bool {
+        Here::now_ps().saturating_sub(queue.halted_at.get()) > self.costs.halt_poll
     }
 
     /// Involuntary preemption in the kernel (`CONFIG_PREEMPT`): a task that holds the semaphore
@@ -268,6 +299,7 @@ impl Os for Sched {
             while !self.this().need_resched.get() {
                 self.enter_idle();
                 if !self.this().need_resched.get() {
+                    self.this().halted_at.set(Here::now_ps());
                     Here::halt();
                 }
             }
@@ -317,6 +349,24 @@ impl Os for Sched {
 
     fn wake(&self, word: usize, count: usize) {
         self.wake_word(word, count, false);
+    }
+
+    fn user_wait(
+        &self,
+        word: &Word<u32>,
+        expected: u32,
+        sleep: convoy_sync::Sleep,
+        deadline: Option<u64>,
+    ) -> convoy_sync::Wake {
+        self.futex_wait(word, expected, sleep, deadline)
+    }
+
+    fn user_wake(&self, word: &Word<u32>, count: usize) {
+        self.futex_wake(word, count);
+    }
+
+    fn user_yield(&self) {
+        self.yield_cpu();
     }
 
     fn expects(&self) -> bool {

@@ -31,6 +31,7 @@ mod wait;
 mod wake;
 
 use crate::bkl::{BKL, Bkl};
+use crate::futex::Futexes;
 use crate::irq::Agendas;
 use crate::locks::Spin;
 use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
@@ -93,6 +94,10 @@ pub struct Tcb {
     migrate_to: Cell<Option<usize>>,
     /// Its present sleep counts as load.
     counted_asleep: Cell<bool>,
+    /// Its address space: the task that made it.
+    pub(crate) space: Cell<TaskId>,
+    /// Part of the first-level caches that it uses again after it was away.
+    pub(crate) footprint: Cell<f64>,
     /// The current preemption is involuntary: the task stays queued whatever its state.
     preempted: Cell<bool>,
 }
@@ -117,6 +122,8 @@ impl Tcb {
             timer_key: Cell::new(None),
             migrate_to: Cell::new(None),
             counted_asleep: Cell::new(false),
+            space: Cell::new(id),
+            footprint: Cell::new(1.0),
             preempted: Cell::new(false),
         }
     }
@@ -135,6 +142,8 @@ pub(crate) struct RunQueue {
     /// Tick at which periodic balancing is due.
     pub(crate) next_balance: Cell<u64>,
     pub(crate) idle_at_tick: Cell<bool>,
+    /// When it halted last, in picoseconds.
+    pub(crate) halted_at: Cell<u64>,
     /// CPU to which the migration thread of this queue shall push a task.
     pub(crate) push_to: Cell<Option<usize>>,
     /// Next tick and end of slice, in picoseconds; `u64::MAX` when stopped.
@@ -215,6 +224,10 @@ struct Costs {
     refill: u64,
     ipi: u64,
     idle_exit: u64,
+    address_space: u64,
+    send: u64,
+    halt_poll: u64,
+    halted_exit: u64,
 }
 
 /// The scheduler of one machine; its [`convoy_machine::Os`].
@@ -243,6 +256,7 @@ pub struct Sched {
     /// By CPU.
     pub(crate) agendas: Vec<Agendas>,
     kthreads: RefCell<BTreeMap<TaskId, Rc<Kthread>>>,
+    futexes: OnceCell<Futexes>,
 }
 
 impl Sched {
@@ -253,6 +267,7 @@ impl Sched {
         let cpus = preset.topology.cpus;
         let llc = preset.topology.cpus_per_llc.min(cpus);
         let p = &preset.price_ns;
+        let guest = preset.guest_ns.as_ref();
         let grouped = kernel.config.group_sched && kernel.scheduler == Scheduler::Cfs26Rc1;
         let sched = Self {
             queues: (0..cpus).map(|cpu| RunQueue::new(kernel, preset, cpu)).collect(),
@@ -275,6 +290,10 @@ impl Sched {
                 refill: ps(p.refill),
                 ipi: ps(p.ipi),
                 idle_exit: ps(p.idle_exit),
+                address_space: ps(p.address_space),
+                send: guest.map_or(0, |guest| ps(guest.send)),
+                halt_poll: guest.map_or(u64::MAX, |guest| ps(guest.halt_poll)),
+                halted_exit: guest.map_or(0, |guest| ps(guest.halted_exit)),
             },
             tasks: RefCell::default(),
             sleepers: RefCell::default(),
@@ -287,12 +306,22 @@ impl Sched {
             rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, cpus)),
             agendas: (0..cpus).map(|_| Agendas::default()).collect(),
             kthreads: RefCell::default(),
+            futexes: OnceCell::new(),
         };
         if let Some(lock) = sched.bkl.lock_object() {
             Here::watch(lock, BKL);
         }
         sched.queues.iter().for_each(|queue| queue.lock.name("rq->lock"));
         Rc::new(sched)
+    }
+
+    /// Gives it what threads in user mode need.
+    pub(crate) fn serve_threads(&self, futexes: Futexes) {
+        assert!(self.futexes.set(futexes).is_ok(), "a machine has one kernel");
+    }
+
+    pub(crate) fn futexes(&self) -> &Futexes {
+        self.futexes.get().expect("the kernel that runs threads has futexes")
     }
 
     /// Installs itself on `machine`, starts the idle tasks and, on CPU 0, `init`.
@@ -375,6 +404,12 @@ impl Sched {
         self.bkl.lock(&self.current());
     }
 
+    /// Keeps the calling task, and all that it makes from now on, to the CPU it is on
+    /// (`sched_setaffinity`).
+    pub fn stay_here(&self) {
+        self.current().bound.set(true);
+    }
+
     /// Ends one [`Self::lock_kernel`].
     pub fn unlock_kernel(&self) {
         self.bkl.unlock(&self.current());
@@ -415,6 +450,7 @@ impl RunQueue {
             domains: domains::build(&preset.topology, &kernel.ablation, cpu),
             next_balance: Cell::new(1),
             idle_at_tick: Cell::new(false),
+            halted_at: Cell::new(0),
             push_to: Cell::new(None),
             tick_at: Cell::new(u64::MAX),
             slice_at: Cell::new(u64::MAX),

@@ -61,6 +61,12 @@ pub(crate) trait Normal {
     /// Whether `woken`, just queued here, preempts the running `current`, just charged.
     fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool;
 
+    /// Before [`Self::preempts`]: takes sleepers off that are still queued and would be picked now.
+    fn drop_sleepers(&mut self, _current: &Tcb, _tcb: &dyn Fn(TaskId) -> Rc<Tcb>) {}
+
+    /// The running task lets others go first (`sched_yield`).
+    fn yield_turn(&mut self, _: &Tcb) {}
+
     /// Queued tasks, at most `most`, in the order in which the balancer examines them.
     fn candidates(&self, most: usize) -> Vec<TaskId>;
 

@@ -52,6 +52,14 @@ impl Sched {
         self.queues[cpu].is_idle() && self.loads.running(cpu) == 0
     }
 
+    /// Whether a wakeup may choose `cpu` because it idles. From 4.20 on (`available_idle_cpu`) an
+    /// idle CPU from which the hypervisor has taken its processor (`vcpu_is_preempted`) does not
+    /// count: what is put there does not run soon.
+    fn is_available(&self, cpu: usize) -> bool {
+        let trusts = self.era.placement != Placement::BoundedIdleSibling;
+        self.is_idle_cpu(cpu) && (trusts || !self.is_halted(&self.queues[cpu]))
+    }
+
     /// Whether the loads speak for the waker's CPU.
     fn wake_affine(&self, prev: usize, this: usize, task: &Tcb, sync: bool) -> bool {
         let domain = self.queues[this].domains.iter().find(|domain| domain.span.contains(&prev));
@@ -81,13 +89,13 @@ impl Sched {
         }
         let domain = self.queues[this].domains.iter().find(|domain| domain.span.contains(&prev));
         let Some(domain) = domain else { return false };
-        if self.is_idle_cpu(this) && self.llc_of(this).contains(&prev) {
-            return !self.is_idle_cpu(prev);
+        if self.is_available(this) && self.llc_of(this).contains(&prev) {
+            return !self.is_available(prev);
         }
         if sync && self.loads.running(this) == 1 {
             return true;
         }
-        if self.is_idle_cpu(prev) {
+        if self.is_available(prev) {
             return false;
         }
         let mut mine = self.loads.weight(this);
@@ -108,10 +116,10 @@ impl Sched {
     /// `most` further CPUs around `target`, else `target`.
     fn idle_sibling(&self, target: usize, prev: usize, most: usize) -> usize {
         let near = self.llc_of(target);
-        if self.is_idle_cpu(target) {
+        if self.is_available(target) {
             return target;
         }
-        if near.contains(&prev) && self.is_idle_cpu(prev) {
+        if near.contains(&prev) && self.is_available(prev) {
             return prev;
         }
         let bounded = self.era.placement == Placement::BoundedIdleSibling;
@@ -119,7 +127,7 @@ impl Sched {
         let around = (0..near.len()).map(|step| near.start + (first + step) % near.len());
         for cpu in around.take(most) {
             Here::pass(self.costs.balance_cpu);
-            if self.is_idle_cpu(cpu) {
+            if self.is_available(cpu) {
                 return cpu;
             }
         }

@@ -1,27 +1,20 @@
-//! One cell: threads that loop over one lock, started together, measured over a window, all
-//! released and waited for at the end.
-//!
-//! Two traps of such measurements, and how they are avoided here. Thousands of threads that poll
-//! for the start make a million wake-ups a second: they wait on one futex instead. Threads of a
-//! lock that hands over in order cannot be stopped by a flag alone, because the flag is read by
-//! nobody who waits: whoever gets the lock after the window gives it back at once and leaves, so
-//! the queue drains in one turn per thread.
+//! One cell on this machine: threads of the lock loop, started together, measured over a window,
+//! all released and waited for at the end.
 
-use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use convoy_stats::{LogHistogram, jain};
-use convoy_sync::{Native, Platform, RawSemaphore, Sleep};
+use convoy_sync::Native;
 
-use super::work::churn;
-use super::{NativeRun, Policy};
-use crate::clock::{cpu_ticks, cpus, monotonic_ns, process_cpu_ns, process_switches};
+use super::NativeRun;
+use crate::clock::{
+    CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
+};
+use crate::lock_loop::{Contender, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Trace};
 
 /// Stack of a thread, in bytes: the loop needs little, and 2000 of them must start quickly.
 const STACK_BYTES: usize = 64 * 1024;
@@ -33,42 +26,11 @@ const POLL: Duration = Duration::from_millis(1);
 /// context switch per thread, some 10 µs each.
 pub(super) const DRAIN_MS: u32 = 30_000;
 
-const GATE_CLOSED: u32 = 0;
-const GATE_OPEN: u32 = 1;
-
-const PHASE_WARMUP: u32 = 0;
-const PHASE_WINDOW: u32 = 1;
-const PHASE_OVER: u32 = 2;
-
-/// What a lock must do to be measured.
-pub(super) trait Contender: Send + Sync + 'static {
-    /// A free lock.
-    fn new() -> Self;
-    /// Takes it; sleeps until it can.
-    fn acquire(&self);
-    /// Gives it back.
-    fn release(&self);
-}
-
-impl<S: RawSemaphore + Send + Sync> Contender for S {
-    fn new() -> Self {
-        S::with_count(1)
-    }
-
-    #[inline]
-    fn acquire(&self) {
-        self.down();
-    }
-
-    #[inline]
-    fn release(&self) {
-        self.up();
-    }
-}
-
 /// What to run.
 pub(super) struct Plan {
     pub(super) threads: u32,
+    /// CPUs that the threads may use, if not all.
+    pub(super) cpus: Option<u32>,
     pub(super) section_steps: u32,
     pub(super) outside_steps: u32,
     pub(super) warmup_ms: u32,
@@ -83,33 +45,8 @@ pub(super) enum CellError {
     Threads { started: u32, source: io::Error },
     /// This many threads did not leave the lock.
     Stuck { missing: u32 },
-}
-
-/// A value on cache lines of its own; two, because CPUs fetch lines in pairs.
-#[repr(align(128))]
-struct Apart<T>(T);
-
-/// What all threads of a cell see. The lock and the word under it are apart from each other and
-/// from the words that are only read while it matters.
-struct Shared<C> {
-    lock: Apart<C>,
-    word: Apart<AtomicU64>,
-    gate: Apart<AtomicU32>,
-    phase: AtomicU32,
-    window_end_ns: AtomicU64,
-    ready: Apart<AtomicU32>,
-    gone: AtomicU32,
-    /// Threads that have had the lock within the window.
-    served: AtomicU32,
-    section_steps: u32,
-    outside_steps: u32,
-}
-
-/// What one thread saw.
-struct Trace {
-    acquisitions: u64,
-    waits: LogHistogram,
-    waiting: bool,
+    /// The threads could not be kept to the CPUs asked for.
+    Cpus(CpusError),
 }
 
 /// What all threads of a cell saw.
@@ -127,19 +64,16 @@ pub(super) struct Tally {
 }
 
 /// Runs one cell.
-pub(super) fn run<C: Contender>(plan: &Plan) -> Result<Tally, CellError> {
-    let shared = Arc::new(Shared::<C> {
-        lock: Apart(C::new()),
-        word: Apart(AtomicU64::new(1)),
-        gate: Apart(AtomicU32::new(GATE_CLOSED)),
-        phase: AtomicU32::new(PHASE_WARMUP),
-        window_end_ns: AtomicU64::new(0),
-        ready: Apart(AtomicU32::new(0)),
-        gone: AtomicU32::new(0),
-        served: AtomicU32::new(0),
-        section_steps: plan.section_steps,
-        outside_steps: plan.outside_steps,
-    });
+pub(super) fn run<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+    // Threads inherit the CPUs of whoever starts them; the coordinator is kept there too.
+    match plan.cpus {
+        Some(cpus) => keeping_to(cpus, || start::<C>(plan)).map_err(CellError::Cpus)?,
+        None => start::<C>(plan),
+    }
+}
+
+fn start<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+    let shared = Arc::new(Shared::<Native, C>::new(plan.section_steps, plan.outside_steps));
     let mut threads = Vec::with_capacity(plan.threads as usize);
     for index in 0..plan.threads {
         let own = Arc::clone(&shared);
@@ -162,58 +96,7 @@ pub(super) fn run<C: Contender>(plan: &Plan) -> Result<Tally, CellError> {
     shared.observe(plan, threads)
 }
 
-impl<C: Contender> Shared<C> {
-    /// One thread, from its start to its end.
-    fn body(&self, index: u32) -> Trace {
-        // Everything is allocated before the gate.
-        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
-        // Release: pairs with the acquire load of the coordinator.
-        self.ready.0.fetch_add(1, Release);
-        while self.gate.0.load(Acquire) == GATE_CLOSED {
-            Native::wait(&self.gate.0, GATE_CLOSED, Sleep::Uninterruptible, None);
-        }
-        self.contend(u64::from(index), &mut trace);
-        self.gone.fetch_add(1, Release);
-        trace
-    }
-
-    fn contend(&self, mut private: u64, trace: &mut Trace) {
-        while self.phase.load(Relaxed) != PHASE_OVER {
-            private = churn(private, self.outside_steps);
-            let asked = monotonic_ns();
-            self.lock.0.acquire();
-            let got = monotonic_ns();
-            // Acquire: the end of the window is written before the phase says that it is over.
-            let phase = self.phase.load(Acquire);
-            if phase == PHASE_OVER {
-                self.lock.0.release();
-                let end = self.window_end_ns.load(Relaxed);
-                if asked < end {
-                    trace.waiting = true;
-                    trace.waits.record(end - asked);
-                }
-                break;
-            }
-            // The lock orders these accesses; that they are atomic serves the language only.
-            let word = &self.word.0;
-            word.store(churn(word.load(Relaxed), self.section_steps), Relaxed);
-            self.lock.0.release();
-            if phase == PHASE_WINDOW {
-                if trace.acquisitions == 0 {
-                    self.served.fetch_add(1, Release);
-                }
-                trace.acquisitions += 1;
-                trace.waits.record(got - asked);
-            }
-        }
-        black_box(private);
-    }
-
-    fn open_gate(&self) {
-        self.gate.0.store(GATE_OPEN, Release);
-        Native::wake(&self.gate.0, usize::MAX);
-    }
-
+impl<C: Contender + Send + Sync> Shared<Native, C> {
     /// The coordinator: opens the gate, opens and closes the window, collects.
     fn observe(&self, plan: &Plan, threads: Vec<JoinHandle<Trace>>) -> Result<Tally, CellError> {
         self.open_gate();
@@ -234,7 +117,7 @@ impl<C: Contender> Shared<C> {
         let cpu_ns = process_cpu_ns() - cpu_before;
         let busy_share =
             ticks_before.zip(cpu_ticks()).and_then(|(before, after)| after.busy_since(&before));
-        self.window_end_ns.store(end, Relaxed);
+        self.window_end_ns.store(end as usize, Relaxed);
         // Release: pairs with the acquire load in `contend`.
         self.phase.store(PHASE_OVER, Release);
         let after = process_switches();
@@ -323,6 +206,7 @@ mod tests {
     fn plan(threads: u32) -> Plan {
         Plan {
             threads,
+            cpus: None,
             section_steps: 20,
             outside_steps: 50,
             warmup_ms: 2,

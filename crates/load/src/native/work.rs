@@ -1,6 +1,8 @@
 //! Work of a known length: a dependent chain that neither the compiler nor the CPU can shorten.
 
 use crate::clock::monotonic_ns;
+use crate::lock_loop::Ground;
+use convoy_sync::Native;
 use std::hint::black_box;
 
 /// Multiplier of the chain: 2^64 divided by the golden ratio, odd, so no state is lost.
@@ -23,6 +25,13 @@ pub(super) fn churn(mut value: u64, steps: u32) -> u64 {
         value = value.wrapping_mul(MULTIPLIER) ^ (value >> 29);
     }
     value
+}
+
+impl Ground for Native {
+    #[inline]
+    fn churn(value: usize, steps: u32) -> usize {
+        churn(value as u64, steps) as usize
+    }
 }
 
 /// What a step of the chain and a look at the clock cost here.

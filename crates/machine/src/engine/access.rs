@@ -12,6 +12,11 @@ impl Engine {
         core::ptr::from_ref(object).cast::<u8>().addr().wrapping_sub(self.base)
     }
 
+    /// See [`Here::line_of`](crate::Here::line_of).
+    pub(crate) fn line_of<T: ?Sized>(&self, object: &T) -> usize {
+        self.lines.index(self.offset(object))
+    }
+
     /// Whether this CPU may use `line` now without looking at the others: it is the `holder` of the
     /// line and either the earliest, or ahead by less than the skew while the line has not moved
     /// lately. A line that CPUs take from each other is used strictly in turn.

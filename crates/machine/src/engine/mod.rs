@@ -30,7 +30,7 @@ use watchdog::{Ledger, Watchdog};
 
 pub(crate) use overflow::{catch, command};
 
-/// `pause` takes about this many cache hits on the processors of the period.
+/// `pause` takes about this many cache hits on the processors of 2008; later presets say it.
 const SPIN_HINT_HITS: u64 = 8;
 
 /// A line that has not moved for this many skews counts as private. With less, CPUs that take a
@@ -163,6 +163,7 @@ pub(crate) struct Engine {
     seed: u64,
     /// One round of a polling loop that is not expressed by `spin_until`.
     spin_hint: u64,
+    clock_price: u64,
     pub(crate) interrupt_price: u64,
     pub(crate) region: Rc<Region>,
     pub(crate) watches: Watches,
@@ -233,7 +234,11 @@ impl Engine {
             skew: ps(preset.skew_ns),
             settle: ps(preset.skew_ns) * SETTLE_SKEWS,
             seed: mix(seed),
-            spin_hint: ps(preset.price_ns.hit) * SPIN_HINT_HITS,
+            spin_hint: preset
+                .user_ns
+                .as_ref()
+                .map_or(ps(preset.price_ns.hit) * SPIN_HINT_HITS, |user| ps(user.pause)),
+            clock_price: preset.user_ns.as_ref().map_or(0, |user| ps(user.clock)),
             interrupt_price: ps(preset.price_ns.interrupt),
             region,
             watches: Watches::default(),

@@ -12,6 +12,10 @@ impl Engine {
         self.spin_hint
     }
 
+    pub(crate) fn clock_price(&self) -> u64 {
+        self.clock_price
+    }
+
     #[inline]
     pub(crate) fn cpu(&self) -> usize {
         self.cpu.get()

@@ -178,7 +178,7 @@ impl Default for Watchdog {
 
 impl Engine {
     #[inline]
-    pub(super) fn progress(&self) {
+    pub(crate) fn progress(&self) {
         self.watchdog.at.set(self.clock.get());
         self.watchdog.operations.set(self.ops.get());
     }

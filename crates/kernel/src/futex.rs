@@ -1,0 +1,200 @@
+//! Futexes and `sched_yield`: what threads in user mode ask of the scheduler, as of 6.18.
+//!
+//! A waiter hashes the address to a bucket, announces itself there, takes the bucket's lock, reads
+//! the word again, queues, and schedules; a waker that finds no announcement takes no lock, and
+//! otherwise goes through the bucket's waiters until it has found enough of its address, and wakes
+//! them after the lock is free. A process with threads has a hash table of its own of 16 buckets
+//! (four for each CPU, at least 16; `futex_hash_allocate_default`), so thousands of threads that
+//! wait for different words stand in each other's way.
+
+use crate::costs::Costs;
+use crate::locks::{Count, Line, Spin};
+use crate::sched::Sched;
+use convoy_machine::{Here, Sim, Smp, Word};
+use convoy_sync::{Access, Atomic, Platform, Sleep, TaskId, Wake};
+use core::cell::{Cell, OnceCell, RefCell};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// Fewest buckets of a process's table.
+const BUCKETS_MIN: usize = 16;
+/// Buckets for each CPU.
+const BUCKETS_PER_CPU: usize = 4;
+
+const AWAKE: u32 = 0;
+const QUEUED: u32 = 1;
+
+/// One bucket: its waiters are announced by `waiters` and queued under `lock`.
+struct Bucket {
+    hot: Sim<Line<(Spin, Count)>>,
+    queue: RefCell<VecDeque<Rc<Sleeper>>>,
+}
+
+/// The record with which a task waits.
+struct Sleeper {
+    /// Address of the word it waits for.
+    key: Cell<usize>,
+    /// [`QUEUED`] until it was woken.
+    state: Sim<Line<Word<u32>>>,
+}
+
+/// What the system calls of threads need; prices in picoseconds.
+pub(crate) struct Futexes {
+    /// Made when the first thread needs them, as the kernel does.
+    buckets: OnceCell<Vec<Bucket>>,
+    cpus: usize,
+    sleepers: RefCell<BTreeMap<TaskId, Rc<Sleeper>>>,
+    enter: u64,
+    wait: u64,
+    wake: u64,
+    requeue: u64,
+}
+
+impl Futexes {
+    /// The table of the one process with threads on a machine of `cpus` CPUs.
+    pub(crate) fn new(costs: &Costs, cpus: usize) -> Self {
+        Self {
+            buckets: OnceCell::new(),
+            cpus,
+            sleepers: RefCell::default(),
+            enter: costs.syscall,
+            wait: costs.futex_wait,
+            wake: costs.futex_wake,
+            requeue: costs.sched_yield,
+        }
+    }
+
+    /// The bucket of `word`. All that a task has on its stack is one line, so that the choice does
+    /// not depend on the compiler's frames.
+    fn bucket(&self, word: &Word<u32>) -> &Bucket {
+        let buckets = self.buckets.get_or_init(|| self.make_buckets());
+        let mixed = (Here::line_of(word) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &buckets[(mixed >> 40) as usize % buckets.len()]
+    }
+
+    fn make_buckets(&self) -> Vec<Bucket> {
+        let bucket = |_| Bucket {
+            // One count always stands for the table, as `Count` counts references.
+            hot: Here::place(Line((Spin::new(), Count::new(1)))),
+            queue: RefCell::default(),
+        };
+        let count = (BUCKETS_PER_CPU * self.cpus).next_power_of_two().max(BUCKETS_MIN);
+        let buckets: Vec<Bucket> = (0..count).map(bucket).collect();
+        for bucket in &buckets {
+            Here::name(&bucket.hot.0.0, "futex_hash_bucket");
+        }
+        buckets
+    }
+
+    /// The record of the calling task.
+    fn mine(&self) -> Rc<Sleeper> {
+        let new = || {
+            let state = Here::place(Line(Word::new(AWAKE)));
+            Rc::new(Sleeper { key: Cell::new(0), state })
+        };
+        Rc::clone(self.sleepers.borrow_mut().entry(Here::task()).or_insert_with(new))
+    }
+}
+
+impl Bucket {
+    /// Takes `sleeper` out of the queue; whether it was there.
+    fn remove(&self, sleeper: &Rc<Sleeper>) -> bool {
+        let mut queue = self.queue.borrow_mut();
+        let at = queue.iter().position(|other| Rc::ptr_eq(other, sleeper));
+        at.and_then(|at| queue.remove(at)).is_some()
+    }
+
+    /// Takes the first waiter of `key` out of the queue, after a look at each before it.
+    fn take(&self, key: usize) -> Option<Rc<Sleeper>> {
+        let mut at = 0;
+        loop {
+            // A look may let others run, but they wait for the bucket's lock.
+            let sleeper = self.queue.borrow().get(at).cloned()?;
+            Smp::touch(&*sleeper.state, Access::Read);
+            if sleeper.key.get() == key {
+                break;
+            }
+            at += 1;
+        }
+        self.queue.borrow_mut().remove(at)
+    }
+}
+
+impl Sched {
+    /// `FUTEX_WAIT`.
+    pub(crate) fn futex_wait(
+        &self,
+        word: &Word<u32>,
+        expected: u32,
+        sleep: Sleep,
+        deadline: Option<u64>,
+    ) -> Wake {
+        let futexes = self.futexes();
+        Here::pass(futexes.enter + futexes.wait);
+        let bucket = futexes.bucket(word);
+        let (lock, waiters) = &bucket.hot.0;
+        let sleeper = futexes.mine();
+        waiters.get();
+        let queued = lock.hold(|| {
+            if word.load(SeqCst) != expected {
+                return false;
+            }
+            sleeper.key.set(Here::address(word));
+            sleeper.state.store(QUEUED, Relaxed);
+            bucket.queue.borrow_mut().push_back(Rc::clone(&sleeper));
+            true
+        });
+        let mut wake = Wake::Woken;
+        if queued {
+            while sleeper.state.load(SeqCst) == QUEUED && wake == Wake::Woken {
+                wake = Smp::wait(&sleeper.state, QUEUED, sleep, deadline);
+            }
+            if wake != Wake::Woken && !lock.hold(|| bucket.remove(&sleeper)) {
+                // A waker came first, and has told of it.
+                wake = Wake::Woken;
+                waiters.get();
+            }
+        }
+        if !queued || wake != Wake::Woken {
+            let _the_table_remains = waiters.put();
+        }
+        self.syscall_return();
+        wake
+    }
+
+    /// `FUTEX_WAKE`.
+    pub(crate) fn futex_wake(&self, word: &Word<u32>, count: usize) {
+        let futexes = self.futexes();
+        Here::pass(futexes.enter + futexes.wake);
+        let bucket = futexes.bucket(word);
+        let (lock, waiters) = &bucket.hot.0;
+        if waiters.read() > 1 {
+            let key = Here::address(word);
+            let woken: Vec<Rc<Sleeper>> = lock.hold(|| {
+                let mut woken = Vec::new();
+                while woken.len() < count
+                    && let Some(sleeper) = bucket.take(key)
+                {
+                    let _the_table_remains = waiters.put();
+                    woken.push(sleeper);
+                }
+                woken
+            });
+            for sleeper in woken {
+                sleeper.state.store(AWAKE, SeqCst);
+                Smp::wake(&sleeper.state, 1);
+            }
+        }
+        self.syscall_return();
+    }
+
+    /// `sched_yield`.
+    pub(crate) fn yield_cpu(&self) {
+        let futexes = self.futexes();
+        Here::pass(futexes.enter + futexes.requeue);
+        self.yield_queue();
+        self.schedule();
+        self.syscall_return();
+    }
+}

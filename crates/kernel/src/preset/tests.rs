@@ -1,0 +1,102 @@
+//! What preset files may say.
+
+use super::*;
+use crate::rcu::Placement;
+
+#[test]
+fn every_shipped_preset_is_valid_and_named_as_its_file() {
+    for name in KernelPreset::names() {
+        assert_eq!(KernelPreset::named(name).unwrap().name, name);
+    }
+}
+
+#[test]
+fn the_three_26_presets_differ_only_in_the_lock_policy() {
+    let base = KernelPreset::named("2.6.26-rc1").unwrap();
+    for name in ["2.6.26-rc1+semaphore-speedup", "2.6.26-rc1+bkl-spinlock"] {
+        let other = KernelPreset::named(name).unwrap();
+        let same = KernelPreset {
+            name: base.name.clone(),
+            description: base.description.clone(),
+            semaphore: base.semaphore,
+            bkl: base.bkl,
+            ..other.clone()
+        };
+        assert_eq!(same, base, "{name} differs in more than the lock policy");
+        assert!(other.semaphore != base.semaphore || other.bkl != base.bkl);
+    }
+}
+
+/// Presets of one published table are the baseline but for what their names say.
+#[test]
+fn the_columns_of_the_zone_lock_tables_differ_in_the_named_policy_only() {
+    let each = ZonePolicy::ReleaseEach;
+    let contended = ZonePolicy::ReleaseContended;
+    let (plain, ticket) = (Spinlock::Plain, Spinlock::Ticket);
+    for (name, baseline, spinlock, lock, own_line) in [
+        ("2.6.16+zone-opt", "2.6.16", plain, each, false),
+        ("2.6.24-rc7", "2.6.24-rc7", plain, ZonePolicy::HoldAll, false),
+        ("2.6.24-rc7+ts", "2.6.24-rc7", ticket, ZonePolicy::HoldAll, false),
+        ("2.6.24-rc7+ts+opt", "2.6.24-rc7", ticket, contended, false),
+        ("2.6.24-rc7+ts+opt+cl", "2.6.24-rc7", ticket, contended, true),
+    ] {
+        let (base, preset) = (KernelPreset::named(baseline), KernelPreset::named(name));
+        let base = base.unwrap();
+        assert_eq!((base.spinlock, base.zone.lock), (plain, ZonePolicy::HoldAll));
+        let named = KernelPreset {
+            name: name.to_owned(),
+            description: preset.as_ref().unwrap().description.clone(),
+            spinlock,
+            zone: ZoneRules { lock, own_line, ..base.zone },
+            ..base
+        };
+        assert_eq!(preset.unwrap(), named);
+    }
+}
+
+#[test]
+fn the_37_presets_differ_only_in_the_mutex_policy() {
+    let base = KernelPreset::named("3.7").unwrap();
+    for (name, mutex) in [
+        ("3.7.10+patch1", MutexPolicy::SpinLookFirst),
+        ("3.7.10+patches1-3", MutexPolicy::SpinAtLowLoad),
+    ] {
+        let other = KernelPreset::named(name).unwrap();
+        let due = KernelPreset {
+            name: name.to_owned(),
+            description: other.description.clone(),
+            mutex,
+            ..base.clone()
+        };
+        assert_eq!(other, due, "{name} differs in more than the mutex policy");
+    }
+    assert_eq!(base.mutex, MutexPolicy::Spin);
+}
+
+#[test]
+fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
+    let base = KernelPreset::named("2.6.39").unwrap();
+    for (name, placement) in
+        [("3.0-rc", Placement::Thread), ("3.0-rc+softirq", Placement::CallbacksInThread)]
+    {
+        let other = KernelPreset::named(name).unwrap();
+        let mut due = KernelPreset {
+            name: name.to_owned(),
+            description: other.description.clone(),
+            ..base.clone()
+        };
+        due.rcu.as_mut().unwrap().placement = placement;
+        if placement == Placement::Thread {
+            // The vector did not exist between the two commits.
+            due.softirq.vectors.pop();
+        }
+        assert_eq!(other, due, "{name} differs in more than where RCU runs");
+    }
+    assert_eq!(base.rcu.unwrap().placement, Placement::Softirq);
+}
+
+#[test]
+fn unknown_kernel_names_the_known_ones() {
+    let error = KernelPreset::named("2.6.27").unwrap_err().to_string();
+    assert!(error.contains("2.6.27") && error.contains("2.6.26-rc1+bkl-spinlock"), "{error}");
+}

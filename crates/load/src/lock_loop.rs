@@ -1,0 +1,263 @@
+//! The loop of the lock experiments: one source for threads of this machine and for threads of the
+//! virtual kernel.
+//!
+//! All threads are started together by a gate, one futex. Each then works outside, takes the lock,
+//! works inside, and releases it, until the phase is over. Threads of a lock that hands over in
+//! order cannot be stopped by a flag alone, because the flag is read by nobody who waits: whoever
+//! gets the lock after the window gives it back at once and leaves, so the queue drains in one turn
+//! per thread.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use convoy_stats::LogHistogram;
+use convoy_sync::{AdaptiveLock, TasLock, TicketLock};
+use convoy_sync::{Atomic, Mutex, Platform, RawLock, RawSemaphore, Semaphore, Sleep};
+use serde::{Deserialize, Serialize};
+
+const GATE_CLOSED: u32 = 0;
+const GATE_OPEN: u32 = 1;
+
+/// What passes before the window.
+pub(crate) const PHASE_WARMUP: u32 = 0;
+/// Sections and waits count.
+pub(crate) const PHASE_WINDOW: u32 = 1;
+/// Everybody leaves.
+pub(crate) const PHASE_OVER: u32 = 2;
+
+/// Which lock, and what it does with waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// A semaphore whose `up` gives the unit to the first waiter, running or not.
+    Handoff,
+    /// A semaphore whose `up` wakes the first waiter; whoever comes first takes the unit.
+    Opportunistic,
+    /// A mutex with a queue: its `unlock` wakes the first waiter, whoever comes first takes it.
+    Mutex,
+    /// The mutex of one word: spins a little, then sleeps on the word.
+    Adaptive,
+    /// The test-and-set spinlock.
+    TestAndSet,
+    /// The spinlock that serves in order.
+    Ticket,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Handoff => "handoff",
+            Self::Opportunistic => "opportunistic",
+            Self::Mutex => "mutex",
+            Self::Adaptive => "adaptive",
+            Self::TestAndSet => "test-and-set",
+            Self::Ticket => "ticket",
+        })
+    }
+}
+
+/// Evaluates `$body` with the type `$lock` of `$policy` on `$platform`. User space cannot forbid
+/// preemption, so the inner locks are adaptive ones.
+macro_rules! with_lock {
+    ($policy:expr, $platform:ty, $lock:ident => $body:expr) => {{
+        use convoy_sync::{AdaptiveLock, Handoff, Mutex, Opportunistic, Semaphore};
+        use convoy_sync::{TasLock, TicketLock};
+        use $crate::lock_loop::Policy;
+        type Inner = AdaptiveLock<$platform>;
+        match $policy {
+            Policy::Handoff => {
+                type $lock = Semaphore<$platform, Handoff, Inner>;
+                $body
+            }
+            Policy::Opportunistic => {
+                type $lock = Semaphore<$platform, Opportunistic, Inner>;
+                $body
+            }
+            Policy::Mutex => {
+                type $lock = Mutex<$platform, Inner>;
+                $body
+            }
+            Policy::Adaptive => {
+                type $lock = Inner;
+                $body
+            }
+            Policy::TestAndSet => {
+                type $lock = TasLock<$platform>;
+                $body
+            }
+            Policy::Ticket => {
+                type $lock = TicketLock<$platform>;
+                $body
+            }
+        }
+    }};
+}
+pub(crate) use with_lock;
+
+/// What a lock must do to be measured.
+pub(crate) trait Contender: 'static {
+    /// A free lock.
+    fn new() -> Self;
+    /// Takes it; returns when it has it.
+    fn acquire(&self);
+    /// Gives it back.
+    fn release(&self);
+}
+
+impl<P: Platform, Q: convoy_sync::Policy, L: RawLock<P>> Contender for Semaphore<P, Q, L> {
+    fn new() -> Self {
+        Self::with_count(1)
+    }
+    #[inline]
+    fn acquire(&self) {
+        self.down();
+    }
+    #[inline]
+    fn release(&self) {
+        self.up();
+    }
+}
+
+impl<P: Platform, L: RawLock<P>> Contender for Mutex<P, L> {
+    fn new() -> Self {
+        Self::default()
+    }
+    #[inline]
+    fn acquire(&self) {
+        self.lock();
+    }
+    #[inline]
+    fn release(&self) {
+        self.unlock();
+    }
+}
+
+macro_rules! raw_contender {
+    ($lock:ident) => {
+        impl<P: Platform> Contender for $lock<P> {
+            fn new() -> Self {
+                RawLock::new()
+            }
+            #[inline]
+            fn acquire(&self) {
+                self.lock();
+            }
+            #[inline]
+            fn release(&self) {
+                self.unlock();
+            }
+        }
+    };
+}
+raw_contender!(AdaptiveLock);
+raw_contender!(TasLock);
+raw_contender!(TicketLock);
+
+/// What the loop asks of where it runs, beyond what a lock asks.
+pub(crate) trait Ground: Platform {
+    /// Does `steps` dependent steps of user-mode work that continue from `value`.
+    fn churn(value: usize, steps: u32) -> usize;
+}
+
+/// A value on a cache line of its own, with another one behind it, because CPUs fetch lines in
+/// pairs.
+#[repr(C, align(64))]
+pub(crate) struct Apart<T>(pub(crate) T, [u8; 64]);
+
+impl<T> Apart<T> {
+    fn new(value: T) -> Self {
+        Self(value, [0; 64])
+    }
+}
+
+/// What all threads of a cell see. The lock and the word under it are apart from each other and
+/// from the words that are only read while it matters.
+pub(crate) struct Shared<P: Platform, C> {
+    lock: Apart<C>,
+    word: Apart<P::AtomicUsize>,
+    gate: Apart<P::AtomicU32>,
+    pub(crate) phase: P::AtomicU32,
+    pub(crate) window_end_ns: P::AtomicUsize,
+    pub(crate) ready: Apart<P::AtomicU32>,
+    pub(crate) gone: P::AtomicU32,
+    /// Threads that have had the lock within the window.
+    pub(crate) served: P::AtomicU32,
+    section_steps: u32,
+    outside_steps: u32,
+}
+
+/// What one thread saw.
+pub(crate) struct Trace {
+    pub(crate) acquisitions: u64,
+    pub(crate) waits: LogHistogram,
+    /// It waited when the window ended.
+    pub(crate) waiting: bool,
+}
+
+impl<P: Ground, C: Contender> Shared<P, C> {
+    pub(crate) fn new(section_steps: u32, outside_steps: u32) -> Self {
+        Self {
+            lock: Apart::new(C::new()),
+            word: Apart::new(P::AtomicUsize::new(1)),
+            gate: Apart::new(P::AtomicU32::new(GATE_CLOSED)),
+            phase: P::AtomicU32::new(PHASE_WARMUP),
+            window_end_ns: P::AtomicUsize::new(0),
+            ready: Apart::new(P::AtomicU32::new(0)),
+            gone: P::AtomicU32::new(0),
+            served: P::AtomicU32::new(0),
+            section_steps,
+            outside_steps,
+        }
+    }
+
+    /// One thread, from its start to its end.
+    pub(crate) fn body(&self, index: u32) -> Trace {
+        // Everything is allocated before the gate.
+        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
+        // Release: pairs with the acquire load of the coordinator.
+        self.ready.0.fetch_add(1, Release);
+        while self.gate.0.load(Acquire) == GATE_CLOSED {
+            P::wait(&self.gate.0, GATE_CLOSED, Sleep::Uninterruptible, None);
+        }
+        self.contend(index as usize, &mut trace);
+        self.gone.fetch_add(1, Release);
+        trace
+    }
+
+    fn contend(&self, mut private: usize, trace: &mut Trace) {
+        while self.phase.load(Relaxed) != PHASE_OVER {
+            private = P::churn(private, self.outside_steps);
+            let asked = P::now();
+            self.lock.0.acquire();
+            let got = P::now();
+            // Acquire: the end of the window is written before the phase says that it is over.
+            let phase = self.phase.load(Acquire);
+            if phase == PHASE_OVER {
+                self.lock.0.release();
+                let end = self.window_end_ns.load(Relaxed) as u64;
+                if asked < end {
+                    trace.waiting = true;
+                    trace.waits.record(end - asked);
+                }
+                break;
+            }
+            // The lock orders these accesses; that they are atomic serves the language only.
+            let word = &self.word.0;
+            word.store(P::churn(word.load(Relaxed), self.section_steps), Relaxed);
+            self.lock.0.release();
+            if phase == PHASE_WINDOW {
+                if trace.acquisitions == 0 {
+                    self.served.fetch_add(1, Release);
+                }
+                trace.acquisitions += 1;
+                trace.waits.record(got - asked);
+            }
+        }
+        std::hint::black_box(private);
+    }
+
+    pub(crate) fn open_gate(&self) {
+        self.gate.0.store(GATE_OPEN, Release);
+        P::wake(&self.gate.0, usize::MAX);
+    }
+}

@@ -1,0 +1,113 @@
+//! `User`: the virtual machine as the platform of a lock in user mode.
+//!
+//! Words are those of [`Smp`], and cost the same. What differs is what user space cannot do: it
+//! cannot forbid preemption or interrupts, sleeping and waking are system calls
+//! ([`Os::user_wait`](crate::Os::user_wait), [`Os::user_wake`](crate::Os::user_wake)), and spinning
+//! is a loop of `pause` that gives the CPU up from time to time, as natively.
+
+use crate::engine::{Mode, engine};
+use crate::smp::{Smp, Word};
+use convoy_sync::{Access, LockEvent, Platform, Sleep, TaskId, Wake, spin_and_yield};
+
+/// User mode of the virtual machine of the calling thread; for tasks whose CPU time is accounted as
+/// [`Mode::User`]. See the module documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct User;
+
+/// Enters the kernel for `call`.
+fn system<R>(call: impl FnOnce() -> R) -> R {
+    let engine = engine();
+    let mode = engine.set_mode(Mode::System);
+    let result = call();
+    // The task may be on another CPU now; the mode is the CPU's.
+    engine.set_mode(mode);
+    result
+}
+
+impl Platform for User {
+    type AtomicU8 = Word<u8>;
+    type AtomicU32 = Word<u32>;
+    type AtomicUsize = Word<usize>;
+    type IrqFlags = ();
+    type Home<T> = <Smp as Platform>::Home<T>;
+
+    fn place<T>(value: T) -> Self::Home<T> {
+        Smp::place(value)
+    }
+
+    fn now() -> u64 {
+        let engine = engine();
+        engine.pass(engine.clock_price());
+        Smp::now()
+    }
+
+    #[inline]
+    fn spin_hint() {
+        Smp::spin_hint();
+    }
+
+    #[inline]
+    fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
+        let yield_now = || {
+            // Threads that poll and yield are no livelock of the machine, whatever they wait for.
+            engine().progress();
+            system(|| engine().os().user_yield());
+        };
+        spin_and_yield::<Self>(word, done, yield_now)
+    }
+
+    fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
+        system(|| engine().os().user_wait(word, expected, sleep, deadline))
+    }
+
+    fn wake(word: &Self::AtomicU32, count: usize) {
+        system(|| engine().os().user_wake(word, count));
+    }
+
+    fn signal_pending(sleep: Sleep) -> bool {
+        Smp::signal_pending(sleep)
+    }
+
+    #[inline]
+    fn current() -> TaskId {
+        Smp::current()
+    }
+
+    #[inline]
+    fn cpu() -> u32 {
+        Smp::cpu()
+    }
+
+    // User space cannot know.
+    #[inline]
+    fn on_cpu(_: TaskId) -> bool {
+        true
+    }
+
+    #[inline]
+    fn need_resched() -> bool {
+        false
+    }
+
+    #[inline]
+    fn irq_save() {}
+
+    #[inline]
+    fn irq_restore((): ()) {}
+
+    #[inline]
+    fn preempt_disable() {}
+
+    #[inline]
+    fn preempt_enable() {}
+
+    #[inline]
+    fn touch<T: ?Sized>(start: &T, access: Access) {
+        Smp::touch(start, access);
+    }
+
+    #[inline]
+    fn event<T: ?Sized>(event: LockEvent, lock: &T, task: TaskId) {
+        Smp::event(event, lock, task);
+    }
+}

@@ -1,0 +1,234 @@
+//! `convoy reproduce host`: what a machine measured of itself beside what its virtual twin gives.
+
+use serde::{Deserialize, Serialize};
+
+use convoy_stats::Sample;
+
+use crate::format::{fixed, significant};
+use crate::json;
+use crate::table::{Cell, Column, Table};
+
+/// One cell of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostRow {
+    /// The lock, or the mix of AIM7.
+    pub load: String,
+    /// CPUs that it was kept to.
+    pub cpus: u32,
+    /// Length of the section in nanoseconds; none for a mix.
+    pub section_ns: Option<u32>,
+    /// Threads or users.
+    pub tasks: u32,
+    /// Unit of the figures.
+    pub unit: String,
+    /// Median over the rounds measured.
+    pub measured: f64,
+    /// Smallest and largest round.
+    pub range: [f64; 2],
+    /// Median over the seeds simulated.
+    pub reproduced: f64,
+    /// The error of that, percent of the measured median.
+    pub error_percent: f64,
+    /// The rounds differ by so much that the cell is called bistable.
+    pub bistable: bool,
+}
+
+impl HostRow {
+    /// The row of `rounds` measured and `seeds` simulated, which are not empty.
+    pub fn new(
+        (load, unit): (&str, &str),
+        (cpus, section_ns, tasks): (u32, Option<u32>, u32),
+        (rounds, seeds): (&Sample, &Sample),
+        bistable_factor: f64,
+    ) -> Self {
+        let (measured, reproduced) = (rounds.median(), seeds.median());
+        Self {
+            load: load.to_owned(),
+            cpus,
+            section_ns,
+            tasks,
+            unit: unit.to_owned(),
+            measured,
+            range: [rounds.min(), rounds.max()],
+            reproduced,
+            error_percent: 100.0 * (reproduced / measured - 1.0),
+            bistable: rounds.max() > bistable_factor * rounds.min(),
+        }
+    }
+}
+
+/// The errors of some rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostErrors {
+    /// Which rows.
+    pub rows: String,
+    /// How many.
+    pub count: usize,
+    /// Median of the absolute errors, percent.
+    pub median_percent: f64,
+    /// Rows with an absolute error of at most 15 %.
+    pub within_15_percent: usize,
+}
+
+/// The result of `convoy reproduce host`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// What was measured, where and when; what was simulated.
+    pub scale: String,
+    /// The cells, locks first.
+    pub rows: Vec<HostRow>,
+    /// The errors, of all rows first.
+    pub errors: Vec<HostErrors>,
+    /// Lines under the tables.
+    pub notes: Vec<String>,
+}
+
+impl HostReport {
+    /// The report of `rows`.
+    pub fn new(experiment: &str, scale: &str, rows: Vec<HostRow>) -> Self {
+        let errors = [
+            errors(&rows, "all", |_| true),
+            errors(&rows, "locks", |row| row.section_ns.is_some()),
+            errors(&rows, "AIM7", |row| row.section_ns.is_none()),
+            errors(&rows, "not bistable", |row| !row.bistable),
+            errors(&rows, "bistable", |row| row.bistable),
+        ];
+        Self {
+            experiment: experiment.to_owned(),
+            scale: scale.to_owned(),
+            rows,
+            errors: errors.into_iter().flatten().collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The tables for people.
+    pub fn to_text(&self) -> String {
+        let mut text = self.table().to_text();
+        text.push('\n');
+        let columns = vec![
+            Column::text("Rows"),
+            Column::number("Number", ""),
+            Column::number("Median error", "%"),
+            Column::number("Within 15 %", ""),
+        ];
+        let mut table = Table::new("absolute errors", columns);
+        for errors in &self.errors {
+            table.row(vec![
+                Cell::text(errors.rows.clone()),
+                Cell::count(errors.count as u64),
+                Cell::number(errors.median_percent, 1),
+                Cell::count(errors.within_15_percent as u64),
+            ]);
+        }
+        for note in &self.notes {
+            table.note(note.clone());
+        }
+        text + &table.to_text()
+    }
+
+    /// JSON of all fields.
+    pub fn to_json(&self) -> String {
+        json::to_json(self)
+    }
+
+    /// CSV of the cells.
+    pub fn to_csv(&self) -> String {
+        self.table().to_csv()
+    }
+
+    fn table(&self) -> Table {
+        let columns = vec![
+            Column::text("Load").key("load"),
+            Column::number("CPUs", "").key("cpus"),
+            Column::number("Section", "ns").key("section_ns"),
+            Column::number("Tasks", "").key("tasks"),
+            Column::number("Measured", "").key("measured").group("rate"),
+            Column::text("").joined().key("range").group("rate"),
+            Column::number("Simulated", "").key("reproduced").group("rate"),
+            Column::text("Unit").key("unit").group("rate"),
+            Column::number("Error", "%").key("error_percent"),
+            Column::text("").key("bistable"),
+        ];
+        let mut table = Table::new(&format!("{}: {}", self.experiment, self.scale), columns);
+        let mut before: Option<&HostRow> = None;
+        for row in &self.rows {
+            let group = |row: &HostRow| (row.load.clone(), row.cpus, row.section_ns);
+            if before.is_some_and(|before| group(before) != group(row)) {
+                table.rule();
+            }
+            before = Some(row);
+            table.row(cells(row));
+        }
+        table
+    }
+}
+
+fn cells(row: &HostRow) -> Vec<Cell> {
+    let rate = |value: f64| Cell::shown(significant(value), value);
+    let sign = if row.error_percent > 0.0 { "+" } else { "" };
+    let error = format!("{sign}{}", fixed(row.error_percent, 1));
+    vec![
+        Cell::text(row.load.clone()),
+        Cell::count(u64::from(row.cpus)),
+        row.section_ns.map_or_else(Cell::empty, |ns| Cell::count(u64::from(ns))),
+        Cell::count(u64::from(row.tasks)),
+        rate(row.measured),
+        Cell::text(format!("[{}–{}]", significant(row.range[0]), significant(row.range[1]))),
+        rate(row.reproduced),
+        Cell::text(row.unit.clone()),
+        Cell::shown(error, row.error_percent),
+        if row.bistable { Cell::text("bistable") } else { Cell::empty() },
+    ]
+}
+
+/// The errors of the rows that `wanted` holds for; `None` without any.
+fn errors(rows: &[HostRow], name: &str, wanted: impl Fn(&HostRow) -> bool) -> Option<HostErrors> {
+    let all: Vec<f64> =
+        rows.iter().filter(|row| wanted(row)).map(|row| row.error_percent.abs()).collect();
+    let within_15_percent = all.iter().filter(|error| **error <= 15.0).count();
+    let count = all.len();
+    let median_percent = Sample::new(all).ok()?.median();
+    Some(HostErrors { rows: name.to_owned(), count, median_percent, within_15_percent })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(load: &str, section_ns: Option<u32>, rounds: &[f64], simulated: f64) -> HostRow {
+        let rounds = Sample::new(rounds.to_vec()).unwrap();
+        let seeds = Sample::new(vec![simulated]).unwrap();
+        HostRow::new((load, "k/s"), (2, section_ns, 16), (&rounds, &seeds), 1.5)
+    }
+
+    fn report() -> HostReport {
+        let rows = vec![
+            row("handoff", Some(100), &[90.0, 100.0, 110.0], 95.0),
+            row("ticket", Some(100), &[10.0, 40.0, 70.0], 80.0),
+            row("shared", None, &[200.0], 220.0),
+        ];
+        HostReport::new("host", "2 CPUs", rows)
+    }
+
+    #[test]
+    fn errors_are_of_the_medians_and_wide_ranges_are_named() {
+        let report = report();
+        assert!((report.rows[0].error_percent + 5.0).abs() < 1e-9);
+        assert!(!report.rows[0].bistable && report.rows[1].bistable);
+        assert!((report.errors[0].median_percent - 10.0).abs() < 1e-9);
+        assert_eq!((report.errors[0].count, report.errors[0].within_15_percent), (3, 2));
+        let bistable = report.errors.last().unwrap();
+        assert_eq!((bistable.rows.as_str(), bistable.count), ("bistable", 1));
+    }
+
+    #[test]
+    fn the_text_shows_both_sides_and_the_error() {
+        let text = report().to_text();
+        assert!(text.contains("-5.0") && text.contains("+100.0"), "{text}");
+        assert!(text.contains("bistable") && text.contains("Median error"), "{text}");
+        assert_eq!(report().to_csv().lines().count(), 4);
+    }
+}
