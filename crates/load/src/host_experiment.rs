@@ -36,6 +36,9 @@ pub struct LockRow {
     pub threads: u32,
     /// Sections per second, one value for each round.
     pub per_s: Vec<f64>,
+    /// A rule of the kernel was fitted to this row, so it is no prediction.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fitted: bool,
 }
 
 /// What was measured with one mix of AIM7.
@@ -283,7 +286,7 @@ impl HostExperiment {
                 row.per_s.push(value);
             } else {
                 let per_s = vec![value];
-                self.lock.push(LockRow { policy, cpus, section_ns, threads, per_s });
+                self.lock.push(LockRow { policy, cpus, section_ns, threads, per_s, fitted: false });
             }
         }
         Ok(())

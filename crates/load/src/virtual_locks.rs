@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use convoy_kernel::api::Kernel;
 use convoy_kernel::{KernelPreset, Options, Process, World};
-use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, User};
+use convoy_machine::{Here, Machine, Mode, Preset, Sim, User};
 use convoy_stats::{LogHistogram, jain};
 use convoy_sync::Atomic;
 
@@ -15,7 +15,7 @@ use crate::calibration::Calibration;
 use crate::lock_loop::{
     Contender, Ground, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Trace, with_lock,
 };
-use crate::virtual_run::VirtualError;
+use crate::virtual_run::{VirtualError, run_to_end};
 
 /// Machine tasks beside the threads.
 const TASKS_BESIDE: usize = 16;
@@ -128,19 +128,7 @@ impl VirtualLocks {
                 *shared.broken.borrow_mut() = Some(what);
             }
         });
-        let outcome = machine.run(u64::MAX / 2000);
-        if let Some(what) = board.broken.take() {
-            return Err(VirtualError::Setup { users: self.threads, what });
-        }
-        if outcome != Outcome::Stopped {
-            return Err(VirtualError::NoEnd {
-                outcome,
-                at_s: machine.now_ns() as f64 / 1e9,
-                seed: self.seed,
-                kernel: self.kernel.name.clone(),
-                what: machine.explain_no_end(),
-            });
-        }
+        run_to_end(&machine, self.threads, self.seed, &self.kernel.name, &board.broken)?;
         Ok(VirtualLocksPoint::of(&board, &machine))
     }
 

@@ -190,6 +190,31 @@ pub enum VirtualError {
     },
 }
 
+/// Runs `machine` until its first process stops it. What that process left in `broken` is why it
+/// could not set up its `users`.
+pub(crate) fn run_to_end(
+    machine: &Machine,
+    users: u32,
+    seed: u64,
+    kernel: &str,
+    broken: &RefCell<Option<String>>,
+) -> Result<(), VirtualError> {
+    let outcome = machine.run(LIMIT_NS);
+    if let Some(what) = broken.take() {
+        return Err(VirtualError::Setup { users, what });
+    }
+    if outcome != Outcome::Stopped {
+        return Err(VirtualError::NoEnd {
+            outcome,
+            at_s: machine.now_ns() as f64 / 1e9,
+            seed,
+            kernel: kernel.to_owned(),
+            what: machine.explain_no_end(),
+        });
+    }
+    Ok(())
+}
+
 /// Everything the machine has counted at one moment.
 #[derive(Clone, Debug, Default)]
 struct Snapshot {
@@ -365,19 +390,7 @@ impl VirtualRun {
                 *shared.broken.borrow_mut() = Some(what);
             }
         });
-        let outcome = machine.run(LIMIT_NS);
-        if let Some(what) = board.broken.take() {
-            return Err(VirtualError::Setup { users: self.users, what });
-        }
-        if outcome != Outcome::Stopped {
-            return Err(VirtualError::NoEnd {
-                outcome,
-                at_s: machine.now_ns() as f64 / 1e9,
-                seed: self.seed,
-                kernel: self.kernel.name.clone(),
-                what: machine.explain_no_end(),
-            });
-        }
+        run_to_end(&machine, self.users, self.seed, &self.kernel.name, &board.broken)?;
         Ok(self.point(&board, &machine, &world))
     }
 

@@ -31,6 +31,8 @@ pub struct HostRow {
     pub error_percent: f64,
     /// The rounds differ by so much that the cell is called bistable.
     pub bistable: bool,
+    /// A rule of the simulation was fitted to this row; it is no prediction.
+    pub fitted: bool,
 }
 
 impl HostRow {
@@ -53,6 +55,7 @@ impl HostRow {
             reproduced,
             error_percent: 100.0 * (reproduced / measured - 1.0),
             bistable: rounds.max() > bistable_factor * rounds.min(),
+            fitted: false,
         }
     }
 }
@@ -79,7 +82,7 @@ pub struct HostReport {
     pub scale: String,
     /// The cells, locks first.
     pub rows: Vec<HostRow>,
-    /// The errors, of all rows first.
+    /// The errors, of all predictions first.
     pub errors: Vec<HostErrors>,
     /// Lines under the tables.
     pub notes: Vec<String>,
@@ -89,11 +92,12 @@ impl HostReport {
     /// The report of `rows`.
     pub fn new(experiment: &str, scale: &str, rows: Vec<HostRow>) -> Self {
         let errors = [
-            errors(&rows, "all", |_| true),
-            errors(&rows, "locks", |row| row.section_ns.is_some()),
-            errors(&rows, "AIM7", |row| row.section_ns.is_none()),
-            errors(&rows, "not bistable", |row| !row.bistable),
-            errors(&rows, "bistable", |row| row.bistable),
+            errors(&rows, "predictions", |row| !row.fitted),
+            errors(&rows, "  locks", |row| !row.fitted && row.section_ns.is_some()),
+            errors(&rows, "  AIM7", |row| !row.fitted && row.section_ns.is_none()),
+            errors(&rows, "  not bistable", |row| !row.fitted && !row.bistable),
+            errors(&rows, "  bistable", |row| !row.fitted && row.bistable),
+            errors(&rows, "fitted", |row| row.fitted),
         ];
         Self {
             experiment: experiment.to_owned(),
@@ -151,6 +155,7 @@ impl HostReport {
             Column::text("Unit").key("unit").group("rate"),
             Column::number("Error", "%").key("error_percent"),
             Column::text("").key("bistable"),
+            Column::text("").key("fitted"),
         ];
         let mut table = Table::new(&format!("{}: {}", self.experiment, self.scale), columns);
         let mut before: Option<&HostRow> = None;
@@ -181,6 +186,7 @@ fn cells(row: &HostRow) -> Vec<Cell> {
         Cell::text(row.unit.clone()),
         Cell::shown(error, row.error_percent),
         if row.bistable { Cell::text("bistable") } else { Cell::empty() },
+        if row.fitted { Cell::text("fitted") } else { Cell::empty() },
     ]
 }
 
@@ -221,7 +227,18 @@ mod tests {
         assert!((report.errors[0].median_percent - 10.0).abs() < 1e-9);
         assert_eq!((report.errors[0].count, report.errors[0].within_15_percent), (3, 2));
         let bistable = report.errors.last().unwrap();
-        assert_eq!((bistable.rows.as_str(), bistable.count), ("bistable", 1));
+        assert_eq!((bistable.rows.trim(), bistable.count), ("bistable", 1));
+    }
+
+    #[test]
+    fn what_was_fitted_counts_for_no_prediction() {
+        let mut rows = report().rows;
+        rows[1].fitted = true;
+        let report = HostReport::new("host", "2 CPUs", rows);
+        assert!((report.errors[0].median_percent - 7.5).abs() < 1e-9);
+        let fitted = report.errors.last().unwrap();
+        assert_eq!((fitted.rows.as_str(), fitted.count), ("fitted", 1));
+        assert!(report.to_text().lines().any(|line| line.trim_end().ends_with("fitted")));
     }
 
     #[test]

@@ -56,23 +56,24 @@ pub(super) fn run(args: &Reproduce, mut experiment: HostExperiment) -> Result<Ex
     let done = pool::run(&args.common, "cells measured on the host", cells, args.threads)?;
     let mut values = done.points.chunks(seeds);
     let mut rows = Vec::new();
-    let mut row = |load: (&str, &str), size, rounds: &[f64]| -> Result<(), Failure> {
+    let mut row = |load: (&str, &str), size, rounds: &[f64], fitted| -> Result<(), Failure> {
         let points = values.next().unwrap_or_default();
         let simulated: Vec<f64> = points.iter().flatten().copied().collect();
         // An interrupt may have come before the cell.
         if let Ok(simulated) = Sample::new(simulated) {
             let rounds = Sample::new(rounds.to_vec()).map_err(Failure::environment)?;
             let both = (&rounds, &simulated);
-            rows.push(HostRow::new(load, size, both, experiment.bistable_factor));
+            let row = HostRow::new(load, size, both, experiment.bistable_factor);
+            rows.push(HostRow { fitted, ..row });
         }
         Ok(())
     };
     for lock in &experiment.lock {
         let size = (lock.cpus, Some(lock.section_ns), lock.threads);
-        row((&lock.policy.to_string(), "sections/s"), size, &lock.per_s)?;
+        row((&lock.policy.to_string(), "sections/s"), size, &lock.per_s, lock.fitted)?;
     }
     for mix in &experiment.aim7 {
-        row((&mix.mix, "Jobs/Min"), (mix.cpus, None, mix.users), &mix.jobs_per_min)?;
+        row((&mix.mix, "Jobs/Min"), (mix.cpus, None, mix.users), &mix.jobs_per_min, false)?;
     }
     let mut report = HostReport::new(&experiment.name, &sentence(&experiment), rows);
     report.notes = notes(&experiment, seeds);
@@ -134,5 +135,7 @@ fn notes(experiment: &HostExperiment, seeds: usize) -> Vec<String> {
             "bistable: the largest round is more than {} times the smallest.",
             experiment.bistable_factor
         ),
+        "fitted: a rule of the scheduler was chosen by this row; every other row is a prediction"
+            .to_owned(),
     ]
 }
