@@ -12,6 +12,9 @@ pub enum Scheduler {
     /// The O(1) scheduler of 2.6.16.
     #[serde(rename = "o1-2.6.16")]
     O1,
+    /// The fair scheduler of 2.6.23, which counts what each task is owed.
+    #[serde(rename = "cfs-2.6.23")]
+    Cfs23,
     /// The fair scheduler of 2.6.24.
     #[serde(rename = "cfs-2.6.24")]
     Cfs24,
@@ -319,9 +322,11 @@ pub enum KernelPresetError {
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 19] = [
+const SHIPPED: [(&str, &str); 21] = [
     ("2.6.16", include_str!("../../../kernels/2.6.16.toml")),
     ("2.6.16+zone-opt", include_str!("../../../kernels/2.6.16+zone-opt.toml")),
+    ("2.6.23", include_str!("../../../kernels/2.6.23.toml")),
+    ("2.6.23+zone-opt", include_str!("../../../kernels/2.6.23+zone-opt.toml")),
     ("2.6.24-rc7", include_str!("../../../kernels/2.6.24-rc7.toml")),
     ("2.6.24-rc7+ts", include_str!("../../../kernels/2.6.24-rc7+ts.toml")),
     ("2.6.24-rc7+ts+opt", include_str!("../../../kernels/2.6.24-rc7+ts+opt.toml")),

@@ -13,9 +13,19 @@ const LATENCY_MS: f64 = 20.0;
 const SLICE_MS: f64 = 4.0;
 const SHARING: usize = 5;
 
-/// A timer of high resolution ends each turn after its slice.
-fn turn_ms(tasks: usize) -> f64 {
-    if tasks <= SHARING { LATENCY_MS / tasks as f64 } else { SLICE_MS }
+/// Period of the tick of 2.6.23, and its least granularity on one CPU.
+const TICK_MS: f64 = 4.0;
+const GRANULARITY_MS: f64 = 2.0;
+
+/// From 2.6.25 on a timer of high resolution ends each turn after its slice; in 2.6.23 the first
+/// tick does at which the latency over the tasks has passed.
+fn turn_ms(kernel: &str, tasks: usize) -> f64 {
+    let slice = LATENCY_MS / tasks as f64;
+    match kernel {
+        "2.6.23" => (slice.max(GRANULARITY_MS) / TICK_MS).ceil() * TICK_MS,
+        _ if tasks <= SHARING => slice,
+        _ => SLICE_MS,
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -28,13 +38,13 @@ struct Seen {
 
 /// Least and most milliseconds that one of `tasks` got in `rounds` of their turns.
 fn measure(kernel: &str, tasks: usize, rounds: u32) -> Seen {
+    let span_ms = f64::from(rounds) * turn_ms(kernel, tasks) * tasks as f64;
     let kernel = KernelPreset::named(kernel).expect("a shipped preset");
     let preset = bare(1);
     let machine = Machine::new(&preset, 1, tasks + 8).expect("address space");
     let sched = Sched::new(&kernel, &preset);
     let (inner, seen) = (Rc::clone(&sched), Rc::new(Cell::new(Seen::default())));
     let result = Rc::clone(&seen);
-    let span_ms = f64::from(rounds) * turn_ms(tasks) * tasks as f64;
     sched.boot(
         &machine,
         Box::new(move || {
@@ -66,10 +76,12 @@ fn measure(kernel: &str, tasks: usize, rounds: u32) -> Seen {
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for kernel in ["2.6.25", "2.6.26-rc1"] {
-        for tasks in [2, 5, 20] {
+    // Five tasks of 2.6.23 would be due a slice of just one tick, which is over or not at its end.
+    let cases = [("2.6.23", [2, 7, 20]), ("2.6.25", [2, 5, 20]), ("2.6.26-rc1", [2, 5, 20])];
+    for (kernel, lengths) in cases {
+        for tasks in lengths {
             let seen = measure(kernel, tasks, 400 / tasks as u32);
-            let (turn, share) = (turn_ms(tasks), seen.ms / tasks as f64);
+            let (turn, share) = (turn_ms(kernel, tasks), seen.ms / tasks as f64);
             let name = format!("{tasks} tasks on one CPU of {kernel}");
             let mean = seen.ms / seen.switches as f64;
             rows.push(Row::new(format!("{name}: turn"), "ms", turn, mean));

@@ -35,6 +35,7 @@ fn the_columns_of_the_zone_lock_tables_differ_in_the_named_policy_only() {
     let (plain, ticket) = (Spinlock::Plain, Spinlock::Ticket);
     for (name, baseline, spinlock, lock, own_line) in [
         ("2.6.16+zone-opt", "2.6.16", plain, each, false),
+        ("2.6.23+zone-opt", "2.6.23", plain, each, false),
         ("2.6.24-rc7", "2.6.24-rc7", plain, ZonePolicy::HoldAll, false),
         ("2.6.24-rc7+ts", "2.6.24-rc7", ticket, ZonePolicy::HoldAll, false),
         ("2.6.24-rc7+ts+opt", "2.6.24-rc7", ticket, contended, false),

@@ -6,6 +6,7 @@
 
 use super::domains::{Domain, Group};
 use super::entity::WEIGHT;
+use super::era::Moves;
 use super::normal::{Dequeue, Enqueue};
 use super::{RunQueue, Sched, Tcb};
 use convoy_machine::{Here, Smp};
@@ -152,19 +153,28 @@ impl Sched {
         if from.curr.get() == id || task.on_cpu.get() || task.bound.get() {
             return None;
         }
-        if domain.failed.get() > domain.cache_nice_tries {
-            return Some(task);
-        }
         let buddy = self.ablation.buddy_hot && from.normal.borrow().buddy() == Some(id);
-        let ran = Here::now_ns().saturating_sub(task.entity.exec_start.get());
-        (!buddy && ran >= MIGRATION_COST_NS).then_some(task)
+        let patient = domain.failed.get() <= domain.cache_nice_tries;
+        (!patient || !(buddy || self.is_hot(&task))).then_some(task)
+    }
+
+    /// Whether `task` ran too recently to leave its caches; 2.6.23 does not ask.
+    fn is_hot(&self, task: &Tcb) -> bool {
+        let ago = Here::now_ns().saturating_sub(task.entity.exec_start.get());
+        self.era.moves != Moves::All && ago < MIGRATION_COST_NS
+    }
+
+    /// Tasks of `queue`, in the order in which the balancer examines them.
+    fn candidates(&self, queue: &RunQueue) -> Vec<TaskId> {
+        let most = if self.era.moves == Moves::All { usize::MAX } else { EXAMINED };
+        queue.normal.borrow().candidates(most)
     }
 
     /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked.
     /// Returns how many.
     pub(super) fn move_tasks(&self, to: usize, from: usize, amount: u64, domain: &Domain) -> u64 {
         let source = &self.queues[from];
-        let candidates = source.normal.borrow().candidates(EXAMINED);
+        let candidates = self.candidates(source);
         let mut left = amount as i64;
         let mut moved = 0;
         for id in candidates {
@@ -305,11 +315,10 @@ impl Sched {
         let span = self.queues[to].domains.iter().find(|domain| domain.span.contains(&cpu));
         let Some(domain) = span else { return };
         self.lock_second(cpu, to);
-        let candidates = queue.normal.borrow().candidates(EXAMINED);
+        let candidates = self.candidates(queue);
         let task = candidates.into_iter().find_map(|id| {
             let task = self.tcb(id);
-            let hot = domain.failed.get() <= domain.cache_nice_tries
-                && Here::now_ns().saturating_sub(task.entity.exec_start.get()) < MIGRATION_COST_NS;
+            let hot = domain.failed.get() <= domain.cache_nice_tries && self.is_hot(&task);
             (!hot && !task.bound.get() && task.entity.on_queue.get()).then_some(task)
         });
         if let Some(task) = task {

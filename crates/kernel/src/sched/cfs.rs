@@ -1,4 +1,5 @@
-//! The fair class up to 6.5: virtual time, the timeline, slices, buddies, wakeup preemption.
+//! The fair class from 2.6.24 to 6.5: virtual time, the timeline, slices, buddies, wakeup
+//! preemption.
 //!
 //! Times are nanoseconds. Constants and rules are those of `kernel/sched_fair.c` of 2.6.24, 2.6.25,
 //! 2.6.26-rc1 (commit c0a18111e571) and 3.0 (the same to 3.7); where they differ, [`Rules`] says

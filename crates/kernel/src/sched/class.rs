@@ -74,6 +74,10 @@ impl Sched {
             queue.rt.borrow_mut().dequeue(task);
             return self.rt_changed(queue, task);
         }
+        let charges = queue.normal.borrow().charges_before_dequeue();
+        if charges {
+            self.charge_current(queue);
+        }
         queue.normal.borrow_mut().dequeue(task, why);
         self.loads.remove(cpu, task.entity.weight());
     }

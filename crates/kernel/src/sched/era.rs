@@ -28,6 +28,25 @@ pub(crate) enum Newidle {
     Measured,
 }
 
+/// What a wakeup does when the waker says that it is about to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Synchronous {
+    /// On the waker's own CPU it does not preempt the waker (2.6.23).
+    Waits,
+    /// It preempts as any other, and a task that only ever runs briefly, woken by another such one,
+    /// comes to the waker's CPU (2.6.25; here from 2.6.24 on, and in 2.6.16).
+    Gathers,
+}
+
+/// What the balancer may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moves {
+    /// Every task that waits (2.6.23).
+    All,
+    /// Of the first 33 those that are not cache-hot.
+    FewAndCold,
+}
+
 /// The rules of a generation that concern more than one CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Era {
@@ -35,26 +54,38 @@ pub(crate) struct Era {
     pub(crate) newidle: Newidle,
     /// A new task starts on the idlest CPU instead of its parent's.
     pub(crate) fork_balance: bool,
+    pub(crate) synchronous: Synchronous,
+    pub(crate) moves: Moves,
     pub(crate) rt_sharing: Sharing,
 }
 
 impl Era {
     pub(crate) fn of(scheduler: Scheduler) -> Self {
         let (placement, newidle) = match scheduler {
-            Scheduler::O1 | Scheduler::Cfs24 | Scheduler::Cfs25 | Scheduler::Cfs26Rc1 => {
-                (Placement::TwoCpus, Newidle::Always)
-            }
+            Scheduler::O1
+            | Scheduler::Cfs23
+            | Scheduler::Cfs24
+            | Scheduler::Cfs25
+            | Scheduler::Cfs26Rc1 => (Placement::TwoCpus, Newidle::Always),
             Scheduler::Cfs30 | Scheduler::Cfs37 => (Placement::IdleSibling, Newidle::LongIdle),
             Scheduler::Eevdf66 | Scheduler::Eevdf618 => {
                 (Placement::BoundedIdleSibling, Newidle::Measured)
             }
         };
         let rt_sharing = match scheduler {
-            Scheduler::O1 | Scheduler::Cfs24 => Sharing::None,
+            Scheduler::O1 | Scheduler::Cfs23 | Scheduler::Cfs24 => Sharing::None,
             Scheduler::Cfs25 | Scheduler::Cfs26Rc1 => Sharing::Overload,
             Scheduler::Cfs30 => Sharing::LockedVectors,
             Scheduler::Cfs37 | Scheduler::Eevdf66 | Scheduler::Eevdf618 => Sharing::AtomicVectors,
         };
-        Self { placement, newidle, fork_balance: scheduler != Scheduler::O1, rt_sharing }
+        let first_fair = scheduler == Scheduler::Cfs23;
+        Self {
+            placement,
+            newidle,
+            fork_balance: !matches!(scheduler, Scheduler::O1 | Scheduler::Cfs23),
+            synchronous: if first_fair { Synchronous::Waits } else { Synchronous::Gathers },
+            moves: if first_fair { Moves::All } else { Moves::FewAndCold },
+            rt_sharing,
+        }
     }
 }

@@ -21,6 +21,7 @@ mod loads;
 mod newidle;
 mod normal;
 mod o1;
+mod owed;
 mod place;
 pub(crate) mod record;
 mod rt;

@@ -9,6 +9,7 @@ use super::Tcb;
 use super::cfs;
 use super::eevdf;
 use super::o1;
+use super::owed;
 use crate::preset::{KernelPreset, Scheduler};
 use convoy_sync::TaskId;
 use std::rc::Rc;
@@ -41,6 +42,12 @@ pub(crate) trait Normal {
 
     /// Counts `task`, queued or running, out. `false` when it stays for a while although it sleeps.
     fn dequeue(&mut self, task: &Tcb, why: Dequeue) -> bool;
+
+    /// Whether the running task must be charged before another one leaves: every generation's
+    /// kernel does so, but only here does the charge depend on who is queued.
+    fn charges_before_dequeue(&self) -> bool {
+        false
+    }
 
     /// The running task waits again.
     fn put_back(&mut self, task: &Tcb);
@@ -95,6 +102,7 @@ pub(crate) trait Normal {
 pub(crate) fn build(kernel: &KernelPreset, cpus: usize) -> Box<dyn Normal> {
     match kernel.scheduler {
         Scheduler::O1 => Box::new(o1::Queue::new(kernel.config.hz, cpus)),
+        Scheduler::Cfs23 => Box::new(owed::Queue::new(cpus)),
         Scheduler::Eevdf66 | Scheduler::Eevdf618 => {
             Box::new(eevdf::Queue::new(eevdf::Rules::new(kernel.scheduler, kernel.config.hz, cpus)))
         }

@@ -7,7 +7,7 @@
 
 use super::balance::MIGRATION_COST_NS;
 use super::entity::WEIGHT;
-use super::era::Placement;
+use super::era::{Placement, Synchronous};
 use super::{Sched, Tcb};
 use convoy_machine::Here;
 use core::ops::Range;
@@ -71,7 +71,9 @@ impl Sched {
         let waker = self.current();
         if sync {
             let brief = |tcb: &Tcb| tcb.entity.avg_overlap.get() < MIGRATION_COST_NS;
-            if self.era.placement == Placement::TwoCpus && brief(&waker) && brief(task) {
+            let gathers = self.era.placement == Placement::TwoCpus
+                && self.era.synchronous == Synchronous::Gathers;
+            if gathers && brief(&waker) && brief(task) {
                 return true;
             }
             mine = mine.saturating_sub(WEIGHT);

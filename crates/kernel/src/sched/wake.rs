@@ -1,6 +1,7 @@
 //! Wakeups: which place in the queue, and whether the running task is preempted; which CPU is said
 //! in `place.rs`.
 
+use super::era::Synchronous;
 use super::normal::Enqueue;
 use super::{RunQueue, Sched, State, Tcb, record};
 use convoy_machine::{Here, Smp};
@@ -45,7 +46,10 @@ impl Sched {
         if asleep {
             record::wake(task);
             task.state.set(State::Running);
-            self.check_preempt(task.cpu.get(), task);
+            let waits = sync && self.era.synchronous == Synchronous::Waits;
+            if !waits || task.cpu.get() != Here::cpu() {
+                self.check_preempt(task.cpu.get(), task);
+            }
             self.woken_rt(queue, task);
         }
         queue.lock.unlock();

@@ -1,0 +1,260 @@
+//! The fair class as it came in 2.6.23: a fair clock, and for each task the time it is owed.
+//!
+//! The *fair clock* of a queue runs as fast as a nice-0 task should while all queued tasks share
+//! the CPU: by 1024 / (sum of weights) of the time that ordinary tasks run. A task that waits is
+//! owed what the clock passes; one that runs pays what it ran beyond its share; one that sleeps is
+//! owed as if it had waited, up to a latency, and those that run meanwhile pay that back. What is
+//! owed is `wait_runtime`. The task with the least key, the clock less what it is owed, goes next.
+//!
+//! Nothing ends a turn but a tick or a wakeup, and only when the running task's key is ahead by
+//! more than a granularity. A key changes only when its task is queued or, for the running task, at
+//! a tick; so a wakeup compares with the key of the last tick.
+//!
+//! Times are nanoseconds. Rules and constants are those of `kernel/sched_fair.c` and
+//! `kernel/sched.c` of 2.6.23 with its default features: sleepers are credited in full
+//! (`SLEEPER_AVG` off), a new task starts with a debit, statistics are brought up to date at once.
+
+use super::Tcb;
+use super::entity::WEIGHT;
+use super::normal::{Dequeue, Enqueue, Normal};
+use convoy_sync::TaskId;
+use core::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Latency and minimum granularity for one CPU (`sysctl_sched_latency`,
+/// `sysctl_sched_min_granularity`).
+const LATENCY_NS: u64 = 20_000_000;
+const MIN_GRANULARITY_NS: u64 = 2_000_000;
+/// No scaled value is longer than this.
+const CAP_NS: u64 = 100_000_000;
+
+/// Place in the timeline: the key, and the order of queueing among equals.
+type Key = (i64, u64);
+
+/// What the class keeps of a task. Where the clock stood when its wait or sleep began is in
+/// `Entity::vruntime`, which follows the task to another CPU.
+#[derive(Debug, Default)]
+pub(crate) struct Share {
+    /// `wait_runtime`: what it is owed, between minus and plus the limit.
+    owed: Cell<i64>,
+    /// `fair_key` and its place; kept while it runs.
+    key: Cell<Key>,
+}
+
+/// The queue of one CPU.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    latency: u64,
+    min_granularity: u64,
+    /// Lead beyond which a wakeup preempts.
+    wakeup_granularity: u64,
+    timeline: BTreeMap<Key, TaskId>,
+    order: u64,
+    /// `fair_clock`.
+    clock: i64,
+    /// What sleepers were credited and nobody has paid yet.
+    bonus: i64,
+    /// Runnable tasks, the running one included, and the sum of their weights.
+    tasks: u64,
+    weight: u64,
+}
+
+impl Queue {
+    /// An empty queue of a machine with `cpus` CPUs.
+    pub(crate) fn new(cpus: usize) -> Self {
+        let factor = 1 + u64::from(cpus.max(1).ilog2());
+        let scaled = |ns: u64| (ns * factor).min(CAP_NS);
+        Self {
+            latency: scaled(LATENCY_NS),
+            min_granularity: scaled(MIN_GRANULARITY_NS),
+            wakeup_granularity: scaled(MIN_GRANULARITY_NS) / 2,
+            timeline: BTreeMap::new(),
+            order: 0,
+            clock: 0,
+            bonus: 0,
+            tasks: 0,
+            weight: 0,
+        }
+    }
+
+    /// Neither debts nor credits are larger (`sysctl_sched_runtime_limit`).
+    fn limit(&self) -> i64 {
+        self.latency as i64
+    }
+
+    /// Lead of the running task over the next one that ends its turn at a tick: n tasks then take
+    /// turns of a latency / n.
+    fn granularity(&self) -> u64 {
+        let tasks = self.tasks.max(1);
+        if tasks == 1 {
+            return self.latency;
+        }
+        let turn = self.latency / tasks;
+        (turn - turn / tasks).max(self.min_granularity)
+    }
+
+    fn owe(&self, task: &Tcb, ns: i64) {
+        let owed = &task.entity.owed.owed;
+        owed.set((owed.get() + ns).clamp(-self.limit(), self.limit()));
+    }
+
+    /// What a task of this weight was due since its wait or sleep began.
+    fn missed(&self, task: &Tcb) -> i64 {
+        let passed = (self.clock - task.entity.vruntime.get()).clamp(0, 2 * self.limit());
+        passed * task.entity.weight() as i64 / WEIGHT as i64
+    }
+
+    /// Places `task` by what it is owed now.
+    fn place(&mut self, task: &Tcb) {
+        let owed = task.entity.owed.owed.get();
+        let key = self.clock - owed * WEIGHT as i64 / task.entity.weight() as i64;
+        self.place_at(task, key);
+    }
+
+    fn place_at(&mut self, task: &Tcb, key: i64) {
+        self.order += 1;
+        task.entity.owed.key.set((key, self.order));
+    }
+
+    /// `task`, which is placed, waits from now on.
+    fn wait(&mut self, task: &Tcb) {
+        let key = task.entity.owed.key.get();
+        task.entity.vruntime.set(self.clock);
+        task.entity.key.set(Some(key));
+        self.timeline.insert(key, task.id);
+    }
+
+    /// If `task` waits, it no longer does and is owed for the wait.
+    fn end_wait(&mut self, task: &Tcb) {
+        if let Some(key) = task.entity.key.take() {
+            self.timeline.remove(&key);
+            self.owe(task, self.missed(task));
+        }
+    }
+
+    /// Credits the sleep that ends, unless sleepers have too much credit already.
+    fn credit(&mut self, task: &Tcb) {
+        if self.bonus > self.limit() {
+            return;
+        }
+        let before = task.entity.owed.owed.get();
+        self.owe(task, self.missed(task));
+        self.bonus += task.entity.owed.owed.get() - before;
+    }
+
+    fn account(&mut self, task: &Tcb) {
+        task.entity.on_queue.set(true);
+        self.tasks += 1;
+        self.weight += task.entity.weight();
+    }
+
+    /// Whether `next` ends the turn of `current` when its key is behind by more than `granularity`,
+    /// or at all once `current` has run for longer than the latency allows.
+    fn ends_turn(&self, current: &Tcb, next: i64, granularity: u64) -> bool {
+        let ideal = (self.latency / self.tasks.max(1)).max(self.min_granularity);
+        let ran = current.entity.sum_exec.get() - current.entity.picked_at.get();
+        let granularity = if ran > ideal { 0 } else { niced(current, granularity) };
+        current.entity.owed.key.get().0 - next > granularity
+    }
+}
+
+/// `granularity` for a running task: finer for every weight but that of nice 0.
+fn niced(running: &Tcb, granularity: u64) -> i64 {
+    let weight = running.entity.weight();
+    let (part, whole) = if weight < WEIGHT { (weight, WEIGHT) } else { (WEIGHT, weight) };
+    (granularity * part / whole) as i64
+}
+
+impl Normal for Queue {
+    fn enqueue(&mut self, task: &Tcb, why: Enqueue, _: u64) {
+        if why == Enqueue::Woken {
+            self.credit(task);
+        }
+        self.account(task);
+        self.place(task);
+        self.wait(task);
+    }
+
+    fn enqueue_new(&mut self, child: &Tcb, parent: Option<&Tcb>) {
+        let Some(parent) = parent else { return self.enqueue(child, Enqueue::Moved, 0) };
+        // The child goes first: its first key is the parent's less what preempts it. Its debit
+        // shows in the next one.
+        let granularity = self.granularity();
+        child.entity.owed.owed.set(-(granularity as i64 / 2));
+        self.account(child);
+        self.place_at(child, parent.entity.owed.key.get().0 - niced(parent, granularity) - 1);
+        self.wait(child);
+    }
+
+    fn dequeue(&mut self, task: &Tcb, why: Dequeue) -> bool {
+        self.end_wait(task);
+        if why == Dequeue::Sleeps {
+            task.entity.vruntime.set(self.clock);
+        }
+        task.entity.on_queue.set(false);
+        self.tasks -= 1;
+        self.weight -= task.entity.weight();
+        true
+    }
+
+    fn charges_before_dequeue(&self) -> bool {
+        true
+    }
+
+    fn put_back(&mut self, task: &Tcb) {
+        self.wait(task);
+    }
+
+    fn take(&mut self, task: &Tcb) {
+        self.end_wait(task);
+    }
+
+    fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>> {
+        let next = tcb(*self.timeline.first_key_value()?.1);
+        self.end_wait(&next);
+        Some(next)
+    }
+
+    fn charge(&mut self, task: &Tcb, now: u64) -> bool {
+        let ran = task.entity.run_until(now);
+        if !task.entity.on_queue.get() {
+            return false;
+        }
+        let share = |weight: u64| ((ran * weight / self.weight) as i64).min(self.limit());
+        let (fair, due) = (share(WEIGHT), share(task.entity.weight()));
+        let mut paid = 0;
+        if self.bonus > self.min_granularity as i64 {
+            paid = due.min(self.bonus).min(self.limit() - task.entity.owed.owed.get());
+        }
+        self.bonus -= paid;
+        self.clock += fair;
+        self.owe(task, due - paid - ran as i64);
+        false
+    }
+
+    fn tick(&mut self, task: &Tcb) -> bool {
+        self.place(task);
+        let next = self.timeline.first_key_value().map(|(&(key, _), _)| key);
+        next.is_some_and(|next| self.ends_turn(task, next, self.granularity()))
+    }
+
+    fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool {
+        self.ends_turn(current, woken.entity.owed.key.get().0, self.wakeup_granularity)
+    }
+
+    fn yield_turn(&mut self, task: &Tcb) {
+        self.place(task);
+    }
+
+    fn candidates(&self, most: usize) -> Vec<TaskId> {
+        self.timeline.values().copied().take(most).collect()
+    }
+
+    fn origin(&self) -> i64 {
+        self.clock
+    }
+}
+
+#[cfg(test)]
+mod tests;
