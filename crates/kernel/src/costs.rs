@@ -3,8 +3,14 @@
 //! Each is what the step costs beyond the memory operations that the virtual machine prices itself.
 //! The file says what an entry covers and where its number comes from.
 
-use convoy_machine::{Here, ps};
+use std::collections::BTreeMap;
+
+use convoy_machine::{Here, Preset, ps};
 use serde::Deserialize;
+
+/// The table, for people.
+const TABLE: &str = "kernels/costs.toml";
+const SHIPPED: &str = include_str!("../../../kernels/costs.toml");
 
 /// Longest stretch that is charged without looking at interrupts, in picoseconds.
 const STRETCH_PS: u64 = 2_000_000;
@@ -15,6 +21,14 @@ pub enum CostsError {
     /// Not TOML, or a key is missing, unknown or of the wrong type.
     #[error("kernel costs: {0}")]
     Syntax(#[from] Box<toml::de::Error>),
+    /// A machine measured a step that there is not.
+    #[error("machine {machine}: kernel_ns.{key} names no step; the steps are the keys of {TABLE}")]
+    Unknown {
+        /// The machine.
+        machine: String,
+        /// What it names.
+        key: String,
+    },
     /// A value is out of its range.
     #[error("kernel costs: {key} is {value}; it must be 0 to 1000000000")]
     Range {
@@ -37,13 +51,28 @@ macro_rules! costs {
         pub(crate) struct Costs { $(pub(crate) $name: u64,)+ }
 
         impl Costs {
-            /// Parses the table `text` for a machine `speed` times as fast as the calibration host.
-            pub(crate) fn parse(text: &str, speed: f64) -> Result<Self, CostsError> {
+            /// Parses the table `text` for a machine `speed` times as fast as the calibration host,
+            /// which has measured `own` itself.
+            fn parse(
+                text: &str,
+                speed: f64,
+                own: &BTreeMap<String, f64>,
+            ) -> Result<Self, CostsError> {
                 let table: Table = toml::from_str(text).map_err(Box::new)?;
-                $(if !(0.0..=1e9).contains(&table.$name) {
-                    return Err(CostsError::Range { key: stringify!($name), value: table.$name });
-                })+
-                Ok(Self { $($name: ps(table.$name / speed),)+ })
+                $(
+                    let measured = own.get(stringify!($name)).copied();
+                    let value = measured.unwrap_or(table.$name);
+                    if !(0.0..=1e9).contains(&value) {
+                        return Err(CostsError::Range { key: stringify!($name), value });
+                    }
+                    let $name = ps(if measured.is_some() { value } else { value / speed });
+                )+
+                Ok(Self { $($name,)+ })
+            }
+
+            /// Every step with its cost in nanoseconds.
+            fn ns(&self) -> BTreeMap<&'static str, f64> {
+                BTreeMap::from([$((stringify!($name), self.$name as f64 / 1000.0),)+])
             }
         }
     };
@@ -68,9 +97,17 @@ costs! {
 }
 
 impl Costs {
-    /// The shipped table.
-    pub(crate) fn shipped(speed: f64) -> Result<Self, CostsError> {
-        Self::parse(include_str!("../../../kernels/costs.toml"), speed)
+    /// The costs on `machine`.
+    pub(crate) fn of(machine: &Preset) -> Result<Self, CostsError> {
+        let speed = machine.kernel_speed.unwrap_or(machine.speed);
+        let costs = Self::parse(SHIPPED, speed, &machine.kernel_ns)?;
+        let steps = costs.ns();
+        match machine.kernel_ns.keys().find(|key| !steps.contains_key(key.as_str())) {
+            None => Ok(costs),
+            Some(key) => {
+                Err(CostsError::Unknown { machine: machine.name.clone(), key: key.clone() })
+            }
+        }
     }
 
     /// The part of `per_kb` that `bytes` bytes cost.
@@ -78,6 +115,15 @@ impl Costs {
     pub(crate) fn copy(&self, bytes: usize) -> u64 {
         (self.copy_kb * bytes as u64) >> 10
     }
+}
+
+/// What each step of a kernel path costs on `machine`, in nanoseconds, by its name in
+/// `kernels/costs.toml`: what it measured itself, or the table at its speed.
+///
+/// # Errors
+/// [`CostsError`] if the machine names a step that there is not, or a value is out of range.
+pub fn costs_ns(machine: &Preset) -> Result<BTreeMap<&'static str, f64>, CostsError> {
+    Ok(Costs::of(machine)?.ns())
 }
 
 /// Executes kernel instructions for `ps` picoseconds.
@@ -96,8 +142,9 @@ mod tests {
 
     #[test]
     fn the_shipped_table_is_complete_and_scales_with_speed() {
-        let slow = Costs::shipped(1.0).unwrap();
-        let fast = Costs::shipped(2.0).unwrap();
+        let none = BTreeMap::new();
+        let slow = Costs::parse(SHIPPED, 1.0, &none).unwrap();
+        let fast = Costs::parse(SHIPPED, 2.0, &none).unwrap();
         assert!(slow.syscall > 0 && slow.fork > slow.read);
         assert!(slow.fork.abs_diff(2 * fast.fork) <= 1);
         assert_eq!(slow.copy(2048), 2 * slow.copy(1024));
@@ -105,9 +152,9 @@ mod tests {
 
     #[test]
     fn errors_name_the_key() {
-        let text = include_str!("../../../kernels/costs.toml");
-        let error = |text: &str| Costs::parse(text, 1.0).unwrap_err().to_string();
-        let negative: String = text
+        let none = BTreeMap::new();
+        let error = |text: &str| Costs::parse(text, 1.0, &none).unwrap_err().to_string();
+        let negative: String = SHIPPED
             .lines()
             .map(|line| {
                 if line.starts_with("fork =") {
@@ -119,6 +166,20 @@ mod tests {
             .collect();
         assert!(error(&negative).contains("fork is -1"));
         assert!(error("syscall = 1.0").contains("missing field"));
-        assert!(error(&format!("{text}\nno_such = 1.0\n")).contains("no_such"));
+        assert!(error(&format!("{SHIPPED}\nno_such = 1.0\n")).contains("no_such"));
+    }
+
+    #[test]
+    fn what_a_machine_measured_itself_is_not_scaled() {
+        let mut machine = Preset::named("quad-2008-shared-llc").unwrap();
+        machine.speed = 2.0;
+        let before = costs_ns(&machine).unwrap();
+        machine.kernel_ns.insert("write".into(), 321.0);
+        let after = costs_ns(&machine).unwrap();
+        assert!((after["write"] - 321.0).abs() < 1e-9 && (before["write"] - 55.0).abs() < 1e-9);
+        assert!((after["read"] - before["read"]).abs() < 1e-9);
+        machine.kernel_ns.insert("writ".into(), 1.0);
+        let error = costs_ns(&machine).unwrap_err().to_string();
+        assert!(error.contains("kernel_ns.writ names no step"), "{error}");
     }
 }

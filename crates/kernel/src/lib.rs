@@ -29,7 +29,7 @@ mod zone;
 pub use api::Kernel;
 pub use bkl::BKL;
 pub use convoy_mm::{Moments, Stats as PageStats};
-pub use costs::CostsError;
+pub use costs::{CostsError, costs_ns};
 pub use errno::Errno;
 pub use preset::{
     Ablation, BklKind, BklTraffic, Config, KernelPreset, KernelPresetError, MutexPolicy, Paths,

@@ -174,7 +174,7 @@ impl World {
         }
         // Says what spinlocks are, so nothing that has one comes before it.
         let sched = Sched::new(kernel, preset);
-        let costs = Costs::shipped(preset.kernel_speed.unwrap_or(preset.speed))?;
+        let costs = Costs::of(preset)?;
         let globals = Globals {
             dcache: Line(Spin::new()),
             files: Line((Spin::new(), Field::new(0))),

@@ -14,6 +14,7 @@ use std::time::Instant;
 use rustix::thread::CpuSet;
 
 use crate::calibrate::{describe_host, speed_beside};
+use crate::calibrate_calls::{self, CallsError, Cost, KERNEL};
 use crate::calibrate_wakeups::{self, Threads, Wakeups};
 use crate::calibration::Calibration;
 use crate::clock;
@@ -46,6 +47,9 @@ pub enum MachineError {
     /// The units of user-mode work cannot be measured.
     #[error(transparent)]
     Units(#[from] crate::calibrate::CalibrateError),
+    /// System calls cannot be measured.
+    #[error(transparent)]
+    Calls(#[from] calibrate_calls::CallsError),
 }
 
 fn call<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T, MachineError> {
@@ -206,12 +210,14 @@ fn package_cpus() -> usize {
         .unwrap_or(1)
 }
 
-/// Measures this machine; the text is a machine preset of the name `host`.
+/// Measures this machine, its file calls in `directory`, which should be in memory; the text is a
+/// machine preset of the name `host`.
 ///
 /// # Errors
 /// [`MachineError`] if a system call fails or a unit of user-mode work is wrong.
 pub fn describe(
     calibration: &Calibration,
+    directory: &Path,
     mut progress: impl FnMut(&str, f64),
 ) -> Result<String, MachineError> {
     let usable = clock::usable_cpus();
@@ -258,6 +264,8 @@ pub fn describe(
         text.guest(&threads, wakeups, &mut take);
     }
     text.caches(&caches, hit, &mut take);
+    let so_far = convoy_machine::Preset::parse("host", &text.0).map_err(CallsError::from)?;
+    text.calls(&calibrate_calls::measure(&so_far, directory)?, &mut take);
     Ok(text.0)
 }
 
@@ -399,6 +407,21 @@ impl Preset {
     }
 }
 
+impl Preset {
+    /// Steps of kernel paths.
+    fn calls(&mut self, costs: &[Cost], take: &mut impl FnMut(&str, f64) -> f64) {
+        let _ = writeln!(
+            self.0,
+            "\n# Steps of kernel paths: what a program of calls takes here, less what the virtual \
+             kernel {KERNEL}\n# takes for the rest of it. In place of kernels/costs.toml.\n\
+             [kernel_ns]"
+        );
+        for cost in costs {
+            self.price(cost.key, take(cost.key, cost.ns), &cost.why);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -429,7 +452,9 @@ mod tests {
         let cache = |level, bytes, cpus| Cache { level, bytes, ways: 8, cpus };
         let levels = [cache(1, 32 << 10, 1), cache(2, 256 << 10, 1), cache(3, 4 << 20, 2)];
         text.caches(&levels, 1.0, &mut |_, ns| ns);
+        text.calls(&[Cost { key: "write", ns: 290.5, why: "Test.".into() }], &mut |_, ns| ns);
         let preset = convoy_machine::Preset::parse("host", &text.0).expect("a preset");
+        assert!((preset.kernel_ns["write"] - 290.5).abs() < 1e-9);
         assert_eq!(preset.topology.cpus_per_llc, 2);
         assert_eq!(preset.cache.expect("stated").l2.lines, 4096);
         assert!((preset.price_ns.idle_exit - 8600.0).abs() < 1e-9);

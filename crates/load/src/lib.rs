@@ -6,6 +6,7 @@
 //! charges by a [`calibration`].
 
 pub mod calibrate;
+pub mod calibrate_calls;
 pub mod calibrate_machine;
 mod calibrate_wakeups;
 pub mod calibration;

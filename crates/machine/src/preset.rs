@@ -1,5 +1,7 @@
 //! Machine presets: topology and prices, read from `machines/*.toml`.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// How the CPUs are grouped. Groups are consecutive CPU numbers.
@@ -162,6 +164,10 @@ pub struct Preset {
     pub speed: f64,
     /// The same for kernel paths, where it was measured apart; `speed` otherwise.
     pub kernel_speed: Option<f64>,
+    /// Steps of kernel paths that were measured on this machine, in nanoseconds, in place of the
+    /// entries of `kernels/costs.toml` with these names.
+    #[serde(default)]
+    pub kernel_ns: BTreeMap<String, f64>,
     /// CPU grouping.
     pub topology: Topology,
     /// Prices.

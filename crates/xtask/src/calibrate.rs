@@ -1,7 +1,7 @@
 //! `cargo xtask calibrate [--add | PATH]`: measures the units of user-mode work on this machine;
 //! `calibrate --machine [PATH]` measures its caches, transfers, switches and wakeups.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use convoy_load::calibration::Calibration;
@@ -18,8 +18,15 @@ pub(crate) const HOST: &str = "machines/host.toml";
 pub(crate) fn machine(path: &Path) -> anyhow::Result<Outcome> {
     let progress = |what: &str, value: f64| eprintln!("{what:<28} {value:>14.3}");
     let calibration = Calibration::embedded()?;
-    let preset = convoy_load::calibrate_machine::describe(&calibration, progress)?;
+    let preset = convoy_load::calibrate_machine::describe(&calibration, &scratch(), progress)?;
     write(path, &preset)
+}
+
+/// A new directory for the calls that are measured: in memory where there is one, as AIM7's is.
+fn scratch() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let name = format!("convoy-calibrate-{}", std::process::id());
+    if memory.is_dir() { memory.join(name) } else { std::env::temp_dir().join(name) }
 }
 
 /// Measures this machine and writes `path`; with `add` only the units that `path` lacks, on the
