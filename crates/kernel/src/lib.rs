@@ -39,3 +39,4 @@ pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats};
 pub use vfs::{FileSystem, JournalOptions, JournalStats, VfsLocks};
 pub use world::{Counts, Options, World, WorldError};
+pub use zone::ZoneStats;

@@ -12,9 +12,8 @@ use crate::program;
 use crate::sched::Sched;
 use crate::tty::Terminal;
 use crate::vfs::{FileSystem, Tree};
-use crate::zone::Zones;
+use crate::zone::{ZoneStats, Zones};
 use convoy_machine::{Here, Machine, Preset, Sim, ps};
-use convoy_mm::Stats as PageStats;
 use convoy_sync::RawLock;
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -247,8 +246,13 @@ impl World {
 
     /// What moved between the lists of the CPUs and each zone of memory; `HighMem` first, if there
     /// is one.
-    pub fn page_stats(&self) -> Vec<PageStats> {
+    pub fn page_stats(&self) -> Vec<ZoneStats> {
         self.zones.stats()
+    }
+
+    /// The texts of `/proc/buddyinfo` and `/proc/zoneinfo`.
+    pub fn proc_memory(&self) -> [String; 2] {
+        [self.zones.buddyinfo(), self.zones.zoneinfo()]
     }
 
     /// Pages of the tmpfs in use.

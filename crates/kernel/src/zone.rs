@@ -12,6 +12,7 @@ use convoy_mm::{
     Zone,
 };
 use convoy_sync::{Platform, RawLock};
+use core::fmt::Write as _;
 
 /// Pages that are collected for the active list before `lru_lock` is taken.
 const PAGEVEC: u32 = 14;
@@ -60,8 +61,18 @@ impl Bulk<Smp, Spin> for Moves {
 
 /// One zone, and the number of its first frame.
 struct Part {
+    name: &'static str,
     first: u32,
     zone: Zone<Smp, Spin, Moves>,
+}
+
+/// A zone of memory, and what moved between it and the lists of the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneStats {
+    /// `HighMem` or `Normal`.
+    pub zone: &'static str,
+    /// What moved.
+    pub moved: Stats,
 }
 
 /// All memory of the machine.
@@ -78,17 +89,20 @@ impl Zones {
     pub(crate) fn new(rules: ZoneRules, pages: u32, cpus: usize, costs: &Costs) -> Self {
         let low = LOW_PAGES + DMA_PAGES;
         let spans = if rules.highmem && pages > low {
-            vec![(low, pages - low, "zone->lock (HighMem)"), (DMA_PAGES, LOW_PAGES, "zone->lock")]
+            vec![
+                ("HighMem", low, pages - low, "zone->lock (HighMem)"),
+                ("Normal", DMA_PAGES, LOW_PAGES, "zone->lock"),
+            ]
         } else {
-            vec![(0, pages, "zone->lock")]
+            vec![("Normal", 0, pages, "zone->lock")]
         };
         let lock = if rules.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists };
-        let part = |&(first, pages, name): &(u32, u32, &'static str)| {
+        let part = |&(name, first, pages, lock_name): &(_, u32, u32, _)| {
             let frames = pages >> ORDER_MAX << ORDER_MAX;
             let bulk = Moves { policy: rules.lock, page: costs.bulk_page };
             let zone = Zone::new(Setup { lock, ..Setup::new(frames, cpus, bulk) });
-            zone.lock().name(name);
-            Part { first, zone }
+            zone.lock().name(lock_name);
+            Part { name, first, zone }
         };
         let lru = Here::place(Line((Spin::new(), Field::new(0))));
         lru.0.0.name("zone->lru_lock");
@@ -110,8 +124,59 @@ impl Zones {
     }
 
     /// What moved between the lists and each zone, in the order in which programs ask them.
-    pub(crate) fn stats(&self) -> Vec<Stats> {
-        self.parts.iter().map(|part| part.zone.stats()).collect()
+    pub(crate) fn stats(&self) -> Vec<ZoneStats> {
+        let stats = |part: &Part| ZoneStats { zone: part.name, moved: part.zone.stats() };
+        self.parts.iter().map(stats).collect()
+    }
+
+    /// The text of `/proc/buddyinfo`: free blocks of each order.
+    pub(crate) fn buddyinfo(&self) -> String {
+        let mut text = String::new();
+        // The kernel lists its zones upwards.
+        for part in self.parts.iter().rev() {
+            let _ = write!(text, "Node 0, zone {:>8} ", part.name);
+            for blocks in part.zone.blocks() {
+                let _ = write!(text, "{blocks:>6} ");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The text of `/proc/zoneinfo` as of 2.6.24, where each CPU has a list of hot pages and one of
+    /// cold ones. What the zones do not have (watermarks, reclaim) is 0.
+    pub(crate) fn zoneinfo(&self) -> String {
+        let mut text = String::new();
+        for part in self.parts.iter().rev() {
+            let zone = &part.zone;
+            let free: u32 = (0..).zip(zone.blocks()).map(|(order, blocks)| blocks << order).sum();
+            let frames = zone.frames();
+            let _ = write!(
+                text,
+                "Node 0, zone {:>8}\n  pages free     {free}\n        min      0\n        low      \
+                 0\n        high     0\n        scanned  0 (a: 0 i: 0)\n        spanned  \
+                 {frames}\n        present  {frames}\n    nr_free_pages {free}\n        \
+                 protection: (0)\n  pagesets\n",
+                part.name
+            );
+            for cpu in 0..self.pagevecs.len() {
+                for (number, at) in [Temperature::Hot, Temperature::Cold].into_iter().enumerate() {
+                    let (high, batch) = (zone.size().high(at), zone.size().batch(at));
+                    let _ = write!(
+                        text,
+                        "    cpu: {cpu} pcp: {number}\n              count: {}\n              \
+                         high:  {high}\n              batch: {batch}\n",
+                        zone.listed(cpu)[number]
+                    );
+                }
+            }
+            let _ = writeln!(
+                text,
+                "  all_unreclaimable: 0\n  prev_priority:    12\n  start_pfn:        {}",
+                part.first
+            );
+        }
+        text
     }
 
     /// The zones that may serve `whom`, in the order in which they are asked.

@@ -5,6 +5,7 @@
 //! kernel. User-mode work is done in named [`units`], which the host runs and the virtual target
 //! charges by a [`calibration`].
 
+pub mod bulk;
 pub mod calibrate;
 pub mod calibrate_calls;
 pub mod calibrate_machine;

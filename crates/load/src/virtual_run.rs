@@ -11,10 +11,11 @@ use std::rc::Rc;
 use convoy_kernel::api::Kernel;
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    BKL, FileSystem, JournalStats, KernelPreset, Options, Process, World, WorldError,
+    BKL, FileSystem, JournalStats, KernelPreset, Options, Process, World, WorldError, ZoneStats,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Outcome, Preset, Recorder, Watch};
 
+use crate::bulk::{self, BulkUse};
 use crate::calibration::Calibration;
 use crate::columns::Columns;
 use crate::jobs::{Job, JobEnv};
@@ -116,6 +117,10 @@ pub struct VirtualPoint {
     pub calls: u64,
     /// What the journal of the work directory's file system has done, if it has one.
     pub journal: Option<JournalStats>,
+    /// Bulk operations of the page allocator during the busy window, zone by zone.
+    pub bulk: Vec<BulkUse>,
+    /// `/proc/buddyinfo` and `/proc/zoneinfo` at its end.
+    pub proc_memory: [String; 2],
     /// Schedule hash of the whole run.
     pub hash: u64,
     /// The run in intervals, if asked for.
@@ -252,6 +257,10 @@ struct Board {
     broken: RefCell<Option<String>>,
     released: RefCell<Snapshot>,
     ended: RefCell<Snapshot>,
+    /// What the zones had moved at the release of the users.
+    zones: RefCell<Vec<ZoneStats>>,
+    bulk: RefCell<Vec<BulkUse>>,
+    proc_memory: RefCell<[String; 2]>,
     samples: RefCell<Vec<Sample>>,
 }
 
@@ -431,6 +440,7 @@ impl VirtualRun {
         }
         let cpus = self.machine.topology.cpus;
         *board.released.borrow_mut() = Snapshot::take(world, cpus);
+        board.zones.replace(world.page_stats());
         Here::tell(Event::Measure(true));
         k.close(gate_write).map_err(|error| fail("close", &error))?;
         if self.sample_ns > 0 {
@@ -442,6 +452,8 @@ impl VirtualRun {
             k.wait().map_err(|error| fail("wait", &error))?;
         }
         *board.ended.borrow_mut() = Snapshot::take(world, cpus);
+        board.bulk.replace(bulk::since(world, &board.zones.borrow()));
+        board.proc_memory.replace(world.proc_memory());
         Here::tell(Event::Measure(false));
         Ok(())
     }
@@ -486,6 +498,8 @@ impl VirtualRun {
             operations: machine.operations(),
             calls: world.counts().calls.get(),
             journal: world.journal_stats(),
+            bulk: board.bulk.take(),
+            proc_memory: board.proc_memory.take(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),
         }

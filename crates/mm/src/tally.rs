@@ -49,6 +49,16 @@ impl Moments {
         (self.squares as f64 / (self.events as f64).max(1.0) - mean * mean).max(0.0).sqrt()
     }
 
+    /// What came after `earlier`, a state of the same series.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            events: self.events - earlier.events,
+            sum: self.sum - earlier.sum,
+            squares: self.squares - earlier.squares,
+        }
+    }
+
     /// Both series together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -76,5 +86,6 @@ mod tests {
         }
         let all = tally.moments().and(other.moments());
         assert_eq!((all.events, all.mean(), all.sd()), (8, 5.0, 2.0));
+        assert_eq!(all.since(tally.moments()), other.moments());
     }
 }

@@ -100,6 +100,20 @@ pub struct Stats {
     pub freed: Moments,
 }
 
+impl Stats {
+    /// What moved after `earlier`, a state of the same zone.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            refills: self.refills.since(earlier.refills),
+            drains: self.drains.since(earlier.drains),
+            requested: self.requested.since(earlier.requested),
+            found: self.found.since(earlier.found),
+            freed: self.freed.since(earlier.freed),
+        }
+    }
+}
+
 impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> {
     /// A zone whose frames are all free. On the virtual machine a task makes it, unless it consists
     /// of whole blocks of the largest order: making smaller ones writes to frames.
@@ -131,6 +145,11 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
     #[inline]
     pub fn lock(&self) -> &L {
         self.apart.as_deref().unwrap_or(&self.hot.lock)
+    }
+
+    /// Frames, free or not.
+    pub fn frames(&self) -> u32 {
+        self.frames.count()
     }
 
     /// How pages move.

@@ -5,10 +5,14 @@ use crate::format::{fixed, significant, wrap};
 use crate::json::to_json;
 use crate::table::{Cell, Column, MAX_WIDTH, Table};
 use convoy_explain::{LockSummary, Share, Spread, Summary};
+use convoy_load::bulk::{BulkUse, MeanSd};
 use serde::Serialize;
 
 /// Locks that the table for people shows.
 const LOCKS_SHOWN: usize = 12;
+
+/// What a call that takes no free block has.
+const NO_ORDER: MeanSd = MeanSd { mean: f64::NAN, sd: f64::NAN };
 
 /// An explained run.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +29,8 @@ pub struct ExplainReport {
     pub hash: String,
     /// The account.
     pub summary: Summary,
+    /// Bulk operations of the page allocator, zone by zone.
+    pub bulk: Vec<BulkUse>,
     /// Remarks.
     pub notes: Vec<String>,
 }
@@ -40,7 +46,7 @@ impl ExplainReport {
             format!("\n{title}\n{}\n", lines.join("\n"))
         };
         text.push_str(&paragraph("Cause", &explain_text::cause(&self.summary)));
-        for table in [self.states(), self.idle(), self.locks(LOCKS_SHOWN)] {
+        for table in [self.states(), self.idle(), self.locks(LOCKS_SHOWN), self.pages()] {
             text.push('\n');
             text.push_str(&table.to_text());
         }
@@ -144,6 +150,34 @@ impl ExplainReport {
         if locks.len() > most {
             table.note(format!("and {} locks more; --format csv has all", locks.len() - most));
         }
+        table
+    }
+
+    fn pages(&self) -> Table {
+        let columns = vec![
+            Column::text("call"),
+            Column::text("zone"),
+            Column::number("calls", ""),
+            Column::number("mean", "").key("count_mean").group("count"),
+            Column::number("sd", "").key("count_sd").group("count"),
+            Column::number("mean", "").key("order_mean").group("order"),
+            Column::number("sd", "").key("order_sd").group("order"),
+            Column::number("mean", "").key("found_order_mean").group("cut from order"),
+            Column::number("sd", "").key("found_order_sd").group("cut from order"),
+        ];
+        let mut table = Table::new("Pages moved under the zone lock", columns);
+        for row in &self.bulk {
+            let mut cells =
+                vec![Cell::text(&row.call), Cell::text(&row.zone), Cell::count(row.calls)];
+            for MeanSd { mean, sd } in [row.count, row.order, row.found_order.unwrap_or(NO_ORDER)] {
+                cells.extend([Cell::number(mean, 2), Cell::number(sd, 2)]);
+            }
+            table.row(cells);
+        }
+        table.note(
+            "count: pages of a call; order: of what was asked for or freed, blocks that are taken \
+             singly included; cut from order: of the free block that each page was taken out of",
+        );
         table
     }
 

@@ -1,5 +1,6 @@
 //! `convoy run`: the load points of an AIM7 run.
 
+use convoy_load::bulk::BulkUse;
 use convoy_load::record::{Cause, JobStats, Repeat};
 use convoy_load::users::counted;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,9 @@ pub struct RunPoint {
     pub order_hash: Option<String>,
     /// What each kind of job took, if asked for.
     pub jobs: Vec<JobStats>,
+    /// Bulk operations of the simulated page allocator; none on a real machine.
+    #[serde(default)]
+    pub bulk: Vec<BulkUse>,
 }
 
 /// A column that a table for people has only where some point knows the number.

@@ -74,12 +74,16 @@ pub(crate) struct Explain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Proc {
+    /// `/proc/buddyinfo`
+    Buddyinfo,
     /// `/proc/lock_stat`
     LockStat,
     /// `/proc/schedstat`
     Schedstat,
     /// `/proc/stat`
     Stat,
+    /// `/proc/zoneinfo`
+    Zoneinfo,
 }
 
 impl Explain {
@@ -132,12 +136,15 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     report.notes.extend(stacks(args, &report.title, &analysis)?);
     if let Some(file) = args.proc {
-        let file = match file {
-            Proc::LockStat => ProcFile::LockStat,
-            Proc::Schedstat => ProcFile::Schedstat,
-            Proc::Stat => ProcFile::Stat,
+        let [buddyinfo, zoneinfo] = &point.proc_memory;
+        let text = match file {
+            Proc::Buddyinfo => buddyinfo.clone(),
+            Proc::LockStat => analysis.proc(ProcFile::LockStat),
+            Proc::Schedstat => analysis.proc(ProcFile::Schedstat),
+            Proc::Stat => analysis.proc(ProcFile::Stat),
+            Proc::Zoneinfo => zoneinfo.clone(),
         };
-        output::result(&args.common, &analysis.proc(file))?;
+        output::result(&args.common, &text)?;
         return Ok(ExitCode::SUCCESS);
     }
     output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
@@ -227,6 +234,7 @@ fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> Explain
         jobs_per_min: point.columns.jobs_per_min,
         hash: format!("{:016x}", point.hash),
         summary: analysis.summary(),
+        bulk: point.bulk.clone(),
         notes,
     }
 }

@@ -143,6 +143,7 @@ fn report_point(args: &Run, point: &Point) -> RunPoint {
         overhead_s: point.overhead_s,
         order_hash: Some(point.order_hash.clone()),
         jobs: if args.results.per_job { point.jobs.clone() } else { Vec::new() },
+        bulk: Vec::new(),
     }
 }
 

@@ -85,6 +85,7 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
         owner_not_running_percent: point.bkl.map(|bkl| bkl.owner_not_running_percent),
         owner_change_ms: point.bkl.map(|bkl| bkl.owner_change_ms).filter(|ms| ms.is_finite()),
         hash: Some(format!("{:016x}", point.hash)),
+        bulk: point.bulk.clone(),
         ..RunPoint::default()
     }
 }

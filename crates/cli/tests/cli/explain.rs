@@ -38,6 +38,13 @@ fn the_account_adds_up() {
         let each = of("instances") * all / 4.0;
         assert!(of("owned_s") <= each + 1e-9, "{lock:#}");
     }
+    for (row, call) in [(0, "rmqueue_bulk"), (1, "free_pages_bulk")] {
+        let row = &report["bulk"][row];
+        assert!(row["call"] == call && row["calls"].as_u64() > Some(100), "{row:#}");
+        let batch = row["count"]["mean"].as_f64().expect("a number");
+        let whole = (batch - 31.0).abs() < 1e-9;
+        assert!(whole || call == "free_pages_bulk" && batch < 31.0, "{row:#}");
+    }
     let longest = &summary["longest"];
     assert_eq!(longest["idle_ms"].as_array().map(Vec::len), Some(4), "{longest:#}");
 }
@@ -115,6 +122,13 @@ fn the_files_of_the_kernel_and_the_flame_graph() {
     let lock_stat = stdout(&run(&explain(&["--proc", "lock_stat"])));
     let bkl = lock_stat.lines().find(|line| line.contains(" BKL:")).expect("the lock");
     assert_eq!(bkl.split_whitespace().count(), 13, "{bkl}");
+    let blocks = stdout(&run(&explain(&["--proc", "buddyinfo"])));
+    let orders: Vec<u64> = blocks.split_whitespace().skip(4).flat_map(str::parse).collect();
+    let free: u64 = (0..).zip(&orders).map(|(order, blocks)| blocks << order).sum();
+    assert!(orders.len() == 11 && blocks.starts_with("Node 0, zone   Normal "), "{blocks}");
+    let zone = stdout(&run(&explain(&["--proc", "zoneinfo"])));
+    assert!(zone.contains(&format!("\n    nr_free_pages {free}\n")), "{blocks}{zone}");
+    assert_eq!(zone.matches("batch: 31\n").count(), 4, "the hot list of each CPU: {zone}");
     let schedstat = stdout(&run(&explain(&["--proc", "schedstat"])));
     let cpu = schedstat.lines().find(|line| line.starts_with("cpu0 ")).expect("a CPU");
     assert_eq!(cpu.split(' ').count(), 10, "{cpu}");

@@ -71,7 +71,8 @@ fn reproduce_keeps_the_spread() {
     assert!(spread[0]["machine"].is_string() && spread[0]["HZ"].is_f64(), "{}", spread[0]);
 }
 
-const POINT: [&str; 34] = [
+const POINT: [&str; 35] = [
+    "bulk",
     "context_switches_per_s",
     "cpu_s",
     "failed",
