@@ -33,29 +33,25 @@ impl Level {
         Self { sets: lines / ways, ways, tags: vec![0; caches * lines] }
     }
 
+    #[inline]
     fn set(&mut self, cache: usize, line: usize) -> &mut [u32] {
-        let start = (cache * self.sets + line % self.sets) * self.ways;
+        // A division is dear, and most caches have a power of two of sets.
+        let mask = self.sets - 1;
+        let set = if self.sets & mask == 0 { line & mask } else { line % self.sets };
+        let start = (cache * self.sets + set) * self.ways;
         &mut self.tags[start..start + self.ways]
     }
 
-    /// The most recently used line of the set of `line`.
-    fn front(&mut self, cache: usize, line: usize) -> Option<usize> {
-        (self.set(cache, line)[0] as usize).checked_sub(1)
-    }
-
     /// Makes `line` the most recently used of its set; whether the cache has it.
+    #[inline]
     fn refresh(&mut self, cache: usize, line: usize) -> bool {
-        let set = self.set(cache, line);
-        let Some(way) = set.iter().position(|&tag| tag == line as u32 + 1) else { return false };
-        set[..=way].rotate_right(1);
-        true
+        refresh(self.set(cache, line), line)
     }
 
     /// Brings in `line`, which the cache does not have; returns the line that falls out.
+    #[inline]
     fn insert(&mut self, cache: usize, line: usize) -> Option<usize> {
-        let set = self.set(cache, line);
-        set.rotate_right(1);
-        (core::mem::replace(&mut set[0], line as u32 + 1) as usize).checked_sub(1)
+        push_front(self.set(cache, line), line as u32 + 1)
     }
 
     /// Takes `line` out if the cache has it.
@@ -66,6 +62,26 @@ impl Level {
             set[way..].rotate_left(1);
         }
     }
+}
+
+/// [`Level::refresh`] in one set.
+#[inline]
+fn refresh(set: &mut [u32], line: usize) -> bool {
+    let Some(way) = set.iter().position(|&tag| tag == line as u32 + 1) else { return false };
+    push_front(&mut set[..=way], line as u32 + 1);
+    true
+}
+
+/// Puts `tag` before the others of `set`; returns the line that falls out at the end.
+///
+/// By hand, because a set is so short that a call to move memory takes longer.
+#[inline]
+fn push_front(set: &mut [u32], tag: u32) -> Option<usize> {
+    let mut carried = tag;
+    for way in set {
+        carried = core::mem::replace(way, carried);
+    }
+    (carried as usize).checked_sub(1)
 }
 
 #[cfg(test)]
@@ -141,20 +157,22 @@ impl Lines {
 
     fn read_miss(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) -> u64 {
         let line = self.entry(index);
-        let group = cpu / self.llc;
+        let group = self.price.group_of(cpu);
         let mut start = now.max(line.busy.get());
         let owner = line.owner.get() as usize;
-        let (near, local) = (self.holder_prices(line, cpu), self.held_in(line, group));
-        let alone = near.is_none() && line.l3.get() & !(1 << group) == 0;
+        let alone;
         let (price, service);
         if line.l3.get() >> group & 1 == 1 && owner == 0 {
+            alone = line.l3.get() == 1 << group && !self.shared(line);
             h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
             h.counts.l3_hits += 1;
             (price, service) = (h.l3_price, self.price.read_service);
-        } else if let Some((near, _)) = near {
+        } else if let Some((near, _)) = self.holder_prices(line, cpu) {
+            alone = false;
             h.counts.transfers += 1;
             (price, service) = (near, if owner == 0 { self.price.read_service } else { near });
         } else {
+            alone = true;
             h.counts.memory += 1;
             (start, price) = self.memory_turn(line, index, cpu, start);
             service = self.price.read_service;
@@ -164,7 +182,7 @@ impl Lines {
             line.quick.set(0);
             self.add_sharer(line, owner - 1);
         }
-        if !local && line.dirty.get() {
+        if line.dirty.get() && !self.held_in(line, group) {
             self.write_back(h, index, start);
         }
         if alone {
@@ -207,7 +225,7 @@ impl Lines {
         hit: Option<u64>,
     ) -> u64 {
         let line = self.entry(index);
-        let group = cpu / self.llc;
+        let group = self.price.group_of(cpu);
         let mut start = now.max(line.busy.get());
         let far = self.holder_prices(line, cpu).map(|(_, far)| far);
         let price = if let Some(hit) = hit {
@@ -254,11 +272,16 @@ impl Lines {
     /// Looks in the private levels of `cpu`. On a hit the line comes to the front of the first one,
     /// and what that costs beyond a hit there is returned.
     fn look_up(&self, h: &mut Hierarchy, index: usize, cpu: usize) -> Option<u64> {
-        // Whatever happens, `index` will be in front of its set afterwards.
-        if let Some(front) = h.l1.front(cpu, index) {
-            self.entry(front).quick.set(0);
+        let set = h.l1.set(cpu, index);
+        let front = set[0] as usize;
+        if front == index + 1 {
+            return Some(0);
         }
-        if h.l1.refresh(cpu, index) {
+        // Whatever happens, `index` will be in front of its set afterwards.
+        if front != 0 {
+            self.entry(front - 1).quick.set(0);
+        }
+        if refresh(set, index) {
             return Some(0);
         }
         if !h.l2.refresh(cpu, index) {
@@ -271,7 +294,7 @@ impl Lines {
 
     /// Brings a line that the directory has given to `cpu` into its caches.
     fn fill(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) {
-        let group = cpu / self.llc;
+        let group = self.price.group_of(cpu);
         if h.inclusive {
             self.fill_shared(h, index, group, now);
         }
@@ -289,10 +312,11 @@ impl Lines {
 
     fn fill_shared(&self, h: &mut Hierarchy, index: usize, group: usize, now: u64) {
         let level = h.l3.as_mut().expect("only with a third level");
-        if level.refresh(group, index) {
+        let line = self.entry(index);
+        if line.l3.get() >> group & 1 == 1 {
+            level.refresh(group, index);
             return;
         }
-        let line = self.entry(index);
         line.l3.set(line.l3.get() | 1 << group);
         let Some(out) = level.insert(group, index) else { return };
         h.counts.l3_evictions += 1;
@@ -312,7 +336,7 @@ impl Lines {
     /// Removes every copy but that of `cpu` and makes it the owner.
     fn invalidate_others(&self, h: &mut Hierarchy, index: usize, cpu: usize) {
         let line = self.entry(index);
-        let group = cpu / self.llc;
+        let group = self.price.group_of(cpu);
         let owner = line.owner.get() as usize;
         if owner != 0 && owner != cpu + 1 {
             h.drop_private(owner - 1, index);

@@ -217,8 +217,12 @@ impl Lines {
     pub(crate) fn held_in(&self, line: &Line, group: usize) -> bool {
         let owner = line.owner.get() as usize;
         let mut held = line.l3.get() >> (group % 32) & 1 == 1;
-        held |= owner != 0 && (owner - 1) / self.llc == group;
-        self.each_sharer(line, |cpu| held |= cpu / self.llc == group);
+        held |= owner != 0 && self.price.group_of(owner - 1) == group;
+        let (first, end) = (group * self.llc, (group + 1) * self.llc);
+        self.each_word(line, |at, bits| {
+            let (from, to) = (first.max(at * 64), end.min(at * 64 + 64));
+            held |= from < to && bits >> (from - at * 64) << (64 - (to - from)) != 0;
+        });
         held
     }
 
@@ -235,6 +239,8 @@ impl Lines {
         if owner != 0 && owner != cpu + 1 {
             visit(owner - 1);
         }
+        let own = self.price.group_of(cpu);
+        let mut groups = line.l3.get() & !(1_u32.checked_shl(own as u32).unwrap_or(0));
         self.each_word(line, |at, mut bits| {
             if at == cpu / 64 {
                 bits &= !(1 << (cpu % 64));
@@ -242,18 +248,17 @@ impl Lines {
             while bits != 0 {
                 // All of a group are as far away as its first.
                 let bit = bits.trailing_zeros() as usize;
-                visit(at * 64 + bit);
-                let next = self.llc - (at * 64 + bit) % self.llc + bit;
+                let group = self.price.group_of(at * 64 + bit);
+                if groups >> (group % 32) & 1 == 0 {
+                    visit(at * 64 + bit);
+                }
+                let next = (group + 1) * self.llc - at * 64;
                 bits = if next < 64 { bits >> next << next } else { 0 };
             }
         });
-        let mut groups = line.l3.get();
         while groups != 0 {
-            let group = groups.trailing_zeros() as usize;
+            visit(groups.trailing_zeros() as usize * self.llc);
             groups &= groups - 1;
-            if group != cpu / self.llc {
-                visit(group * self.llc);
-            }
         }
         range
     }

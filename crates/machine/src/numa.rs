@@ -51,6 +51,12 @@ impl Distances {
         cpu / self.cpus_per_package
     }
 
+    /// The number of the last-level cache of `cpu`.
+    #[inline]
+    pub(crate) fn group_of(&self, cpu: usize) -> usize {
+        self.places[cpu].0 as usize
+    }
+
     fn hops(&self, a: usize, b: usize) -> usize {
         if self.hops.is_empty() {
             return usize::from(a != b);
