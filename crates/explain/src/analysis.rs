@@ -1,7 +1,7 @@
 //! The account of a run, kept while it runs: one pass over the records, in bounded memory.
 
 use crate::chain::{Hop, Path, Via};
-use crate::cpu::{Cpu, State};
+use crate::cpu::{Cpu, State, VECTORS};
 use crate::flame::{Flame, How};
 use crate::locks::Locks;
 use crate::stall::Stalls;
@@ -374,7 +374,9 @@ impl Recorder for Analysis {
             Event::Softirq(vector) => {
                 self.settle(cpu, at);
                 self.cpus[cpu].softirq = vector.is_some();
-                self.cpus[cpu].softirqs += u64::from(vector.is_some());
+                if let Some((vector, _)) = vector {
+                    self.cpus[cpu].softirqs[vector as usize % VECTORS] += 1;
+                }
             }
             Event::Schedule(begins) => {
                 self.settle(cpu, at);

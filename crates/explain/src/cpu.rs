@@ -3,6 +3,9 @@
 use convoy_machine::Mode;
 use convoy_sync::TaskId;
 
+/// Vectors of software interrupts, at most; the kernels have 6 to 10.
+pub(crate) const VECTORS: usize = 16;
+
 /// A state of a CPU, as its time is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -64,7 +67,8 @@ pub(crate) struct Cpu {
     pub(crate) wakeups: u64,
     pub(crate) wakeups_local: u64,
     pub(crate) interrupts: u64,
-    pub(crate) softirqs: u64,
+    /// Runs of each software interrupt, by the number of its vector.
+    pub(crate) softirqs: [u64; VECTORS],
 }
 
 impl Cpu {
@@ -84,7 +88,7 @@ impl Cpu {
             wakeups: 0,
             wakeups_local: 0,
             interrupts: 0,
-            softirqs: 0,
+            softirqs: [0; VECTORS],
         }
     }
 

@@ -15,19 +15,38 @@ pub enum ProcFile {
     LockStat,
     /// `/proc/schedstat`, version 15.
     Schedstat,
+    /// `/proc/softirqs`.
+    Softirqs,
     /// `/proc/stat`.
     Stat,
 }
 
 impl Analysis {
-    /// What `file` would say of the measured part of the run. A quantity that the machine does not
-    /// have is 0.
-    pub fn proc(&self, file: ProcFile) -> String {
+    /// What `file` would say of the measured part of the run, on a kernel with these software
+    /// interrupts (`vectors`, in its order). A quantity that the machine does not have is 0.
+    pub fn proc(&self, file: ProcFile, vectors: &[&str]) -> String {
         match file {
             ProcFile::LockStat => self.lock_stat(),
             ProcFile::Schedstat => self.schedstat(),
-            ProcFile::Stat => self.stat(),
+            ProcFile::Softirqs => self.softirqs(vectors),
+            ProcFile::Stat => self.stat(vectors.len()),
         }
+    }
+
+    fn softirqs(&self, vectors: &[&str]) -> String {
+        let mut text = format!("{:>20}", "");
+        for cpu in 0..self.cpus.len() {
+            let _ = write!(text, "{:<11}", format!("CPU{cpu}"));
+        }
+        text.push('\n');
+        for (vector, name) in vectors.iter().enumerate() {
+            let _ = write!(text, "{name:>12}:");
+            for cpu in &self.cpus {
+                let _ = write!(text, " {:>10}", cpu.softirqs[vector]);
+            }
+            text.push('\n');
+        }
+        text
     }
 
     fn lock_stat(&self) -> String {
@@ -90,7 +109,7 @@ impl Analysis {
         text
     }
 
-    fn stat(&self) -> String {
+    fn stat(&self, vectors: usize) -> String {
         let ticks = |ps: u64| ps / (1_000_000_000_000 / USER_HZ);
         let line = |name: &str, times: crate::cpu::Times| {
             let of = |state: State| times[state as usize];
@@ -117,12 +136,17 @@ impl Analysis {
         let _ = write!(
             text,
             "intr {}\nctxt {}\nbtime 0\nprocesses {}\nprocs_running {running}\nprocs_blocked 0\n\
-             softirq {}\n",
+             softirq {}",
             sum(|cpu| cpu.interrupts),
             self.switches,
             self.births,
-            sum(|cpu| cpu.softirqs)
+            sum(|cpu| cpu.softirqs.iter().sum())
         );
+        for vector in 0..vectors {
+            let _ =
+                write!(text, " {}", self.cpus.iter().map(|cpu| cpu.softirqs[vector]).sum::<u64>());
+        }
+        text.push('\n');
         text
     }
 }

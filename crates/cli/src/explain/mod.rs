@@ -80,6 +80,8 @@ enum Proc {
     LockStat,
     /// `/proc/schedstat`
     Schedstat,
+    /// `/proc/softirqs`
+    Softirqs,
     /// `/proc/stat`
     Stat,
     /// `/proc/zoneinfo`
@@ -137,11 +139,14 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     report.notes.extend(stacks(args, &report.title, &analysis)?);
     if let Some(file) = args.proc {
         let [buddyinfo, zoneinfo] = &point.proc_memory;
+        let vectors = &target.run.kernel.softirq.vectors;
+        let vectors: Vec<&str> = vectors.iter().map(|vector| vector.name()).collect();
         let text = match file {
             Proc::Buddyinfo => buddyinfo.clone(),
-            Proc::LockStat => analysis.proc(ProcFile::LockStat),
-            Proc::Schedstat => analysis.proc(ProcFile::Schedstat),
-            Proc::Stat => analysis.proc(ProcFile::Stat),
+            Proc::LockStat => analysis.proc(ProcFile::LockStat, &vectors),
+            Proc::Schedstat => analysis.proc(ProcFile::Schedstat, &vectors),
+            Proc::Softirqs => analysis.proc(ProcFile::Softirqs, &vectors),
+            Proc::Stat => analysis.proc(ProcFile::Stat, &vectors),
             Proc::Zoneinfo => zoneinfo.clone(),
         };
         output::result(&args.common, &text)?;

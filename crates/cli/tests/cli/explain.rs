@@ -122,6 +122,18 @@ fn the_files_of_the_kernel_and_the_flame_graph() {
     let lock_stat = stdout(&run(&explain(&["--proc", "lock_stat"])));
     let bkl = lock_stat.lines().find(|line| line.contains(" BKL:")).expect("the lock");
     assert_eq!(bkl.split_whitespace().count(), 13, "{bkl}");
+    let softirqs = stdout(&run(&explain(&["--proc", "softirqs"])));
+    let rows: Vec<Vec<&str>> =
+        softirqs.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["CPU0", "CPU1", "CPU2", "CPU3"], "{softirqs}");
+    let sum = |row: &[&str]| row[1..].iter().map(|n| n.parse::<u64>().unwrap()).sum::<u64>();
+    let timer = rows.iter().find(|row| row[0] == "TIMER:").expect("a vector");
+    assert!(rows.len() > 6 && timer.len() == 5 && sum(timer) > 0, "{softirqs}");
+    let stat = stdout(&run(&explain(&["--proc", "stat"])));
+    let counts: Vec<&str> = stat.lines().last().expect("lines").split(' ').collect();
+    let each: Vec<u64> = rows[1..].iter().map(|row| sum(row)).collect();
+    let wanted: Vec<String> = [each.iter().sum()].iter().chain(&each).map(u64::to_string).collect();
+    assert!(counts[0] == "softirq" && counts[1..] == wanted, "{stat}{softirqs}");
     let blocks = stdout(&run(&explain(&["--proc", "buddyinfo"])));
     let orders: Vec<u64> = blocks.split_whitespace().skip(4).flat_map(str::parse).collect();
     let free: u64 = (0..).zip(&orders).map(|(order, blocks)| blocks << order).sum();
