@@ -250,9 +250,18 @@ impl World {
         self.zones.stats()
     }
 
-    /// The texts of `/proc/buddyinfo` and `/proc/zoneinfo`.
-    pub fn proc_memory(&self) -> [String; 2] {
-        [self.zones.buddyinfo(), self.zones.zoneinfo()]
+    /// The texts of `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg`.
+    pub fn proc_files(&self) -> [String; 3] {
+        [self.zones.buddyinfo(), self.zones.zoneinfo(), self.loadavg()]
+    }
+
+    /// Load averages, runnable of all tasks, the last process. Threads of the kernel are not
+    /// counted as tasks, those of processes are.
+    fn loadavg(&self) -> String {
+        let [one, five, fifteen] = self.sched.load_averages();
+        let tasks = self.process_count();
+        let (running, last) = (self.sched.running(), self.last_pid.get());
+        format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
     }
 
     /// Pages of the tmpfs in use.

@@ -119,8 +119,8 @@ pub struct VirtualPoint {
     pub journal: Option<JournalStats>,
     /// Bulk operations of the page allocator during the busy window, zone by zone.
     pub bulk: Vec<BulkUse>,
-    /// `/proc/buddyinfo` and `/proc/zoneinfo` at its end.
-    pub proc_memory: [String; 2],
+    /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at its end.
+    pub proc_files: [String; 3],
     /// Schedule hash of the whole run.
     pub hash: u64,
     /// The run in intervals, if asked for.
@@ -260,7 +260,7 @@ struct Board {
     /// What the zones had moved at the release of the users.
     zones: RefCell<Vec<ZoneStats>>,
     bulk: RefCell<Vec<BulkUse>>,
-    proc_memory: RefCell<[String; 2]>,
+    proc_files: RefCell<[String; 3]>,
     samples: RefCell<Vec<Sample>>,
 }
 
@@ -453,7 +453,7 @@ impl VirtualRun {
         }
         *board.ended.borrow_mut() = Snapshot::take(world, cpus);
         board.bulk.replace(bulk::since(world, &board.zones.borrow()));
-        board.proc_memory.replace(world.proc_memory());
+        board.proc_files.replace(world.proc_files());
         Here::tell(Event::Measure(false));
         Ok(())
     }
@@ -499,7 +499,7 @@ impl VirtualRun {
             calls: world.counts().calls.get(),
             journal: world.journal_stats(),
             bulk: board.bulk.take(),
-            proc_memory: board.proc_memory.take(),
+            proc_files: board.proc_files.take(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),
         }

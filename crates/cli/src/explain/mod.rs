@@ -76,6 +76,8 @@ pub(crate) struct Explain {
 enum Proc {
     /// `/proc/buddyinfo`
     Buddyinfo,
+    /// `/proc/loadavg`
+    Loadavg,
     /// `/proc/lock_stat`
     LockStat,
     /// `/proc/schedstat`
@@ -138,11 +140,12 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     report.notes.extend(stacks(args, &report.title, &analysis)?);
     if let Some(file) = args.proc {
-        let [buddyinfo, zoneinfo] = &point.proc_memory;
+        let [buddyinfo, zoneinfo, loadavg] = &point.proc_files;
         let vectors = &target.run.kernel.softirq.vectors;
         let vectors: Vec<&str> = vectors.iter().map(|vector| vector.name()).collect();
         let text = match file {
             Proc::Buddyinfo => buddyinfo.clone(),
+            Proc::Loadavg => loadavg.clone(),
             Proc::LockStat => analysis.proc(ProcFile::LockStat, &vectors),
             Proc::Schedstat => analysis.proc(ProcFile::Schedstat, &vectors),
             Proc::Softirqs => analysis.proc(ProcFile::Softirqs, &vectors),

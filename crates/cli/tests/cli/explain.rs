@@ -134,6 +134,10 @@ fn the_files_of_the_kernel_and_the_flame_graph() {
     let each: Vec<u64> = rows[1..].iter().map(|row| sum(row)).collect();
     let wanted: Vec<String> = [each.iter().sum()].iter().chain(&each).map(u64::to_string).collect();
     assert!(counts[0] == "softirq" && counts[1..] == wanted, "{stat}{softirqs}");
+    let loadavg = stdout(&run(&explain(&["--proc", "loadavg"])));
+    let words: Vec<&str> = loadavg.split_whitespace().collect();
+    let one: f64 = words[0].parse().expect("a number");
+    assert!(words.len() == 5 && one >= 0.0 && words[3].contains('/'), "{loadavg}");
     let blocks = stdout(&run(&explain(&["--proc", "buddyinfo"])));
     let orders: Vec<u64> = blocks.split_whitespace().skip(4).flat_map(str::parse).collect();
     let free: u64 = (0..).zip(&orders).map(|(order, blocks)| blocks << order).sum();

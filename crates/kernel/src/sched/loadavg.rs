@@ -77,6 +77,11 @@ impl Sched {
         self.load_average.active.get()
     }
 
+    /// Tasks that run or wait for a CPU now.
+    pub fn running(&self) -> u64 {
+        self.loads.all()
+    }
+
     /// The load averages over 1, 5 and 15 minutes.
     pub fn load_averages(&self) -> [f64; 3] {
         self.load_average.averages.each_ref().map(|fixed| fixed.get() as f64 / ONE as f64)
