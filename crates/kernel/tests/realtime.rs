@@ -1,8 +1,8 @@
 //! Real-time tasks: preemption, vectors, push, pull, turns.
 
-use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::{Kthread, Policy};
+use convoy_kernel::{KernelPreset, Scheduler};
 use convoy_machine::{Here, Machine, Outcome, Preset};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -175,4 +175,106 @@ fn a_running_task_that_becomes_ordinary_gives_way() {
         sleep(&sched, 2);
         assert!(sched.tcb(urgent.task()).on_cpu.get());
     });
+}
+
+/// Shares of CPU 1 over ten seconds of a task of `SCHED_FIFO` and an ordinary one that never sleep,
+/// on a machine of `cpus`, where `fifo_hogs` CPUs have such a pair.
+fn shares(kernel: &KernelPreset, cpus: usize, fifo_hogs: usize) -> (Vec<f64>, Vec<f64>, Vec<u64>) {
+    let machine = Machine::new(&quad().with_cpus(cpus), 1, 100).expect("address space");
+    let sched = Sched::new(kernel, &quad().with_cpus(cpus));
+    let seen: Rc<RefCell<Vec<(f64, f64)>>> = Rc::default();
+    let (inner, result) = (Rc::clone(&sched), Rc::clone(&seen));
+    let body = move || {
+        // This task must not be on a CPU that a hog takes for good.
+        let first = cpus - fifo_hogs;
+        let pairs: Vec<_> = (first..cpus)
+            .map(|cpu| {
+                let hog = |sched: &Sched, policy| {
+                    let thread = worker(sched, Some(cpu), policy, 20_000 * MS);
+                    sched.kthread_wake(&thread);
+                    thread.task()
+                };
+                (hog(&inner, fifo(50)), hog(&inner, Policy::Normal { nice: 0 }))
+            })
+            .collect();
+        let times = || {
+            let ran = |task| inner.cpu_time_ps(task) as f64;
+            pairs.iter().map(|&(urgent, other)| (ran(urgent), ran(other))).collect::<Vec<_>>()
+        };
+        sleep(&inner, 2000);
+        let (from, before) = (Here::now_ps(), times());
+        sleep(&inner, 10_000);
+        let span = (Here::now_ps() - from) as f64;
+        for ((urgent, other), (was_urgent, was_other)) in times().into_iter().zip(before) {
+            let share = ((urgent - was_urgent) / span, (other - was_other) / span);
+            result.borrow_mut().push(share);
+        }
+        Here::stop();
+    };
+    sched.boot(&machine, Box::new(body));
+    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
+    let (urgent, other) = seen.borrow().iter().copied().unzip();
+    (urgent, other, sched.rt_runtimes())
+}
+
+fn kernel(name: &str) -> KernelPreset {
+    KernelPreset::named(name).expect("a shipped preset")
+}
+
+/// One CPU of four has a hog: it keeps 5 % for others where a CPU cannot borrow.
+#[test]
+fn a_hog_leaves_five_percent_unless_its_cpu_borrows() {
+    let mut late = kernel("6.18");
+    late.scheduler = Scheduler::Eevdf66;
+    for (kernel, due) in [
+        (kernel("2.6.24"), 0.0),
+        (kernel("2.6.25"), 0.05),
+        (kernel("2.6.26-rc1"), 0.0),
+        (kernel("3.0"), 0.0),
+        (kernel("3.7"), 0.0),
+        (late, 0.05),
+    ] {
+        let (urgent, other, runtimes) = shares(&kernel, 4, 1);
+        // A throttled CPU notices at its next tick, up to 4 ms late.
+        assert!((other[0] - due).abs() < 0.005, "{}: {other:?}", kernel.name);
+        assert!((urgent[0] + other[0] - 1.0).abs() < 0.01, "{}: {urgent:?}", kernel.name);
+        let total: u64 = runtimes.iter().sum();
+        assert!(runtimes.is_empty() || total == 4 * 950_000_000, "borrowing makes no time");
+    }
+}
+
+/// Nobody has time to lend: every CPU keeps 5 % although all may borrow.
+#[test]
+fn hogs_on_all_cpus_leave_five_percent() {
+    for (name, cpus) in [("2.6.25", 1), ("2.6.26-rc1", 1), ("3.0", 1), ("3.0", 4), ("3.7", 4)] {
+        let (_, other, runtimes) = shares(&kernel(name), cpus, cpus);
+        let mean = other.iter().sum::<f64>() / cpus as f64;
+        assert!((mean - 0.05).abs() < 0.005, "{name} on {cpus}: {other:?} {runtimes:?}");
+    }
+}
+
+/// A throttled CPU without other work idles, with its tick stopped, and wakes at the period's end.
+#[test]
+fn a_hog_alone_on_the_machine_is_limited_too() {
+    for name in ["2.6.25", "3.0"] {
+        let kernel = kernel(name);
+        assert!(kernel.config.no_hz);
+        let preset = quad().with_cpus(1);
+        let machine = Machine::new(&preset, 1, 20).expect("address space");
+        let sched = Sched::new(&kernel, &preset);
+        let inner = Rc::clone(&sched);
+        let body = move || {
+            let hog = worker(&inner, Some(0), fifo(1), 20_000 * MS);
+            inner.kthread_wake(&hog);
+            sleep(&inner, 2000);
+            let (from, before) = (Here::now_ps(), inner.cpu_time_ps(hog.task()));
+            sleep(&inner, 10_000);
+            let ran = (inner.cpu_time_ps(hog.task()) - before) as f64;
+            let share = ran / (Here::now_ps() - from) as f64;
+            assert!((share - 0.95).abs() < 0.005, "{name}: {share}");
+            Here::stop();
+        };
+        sched.boot(&machine, Box::new(body));
+        assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
+    }
 }

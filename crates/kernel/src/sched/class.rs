@@ -10,11 +10,10 @@ use std::rc::Rc;
 
 impl Sched {
     /// Charges `task`, which runs on `queue`; whether it should give up the CPU.
-    pub(crate) fn charge(queue: &RunQueue, task: &Tcb) -> bool {
+    pub(crate) fn charge(&self, queue: &RunQueue, task: &Tcb) -> bool {
         let now = Here::now_ns();
         if task.rt_priority().is_some() {
-            task.entity.run_until(now);
-            return false;
+            return self.charge_rt(task.cpu.get(), task.entity.run_until(now));
         }
         queue.normal.borrow_mut().charge(task, now)
     }
@@ -25,7 +24,7 @@ impl Sched {
             return;
         }
         let current = self.tcb(queue.curr.get());
-        if current.entity.on_queue.get() && Self::charge(queue, &current) {
+        if current.entity.on_queue.get() && self.charge(queue, &current) {
             self.resched(current.cpu.get());
         }
     }
@@ -35,6 +34,7 @@ impl Sched {
         self.charge_current(queue);
         if task.rt_priority().is_some() {
             queue.rt.borrow_mut().enqueue(task);
+            self.start_rt_period();
             return self.rt_changed(queue, task);
         }
         queue.normal.borrow_mut().enqueue(task, why, Here::now_ns());
@@ -93,7 +93,8 @@ impl Sched {
 
     /// Takes the next task to run off this CPU's queue.
     pub(crate) fn next_task(&self, queue: &RunQueue) -> Option<Rc<Tcb>> {
-        let urgent = queue.rt.borrow_mut().pick();
+        let urgent =
+            if self.rt_throttled(Here::cpu()) { None } else { queue.rt.borrow_mut().pick() };
         if let Some(task) = urgent.map(|id| self.tcb(id)) {
             rt::Queue::picked(&task);
             return Some(task);
@@ -132,7 +133,7 @@ impl Sched {
         queue.lock.lock();
         let me = self.current();
         if me.rt_priority().is_none() && self.loads.running(Here::cpu()) > 1 {
-            Self::charge(queue, &me);
+            self.charge(queue, &me);
             queue.normal.borrow_mut().yield_turn(&me);
         }
         queue.lock.unlock();

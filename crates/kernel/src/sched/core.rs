@@ -101,7 +101,7 @@ impl Sched {
     /// Charges the leaving task, and dequeues it if it sleeps or puts it back into the timeline.
     fn settle(&self, me: &Rc<Tcb>, how: Leave) {
         let queue = self.this();
-        Self::charge(queue, me);
+        self.charge(queue, me);
         let interrupted = matches!(me.state.get(), State::Asleep(sleep) if signal_ends(me, sleep));
         if interrupted {
             me.state.set(State::Running);
@@ -371,7 +371,7 @@ impl Os for Sched {
 
     fn expects(&self) -> bool {
         let pending = self.agendas.iter().any(|agendas| !agendas.are_empty());
-        pending || !self.timers.borrow().is_empty()
+        pending || !self.timers.borrow().is_empty() || self.any_rt_throttled()
     }
 
     fn signal_pending(&self, sleep: convoy_sync::Sleep) -> bool {

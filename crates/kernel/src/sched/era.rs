@@ -1,6 +1,7 @@
 //! What the generations do beyond one queue: placement of woken and new tasks, and how eagerly a
 //! CPU that runs empty looks for work.
 
+use super::rt_limit::RtLimit;
 use super::rt_root::Sharing;
 use crate::preset::Scheduler;
 
@@ -57,6 +58,7 @@ pub(crate) struct Era {
     pub(crate) synchronous: Synchronous,
     pub(crate) moves: Moves,
     pub(crate) rt_sharing: Sharing,
+    pub(crate) rt_limit: RtLimit,
 }
 
 impl Era {
@@ -78,6 +80,16 @@ impl Era {
             Scheduler::Cfs30 => Sharing::LockedVectors,
             Scheduler::Cfs37 | Scheduler::Eevdf66 | Scheduler::Eevdf618 => Sharing::AtomicVectors,
         };
+        let rt_limit = match scheduler {
+            Scheduler::O1 | Scheduler::Cfs23 | Scheduler::Cfs24 | Scheduler::Eevdf618 => {
+                RtLimit::None
+            }
+            Scheduler::Cfs25 => RtLimit::AtTicks,
+            Scheduler::Cfs26Rc1 | Scheduler::Cfs30 | Scheduler::Cfs37 => {
+                RtLimit::ByTimer { borrows: true }
+            }
+            Scheduler::Eevdf66 => RtLimit::ByTimer { borrows: false },
+        };
         let first_fair = scheduler == Scheduler::Cfs23;
         Self {
             placement,
@@ -86,6 +98,7 @@ impl Era {
             synchronous: if first_fair { Synchronous::Waits } else { Synchronous::Gathers },
             moves: if first_fair { Moves::All } else { Moves::FewAndCold },
             rt_sharing,
+            rt_limit,
         }
     }
 }

@@ -25,6 +25,7 @@ mod owed;
 mod place;
 pub(crate) mod record;
 mod rt;
+mod rt_limit;
 mod rt_move;
 mod rt_root;
 mod tick;
@@ -238,6 +239,7 @@ pub struct Sched {
     load_average: loadavg::LoadAverage,
     pub(crate) era: Era,
     rt_root: OnceCell<rt_root::Root>,
+    rt_limits: OnceCell<rt_limit::Limits>,
     /// CPUs of one last-level cache, and how many of them a wakeup may look at, for each cache.
     llc: usize,
     idle_scan: Vec<Cell<usize>>,
@@ -276,6 +278,7 @@ impl Sched {
             loads: Loads::new(cpus, grouped),
             era: Era::of(kernel.scheduler),
             rt_root: OnceCell::new(),
+            rt_limits: OnceCell::new(),
             llc,
             idle_scan: vec![Cell::new(llc); cpus.div_ceil(llc)],
             ablation: kernel.ablation.clone(),

@@ -66,6 +66,7 @@ impl Sched {
         let queue = self.this();
         Here::pass(self.costs.tick);
         self.run_timers();
+        self.run_rt_period();
         self.tick_load_average();
         self.raise_softirq(Vector::Timer);
         self.tick_rcu(user);
@@ -75,6 +76,7 @@ impl Sched {
             self.charge_current(queue);
             self.check_slice();
         }
+        self.tick_rt_period(queue);
         queue.lock.unlock();
         queue.idle_at_tick.set(queue.is_idle());
         self.trigger_balance();

@@ -123,7 +123,8 @@ impl Sched {
     /// Earliest deadline that `cpu` has to tick for, in nanoseconds.
     pub(crate) fn next_timer(&self, cpu: usize) -> Option<u64> {
         let sleep = self.timers.borrow().first_key_value().map(|(key, _)| key.0);
-        sleep.into_iter().chain(self.agendas[cpu].first_timer()).min()
+        let wheel = self.agendas[cpu].first_timer();
+        [sleep, wheel, self.rt_period_end(cpu)].into_iter().flatten().min()
     }
 
     /// A signal for `task`: wakes it if its sleep admits the signal.
