@@ -44,7 +44,7 @@ const THREAD_PRIORITY: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Both in the softirq RCU: 2.6.39, and 3.0 without boosting.
+    /// Both in the softirq RCU: 2.6.39, and 3.0 without boosting (commit a46e0899eec7).
     Softirq,
     /// Both in a `SCHED_FIFO` thread of each CPU: 3.0-rc from commit a26ac2455ffc on.
     Thread,

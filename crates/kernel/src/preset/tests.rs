@@ -93,6 +93,14 @@ fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
         }
         assert_eq!(other, due, "{name} differs in more than where RCU runs");
     }
+    // The final 3.0 uses threads for boosting only, which needs preemptible readers.
+    let last = KernelPreset::named("3.0").unwrap();
+    let same = KernelPreset {
+        name: base.name.clone(),
+        description: base.description.clone(),
+        ..last.clone()
+    };
+    assert_eq!(same, base, "3.0 differs in more than its name");
     assert_eq!(base.rcu.unwrap().placement, Placement::Softirq);
 }
 

@@ -23,7 +23,7 @@ fn stage(kernel: &str, cpus: usize, scene: impl FnOnce(&Rc<Sched>) + 'static) ->
     sched
 }
 
-const KERNELS: [&str; 3] = ["2.6.39", "3.0-rc", "3.0-rc+softirq"];
+const KERNELS: [&str; 4] = ["2.6.39", "3.0-rc", "3.0-rc+softirq", "3.0"];
 
 #[test]
 fn a_callback_runs_after_a_grace_period_on_idle_and_on_busy_cpus() {
@@ -75,9 +75,12 @@ fn a_section_without_preemption_holds_a_grace_period_up() {
 
 #[test]
 fn the_work_runs_where_the_kernel_says() {
-    for (kernel, threads, softirq) in
-        [("2.6.39", false, true), ("3.0-rc", true, false), ("3.0-rc+softirq", true, true)]
-    {
+    for (kernel, threads, softirq) in [
+        ("2.6.39", false, true),
+        ("3.0-rc", true, false),
+        ("3.0-rc+softirq", true, true),
+        ("3.0", false, true),
+    ] {
         let sched = stage(kernel, 4, |sched| {
             sched.call_rcu(Box::new(|_| ()));
             sched.sleep_until(Here::now_ns() + 100_000_000);
