@@ -15,7 +15,7 @@ use convoy_machine::{Machine, Preset};
 
 use crate::calibration::Calibration;
 use crate::host::Host;
-use crate::virtual_run::{VirtualError, run_to_end};
+use crate::virtual_end::{VirtualError, run_to_end};
 
 /// The kernel whose paths are priced: the newest.
 pub(crate) const KERNEL: &str = "6.18";

@@ -13,8 +13,9 @@ use crate::lock_loop::Policy;
 use crate::mix::Mix;
 use crate::native::{self, NativeExperiment};
 use crate::user::Next;
+use crate::virtual_end::VirtualError;
 use crate::virtual_locks::VirtualLocks;
-use crate::virtual_run::{VirtualError, VirtualRun};
+use crate::virtual_run::VirtualRun;
 
 /// What the `kind` of an experiment file says if the file is one of these.
 pub const KIND: &str = "host";

@@ -30,6 +30,7 @@ pub mod sizes;
 pub mod units;
 pub mod user;
 pub mod users;
+pub mod virtual_end;
 pub mod virtual_locks;
 pub mod virtual_run;
 pub mod workfile;

@@ -15,7 +15,7 @@ use crate::calibration::Calibration;
 use crate::lock_loop::{
     Contender, Ground, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Trace, with_lock,
 };
-use crate::virtual_run::{VirtualError, run_to_end};
+use crate::virtual_end::{VirtualError, run_to_end};
 
 /// Machine tasks beside the threads.
 const TASKS_BESIDE: usize = 16;

@@ -11,9 +11,9 @@ use std::rc::Rc;
 use convoy_kernel::api::Kernel;
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    BKL, FileSystem, JournalStats, KernelPreset, Options, Process, World, WorldError, ZoneStats,
+    BKL, FileSystem, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
 };
-use convoy_machine::{Event, Here, Machine, Mode, Outcome, Preset, Recorder, Watch};
+use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 
 use crate::bulk::{self, BulkUse};
 use crate::calibration::Calibration;
@@ -21,6 +21,7 @@ use crate::columns::Columns;
 use crate::jobs::{Job, JobEnv};
 use crate::mix::Mix;
 use crate::user::{Next, setup, user_main};
+use crate::virtual_end::{VirtualError, run_to_end};
 
 /// Work directory on the virtual kernel.
 const DIRECTORY: &str = "/tmp/aim7";
@@ -31,8 +32,6 @@ const MEMORY_PER_USER: u64 = 256 << 10;
 const TASKS_PER_USER: usize = 4;
 /// Machine tasks beside the users: idle tasks are counted apart.
 const TASKS_BESIDE: usize = 64;
-/// Virtual time after which a run is given up, nanoseconds: a hundred times the longest published.
-const LIMIT_NS: u64 = 40_000_000_000_000;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -138,86 +137,6 @@ pub struct BklUse {
     pub per_user: f64,
     /// Of these, the share that had to queue, percent.
     pub contended_percent: f64,
-}
-
-/// Why a virtual run ended without a result.
-#[derive(Debug, thiserror::Error)]
-pub enum VirtualError {
-    /// The host cannot reserve the machine's address space.
-    #[error(
-        "cannot reserve address space for {tasks} tasks: {source}; use fewer users or allow \
-         overcommit (sysctl vm.overcommit_memory=0)"
-    )]
-    AddressSpace {
-        /// Tasks asked for.
-        tasks: usize,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The kernel cannot be built.
-    #[error(transparent)]
-    World(#[from] WorldError),
-    /// The calibration lacks a unit.
-    #[error(transparent)]
-    Calibration(#[from] crate::calibration::CalibrationError),
-    /// A job of the mix cannot run there.
-    #[error("{job} cannot run on a virtual kernel: {reason}; run it without --kernel or drop it")]
-    HostOnly {
-        /// The job.
-        job: &'static str,
-        /// Why.
-        reason: &'static str,
-    },
-    /// The run cannot be set up on the virtual kernel.
-    #[error("{users} users on the virtual kernel: {what}; use fewer users")]
-    Setup {
-        /// The users.
-        users: u32,
-        /// What failed.
-        what: String,
-    },
-    /// Tasks wait for each other, or the time limit was reached.
-    #[error(
-        "the virtual machine came to no end ({outcome:?} at {at_s:.3} s) with seed {seed} on \
-         kernel {kernel}; this is a defect of a lock or of the model: {what}"
-    )]
-    NoEnd {
-        /// How the machine stopped.
-        outcome: Outcome,
-        /// Virtual time.
-        at_s: f64,
-        /// The seed.
-        seed: u64,
-        /// The kernel.
-        kernel: String,
-        /// Which task waits for what, and the command that repeats the run.
-        what: String,
-    },
-}
-
-/// Runs `machine` until its first process stops it. What that process left in `broken` is why it
-/// could not set up its `users`.
-pub(crate) fn run_to_end(
-    machine: &Machine,
-    users: u32,
-    seed: u64,
-    kernel: &str,
-    broken: &RefCell<Option<String>>,
-) -> Result<(), VirtualError> {
-    let outcome = machine.run(LIMIT_NS);
-    if let Some(what) = broken.take() {
-        return Err(VirtualError::Setup { users, what });
-    }
-    if outcome != Outcome::Stopped {
-        return Err(VirtualError::NoEnd {
-            outcome,
-            at_s: machine.now_ns() as f64 / 1e9,
-            seed,
-            kernel: kernel.to_owned(),
-            what: machine.explain_no_end(),
-        });
-    }
-    Ok(())
 }
 
 /// Everything the machine has counted at one moment.
