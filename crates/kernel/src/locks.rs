@@ -7,8 +7,8 @@
 use crate::preset::{MutexPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
-    Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, Platform, RawLock, RwLock, RwSemaphore,
-    Sleep, SpinningMutex, TasLock, TicketLock,
+    Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, Platform, RawLock,
+    RwLock, RwSemaphore, Sleep, SpinningMutex, TasLock, TicketLock,
 };
 use core::cell::Cell;
 use core::ops::Deref;
@@ -173,6 +173,7 @@ macro_rules! of_any {
             Mutex::Spin($lock) => $body,
             Mutex::SpinLookFirst($lock) => $body,
             Mutex::SpinAtLowLoad($lock) => $body,
+            Mutex::SpinInTurn($lock) => $body,
         }
     };
 }
@@ -183,7 +184,11 @@ pub(crate) enum Mutex {
     Spin(SpinningMutex<Smp, Compete>),
     SpinLookFirst(SpinningMutex<Smp, LookFirst>),
     SpinAtLowLoad(SpinningMutex<Smp, LookFirstAtLowLoad>),
+    SpinInTurn(SpinningMutex<Smp, LookFirstInTurn>),
 }
+
+/// One line for every policy, so that none moves what lies beside its mutexes.
+const _: () = assert!(size_of::<Mutex>() == 64);
 
 impl Mutex {
     pub(crate) fn new(policy: MutexPolicy) -> Self {
@@ -192,6 +197,7 @@ impl Mutex {
             MutexPolicy::Spin => Self::Spin(SpinningMutex::new()),
             MutexPolicy::SpinLookFirst => Self::SpinLookFirst(SpinningMutex::new()),
             MutexPolicy::SpinAtLowLoad => Self::SpinAtLowLoad(SpinningMutex::new()),
+            MutexPolicy::SpinInTurn => Self::SpinInTurn(SpinningMutex::new()),
         }
     }
 

@@ -65,6 +65,8 @@ pub enum MutexPolicy {
     SpinLookFirst,
     /// The same, and not at high load: the third patch, never merged.
     SpinAtLowLoad,
+    /// As `SpinLookFirst`, and one waiter spins at a time while the others queue: 3.10.
+    SpinInTurn,
 }
 
 /// What the big kernel lock is made of.
@@ -322,7 +324,7 @@ pub enum KernelPresetError {
 }
 
 /// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 21] = [
+const SHIPPED: [(&str, &str); 22] = [
     ("2.6.16", include_str!("../../../kernels/2.6.16.toml")),
     ("2.6.16+zone-opt", include_str!("../../../kernels/2.6.16+zone-opt.toml")),
     ("2.6.23", include_str!("../../../kernels/2.6.23.toml")),
@@ -345,6 +347,7 @@ const SHIPPED: [(&str, &str); 21] = [
     ("3.0", include_str!("../../../kernels/3.0.toml")),
     ("3.7", include_str!("../../../kernels/3.7.toml")),
     ("3.7.10+patch1", include_str!("../../../kernels/3.7.10+patch1.toml")),
+    ("3.7.10+mcs", include_str!("../../../kernels/3.7.10+mcs.toml")),
     ("3.7.10+patches1-3", include_str!("../../../kernels/3.7.10+patches1-3.toml")),
     ("6.18", include_str!("../../../kernels/6.18.toml")),
 ];

@@ -3,7 +3,9 @@
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp};
-use convoy_sync::{Compete, LookFirst, LookFirstAtLowLoad, SpinPolicy, SpinningMutex};
+use convoy_sync::{
+    Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, SpinPolicy, SpinningMutex,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -37,18 +39,22 @@ type Seen = Rc<Cell<(f64, f64)>>;
 
 /// A task on CPU 1 that takes the mutex and tells how.
 fn waiter<S: SpinPolicy>(sched: &Sched, mutex: &Lock<S>) -> Seen {
+    waiter_on(sched, mutex, 1)
+}
+
+fn waiter_on<S: SpinPolicy>(sched: &Sched, mutex: &Lock<S>, cpu: usize) -> Seen {
     let seen = Seen::default();
     let (mutex, result) = (Rc::clone(mutex), Rc::clone(&seen));
     let body = move || {
-        let (since, spun) = (Here::now_ps(), Here::times(1)[Mode::Spin as usize]);
+        let (since, spun) = (Here::now_ps(), Here::times(cpu)[Mode::Spin as usize]);
         mutex.lock();
-        assert_eq!(Here::cpu(), 1);
+        assert_eq!(Here::cpu(), cpu);
         let ms = |ps: u64| ps as f64 / MS as f64;
-        let spun = Here::times(1)[Mode::Spin as usize] - spun;
+        let spun = Here::times(cpu)[Mode::Spin as usize] - spun;
         result.set((ms(Here::now_ps() - since), ms(spun)));
         mutex.unlock();
     };
-    sched.fork_on(1, Box::new(body)).expect("room");
+    sched.fork_on(cpu, Box::new(body)).expect("room");
     seen
 }
 
@@ -108,6 +114,7 @@ fn waiters_spin_while_the_owner_runs() {
     spins_while_the_owner_runs::<Compete>();
     spins_while_the_owner_runs::<LookFirst>();
     spins_while_the_owner_runs::<LookFirstAtLowLoad>();
+    spins_while_the_owner_runs::<LookFirstInTurn>();
 }
 
 #[test]
@@ -115,12 +122,14 @@ fn waiters_sleep_when_the_owner_sleeps() {
     sleeps_when_the_owner_sleeps::<Compete>();
     sleeps_when_the_owner_sleeps::<LookFirst>();
     sleeps_when_the_owner_sleeps::<LookFirstAtLowLoad>();
+    sleeps_when_the_owner_sleeps::<LookFirstInTurn>();
 }
 
 #[test]
 fn spinners_give_way() {
     gives_way_to_a_task_that_wants_its_cpu::<Compete>();
     gives_way_to_a_task_that_wants_its_cpu::<LookFirst>();
+    gives_way_to_a_task_that_wants_its_cpu::<LookFirstInTurn>();
 }
 
 /// Milliseconds that a waiter spins on a CPU with `others` tasks beside it.
@@ -151,4 +160,35 @@ fn the_third_patch_does_not_spin_beside_two_tasks() {
     assert!(spins_beside::<LookFirstAtLowLoad>(2) < 0.01);
     // One other task, and no count of active tasks yet: low load.
     assert!(spins_beside::<LookFirstAtLowLoad>(1) > 0.1);
+}
+
+/// A spinner on CPU 1 beside another task while one on CPU 2 spins as well, which came first.
+fn second_spinner<S: SpinPolicy>() -> f64 {
+    let spun = Rc::new(Cell::new(0.0));
+    let result = Rc::clone(&spun);
+    stage::<S>(move |sched, mutex| {
+        mutex.lock();
+        waiter_on(&sched, &mutex, 2);
+        Here::user(MS);
+        let second = waiter(&sched, &mutex);
+        Here::user(MS);
+        // All CPUs but the one of the first spinner have as much to do: nobody pulls.
+        for cpu in [1, 3, 3] {
+            hog(&sched, cpu);
+        }
+        Here::user(60 * MS);
+        mutex.unlock();
+        Here::user(100 * MS);
+        result.set(second.get().1);
+    });
+    spun.get()
+}
+
+#[test]
+fn a_spinner_in_the_queue_does_not_give_way() {
+    // Until its first slice ended.
+    let alone = second_spinner::<LookFirst>();
+    assert!(alone < 20.0, "spun {alone} ms");
+    let queued = second_spinner::<LookFirstInTurn>();
+    assert!(queued > 55.0, "spun {queued} ms");
 }

@@ -7,7 +7,7 @@
 //! | [`Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
 //! | [`Mutex`] | one owner that may sleep |
-//! | [`SpinningMutex`] (by [`Compete`], [`LookFirst`] or [`LookFirstAtLowLoad`]) | the same; waiters spin while the owner runs |
+//! | [`SpinningMutex`] (by [`Compete`], [`LookFirst`], [`LookFirstAtLowLoad`] or [`LookFirstInTurn`]) | the same; waiters spin while the owner runs |
 //! | [`RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //!
@@ -24,6 +24,7 @@ mod rwlock;
 mod rwsem;
 mod semaphore;
 mod spin;
+mod spinners;
 mod spinning;
 
 pub use adaptive::AdaptiveLock;
@@ -39,4 +40,7 @@ pub use semaphore::{
     Semaphore,
 };
 pub use spin::{SpinLock, TasLock, TicketLock};
-pub use spinning::{Compete, LookFirst, LookFirstAtLowLoad, SpinPolicy, SpinningMutex};
+pub use spinners::{AllAtOnce, InTurn, Spinners};
+pub use spinning::{
+    Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, SpinPolicy, SpinningMutex,
+};

@@ -9,9 +9,9 @@
 //! far as no sleep lies between; the checker of `convoy-machine` explores the interleavings there.
 
 use convoy_sync::{
-    Access, AdaptiveLock, ArchSemaphore, Atomic, Handoff, LockEvent, LookFirst, Mutex, Platform,
-    RawLock, RawSemaphore, RwLock, RwSemaphore, Semaphore, Sleep, SpinningMutex, TasLock, TaskId,
-    TicketLock, Wake,
+    Access, AdaptiveLock, ArchSemaphore, Atomic, Handoff, InTurn, LockEvent, LookFirst,
+    LookFirstInTurn, Mutex, Platform, RawLock, RawSemaphore, RwLock, RwSemaphore, Semaphore, Sleep,
+    Spinners, SpinningMutex, TasLock, TaskId, TicketLock, Wake,
 };
 use loom::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
@@ -205,6 +205,14 @@ sleeping!(
     try_lock,
     unlock
 );
+sleeping!(
+    SpinningInTurn,
+    SpinningMutex<Loom<WEAK>, LookFirstInTurn>,
+    SpinningMutex::new(),
+    lock,
+    try_lock,
+    unlock
+);
 sleeping!(Arch, ArchSemaphore<Loom<WEAK>>, ArchSemaphore::new(1), down, down_trylock, up);
 sleeping!(Counting, Semaphore<Loom<WEAK>>, Semaphore::new(1), down, down_trylock, up);
 sleeping!(HandedOff, Semaphore<Loom<WEAK>, Handoff>, Semaphore::new(1), down, down_trylock, up);
@@ -235,6 +243,20 @@ where
         guarded.lock.lock();
         assert_eq!(guarded.get(), 2);
         guarded.lock.unlock();
+    });
+}
+
+/// Two threads that spin in turn, one of them twice.
+fn turns<const WEAK: bool>() {
+    model(|| {
+        let lock = InTurn::<Loom<WEAK>>::new();
+        let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
+        let other = loom::sync::Arc::clone(&guarded);
+        let thread = loom::thread::spawn(move || other.lock.in_turn(|| other.increment()));
+        guarded.lock.in_turn(|| guarded.increment());
+        guarded.lock.in_turn(|| guarded.increment());
+        thread.join().expect("the thread does not panic");
+        assert_eq!(guarded.lock.in_turn(|| guarded.get()), 3);
     });
 }
 
@@ -307,6 +329,16 @@ fn spinning_mutex() {
 }
 
 #[test]
+fn spinning_mutex_in_turn() {
+    excludes::<SpinningInTurn<false>, false>(false);
+}
+
+#[test]
+fn spinners_in_turn() {
+    turns::<false>();
+}
+
+#[test]
 fn semaphore_arch() {
     excludes::<Arch<false>, false>(false);
 }
@@ -336,6 +368,12 @@ fn a_mutex_without_orderings_is_caught() {
 #[should_panic(expected = "Causality violation")]
 fn a_spinning_mutex_without_orderings_is_caught() {
     excludes::<Spinning<true>, true>(false);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn turns_without_orderings_are_caught() {
+    turns::<true>();
 }
 
 #[test]

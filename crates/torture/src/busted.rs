@@ -1,7 +1,9 @@
 //! Locks that are wrong on purpose. Each must be caught by the checker.
 
 use convoy_machine::model::Model;
-use convoy_sync::{Atomic, Platform, RawLock, RawSemaphore, Sleep, SpinPolicy, WaitError, Wake};
+use convoy_sync::{
+    AllAtOnce, Atomic, Platform, RawLock, RawSemaphore, Sleep, SpinPolicy, WaitError, Wake,
+};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// A lock that does nothing.
@@ -83,6 +85,7 @@ impl RawLock<Model> for UnfairTicketLock {
 pub struct SilentWaiter;
 
 impl SpinPolicy for SilentWaiter {
+    type Spinners<P: Platform> = AllAtOnce;
     const LOOKS_FIRST: bool = true;
 
     fn announces(count: i32) -> bool {

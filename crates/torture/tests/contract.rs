@@ -1,12 +1,12 @@
 //! Every lock on every platform keeps its contract: owners exclude each other, nobody is forgotten,
 //! and where that is promised, nobody is passed.
 
-use convoy_machine::model::{Budget, Model, explore};
+use convoy_machine::model::{Budget, Instance, Model, Property, Scenario, explore};
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp};
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Compete, Handoff, LookFirst, LookFirstAtLowLoad, Mutex, Native,
-    Opportunistic, PublishedFix, RawSemaphore, RwLock, RwSemaphore, Semaphore, SpinPolicy,
-    SpinningMutex, TasLock, TicketLock, WaitError,
+    AdaptiveLock, ArchSemaphore, Atomic, Compete, Handoff, InTurn, LookFirst, LookFirstAtLowLoad,
+    LookFirstInTurn, Mutex, Native, Opportunistic, Platform, PublishedFix, RawSemaphore, RwLock,
+    RwSemaphore, Semaphore, SpinPolicy, Spinners, SpinningMutex, TasLock, TicketLock, WaitError,
 };
 use convoy_torture::{Binary, Exclusive, Irq, Raw, SHAPES, Step, exclusion, scenario};
 use std::cell::{Cell, OnceCell};
@@ -30,6 +30,7 @@ macro_rules! every_lock {
                 spinning_mutex: SpinningMutex<P, Compete>, false;
                 spinning_mutex_look_first: SpinningMutex<P, LookFirst>, false;
                 spinning_mutex_at_low_load: SpinningMutex<P, LookFirstAtLowLoad>, false;
+                spinning_mutex_in_turn: SpinningMutex<P, LookFirstInTurn>, false;
                 rwlock: RwLock<P>, false;
                 rwsem: RwSemaphore<P>, false;
                 semaphore_handoff: Binary<Semaphore<P, Handoff>>, true;
@@ -194,6 +195,40 @@ fn signals_end_waits_for_a_spinning_mutex() {
     signals_end_waits_for::<Compete>();
     signals_end_waits_for::<LookFirst>();
     signals_end_waits_for::<LookFirstAtLowLoad>();
+    signals_end_waits_for::<LookFirstInTurn>();
+}
+
+/// Three tasks that spin in turn, one of them twice: never two at a time, and nobody waits for
+/// good.
+#[test]
+fn spinners_take_turns() {
+    type Shared = (InTurn<Model>, <Model as Platform>::AtomicU32);
+    let build = || {
+        let shared: Rc<Shared> = Rc::new((InTurn::new(), Atomic::new(0)));
+        let body = |turns: u32| -> Box<dyn FnOnce()> {
+            let shared = Rc::clone(&shared);
+            Box::new(move || {
+                let (spinners, inside) = &*shared;
+                for _ in 0..turns {
+                    spinners.in_turn(|| {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    });
+                }
+            })
+        };
+        let all_ended = |end: &convoy_machine::model::End| {
+            if end.spinning.is_empty() {
+                return Ok(());
+            }
+            Err((Property::NoDeadlock, format!("{:?} spin forever", end.spinning)))
+        };
+        Instance { tasks: [2, 1, 1].map(body).into(), verdict: Box::new(all_ended) }
+    };
+    let scenario = Scenario { name: "turns".to_owned(), build: Box::new(build) };
+    let report = explore(&scenario, Budget { executions: 20_000, ..Budget::default() });
+    let text = report.violation.map(|found| format!("{}: {}", found.schedule, found.text));
+    assert_eq!(text, None);
 }
 
 /// Every order of three tasks within the budget.
