@@ -60,8 +60,8 @@ impl Queue for Tree {
     }
 
     fn next(&mut self) -> (u64, usize, u64) {
-        let (cpu, at) = self.first();
-        (at, cpu, self.first_other(cpu).1)
+        let first = self.first();
+        (first.at(), first.cpu(), self.first_other(first.cpu()).at())
     }
 
     fn set(&mut self, cpu: usize, at: u64) {

@@ -35,6 +35,6 @@ pub use preset::{
 };
 pub use smp::{Smp, Word};
 pub use trace::{Event, Leave, Record, Recorder};
-pub use tree::Tree;
+pub use tree::{Tree, Turn};
 pub use user::User;
 pub use watch::Watch;

@@ -3,77 +3,136 @@
 use core::cell::Cell;
 use core::hint::select_unpredictable;
 
+/// A CPU and the time at which it acts, in picoseconds, packed so that one comparison orders them:
+/// by time, and at the same time by CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn(u128);
+
+impl Turn {
+    /// No CPU, never.
+    pub const NEVER: Self = Self(u128::MAX);
+
+    /// `cpu` acts at `at`.
+    #[inline]
+    pub const fn new(at: u64, cpu: usize) -> Self {
+        Self((at as u128) << 64 | cpu as u128)
+    }
+
+    /// When.
+    #[inline]
+    pub const fn at(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    /// Who.
+    #[inline]
+    pub const fn cpu(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The earlier of two. Nobody could predict which: no branch.
+    #[inline(always)]
+    #[must_use]
+    pub fn earlier(self, other: Self) -> Self {
+        select_unpredictable(other.0 < self.0, other, self)
+    }
+}
+
+/// Children of a node. All of them are one cache line of the host, and the matches of a node are no
+/// loop, into which compilers would put branches.
+const WAYS: usize = 4;
+
+/// Four neighbours.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Node([Cell<Turn>; WAYS]);
+
+impl Node {
+    fn at(&self, place: usize) -> &Cell<Turn> {
+        &self.0[place % WAYS]
+    }
+
+    /// The earliest of all but the one at `place`.
+    #[inline(always)]
+    fn first_other(&self, place: usize) -> Turn {
+        let [a, b, c] = [1, 2, 3].map(|other| self.at(place ^ other).get());
+        a.earlier(b).earlier(c)
+    }
+}
+
 /// One key (virtual time in picoseconds) for each CPU; `u64::MAX` is "nothing to do".
 ///
 /// Ties go to the lower CPU number. All operations are O(log CPUs) without allocation; the tree
 /// gives the earliest CPU and, for run-ahead, the earliest of the others.
 #[derive(Debug)]
 pub struct Tree {
-    /// Number of leaves, a power of two.
-    width: usize,
-    /// Node 1 is the root, the children of `i` are `2i` and `2i+1`, the leaf of CPU `c` is
-    /// `width + c`. Each node is the winner below it, key and CPU, so that a match reads two
-    /// neighbours and nothing else. Left of two neighbours are the lower CPUs, so equal keys need
-    /// no look at the CPU.
-    nodes: Box<[Cell<(u64, u32)>]>,
+    /// The place of CPU 0. Place `p` is in node `p / WAYS`, and has the winner of node `p + 1` if
+    /// that exists.
+    leaves: usize,
+    nodes: Box<[Node]>,
+    /// The winner of node 0.
+    first: Cell<Turn>,
 }
 
 impl Tree {
     /// A tree for `cpus` CPUs, all keys at "nothing to do".
     pub fn new(cpus: usize) -> Self {
-        let width = cpus.next_power_of_two().max(2);
-        let first = |node: usize| (node << (width.ilog2() - node.max(1).ilog2())) - width;
-        let nodes = (0..2 * width).map(|node| match node {
-            0 => Cell::new((u64::MAX, 0)),
-            _ => Cell::new((u64::MAX, first(node) as u32)),
-        });
-        Self { width, nodes: nodes.collect() }
+        // Nodes above the last level, and on it.
+        let (mut above, mut last) = (0, 1);
+        while last * WAYS < cpus {
+            above += last;
+            last *= WAYS;
+        }
+        let node = || Node(core::array::from_fn(|_| Cell::new(Turn::NEVER)));
+        let nodes = (0..above + last).map(|_| node()).collect();
+        let tree = Self { leaves: above * WAYS, nodes, first: Cell::new(Turn::NEVER) };
+        (0..cpus).for_each(|cpu| tree.set(cpu, u64::MAX));
+        tree
     }
 
     /// Key of `cpu`.
     #[inline]
     pub fn key(&self, cpu: usize) -> u64 {
-        self.nodes[self.width + cpu].get().0
+        let place = self.leaves + cpu;
+        self.nodes[place / WAYS].at(place).get().at()
     }
 
     /// Sets the key of `cpu`.
-    #[inline]
+    #[inline(always)]
     pub fn set(&self, cpu: usize, key: u64) {
-        let mut node = self.width + cpu;
-        let mut winner = (key, cpu as u32);
-        self.nodes[node].set(winner);
-        while node > 1 {
-            winner = Self::match_of(winner, self.nodes[node ^ 1].get(), node);
-            node >>= 1;
-            self.nodes[node].set(winner);
+        let mut place = self.leaves + cpu;
+        let mut winner = self.enter(place, Turn::new(key, cpu));
+        while place >= WAYS {
+            place = place / WAYS - 1;
+            winner = self.enter(place, winner);
         }
+        self.first.set(winner);
     }
 
-    /// The winner of `own`, which comes from `node`, and `rival`, which comes from its neighbour.
+    /// `turn` comes to `place`: who wins the node.
     #[inline(always)]
-    fn match_of(own: (u64, u32), rival: (u64, u32), node: usize) -> (u64, u32) {
-        // Nobody could predict who wins: no branch.
-        let wins = rival.0 < own.0 || (rival.0 == own.0 && node & 1 == 1);
-        (select_unpredictable(wins, rival.0, own.0), select_unpredictable(wins, rival.1, own.1))
+    fn enter(&self, place: usize, turn: Turn) -> Turn {
+        let node = &self.nodes[place / WAYS];
+        node.at(place).set(turn);
+        turn.earlier(node.first_other(place))
     }
 
     /// The earliest CPU and its key.
     #[inline]
-    pub fn first(&self) -> (usize, u64) {
-        let (key, cpu) = self.nodes[1].get();
-        (cpu as usize, key)
+    pub fn first(&self) -> Turn {
+        self.first.get()
     }
 
     /// The earliest CPU other than `cpu`, and its key.
     #[inline]
-    pub fn first_other(&self, cpu: usize) -> (usize, u64) {
-        let mut node = self.width + cpu;
-        let mut best = self.nodes[node ^ 1].get();
-        while node > 3 {
-            node >>= 1;
-            best = Self::match_of(best, self.nodes[node ^ 1].get(), node);
+    pub fn first_other(&self, cpu: usize) -> Turn {
+        let mut place = self.leaves + cpu;
+        let mut best = self.nodes[place / WAYS].first_other(place);
+        while place >= WAYS {
+            place = place / WAYS - 1;
+            best = best.earlier(self.nodes[place / WAYS].first_other(place));
         }
-        (best.1 as usize, best.0)
+        best
     }
 }
 
@@ -92,11 +151,12 @@ mod tests {
                 let key = (state >> 20) % 16;
                 tree.set(cpu, if key == 15 { u64::MAX } else { key });
                 let scan = (0..cpus).map(|c| (tree.key(c), c)).min().unwrap();
-                let (first, at) = tree.first();
-                assert_eq!((at, first), scan);
-                let other = (0..cpus).filter(|&c| c != first).map(|c| (tree.key(c), c)).min();
+                let first = tree.first();
+                assert_eq!((first.at(), first.cpu()), scan);
+                let others = (0..cpus).filter(|&c| c != first.cpu());
+                let other = others.map(|c| (tree.key(c), c)).min();
                 if let Some((at, rival)) = other.filter(|o| o.0 != u64::MAX) {
-                    assert_eq!(tree.first_other(first), (rival, at));
+                    assert_eq!(tree.first_other(first.cpu()), Turn::new(at, rival));
                 }
             }
         }

@@ -218,7 +218,7 @@ impl Engine {
             base: region.base(),
             lines: Lines::new(preset, seed, region.lines(), region.stacks())?,
             tree: Tree::new(count),
-            looks: spin::Looks::default(),
+            looks: spin::Looks::new(),
             asked: Cell::new(false),
             cpus,
             yielder: Cell::new(core::ptr::null()),

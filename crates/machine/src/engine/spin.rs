@@ -11,8 +11,9 @@
 use super::{Cpu, Engine, Mode};
 use crate::line::Line;
 use crate::trace::Event;
+use crate::tree::Turn;
 use convoy_sync::TaskId;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 /// What a CPU spins for.
 #[derive(Clone, Copy)]
@@ -25,38 +26,41 @@ pub(super) struct Spin {
     mode: Mode,
 }
 
-/// CPUs whose line was written and who have not looked again yet, latest first. Time and CPU are
-/// packed so that one comparison orders them.
-#[derive(Debug, Default)]
-pub(super) struct Looks(RefCell<Vec<u128>>);
-
-fn pack(at: u64, cpu: usize) -> u128 {
-    u128::from(at) << 64 | cpu as u128
+/// CPUs whose line was written and who have not looked again yet.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// Latest first.
+    queue: RefCell<Vec<Turn>>,
+    /// The last of the queue, the earliest; [`Turn::NEVER`] when there is none.
+    first: Cell<Turn>,
 }
 
 impl Looks {
-    /// The earliest look: time and CPU.
-    #[inline]
-    pub(super) fn first(&self) -> Option<(u64, usize)> {
-        self.0.borrow().last().map(|&look| ((look >> 64) as u64, look as u16 as usize))
+    pub(super) fn new() -> Self {
+        Self { queue: RefCell::default(), first: Cell::new(Turn::NEVER) }
     }
 
-    /// Takes the earliest look if it is not later than `limit` and before `rival` acts at `key`.
+    /// The earliest look.
     #[inline]
-    pub(super) fn pop_before(
-        &self,
-        (rival, key): (usize, u64),
-        limit: u64,
-    ) -> Option<(u64, usize)> {
-        let first = self.first().filter(|&(at, cpu)| (at, cpu) <= (key, rival) && at <= limit);
-        if first.is_some() {
-            self.0.borrow_mut().pop();
-        }
-        first
+    pub(super) fn first(&self) -> Turn {
+        self.first.get()
+    }
+
+    /// Takes the earliest look.
+    pub(super) fn pop(&self) {
+        self.change(|queue| {
+            queue.pop();
+        });
     }
 
     fn remove(&self, cpu: usize) {
-        self.0.borrow_mut().retain(|&look| look as u16 as usize != cpu);
+        self.change(|queue| queue.retain(|look| look.cpu() != cpu));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Turn>)) {
+        let mut queue = self.queue.borrow_mut();
+        change(&mut queue);
+        self.first.set(queue.last().copied().unwrap_or(Turn::NEVER));
     }
 }
 
@@ -93,7 +97,7 @@ impl Engine {
     }
 
     /// `cpu`, whose turn it is, looks again, as its coroutine would. Whether the wait is over.
-    #[inline]
+    #[inline(never)]
     pub(super) fn look(&self, cpu: &Cpu, spin: Spin) -> bool {
         let index = self.cpu.get();
         let line = self.lines.at(spin.offset);
@@ -137,27 +141,25 @@ impl Engine {
     #[cold]
     fn release_all(&self, first: usize) {
         let now = self.clock.get();
-        let mut looks = self.looks.0.borrow_mut();
-        let mut next = first;
-        while next != 0 {
-            let (index, cpu) = (next - 1, &self.cpus[next - 1]);
-            next = cpu.spin_next.replace(0) as usize;
-            cpu.linked.set(false);
-            let at = cpu.clock.get().max(now);
-            // The CPU keeps its place in the tree, which is its next interrupt, unless that comes
-            // before its last fetch is done.
-            if at <= self.tree.key(index) {
-                looks.push(pack(at, index));
-            } else {
-                self.set_other(index, at);
+        self.looks.change(|looks| {
+            let mut next = first;
+            while next != 0 {
+                let (index, cpu) = (next - 1, &self.cpus[next - 1]);
+                next = cpu.spin_next.replace(0) as usize;
+                cpu.linked.set(false);
+                let at = cpu.clock.get().max(now);
+                // The CPU keeps its place in the tree, which is its next interrupt, unless that
+                // comes before its last fetch is done.
+                if at <= self.tree.key(index) {
+                    looks.push(Turn::new(at, index));
+                } else {
+                    self.set_other(index, at);
+                }
             }
-        }
-        // Mostly in order: the list of spinners is last in, first out.
-        looks.sort_by(|a, b| b.cmp(a));
-        drop(looks);
-        if let Some((at, index)) = self.looks.first() {
-            self.limit(at, index);
-        }
+            // Mostly in order: the list of spinners is last in, first out.
+            looks.sort_by(|a, b| b.cmp(a));
+        });
+        self.limit(self.looks.first());
     }
 
     /// `task` has left the running CPU: whoever spins and asked whether it runs looks again.

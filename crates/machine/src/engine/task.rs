@@ -4,6 +4,7 @@ use super::{Cpu, Engine, Mode, Outcome, Slot, Task, engine};
 use crate::line::mix;
 use crate::memory::Sim;
 use crate::trace::Event;
+use crate::tree::Turn;
 use convoy_sync::TaskId;
 use corosensei::CoroutineResult;
 
@@ -133,28 +134,28 @@ impl Engine {
             if self.stop.get() {
                 break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
             }
-            let first = self.tree.first();
-            if let Some((at, cpu)) = self.looks.pop_before(first, until) {
-                self.act(cpu, at);
-                continue;
+            let (first, look) = (self.tree.first(), self.looks.first());
+            let next = if look <= first && look.at() <= until {
+                self.looks.pop();
+                look
+            } else {
+                first
+            };
+            if next.at() > until.min(u64::MAX - 1) {
+                let never = next.at() == u64::MAX;
+                break if never { Outcome::Quiescent } else { Outcome::TimeLimit };
             }
-            let (cpu, key) = first;
-            if key == u64::MAX {
-                break Outcome::Quiescent;
-            }
-            if key > until {
-                break Outcome::TimeLimit;
-            }
-            self.act(cpu, key);
+            self.act(next);
         };
         // Whoever looks at simulated memory after the run is on no coroutine that could suspend.
         self.yielder.set(core::ptr::null());
         outcome
     }
 
-    /// `cpu`, which is the earliest, acts at `key`.
+    /// The earliest CPU acts.
     #[inline]
-    fn act(&self, cpu: usize, key: u64) {
+    fn act(&self, turn: Turn) {
+        let (cpu, key) = (turn.cpu(), turn.at());
         let this = &self.cpus[cpu];
         self.cpu.set(cpu);
         self.this.set(this);

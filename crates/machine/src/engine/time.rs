@@ -1,6 +1,7 @@
 //! Virtual time: limits of run-ahead, pauses, computing, idling.
 
 use super::{Cpu, Engine, Mode};
+use crate::tree::Turn;
 
 impl Engine {
     #[inline]
@@ -64,23 +65,26 @@ impl Engine {
     }
 
     /// Recomputes how far the running CPU may go.
+    #[inline]
     pub(super) fn limits(&self) {
-        self.others_near.set(u64::MAX);
-        self.others_far.set(u64::MAX);
-        let (other, key) = self.tree.first_other(self.cpu.get());
-        self.limit(key, other);
-        if let Some((at, other)) = self.looks.first() {
-            self.limit(at, other);
-        }
+        let cpu = self.cpu.get();
+        let (near, far) = self.limits_by(self.tree.first_other(cpu).earlier(self.looks.first()));
+        self.others_near.set(near);
+        self.others_far.set(far);
         self.limit_interrupt();
     }
 
-    /// The running CPU may not pass CPU `other`, which acts at `key`.
+    /// How far the running CPU may go beside `other`: in any case, and ahead.
     #[inline]
-    pub(super) fn limit(&self, key: u64, other: usize) {
-        let near =
-            if key == u64::MAX || self.cpu.get() < other { key } else { key.saturating_sub(1) };
-        let far = key.saturating_add(self.skew);
+    fn limits_by(&self, other: Turn) -> (u64, u64) {
+        let first = other.cpu() < self.cpu.get();
+        (other.at().saturating_sub(u64::from(first)), other.at().saturating_add(self.skew))
+    }
+
+    /// The running CPU may not pass `other` either.
+    #[inline]
+    pub(super) fn limit(&self, other: Turn) {
+        let (near, far) = self.limits_by(other);
         self.others_near.set(self.others_near.get().min(near));
         self.others_far.set(self.others_far.get().min(far));
         self.near.set(self.near.get().min(near));
@@ -99,7 +103,7 @@ impl Engine {
     pub(super) fn set_other(&self, cpu: usize, key: u64) {
         debug_assert_ne!(cpu, self.cpu.get());
         self.tree.set(cpu, key);
-        self.limit(key, cpu);
+        self.limit(Turn::new(key, cpu));
     }
 
     /// Leaves the CPU to the others until `key`.
