@@ -8,7 +8,6 @@ use crate::os::{Interrupt, Os};
 use crate::{Here, Machine, Outcome, Preset};
 use convoy_sync::{Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
-use core::mem::replace;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -27,35 +26,38 @@ pub struct Fifo {
     /// come, first served.
     buckets: Vec<Cell<(TaskId, TaskId)>>,
     /// Their records, by task.
-    waits: RefCell<Vec<Wait>>,
+    waits: Box<[Wait]>,
     /// (deadline, task) of sleepers that have one.
     deadlines: RefCell<BTreeSet<(u64, TaskId)>>,
     live: Cell<usize>,
 }
 
 /// The last wait of a task.
-#[derive(Clone, Copy)]
 struct Wait {
-    word: usize,
-    deadline: u64,
+    word: Cell<usize>,
+    deadline: Cell<u64>,
     /// The next in the bucket.
-    next: TaskId,
+    next: Cell<TaskId>,
     /// Why it ended.
-    ended: Option<Wake>,
+    ended: Cell<Option<Wake>>,
     /// The task has left its CPU for it.
-    off: bool,
+    off: Cell<bool>,
 }
 
 /// The end of a list.
 const NOBODY: TaskId = TaskId::MAX;
 
-const NO_WAIT: Wait = Wait {
-    word: usize::MAX,
-    deadline: u64::MAX,
-    next: NOBODY,
-    ended: Some(Wake::Woken),
-    off: false,
-};
+impl Wait {
+    fn new() -> Self {
+        Self {
+            word: Cell::new(usize::MAX),
+            deadline: Cell::new(u64::MAX),
+            next: Cell::new(NOBODY),
+            ended: Cell::new(Some(Wake::Woken)),
+            off: Cell::new(false),
+        }
+    }
+}
 
 impl Fifo {
     /// Runs `bodies` on a machine of `preset` until all have ended, in virtual time up to
@@ -71,7 +73,7 @@ impl Fifo {
             ready: RefCell::default(),
             idle_now: vec![Cell::new(0); machine.cpus().div_ceil(64)],
             buckets: vec![Cell::new((NOBODY, NOBODY)); BUCKETS],
-            waits: RefCell::new(vec![NO_WAIT; bodies.len() + machine.cpus()]),
+            waits: (0..bodies.len() + machine.cpus()).map(|_| Wait::new()).collect(),
             deadlines: RefCell::default(),
             live: Cell::new(bodies.len()),
         });
@@ -95,7 +97,7 @@ impl Fifo {
 
     fn make_ready(&self, task: TaskId) {
         self.ready.borrow_mut().push_back(task);
-        Here::expect(task);
+        self.expect(task);
         if let Some(at) = self.idle_now.iter().position(|word| word.get() != 0) {
             let word = &self.idle_now[at];
             let cpu = at * 64 + word.get().trailing_zeros() as usize;
@@ -104,18 +106,31 @@ impl Fifo {
         }
     }
 
+    /// `task` will soon run, and whoever fell asleep after it is probably the next to be woken.
+    #[inline]
+    fn expect(&self, task: TaskId) {
+        let [next, after] = Here::expect(task);
+        Here::fetch_word(self.waits[next as usize].word.get());
+        Here::fetch(&self.waits[after as usize]);
+    }
+
+    #[inline]
     fn bucket(&self, word: usize) -> &Cell<(TaskId, TaskId)> {
         &self.buckets[mix(word as u64) as usize % BUCKETS]
     }
 
-    /// Appends `task`, whose record is `wait`, to its bucket.
-    fn enter(&self, task: TaskId, wait: Wait) {
-        let mut waits = self.waits.borrow_mut();
-        waits[task as usize] = wait;
-        let bucket = self.bucket(wait.word);
+    /// Appends `task`, which waits for `word` from now on, to its bucket.
+    fn enter(&self, task: TaskId, word: usize, deadline: u64) {
+        let wait = &self.waits[task as usize];
+        wait.word.set(word);
+        wait.deadline.set(deadline);
+        wait.next.set(NOBODY);
+        wait.ended.set(None);
+        wait.off.set(false);
+        let bucket = self.bucket(word);
         let (first, last) = bucket.get();
-        if let Some(last) = waits.get_mut(last as usize) {
-            last.next = task;
+        if let Some(last) = self.waits.get(last as usize) {
+            last.next.set(task);
             bucket.set((first, task));
         } else {
             bucket.set((task, task));
@@ -123,17 +138,17 @@ impl Fifo {
     }
 
     /// Takes the first task for which `wanted` holds out of the bucket of `word`.
+    #[inline]
     fn leave(&self, word: usize, wanted: impl Fn(TaskId, &Wait) -> bool) -> Option<TaskId> {
-        let mut waits = self.waits.borrow_mut();
         let bucket = self.bucket(word);
         let (first, last) = bucket.get();
         let (mut before, mut task) = (NOBODY, first);
-        while !wanted(task, waits.get(task as usize)?) {
-            (before, task) = (task, waits[task as usize].next);
+        while !wanted(task, self.waits.get(task as usize)?) {
+            (before, task) = (task, self.waits[task as usize].next.get());
         }
-        let next = replace(&mut waits[task as usize].next, NOBODY);
-        if let Some(before) = waits.get_mut(before as usize) {
-            before.next = next;
+        let next = self.waits[task as usize].next.replace(NOBODY);
+        if let Some(before) = self.waits.get(before as usize) {
+            before.next.set(next);
         }
         let first = if task == first { next } else { first };
         bucket.set((first, if task == last { before } else { last }));
@@ -143,16 +158,12 @@ impl Fifo {
     /// Ends the wait of `task`, whose bucket has forgotten it. A task that has not left its CPU yet
     /// finds out by itself.
     fn end(&self, task: TaskId, reason: Wake) {
-        let wait = {
-            let mut waits = self.waits.borrow_mut();
-            let wait = &mut waits[task as usize];
-            wait.ended = Some(reason);
-            *wait
-        };
-        if wait.deadline != u64::MAX {
-            self.deadlines.borrow_mut().remove(&(wait.deadline, task));
+        let wait = &self.waits[task as usize];
+        wait.ended.set(Some(reason));
+        if wait.deadline.get() != u64::MAX {
+            self.deadlines.borrow_mut().remove(&(wait.deadline.get(), task));
         }
-        if wait.off {
+        if wait.off.get() {
             self.make_ready(task);
         }
     }
@@ -162,7 +173,7 @@ impl Fifo {
         loop {
             let first = self.deadlines.borrow().first().copied();
             let Some((_, task)) = first.filter(|first| first.0 <= Here::now_ps()) else { break };
-            let word = self.waits.borrow()[task as usize].word;
+            let word = self.waits[task as usize].word.get();
             self.leave(word, |other, _| other == task);
             self.end(task, Wake::TimedOut);
         }
@@ -209,26 +220,27 @@ impl Os for Fifo {
     fn wait(&self, word: usize, holds: &dyn Fn() -> bool, _: Sleep, deadline: Option<u64>) -> Wake {
         let me = Here::task();
         let deadline = deadline.map_or(u64::MAX, |ns| ns.saturating_mul(1000));
-        self.enter(me, Wait { word, deadline, ended: None, ..NO_WAIT });
+        self.enter(me, word, deadline);
         if deadline != u64::MAX {
             self.deadlines.borrow_mut().insert((deadline, me));
         }
         let holds = holds();
-        let woken = self.waits.borrow()[me as usize].ended;
+        let wait = &self.waits[me as usize];
+        let woken = wait.ended.get();
         if woken.is_none() && holds {
-            self.waits.borrow_mut()[me as usize].off = true;
+            wait.off.set(true);
             self.arm();
             Here::switch_to(self.next());
         } else if woken.is_none() {
             self.leave(word, |other, _| other == me);
             self.end(me, Wake::Woken);
         }
-        self.waits.borrow()[me as usize].ended.unwrap_or(Wake::Woken)
+        self.waits[me as usize].ended.get().unwrap_or(Wake::Woken)
     }
 
     fn wake(&self, word: usize, count: usize) {
         for _ in 0..count {
-            let Some(task) = self.leave(word, |_, wait| wait.word == word) else { return };
+            let Some(task) = self.leave(word, |_, wait| wait.word.get() == word) else { return };
             self.end(task, Wake::Woken);
         }
     }
@@ -243,8 +255,8 @@ impl Os for Fifo {
 
     fn on_cpu(&self, task: TaskId) -> bool {
         // Without preemption a task that is neither ready nor asleep runs.
-        let wait = self.waits.borrow()[task as usize];
-        let asleep = wait.off && wait.ended.is_none();
+        let wait = &self.waits[task as usize];
+        let asleep = wait.off.get() && wait.ended.get().is_none();
         !asleep && !self.ready.borrow().contains(&task)
     }
 

@@ -135,6 +135,7 @@ impl Lines {
 
     /// What keys the perturbation of line `index`: the number of its first line in the region,
     /// spread for stacks.
+    #[inline]
     fn key(&self, index: usize) -> u64 {
         const LINES: usize = STACK / LINE;
         let slots = self.stacks / STACK;
@@ -160,6 +161,18 @@ impl Lines {
         let line = unsafe { self.table.add(index) };
         // SAFETY: the table is zero-initialised, and the zero image of `Line` is valid.
         unsafe { line.as_ref() }
+    }
+
+    /// Where the entry of `offset` is, if `offset` is in simulated memory.
+    #[inline]
+    pub(crate) fn place(&self, offset: usize) -> *const u8 {
+        self.table.as_ptr().wrapping_add(self.index(offset)).cast()
+    }
+
+    /// The number of `line`.
+    #[inline(always)]
+    fn number(&self, line: &Line) -> usize {
+        (core::ptr::from_ref(line).addr() - self.table.addr().get()) / size_of::<Line>()
     }
 
     /// Whether `offset` lies on the stack of a task.
@@ -301,6 +314,7 @@ impl Lines {
         (others != 0).then(|| near.max(of(package & !llc, self.price.package)).max(far))
     }
 
+    #[inline]
     pub(crate) fn clear_sharers(&self, line: &Line) {
         if self.words == 1 {
             line.sharers.set(0);
@@ -310,12 +324,16 @@ impl Lines {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_sharer(&self, line: &Line, cpu: usize) {
         if self.words == 1 {
             line.sharers.set(line.sharers.get() | 1 << cpu);
-            return;
+        } else {
+            self.pool_sharer(line, cpu);
         }
+    }
+
+    fn pool_sharer(&self, line: &Line, cpu: usize) {
         let mut pool = self.pool.borrow_mut();
         if line.sharers.get() == 0 {
             line.sharers.set((pool.len() / self.words) as u64);
@@ -367,26 +385,27 @@ impl Lines {
         price + ((price * self.perturbation / FRACTION) * draw / FRACTION)
     }
 
-    /// A read by `cpu` at `now` of the word at `offset`: returns when the CPU has the line.
-    pub(crate) fn read(&self, offset: usize, cpu: usize, now: u64) -> u64 {
-        let index = self.index(offset);
+    /// A read of `line` by `cpu` at `now`: returns when the CPU has the line.
+    #[inline]
+    pub(crate) fn read(&self, line: &Line, cpu: usize, now: u64) -> u64 {
+        let index = self.number(line);
         if let Some(caches) = &self.caches {
             return self.read_cached(&mut caches.borrow_mut(), index, cpu, now);
         }
-        let line = self.entry(index);
         if self.readable(line, cpu) { now } else { self.fetch(line, index, cpu, now) }
     }
 
-    /// A write by `cpu` at `now` to the word at `offset`: returns when the CPU owns the line.
-    pub(crate) fn write(&self, offset: usize, cpu: usize, now: u64) -> u64 {
-        let index = self.index(offset);
+    /// A write to `line` by `cpu` at `now`: returns when the CPU owns the line.
+    #[inline]
+    pub(crate) fn write(&self, line: &Line, cpu: usize, now: u64) -> u64 {
+        let index = self.number(line);
         if let Some(caches) = &self.caches {
             return self.write_cached(&mut caches.borrow_mut(), index, cpu, now);
         }
-        let line = self.entry(index);
         if line.owner.get() as usize == cpu + 1 { now } else { self.own(line, index, cpu, now) }
     }
 
+    #[inline]
     fn fetch(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
         let mut start = now.max(line.busy.get());
         let owner = line.owner.get() as usize;
@@ -412,6 +431,7 @@ impl Lines {
     }
 
     /// Invalidates the copies of the others.
+    #[inline]
     fn own(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
         let mut start = now.max(line.busy.get());
         let price = if let Some(far) = self.farthest(line, cpu) {

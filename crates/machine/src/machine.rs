@@ -1,6 +1,6 @@
 //! The machine from outside ([`Machine`]) and from a task that runs on it ([`Here`]).
 
-use crate::engine::{CpuTimes, Engine, Mode, Outcome, catch, command, engine, set_engine};
+use crate::engine::{CpuTimes, Engine, Mode, Outcome, catch, command, engine, fetch, set_engine};
 use crate::hierarchy::CacheCounts;
 use crate::memory::Sim;
 use crate::os::Os;
@@ -184,10 +184,24 @@ impl Here {
         engine().switch_to(next);
     }
 
-    /// Says that some CPU will soon switch to `task`. Changes nothing but the host's caches.
+    /// Says that some CPU will soon switch to `task`, and returns the two tasks that left their
+    /// CPUs next after it did: they probably follow. Changes nothing but the host's caches.
     #[inline]
-    pub fn expect(task: TaskId) {
-        engine().expect(task);
+    pub fn expect(task: TaskId) -> [TaskId; 2] {
+        engine().expect(task)
+    }
+
+    /// Fetches the first line of `object` into the host's caches.
+    #[inline]
+    pub fn fetch<T>(object: &T) {
+        fetch(core::ptr::from_ref(object).cast(), 1);
+    }
+
+    /// Fetches the word at the simulated address `word`, and what the machine knows of its line,
+    /// into the host's caches.
+    #[inline]
+    pub fn fetch_word(word: usize) {
+        engine().fetch_word(word);
     }
 
     /// Ends the calling task and gives its CPU to `next`. The caller then returns from

@@ -159,7 +159,8 @@ impl Region {
             }
             slot
         };
-        Some(PooledStack { region: Rc::clone(self), slot })
+        let colour = (slot * COLOUR % PAGE) as u32;
+        Some(PooledStack { region: Rc::clone(self), slot: slot as u32, colour })
     }
 
     /// Gives the memory of all stacks back to the host and makes them one mapping again. For the
@@ -219,7 +220,16 @@ impl Drop for Region {
 /// A coroutine stack of the region.
 pub(crate) struct PooledStack {
     region: Rc<Region>,
-    slot: usize,
+    slot: u32,
+    /// Bytes that it ends before its slot does.
+    colour: u32,
+}
+
+impl PooledStack {
+    /// Its number in the region.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot as usize
+    }
 }
 
 // SAFETY: the range [limit, base) is one slot, owned by this value alone until it is dropped; the
@@ -227,20 +237,19 @@ pub(crate) struct PooledStack {
 // a size that tests have run with guards.
 unsafe impl corosensei::stack::Stack for PooledStack {
     fn base(&self) -> corosensei::stack::StackPointer {
-        let colour = (self.slot * COLOUR) % PAGE;
-        let top = self.region.base() + (self.slot + 1) * STACK - (colour & !15);
+        let top = self.region.base() + (self.slot() + 1) * STACK - self.colour as usize;
         corosensei::stack::StackPointer::new(top).expect("a mapping is never at address 0")
     }
 
     fn limit(&self) -> corosensei::stack::StackPointer {
-        let low = self.region.base() + self.slot * STACK;
+        let low = self.region.base() + self.slot() * STACK;
         corosensei::stack::StackPointer::new(low).expect("a mapping is never at address 0")
     }
 }
 
 impl Drop for PooledStack {
     fn drop(&mut self) {
-        self.region.free_slots.borrow_mut().push(self.slot as u32);
+        self.region.free_slots.borrow_mut().push(self.slot);
     }
 }
 

@@ -65,6 +65,7 @@ impl Distances {
     }
 
     /// Price of moving a line between two CPUs.
+    #[inline]
     pub(crate) fn between(&self, a: usize, b: usize) -> u64 {
         let (a, b) = (self.places[a], self.places[b]);
         if a.0 == b.0 {

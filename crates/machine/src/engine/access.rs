@@ -49,10 +49,11 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn read(&self, offset: usize) {
         self.count();
-        if self.at_once(self.lines.at(offset)) {
+        let line = self.lines.at(offset);
+        if self.at_once(line) {
             self.clock.set(self.clock.get() + self.hit);
         } else {
-            self.read_slow(offset);
+            self.read_slow(line, offset);
         }
     }
 
@@ -61,17 +62,17 @@ impl Engine {
     pub(crate) fn write(&self, offset: usize, locked: bool) {
         self.count();
         let price = self.hit + if locked { self.atomic } else { 0 };
-        if self.at_once(self.lines.at(offset)) {
+        let line = self.lines.at(offset);
+        if self.at_once(line) {
             self.clock.set(self.clock.get() + price);
         } else {
-            self.write_slow(offset, price);
+            self.write_slow(line, offset, price);
         }
     }
 
-    /// Waits until this CPU may use the line at `offset`.
+    /// Waits until this CPU may use `line`.
     #[inline(always)]
-    fn turn(&self, offset: usize) {
-        let line = self.lines.at(offset);
+    fn turn(&self, line: &Line) {
         if self.clock.get() > self.near.get() && !self.in_turn(line, line.owner.get()) {
             self.pause();
         }
@@ -79,16 +80,16 @@ impl Engine {
 
     #[cold]
     #[inline(never)]
-    fn read_slow(&self, offset: usize) {
-        self.turn(offset);
-        self.read_now(offset);
+    fn read_slow(&self, line: &Line, offset: usize) {
+        self.turn(line);
+        self.read_now(line, offset);
     }
 
-    /// A read by the CPU whose turn it is.
-    #[inline]
-    pub(super) fn read_now(&self, offset: usize) {
+    /// A read of the word at `offset`, on `line`, by the CPU whose turn it is.
+    #[inline(always)]
+    pub(super) fn read_now(&self, line: &Line, offset: usize) {
         let now = self.clock.get();
-        let done = self.lines.read(offset, self.cpu.get(), now);
+        let done = self.lines.read(line, self.cpu.get(), now);
         self.clock.set(done + self.hit);
         if done > now {
             self.tell(|| Event::Transfer(offset));
@@ -97,16 +98,16 @@ impl Engine {
 
     #[cold]
     #[inline(never)]
-    fn write_slow(&self, offset: usize, price: u64) {
-        self.turn(offset);
+    fn write_slow(&self, line: &Line, offset: usize, price: u64) {
+        self.turn(line);
         let cpu = self.cpu.get();
         let now = self.clock.get();
-        let done = self.lines.write(offset, cpu, now);
+        let done = self.lines.write(line, cpu, now);
         self.clock.set(done + price);
         if done > now {
             self.tell(|| Event::Transfer(offset));
         }
-        self.release_spinners(self.lines.at(offset));
+        self.release_spinners(line);
     }
 
     /// Announces use of `bytes` bytes at `offset`.

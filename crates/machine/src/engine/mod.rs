@@ -15,7 +15,7 @@ mod watchdog;
 
 use crate::disk::Disk;
 use crate::line::{Lines, mix};
-use crate::memory::{PooledStack, Region};
+use crate::memory::{LINE, PooledStack, Region};
 use crate::os::Os;
 use crate::preset::{Preset, ps};
 use crate::rules::Rules;
@@ -23,12 +23,13 @@ use crate::trace::{Event, Tap};
 use crate::tree::Tree;
 use crate::watch::Watches;
 use convoy_sync::TaskId;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, OnceCell, UnsafeCell};
 use corosensei::{Coroutine, Yielder};
 use std::rc::Rc;
 use watchdog::{Ledger, Watchdog};
 
 pub(crate) use overflow::{catch, command};
+pub(crate) use task::fetch;
 
 /// `pause` takes about this many cache hits on the processors of 2008; later presets say it.
 const SPIN_HINT_HITS: u64 = 8;
@@ -81,9 +82,8 @@ pub enum Outcome {
 pub(crate) struct Cpu {
     /// Virtual time when the CPU is not the running one.
     clock: Cell<u64>,
-    /// The coroutine of its task, and what suspends it; null until it has started.
-    coroutine: Cell<*mut Task>,
-    yielder: Cell<*const Yielder<(), ()>>,
+    /// The record of its task; null until it has one.
+    slot: Cell<*const Slot>,
     /// When the timer fires.
     timer: Cell<u64>,
     /// When the pending inter-processor interrupt arrives.
@@ -113,13 +113,23 @@ pub(crate) struct Cpu {
     times: [Cell<u64>; 5],
 }
 
+/// What the engine knows of a task is one cache line of the host.
+#[repr(align(64))]
 struct Slot {
-    task: Option<Box<Task>>,
-    yielder: *const Yielder<(), ()>,
+    /// Its coroutine, from its start to its end.
+    task: UnsafeCell<Option<Task>>,
+    /// What suspends it; null until it has started.
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// About where its stack ends while it waits to be switched to.
+    top: Cell<*const u8>,
+    /// The task that left its CPU next after this one did.
+    after: Cell<TaskId>,
     /// Some CPU runs it.
-    running: bool,
-    idle: bool,
+    running: Cell<bool>,
+    idle: Cell<bool>,
 }
+
+const _: () = assert!(size_of::<Slot>() == LINE);
 
 pub(crate) struct Engine {
     // Hot: the running CPU.
@@ -144,11 +154,10 @@ pub(crate) struct Engine {
     asked: Cell<bool>,
     pub(crate) cpus: Box<[Cpu]>,
     yielder: Cell<*const Yielder<(), ()>>,
-    slots: RefCell<Vec<Slot>>,
-    free_slots: RefCell<Vec<TaskId>>,
-    /// By task: about where its stack ends while it waits to be switched to. Apart from the slots,
-    /// so that many fit into the caches of the host.
-    tops: RefCell<Vec<*const u8>>,
+    /// By task, which has the number of its stack.
+    slots: Box<[Slot]>,
+    /// The task that was the last to leave its CPU for another.
+    left: Cell<TaskId>,
     os: OnceCell<Rc<dyn Os>>,
     /// [`Os::engine_idles`].
     idles: Cell<bool>,
@@ -222,9 +231,8 @@ impl Engine {
             asked: Cell::new(false),
             cpus,
             yielder: Cell::new(core::ptr::null()),
-            slots: RefCell::default(),
-            free_slots: RefCell::default(),
-            tops: RefCell::default(),
+            slots: (0..tasks).map(|_| Slot::new()).collect(),
+            left: Cell::new(0),
             os: OnceCell::new(),
             idles: Cell::new(false),
             stop: Cell::new(false),
@@ -276,13 +284,25 @@ impl Engine {
     }
 }
 
+impl Slot {
+    fn new() -> Self {
+        Self {
+            task: UnsafeCell::new(None),
+            yielder: Cell::new(core::ptr::null()),
+            top: Cell::new(core::ptr::null()),
+            after: Cell::new(0),
+            running: Cell::new(false),
+            idle: Cell::new(false),
+        }
+    }
+}
+
 impl Cpu {
     fn new() -> Self {
         Self {
             clock: Cell::new(0),
             task: Cell::new(TaskId::MAX),
-            coroutine: Cell::new(core::ptr::null_mut()),
-            yielder: Cell::new(core::ptr::null()),
+            slot: Cell::new(core::ptr::null()),
             irq_off: Cell::new(0),
             preempt_off: Cell::new(0),
             timer: Cell::new(u64::MAX),

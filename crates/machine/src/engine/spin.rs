@@ -104,7 +104,7 @@ impl Engine {
         self.unlink_spinner(line, index);
         let start = self.clock.get();
         self.ops.set(self.ops.get() + 1);
-        self.read_now(spin.offset);
+        self.read_now(line, spin.offset);
         // SAFETY: the coroutine of this CPU is suspended in `spin`, so the closure is alive.
         let done = unsafe { &*spin.done };
         let over = done();

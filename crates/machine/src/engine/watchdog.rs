@@ -249,7 +249,7 @@ impl Engine {
         };
         let mut lines = Vec::new();
         for (index, cpu) in self.cpus.iter().enumerate() {
-            if cpu.idle.get() || cpu.coroutine.get().is_null() {
+            if cpu.idle.get() || cpu.slot.get().is_null() {
                 continue;
             }
             let what = match cpu.spin.get() {

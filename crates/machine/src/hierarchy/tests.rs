@@ -312,9 +312,9 @@ fn run(preset: &Preset, seed: u64, steps: usize) {
             quick += 1;
             now
         } else if write {
-            lines.write(line * 64, cpu, now)
+            lines.write(lines.entry(line), cpu, now)
         } else {
-            lines.read(line * 64, cpu, now)
+            lines.read(lines.entry(line), cpu, now)
         };
         let expected = ps(reference.access(cpu, line, write));
         assert_eq!(done - now, expected, "step {at}: CPU {cpu}, line {line}, write {write}");
@@ -379,8 +379,9 @@ fn a_controller_serves_one_request_at_a_time() {
     let queue = "[controllers]\nfor_each_package = 1\nservice_ns = 30.0\n";
     let preset = machine(TOPOLOGIES[0], &format!("{}{queue}", PRIVATE[0]));
     let lines = Lines::new(&preset, 1, LINES, 0).expect("address space");
-    let waits: Vec<u64> = (0..3).map(|line| lines.read(line * 64, 0, 1000) - 1000).collect();
+    let waits: Vec<u64> =
+        (0..3).map(|line| lines.read(lines.entry(line), 0, 1000) - 1000).collect();
     assert_eq!(waits, [500_000, 530_000, 560_000]);
     // Another package has another controller.
-    assert_eq!(lines.read(5 * 64, 1, 1000) - 1000, 500_000);
+    assert_eq!(lines.read(lines.entry(5), 1, 1000) - 1000, 500_000);
 }
