@@ -295,6 +295,21 @@ impl Count {
         self.0.fetch_add(1, SeqCst);
     }
 
+    /// Adds one unless somebody else changes it meanwhile; whether it did.
+    #[inline]
+    pub(crate) fn try_get(&self) -> bool {
+        let seen = self.0.load(SeqCst);
+        self.0.compare_exchange(seen, seen + 1, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Subtracts one unless somebody else changes it meanwhile; whether none is left.
+    #[inline]
+    pub(crate) fn try_put(&self) -> Option<bool> {
+        let seen = self.0.load(SeqCst);
+        let put = self.0.compare_exchange(seen, seen - 1, SeqCst, SeqCst);
+        put.is_ok().then_some(seen == 1)
+    }
+
     /// Subtracts one; whether none is left.
     #[inline]
     pub(crate) fn put(&self) -> bool {

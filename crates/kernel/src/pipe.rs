@@ -248,8 +248,8 @@ impl World {
     /// Closes one end of a pipe without a name.
     pub(crate) fn pipe_release(&self, pipe: &Pipe, writer: bool) {
         self.pipe_close_end(pipe, writer);
-        // The name of a pipe has one reference: its last `dput` and `iput` take the global locks.
-        self.globals.dcache.hold(|| ());
+        // The name of a pipe has one reference: this is its last `dput` and `iput`.
+        self.anonymous_name();
         self.forget_anonymous_inode();
         self.pipe_free(pipe);
     }
@@ -273,19 +273,17 @@ impl World {
 
     /// The dentry and inode of a new pipe or socket.
     pub(crate) fn make_anonymous_inode(&self) {
-        let (lock, _, list) = &self.globals.inode.0;
-        lock.hold(|| list.write(list.peek().wrapping_add(1)));
+        self.list_anonymous_inode(true);
         Here::pass(self.costs.dentry_alloc);
         // `d_alloc` and `d_instantiate`.
         for _ in 0..2 {
-            self.globals.dcache.hold(|| ());
+            self.anonymous_name();
         }
     }
 
     /// The last `iput` of an inode that has no name in a directory.
     pub(crate) fn forget_anonymous_inode(&self) {
-        let (lock, _, list) = &self.globals.inode.0;
-        lock.hold(|| list.write(list.peek().wrapping_sub(1)));
+        self.list_anonymous_inode(false);
     }
 }
 

@@ -270,7 +270,7 @@ impl Process {
             file.get();
         }
         let cwd = self.cwd.borrow().clone();
-        cwd.get();
+        world.get_path(&cwd);
         let mm = match self.mm.duplicate(&world.zones, &world.costs) {
             Ok(mm) => mm,
             Err(errno) => {

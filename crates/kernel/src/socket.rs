@@ -247,7 +247,7 @@ impl World {
             peer.hot.receive.0.0.hold(|| ());
             self.socket_wake(&peer);
         }
-        self.globals.dcache.hold(|| ());
+        self.anonymous_name();
         self.forget_anonymous_inode();
     }
 }
@@ -265,7 +265,7 @@ impl Process {
         }
         if kind == SocketKind::Tcp {
             spend(world.costs.tcp_connect);
-            world.globals.dcache.hold(|| ());
+            world.anonymous_name();
             world.forget_anonymous_inode();
         }
         let (a, b) = Socket::pair(kind);

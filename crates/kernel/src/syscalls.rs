@@ -85,9 +85,7 @@ impl Process {
         let file = self.file(fd)?;
         match &file.target {
             Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular | Kind::Directory => {
-                    self.world.seek_file(&file, &dentry.inode, offset)
-                }
+                Kind::Regular | Kind::Directory => self.world.seek_file(&file, dentry, offset),
                 Kind::Null => Ok(0),
                 Kind::Tty | Kind::Fifo => Err(Errno::ESPIPE),
             },

@@ -13,9 +13,11 @@ use crate::errno::Errno;
 use crate::locks::{Field, Line};
 use crate::preset::Paths;
 use crate::process::Process;
+use crate::vfs::Dentry;
 use crate::world::World;
 use convoy_machine::{Here, Sim, ps};
 use core::cell::Cell;
+use std::rc::Rc;
 
 /// A terminal.
 pub(crate) struct Terminal {
@@ -106,21 +108,23 @@ impl World {
         Here::pass(self.costs.tty_ioctl);
     }
 
+    fn proc_directory(&self) -> Rc<Dentry> {
+        self.tree.root.child("proc").expect("every system has one")
+    }
+
     /// Look-up of a static entry of /proc, which is never cached.
     pub(crate) fn proc_lookup(&self) {
         Here::pass(self.costs.proc_open);
-        let proc_directory = self.tree.root.child("proc");
-        if let Some(directory) = proc_directory {
-            self.under(&directory.inode.hot.mutex, || {
-                self.globals.dcache.hold(|| directory.hot.name.read());
-                self.short_section();
-            });
-        }
+        let directory = self.proc_directory();
+        self.under(&directory.inode.hot.mutex, || {
+            self.names_of(&directory, || directory.hot.name.read());
+            self.short_section();
+        });
     }
 
     /// Release of a static entry of /proc.
     pub(crate) fn proc_release(&self) {
-        self.globals.dcache.hold(|| ());
+        self.names_of(&self.proc_directory(), || ());
         self.tiny_section();
         self.forget_anonymous_inode();
     }

@@ -11,7 +11,7 @@ use crate::process::{INIT, Proc, Process};
 use crate::program;
 use crate::sched::Sched;
 use crate::tty::Terminal;
-use crate::vfs::{FileSystem, Tree};
+use crate::vfs::{FileSystem, LaterLocks, Tree, VfsLocks};
 use crate::zone::{ZoneStats, Zones};
 use convoy_machine::{Here, Machine, Preset, Sim, ps};
 use convoy_sync::RawLock;
@@ -82,14 +82,17 @@ pub enum WorldError {
     Options(&'static str),
 }
 
-/// The global locks, each in a line of its own unless the kernel let it share one.
+/// The global locks, each in a line of its own unless the kernel let it share one. What the locks
+/// of files are called depends on the version ([`VfsLocks::global_names`]).
 #[repr(C)]
 pub(crate) struct Globals {
+    /// `dcache_lock`; `rename_lock`.
     pub(crate) dcache: Line<Spin>,
-    /// `files_lock` and the head of the list it guards.
+    /// `files_lock`, `tty_files_lock`, and the head of the list it guards.
     pub(crate) files: Line<(Spin, Field<u32>)>,
     pub(crate) vfsmount: Line<Spin>,
-    /// `inode_lock`, `sb_lock` and the list heads share a line: they are plain variables.
+    /// `inode_lock` or `inode_sb_list_lock`, `sb_lock` and the list heads share a line: they are
+    /// plain variables.
     pub(crate) inode: Line<(Spin, Spin, Field<u32>)>,
     pub(crate) tasklist: Line<ReadWrite>,
     pub(crate) pids: Line<(Spin, Field<u32>)>,
@@ -98,11 +101,12 @@ pub(crate) struct Globals {
 
 impl Globals {
     /// Tells the recorder the names of the locks.
-    fn name(&self) {
-        self.dcache.name("dcache_lock");
-        self.files.0.0.name("files_lock");
+    fn name(&self, vfs: VfsLocks) {
+        let [names, inodes, files] = vfs.global_names();
+        self.dcache.name(names);
+        self.files.0.0.name(files);
         self.vfsmount.name("vfsmount_lock");
-        self.inode.0.0.name("inode_lock");
+        self.inode.0.0.name(inodes);
         self.inode.0.1.name("sb_lock");
         Here::name(&self.tasklist, "tasklist_lock");
         self.pids.0.0.name("pidmap_lock");
@@ -115,6 +119,9 @@ pub struct World {
     pub(crate) sched: Rc<Sched>,
     pub(crate) costs: Costs,
     pub(crate) globals: Sim<Globals>,
+    pub(crate) vfs: VfsLocks,
+    /// What other kernels have beside or instead of some of them.
+    pub(crate) later: LaterLocks,
     pub(crate) zones: Zones,
     pub(crate) tree: Tree,
     pub(crate) ipc: Ipc,
@@ -187,7 +194,15 @@ impl World {
             zones: Zones::new(kernel.zone, pages, preset.topology.cpus, &costs),
             costs,
             globals: Here::place(globals),
-            tree: Tree::new(&sched, kernel, options.tmpfs / PAGE, options.file_system),
+            vfs: kernel.vfs,
+            later: LaterLocks::new(kernel.vfs, preset.topology.cpus),
+            tree: Tree::new(
+                &sched,
+                kernel,
+                preset.topology.cpus,
+                options.tmpfs / PAGE,
+                options.file_system,
+            ),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
             options,
@@ -203,7 +218,7 @@ impl World {
             sched,
         });
         world.sched.serve_threads(Futexes::new(&world.costs, preset.topology.cpus));
-        world.globals.name();
+        world.globals.name(kernel.vfs);
         Ok(world)
     }
 
@@ -273,11 +288,12 @@ impl World {
     /// kernel. Not for use after the run: it reads simulated memory.
     pub fn held_locks(&self) -> Vec<&'static str> {
         let globals = &*self.globals;
+        let [names, inodes, files] = self.vfs.global_names();
         let locks = [
-            ("dcache_lock", globals.dcache.is_locked()),
-            ("files_lock", globals.files.0.0.is_locked()),
+            (names, globals.dcache.is_locked()),
+            (files, globals.files.0.0.is_locked()),
             ("vfsmount_lock", globals.vfsmount.is_locked()),
-            ("inode_lock", globals.inode.0.0.is_locked()),
+            (inodes, globals.inode.0.0.is_locked()),
             ("sb_lock", globals.inode.0.1.is_locked()),
             ("pidmap_lock", globals.pids.0.0.is_locked()),
             ("tty_mutex", globals.tty_mutex.is_held()),

@@ -1,6 +1,6 @@
 //! Content of files: `read`, `write`, `lseek`, truncation.
 
-use super::dentry::{Inode, PAGE_LINES};
+use super::dentry::{Dentry, Inode};
 use super::file::File;
 use crate::api::Sys;
 use crate::costs::spend;
@@ -19,18 +19,16 @@ const LONGEST: u64 = 256 << 30;
 impl Inode {
     /// A page fault on page `page` of a program: the page gets one more user.
     pub(crate) fn map_page(&self, page: u64) {
-        self.hot.tree_lock.read(|| self.hot.pages[page as usize % PAGE_LINES].get());
+        self.get_page(page);
     }
 }
 
 impl World {
-    /// Looks up a page that exists: `tree_lock` as reader, a reference and the lock bit of its
-    /// `struct page`.
+    /// Looks up a page that exists: a reference and the lock bit of its `struct page`.
     fn find_page(&self, inode: &Inode, page: u64) {
-        let line = &inode.hot.pages[page as usize % PAGE_LINES];
-        inode.hot.tree_lock.read(|| line.get());
+        inode.get_page(page);
         Here::pass(self.costs.file_page);
-        line.put();
+        inode.page_line(page).put();
     }
 
     /// Adds a page to a file.
@@ -42,7 +40,7 @@ impl World {
         };
         inode.frames.borrow_mut().push(frame);
         Here::pass(self.costs.page_zero);
-        let line = &inode.hot.pages[page as usize % PAGE_LINES];
+        let line = inode.page_line(page);
         inode.hot.tree_lock.write_irq(|| line.get());
         line.put();
         self.zones.lru_add(&self.costs);
@@ -122,18 +120,24 @@ impl World {
         Ok((end - position) as usize)
     }
 
-    /// `lseek` to `offset`, under the inode's `i_mutex` as tmpfs and the disk file systems do.
-    pub(crate) fn seek_file(&self, file: &File, inode: &Inode, offset: u64) -> Sys<u64> {
+    /// `lseek` to `offset`.
+    pub(crate) fn seek_file(&self, file: &File, dentry: &Dentry, offset: u64) -> Sys<u64> {
         if offset > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
-        self.under(&inode.hot.mutex, || {
+        let inode = &dentry.inode;
+        let seek = || {
             Here::pass(self.costs.seek);
             if inode.is_directory() {
-                self.globals.dcache.hold(|| inode.hot.head.size.read());
+                self.names_of(dentry, || inode.hot.head.size.read());
             }
             file.hot.position.write(offset);
-        });
+        };
+        if self.seek_locks(inode) {
+            self.under(&inode.hot.mutex, seek);
+        } else {
+            seek();
+        }
         Ok(offset)
     }
 

@@ -1,13 +1,15 @@
 //! Superblocks, inodes and dentries, and their reference counts.
 
+use super::blocks::BlockCount;
 use super::disk::OnDisk;
 use super::journal::Journal;
+use super::locks::VfsLocks;
 use crate::api::Sys;
 use crate::errno::Errno;
 use crate::locks::{Count, Field, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
 use crate::pipe::Pipe;
-use crate::preset::MutexPolicy;
+use crate::preset::{KernelPreset, MutexPolicy};
 use crate::world::World;
 use convoy_machine::{Here, Sim};
 use core::cell::{Cell, RefCell};
@@ -22,15 +24,20 @@ pub(crate) struct Super {
     /// Whether names pin their dentries and misses are not cached: tmpfs.
     pub(crate) memory: bool,
     limit: Option<u64>,
+    /// Pages in use of one with a limit, where `stat_lock` does not guard them.
+    blocks: Option<BlockCount>,
     pub(crate) journal: Option<Rc<Journal>>,
     /// That of its inodes' mutexes.
     mutex: MutexPolicy,
-    hot: Sim<SuperHot>,
+    pub(super) vfs: VfsLocks,
+    /// `mnt_pcp`: the counts of the mount by CPU, in kernels that walk under RCU.
+    pub(super) mounts: Vec<Sim<Line<Field<i32>>>>,
+    pub(super) hot: Sim<SuperHot>,
 }
 
-struct SuperHot {
-    /// `mnt_count`: every path walk and every open file counts here.
-    mount: Line<Count>,
+pub(super) struct SuperHot {
+    /// `mnt_count`: every path walk and every open file counts here, unless each CPU has a count.
+    pub(super) mount: Line<Count>,
     /// tmpfs's `stat_lock` with the numbers it guards.
     stat: Line<(Spin, Field<u64>)>,
 }
@@ -40,7 +47,8 @@ impl Super {
         memory: bool,
         limit: Option<u64>,
         journal: Option<Rc<Journal>>,
-        mutex: MutexPolicy,
+        kernel: &KernelPreset,
+        cpus: usize,
     ) -> Rc<Self> {
         let hot = SuperHot {
             // Mounted, and used by what the first process is born with.
@@ -49,12 +57,25 @@ impl Super {
         };
         let hot = Here::place(hot);
         hot.stat.0.0.name("tmpfs stat_lock");
-        Rc::new(Self { memory, limit, journal, mutex, hot })
+        let counts = if kernel.vfs >= VfsLocks::RcuWalk { cpus } else { 0 };
+        let mounts = (0..counts).map(|_| Here::place(Line(Field::new(0)))).collect();
+        let (mutex, vfs) = (kernel.mutex, kernel.vfs);
+        let blocks = (limit.is_some() && vfs >= VfsLocks::PerCpu).then(|| BlockCount::new(cpus));
+        Rc::new(Self { memory, limit, blocks, journal, mutex, vfs, mounts, hot })
     }
 
     /// Counts `pages` more pages; `ENOSPC` above the limit.
     pub(crate) fn charge(&self, pages: u64) -> Sys<()> {
         let Some(limit) = self.limit else { return Ok(()) };
+        if let Some(blocks) = &self.blocks {
+            let room = limit as i64 - pages as i64;
+            return if blocks.at_most(room) {
+                blocks.add(pages as i64);
+                Ok(())
+            } else {
+                Err(Errno::ENOSPC)
+            };
+        }
         let (lock, used) = &self.hot.stat.0;
         lock.hold(|| {
             let now = used.read() + pages;
@@ -68,7 +89,9 @@ impl Super {
 
     /// Counts `pages` pages fewer.
     pub(crate) fn uncharge(&self, pages: u64) {
-        if self.limit.is_some() {
+        if let Some(blocks) = &self.blocks {
+            blocks.add(-(pages as i64));
+        } else if self.limit.is_some() {
             let (lock, used) = &self.hot.stat.0;
             lock.hold(|| used.write(used.peek() - pages));
         }
@@ -84,7 +107,7 @@ impl Super {
 
     /// Pages in use.
     pub(crate) fn used_pages(&self) -> u64 {
-        self.hot.stat.0.1.peek()
+        self.blocks.as_ref().map_or_else(|| self.hot.stat.0.1.peek(), BlockCount::peek)
     }
 }
 
@@ -106,6 +129,8 @@ pub(crate) struct Inode {
     pub(crate) kind: Kind,
     pub(crate) sb: Rc<Super>,
     pub(crate) hot: Sim<InodeHot>,
+    /// `i_lock`, since 2.6.38.
+    pub(super) lock: Option<Sim<Line<Spin>>>,
     pub(super) disk: OnDisk,
     /// Names in a directory.
     pub(crate) entries: RefCell<BTreeMap<Box<str>, Rc<Dentry>>>,
@@ -159,6 +184,11 @@ impl Inode {
             kind,
             sb: Rc::clone(sb),
             hot,
+            lock: (sb.vfs >= VfsLocks::RcuWalk).then(|| {
+                let lock = Here::place(Line(Spin::new()));
+                lock.name("i_lock");
+                lock
+            }),
             disk: OnDisk::default(),
             entries: RefCell::default(),
             pages: RefCell::default(),
@@ -178,6 +208,11 @@ impl Inode {
         self.content.replace(None);
     }
 
+    /// The `struct page` of page `page`, and its neighbours.
+    pub(super) fn page_line(&self, page: u64) -> &Count {
+        &self.hot.pages[page as usize % PAGE_LINES]
+    }
+
     /// Whether it is a directory.
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == Kind::Directory
@@ -189,6 +224,8 @@ pub(crate) struct Dentry {
     pub(crate) inode: Rc<Inode>,
     pub(crate) parent: Weak<Dentry>,
     pub(crate) hot: Sim<DentryHot>,
+    /// Sequence count and what else a walk reads, since 2.6.38 not in the line of lock and count.
+    pub(super) lookup: Option<Sim<Line<Field<u32>>>>,
     /// Root of what is mounted here.
     pub(crate) mounted: RefCell<Option<Rc<Dentry>>>,
     /// The name exists.
@@ -208,7 +245,16 @@ impl Dentry {
         let hot = DentryHot { lock: Spin::new(), count: Count::new(count), name: Field::new(0) };
         let hot = Here::place(hot);
         hot.lock.name("d_lock");
-        Rc::new(Self { inode, parent, hot, mounted: RefCell::default(), linked: Cell::new(true) })
+        let apart = inode.sb.vfs >= VfsLocks::RcuWalk;
+        let lookup = apart.then(|| Here::place(Line(Field::new(0))));
+        Rc::new(Self {
+            inode,
+            parent,
+            hot,
+            lookup,
+            mounted: RefCell::default(),
+            linked: Cell::new(true),
+        })
     }
 
     /// The root of a file system that is mounted below `parent`.
@@ -245,56 +291,16 @@ impl Dentry {
     pub(super) fn mount(&self, inode: Rc<Inode>, parent: &Rc<Self>) {
         self.mounted.replace(Some(Self::root(inode, Some(parent))));
     }
-
-    /// Takes a reference to the name and its mount.
-    #[inline]
-    pub(crate) fn get(&self) {
-        self.inode.sb.hot.mount.get();
-        self.hot.count.get();
-    }
-
-    /// Replaces the reference to a directory by one to what is mounted on it.
-    pub(super) fn cross(self: Rc<Self>, world: &World) -> Rc<Self> {
-        let mounted = self.mounted.borrow().clone();
-        let Some(mounted) = mounted else { return self };
-        world.globals.vfsmount.hold(|| mounted.inode.sb.hot.mount.get());
-        mounted.hot.count.get();
-        world.put_path(&self);
-        mounted
-    }
 }
 
 impl World {
-    /// Gives back a reference of [`Dentry::get`].
-    #[inline]
-    pub(crate) fn put_path(&self, dentry: &Dentry) {
-        self.dput(dentry);
-        dentry.inode.sb.hot.mount.put();
-    }
-
-    /// Gives back a reference to a dentry: the last one takes `dcache_lock`.
-    pub(crate) fn dput(&self, dentry: &Dentry) {
-        if dentry.hot.count.put_unless_last() {
-            return;
-        }
-        let last = self.globals.dcache.hold(|| {
-            let last = dentry.hot.count.put();
-            dentry.hot.lock.hold(|| ());
-            last
-        });
-        if last && !dentry.linked.get() {
-            self.sched.free_rcu();
-            self.iput(&dentry.inode);
-        }
-    }
-
     /// Gives back a dentry's reference to its inode; the last one frees a file without names.
     pub(crate) fn iput(&self, inode: &Inode) {
         if !inode.hot.head.count.put() {
             return;
         }
-        let (lock, _, list) = &self.globals.inode.0;
-        lock.hold(|| list.write(list.peek().wrapping_sub(1)));
+        inode.i_lock(|| ());
+        self.list_inode(&inode.sb, false);
         if inode.hot.head.links.peek() == 0 {
             self.truncate_blocks(inode, || self.free_file_pages(inode));
             inode.sb.count_inode();

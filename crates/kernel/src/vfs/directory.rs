@@ -1,6 +1,6 @@
 //! Reading directories.
 
-use super::dentry::Inode;
+use super::dentry::{Dentry, Inode};
 use super::file::{File, Target};
 use crate::api::{Fd, Sys};
 use crate::errno::Errno;
@@ -14,14 +14,15 @@ const BUFFER: usize = 32 << 10;
 const ENTRY_HEAD: usize = 20;
 
 impl World {
-    /// `getdents`: `i_mutex`, and `dcache_lock` for each entry.
-    fn read_entries(&self, file: &File, inode: &Inode) -> usize {
+    /// `getdents`, under `i_mutex`.
+    fn read_entries(&self, file: &File, directory: &Dentry) -> usize {
+        let inode = &directory.inode;
         self.under(&inode.hot.mutex, || {
             Here::pass(self.costs.getdents);
             let position = file.hot.position.read();
             let count = fits(inode, position as usize);
             for _ in 0..count {
-                self.globals.dcache.hold(|| ());
+                self.pass_entry(directory);
                 Here::pass(self.costs.getdents_entry);
             }
             file.hot.position.write(position + count as u64);
@@ -62,7 +63,7 @@ impl Process {
         let file = self.file(fd)?;
         match &file.target {
             Target::Inode(dentry) if dentry.inode.is_directory() => {
-                Ok(self.world.read_entries(&file, &dentry.inode))
+                Ok(self.world.read_entries(&file, dentry))
             }
             _ => Err(Errno::ENOTDIR),
         }

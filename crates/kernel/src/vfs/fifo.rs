@@ -48,8 +48,9 @@ impl Process {
             Ok(pipe)
         });
         let pipe = pipe.inspect_err(|_| world.put_path(&dentry))?;
-        world.move_on_files_list();
+        let list = world.list_file();
         let file = File::new(Target::Fifo(dentry, pipe, writer), !writer, writer, 1);
+        file.list.set(list);
         Ok(self.install(file))
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct File {
     pub(crate) write: bool,
     /// `O_SYNC`.
     pub(crate) sync: Cell<bool>,
+    /// The CPU on whose list of open files it is.
+    pub(super) list: Cell<usize>,
     pub(crate) hot: Sim<FileHot>,
 }
 
@@ -47,7 +49,14 @@ impl File {
     /// An open file with `count` descriptors; takes over the reference to its target.
     pub(crate) fn new(target: Target, read: bool, write: bool, count: u32) -> Rc<Self> {
         let hot = FileHot { count: Count::new(count), position: Field::new(0) };
-        Rc::new(Self { target, read, write, sync: Cell::new(false), hot: Here::place(hot) })
+        Rc::new(Self {
+            target,
+            read,
+            write,
+            sync: Cell::new(false),
+            list: Cell::new(0),
+            hot: Here::place(hot),
+        })
     }
 
     /// One more descriptor.
@@ -68,7 +77,7 @@ impl World {
                 if dentry.inode.kind == Kind::Tty {
                     self.terminal_release();
                 }
-                self.move_on_files_list();
+                self.unlist_file(file.list.get());
                 self.put_path(dentry);
             }
             Target::PipeRead(pipe) => self.pipe_release(pipe, false),
@@ -76,17 +85,11 @@ impl World {
             Target::Fifo(dentry, pipe, writer) => {
                 self.pipe_close_end(pipe, *writer);
                 self.pipe_free(pipe);
-                self.move_on_files_list();
+                self.unlist_file(file.list.get());
                 self.put_path(dentry);
             }
             Target::Socket(socket) => self.socket_release(socket),
         }
-    }
-
-    /// Puts a file on a list of open files, or takes it off.
-    pub(super) fn move_on_files_list(&self) {
-        let (lock, list) = &self.globals.files.0;
-        lock.hold(|| list.write(list.peek().wrapping_add(1)));
     }
 }
 
@@ -106,8 +109,9 @@ impl Process {
             world.put_path(&dentry);
             return Err(errno);
         }
-        world.move_on_files_list();
+        let list = world.list_file();
         let file = File::new(Target::Inode(dentry), flags.read, flags.write, 1);
+        file.list.set(list);
         file.sync.set(flags.sync);
         Ok(self.install(file))
     }
@@ -147,15 +151,19 @@ impl Process {
             match directory.child(name) {
                 Some(_) if flags.exclusive => Err(Errno::EEXIST),
                 Some(found) => {
-                    found.hot.name.read();
-                    found.hot.lock.hold(|| found.get());
+                    found.look();
+                    world.get_found_path(&found);
                     Ok(found)
                 }
                 None => self.create(&directory, name, Kind::Regular),
             }
         });
         world.put_path(&directory);
-        result.map(|dentry| dentry.cross(world))
+        let dentry = result?;
+        let mounted = dentry.mounted.borrow().clone();
+        let Some(mounted) = mounted else { return Ok(dentry) };
+        world.cross(&dentry, &mounted);
+        Ok(mounted)
     }
 
     /// Makes an empty file or fifo `name`, with a reference for the caller, who holds the
@@ -170,7 +178,7 @@ impl Process {
         let dentry = world.change(Change::Create, &directory.inode, &directory.inode, || {
             world.add_name(directory, name, world.new_inode(directory, kind))
         });
-        dentry.get();
+        world.get_path(&dentry);
         Ok(dentry)
     }
 }

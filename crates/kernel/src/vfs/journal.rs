@@ -162,7 +162,7 @@ enum Joined {
 impl Journal {
     /// A journal of `kernel` on a disk of its own.
     pub(crate) fn new(sched: &Sched, kernel: &KernelPreset, options: JournalOptions) -> Rc<Self> {
-        let state = if kernel.vfs >= VfsLocks::RcuWalk {
+        let state = if kernel.vfs >= VfsLocks::PerCpu {
             StateLock::ReadWrite(ReadWrite::new())
         } else {
             StateLock::Spin(Spin::new())

@@ -2,9 +2,11 @@
 //!
 //! `/` is a disk-like file system whose files are all cached; `/tmp` is a tmpfs with a limit on its
 //! pages, or a file system on a disk with a journal. On tmpfs a name holds a reference to its
-//! dentry as long as it exists, so `dput` of an existing name never takes `dcache_lock`; elsewhere
-//! the last `dput` always does.
+//! dentry as long as it exists, so `dput` of an existing name never gives back the last one;
+//! elsewhere it does. What that and all other steps lock, from version to version, says
+//! [`locks`].
 
+mod blocks;
 mod data;
 mod dentry;
 mod directory;
@@ -12,19 +14,21 @@ mod disk;
 mod fifo;
 mod file;
 mod journal;
+mod locks;
 mod names;
 mod walk;
 
 pub(crate) use dentry::{Dentry, Inode, Kind, Super};
 pub(crate) use file::{File, Target};
 pub use journal::{JournalOptions, JournalStats};
+pub(crate) use locks::LaterLocks;
+pub use locks::VfsLocks;
 
 use crate::pages::PAGE;
 use crate::preset::KernelPreset;
 use crate::sched::Sched;
 use crate::world::World;
 use journal::Journal;
-use serde::Deserialize;
 use std::rc::Rc;
 
 /// Files of the root file system that the kernel's programs use: name and length in bytes.
@@ -38,23 +42,6 @@ const PROGRAM_FILES: [(&str, u64); 8] = [
     ("etc/passwd", 2048),
     ("etc/group", 1024),
 ];
-
-/// How the kernel locks names, inodes and pages: what changed from version to version. Of this the
-/// journal's state lock is built, a reader/writer lock from [`Self::RcuWalk`] on; every kernel has
-/// the other locks of [`Self::Global`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub enum VfsLocks {
-    /// `dcache_lock`, `inode_lock` and `files_lock` for the whole machine: up to 2.6.35.
-    #[default]
-    #[serde(rename = "2.6.16")]
-    Global,
-    /// Walks under RCU, a lock for each name and inode, lists by CPU: 2.6.38 to 3.11.
-    #[serde(rename = "2.6.38")]
-    RcuWalk,
-    /// Counts are changed together with their unlocked lock: since 3.12.
-    #[serde(rename = "3.12")]
-    Lockref,
-}
 
 /// What is mounted on `/tmp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,10 +67,11 @@ impl Tree {
     pub(crate) fn new(
         sched: &Sched,
         kernel: &KernelPreset,
+        cpus: usize,
         limit: u64,
         on_tmp: FileSystem,
     ) -> Self {
-        let mount = |memory, limit, journal| Super::new(memory, limit, journal, kernel.mutex);
+        let mount = |memory, limit, journal| Super::new(memory, limit, journal, kernel, cpus);
         let disk = mount(false, None, None);
         let root = Dentry::root(Inode::new(Kind::Directory, &disk), None);
         for name in ["bin", "lib", "etc", "dev", "proc", "tmp"] {
@@ -133,3 +121,6 @@ impl Tree {
         File::new(Target::Inode(Rc::clone(&self.tty)), true, true, 3)
     }
 }
+
+#[cfg(test)]
+mod tests;

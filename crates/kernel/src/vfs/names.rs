@@ -12,8 +12,7 @@ use std::rc::Rc;
 impl World {
     /// A new inode on the file system of `directory`.
     pub(super) fn new_inode(&self, directory: &Dentry, kind: Kind) -> Rc<Inode> {
-        let (lock, _, list) = &self.globals.inode.0;
-        lock.hold(|| list.write(list.peek().wrapping_add(1)));
+        self.list_inode(&directory.inode.sb, true);
         directory.inode.sb.count_inode();
         let inode = Inode::new(kind, &directory.inode.sb);
         inode.place_on_disk(&directory.inode);
@@ -28,7 +27,7 @@ impl World {
         inode: Rc<Inode>,
     ) -> Rc<Dentry> {
         let dentry = directory.name(inode);
-        self.globals.dcache.hold(|| {
+        self.tie(&dentry, || {
             dentry.hot.name.write(1);
             directory.inode.entries.borrow_mut().insert(name.into(), Rc::clone(&dentry));
         });
@@ -40,8 +39,7 @@ impl World {
     /// `d_delete`: takes the name away, and with it the reference that tmpfs holds for it. The
     /// caller holds the directory's `i_mutex` and a reference to `dentry`.
     fn remove_name(&self, directory: &Dentry, name: &str, dentry: &Dentry) {
-        self.globals.dcache.hold(|| {
-            dentry.hot.lock.hold(|| dentry.hot.name.write(0));
+        self.untie(dentry, || {
             dentry.linked.set(false);
             directory.inode.entries.borrow_mut().remove(name);
         });
@@ -119,7 +117,7 @@ impl Process {
         let result = world.under(&directory.inode.hot.mutex, || {
             Here::pass(world.costs.walk_component);
             let Some(victim) = directory.child(name) else { return Err(Errno::ENOENT) };
-            victim.hot.lock.hold(|| victim.hot.count.get());
+            world.dget_found(&victim);
             let removed = world.under(&victim.inode.hot.mutex, || {
                 world.change(Change::Unlink, &victim.inode, &directory.inode, || {
                     self.remove_here(&directory, name, &victim, directory_wanted)
@@ -235,11 +233,9 @@ impl Process {
     pub(crate) fn working_directory(&self) {
         let world = &*self.world;
         let cwd = self.cwd.borrow().clone();
-        world.globals.dcache.hold(|| {
-            world.globals.vfsmount.hold(|| {
-                cwd.hot.name.read();
-                Here::pass(world.costs.getcwd);
-            });
+        world.path_of(&cwd, || {
+            cwd.hot.name.read();
+            Here::pass(world.costs.getcwd);
         });
     }
 }

@@ -1,4 +1,5 @@
-//! Path look-up: one reference taken and one given back for each component.
+//! Path look-up. Up to 2.6.37 one reference is taken and one given back for each component; later
+//! one is taken at the end.
 
 use super::dentry::Dentry;
 use crate::api::Sys;
@@ -17,6 +18,7 @@ impl World {
         for name in path.split('/').filter(|name| !name.is_empty()) {
             at = self.step(at, name)?;
         }
+        self.arrive(&at);
         Ok(at)
     }
 
@@ -43,9 +45,10 @@ impl World {
             at = self.step(at, name)?;
         }
         if at.inode.is_directory() {
+            self.arrive(&at);
             Ok((at, name))
         } else {
-            self.put_path(&at);
+            self.abandon(&at);
             Err(Errno::ENOTDIR)
         }
     }
@@ -53,14 +56,14 @@ impl World {
     fn start(&self, cwd: &Rc<Dentry>, path: &str) -> Rc<Dentry> {
         Here::pass(self.costs.walk_start);
         let at = Rc::clone(if path.starts_with('/') { &self.tree.root } else { cwd });
-        at.get();
+        self.enter(&at);
         at
     }
 
     fn step(&self, at: Rc<Dentry>, name: &str) -> Sys<Rc<Dentry>> {
         Here::pass(self.costs.walk_component);
         if !at.inode.is_directory() {
-            self.put_path(&at);
+            self.abandon(&at);
             return Err(Errno::ENOTDIR);
         }
         let next = match name {
@@ -74,38 +77,37 @@ impl World {
                 return Ok(at);
             }
             self.miss(&at);
-            self.put_path(&at);
             return Err(Errno::ENOENT);
         };
         if Rc::ptr_eq(&next.inode.sb, &at.inode.sb) {
-            next.hot.name.read();
-            next.hot.lock.hold(|| next.hot.count.get());
-            self.dput(&at);
+            self.advance(&at, &next);
         } else {
-            // Out of a mount.
-            self.globals.vfsmount.hold(|| next.get());
-            self.put_path(&at);
+            self.climb(&at, &next);
         }
-        Ok(next.cross(self))
+        let mounted = next.mounted.borrow().clone();
+        let Some(mounted) = mounted else { return Ok(next) };
+        self.descend(&next, &mounted);
+        Ok(mounted)
     }
 
-    /// The work for a name that is not in the cache. tmpfs caches no misses.
+    /// The end of a walk whose last name is not in the cache. tmpfs caches no misses.
     fn miss(&self, directory: &Dentry) {
         if !directory.inode.sb.memory {
-            return;
+            return self.abandon(directory);
         }
+        self.arrive(directory);
         self.under(&directory.inode.hot.mutex, || self.allocate_dentry(directory));
         // The last reference to a name that does not exist frees it.
-        self.globals.dcache.hold(|| directory.hot.name.write(0));
+        self.names_of(directory, || directory.hot.name.write(0));
+        self.put_path(directory);
     }
 
-    /// Allocates a dentry in `directory`, as a miss and as what is created next: `d_alloc` and the
-    /// two parts of
-    /// `d_add`, each under `dcache_lock`. The caller holds the directory's `i_mutex`.
+    /// Allocates a dentry in `directory`, as a miss and as what is created next. The caller holds
+    /// the directory's `i_mutex`.
     pub(super) fn allocate_dentry(&self, directory: &Dentry) {
         Here::pass(self.costs.lookup_miss + self.costs.dentry_alloc);
-        for _ in 0..3 {
-            self.globals.dcache.hold(|| directory.hot.name.write(0));
+        for _ in 0..self.listings_of_a_name() {
+            self.names_of(directory, || directory.hot.name.write(0));
         }
     }
 }

@@ -1,0 +1,187 @@
+//! The same scene under the locks of every version: nothing is lost, and who takes which lock.
+
+use super::*;
+use crate::api::{Kernel, Open, Query};
+use crate::{Errno, Options, Process};
+use convoy_machine::{Event, Machine, Names, Outcome, Preset, Record, Recorder};
+use convoy_sync::LockEvent;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+const ALL: [VfsLocks; 5] =
+    [VfsLocks::Global, VfsLocks::PerCpu, VfsLocks::RcuWalk, VfsLocks::FreeSeeks, VfsLocks::Lockref];
+
+/// How often each lock was taken.
+#[derive(Default)]
+struct Taken {
+    names: Names,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Recorder for Taken {
+    fn record(&mut self, record: &Record) {
+        match record.event {
+            Event::Name { lock, bytes, name } => {
+                self.names.add(lock, bytes, name);
+            }
+            Event::Lock { event: LockEvent::Acquired, lock, .. } => {
+                let name = self.names.covering(lock).map_or("", |(_, name)| name);
+                *self.counts.entry(name).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Runs `scene` as the first process on two CPUs.
+fn stage(
+    vfs: VfsLocks,
+    file_system: FileSystem,
+    scene: impl FnOnce(&mut Process) + 'static,
+) -> BTreeMap<&'static str, u64> {
+    stage_with(vfs, Options { file_system, ..Options::default() }, scene)
+}
+
+fn stage_with(
+    vfs: VfsLocks,
+    options: Options,
+    scene: impl FnOnce(&mut Process) + 'static,
+) -> BTreeMap<&'static str, u64> {
+    let kernel = KernelPreset { vfs, ..KernelPreset::named("3.7").expect("shipped") };
+    let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(2);
+    let units = [("shell_start", 400_000.0), ("list_program", 500_000.0)];
+    let units = units.map(|(name, ns)| (name.to_owned(), ns)).into();
+    let machine = Machine::new(&preset, 1, 200).expect("address space");
+    let taken = Rc::new(RefCell::new(Taken::default()));
+    machine.record(taken.clone());
+    let world = World::new(&kernel, &preset, &units, options).expect("units");
+    world.boot(&machine, |k| {
+        scene(k);
+        assert_eq!(k.world().held_locks(), Vec::<&str>::new());
+        assert_eq!(convoy_machine::Here::preempt_depth(), 0);
+    });
+    assert_eq!(machine.run(60_000_000_000), Outcome::Stopped, "{vfs:?}");
+    taken.borrow().counts.clone()
+}
+
+/// References to the names and mounts that outlive a scene.
+fn references(world: &World) -> Vec<i64> {
+    let tree = &world.tree;
+    let tmp = tree.root.child("tmp").expect("planted");
+    let mounted = tmp.mounted.borrow().clone().expect("mounted");
+    let bin = tree.root.child("bin").expect("planted");
+    let names = [&tree.root, &tmp, &mounted, &bin];
+    let names = names.map(|name| i64::from(name.hot.count.read()));
+    let mounts = [&tree.root, &mounted].map(|root| {
+        let sb = &root.inode.sb;
+        let by_cpu: i32 = sb.mounts.iter().map(|count| count.peek()).sum();
+        i64::from(sb.hot.mount.read()) + i64::from(by_cpu)
+    });
+    names.into_iter().chain(mounts).collect()
+}
+
+/// Every path to names, by two processes in one directory.
+fn work(k: &mut Process) {
+    for round in 0..20 {
+        for user in 0..2 {
+            let body = move |k: &mut Process| {
+                k.chdir("/tmp").unwrap();
+                let own = format!("d{user}");
+                k.mkdir(&own).unwrap();
+                assert_eq!(k.mkdir(&own), Err(Errno::EEXIST));
+                let name = format!("/tmp/{own}/../f{user}");
+                let fd = k.open(&name, Open::CREAT).unwrap();
+                k.write(fd, &[1; 5000]).unwrap();
+                k.seek(fd, 10).unwrap();
+                k.close(fd).unwrap();
+                let fd = k.open(&name, Open::CREAT).unwrap();
+                k.close(fd).unwrap();
+                assert_eq!(k.stat("/tmp/none"), Err(Errno::ENOENT));
+                assert_eq!(k.stat("/bin/none"), Err(Errno::ENOENT));
+                assert_eq!(k.stat("/bin/sh/none"), Err(Errno::ENOTDIR));
+                assert_eq!(k.open("/bin/sh/none", Open::CREAT), Err(Errno::ENOTDIR));
+                k.link(&name, &format!("g{user}")).unwrap();
+                k.query(Query::WorkingDirectory).unwrap();
+                let fd = k.open("/tmp/.", Open::READ).unwrap();
+                assert!(k.read_directory(fd).unwrap() > 2);
+                k.close(fd).unwrap();
+                k.unlink(&name).unwrap();
+                assert_eq!(k.unlink(&name), Err(Errno::ENOENT));
+                k.unlink(&format!("g{user}")).unwrap();
+                k.rmdir(&own).unwrap();
+                0
+            };
+            k.fork(body).expect("room");
+        }
+        while k.wait().is_ok() {}
+        assert_eq!(k.world().tmpfs_pages(), 0, "round {round}");
+    }
+}
+
+#[test]
+fn every_reference_is_given_back_under_every_versions_locks() {
+    let disk = FileSystem::Journal(JournalOptions { disk_ns: 0, ..JournalOptions::default() });
+    for vfs in ALL {
+        for file_system in [FileSystem::Tmpfs, disk] {
+            stage(vfs, file_system, move |k| {
+                let before = references(k.world());
+                work(k);
+                assert_eq!(references(k.world()), before, "{vfs:?} {file_system:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_file_system_is_full_at_its_limit_under_every_versions_locks() {
+    for vfs in ALL {
+        for pages in [10, 3000] {
+            let options = Options { tmpfs: pages << 12, ..Options::default() };
+            stage_with(vfs, options, move |k| {
+                let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+                for page in 0..pages {
+                    assert_eq!(k.write(fd, &[1; 4096]), Ok(4096), "{vfs:?}, page {page}");
+                }
+                assert_eq!(k.write(fd, &[1; 4096]), Err(Errno::ENOSPC), "{vfs:?}");
+                assert_eq!(k.world().tmpfs_pages(), pages);
+                k.close(fd).unwrap();
+                k.unlink("/tmp/a").unwrap();
+                assert_eq!(k.world().tmpfs_pages(), 0);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_walk_takes_the_locks_of_its_version() {
+    /// `open`, `stat` and `close` of one name.
+    const ROUNDS: u64 = 100;
+    let names = |k: &mut Process, rounds: u64| {
+        for _ in 0..rounds {
+            let fd = k.open("/bin/sh", Open::READ).expect("there");
+            k.stat("/bin/sh").expect("there");
+            k.close(fd).expect("open");
+        }
+    };
+    for (vfs, expected) in [
+        // Two names in each of two walks; the last reference to one, at `close`.
+        (VfsLocks::Global, [("d_lock", 5), ("dcache_lock", 1), ("files_lock", 2)]),
+        (VfsLocks::PerCpu, [("d_lock", 5), ("dcache_lock", 1), ("files_lglock", 2)]),
+        // A reference at the end of each walk and its return; the walks and returns of the mount.
+        (VfsLocks::RcuWalk, [("d_lock", 4), ("vfsmount_lock", 4), ("files_lglock", 2)]),
+        (VfsLocks::FreeSeeks, [("d_lock", 4), ("vfsmount_lock", 4), ("files_lglock", 2)]),
+        (VfsLocks::Lockref, [("d_lock", 0), ("vfsmount_lock", 0), ("files_lglock", 0)]),
+    ] {
+        let some = stage(vfs, FileSystem::Tmpfs, move |k| names(k, ROUNDS));
+        let more = stage(vfs, FileSystem::Tmpfs, move |k| names(k, 2 * ROUNDS));
+        let each = |name| {
+            let taken = |run: &BTreeMap<_, u64>| run.get(name).copied().unwrap_or(0);
+            (taken(&more) - taken(&some)) / ROUNDS
+        };
+        for (name, times) in expected {
+            assert_eq!(each(name), times, "{name} under {vfs:?}");
+        }
+        let global = ["dcache_lock", "files_lock", "rename_lock"].map(each);
+        assert!(vfs < VfsLocks::RcuWalk || global == [0; 3], "{vfs:?}: {global:?}");
+    }
+}
