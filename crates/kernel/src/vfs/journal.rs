@@ -86,6 +86,19 @@ pub(crate) enum Block {
     Super,
 }
 
+impl Block {
+    /// Where it lies: an area of the disk and a number in it. Only neighbours in the table of
+    /// inodes are adjacent; the rest is scattered.
+    fn place(self) -> (u64, u64) {
+        match self {
+            Self::Inode(number) => (0, number),
+            Self::Entries(directory) => (1, 2 * directory),
+            Self::Bitmap(group) => (2, 2 * group),
+            Self::Super => (3, 0),
+        }
+    }
+}
+
 struct Transaction {
     id: u64,
     /// Being committed: nobody joins any more.

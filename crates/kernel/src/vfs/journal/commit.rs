@@ -1,6 +1,6 @@
 //! The commit thread, and making room in the journal.
 
-use super::Journal;
+use super::{Block, Journal};
 use crate::block::{Batch, REQUEST_PAGES};
 use crate::costs::spend;
 use crate::sched::Sched;
@@ -20,12 +20,7 @@ impl Journal {
             });
             // Somebody else may have made room.
             let Some(blocks) = blocks else { return };
-            let batch = Batch::new();
-            // Metadata is scattered over the disk.
-            for _ in 0..blocks {
-                self.disk.submit(world, &batch);
-            }
-            batch.wait();
+            self.disk.write_pages(world, blocks.into_iter().map(Block::place));
             self.write_state(|| self.state.borrow_mut().log.oldest_written());
             self.count(|stats| stats.checkpoints += 1);
         });

@@ -35,8 +35,10 @@ impl Log {
     }
 
     /// Blocks of the oldest transaction that are to be written in place.
-    pub(super) fn oldest(&self) -> Option<u32> {
-        self.transactions.front().map(|&(_, left)| left)
+    pub(super) fn oldest(&self) -> Option<Vec<Block>> {
+        self.transactions.front()?;
+        let of_oldest = self.home.iter().filter(|&(_, &home)| home == self.first);
+        Some(of_oldest.map(|(&block, _)| block).collect())
     }
 
     /// The blocks of the oldest transaction have been written in place.
@@ -55,5 +57,27 @@ impl Log {
             self.first += 1;
             self.used -= blocks;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_later_transactions_wrote_again_is_not_written_for_the_oldest() {
+        let mut log = Log::default();
+        assert_eq!(log.oldest(), None);
+        let blocks = |blocks: &[Block]| blocks.iter().copied().collect();
+        let (bitmap, [one, two, nine]) = (Block::Bitmap(0), [1, 2, 9].map(Block::Inode));
+        log.push(&blocks(&[nine, bitmap, two, one]));
+        assert_eq!(log.oldest(), Some(vec![one, two, nine, bitmap]), "neighbours together");
+        log.push(&blocks(&[two]));
+        assert_eq!(log.oldest(), Some(vec![one, nine, bitmap]));
+        assert_eq!(log.used, 9);
+        log.oldest_written();
+        assert_eq!((log.oldest(), log.used), (Some(vec![two]), 3));
+        log.oldest_written();
+        assert_eq!((log.oldest(), log.used), (None, 0));
     }
 }
