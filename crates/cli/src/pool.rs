@@ -7,6 +7,7 @@ use convoy_load::host::Interrupts;
 use convoy_load::host_experiment::HostCell;
 use convoy_load::virtual_end::VirtualError;
 use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_machine::Preset;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -15,6 +16,14 @@ use std::time::Duration;
 const THREADS: &str = "CONVOY_THREADS";
 /// How often the main thread looks for an interrupt.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// The machine `name`, a preset or a file, once everything it says is known to be sound: the steps
+/// of its `[kernel_ns]` are names of the kernel, not of the machine.
+pub(crate) fn machine(name: &str) -> Result<Preset, Failure> {
+    let machine = Preset::load(name).map_err(Failure::usage)?;
+    let wrong = |error| Failure::usage(format!("--machine {name}: {error}"));
+    convoy_kernel::costs_ns(&machine).map(|_| machine).map_err(wrong)
+}
 
 /// A simulation, on the thread that calls.
 pub(crate) trait Simulation: Send + Sync + 'static {

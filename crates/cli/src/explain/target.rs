@@ -5,6 +5,7 @@ use crate::args::{Args, Command, Reproduce};
 use crate::compare::store_failure;
 use crate::fail::Failure;
 use crate::keep::default_path;
+use crate::pool;
 use crate::reproduce;
 use crate::run::args::Run;
 use crate::run::simulated_mix;
@@ -158,7 +159,7 @@ impl Target {
 }
 
 fn preset(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
-    let mut machine = Preset::load(name).map_err(Failure::usage)?;
+    let mut machine = pool::machine(name)?;
     if let Some(cpus) = cpus {
         machine = machine.with_cpus(cpus);
         machine.validate().map_err(Failure::usage)?;

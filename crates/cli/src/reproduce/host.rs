@@ -6,7 +6,6 @@ use crate::{output, pool};
 use convoy_kernel::KernelPreset;
 use convoy_load::host_experiment::{HostCell, HostExperiment, KIND};
 use convoy_load::mix::Mix;
-use convoy_machine::Preset;
 use convoy_report::{HostReport, HostRow};
 use convoy_stats::Sample;
 use std::path::Path;
@@ -99,7 +98,7 @@ fn cells(args: &Reproduce, experiment: &HostExperiment) -> Result<(Vec<HostCell>
     let kernel = args.kernel.first().unwrap_or(&experiment.kernel);
     let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
     let machine = args.machine.as_ref().unwrap_or(&experiment.machine);
-    let machine = Preset::load(machine).map_err(Failure::usage)?;
+    let machine = pool::machine(machine)?;
     let count = u64::from(args.seeds.unwrap_or(experiment.seeds));
     let seeds: Vec<u64> = (args.seed..args.seed.saturating_add(count)).collect();
     let mut cells = Vec::new();

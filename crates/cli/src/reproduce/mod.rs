@@ -67,7 +67,7 @@ impl Plan {
         };
         let plan = Self {
             mix: Mix::load(&experiment.mix).map_err(Failure::usage)?,
-            machine: Preset::load(machine).map_err(Failure::usage)?,
+            machine: pool::machine(machine)?,
             scale,
             seeds: (args.seed..end).collect(),
             experiment,

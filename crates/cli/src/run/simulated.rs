@@ -9,13 +9,12 @@ use convoy_kernel::{BklKind, FileSystem, JournalOptions, JournalStats, KernelPre
 use convoy_load::mix::Mix;
 use convoy_load::users::counted;
 use convoy_load::virtual_run::{BklUse, VirtualPoint, VirtualRun};
-use convoy_machine::Preset;
 use convoy_report::{Cell, Column, RunPoint, RunReport, Table};
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<ExitCode, Failure> {
     let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
-    let mut machine = Preset::load(&args.machine).map_err(Failure::usage)?;
+    let mut machine = pool::machine(&args.machine)?;
     if let Some(cpus) = args.cpus {
         machine = machine.with_cpus(cpus);
         machine.validate().map_err(Failure::usage)?;

@@ -131,6 +131,11 @@ fn files_that_cannot_be_read_or_understood() {
     let machine = file("machine.toml", &shipped.replace("cpus = 4", "cpus = 5000"));
     let args = ["run", "--kernel", "2.6.25", "--machine", &machine];
     refused(&args, USAGE, &["topology.cpus is 5000", "1 to 1024"]);
+    for (step, told) in [("writ = 1.0", "kernel_ns.writ names no step"), ("write = -5", "is -5")] {
+        let machine = file("steps.toml", &format!("{shipped}\n[kernel_ns]\n{step}\n"));
+        let args = ["run", "--kernel", "2.6.25", "--users", "1", "--machine", &machine];
+        refused(&args, USAGE, &["steps.toml", told]);
+    }
     let shipped = include_str!("../../../../experiments/semaphore-2008.toml");
     let experiment = file("experiment.toml", &shipped.replace("hz = [250,", "hz = [251,"));
     refused(&["reproduce", &experiment], USAGE, &["config.hz is 251", "100, 250, 300 or 1000"]);
