@@ -3,7 +3,8 @@
 use core::fmt::Write;
 
 use crate::bisect::{BisectReport, quantity};
-use crate::plot::{escape, round_step, text};
+use crate::plot::{escape, text};
+use crate::range::round_step;
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 90.0;

@@ -22,6 +22,7 @@ mod native;
 mod picture;
 mod plot;
 mod points;
+mod range;
 mod reproduce;
 mod table;
 

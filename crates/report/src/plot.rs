@@ -3,6 +3,7 @@
 //! No script, no external font, no colour that carries meaning alone: every series has its own
 //! marker. A series keeps its colour and marker in all panels of a plot.
 
+use crate::range::Range;
 use core::fmt::Write;
 
 use crate::format::{distinct, fixed};
@@ -92,8 +93,6 @@ const FOOT: f64 = 58.0;
 const LABEL_GAP: f64 = 7.0;
 /// Width of a character of 13-pixel Helvetica, on the safe side.
 const CHARACTER: f64 = 7.2;
-/// Share of the axis left free at its ends, so that markers do not sit on the frame.
-const PAD: f64 = 0.04;
 
 /// Colours that colour-blind readers can tell apart (Okabe and Ito, without yellow, which is too
 /// faint on white).
@@ -135,7 +134,8 @@ impl Plot {
             escape(&self.title)
         );
         text(&mut svg, (MARGIN, 28.0), "font-size=\"18\" font-weight=\"bold\"", &self.title);
-        text(&mut svg, (MARGIN, 49.0), "fill=\"#555\"", &self.subtitle);
+        let cut = if self.cuts() { "; arrow: the interval ends beyond the axis" } else { "" };
+        text(&mut svg, (MARGIN, 49.0), "fill=\"#555\"", &format!("{}{cut}", self.subtitle));
         self.legend(&mut svg);
         for (index, panel) in self.panels.iter().enumerate() {
             let left = MARGIN + PANEL_WIDTH * index as f64 + LEFT;
@@ -156,11 +156,28 @@ impl Plot {
     }
 
     /// The range of a vertical axis: panels with the same one share it, so that they can be
-    /// compared by eye.
+    /// compared by eye. Intervals may extend a linear one by a quarter of what the points span
+    /// at each end; a wider one is cut, or the interval of two seeds would flatten all the others.
     fn heights(&self, axis: &Axis) -> Range {
         let panels = self.panels.iter().filter(|panel| panel.y == *axis);
         let points = panels.flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-        Range::new(axis.scale, points.flat_map(|point| [point.y, point.lo, point.hi]))
+        let span = Range::new(axis.scale, points.clone().map(|point| point.y));
+        let room = match axis.scale {
+            Scale::Linear => (span.high - span.low) / 4.0,
+            Scale::Log => f64::INFINITY,
+        };
+        let ends = |point: &Point| [point.y, point.lo, point.hi];
+        let within = |value: f64| value.clamp(span.low - room, span.high + room);
+        Range::new(axis.scale, points.flat_map(ends).filter(|end| end.is_finite()).map(within))
+    }
+
+    /// Whether an interval is cut.
+    fn cuts(&self) -> bool {
+        self.panels.iter().any(|panel| {
+            let y = self.heights(&panel.y);
+            let mut points = panel.series.iter().flat_map(|series| &series.points);
+            points.any(|point| y.shows(point.y) && y.cut(point.lo, point.hi).contains(&true))
+        })
     }
 
     fn legend(&self, svg: &mut String) {
@@ -264,78 +281,29 @@ impl<'a> Frame<'a> {
         for point in shown {
             let (x, y) = (self.across(point.x), self.up(point.y));
             if self.y.shows(point.lo) && self.y.shows(point.hi) {
-                let (low, high) = (self.up(point.lo), self.up(point.hi));
+                let [below, above] = self.y.cut(point.lo, point.hi);
+                let low = self.up(point.lo.max(self.y.low));
+                let high = self.up(point.hi.min(self.y.high));
                 let from = x - 3.5;
+                // An end of the interval has a bar across; one that is cut off, an arrow.
+                let end = |cut: bool, y: f64, back: f64| {
+                    if cut {
+                        format!("M{from:.1} {:.1}L{x:.1} {y:.1}l3.5 {back:.1}", y + back)
+                    } else {
+                        format!("M{from:.1} {y:.1}h7")
+                    }
+                };
                 let _ = writeln!(
                     svg,
-                    "<path d=\"M{x:.1} {low:.1}V{high:.1}M{from:.1} {low:.1}h7M{from:.1} \
-                     {high:.1}h7\" stroke=\"{colour}\" stroke-width=\"1.3\"/>"
+                    "<path d=\"M{x:.1} {low:.1}V{high:.1}{}{}\" fill=\"none\" \
+                     stroke=\"{colour}\" stroke-width=\"1.3\"/>",
+                    end(below, low, -5.0),
+                    end(above, high, 5.0)
                 );
             }
             marker(svg, x, y, style);
         }
     }
-}
-
-/// The values an axis spans.
-struct Range {
-    scale: Scale,
-    low: f64,
-    high: f64,
-    /// Distance of two ticks of a linear axis.
-    step: f64,
-    measured: Vec<f64>,
-}
-
-impl Range {
-    fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
-        let mut measured: Vec<f64> = values
-            .filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0))
-            .collect();
-        measured.sort_by(f64::total_cmp);
-        measured.dedup();
-        let smallest = measured.first().copied().unwrap_or(1.0);
-        let largest = measured.last().copied().unwrap_or(1.0);
-        let (low, high) = match scale {
-            Scale::Linear => (smallest.min(0.0), largest.max(0.0)),
-            Scale::Log => (smallest, largest),
-        };
-        let high = if high > low { high } else { low + 1.0 };
-        let step = round_step((high - low) / 6.0);
-        // A linear axis ends at a tick, so that the largest value can be read off.
-        let high = if scale == Scale::Linear { (high / step).ceil() * step } else { high };
-        Self { scale, low, high, step, measured }
-    }
-
-    fn shows(&self, value: f64) -> bool {
-        value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
-    }
-
-    /// Position of `value` on the axis, 0 to 1, with the padding inside.
-    fn share(&self, value: f64) -> f64 {
-        let share = match self.scale {
-            Scale::Linear => (value - self.low) / (self.high - self.low),
-            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
-        };
-        PAD + share * (1.0 - 2.0 * PAD)
-    }
-
-    fn ticks(&self) -> Vec<f64> {
-        if self.scale == Scale::Log {
-            return self.measured.clone();
-        }
-        let step = self.step;
-        let first = (self.low / step).ceil() as i64;
-        let last = (self.high / step).floor() as i64;
-        (first..=last).map(|index| index as f64 * step).collect()
-    }
-}
-
-/// The step of 1, 2 or 5 times a power of ten that is at least `rough`.
-pub(crate) fn round_step(rough: f64) -> f64 {
-    let power = 10_f64.powf(rough.log10().floor());
-    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough);
-    factor.unwrap_or(10.0) * power
 }
 
 /// A tick label without superfluous zeros; thousands as k so that 2000 and 1500 stay apart.
@@ -446,12 +414,22 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_would_flatten_the_others_is_cut() {
+        let mut plot = example();
+        assert!(!plot.to_svg().contains("beyond the axis"));
+        let high = |plot: &Plot| plot.heights(&plot.panels[0].y).high;
+        let before = high(&plot);
+        plot.panels[1].series[0].points[1].hi = 1e4;
+        assert!(high(&plot) < before * 2.0);
+        let svg = plot.to_svg();
+        assert!(svg.contains("beyond the axis") && svg.matches("l3.5 5.0").count() == 1, "{svg}");
+    }
+
+    #[test]
     fn labels_are_short() {
         assert_eq!(
             [0.0, 0.5, 2000.0, 20_000.0, -5.0].map(label),
             ["0", "0.5", "2000", "20k", "−5"]
         );
-        assert!((round_step(0.3) - 0.5).abs() < 1e-12);
-        assert!((round_step(18.6) - 20.0).abs() < 1e-12);
     }
 }

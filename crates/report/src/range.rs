@@ -1,0 +1,84 @@
+//! What an axis spans, and where a value lies on it.
+
+use crate::plot::Scale;
+
+/// Share of the axis left free at its ends, so that markers do not sit on the frame.
+const PAD: f64 = 0.04;
+
+/// The values an axis spans.
+pub(crate) struct Range {
+    scale: Scale,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// Distance of two ticks of a linear axis.
+    step: f64,
+    measured: Vec<f64>,
+}
+
+impl Range {
+    pub(crate) fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
+        let mut measured: Vec<f64> = values
+            .filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0))
+            .collect();
+        measured.sort_by(f64::total_cmp);
+        measured.dedup();
+        let smallest = measured.first().copied().unwrap_or(1.0);
+        let largest = measured.last().copied().unwrap_or(1.0);
+        let (low, high) = match scale {
+            Scale::Linear => (smallest.min(0.0), largest.max(0.0)),
+            Scale::Log => (smallest, largest),
+        };
+        let high = if high > low { high } else { low + 1.0 };
+        let step = round_step((high - low) / 6.0);
+        // A linear axis ends at a tick, so that the largest value can be read off.
+        let high = if scale == Scale::Linear { (high / step).ceil() * step } else { high };
+        Self { scale, low, high, step, measured }
+    }
+
+    pub(crate) fn shows(&self, value: f64) -> bool {
+        value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
+    }
+
+    /// Whether an interval goes on below and above a linear axis.
+    pub(crate) fn cut(&self, lo: f64, hi: f64) -> [bool; 2] {
+        let linear = self.scale == Scale::Linear;
+        [linear && lo.is_finite() && lo < self.low, linear && hi.is_finite() && hi > self.high]
+    }
+
+    /// Position of `value` on the axis, 0 to 1, with the padding inside.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        let share = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+        };
+        PAD + share * (1.0 - 2.0 * PAD)
+    }
+
+    pub(crate) fn ticks(&self) -> Vec<f64> {
+        if self.scale == Scale::Log {
+            return self.measured.clone();
+        }
+        let step = self.step;
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step).floor() as i64;
+        (first..=last).map(|index| index as f64 * step).collect()
+    }
+}
+
+/// The step of 1, 2 or 5 times a power of ten that is at least `rough`.
+pub(crate) fn round_step(rough: f64) -> f64 {
+    let power = 10_f64.powf(rough.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough);
+    factor.unwrap_or(10.0) * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round() {
+        assert!((round_step(0.3) - 0.5).abs() < 1e-12);
+        assert!((round_step(18.6) - 20.0).abs() < 1e-12);
+    }
+}
