@@ -21,7 +21,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// of its `[kernel_ns]` are names of the kernel, not of the machine.
 pub(crate) fn machine(name: &str) -> Result<Preset, Failure> {
     let machine = Preset::load(name).map_err(Failure::usage)?;
-    let wrong = |error| Failure::usage(format!("--machine {name}: {error}"));
+    let wrong = |error| Failure::usage(format!("{name}: {error}"));
     convoy_kernel::costs_ns(&machine).map(|_| machine).map_err(wrong)
 }
 

@@ -22,7 +22,9 @@ pub enum CostsError {
     #[error("kernel costs: {0}")]
     Syntax(#[from] Box<toml::de::Error>),
     /// A machine measured a step that there is not.
-    #[error("machine {machine}: kernel_ns.{key} names no step; the steps are the keys of {TABLE}")]
+    #[error(
+        "kernel_ns.{key} of machine {machine} names no step; the steps are the keys of {TABLE}"
+    )]
     Unknown {
         /// The machine.
         machine: String,
@@ -180,6 +182,6 @@ mod tests {
         assert!((after["read"] - before["read"]).abs() < 1e-9);
         machine.kernel_ns.insert("writ".into(), 1.0);
         let error = costs_ns(&machine).unwrap_err().to_string();
-        assert!(error.contains("kernel_ns.writ names no step"), "{error}");
+        assert!(error.contains("kernel_ns.writ of machine quad"), "{error}");
     }
 }

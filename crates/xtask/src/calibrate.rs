@@ -1,5 +1,5 @@
 //! `cargo xtask calibrate [--add | PATH]`: measures the units of user-mode work on this machine;
-//! `calibrate --machine [PATH]` measures its caches, transfers, switches and wakeups.
+//! `calibrate --machine [PATH]` measures its caches, transfers, switches, wakeups and calls.
 
 use std::path::{Path, PathBuf};
 

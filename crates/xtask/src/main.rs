@@ -30,7 +30,7 @@ usage: cargo xtask COMMAND
   calibrate --add   measure only the units that machines/calibration.toml lacks, on its scale
   peers [--json]    the lock-contention model here and on other simulators
   calibrate --machine [PATH]
-                    measure caches, transfers, switches and wakeups of this machine, write
+                    measure caches, transfers, switches, wakeups and calls of this machine, write
                     machines/host.toml or PATH
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";

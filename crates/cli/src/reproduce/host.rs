@@ -134,7 +134,7 @@ fn notes(experiment: &HostExperiment, seeds: usize) -> Vec<String> {
             "bistable: the largest round is more than {} times the smallest.",
             experiment.bistable_factor
         ),
-        "fitted: a rule of the scheduler was chosen by this row; every other row is a prediction"
+        "fitted: a rule of the scheduler was chosen by this row; every other row is a prediction."
             .to_owned(),
     ]
 }

@@ -131,7 +131,7 @@ fn files_that_cannot_be_read_or_understood() {
     let machine = file("machine.toml", &shipped.replace("cpus = 4", "cpus = 5000"));
     let args = ["run", "--kernel", "2.6.25", "--machine", &machine];
     refused(&args, USAGE, &["topology.cpus is 5000", "1 to 1024"]);
-    for (step, told) in [("writ = 1.0", "kernel_ns.writ names no step"), ("write = -5", "is -5")] {
+    for (step, told) in [("writ = 1.0", "kernel_ns.writ of "), ("write = -5", "is -5")] {
         let machine = file("steps.toml", &format!("{shipped}\n[kernel_ns]\n{step}\n"));
         let args = ["run", "--kernel", "2.6.25", "--users", "1", "--machine", &machine];
         refused(&args, USAGE, &["steps.toml", told]);
