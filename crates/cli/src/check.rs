@@ -4,7 +4,7 @@ use crate::args::Check;
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use crate::pool::LOOK;
-use convoy_load::host::Interrupts;
+use convoy_host::Interrupts;
 use convoy_report::{CheckReport, CheckRow};
 use convoy_torture::{Budget, LOCKS, Row};
 use std::process::ExitCode;

@@ -3,10 +3,10 @@
 use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
-use convoy_load::host::Interrupts;
-use convoy_load::host_experiment::HostCell;
-use convoy_load::virtual_end::VirtualError;
-use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_host::Interrupts;
+use convoy_lab::host_experiment::HostCell;
+use convoy_lab::virtual_end::VirtualError;
+use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};

@@ -5,10 +5,10 @@
 //! its own, `unlink` and `close` (`new`). The times are virtual, so they repeat to the digit.
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
-use convoy_kernel::api::{Kernel, Open};
 use convoy_kernel::{KernelPreset, Options, Process, World};
 use convoy_machine::{Event, Machine, Names, Outcome, Preset, Record, Recorder};
 use convoy_sync::{LockEvent, TaskId};
+use convoy_workload::api::{Kernel, Open};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -8,9 +8,9 @@
 //! 1 % and are three times as fast.
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
-use convoy_kernel::api::{Kernel, Open};
 use convoy_kernel::{KernelPreset, Options, Process, World};
 use convoy_machine::{Machine, Outcome, Preset};
+use convoy_workload::api::{Kernel, Open};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 

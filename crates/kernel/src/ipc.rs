@@ -1,8 +1,6 @@
 //! System V shared memory and semaphores.
 
-use crate::api::Sys;
 use crate::costs::spend;
-use crate::errno::Errno;
 use crate::locks::{Field, Line, RwSem, Spin};
 use crate::pages::{PAGE, Pages};
 use crate::process::Process;
@@ -10,6 +8,8 @@ use crate::world::bump;
 use crate::zone::Use;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
 use std::collections::{BTreeMap, VecDeque};

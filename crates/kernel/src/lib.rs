@@ -1,10 +1,9 @@
 //! The virtual kernel on the virtual SMP: scheduler, processes, VFS, IPC, big kernel lock.
 
-pub mod api;
 mod bkl;
 mod block;
 mod costs;
-mod errno;
+
 mod futex;
 mod ipc;
 pub mod irq;
@@ -26,11 +25,10 @@ mod vfs;
 mod world;
 mod zone;
 
-pub use api::Kernel;
 pub use bkl::BKL;
 pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::{CostsError, costs_ns};
-pub use errno::Errno;
+
 pub use preset::{
     Ablation, BklKind, BklTraffic, Config, KernelPreset, KernelPresetError, MutexPolicy, Paths,
     Preempt, SchedCosts, Scheduler, SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,

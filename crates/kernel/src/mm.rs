@@ -1,12 +1,12 @@
 //! Address spaces: page faults, the heap, `fork` and `exit`.
 
-use crate::api::Sys;
 use crate::costs::{Costs, spend};
-use crate::errno::Errno;
 use crate::locks::{Field, Line, RwSem, Spin};
 use crate::pages::{PAGE, Pages};
 use crate::zone::{Use, Zones};
 use convoy_machine::{Here, Sim};
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
 use core::cell::{Cell, RefCell};
 
 /// Pages whose page-table entries one page-table page holds.

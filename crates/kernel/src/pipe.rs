@@ -3,9 +3,7 @@
 //! A write to a pipe without readers fails with `EPIPE`; the signal that usually precedes it is not
 //! modelled.
 
-use crate::api::{Fd, Sys};
 use crate::costs::spend;
-use crate::errno::Errno;
 use crate::locks::{Field, Line, Mutex};
 use crate::pages::PAGE;
 use crate::preset::MutexPolicy;
@@ -15,6 +13,8 @@ use crate::world::World;
 use crate::zone::Use;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
+use convoy_workload::Errno;
+use convoy_workload::api::{Fd, Sys};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
 use std::collections::VecDeque;

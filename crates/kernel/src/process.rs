@@ -1,8 +1,6 @@
 //! Processes: creation, end, waiting; what one process is to the others.
 
-use crate::api::{Exit, Fd, Pid, Sys};
 use crate::costs::spend;
-use crate::errno::Errno;
 use crate::locks::{Field, Line, Spin};
 use crate::mm::{Fault, Mm};
 use crate::signal::Handlers;
@@ -10,6 +8,8 @@ use crate::vfs::{Dentry, File};
 use crate::world::{World, bump};
 use convoy_machine::{Event, Here, Mode, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, TaskId, Wake};
+use convoy_workload::Errno;
+use convoy_workload::api::{Exit, Fd, Pid, Sys};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
 use std::rc::Rc;
@@ -81,7 +81,7 @@ impl Proc {
     }
 }
 
-/// A process as it sees itself: the virtual kernel's value of [`crate::Kernel`].
+/// A process as it sees itself: the virtual kernel's value of [`convoy_workload::Kernel`].
 pub struct Process {
     pub(crate) world: Rc<World>,
     pub(crate) me: Rc<Proc>,

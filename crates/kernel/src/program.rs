@@ -6,14 +6,14 @@
 //! in the order of certainty ([`sites`]); a fraction is carried to the next shell. They lie close
 //! together at the start of the shell.
 
-use crate::api::{Exit, Fd, Open, Program, Sys};
 use crate::costs::spend;
-use crate::errno::Errno;
 use crate::mm::Fault;
 use crate::preset::Paths;
 use crate::process::Process;
 use crate::world::bump;
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::{Exit, Fd, Open, Program, Sys};
 use core::fmt::Write as _;
 
 /// Units of the calibration that the programs charge.

@@ -1,21 +1,10 @@
 //! Signals: sending, catching, delivery on the way back to user mode.
 
-use crate::api::{Exit, Pid, Signal, Sys};
-use crate::errno::Errno;
 use crate::process::{Life, Process};
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::{Exit, Pid, Signal, Sys};
 use core::cell::Cell;
-
-impl Signal {
-    /// Its number.
-    const fn number(self) -> u32 {
-        match self {
-            Self::Kill => 9,
-            Self::Usr2 => 12,
-            Self::Term => 15,
-        }
-    }
-}
 
 /// Which signals a process catches, and how often it did.
 #[derive(Clone, Debug, Default)]

@@ -4,15 +4,15 @@
 //! loopback the whole way down and up the protocol layers runs in the sender's context; its cost is
 //! one entry of the table.
 
-use crate::api::{Fd, SocketKind, Sys};
 use crate::costs::spend;
-use crate::errno::Errno;
 use crate::locks::{Field, Line, Spin};
 use crate::process::Process;
 use crate::vfs::{File, Target};
 use crate::world::World;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
+use convoy_workload::Errno;
+use convoy_workload::api::{Fd, SocketKind, Sys};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
 use std::collections::VecDeque;

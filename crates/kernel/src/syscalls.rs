@@ -1,12 +1,12 @@
 //! `impl Kernel for Process`: the system calls, each entering and leaving the kernel.
 
-use crate::api::{
-    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
-};
-use crate::errno::Errno;
 use crate::process::Process;
 use crate::vfs::{Kind, Target};
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::{
+    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
+};
 
 impl Process {
     /// `read`.

@@ -8,14 +8,14 @@
 //! | look-up and release of a static /proc entry | yes | yes |
 //! | `F_SETFL` | yes | yes |
 
-use crate::api::Sys;
-use crate::errno::Errno;
 use crate::locks::{Field, Line};
 use crate::preset::Paths;
 use crate::process::Process;
 use crate::vfs::Dentry;
 use crate::world::World;
 use convoy_machine::{Here, Sim, ps};
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
 use core::cell::Cell;
 use std::rc::Rc;
 

@@ -1,6 +1,5 @@
 //! The virtual kernel of one machine: what all its processes share.
 
-use crate::api::Pid;
 use crate::costs::{Costs, CostsError, spend};
 use crate::futex::Futexes;
 use crate::ipc::Ipc;
@@ -15,6 +14,7 @@ use crate::vfs::{FileSystem, LaterLocks, Tree, VfsLocks};
 use crate::zone::{ZoneStats, Zones};
 use convoy_machine::{Here, Machine, Preset, Sim, ps};
 use convoy_sync::RawLock;
+use convoy_workload::api::Pid;
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -306,7 +306,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// When the calibration has no such unit; `convoy-load` checks its units before a run.
+    /// When the calibration has no such unit; `convoy-lab` checks its units before a run.
     pub(crate) fn unit_ps(&self, unit: &str, count: u64) -> u64 {
         let ns = self.units.get(unit).unwrap_or_else(|| {
             panic!(

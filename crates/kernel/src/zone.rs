@@ -1,9 +1,7 @@
 //! The page allocator of the kernel's paths: the zones of `convoy-mm` on the virtual machine, and
 //! the active list in front of `lru_lock`.
 
-use crate::api::Sys;
 use crate::costs::Costs;
-use crate::errno::Errno;
 use crate::locks::{Field, Line, Spin};
 use crate::preset::{ZonePolicy, ZoneRules};
 use convoy_machine::{Here, Sim, Smp};
@@ -12,6 +10,8 @@ use convoy_mm::{
     Zone,
 };
 use convoy_sync::{Platform, RawLock};
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
 use core::fmt::Write as _;
 
 /// Pages that are collected for the active list before `lru_lock` is taken.

@@ -1,6 +1,6 @@
 //! `convoy run --aim9`: operations per second of each job.
 
-use convoy_load::host::aim9::Rate;
+use convoy_host::aim9::Rate;
 use serde::{Deserialize, Serialize};
 
 use crate::format::significant;

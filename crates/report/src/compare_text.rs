@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use convoy_load::users::counted;
+use convoy_workload::users::counted;
 
 use crate::compare::{CompareRange, CompareReport, CompareRow, CompareSide};
 use crate::format::{NOTHING, distinct, fixed, width, wrap};

@@ -5,7 +5,7 @@ use crate::format::{fixed, significant, wrap};
 use crate::json::to_json;
 use crate::table::{Cell, Column, MAX_WIDTH, Table};
 use convoy_explain::{LockSummary, Share, Spread, Summary};
-use convoy_load::bulk::{BulkUse, MeanSd};
+use convoy_lab::bulk::{BulkUse, MeanSd};
 use serde::Serialize;
 
 /// Locks that the table for people shows.

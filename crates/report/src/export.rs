@@ -65,7 +65,7 @@ fn reaim_row(point: &RunPoint) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use convoy_load::record::Cause;
+    use convoy_workload::record::Cause;
 
     use super::*;
 

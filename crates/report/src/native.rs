@@ -1,6 +1,6 @@
 //! `convoy run` with a native lock experiment: the policies side by side, with their spread.
 
-use convoy_load::native::{NativeCell, NativeRecord, Spread};
+use convoy_lab::native::{NativeCell, NativeRecord, Spread};
 
 use crate::format::{fixed, significant};
 use crate::json;
@@ -246,7 +246,7 @@ mod tests {
                 }));
             }
         }
-        let experiment = convoy_load::native::NativeExperiment::parse(SHIPPED).unwrap();
+        let experiment = convoy_lab::native::NativeExperiment::parse(SHIPPED).unwrap();
         serde_json::from_value(serde_json::json!({
             "schema": 1,
             "experiment": experiment,

@@ -1,8 +1,8 @@
 //! `convoy run`: the load points of an AIM7 run.
 
-use convoy_load::bulk::BulkUse;
-use convoy_load::record::{Cause, JobStats, Repeat};
-use convoy_load::users::counted;
+use convoy_lab::bulk::BulkUse;
+use convoy_workload::record::{Cause, JobStats, Repeat};
+use convoy_workload::users::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::format::fixed;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use convoy_load::calibration::Calibration;
+use convoy_workload::calibration::Calibration;
 
 use crate::Outcome;
 
@@ -18,7 +18,7 @@ pub(crate) const HOST: &str = "machines/host.toml";
 pub(crate) fn machine(path: &Path) -> anyhow::Result<Outcome> {
     let progress = |what: &str, value: f64| eprintln!("{what:<28} {value:>14.3}");
     let calibration = Calibration::embedded()?;
-    let preset = convoy_load::calibrate_machine::describe(&calibration, &scratch(), progress)?;
+    let preset = convoy_lab::calibrate_machine::describe(&calibration, &scratch(), progress)?;
     write(path, &preset)
 }
 
@@ -34,9 +34,9 @@ fn scratch() -> PathBuf {
 pub(crate) fn run(path: &Path, add: bool) -> anyhow::Result<Outcome> {
     let progress = |unit: &'static str, ns: f64| eprintln!("{unit:<28} {ns:>14.3} ns");
     let calibration = if add {
-        convoy_load::calibrate::complete(&Calibration::load_incomplete(path)?, progress)?
+        convoy_lab::calibrate::complete(&Calibration::load_incomplete(path)?, progress)?
     } else {
-        convoy_load::calibrate::calibrate(progress)?
+        convoy_lab::calibrate::calibrate(progress)?
     };
     write(path, &calibration.to_toml())
 }

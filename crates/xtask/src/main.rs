@@ -96,7 +96,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
 /// What running ahead changes and what it saves, on loads and on paths of the kernel: an example
 /// and a bench, because they measure a release build.
 fn skew(root: &Path) -> anyhow::Result<Outcome> {
-    let loads = ["run", "--release", "--quiet", "--package", "convoy-load", "--example", "skew"];
+    let loads = ["run", "--release", "--quiet", "--package", "convoy-lab", "--example", "skew"];
     let paths = ["bench", "--quiet", "--package", "convoy-kernel", "--bench", "paths"];
     let mut outcome = Outcome::Done;
     for command in [&loads[..], &paths[..]] {

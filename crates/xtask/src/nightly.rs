@@ -18,7 +18,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
         &["test", "-p", "convoy-stats", "--release", "--test", "coverage", "--", "--ignored"],
     ),
     ("compare", &["test", "-p", "convoy", "--release", "--", "--ignored", "a_hundred_pairs"]),
-    ("mixes", &["test", "-p", "convoy-load", "--release", "--test", "host", "--", "--ignored"]),
+    ("mixes", &["test", "-p", "convoy-host", "--release", "--test", "host", "--", "--ignored"]),
     ("check", &["run", "--release", "--", "check", "semaphore"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),

@@ -7,7 +7,7 @@ use super::git::{Commits, Git};
 use super::journal::{Event, Journal, Layout, Settings};
 use crate::fail::Failure;
 use crate::measure::{Ending, Finished, Program, RunError, kill_leftover, run};
-use convoy_load::host::Interrupts;
+use convoy_host::Interrupts;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -22,7 +22,7 @@ pub(crate) use args::Bisect;
 use crate::fail::{FINDING, Failure};
 use crate::measure::{MetricArgs, Program};
 use crate::output;
-use convoy_load::host::Interrupts;
+use convoy_host::Interrupts;
 use convoy_report::BisectVerdict;
 use git::{Commits, Ends, Git};
 use journal::{Event, Journal, Settings};

@@ -7,7 +7,7 @@ use super::journal::{Direction, Event, Journal, Layout, Purpose, Settings};
 use super::live::Live;
 use super::single_run::{Gave, Runner};
 use crate::fail::Failure;
-use convoy_load::host::Interrupts;
+use convoy_host::Interrupts;
 use convoy_stats::bisect::{
     Answer, Config, Direction as Worse, Ending, History, Layout as Shift, Outcome, Search, Step,
 };

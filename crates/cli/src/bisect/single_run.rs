@@ -4,7 +4,7 @@ use super::builds::interrupted;
 use super::confirm::mixed;
 use crate::fail::Failure;
 use crate::measure::{Ending, Metric, MetricError, Program, RunError, run};
-use convoy_load::host::Interrupts;
+use convoy_host::Interrupts;
 use std::path::Path;
 
 /// The exit code that says: this commit cannot be tested. As in `git bisect run`.

@@ -5,7 +5,7 @@ use super::operand::{self, Command};
 use super::series::{Series, Side};
 use crate::fail::Failure;
 use crate::measure::{Ending, Finished, Metric, Program, RunError, run};
-use convoy_load::host::Interrupts;
+use convoy_host::Interrupts;
 use convoy_report::{CompareFailure, CompareWarmUp};
 use convoy_stats::Rng;
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ use crate::args::{Common, Format};
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use args::CompareFormat;
-use convoy_load::host::Interrupts;
+use convoy_host::Interrupts;
 use convoy_report::CompareReport;
 use judge::Case;
 use live::{Measured, Plan};

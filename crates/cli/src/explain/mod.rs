@@ -10,7 +10,7 @@ use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
 use convoy_explain::{Analysis, Detail, ProcFile, folded};
-use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Recorder;
 use convoy_report::{ExplainReport, flame_html, flame_svg};
 use std::cell::RefCell;

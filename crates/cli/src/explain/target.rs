@@ -11,12 +11,12 @@ use crate::run::args::Run;
 use crate::run::simulated_mix;
 use clap::Parser;
 use convoy_kernel::KernelPreset;
-use convoy_load::experiment::Experiment;
-use convoy_load::mix::Mix;
-use convoy_load::users;
-use convoy_load::virtual_run::VirtualRun;
+use convoy_lab::experiment::Experiment;
+use convoy_lab::virtual_run::VirtualRun;
 use convoy_machine::Preset;
 use convoy_store::{Store, StoreError};
+use convoy_workload::mix::Mix;
+use convoy_workload::users;
 
 /// One simulation and where it comes from.
 pub(super) struct Target {

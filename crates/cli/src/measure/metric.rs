@@ -286,7 +286,7 @@ fn last_document(output: &[u8]) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::measure::Ending;
-    use convoy_load::host::ChildUsage;
+    use convoy_host::ChildUsage;
     use std::time::Duration;
 
     fn printed(text: &str) -> Finished {

@@ -5,7 +5,7 @@
 //! that no helper thread competes with the command for a CPU. The group is killed after the command
 //! ended as well: a daemon left behind would disturb the next run, and would keep the pipes open.
 
-use convoy_load::host::{ChildUsage, Interrupts, wait_with_usage};
+use convoy_host::{ChildUsage, Interrupts, wait_with_usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;

@@ -5,8 +5,8 @@ use crate::args::Reproduce;
 use crate::fail::Failure;
 use crate::{output, pool};
 use convoy_kernel::KernelPreset;
-use convoy_load::experiment::AblationCase;
-use convoy_load::virtual_run::{BklUse, VirtualPoint};
+use convoy_lab::experiment::AblationCase;
+use convoy_lab::virtual_run::{BklUse, VirtualPoint};
 use convoy_report::{Cell, Column, Table, fixed};
 use std::process::ExitCode;
 

@@ -4,10 +4,10 @@ use crate::args::{Common, Reproduce};
 use crate::fail::Failure;
 use crate::{output, pool};
 use convoy_kernel::KernelPreset;
-use convoy_load::host_experiment::{HostCell, HostExperiment, KIND};
-use convoy_load::mix::Mix;
+use convoy_lab::host_experiment::{HostCell, HostExperiment, KIND};
 use convoy_report::{HostReport, HostRow};
 use convoy_stats::Sample;
+use convoy_workload::mix::Mix;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -9,12 +9,12 @@ use crate::args::{Common, Reproduce};
 use crate::fail::Failure;
 use crate::{output, pool};
 use convoy_kernel::KernelPreset;
-use convoy_load::experiment::{Case, Experiment};
-use convoy_load::mix::Mix;
-use convoy_load::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_lab::experiment::{Case, Experiment};
+use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
 use convoy_report::ReproduceReport;
 use convoy_stats::{Estimate, Sample};
+use convoy_workload::mix::Mix;
 use std::path::Path;
 use std::process::ExitCode;
 

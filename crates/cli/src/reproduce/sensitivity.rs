@@ -5,7 +5,7 @@ use crate::args::Reproduce;
 use crate::fail::Failure;
 use crate::{output, pool};
 use convoy_kernel::KernelPreset;
-use convoy_load::virtual_run::VirtualRun;
+use convoy_lab::virtual_run::VirtualRun;
 use convoy_report::{Axis, Panel, Plot, Point, Scale, Series};
 use std::process::ExitCode;
 

@@ -163,7 +163,7 @@ pub(crate) struct RepeatArgs {
     #[arg(long, value_name = "PERCENT", conflicts_with = "kernel")]
     pub(crate) precise: Option<String>,
     /// Executions of a point after which --precise gives up
-    #[arg(long, value_name = "N", default_value_t = convoy_load::host::repeat::MOST_REPEATS)]
+    #[arg(long, value_name = "N", default_value_t = convoy_host::repeat::MOST_REPEATS)]
     #[arg(requires = "precise", value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pub(crate) max_repeats: u32,
 }

@@ -2,14 +2,14 @@
 
 use super::args::{Load, Points, RepeatArgs};
 use crate::fail::Failure;
-use convoy_load::host::inject::{self, Fault};
-use convoy_load::host::repeat::Repeats;
-use convoy_load::jobs::Job;
-use convoy_load::mix::Mix;
-use convoy_load::reaim_config::ReaimConfig;
-use convoy_load::schedule::{Schedule, Sweep, Until};
-use convoy_load::sizes::{self, Convention};
-use convoy_load::users::{self, MOST_USERS_HOST};
+use convoy_host::inject::{self, Fault};
+use convoy_host::repeat::Repeats;
+use convoy_workload::jobs::Job;
+use convoy_workload::mix::Mix;
+use convoy_workload::reaim_config::ReaimConfig;
+use convoy_workload::schedule::{Schedule, Sweep, Until};
+use convoy_workload::sizes::{self, Convention};
+use convoy_workload::users::{self, MOST_USERS_HOST};
 use std::time::Duration;
 
 /// Load points where nothing says which.

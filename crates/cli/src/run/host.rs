@@ -5,13 +5,13 @@ use super::progress::Live;
 use super::{control, finish};
 use crate::fail::Failure;
 use crate::output;
-use convoy_load::host::HostRun;
-use convoy_load::mix::Mix;
-use convoy_load::reaim_config::ReaimConfig;
-use convoy_load::record::{Point, RunRecord};
-use convoy_load::schedule::Schedule;
-use convoy_load::users::{MOST_USERS_HOST, counted};
+use convoy_host::HostRun;
 use convoy_report::{RunPoint, RunReport};
+use convoy_workload::mix::Mix;
+use convoy_workload::reaim_config::ReaimConfig;
+use convoy_workload::record::{Point, RunRecord};
+use convoy_workload::schedule::Schedule;
+use convoy_workload::users::{MOST_USERS_HOST, counted};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(super) fn run(
     }
     let options = options(args, mix, schedule, config)?;
     let mut live = Live::new(&args.common, &options);
-    let finished = convoy_load::host::run::run(&options, |progress| live.show(progress));
+    let finished = convoy_host::run::run(&options, |progress| live.show(progress));
     live.finish();
     let record = finished.record;
     // A point that failed costs no finished one: those are printed and written before the error.

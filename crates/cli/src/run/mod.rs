@@ -10,12 +10,12 @@ mod single;
 use crate::fail::Failure;
 use crate::output;
 use args::{ColumnsOf, Run};
-use convoy_load::host::Interrupts;
-use convoy_load::mix::Mix;
-use convoy_load::native::{self, NativeExperiment};
-use convoy_load::schedule::Schedule;
-use convoy_load::user::Next;
+use convoy_host::Interrupts;
+use convoy_lab::native::{self, NativeExperiment};
 use convoy_report::{Columns, RunReport, native_csv, native_json, native_text};
+use convoy_workload::mix::Mix;
+use convoy_workload::schedule::Schedule;
+use convoy_workload::user::Next;
 use std::path::Path;
 use std::process::ExitCode;
 

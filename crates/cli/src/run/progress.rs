@@ -2,8 +2,8 @@
 
 use crate::args::Common;
 use crate::output;
-use convoy_load::host::{HostRun, Progress};
-use convoy_load::users::counted;
+use convoy_host::{HostRun, Progress};
+use convoy_workload::users::counted;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 

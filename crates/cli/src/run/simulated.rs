@@ -6,10 +6,10 @@ use crate::args::Format;
 use crate::fail::Failure;
 use crate::pool;
 use convoy_kernel::{BklKind, FileSystem, JournalOptions, JournalStats, KernelPreset};
-use convoy_load::mix::Mix;
-use convoy_load::users::counted;
-use convoy_load::virtual_run::{BklUse, VirtualPoint, VirtualRun};
+use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
 use convoy_report::{Cell, Column, RunPoint, RunReport, Table};
+use convoy_workload::mix::Mix;
+use convoy_workload::users::counted;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Run, mix: &Mix, users: &[u32], kernel: &str) -> Result<ExitCode, Failure> {

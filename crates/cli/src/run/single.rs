@@ -5,11 +5,11 @@ use super::progress::Live;
 use super::{control, host};
 use crate::fail::Failure;
 use crate::output;
-use convoy_load::host::aim9;
-use convoy_load::mix::Mix;
-use convoy_load::reaim_config::ReaimConfig;
-use convoy_load::schedule::Schedule;
+use convoy_host::aim9;
 use convoy_report::Aim9Report;
+use convoy_workload::mix::Mix;
+use convoy_workload::reaim_config::ReaimConfig;
+use convoy_workload::schedule::Schedule;
 use std::process::ExitCode;
 use std::time::Duration;
 

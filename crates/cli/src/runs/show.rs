@@ -5,7 +5,7 @@ use crate::args::Format;
 use crate::compare::store_failure;
 use crate::fail::Failure;
 use crate::output;
-use convoy_load::native::NativeRecord;
+use convoy_lab::native::NativeRecord;
 use convoy_report::{
     BisectReport, CompareLayout, CompareReport, ReproduceReport, fixed, native_csv, native_text,
 };

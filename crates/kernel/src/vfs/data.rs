@@ -2,13 +2,13 @@
 
 use super::dentry::{Dentry, Inode};
 use super::file::File;
-use crate::api::Sys;
 use crate::costs::spend;
-use crate::errno::Errno;
 use crate::pages::PAGE;
 use crate::world::World;
 use crate::zone::Use;
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
 
 /// Files up to this length keep their bytes. Longer ones keep their length and their pages only;
 /// their bytes read as zeros.

@@ -2,11 +2,11 @@
 
 use super::dentry::{Dentry, Inode};
 use super::file::{File, Target};
-use crate::api::{Fd, Sys};
-use crate::errno::Errno;
 use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::{Fd, Sys};
 
 /// The C library's buffer, bytes.
 const BUFFER: usize = 32 << 10;

@@ -2,11 +2,11 @@
 
 use super::dentry::Kind;
 use super::file::{File, Target};
-use crate::api::{Fd, Sys};
-use crate::errno::Errno;
 use crate::pipe::Pipe;
 use crate::process::Process;
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::{Fd, Sys};
 use std::rc::Rc;
 
 impl Process {

@@ -2,14 +2,14 @@
 
 use super::dentry::{Dentry, Inode, Kind};
 use super::disk::Change;
-use crate::api::{Fd, Open, Sys};
-use crate::errno::Errno;
 use crate::locks::{Count, Field};
 use crate::pipe::Pipe;
 use crate::process::Process;
 use crate::socket::Socket;
 use crate::world::World;
 use convoy_machine::{Here, Sim};
+use convoy_workload::Errno;
+use convoy_workload::api::{Fd, Open, Sys};
 use core::cell::Cell;
 use std::rc::Rc;
 

@@ -2,11 +2,11 @@
 
 use super::dentry::{Dentry, Inode, Kind};
 use super::disk::Change;
-use crate::api::{Stat, Sys};
-use crate::errno::Errno;
 use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::{Stat, Sys};
 use std::rc::Rc;
 
 impl World {

@@ -1,10 +1,11 @@
 //! The same scene under the locks of every version: nothing is lost, and who takes which lock.
 
 use super::*;
-use crate::api::{Kernel, Open, Query};
-use crate::{Errno, Options, Process};
+use crate::{Options, Process};
 use convoy_machine::{Event, Machine, Names, Outcome, Preset, Record, Recorder};
 use convoy_sync::LockEvent;
+use convoy_workload::Errno;
+use convoy_workload::api::{Kernel, Open, Query};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

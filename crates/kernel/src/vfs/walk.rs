@@ -2,10 +2,10 @@
 //! one is taken at the end.
 
 use super::dentry::Dentry;
-use crate::api::Sys;
-use crate::errno::Errno;
 use crate::world::World;
 use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
 use std::rc::Rc;
 
 impl World {

@@ -1,8 +1,9 @@
 //! Files, names and directories through the trait `Kernel`.
 
 use super::common::{run, run_with};
-use convoy_kernel::api::{Kernel, Open};
-use convoy_kernel::{Errno, Options};
+use convoy_kernel::Options;
+use convoy_workload::Errno;
+use convoy_workload::api::{Kernel, Open};
 
 #[test]
 fn a_file_keeps_its_bytes_its_length_and_its_offset() {

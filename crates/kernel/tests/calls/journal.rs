@@ -1,11 +1,11 @@
 //! The file system with a journal, through the system calls.
 
 use super::common::{Ran, kernel, preset, run, run_kernel, run_with, units};
-use convoy_kernel::api::{Kernel, Open};
 use convoy_kernel::{
     FileSystem, JournalOptions, JournalStats, KernelPreset, Options, Process, VfsLocks, World,
 };
 use convoy_machine::{Here, Machine, Mode, Outcome};
+use convoy_workload::api::{Kernel, Open};
 use std::cell::Cell;
 use std::rc::Rc;
 

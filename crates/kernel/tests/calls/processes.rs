@@ -1,9 +1,10 @@
 //! Processes, signals, memory and IPC through the trait `Kernel`.
 
 use super::common::{run, run_kernel, run_with, units};
-use convoy_kernel::api::{Exit, Kernel, Open, Program, Query, Signal, SocketKind};
-use convoy_kernel::{Errno, KernelPreset, Options, Process, World, WorldError};
+use convoy_kernel::{KernelPreset, Options, Process, World, WorldError};
 use convoy_machine::Machine;
+use convoy_workload::Errno;
+use convoy_workload::api::{Exit, Kernel, Open, Program, Query, Signal, SocketKind};
 use std::rc::Rc;
 
 #[test]

@@ -9,12 +9,16 @@ const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 70;
 
 /// Where a simulated decision is made, so where nothing may differ between two executions.
-const DETERMINISTIC: &[&str] =
-    &["crates/machine/src/", "crates/kernel/src/", "crates/load/src/", "crates/mm/src/"];
+const DETERMINISTIC: &[&str] = &[
+    "crates/machine/src/",
+    "crates/kernel/src/",
+    "crates/workload/src/",
+    "crates/lab/src/",
+    "crates/mm/src/",
+];
 
 /// The part of `load` that drives the real machine.
-const HOST: &[&str] =
-    &["crates/load/src/host", "crates/load/src/native", "crates/load/src/calibrate"];
+const HOST: &[&str] = &["crates/lab/src/native", "crates/lab/src/calibrate"];
 
 /// What differs between two executions, and what to use instead.
 const AMBIENT: &[(&str, &str)] = &[
@@ -205,7 +209,7 @@ mod tests {
         assert_eq!(rules("crates/sync/src/native.rs", text), []);
         assert_eq!(rules("crates/machine/src/engine/stack.rs", text), []);
         assert_eq!(rules("crates/machine/src/disk.rs", text), [(2, "unsafe-place")]);
-        assert_eq!(rules("crates/load/src/host/jobs.rs", text), [(2, "unsafe-place")]);
+        assert_eq!(rules("crates/host/src/jobs.rs", text), [(2, "unsafe-place")]);
         assert_eq!(rules("crates/stats/src/lib.rs", "#![forbid(unsafe_code)]\n"), []);
     }
 
@@ -224,8 +228,8 @@ mod tests {
             "use std::collections::HashMap;\nlet t = Instant::now();\nlet b = strand::a();\n";
         let both = [(1, "ambient"), (2, "ambient")];
         assert_eq!(rules("crates/machine/src/disk.rs", text), both);
-        assert_eq!(rules("crates/load/src/run.rs", text), both);
-        assert_eq!(rules("crates/load/src/host/clock.rs", text), []);
+        assert_eq!(rules("crates/lab/src/run.rs", text), both);
+        assert_eq!(rules("crates/host/src/clock.rs", text), []);
         assert_eq!(rules("crates/cli/src/main.rs", text), []);
     }
 

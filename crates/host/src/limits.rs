@@ -1,0 +1,366 @@
+//! The limits that thousands of users meet, checked before they are started.
+//!
+//! What a point needs is an upper bound: every user in its most demanding job at the same time. A
+//! limit that cannot be read is no limit. Soft limits are raised to the hard ones first, which
+//! needs no privilege.
+
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use convoy_workload::jobs::Job;
+
+/// Processes of run control: program, supervisor, anchor; and some for the user's shell.
+const OWN_PROCESSES: u64 = 8;
+/// Processes below a user in its most demanding job: a shell, the shell it starts, a listing.
+const SHELL_PROCESSES: u64 = 3;
+/// Descriptors of a process: the standard three, locks, pipes and signals of run control, and what
+/// a job opens.
+const DESCRIPTORS: u64 = 20;
+/// Open files of a user in the whole system; descriptors that a fork inherits are not counted.
+const OPEN_FILES: u64 = 6;
+/// Memory of a user, KB: its stack and heap, 1 MB of `page_test` or `sieve`, page tables.
+const USER_KB: u64 = 2048;
+/// Pages of a segment of `shared_memory`, of 4 KB.
+const SEGMENT_PAGES: u64 = 16;
+/// Names of a user in a directory.
+const USER_NAMES: u64 = 4;
+/// Names of the fixture, and some.
+const FIXTURE_NAMES: u64 = 64;
+
+/// A limit that is too low.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} needs {need}, has {have} ({cure})")]
+pub struct Shortage {
+    /// What there is too little of.
+    pub what: &'static str,
+    /// What the users need of it.
+    pub need: u64,
+    /// What there is.
+    pub have: u64,
+    /// The command that cures it.
+    pub cure: String,
+}
+
+/// What a load point needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need<'a> {
+    pub(super) users: u32,
+    pub(super) jobs: &'a [(Job, u32)],
+    pub(super) file_kb: u64,
+    pub(super) directories: &'a [std::path::PathBuf],
+}
+
+/// What there is; `None` where there is no limit or it cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Have {
+    /// Processes and threads that exist.
+    processes: u64,
+    /// `ulimit -u`; not for a privileged user.
+    user_processes: Option<u64>,
+    pid_max: Option<u64>,
+    threads_max: Option<u64>,
+    /// What the control group admits beyond what is in it, and its file.
+    group_pids: Option<(u64, String)>,
+    /// `ulimit -n`.
+    descriptors: Option<u64>,
+    /// `fs.file-max` less the files open.
+    files: Option<u64>,
+    /// Ephemeral ports.
+    ports: Option<(u64, u64)>,
+    /// `kernel.sem`: SEMMSL, SEMMNS, SEMOPM, SEMMNI.
+    semaphores: Option<[u64; 4]>,
+    semaphores_used: u64,
+    segments: Option<u64>,
+    segments_used: u64,
+    segment_pages: Option<u64>,
+    segment_bytes: Option<u64>,
+    /// Memory that can be had, KB.
+    memory_kb: Option<u64>,
+    /// Of each work directory: its path, room in KB, names left.
+    places: Vec<(String, u64, Option<u64>)>,
+}
+
+/// What is short for `need`; raises soft limits where that helps.
+pub(super) fn shortages(need: &Need<'_>) -> Vec<Shortage> {
+    raise(Resource::Nofile);
+    raise(Resource::Nproc);
+    find(need, &Have::now(need.directories))
+}
+
+fn find(need: &Need<'_>, have: &Have) -> Vec<Shortage> {
+    let mut found = Vec::new();
+    processes(need, have, &mut found);
+    files_and_ports(need, have, &mut found);
+    ids(need, have, &mut found);
+    room(need, have, &mut found);
+    found
+}
+
+/// Adds a shortage if `need` exceeds what there is.
+fn lack(
+    found: &mut Vec<Shortage>,
+    what: &'static str,
+    need: u64,
+    have: Option<u64>,
+    cure: impl FnOnce(u64) -> String,
+) {
+    if let Some(have) = have.filter(|have| *have < need) {
+        found.push(Shortage { what, need, have, cure: cure(need) });
+    }
+}
+
+impl Need<'_> {
+    fn runs(&self, names: &[&str]) -> bool {
+        self.jobs.iter().any(|(job, _)| names.contains(&job.name()))
+    }
+}
+
+fn processes(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
+    let below = if need.runs(&["shell_rtns_1", "shell_rtns_2", "shell_rtns_3"]) {
+        SHELL_PROCESSES
+    } else {
+        u64::from(need.runs(&["exec_test", "fork_test"]))
+    };
+    let new = u64::from(need.users) * (1 + below) + OWN_PROCESSES;
+    let all = new + have.processes;
+    lack(found, "processes of a user", new, have.user_processes, |n| format!("ulimit -u {n}"));
+    lack(found, "process ids", all, have.pid_max, |n| format!("sysctl -w kernel.pid_max={n}"));
+    lack(found, "threads", all, have.threads_max, |n| format!("sysctl -w kernel.threads-max={n}"));
+    if let Some((left, file)) = &have.group_pids {
+        let cure = |n| format!("echo {n} > {file}");
+        lack(found, "processes of the control group", new, Some(*left), cure);
+    }
+}
+
+fn files_and_ports(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
+    let users = u64::from(need.users);
+    let own = DESCRIPTORS + need.directories.len() as u64;
+    lack(found, "open files of a process", own, have.descriptors, |n| format!("ulimit -n {n}"));
+    let files = users * OPEN_FILES + own;
+    lack(found, "open files", files, have.files, |n| format!("sysctl -w fs.file-max={}", 2 * n));
+    if need.runs(&["tcp_test", "udp_test"]) {
+        // One of the pair has a port of its own; TCP's listener has one, too.
+        let ports = have.ports.map(|(first, last)| (last + 1).saturating_sub(first));
+        let cure = |_| "sysctl -w net.ipv4.ip_local_port_range='1024 65535'".to_owned();
+        lack(found, "ports", users * 2, ports, cure);
+    }
+}
+
+fn ids(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
+    if !need.runs(&["shared_memory"]) {
+        return;
+    }
+    let users = u64::from(need.users);
+    let sets = users + have.semaphores_used;
+    if let Some([per_set, all, operations, _]) = have.semaphores {
+        let (wide, deep) = (per_set.max(1), operations.max(1));
+        let cure = |n: u64| {
+            format!("sysctl -w kernel.sem='{wide} {} {deep} {n}'", all.max(n * wide.min(32)))
+        };
+        let number = have.semaphores.map(|limits| limits[3]);
+        lack(found, "semaphore sets", sets, number, cure);
+        let cure = |n: u64| format!("sysctl -w kernel.sem='{wide} {n} {deep} {}'", sets.max(n));
+        lack(found, "semaphores", sets, Some(all), cure);
+    }
+    let segments = users + have.segments_used;
+    let cure = |n| format!("sysctl -w kernel.shmmni={n}");
+    lack(found, "shared memory segments", segments, have.segments, cure);
+    let cure = |n| format!("sysctl -w kernel.shmall={n}");
+    lack(found, "shared memory pages", segments * SEGMENT_PAGES, have.segment_pages, cure);
+    let cure = |n| format!("sysctl -w kernel.shmmax={n}");
+    lack(found, "bytes of a segment", SEGMENT_PAGES * 4096, have.segment_bytes, cure);
+}
+
+fn room(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
+    let users = u64::from(need.users);
+    let memory = users * USER_KB;
+    let cure = |_| "use fewer users, or free memory".to_owned();
+    lack(found, "memory, KB", memory, have.memory_kb, cure);
+    let sized = need.jobs.iter().any(|(job, _)| job.depends_on_file_size());
+    let here = users.div_ceil(have.places.len().max(1) as u64);
+    for (path, room_kb, names) in &have.places {
+        // The common file, and one temporary file of each user.
+        let files = 1 + if sized { here } else { 0 };
+        let cure = |_| format!("smaller files with --filesize, or --dir other than {path}");
+        lack(found, "room for files, KB", files * need.file_kb + 1024, Some(*room_kb), cure);
+        let cure = |_| format!("remove files, or --dir other than {path}");
+        lack(found, "inodes", here * USER_NAMES + FIXTURE_NAMES, *names, cure);
+    }
+}
+
+impl Have {
+    fn now(directories: &[std::path::PathBuf]) -> Self {
+        let privileged = rustix::process::geteuid().is_root();
+        Self {
+            processes: existing_processes(),
+            user_processes: current(Resource::Nproc).filter(|_| !privileged),
+            pid_max: number("/proc/sys/kernel/pid_max"),
+            threads_max: number("/proc/sys/kernel/threads-max"),
+            group_pids: group_pids(),
+            descriptors: current(Resource::Nofile),
+            files: files_left(),
+            ports: numbers("/proc/sys/net/ipv4/ip_local_port_range")
+                .and_then(|range| Some((*range.first()?, *range.get(1)?))),
+            semaphores: numbers("/proc/sys/kernel/sem").and_then(|all| all.try_into().ok()),
+            semaphores_used: lines("/proc/sysvipc/sem"),
+            segments: number("/proc/sys/kernel/shmmni"),
+            segments_used: lines("/proc/sysvipc/shm"),
+            segment_pages: number("/proc/sys/kernel/shmall"),
+            segment_bytes: number("/proc/sys/kernel/shmmax"),
+            memory_kb: memory_kb(),
+            places: directories.iter().filter_map(|path| place(path)).collect(),
+        }
+    }
+}
+
+fn current(resource: Resource) -> Option<u64> {
+    getrlimit(resource).current
+}
+
+/// Raises the soft limit to the hard one.
+fn raise(resource: Resource) {
+    let Rlimit { maximum, .. } = getrlimit(resource);
+    let _not_allowed = setrlimit(resource, Rlimit { current: maximum, maximum });
+}
+
+fn numbers(path: &str) -> Option<Vec<u64>> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.split_whitespace().map(|word| word.parse().ok()).collect()
+}
+
+fn number(path: &str) -> Option<u64> {
+    numbers(path)?.first().copied()
+}
+
+/// Lines of a table without its heading.
+fn lines(path: &str) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().skip(1).count() as u64
+}
+
+/// The fourth word of the load averages is `runnable/all`.
+fn existing_processes() -> u64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let word = text.split_whitespace().nth(3).and_then(|word| word.split_once('/'));
+    word.and_then(|(_, all)| all.parse().ok()).unwrap_or(0)
+}
+
+fn files_left() -> Option<u64> {
+    let all = numbers("/proc/sys/fs/file-nr")?;
+    Some(all.get(2)?.saturating_sub(*all.first()?))
+}
+
+/// What the process controller of this group, or of a group above it, still admits.
+fn group_pids() -> Option<(u64, String)> {
+    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mut least: Option<(u64, String)> = None;
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            "pids" => "/sys/fs/cgroup/pids",
+            _ => continue,
+        };
+        for group in Path::new(path).ancestors() {
+            let directory = format!("{root}{}", group.display().to_string().trim_end_matches('/'));
+            let most = number(&format!("{directory}/pids.max"));
+            let used = number(&format!("{directory}/pids.current"));
+            let left = most.map(|most| most.saturating_sub(used.unwrap_or(0)));
+            if let Some(left) = left.filter(|left| least.as_ref().is_none_or(|(l, _)| left < l)) {
+                least = Some((left, format!("{directory}/pids.max")));
+            }
+        }
+    }
+    least
+}
+
+fn memory_kb() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn place(path: &Path) -> Option<(String, u64, Option<u64>)> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    let room_kb = found.f_bavail.saturating_mul(found.f_frsize) / 1024;
+    // A file system without a table of inodes says 0 of 0.
+    let names = (found.f_files > 0).then_some(found.f_favail);
+    Some((path.display().to_string(), room_kb, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plenty() -> Have {
+        Have {
+            processes: 100,
+            user_processes: Some(100_000),
+            pid_max: Some(100_000),
+            threads_max: Some(100_000),
+            group_pids: Some((100_000, "/sys/fs/cgroup/pids.max".to_owned())),
+            descriptors: Some(1024),
+            files: Some(1_000_000),
+            ports: Some((32_768, 60_999)),
+            semaphores: Some([32_000, 1_024_000, 500, 32_000]),
+            semaphores_used: 3,
+            segments: Some(4096),
+            segments_used: 2,
+            segment_pages: Some(1 << 40),
+            segment_bytes: Some(1 << 40),
+            memory_kb: Some(100_000_000),
+            places: vec![("/w".to_owned(), 100_000_000, Some(1_000_000))],
+        }
+    }
+
+    fn short_of(users: u32, change: impl FnOnce(&mut Have)) -> Vec<Shortage> {
+        let mut have = plenty();
+        change(&mut have);
+        let jobs =
+            [(Job::SharedMemory, 1), (Job::ShellRtns1, 1), (Job::TcpTest, 1), (Job::DiskWrt, 1)];
+        find(&Need { users, jobs: &jobs, file_kb: 1029, directories: &[] }, &have)
+    }
+
+    #[test]
+    fn enough_is_enough() {
+        assert_eq!(short_of(2000, |_| ()), []);
+        let jobs = [(Job::AddInt, 1)];
+        let need = Need { users: 5000, jobs: &jobs, file_kb: 10, directories: &[] };
+        assert_eq!(find(&need, &plenty()), [], "no segments, no shells, no ports");
+    }
+
+    #[test]
+    fn each_shortage_names_its_cure() {
+        type Change = fn(&mut Have);
+        let cases: [(Change, &str); 13] = [
+            (|h| h.user_processes = Some(8000), "ulimit -u 8008"),
+            (|h| h.pid_max = Some(8107), "sysctl -w kernel.pid_max=8108"),
+            (|h| h.threads_max = Some(8107), "sysctl -w kernel.threads-max=8108"),
+            (|h| h.group_pids = Some((9, "/g/pids.max".to_owned())), "echo 8008 > /g/pids.max"),
+            (|h| h.descriptors = Some(10), "ulimit -n 20"),
+            (|h| h.files = Some(100), "sysctl -w fs.file-max="),
+            (|h| h.ports = Some((32_768, 33_000)), "net.ipv4.ip_local_port_range"),
+            (|h| h.semaphores = Some([250, 32_000, 32, 128]), "kernel.sem='250 64096 32 2003'"),
+            (|h| h.segments = Some(2001), "sysctl -w kernel.shmmni=2002"),
+            (|h| h.segment_pages = Some(9), "sysctl -w kernel.shmall=32032"),
+            (|h| h.memory_kb = Some(1000), "fewer users"),
+            (|h| h.places[0].1 = 2_000_000, "--dir other than /w"),
+            (|h| h.places[0].2 = Some(5), "remove files"),
+        ];
+        for (change, cure) in cases {
+            let found = short_of(2000, change);
+            assert_eq!(found.len(), 1, "{cure}: {found:?}");
+            assert!(found[0].to_string().contains(cure), "{}", found[0]);
+            assert!(found[0].have < found[0].need);
+        }
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let have = Have::now(&["/".into()]);
+        assert!(have.processes > 0 && have.pid_max.is_some() && have.descriptors.is_some());
+        assert_eq!(have.places.len(), 1);
+    }
+}

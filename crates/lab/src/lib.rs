@@ -1,0 +1,15 @@
+//! What is run and how: experiments, load points on the virtual kernel, lock loops on either kind
+//! of machine, and calibration.
+
+pub mod bulk;
+pub mod calibrate;
+pub mod calibrate_calls;
+pub mod calibrate_machine;
+mod calibrate_wakeups;
+pub mod experiment;
+pub mod host_experiment;
+pub mod lock_loop;
+pub mod native;
+pub mod virtual_end;
+pub mod virtual_locks;
+pub mod virtual_run;

@@ -1,0 +1,267 @@
+//! One cell on this machine: threads of the lock loop, started together, measured over a window,
+//! all released and waited for at the end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use convoy_stats::{LogHistogram, jain};
+use convoy_sync::Native;
+
+use super::NativeRun;
+use crate::lock_loop::{Contender, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Trace};
+use convoy_host::clock::{
+    CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
+};
+
+/// Stack of a thread, in bytes: the loop needs little, and 2000 of them must start quickly.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// How often the coordinator, one thread, looks whether the others are ready or gone.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Milliseconds after which threads that have not left the lock are given up. Draining takes one
+/// context switch per thread, some 10 µs each.
+pub(super) const DRAIN_MS: u32 = 30_000;
+
+/// What to run.
+pub(super) struct Plan {
+    pub(super) threads: u32,
+    /// CPUs that the threads may use, if not all.
+    pub(super) cpus: Option<u32>,
+    pub(super) section_steps: u32,
+    pub(super) outside_steps: u32,
+    pub(super) warmup_ms: u32,
+    pub(super) window_ms: u32,
+    pub(super) drain_ms: u32,
+}
+
+/// Why a cell gives no result.
+#[derive(Debug)]
+pub(super) enum CellError {
+    /// The system refused a thread after `started`.
+    Threads { started: u32, source: io::Error },
+    /// This many threads did not leave the lock.
+    Stuck { missing: u32 },
+    /// The threads could not be kept to the CPUs asked for.
+    Cpus(CpusError),
+}
+
+/// What all threads of a cell saw.
+pub(super) struct Tally {
+    window_ns: u64,
+    cpu_ns: u64,
+    /// Share of the CPUs' time that somebody used, if the kernel tells.
+    busy_share: Option<f64>,
+    voluntary: u64,
+    involuntary: u64,
+    acquisitions: Vec<u64>,
+    waiting: u32,
+    waits: LogHistogram,
+    drain_ns: u64,
+}
+
+/// Runs one cell.
+pub(super) fn run<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+    // Threads inherit the CPUs of whoever starts them; the coordinator is kept there too.
+    match plan.cpus {
+        Some(cpus) => keeping_to(cpus, || start::<C>(plan)).map_err(CellError::Cpus)?,
+        None => start::<C>(plan),
+    }
+}
+
+fn start<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+    let shared = Arc::new(Shared::<Native, C>::new(plan.section_steps, plan.outside_steps));
+    let mut threads = Vec::with_capacity(plan.threads as usize);
+    for index in 0..plan.threads {
+        let own = Arc::clone(&shared);
+        let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || own.body(index));
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(source) => {
+                shared.phase.store(PHASE_OVER, Release);
+                shared.open_gate();
+                for thread in threads {
+                    join(thread);
+                }
+                return Err(CellError::Threads { started: index, source });
+            }
+        }
+    }
+    while shared.ready.0.load(Acquire) < plan.threads {
+        thread::sleep(POLL);
+    }
+    shared.observe(plan, threads)
+}
+
+impl<C: Contender + Send + Sync> Shared<Native, C> {
+    /// The coordinator: opens the gate, opens and closes the window, collects.
+    fn observe(&self, plan: &Plan, threads: Vec<JoinHandle<Trace>>) -> Result<Tally, CellError> {
+        self.open_gate();
+        thread::sleep(Duration::from_millis(u64::from(plan.warmup_ms)));
+        let before = process_switches();
+        let cpu_before = process_cpu_ns();
+        let ticks_before = cpu_ticks();
+        let begin = monotonic_ns();
+        self.phase.store(PHASE_WINDOW, Relaxed);
+        thread::sleep(Duration::from_millis(u64::from(plan.window_ms)));
+        // On a machine that is busy with others a short window may pass without a section, and a
+        // rate of none says nothing: it stays open until there is one.
+        let patience = begin + u64::from(plan.window_ms + plan.drain_ms) * 1_000_000;
+        while self.served.load(Acquire) == 0 && monotonic_ns() < patience {
+            thread::sleep(POLL);
+        }
+        let end = monotonic_ns();
+        let cpu_ns = process_cpu_ns() - cpu_before;
+        let busy_share =
+            ticks_before.zip(cpu_ticks()).and_then(|(before, after)| after.busy_since(&before));
+        self.window_end_ns.store(end as usize, Relaxed);
+        // Release: pairs with the acquire load in `contend`.
+        self.phase.store(PHASE_OVER, Release);
+        let after = process_switches();
+        let limit = end + u64::from(plan.drain_ms) * 1_000_000;
+        loop {
+            let gone = self.gone.load(Acquire);
+            if gone == plan.threads {
+                break;
+            }
+            if monotonic_ns() > limit {
+                // The threads are left behind, asleep; the program ends without them.
+                return Err(CellError::Stuck { missing: plan.threads - gone });
+            }
+            thread::sleep(POLL);
+        }
+        let drain_ns = monotonic_ns() - end;
+        let mut tally = Tally {
+            window_ns: end - begin,
+            cpu_ns,
+            busy_share,
+            voluntary: after.voluntary - before.voluntary,
+            involuntary: after.involuntary - before.involuntary,
+            acquisitions: Vec::with_capacity(threads.len()),
+            waiting: 0,
+            waits: LogHistogram::new(),
+            drain_ns,
+        };
+        for thread in threads {
+            let trace = join(thread);
+            tally.acquisitions.push(trace.acquisitions);
+            tally.waiting += u32::from(trace.waiting);
+            tally.waits.merge(&trace.waits);
+        }
+        Ok(tally)
+    }
+}
+
+/// The result of a thread; a panic in one is a panic here.
+fn join(thread: JoinHandle<Trace>) -> Trace {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+impl Tally {
+    /// The record of the cell.
+    pub(super) fn into_run(
+        self,
+        round: u32,
+        order: u32,
+        section_ns: u32,
+        threads: u32,
+        policy: Policy,
+    ) -> NativeRun {
+        let window_s = self.window_ns.max(1) as f64 / 1e9;
+        let cpus_used = self.cpu_ns as f64 / self.window_ns.max(1) as f64;
+        let cpus = f64::from(cpus());
+        let us = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e3;
+        NativeRun {
+            round,
+            order,
+            section_ns,
+            threads,
+            policy,
+            window_s,
+            cpus_used,
+            // The ticks of 10 ms may say less than the clock of the process.
+            others_cpus: self.busy_share.map(|share| (share * cpus - cpus_used).max(0.0)),
+            acquisitions_per_s: self.acquisitions.iter().sum::<u64>() as f64 / window_s,
+            voluntary_switches_per_s: self.voluntary as f64 / window_s,
+            involuntary_switches_per_s: self.involuntary as f64 / window_s,
+            jain: jain(&self.acquisitions),
+            starved_threads: self.acquisitions.iter().filter(|count| **count == 0).count() as u32,
+            waiting_threads: self.waiting,
+            wait_p50_us: us(self.waits.percentile(50.0)),
+            wait_p99_us: us(self.waits.percentile(99.0)),
+            wait_max_us: us(self.waits.max()),
+            drain_ms: self.drain_ns as f64 / 1e6,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Condvar, Mutex};
+
+    fn plan(threads: u32) -> Plan {
+        Plan {
+            threads,
+            cpus: None,
+            section_steps: 20,
+            outside_steps: 50,
+            warmup_ms: 2,
+            window_ms: 20,
+            drain_ms: DRAIN_MS,
+        }
+    }
+
+    /// A lock that is no lock: it lets everybody in and remembers nothing.
+    struct Open;
+
+    impl Contender for Open {
+        fn new() -> Self {
+            Self
+        }
+        fn acquire(&self) {}
+        fn release(&self) {}
+    }
+
+    /// A lock that loses every wake-up: whoever finds it taken sleeps for good.
+    struct Lossy {
+        taken: Mutex<bool>,
+        never: Condvar,
+    }
+
+    impl Contender for Lossy {
+        fn new() -> Self {
+            Self { taken: Mutex::new(true), never: Condvar::new() }
+        }
+        fn acquire(&self) {
+            let mut taken = self.taken.lock().unwrap();
+            while *taken {
+                taken = self.never.wait(taken).unwrap();
+            }
+            *taken = true;
+        }
+        fn release(&self) {
+            *self.taken.lock().unwrap() = false;
+        }
+    }
+
+    #[test]
+    fn a_lock_without_waiting_leaves_nobody_waiting() {
+        let tally = run::<Open>(&plan(3)).unwrap();
+        assert_eq!(tally.acquisitions.len(), 3);
+        assert_eq!(
+            tally.waits.count(),
+            tally.acquisitions.iter().sum::<u64>() + u64::from(tally.waiting)
+        );
+        assert!(tally.window_ns >= 20_000_000, "sleep never returns early");
+    }
+
+    #[test]
+    fn a_lost_wake_up_is_an_error_and_not_a_hang() {
+        let stuck = run::<Lossy>(&Plan { drain_ms: 50, ..plan(4) });
+        assert!(matches!(stuck, Err(CellError::Stuck { missing: 4 })));
+    }
+}

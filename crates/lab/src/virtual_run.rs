@@ -1,0 +1,426 @@
+//! A load point on the virtual kernel: the same jobs as on the host, on a machine of any size.
+//!
+//! The parent makes the fixtures, forks the users, waits until all are ready, takes t0, waits for
+//! the start delay and releases them; Real runs from t0 to the end of the last user, so it contains
+//! the delay, as AIM7's does. The *busy window* is Real without the delay. Users are released by
+//! closing a pipe that all of them read: nobody can miss it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use convoy_kernel::sched::SchedStats;
+use convoy_kernel::{
+    BKL, FileSystem, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
+};
+use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
+use convoy_workload::api::Kernel;
+
+use crate::bulk::{self, BulkUse};
+use crate::virtual_end::{VirtualError, run_to_end};
+use convoy_workload::calibration::Calibration;
+use convoy_workload::columns::Columns;
+use convoy_workload::jobs::{Job, JobEnv};
+use convoy_workload::mix::Mix;
+use convoy_workload::user::{Next, setup, user_main};
+
+/// Work directory on the virtual kernel.
+const DIRECTORY: &str = "/tmp/aim7";
+/// Memory of the machine for each user, bytes, once 8 GiB are not enough: a machine that is given a
+/// hundred thousand users has room for them.
+const MEMORY_PER_USER: u64 = 256 << 10;
+/// Machine tasks for each user: itself, a child, that one's child and one being reaped.
+const TASKS_PER_USER: usize = 4;
+/// Machine tasks beside the users: idle tasks are counted apart.
+const TASKS_BESIDE: usize = 64;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct VirtualRun {
+    /// The mix.
+    pub mix: Mix,
+    /// Users.
+    pub users: u32,
+    /// The kernel.
+    pub kernel: KernelPreset,
+    /// The machine.
+    pub machine: Preset,
+    /// Prices of user-mode work.
+    pub calibration: Calibration,
+    /// Seed of the order of jobs and of the machine's perturbation.
+    pub seed: u64,
+    /// Start delay in nanoseconds, inside Real.
+    pub start_delay_ns: u64,
+    /// Users by which the pool of the mix is divided; the number of users of the full size.
+    pub pool_users: u32,
+    /// Every loop count of a job is divided by this.
+    pub shrink: u32,
+    /// Whether `shell_rtns_2` sleeps as re-aim's does.
+    pub shell_sleep: bool,
+    /// The file system of the work directory.
+    pub file_system: FileSystem,
+    /// Everything is kept to the first CPU.
+    pub pinned: bool,
+    /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
+    pub sample_ns: u64,
+}
+
+/// One interval of a run: what the machine and the big kernel lock did in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// End of the interval, seconds from the release of the users.
+    pub at_s: f64,
+    /// Idle time, percent of all CPUs.
+    pub idle_percent: f64,
+    /// Context switches per second.
+    pub switches_per_s: f64,
+    /// Acquisitions of the big kernel lock per second; 0, as what follows, without one.
+    pub acquisitions_per_s: f64,
+    /// Of these, those given to a sleeping waiter.
+    pub handoffs_per_s: f64,
+    /// Share of the interval with an owner that was not on a CPU.
+    pub owner_not_running_percent: f64,
+    /// Tasks that were queued on a run queue or running at its end.
+    pub runnable: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct VirtualPoint {
+    /// Users.
+    pub users: u32,
+    /// AIM7's columns, start delay included.
+    pub columns: Columns,
+    /// Time the CPUs were not idle during the busy window, seconds.
+    pub cpu_s: f64,
+    /// The busy window, seconds.
+    pub busy_s: f64,
+    /// CPU time by [`Mode`] during the busy window, seconds.
+    pub modes_s: [f64; 5],
+    /// Idle time over the busy window, percent of all CPUs.
+    pub idle_percent: f64,
+    /// Context switches per second of the busy window.
+    pub context_switches_per_s: f64,
+    /// What the big kernel lock did, where the kernel has one.
+    pub bkl: Option<BklUse>,
+    /// Scheduler counters of the busy window.
+    pub sched: SchedStats,
+    /// Jobs done and failed.
+    pub jobs_done: u64,
+    /// See `jobs_done`.
+    pub jobs_failed: u64,
+    /// The first job that failed, with its cause.
+    pub first_failure: Option<String>,
+    /// Simulated memory operations of the whole run.
+    pub operations: u64,
+    /// System calls of the whole run.
+    pub calls: u64,
+    /// What the journal of the work directory's file system has done, if it has one.
+    pub journal: Option<JournalStats>,
+    /// Bulk operations of the page allocator during the busy window, zone by zone.
+    pub bulk: Vec<BulkUse>,
+    /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at its end.
+    pub proc_files: [String; 3],
+    /// Schedule hash of the whole run.
+    pub hash: u64,
+    /// The run in intervals, if asked for.
+    pub samples: Vec<Sample>,
+}
+
+/// The big kernel lock during the busy window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BklUse {
+    /// Share of the time in which it had an owner that was not on a CPU.
+    pub owner_not_running_percent: f64,
+    /// Mean time between changes of its owner, milliseconds; not finite when it never changed.
+    pub owner_change_ms: f64,
+    /// Acquisitions for each user.
+    pub per_user: f64,
+    /// Of these, the share that had to queue, percent.
+    pub contended_percent: f64,
+}
+
+/// Everything the machine has counted at one moment.
+#[derive(Clone, Debug, Default)]
+struct Snapshot {
+    now_ns: u64,
+    modes: [u64; 5],
+    sched: SchedStats,
+    bkl: Option<Watch>,
+}
+
+impl Snapshot {
+    fn take(world: &World, cpus: usize) -> Self {
+        let mut modes = [0; 5];
+        for cpu in 0..cpus {
+            for (sum, time) in modes.iter_mut().zip(Here::times(cpu)) {
+                *sum += time;
+            }
+        }
+        Self {
+            now_ns: Here::now_ns(),
+            modes,
+            sched: world.sched().stats(),
+            bkl: Here::watched().into_iter().find(|watch| watch.name == BKL),
+        }
+    }
+}
+
+/// What the users and the parent leave for the report.
+#[derive(Default)]
+struct Board {
+    t0: Cell<u64>,
+    ends: RefCell<Vec<u64>>,
+    done: Cell<u64>,
+    failed: Cell<u64>,
+    first_failure: RefCell<Option<String>>,
+    broken: RefCell<Option<String>>,
+    released: RefCell<Snapshot>,
+    ended: RefCell<Snapshot>,
+    /// What the zones had moved at the release of the users.
+    zones: RefCell<Vec<ZoneStats>>,
+    bulk: RefCell<Vec<BulkUse>>,
+    proc_files: RefCell<[String; 3]>,
+    samples: RefCell<Vec<Sample>>,
+}
+
+impl Board {
+    /// A process beside the users that looks at the machine at every interval, for ever.
+    fn sample(&self, k: &mut Process, world: &Rc<World>, cpus: usize, interval: u64) -> i32 {
+        let mut last = Snapshot::take(world, cpus);
+        loop {
+            k.sleep(interval);
+            let next = Snapshot::take(world, cpus);
+            let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
+            let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
+            let rate = |field: fn(&Watch) -> u64| {
+                let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
+                (value(&next) - value(&last)) as f64 / span_s
+            };
+            self.samples.borrow_mut().push(Sample {
+                at_s: (next.now_ns - self.released.borrow().now_ns) as f64 / 1e9,
+                idle_percent: 100.0 * idle / (span_s * 1e12 * cpus as f64),
+                switches_per_s: (next.sched.switches - last.sched.switches) as f64 / span_s,
+                acquisitions_per_s: rate(|watch| watch.acquisitions),
+                handoffs_per_s: rate(|watch| watch.handoffs),
+                owner_not_running_percent: rate(|watch| watch.owner_not_running) / 1e10,
+                runnable: world.sched().runnable(),
+            });
+            last = next;
+        }
+    }
+
+    fn user<K: Kernel>(&self, k: &mut K, env: &JobEnv, order: &[Job]) {
+        let mut jobs = order.iter();
+        let mut next = || {
+            if let Some(job) = jobs.next() {
+                Here::tell(Event::Job(job.name()));
+            }
+        };
+        Here::tell(Event::Label { pid: 0, kind: "user", number: env.user });
+        next();
+        let done = user_main(k, env, order, |job| {
+            if let Err(error) = &job.result {
+                self.failed.set(self.failed.get() + 1);
+                let text = || format!("user {}, {}: {error}", env.user, job.job.name());
+                self.first_failure.borrow_mut().get_or_insert_with(text);
+            }
+            next();
+            Next::Continue
+        });
+        self.done.set(self.done.get() + done);
+        self.ends.borrow_mut().push(k.now());
+    }
+}
+
+impl VirtualRun {
+    /// `users` users of `mix` with the defaults of the published runs but without a start delay.
+    pub fn new(mix: Mix, users: u32, kernel: KernelPreset, machine: Preset) -> Self {
+        let calibration = Calibration::embedded().expect("the shipped calibration is valid");
+        Self {
+            mix,
+            users,
+            kernel,
+            machine,
+            calibration,
+            seed: 1,
+            start_delay_ns: 0,
+            pool_users: users,
+            shrink: 1,
+            shell_sleep: false,
+            file_system: FileSystem::Tmpfs,
+            pinned: false,
+            sample_ns: 0,
+        }
+    }
+
+    fn env(&self, user: u32) -> JobEnv {
+        JobEnv {
+            directory: DIRECTORY.to_owned(),
+            user,
+            file_kb: self.mix.file_kb(self.pool_users.max(1)),
+            seed: self.seed,
+            shrink: self.shrink,
+            shell_sleep: self.shell_sleep,
+            sync: false,
+        }
+    }
+
+    /// Runs the load point.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn run(&self) -> Result<VirtualPoint, VirtualError> {
+        self.execute(None)
+    }
+
+    /// Runs the load point and tells `recorder` all that happens. The result is the same.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn record(
+        &self,
+        recorder: Rc<RefCell<dyn Recorder>>,
+    ) -> Result<VirtualPoint, VirtualError> {
+        self.execute(Some(recorder))
+    }
+
+    fn execute(
+        &self,
+        recorder: Option<Rc<RefCell<dyn Recorder>>>,
+    ) -> Result<VirtualPoint, VirtualError> {
+        for (job, _) in &self.mix.weights {
+            if let Some(reason) = job.host_only() {
+                return Err(VirtualError::HostOnly { job: job.name(), reason });
+            }
+        }
+        for unit in convoy_workload::units::UNITS {
+            self.calibration.ns(unit.name)?;
+        }
+        let cpus = self.machine.topology.cpus;
+        let threads = if self.kernel.rcu.is_some() { cpus } else { 0 };
+        let tasks = self.users as usize * TASKS_PER_USER + TASKS_BESIDE + cpus + threads;
+        let machine = Machine::new(&self.machine, self.seed, tasks)
+            .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        if let Some(recorder) = recorder {
+            machine.record(recorder);
+        }
+        let fixed = Options::default();
+        let memory = fixed.memory.max(u64::from(self.users) * MEMORY_PER_USER);
+        let tmpfs = fixed.tmpfs.max(memory / 2);
+        let file_system = self.file_system;
+        let options = Options { memory, tmpfs, file_system, processes: tasks, ..fixed };
+        let world = World::new(&self.kernel, &self.machine, &self.calibration.ns, options)?;
+        let board = Rc::new(Board::default());
+        let (run, shared) = (self.clone(), Rc::clone(&board));
+        let inner = Rc::clone(&world);
+        world.boot(&machine, move |parent| {
+            if let Err(what) = run.parent(parent, &inner, &shared) {
+                *shared.broken.borrow_mut() = Some(what);
+            }
+        });
+        run_to_end(&machine, self.users, self.seed, &self.kernel.name, &board.broken)?;
+        Ok(self.point(&board, &machine, &world))
+    }
+
+    /// The first process: fixtures, users, release, and waiting for the end.
+    fn parent(&self, k: &mut Process, world: &Rc<World>, board: &Rc<Board>) -> Result<(), String> {
+        let fail = |call: &str, error: &dyn std::fmt::Display| format!("{call}: {error}");
+        if self.pinned {
+            world.sched().stay_here();
+        }
+        k.mkdir(DIRECTORY).map_err(|error| fail("mkdir", &error))?;
+        setup(k, &self.env(0)).map_err(|error| fail("fixtures", &error))?;
+        let (ready_read, ready_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
+        let (gate_read, gate_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
+        for user in 0..self.users {
+            let env = self.env(user);
+            let order = self.mix.order(self.seed, user);
+            let board = Rc::clone(board);
+            let child = move |k: &mut Process| {
+                let ready = k.close(gate_write).and_then(|()| k.write(ready_write, &[1; 4]));
+                if ready.is_err() {
+                    return 1;
+                }
+                // End of file: the parent has closed the gate.
+                while k.read(gate_read, &mut [0]).is_ok_and(|read| read > 0) {}
+                board.user(k, &env, &order);
+                0
+            };
+            k.fork(child).map_err(|error| fail("fork", &error))?;
+        }
+        let mut ready = 0;
+        while ready < 4 * self.users as usize {
+            ready += k.read(ready_read, &mut [0; 1024]).map_err(|error| fail("read", &error))?;
+        }
+        Here::tell(Event::Label { pid: 0, kind: "the parent of the users", number: 0 });
+        board.t0.set(k.now());
+        if self.start_delay_ns > 0 {
+            k.sleep(self.start_delay_ns);
+        }
+        let cpus = self.machine.topology.cpus;
+        *board.released.borrow_mut() = Snapshot::take(world, cpus);
+        board.zones.replace(world.page_stats());
+        Here::tell(Event::Measure(true));
+        k.close(gate_write).map_err(|error| fail("close", &error))?;
+        if self.sample_ns > 0 {
+            let (world, board, interval) = (Rc::clone(world), Rc::clone(board), self.sample_ns);
+            let sampler = move |k: &mut Process| board.sample(k, &world, cpus, interval);
+            k.fork(sampler).map_err(|error| fail("fork", &error))?;
+        }
+        for _ in 0..self.users {
+            k.wait().map_err(|error| fail("wait", &error))?;
+        }
+        *board.ended.borrow_mut() = Snapshot::take(world, cpus);
+        board.bulk.replace(bulk::since(world, &board.zones.borrow()));
+        board.proc_files.replace(world.proc_files());
+        Here::tell(Event::Measure(false));
+        Ok(())
+    }
+
+    fn point(&self, board: &Board, machine: &Machine, world: &World) -> VirtualPoint {
+        let t0 = board.t0.get();
+        let ends: Vec<f64> =
+            board.ends.borrow().iter().map(|&end| (end - t0) as f64 / 1e9).collect();
+        let columns = Columns::new(self.users, board.done.get(), &ends);
+        let (from, to) = (board.released.borrow(), board.ended.borrow());
+        let busy_s = (to.now_ns - from.now_ns) as f64 / 1e9;
+        let mut modes_s = [0.0; 5];
+        for (mode, seconds) in modes_s.iter_mut().enumerate() {
+            *seconds = (to.modes[mode] - from.modes[mode]) as f64 / 1e12;
+        }
+        let all = busy_s * self.machine.topology.cpus as f64;
+        // An idle CPU settles its accounts when it leaves idle, so idle time is what is left.
+        let cpu_s = modes_s.iter().sum::<f64>() - modes_s[Mode::Idle as usize];
+        let count = |field: fn(&Watch) -> u64| {
+            let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
+            (value(&to) - value(&from)) as f64
+        };
+        let acquisitions = count(|watch| watch.acquisitions);
+        VirtualPoint {
+            users: self.users,
+            columns,
+            cpu_s,
+            busy_s,
+            modes_s,
+            idle_percent: 100.0 * (1.0 - cpu_s / all).max(0.0),
+            context_switches_per_s: (to.sched.switches - from.sched.switches) as f64 / busy_s,
+            bkl: to.bkl.as_ref().map(|_| BklUse {
+                owner_not_running_percent: count(|watch| watch.owner_not_running) / (busy_s * 1e10),
+                owner_change_ms: busy_s * 1e3 / count(|watch| watch.owner_changes),
+                per_user: acquisitions / f64::from(self.users),
+                contended_percent: 100.0 * count(|watch| watch.contended) / acquisitions.max(1.0),
+            }),
+            sched: to.sched.since(&from.sched),
+            jobs_done: board.done.get(),
+            jobs_failed: board.failed.get(),
+            first_failure: board.first_failure.borrow().clone(),
+            operations: machine.operations(),
+            calls: world.counts().calls.get(),
+            journal: world.journal_stats(),
+            bulk: board.bulk.take(),
+            proc_files: board.proc_files.take(),
+            hash: machine.hash(),
+            samples: board.samples.borrow().clone(),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The collapse of May 2008 comes out of the mechanism, and only for the hand-off.
+
+use convoy_kernel::KernelPreset;
+use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_machine::Preset;
+use convoy_workload::mix::Mix;
+
+/// Enough for a convoy to last; the published runs have 2000.
+const USERS: u32 = 120;
+
+fn run(kernel: &str, change: impl FnOnce(&mut KernelPreset)) -> VirtualPoint {
+    let mut preset = KernelPreset::named(kernel).expect("a shipped preset");
+    // Tasks are few, so contention must come early: the longest hold that the estimates allow.
+    preset.bkl_traffic.hold_tty_ns = 40_000.0;
+    change(&mut preset);
+    let machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
+    let mix = Mix::load("shared").expect("a shipped mix");
+    let point = VirtualRun { pool_users: 2000, ..VirtualRun::new(mix, USERS, preset, machine) }
+        .run()
+        .expect("the run comes to an end");
+    assert_eq!(point.jobs_failed, 0, "{kernel}: {:?}", point.first_failure);
+    assert_eq!(point.jobs_done, u64::from(USERS) * 97);
+    point
+}
+
+#[test]
+fn only_the_hand_off_collapses() {
+    let base = run("2.6.25", |_| {});
+    for kernel in ["2.6.26-rc1+semaphore-speedup", "2.6.26-rc1+bkl-spinlock"] {
+        let point = run(kernel, |_| {});
+        assert!(point.idle_percent < 2.0, "{kernel}: idle {} %", point.idle_percent);
+        let loss = 1.0 - point.columns.jobs_per_min / base.columns.jobs_per_min;
+        assert!(loss.abs() < 0.04, "{kernel}: loss {loss}");
+        assert!((point.cpu_s / base.cpu_s - 1.0).abs() < 0.03, "{kernel}: {} s", point.cpu_s);
+    }
+    let point = run("2.6.26-rc1", |_| {});
+    assert!(base.idle_percent < 2.0, "2.6.25: idle {} %", base.idle_percent);
+    assert!((30.0..60.0).contains(&point.idle_percent), "idle {} %", point.idle_percent);
+    let bkl = point.bkl.expect("2.6.26-rc1 has the lock");
+    assert!((1.5..4.0).contains(&bkl.owner_change_ms), "{} ms", bkl.owner_change_ms);
+    assert!(bkl.owner_not_running_percent > 80.0);
+    assert!((point.cpu_s / base.cpu_s - 1.0).abs() < 0.03, "{} s", point.cpu_s);
+}
+
+#[test]
+fn the_rule_that_breaks_work_conservation_is_the_hot_buddy() {
+    let every_rule = run("2.6.26-rc1", |_| {});
+    let without = run("2.6.26-rc1", |kernel| {
+        kernel.ablation.buddy_hot = false;
+        kernel.ablation.skip_last_entry = false;
+    });
+    assert!(without.idle_percent < every_rule.idle_percent / 2.0, "{}", without.idle_percent);
+}
+
+/// With many CPUs tasks are pushed, pulled and woken while they leave a CPU, and their numbers are
+/// used again at once. A task that two CPUs ran ended this in a livelock.
+#[test]
+fn a_thousand_cpus_come_to_an_end() {
+    let preset = KernelPreset::named("2.6.26-rc1+bkl-spinlock").expect("a shipped preset");
+    let mut machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
+    machine.topology.cpus = 1024;
+    let mix = Mix::load("shared").expect("a shipped mix");
+    let users = 1200;
+    let point = VirtualRun { shrink: 1000, ..VirtualRun::new(mix, users, preset, machine) }
+        .run()
+        .expect("the run comes to an end");
+    assert_eq!(point.jobs_failed, 0, "{:?}", point.first_failure);
+    assert_eq!(point.jobs_done, u64::from(users) * 97);
+}

@@ -1,0 +1,52 @@
+//! Every kernel preset carries the `shared` mix to its end, on machines of any size.
+
+use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
+use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
+use convoy_machine::Preset;
+use convoy_workload::mix::Mix;
+
+fn run(kernel: &str, cpus: usize, users: u32) -> VirtualPoint {
+    run_on(kernel, cpus, users, FileSystem::Tmpfs)
+}
+
+fn run_on(kernel: &str, cpus: usize, users: u32, file_system: FileSystem) -> VirtualPoint {
+    let preset = KernelPreset::named(kernel).expect("a shipped preset");
+    let mut machine = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+    machine.topology.cpus = cpus;
+    let mix = Mix::load("shared").expect("a shipped mix");
+    VirtualRun { shrink: 1000, file_system, ..VirtualRun::new(mix, users, preset, machine) }
+        .run()
+        .expect("the run comes to an end")
+}
+
+#[test]
+fn all_jobs_are_done_on_1_4_and_64_cpus() {
+    for kernel in KernelPreset::names() {
+        for (cpus, users) in [(1, 3), (4, 12), (64, 80)] {
+            let point = run(kernel, cpus, users);
+            let failure = &point.first_failure;
+            assert_eq!(point.jobs_failed, 0, "{kernel} on {cpus}: {failure:?}");
+            assert_eq!(point.jobs_done, u64::from(users) * 97, "{kernel} on {cpus}");
+        }
+    }
+}
+
+/// In builds with debug assertions this is also the test that every lock of every kernel has a name
+/// and keeps the rules of interrupts.
+#[test]
+fn all_jobs_are_done_on_a_disk_with_a_journal() {
+    for kernel in KernelPreset::names() {
+        let disk = JournalOptions { disk_ns: 100_000, ..JournalOptions::default() };
+        let point = run_on(kernel, 4, 12, FileSystem::Journal(disk));
+        assert_eq!((point.jobs_failed, point.jobs_done), (0, 12 * 97), "{kernel}");
+        let journal = point.journal.expect("it has one");
+        assert!(journal.requests > 0 && journal.commits > 0, "{kernel}: {journal:?}");
+    }
+}
+
+#[test]
+fn the_same_run_has_the_same_schedule_under_every_preset() {
+    for kernel in KernelPreset::names() {
+        assert_eq!(run(kernel, 4, 9).hash, run(kernel, 4, 9).hash, "{kernel}");
+    }
+}

@@ -1,0 +1,109 @@
+//! The files that the jobs find in their work directory: the same names on every machine and every
+//! kernel.
+//!
+//! AIM7 unpacks a tree of 24 directories with 320 names of one file for `disk_src`, and reads
+//! `/bin` in `dir_rtns_1`, whose cost then depends on the programs installed. Here both are made
+//! from this table.
+//!
+//! | name | what |
+//! |---|---|
+//! | `tree/d00` … `tree/d23` | directories; together 320 links to one small file |
+//! | `tree/dirlist` | the list of names that `disk_src` reads |
+//! | `bin/` | the directory that `dir_rtns_1` and the shell jobs list: 100 links to one small file
+//! |
+//! | `tmpa.common` | the file that `disk_rd`, `disk_cp` and `sync_disk_cp` read; as large as a
+//! user's file |
+
+use crate::api::{Kernel, Open};
+
+use crate::jobs::{BLOCK_BYTES, JobEnv, JobError, call};
+
+/// Directories of the tree.
+pub const DIRECTORIES: usize = 24;
+/// Names of the one file in the tree.
+pub const TREE_NAMES: usize = 320;
+/// Names in the `bin` directory.
+pub const BIN_NAMES: usize = 100;
+/// Names in the list.
+pub const LIST_NAMES: usize = 75;
+/// Names of the list that exist; 100 visits then find 57 names and miss 43, as in the original.
+pub const LIST_EXISTING: usize = 43;
+
+/// The path, below `tree`, of the tree's name number `index`.
+pub fn tree_name(index: usize) -> String {
+    format!("d{:02}/file{:03}", index % DIRECTORIES, index)
+}
+
+/// The list's name number `index` and whether it exists.
+pub fn list_name(index: usize) -> (String, bool) {
+    // 43 and 75 have no common factor: the existing names are spread over the list.
+    let exists = index * LIST_EXISTING % LIST_NAMES < LIST_EXISTING;
+    let name = tree_name(index * TREE_NAMES / LIST_NAMES);
+    if exists { (name, true) } else { (format!("{name}.none"), false) }
+}
+
+/// The text of `tree/dirlist`: one name a line.
+pub fn list_text() -> String {
+    (0..LIST_NAMES).map(|index| list_name(index).0 + "\n").collect()
+}
+
+/// Makes the directories and names of the fixture below `env.directory`, which must exist.
+///
+/// # Errors
+/// The first system call that fails.
+pub fn make_tree<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let tree = env.path("tree");
+    call("mkdir", k.mkdir(&tree))?;
+    for directory in 0..DIRECTORIES {
+        call("mkdir", k.mkdir(&format!("{tree}/d{directory:02}")))?;
+    }
+    let first = format!("{tree}/{}", tree_name(0));
+    make_file(k, &first, b"one file of many names\n")?;
+    for index in 1..TREE_NAMES {
+        call("link", k.link(&first, &format!("{tree}/{}", tree_name(index))))?;
+    }
+    make_file(k, &format!("{tree}/dirlist"), list_text().as_bytes())?;
+    let bin = env.path("bin");
+    call("mkdir", k.mkdir(&bin))?;
+    let program = format!("{bin}/program000");
+    make_file(k, &program, b"not a program\n")?;
+    for index in 1..BIN_NAMES {
+        call("link", k.link(&program, &format!("{bin}/program{index:03}")))?;
+    }
+    Ok(())
+}
+
+/// Makes or replaces `tmpa.common`: `env.file_kb` blocks of 1 KB, at least one.
+///
+/// # Errors
+/// The first system call that fails.
+pub fn make_common<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let fd = call("open", k.open(&env.path("tmpa.common"), Open::CREAT))?;
+    let block = [b'c'; BLOCK_BYTES];
+    for _ in 0..env.file_kb.max(1) {
+        crate::jobs::write_all(k, fd, &block)?;
+    }
+    call("close", k.close(fd))
+}
+
+fn make_file<K: Kernel>(k: &mut K, path: &str, content: &[u8]) -> Result<(), JobError> {
+    let fd = call("open", k.open(path, Open::CREAT))?;
+    crate::jobs::write_all(k, fd, content)?;
+    call("close", k.close(fd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_the_existing_names_it_claims() {
+        let existing = (0..LIST_NAMES).filter(|&index| list_name(index).1).count();
+        assert_eq!(existing, LIST_EXISTING);
+        let mut names: Vec<String> = (0..LIST_NAMES).map(|index| list_name(index).0).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), LIST_NAMES);
+        assert_eq!(list_text().lines().count(), LIST_NAMES);
+    }
+}

@@ -1,0 +1,107 @@
+//! The jobs about names: create, link, look up, list.
+
+use crate::Errno;
+use crate::api::{Kernel, Open};
+
+use super::{JobEnv, JobError, call, check};
+use crate::draw::{Lcg, shuffle};
+use crate::{fixture, units};
+
+/// Names that `link_test` gives to its file.
+const LINKS: usize = 8;
+/// Rounds of `link_test`.
+const LINK_ROUNDS: u64 = 9;
+/// Entries that `dir_rtns_1` reads.
+const ENTRIES: u64 = 10_000;
+/// Names that `disk_src` looks up.
+const VISITS: u64 = 100;
+
+pub(super) fn creat_clo<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let path = env.own_path("creat");
+    for _ in 0..env.loops(1000) {
+        let fd = call("creat", k.open(&path, Open::CREAT))?;
+        call("close", k.close(fd))?;
+    }
+    call("unlink", k.unlink(&path))
+}
+
+pub(super) fn link_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let names: Vec<String> =
+        (0..LINKS).map(|index| env.own_path(&format!("link{index}"))).collect();
+    let fd = call("creat", k.open(&names[0], Open::CREAT))?;
+    call("close", k.close(fd))?;
+    for name in &names[1..] {
+        call("link", k.link(&names[0], name))?;
+    }
+    for _ in 0..env.loops(LINK_ROUNDS) {
+        for name in &names[1..] {
+            call("unlink", k.unlink(name))?;
+            call("link", k.link(&names[0], name))?;
+        }
+    }
+    for name in &names {
+        call("unlink", k.unlink(name))?;
+    }
+    Ok(())
+}
+
+pub(super) fn dir_rtns_1<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let wanted = env.loops(ENTRIES);
+    let fd = call("open", k.open(&env.path("bin"), Open::READ))?;
+    let (mut entries, mut rewound) = (0, false);
+    while entries < wanted {
+        let filled = call("getdents", k.read_directory(fd))? as u64;
+        entries += filled;
+        if filled == 0 {
+            check(!rewound, "the directory is empty")?;
+            call("lseek", k.seek(fd, 0))?;
+        }
+        rewound = filled == 0;
+    }
+    units::run(k, &units::DIRECTORY_ENTRY, wanted)?;
+    call("close", k.close(fd))
+}
+
+pub(super) fn disk_src<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    call("chdir", k.chdir(&env.path("tree")))?;
+    let result = visit_names(k, env);
+    call("chdir", k.chdir(&env.directory))?;
+    result
+}
+
+fn visit_names<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let fd = call("open", k.open("dirlist", Open::READ))?;
+    let mut buffer = [0; 4096];
+    let mut bytes = 0;
+    loop {
+        match call("read", k.read(fd, &mut buffer))? {
+            0 => break,
+            read => bytes += read,
+        }
+    }
+    call("close", k.close(fd))?;
+    check(bytes == fixture::list_text().len(), "length of dirlist")?;
+    units::run(k, &units::NAME_LIST, 1)?;
+    let mut random = Lcg::for_user(env.seed, env.user);
+    let mut names: Vec<(String, bool)> = (0..fixture::LIST_NAMES).map(fixture::list_name).collect();
+    shuffle(&mut random, &mut names);
+    for (name, exists) in names.iter().cycle().take(env.loops(VISITS) as usize) {
+        if *exists {
+            call("stat", k.stat(name))?;
+            continue;
+        }
+        // Users share the tree, so a missing name carries the user's index: nobody removes another
+        // one's file.
+        let own = format!("{name}.{}", env.user);
+        match k.stat(&own) {
+            Err(Errno::ENOENT) => {
+                let fd = call("creat", k.open(&own, Open::CREAT))?;
+                call("close", k.close(fd))?;
+                call("unlink", k.unlink(&own))?;
+            }
+            Ok(_) => return Err(JobError::Wrong { what: "a name that should be missing exists" }),
+            Err(errno) => return Err(JobError::Call { call: "stat", errno }),
+        }
+    }
+    Ok(())
+}
