@@ -4,9 +4,9 @@ use crate::args::Check;
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use crate::pool::LOOK;
+use convoy_checker::{Budget, LOCKS, Row};
 use convoy_host::Interrupts;
 use convoy_report::{CheckReport, CheckRow};
-use convoy_torture::{Budget, LOCKS, Row};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
@@ -70,7 +70,7 @@ fn rows(args: &Check, variants: &[&str], budget: Budget) -> Result<(Vec<CheckRow
     // Detached: after an interrupt the process ends without waiting for the variant under way.
     std::thread::spawn(move || {
         for variant in all {
-            let found = convoy_torture::check_lock(&lock, &variant, budget);
+            let found = convoy_checker::check_lock(&lock, &variant, budget);
             if sender.send(found).is_err() {
                 return;
             }
@@ -132,7 +132,7 @@ fn row(row: Row) -> CheckRow {
 }
 
 fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
-    let told = convoy_torture::replay(schedule).map_err(Failure::usage)?;
+    let told = convoy_checker::replay(schedule).map_err(Failure::usage)?;
     let json = || {
         let lines = serde_json::json!({
             "lock": args.lock,

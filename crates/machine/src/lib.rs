@@ -1,4 +1,4 @@
-//! The virtual SMP: coroutines, clock, CPUs, cache lines; and the checker's platform.
+//! The virtual SMP: coroutines, clock, CPUs, cache lines.
 //!
 //! [`Machine`] is built from a [`Preset`], gets an operating system ([`Os`]) and runs tasks. Code
 //! on it uses [`Here`] (time, interrupts, task switches) and locks over the platform [`Smp`].
@@ -10,7 +10,6 @@ mod hierarchy;
 mod line;
 mod machine;
 mod memory;
-pub mod model;
 mod names;
 mod numa;
 mod os;

@@ -6,7 +6,7 @@
 //! `cfg(loom)`: loom's own types are used here and nowhere else. Loom has no futex; sleeping is
 //! built on its mutex and condition variable, which order more than a futex promises. So the
 //! orderings of the fast paths are checked fully, those of the way into and out of a sleep only as
-//! far as no sleep lies between; the checker of `convoy-machine` explores the interleavings there.
+//! far as no sleep lies between; the checker of `convoy-checker` explores the interleavings there.
 
 use convoy_sync::{
     Access, AdaptiveLock, ArchSemaphore, Atomic, Handoff, InTurn, LockEvent, LookFirst,

@@ -1,6 +1,6 @@
 //! Scenarios for locks of one owner, and for reader/writer locks.
 
-use convoy_machine::model::{End, Failure, Instance, Model, Property, Scenario};
+use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{
     Mutex, Platform, RawLock, RawSemaphore, RwLock, RwSemaphore, SpinPolicy, SpinningMutex, TaskId,
 };

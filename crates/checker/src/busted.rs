@@ -1,6 +1,6 @@
 //! Locks that are wrong on purpose. Each must be caught by the checker.
 
-use convoy_machine::model::Model;
+use crate::model::Model;
 use convoy_sync::{
     AllAtOnce, Atomic, Platform, RawLock, RawSemaphore, Sleep, SpinPolicy, WaitError, Wake,
 };

@@ -1,6 +1,6 @@
 //! Semaphore scenarios as data: what each task calls, and what must hold afterwards.
 
-use convoy_machine::model::{End, Failure, Instance, Model, Property, Scenario};
+use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{RawSemaphore, TaskId};
 use std::cell::Cell;
 use std::rc::Rc;

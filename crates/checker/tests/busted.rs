@@ -1,6 +1,6 @@
 //! Locks that are wrong on purpose are caught, the published patch is, and the rest is not.
 
-use convoy_torture::{BUSTED, Budget, VARIANTS, check_semaphore, replay};
+use convoy_checker::{BUSTED, Budget, VARIANTS, check_semaphore, replay};
 
 /// The same for those that must be caught and those that must not.
 const BUDGET: Budget = Budget { executions: 5000, steps: 3000, seed: 1 };
@@ -13,7 +13,7 @@ fn every_busted_variant_is_caught_and_its_schedule_replays() {
         let row = caught.unwrap_or_else(|| panic!("{variant} passed"));
         let schedule = row.schedule.as_deref().expect("a violation has a schedule");
         assert_eq!(
-            schedule.parse::<convoy_machine::model::Schedule>().unwrap().to_string(),
+            schedule.parse::<convoy_checker::model::Schedule>().unwrap().to_string(),
             schedule
         );
         let lines = replay(schedule).unwrap().lines;

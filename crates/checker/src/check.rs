@@ -4,10 +4,10 @@ use crate::busted::{
     LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, SilentWaiter, UnfairTicketLock,
 };
 use crate::locks::{Raw, exclusion};
+use crate::model::{Budget, Model, Scenario, Schedule, ScheduleError, explore};
 use crate::script::{Shape, scenario};
 use crate::shapes::SHAPES;
 use crate::zone::{ZONE_SHAPES, ZoneShape, zone_scenario};
-use convoy_machine::model::{Budget, Model, Scenario, Schedule, ScheduleError, explore};
 use convoy_mm::{HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
 use convoy_sync::{ArchSemaphore, Handoff, Opportunistic, PublishedFix, Semaphore, SpinningMutex};
 use core::fmt;
@@ -230,7 +230,6 @@ pub fn replay(schedule: &str) -> Result<Replay, CheckError> {
         .and_then(|shape| semaphore(variant, shape))
         .or_else(|| zone(variant, of_zone?))
         .or_else(|| spinlock(variant).filter(|scenario| scenario.name == schedule.scenario));
-    let (lines, failure) =
-        convoy_machine::model::replay(&scenario.ok_or_else(unknown)?, &schedule)?;
+    let (lines, failure) = crate::model::replay(&scenario.ok_or_else(unknown)?, &schedule)?;
     Ok(Replay { lines, violation: failure.map(|property| property.name().to_owned()) })
 }

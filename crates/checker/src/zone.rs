@@ -1,6 +1,6 @@
 //! Page-allocator scenarios as data: what each task takes and gives back.
 
-use convoy_machine::model::{End, Failure, Instance, Model, Property, Scenario};
+use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_mm::{Bulk, SetSize, Setup, Temperature, Zone};
 use convoy_sync::{Platform, RawLock, TicketLock};
 use std::cell::RefCell;

@@ -1,15 +1,13 @@
-//! Every lock on every platform keeps its contract: owners exclude each other, nobody is forgotten,
+//! Every lock on threads and under the checker keeps its contract: owners exclude each other, nobody is forgotten,
 //! and where that is promised, nobody is passed.
 
-use convoy_machine::model::{Budget, Instance, Model, Property, Scenario, explore};
-use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp};
+use convoy_checker::model::{Budget, Instance, Model, Property, Scenario, explore};
+use convoy_checker::{Binary, Exclusive, Irq, Raw, SHAPES, Step, exclusion, scenario};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Compete, Handoff, InTurn, LookFirst, LookFirstAtLowLoad,
     LookFirstInTurn, Mutex, Native, Opportunistic, Platform, PublishedFix, RawSemaphore, RwLock,
     RwSemaphore, Semaphore, SpinPolicy, Spinners, SpinningMutex, TasLock, TicketLock, WaitError,
 };
-use convoy_torture::{Binary, Exclusive, Irq, Raw, SHAPES, Step, exclusion, scenario};
-use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -70,7 +68,6 @@ macro_rules! every_native_semaphore {
 every_native_semaphore!(native_semaphores, Native, threads);
 every_native_semaphore!(model_semaphores, Model, checked);
 every_lock!(native, Native, threads);
-every_lock!(smp, Smp, virtual_machine);
 every_lock!(model, Model, checked);
 
 /// Threads of the host. Few and short: a ticket lock needs a time slice for each hand-over when
@@ -98,50 +95,6 @@ fn threads<E: Exclusive + Sync>(_: bool) {
         }
     });
     assert_eq!(visits.into_inner(), 900);
-}
-
-/// The virtual machine, with fewer CPUs than tasks.
-fn virtual_machine<E: Exclusive>(_: bool) {
-    struct Room<E> {
-        lock: OnceCell<Sim<E>>,
-        owners: Cell<u32>,
-        readers: Cell<u32>,
-        visits: Cell<u32>,
-    }
-    let room = Rc::new(Room::<E> {
-        lock: OnceCell::new(),
-        owners: Cell::new(0),
-        readers: Cell::new(0),
-        visits: Cell::new(0),
-    });
-    let body = |task: u32| -> Box<dyn FnOnce()> {
-        let room = Rc::clone(&room);
-        Box::new(move || {
-            let lock = room.lock.get_or_init(|| Here::place(E::unlocked()));
-            for round in 0..200 {
-                let reader = (task + round).is_multiple_of(2);
-                lock.enter(reader);
-                let shared = reader && E::SHARES;
-                let inside = if shared { &room.readers } else { &room.owners };
-                inside.set(inside.get() + 1);
-                Here::compute(1_000_000);
-                let seen = (room.owners.get(), room.readers.get());
-                assert!(matches!(seen, (1, 0) | (0, 1..)), "{seen:?} are inside");
-                inside.set(inside.get() - 1);
-                room.visits.set(room.visits.get() + 1);
-                lock.leave(reader);
-                Here::compute(u64::from(task + 1) * 700_000);
-            }
-        })
-    };
-    let name = Preset::names().next().expect("a machine preset is shipped");
-    let preset = Preset::named(name).expect("a shipped preset is valid").with_cpus(4);
-    let (outcome, machine) =
-        Fifo::run(&preset, 1, 1_000_000_000, (0..6).map(body).collect()).expect("address space");
-    assert_eq!(outcome, Outcome::Stopped, "a task was forgotten");
-    assert_eq!(room.visits.get(), 6 * 200);
-    drop(room);
-    drop(machine);
 }
 
 /// A mutex as a semaphore of one unit, for the shapes with signals. It has no deadlines.
@@ -217,7 +170,7 @@ fn spinners_take_turns() {
                 }
             })
         };
-        let all_ended = |end: &convoy_machine::model::End| {
+        let all_ended = |end: &convoy_checker::model::End| {
             if end.spinning.is_empty() {
                 return Ok(());
             }
