@@ -1,5 +1,5 @@
-//! The model checker: an exploring platform ([`model`]), scenarios for it, locks that must be caught,
-//! and the check that the binary runs. It knows nothing of the virtual machine.
+//! The model checker: an exploring platform ([`model`]), scenarios for it, locks that must be
+//! caught, and the check that the binary runs. It knows nothing of the virtual machine.
 //!
 //! [`check_semaphore`] explores every [`Shape`] with one variant, [`check_zone`] every
 //! [`ZoneShape`]; [`replay`] tells one order step by step. The variants named `busted-...` are

@@ -1,5 +1,5 @@
-//! Every lock on threads and under the checker keeps its contract: owners exclude each other, nobody is forgotten,
-//! and where that is promised, nobody is passed.
+//! Every lock on threads and under the checker keeps its contract: owners exclude each other, no
+//! waiter is forgotten, and where that is promised, none is passed.
 
 use convoy_checker::model::{Budget, Instance, Model, Property, Scenario, explore};
 use convoy_checker::{Binary, Exclusive, Irq, Raw, SHAPES, Step, exclusion, scenario};

@@ -2,8 +2,8 @@
 //!
 //! Every lock of this crate is generic over [`Platform`]. Three machines implement it: `Native`
 //! (threads and futex), `Smp` (the virtual machine, crate `convoy-machine`) and `Model` (the
-//! checker, crate `convoy-checker`). All functions are associated functions, so a lock has no field for its
-//! platform and the native machine code is the one a hand-written lock would have.
+//! checker, crate `convoy-checker`). All functions are associated functions, so a lock has no field
+//! for its platform and the native machine code is the one a hand-written lock would have.
 //!
 //! # Rules that keep one source true on three machines
 //!
