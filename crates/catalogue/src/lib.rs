@@ -1,0 +1,69 @@
+//! One loader for data files: machines, kernels, mixes and experiments.
+//!
+//! A name ending in `.toml` is a file; any other name is a shipped file, which is compiled in. A
+//! file may be `based_on` another one: tables merge key by key, everything else is replaced. A
+//! [`Set`] changes one key on top of that. Every number is held against the range that its type
+//! states, and every error is one line that names the file and line that hold the cause, the key,
+//! what was found and what is accepted. What is loaded knows where it comes from and has a hash of
+//! its content, so that a title cannot claim a shipped preset for a changed one ([`Source`]).
+//!
+//! docs/presets.md is the reference for users.
+
+mod de;
+mod error;
+mod keys;
+pub mod read;
+mod set;
+mod sheet;
+mod shelf;
+mod source;
+pub mod suggest;
+mod tree;
+
+pub use error::{CatalogueError, Fault};
+pub use keys::{Key, keys, markdown};
+pub use set::Set;
+pub use sheet::{Sheet, Text};
+pub use shelf::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf};
+pub use source::{Loaded, Source};
+pub use tree::Place;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+/// A type that a data file holds.
+///
+/// The ranges of its numbers stand beside the fields, as
+/// `#[schemars(range(min = 1, max = 10_000))]`; the comments of its fields are its reference.
+pub trait Entry: DeserializeOwned + JsonSchema {
+    /// Where the shipped files are.
+    const SHELF: &'static Shelf;
+
+    /// What ranges cannot say: relations between keys.
+    ///
+    /// # Errors
+    /// [`Fault`], the first one.
+    fn check(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Takes the label by which titles call it, see [`Source::label`].
+    fn set_name(&mut self, _label: String) {}
+}
+
+/// The shipped file called `name`, or the file of that path if it ends in `.toml`, with those of
+/// `sets` that are of its kind.
+///
+/// # Errors
+/// [`CatalogueError`].
+pub fn load<T: Entry>(name: &str, sets: &[Set]) -> Result<Loaded<T>, CatalogueError> {
+    Sheet::open(T::SHELF, name, None)?.read(sets)
+}
+
+/// The file whose content is `text`; `name` is used in errors.
+///
+/// # Errors
+/// [`CatalogueError`].
+pub fn parse<T: Entry>(name: &str, text: &str) -> Result<Loaded<T>, CatalogueError> {
+    Sheet::of_text(T::SHELF, name, text)?.read(&[])
+}

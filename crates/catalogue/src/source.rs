@@ -1,0 +1,94 @@
+//! What was loaded, and where it comes from.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::tree::Node;
+
+/// Digits of the hash that a label has.
+const DIGITS: usize = 8;
+
+/// Where a value comes from. A record keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The shipped name, or the name of the file without its directory.
+    pub name: String,
+    /// The file, if it is not a shipped one, as it was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// What the file is based on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub based_on: Option<String>,
+    /// What `--set` changed, as `KEY=VALUE`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<String>,
+    /// Whether it is anything else than the shipped file called `name`.
+    pub changed: bool,
+    /// SHA-256 of the content, in hexadecimal digits: keys in order, comments and description left
+    /// out, so that equal content has an equal hash on every machine.
+    pub hash: String,
+    /// One line for people.
+    #[serde(skip)]
+    pub description: String,
+}
+
+impl Source {
+    /// What titles and records call it: the shipped name, or a name that says what is different and
+    /// the beginning of the hash.
+    pub fn label(&self) -> String {
+        if !self.changed {
+            return self.name.clone();
+        }
+        let mut parts = Vec::new();
+        if let Some(base) = &self.based_on {
+            parts.push(format!("based on {base}"));
+        }
+        if !self.overrides.is_empty() {
+            parts.push(format!("changed: {}", self.overrides.join(", ")));
+        }
+        parts.push(self.hash.chars().take(DIGITS).collect());
+        format!("{} ({})", self.name, parts.join("; "))
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Loaded<T> {
+    /// The value.
+    pub value: T,
+    /// Where it comes from.
+    pub source: Source,
+    pub(crate) tree: Node,
+}
+
+impl<T> Loaded<T> {
+    /// What titles and records call it.
+    pub fn label(&self) -> String {
+        self.source.label()
+    }
+
+    /// The resolved content for a record.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(&self.tree).unwrap_or_default()
+    }
+
+    /// The resolved content as a file that can be loaded again.
+    pub fn to_toml(&self) -> String {
+        let body = toml::to_string(&self.tree).unwrap_or_default();
+        let description = match self.source.description.as_str() {
+            "" => String::new(),
+            text => format!("description = {}\n", toml::Value::from(text)),
+        };
+        format!("# {}\n{description}{body}", self.label())
+    }
+}
+
+impl<T> Deref for Loaded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
