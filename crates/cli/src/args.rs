@@ -6,7 +6,9 @@ use crate::runs::Runs;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-use crate::run::args::Run;
+use crate::locks::Locks;
+use crate::run::Run;
+use crate::sim::SimArgs;
 
 /// Finds, explains, predicts and fixes lock-scaling regressions.
 #[derive(Debug, Parser)]
@@ -22,8 +24,12 @@ pub(crate) struct Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an AIM7 mix, on this machine or on a virtual one, or a native lock experiment
+    /// Run an AIM7 mix on this machine
     Run(Box<Run>),
+    /// Run an AIM7 mix on a virtual machine
+    Sim(Box<SimArgs>),
+    /// Measure locks in a loop, on this machine or a virtual one
+    Locks(Box<Locks>),
     /// Reproduce a published experiment on the virtual machine
     Reproduce(Reproduce),
     /// Check a lock by exploring interleavings of its source

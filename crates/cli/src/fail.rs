@@ -1,6 +1,8 @@
 //! Failures and their exit codes, see docs/exit-codes.md.
 
-use clap::error::ErrorKind;
+use crate::args::Args;
+use clap::CommandFactory as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -59,7 +61,24 @@ pub(crate) fn command_line(error: &clap::Error) -> ExitCode {
         return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
     }
     let text = error.render().to_string();
-    Failure::usage(text.strip_prefix("error: ").unwrap_or(&text)).report()
+    let elsewhere = elsewhere(error).unwrap_or_default();
+    Failure::usage(text.strip_prefix("error: ").unwrap_or(&text)).with(&elsewhere).report()
+}
+
+/// The commands that take a flag which the one at hand does not.
+fn elsewhere(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = flag.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let all = Args::command();
+    let takes = |command: &&clap::Command| {
+        command.get_arguments().any(|argument| argument.get_long() == Some(flag))
+    };
+    let takers: Vec<String> = all
+        .get_subcommands()
+        .filter(takes)
+        .map(|command| format!("`convoy {}`", command.get_name()))
+        .collect();
+    (!takers.is_empty()).then(|| format!("; --{flag} belongs to {}", takers.join(", ")))
 }
 
 /// The lines of a message as one, without the excerpts of the file that a parser draws.

@@ -7,12 +7,15 @@ mod compare;
 mod explain;
 mod fail;
 mod keep;
+mod load;
+mod locks;
 mod measure;
 mod output;
 mod pool;
 mod reproduce;
 mod run;
 mod runs;
+mod sim;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
     };
     let result = match &args.command {
         Command::Run(run) => run::run(run),
+        Command::Sim(sim) => sim::run(sim),
+        Command::Locks(locks) => locks::run(locks),
         Command::Reproduce(reproduce) => reproduce::run(reproduce),
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),

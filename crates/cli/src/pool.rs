@@ -25,6 +25,14 @@ pub(crate) fn machine(name: &str) -> Result<Preset, Failure> {
     convoy_kernel::costs_ns(&machine).map(|_| machine).map_err(wrong)
 }
 
+/// [`machine`] with another number of CPUs, if one is named.
+pub(crate) fn machine_of(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
+    let Some(cpus) = cpus else { return machine(name) };
+    let machine = machine(name)?.with_cpus(cpus);
+    machine.validate().map_err(Failure::usage)?;
+    Ok(machine)
+}
+
 /// A simulation, on the thread that calls.
 pub(crate) trait Simulation: Send + Sync + 'static {
     /// What comes out.

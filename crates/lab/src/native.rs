@@ -299,7 +299,7 @@ pub struct NativeCell {
     pub wait_max_us: Spread,
 }
 
-/// What `convoy run` measured for an experiment of this kind.
+/// What `convoy locks` measured for an experiment of this kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NativeRecord {
     /// Version of this format, 1.

@@ -1,4 +1,4 @@
-//! `convoy run` with a native lock experiment: the policies side by side, with their spread.
+//! `convoy locks`: the policies side by side, with their spread.
 
 use convoy_lab::native::{NativeCell, NativeRecord, Spread};
 

@@ -1,4 +1,4 @@
-//! `convoy run`: the load points of an AIM7 run.
+//! `convoy run` and `convoy sim`: the load points of an AIM7 run.
 
 use convoy_lab::bulk::BulkUse;
 use convoy_workload::record::{Cause, JobStats, Repeat};
@@ -166,7 +166,7 @@ pub enum Columns {
     Reaim,
 }
 
-/// The result of `convoy run` with a mix.
+/// The result of `convoy run` and `convoy sim`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     /// Mix, target, seed and jobs per user in one line.

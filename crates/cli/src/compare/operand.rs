@@ -111,7 +111,8 @@ fn operand(args: &Compare, text: &str) -> Result<Operand, Failure> {
         return Ok(Operand::Numbers(sides.pop().expect("a side")));
     }
     let mut words = text.split_whitespace();
-    let ours = words.next() == Some("convoy") && matches!(words.next(), Some("run" | "reproduce"));
+    let ours =
+        words.next() == Some("convoy") && matches!(words.next(), Some("run" | "sim" | "reproduce"));
     let ours = ours && args.metric.metric_regex.is_none() && args.metric.metric_json.is_none();
     Ok(Operand::Command(Command { text: text.to_owned(), ours, bare: args.no_shell }))
 }
@@ -197,7 +198,7 @@ fn sides_of(stored: &Stored) -> Result<Vec<Side>, Failure> {
     Ok(vec![Side { label, source, series }])
 }
 
-/// The numbers in what `convoy run` and `convoy reproduce` print or keep.
+/// The numbers in what `convoy run`, `sim` and `convoy reproduce` print or keep.
 pub(crate) fn printed(body: &Value) -> Result<Vec<Series>, String> {
     if body.get("points").is_some() {
         return aim::points(Path::new("the record"), body).map_err(|error| error.to_string());

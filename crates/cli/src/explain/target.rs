@@ -7,13 +7,11 @@ use crate::fail::Failure;
 use crate::keep::default_path;
 use crate::pool;
 use crate::reproduce;
-use crate::run::args::Run;
-use crate::run::simulated_mix;
+use crate::sim::{self, SimArgs};
 use clap::Parser;
 use convoy_kernel::KernelPreset;
 use convoy_lab::experiment::Experiment;
 use convoy_lab::virtual_run::VirtualRun;
-use convoy_machine::Preset;
 use convoy_store::{Store, StoreError};
 use convoy_workload::mix::Mix;
 use convoy_workload::users;
@@ -52,7 +50,7 @@ impl Target {
             ))
         })?;
         match parsed.command {
-            Command::Run(stored) if stored.kernel.is_some() => Self::load(args, &stored),
+            Command::Sim(stored) => Self::load(args, &stored),
             Command::Reproduce(stored) => {
                 Self::experiment(args, &stored.experiment.clone(), Some(&stored))
             }
@@ -60,8 +58,8 @@ impl Target {
                 Err(Failure::usage(format!("explain {} itself", stored.run)))
             }
             _ => Err(Failure::usage(format!(
-                "run {} is a {} on this machine; only runs on the virtual machine (run --kernel, \
-                 reproduce) repeat and can be explained",
+                "run {} is a {} on this machine; only runs on the virtual machine (sim, reproduce) \
+                 repeat and can be explained",
                 run.id, run.entry.kind
             ))),
         }
@@ -84,7 +82,7 @@ impl Target {
         // As `reproduce` scales it: the delay goes with the tasks.
         let delay = experiment.start_delay_s * 1e9 * f64::from(users) / f64::from(experiment.tasks);
         let mix = Mix::load(&experiment.mix).map_err(Failure::usage)?;
-        let preset = preset(&machine, args.cpus)?;
+        let preset = pool::machine_of(&machine, args.cpus)?;
         let run = VirtualRun {
             seed,
             start_delay_ns: delay as u64,
@@ -121,11 +119,10 @@ impl Target {
         KernelPreset::load(&name).map_err(Failure::usage)
     }
 
-    /// A load point of `convoy run --kernel`.
-    fn load(args: &Explain, stored: &Run) -> Result<Self, Failure> {
-        let stored_kernel = stored.kernel.clone().unwrap_or_default();
-        let kernel = args.kernel.clone().unwrap_or(stored_kernel);
-        let kernel = KernelPreset::load(&kernel).map_err(Failure::usage)?;
+    /// A load point of `convoy sim`.
+    fn load(args: &Explain, stored: &SimArgs) -> Result<Self, Failure> {
+        let kernel = args.kernel.as_ref().unwrap_or(&stored.place.kernel);
+        let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
         let list = users::parse(stored.points.users.as_deref().unwrap_or("1,2,10"))
             .map_err(Failure::usage)?;
         let ((Some(users), _) | (None, &[users])) = (args.users, &list[..]) else {
@@ -136,16 +133,17 @@ impl Target {
                 known.join(", ")
             )));
         };
-        let machine = args.machine.clone().unwrap_or_else(|| stored.machine.clone());
+        let machine = args.machine.as_ref().unwrap_or(&stored.place.machine);
         let run = VirtualRun {
             seed: args.seed.or(stored.load.seed).unwrap_or(1),
             start_delay_ns: (stored.load.start_delay * 1e9) as u64,
             shrink: args.shrink.unwrap_or(stored.load.shrink),
+            file_system: stored.place.file_system(),
             ..VirtualRun::new(
-                simulated_mix(stored)?,
+                sim::mix(stored)?,
                 users,
                 kernel,
-                preset(&machine, args.cpus.or(stored.cpus))?,
+                pool::machine_of(machine, args.cpus.or(stored.place.cpus))?,
             )
         };
         let mut flags = format!("{} --users {users}", args.run);
@@ -156,15 +154,6 @@ impl Target {
         push(&mut flags, "shrink", args.shrink);
         Ok(Self { name: format!("run {}", args.run), run, flags })
     }
-}
-
-fn preset(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
-    let mut machine = pool::machine(name)?;
-    if let Some(cpus) = cpus {
-        machine = machine.with_cpus(cpus);
-        machine.validate().map_err(Failure::usage)?;
-    }
-    Ok(machine)
 }
 
 fn push(flags: &mut String, name: &str, value: Option<impl std::fmt::Display>) {

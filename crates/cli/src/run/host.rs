@@ -1,12 +1,12 @@
 //! A mix on this machine.
 
-use super::args::{OnError, Run};
+use super::args::{ColumnsOf, OnError, Run};
 use super::progress::Live;
-use super::{control, finish};
+use super::repeats;
 use crate::fail::Failure;
-use crate::output;
+use crate::load;
 use convoy_host::HostRun;
-use convoy_report::{RunPoint, RunReport};
+use convoy_report::{Columns, RunPoint, RunReport};
 use convoy_workload::mix::Mix;
 use convoy_workload::reaim_config::ReaimConfig;
 use convoy_workload::record::{Point, RunRecord};
@@ -14,7 +14,6 @@ use convoy_workload::schedule::Schedule;
 use convoy_workload::users::{MOST_USERS_HOST, counted};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// The command.
 pub(super) fn run(
@@ -26,7 +25,7 @@ pub(super) fn run(
     let many = schedule.most_users();
     if many > MOST_USERS_HOST {
         return Err(Failure::usage(format!(
-            "{many} users on this machine: at most {MOST_USERS_HOST}; more run with --kernel"
+            "{many} users on this machine: at most {MOST_USERS_HOST}; `convoy sim` takes more"
         )));
     }
     let options = options(args, mix, schedule, config)?;
@@ -37,12 +36,14 @@ pub(super) fn run(
     // A point that failed costs no finished one: those are printed and written before the error.
     if finished.error.is_none() || !record.points.is_empty() {
         let report = report(args, &record);
-        finish(args, &report, &machine(&record), &record.host.date, "")?;
-        if let Some(path) = &args.results.record {
-            let json = serde_json::to_string_pretty(&record).map_err(Failure::environment)?;
-            output::file(path, &json)?;
-        }
+        let columns = match args.results.columns {
+            ColumnsOf::Aim7 => Columns::Aim7,
+            ColumnsOf::Reaim => Columns::Reaim,
+        };
         let body = serde_json::to_value(&record).map_err(Failure::environment)?;
+        let machine = machine(&record);
+        let place = (machine.as_str(), record.host.date.as_str());
+        load::finish(&args.common, &args.results.files, &report, (columns, ""), place, &body)?;
         args.store.keep(&args.common, "run", Some(record.seed), body);
     }
     if let Some(error) = finished.error {
@@ -74,16 +75,16 @@ pub(super) fn options(
         schedule,
         seed: args.load.seed.unwrap_or(1),
         directories,
-        start_delay: Duration::from_secs_f64(args.load.start_delay),
+        start_delay: load::control::start_delay(&args.load)?,
         shrink: args.load.shrink,
-        shell_sleep: args.load.shell_sleep,
-        sync: args.load.sync,
+        shell_sleep: args.host.shell_sleep,
+        sync: args.host.sync,
         predict: !args.host.no_predict,
-        repeats: control::repeats(&args.repeats)?,
+        repeats: repeats::repeats(&args.repeats)?,
         pin: args.host.pin,
         go_on: args.host.on_error == OnError::Continue,
         force: args.host.force,
-        fault: control::fault()?,
+        fault: repeats::fault()?,
         ..HostRun::new(mix, Vec::new())
     })
 }

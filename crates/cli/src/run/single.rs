@@ -2,7 +2,7 @@
 
 use super::args::Run;
 use super::progress::Live;
-use super::{control, host};
+use super::{host, repeats};
 use crate::fail::Failure;
 use crate::output;
 use convoy_host::aim9;
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 /// The command.
 pub(super) fn run(args: &Run, mix: Mix, config: &ReaimConfig) -> Result<ExitCode, Failure> {
-    let period = control::seconds("--period", args.load.period)?;
+    let period = repeats::seconds("--period", args.host.period)?;
     if period == Duration::ZERO {
         return Err(Failure::usage("--period must be above 0 seconds"));
     }
     let title = format!(
         "{}: each job alone for {} s, this machine, files of {} KB",
         mix.name,
-        args.load.period,
+        args.host.period,
         mix.file_kb(1)
     );
     let options = host::options(args, mix, Schedule::List(vec![1]), config)?;

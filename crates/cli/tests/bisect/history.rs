@@ -194,7 +194,7 @@ fn a_simulated_experiment_works_as_a_command() {
     let repo = repo.make();
     let convoy = env!("CARGO_BIN_EXE_convoy");
     let command = format!(
-        "{convoy} run --kernel $(cat kernel) --users 100 --shrink 50 --seed ${{#CONVOY_PAD}} \
+        "{convoy} sim --kernel $(cat kernel) --users 100 --shrink 50 --seed ${{#CONVOY_PAD}} \
          --quiet --format json"
     );
     let [good, bad] = [repo.id(1), repo.id(24)];

@@ -30,8 +30,8 @@ fn refused(args: &[&str], expected: i32, words: &[&str]) {
 #[test]
 fn unknown_names_list_the_known_ones() {
     refused(&["run", "--mix", "sharde"], USAGE, &["\"sharde\"", "shared"]);
-    refused(&["run", "--kernel", "2.6.27"], USAGE, &["\"2.6.27\"", "2.6.26-rc1+bkl-spinlock"]);
-    let machine = ["run", "--kernel", "2.6.25", "--machine", "pdp-11"];
+    refused(&["sim", "--kernel", "2.6.27"], USAGE, &["\"2.6.27\"", "2.6.26-rc1+bkl-spinlock"]);
+    let machine = ["sim", "--kernel", "2.6.25", "--machine", "pdp-11"];
     refused(&machine, USAGE, &["\"pdp-11\"", "quad-2008-two-dies"]);
     refused(&["reproduce", "mutex-2008"], USAGE, &["\"mutex-2008\"", "semaphore-2008"]);
     refused(&["reproduce", "--kernel", "2.6.27"], USAGE, &["\"2.6.27\"", "2.6.25"]);
@@ -51,13 +51,13 @@ fn lists_of_users_name_the_entry() {
         ("100001", "too many"),
     ] {
         refused(&["run", "--users", list], USAGE, &[word, "such as 1,2,10"]);
-        refused(&["run", "--kernel", "2.6.26-rc1", "--users", list], USAGE, &[word]);
+        refused(&["sim", "--kernel", "2.6.26-rc1", "--users", list], USAGE, &[word]);
     }
 }
 
 #[test]
 fn numbers_out_of_range_name_the_range() {
-    let cpus = |n| ["run", "--kernel", "2.6.25", "--cpus", n];
+    let cpus = |n| ["sim", "--kernel", "2.6.25", "--cpus", n];
     refused(&cpus("0"), USAGE, &["topology.cpus is 0", "1 to 1024"]);
     refused(&cpus("2000"), USAGE, &["topology.cpus is 2000", "1 to 1024"]);
     refused(&["reproduce", "--scale", "5000"], USAGE, &["5000", "1..=1000"]);
@@ -65,7 +65,7 @@ fn numbers_out_of_range_name_the_range() {
     refused(&["reproduce", "--seeds", "1"], USAGE, &["2..=1000"]);
     refused(&["check", "semaphore", "--budget", "0"], USAGE, &["at least 1"]);
     refused(&["run", "--start-delay", "1e9"], USAGE, &["0 to 3600"]);
-    let timeline = ["run", "--kernel", "2.6.25", "--timeline", "0"];
+    let timeline = ["sim", "--kernel", "2.6.25", "--timeline", "0"];
     refused(&timeline, USAGE, &["0.001 to 3600"]);
 }
 
@@ -74,13 +74,23 @@ fn errors_of_the_parser_are_one_line_too() {
     refused(&["run", "--userz", "1"], USAGE, &["'--userz'", "--users", "--help"]);
     refused(&["check"], USAGE, &["<LOCK>", "Usage: convoy check"]);
     refused(&["reproduce", "--full", "--scale", "2"], USAGE, &["--full", "--scale"]);
-    refused(&["run", "--cpus", "2"], USAGE, &["--kernel"]);
+    refused(&["sim", "--users", "2"], USAGE, &["--kernel"]);
     refused(&["run", "--format", "xml"], USAGE, &["table", "json", "csv"]);
     let help = run(&["--help"]);
     assert_eq!(code(&help), Some(0));
     assert!(stdout(&help).contains("Exit codes"));
     assert_eq!(code(&run(&["--version"])), Some(0));
     assert_eq!(code(&run(&[])), Some(USAGE));
+}
+
+#[test]
+fn a_flag_of_another_target_is_refused_and_names_the_command() {
+    let journal = ["--fs", "journal", "--timeline", "1", "--users", "1", "--job", "add_int"];
+    let virtual_one = [&["run", "--machine", "quad-2008-two-dies"], journal.as_slice()].concat();
+    refused(&virtual_one, USAGE, &["'--machine'", "`convoy sim`"]);
+    refused(&["run", "--cpus", "2"], USAGE, &["'--cpus'", "`convoy sim`"]);
+    refused(&["sim", "--kernel", "2.6.25", "--pin"], USAGE, &["'--pin'", "`convoy run`"]);
+    refused(&["sim", "--kernel", "2.6.25", "--peak"], USAGE, &["'--peak'", "`convoy run`"]);
 }
 
 #[test]
@@ -114,9 +124,9 @@ fn files_that_cannot_be_read_or_understood() {
     for args in [
         ["reproduce", "--no-spread"].as_slice(),
         ["reproduce", "semaphore-2008", "--machine"].as_slice(),
-        ["run", "--kernel", "2.6.25", "--machine"].as_slice(),
-        ["run", "--kernel"].as_slice(),
-        ["run"].as_slice(),
+        ["sim", "--kernel", "2.6.25", "--machine"].as_slice(),
+        ["sim", "--kernel"].as_slice(),
+        ["locks"].as_slice(),
     ] {
         let with = |file: &str| {
             let mut args = args.to_vec();
@@ -129,11 +139,11 @@ fn files_that_cannot_be_read_or_understood() {
     }
     let shipped = include_str!("../../../../machines/quad-2008-shared-llc.toml");
     let machine = file("machine.toml", &shipped.replace("cpus = 4", "cpus = 5000"));
-    let args = ["run", "--kernel", "2.6.25", "--machine", &machine];
+    let args = ["sim", "--kernel", "2.6.25", "--machine", &machine];
     refused(&args, USAGE, &["topology.cpus is 5000", "1 to 1024"]);
     for (step, told) in [("writ = 1.0", "kernel_ns.writ of "), ("write = -5", "is -5")] {
         let machine = file("steps.toml", &format!("{shipped}\n[kernel_ns]\n{step}\n"));
-        let args = ["run", "--kernel", "2.6.25", "--users", "1", "--machine", &machine];
+        let args = ["sim", "--kernel", "2.6.25", "--users", "1", "--machine", &machine];
         refused(&args, USAGE, &["steps.toml", told]);
     }
     let shipped = include_str!("../../../../experiments/semaphore-2008.toml");

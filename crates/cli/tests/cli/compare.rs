@@ -247,7 +247,7 @@ fn files_of_other_tools_are_compared() {
 
 #[test]
 fn runs_of_this_program_are_sides_with_a_row_for_each_load_point() {
-    let side = |kernel: &str| format!("convoy run --kernel {kernel} --users 2,5 --shrink 50");
+    let side = |kernel: &str| format!("convoy sim --kernel {kernel} --users 2,5 --shrink 50");
     let sides = [side("2.6.25"), side("2.6.26-rc1")];
     let args = ["compare", "--quiet", "--format", "json", "-w", "0", "-r", "2"];
     let output = run(&[args.as_slice(), &[&sides[0], &sides[1]]].concat());
@@ -266,7 +266,7 @@ fn runs_of_this_program_are_sides_with_a_row_for_each_load_point() {
 fn a_number_in_the_json_of_two_simulations_is_compared() {
     let side = |kernel: &str| {
         let convoy = env!("CARGO_BIN_EXE_convoy");
-        format!("{convoy} run --kernel {kernel} --users 2 --shrink 50 --no-store --format json")
+        format!("{convoy} sim --kernel {kernel} --users 2 --shrink 50 --no-store --format json")
     };
     let sides = [side("2.6.25"), side("2.6.26-rc1")];
     let metric = ["--metric-json", "points.0.jobs_per_min", "--higher-is-better"];

@@ -54,8 +54,9 @@ fn recording_changes_nothing_and_a_stored_run_is_explained() {
     let place = directory("explain-stored");
     let store = place.join("runs.sqlite3");
     let store = store.to_str().expect("UTF-8");
-    let args = ["--kernel", "2.6.26-rc1", "--users", "15", "--seed", "3", "--quiet"];
-    let args = [&["run"], args.as_slice(), &["--store", store, "--format", "json"]].concat();
+    let args = ["--kernel", "2.6.26-rc1", "--users", "15", "--seed", "3", "--fs", "journal"];
+    let args =
+        [&["sim", "--quiet"], args.as_slice(), &["--store", store, "--format", "json"]].concat();
     let ran = json(&args, 0);
     let explained = json(&["explain", "1", "--store", store, "--quiet", "--format", "json"], 0);
     assert_eq!(ran["points"][0]["hash"], explained["hash"]);

@@ -111,7 +111,7 @@ const POINT: [&str; 35] = [
 
 #[test]
 fn run_gives_points_of_the_virtual_machine() {
-    let args = ["run", "--kernel", "2.6.26-rc1", "--users", "2,3", "--format", "json"];
+    let args = ["sim", "--kernel", "2.6.26-rc1", "--users", "2,3", "--format", "json"];
     let value = json(&args, 0);
     let points = value["points"].as_array().expect("points");
     assert_eq!(points.len(), 2);
@@ -130,7 +130,7 @@ fn run_gives_points_of_the_virtual_machine() {
 
 #[test]
 fn a_kernel_without_the_big_lock_says_nothing_of_it() {
-    let args = ["run", "--kernel", "3.0", "--users", "2", "--timeline", "0.1"];
+    let args = ["sim", "--kernel", "3.0", "--users", "2", "--timeline", "0.1"];
     let output = run(&args);
     let text = stdout(&output);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
@@ -140,6 +140,20 @@ fn a_kernel_without_the_big_lock_says_nothing_of_it() {
     }
     let value = json(&[args.as_slice(), &["--format", "json"]].concat(), 0);
     assert!(value["points"][0]["owner_not_running_percent"].is_null(), "{value}");
+}
+
+#[test]
+fn a_record_of_a_simulation_has_its_inputs() {
+    let place = crate::directory("sim-record");
+    let path = place.join("r.json").to_string_lossy().into_owned();
+    let args = ["sim", "--kernel", "3.0", "--users", "2", "--seed", "4", "--fs", "journal"];
+    let printed = json(&[args.as_slice(), &["--record", &path, "--format", "json"]].concat(), 0);
+    let text = std::fs::read_to_string(&path).expect("a record");
+    let record: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&record["kernel"], &record["seed"]), (&Value::from("3.0"), &Value::from(4)));
+    assert_eq!(record["file_system"], "journal");
+    assert_eq!(record["results"], printed);
+    std::fs::remove_dir_all(place).expect("removed");
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn a_run_of_native_locks_is_kept_and_shown_as_it_was_printed() {
                 rounds = 2\nseed = 1\n";
     std::fs::write(&file, text).expect("written");
     let file = file.to_string_lossy();
-    let printed = convoy(&["run", &file]).env("CONVOY_STORE", &store).output().expect("starts");
+    let printed = convoy(&["locks", &file]).env("CONVOY_STORE", &store).output().expect("starts");
     assert_eq!(code(&printed), Some(0), "{}", stderr(&printed));
     let table = stdout(&printed);
     assert!(table.contains("opportunistic"), "{table}");
@@ -163,8 +163,8 @@ fn every_kind_of_run_is_kept_and_compared_by_its_tag() {
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("stored as run"), "{args:?}: {}", stderr(&output));
     };
-    kept(&["run", "--kernel", "2.6.25", "--users", "2", "--shrink", "50", "--tag", "before"]);
-    kept(&["run", "--kernel", "2.6.26-rc1", "--users", "2", "--shrink", "50", "--tag", "after"]);
+    kept(&["sim", "--kernel", "2.6.25", "--users", "2", "--shrink", "50", "--tag", "before"]);
+    kept(&["sim", "--kernel", "2.6.26-rc1", "--users", "2", "--shrink", "50", "--tag", "after"]);
     kept(&["run", "--users", "1", "--shrink", "1000000", "--tag", "here"]);
     kept(&["reproduce", "--scale", "200", "--seeds", "2", "--no-spread", "--tag", "paper"]);
     let args = ["compare", "--quiet", "--format", "json", "@before", "@after"];

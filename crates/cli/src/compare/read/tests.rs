@@ -135,7 +135,8 @@ fn the_load_files_have_a_value_for_each_run_of_a_point() {
 
 #[test]
 fn a_run_record_of_the_first_schema_is_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workload/tests/data/schema-1/run.json");
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = manifests.join("../workload/tests/data/schema-1/run.json");
     let side = read(&path).expect("read").remove(0);
     assert_eq!((side.series[0].users, side.series[0].metric.as_str()), (Some(2), "jobs/min"));
 }

@@ -1,0 +1,101 @@
+//! The results of a load: printed, exported, drawn.
+
+use super::Results;
+use crate::args::Common;
+use crate::fail::Failure;
+use crate::output;
+use convoy_report::{Columns, RunReport};
+use std::path::Path;
+
+/// Every file that is to be written can be, asked before the run.
+pub(crate) fn check(common: &Common, results: &Results) -> Result<(), Failure> {
+    output::ready(common.output.as_deref())?;
+    output::ready(results.record.as_deref())?;
+    for path in &results.export {
+        export_of(path)?;
+        output::ready(Some(path))?;
+    }
+    for path in &results.plot {
+        plot_of(path)?;
+        output::ready(Some(path))?;
+    }
+    Ok(())
+}
+
+/// Prints `report` (in a text for people with `details` beneath it) and writes the files that were
+/// asked for. `machine` and `date` say where and when it ran; `record` is what `--record` gets.
+pub(crate) fn finish(
+    common: &Common,
+    results: &Results,
+    report: &RunReport,
+    (columns, details): (Columns, &str),
+    (machine, date): (&str, &str),
+    record: &serde_json::Value,
+) -> Result<(), Failure> {
+    output::print(
+        common,
+        || report.to_text(columns) + details,
+        || report.to_json(),
+        || report.to_csv(),
+    )?;
+    for path in &results.export {
+        match export_of(path)? {
+            Export::Suite7 => output::append(path, &report.to_suite7(machine, date))?,
+            Export::Reaim => output::file(path, &report.to_reaim_csv())?,
+        }
+    }
+    for path in &results.plot {
+        let svg = || report.curve(machine).to_svg();
+        match plot_of(path)? {
+            Picture::Svg => output::file(path, &svg())?,
+            Picture::Html => output::file(path, &report.to_html(machine, columns))?,
+            Picture::Png => {
+                let picture = convoy_report::png(&svg()).map_err(Failure::environment)?;
+                output::file(path, &picture)?;
+            }
+        }
+    }
+    match &results.record {
+        Some(path) => output::file(path, &format!("{record:#}\n")),
+        None => Ok(()),
+    }
+}
+
+enum Export {
+    Suite7,
+    Reaim,
+}
+
+enum Picture {
+    Svg,
+    Html,
+    Png,
+}
+
+/// The format that the name of the file says.
+fn export_of(path: &Path) -> Result<Export, Failure> {
+    match extension(path).as_deref() {
+        Some("ss") => Ok(Export::Suite7),
+        Some("csv") => Ok(Export::Reaim),
+        _ => Err(Failure::usage(format!(
+            "--export {}: the name says no format; end it with .ss (AIM7) or .csv (re-aim)",
+            path.display()
+        ))),
+    }
+}
+
+fn plot_of(path: &Path) -> Result<Picture, Failure> {
+    match extension(path).as_deref() {
+        Some("svg") => Ok(Picture::Svg),
+        Some("html" | "htm") => Ok(Picture::Html),
+        Some("png") => Ok(Picture::Png),
+        _ => Err(Failure::usage(format!(
+            "--plot {}: the name says no format; end it with .svg, .html or .png",
+            path.display()
+        ))),
+    }
+}
+
+fn extension(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}

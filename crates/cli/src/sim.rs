@@ -1,0 +1,298 @@
+//! `convoy sim`: AIM7 on a virtual machine.
+
+use crate::args::{Common, Format};
+use crate::fail::Failure;
+use crate::keep::StoreArgs;
+use crate::load::control::Sweep;
+use crate::load::{self, Load, Points, Results, control};
+use crate::pool;
+use clap::{Args, ValueEnum};
+use convoy_kernel::{BklKind, FileSystem, JournalOptions, JournalStats, KernelPreset};
+use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
+use convoy_machine::Preset;
+use convoy_report::{Cell, Column, Columns, RunPoint, RunReport, Table};
+use convoy_workload::mix::Mix;
+use convoy_workload::schedule::Schedule;
+use convoy_workload::users::counted;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// `convoy sim`.
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The virtual machine.
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// What to run.
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// How many users.
+    #[command(flatten)]
+    pub(crate) points: Points,
+    /// What to write.
+    #[command(flatten)]
+    pub(crate) results: Results,
+    /// Where the record goes.
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Where the load runs, and what is seen of it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Virtual machine")]
+pub(crate) struct Place {
+    /// Kernel preset, or the path of a kernel file
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) kernel: String,
+    /// Machine preset, or the path of a machine file
+    #[arg(long, value_name = "PRESET", default_value = "quad-2008-two-dies")]
+    pub(crate) machine: String,
+    /// Number of CPUs instead of the machine preset's
+    #[arg(long, value_name = "N")]
+    pub(crate) cpus: Option<usize>,
+    /// File system of the work directory
+    #[arg(long, value_name = "NAME", default_value = "tmpfs")]
+    pub(crate) fs: Fs,
+    /// Milliseconds of one request to the disk of a file system with a journal; 0 is a RAM disk
+    #[arg(long, value_name = "MS", default_value_t = 5.5, hide_short_help = true)]
+    pub(crate) disk_ms: f64,
+    /// Show what happened in each interval of this many virtual seconds
+    #[arg(long, value_name = "S")]
+    pub(crate) timeline: Option<f64>,
+}
+
+/// A file system of the virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fs {
+    /// In memory
+    Tmpfs,
+    /// On a disk, with a journal for its metadata
+    Journal,
+}
+
+impl Place {
+    fn check(&self) -> Result<(), Failure> {
+        if self.timeline.is_some_and(|interval| !(0.001..=3600.0).contains(&interval)) {
+            return Err(Failure::usage("--timeline must be 0.001 to 3600 seconds"));
+        }
+        if !(0.0..=1e6).contains(&self.disk_ms) {
+            return Err(Failure::usage("--disk-ms must be 0 to 1000000"));
+        }
+        Ok(())
+    }
+
+    /// The file system that the flags ask for.
+    pub(crate) fn file_system(&self) -> FileSystem {
+        match self.fs {
+            Fs::Tmpfs => FileSystem::Tmpfs,
+            Fs::Journal => FileSystem::Journal(JournalOptions {
+                disk_ns: (self.disk_ms * 1e6) as u64,
+                ..JournalOptions::default()
+            }),
+        }
+    }
+}
+
+/// The mix that the flags ask for.
+pub(crate) fn mix(args: &SimArgs) -> Result<Mix, Failure> {
+    control::mix(&args.load, &control::config(&args.load)?, "shared")
+}
+
+/// The load points, which run side by side: none depends on another.
+fn users(args: &SimArgs) -> Result<Vec<u32>, Failure> {
+    let config = control::config(&args.load)?;
+    match control::schedule(&args.points, &Sweep::default(), &config)? {
+        Schedule::List(users) => Ok(users),
+        sweep @ Schedule::Sweep(_) if !sweep.looks() => Ok(sweep.planned()),
+        Schedule::Sweep(_) => Err(Failure::usage(
+            "virtual load points run side by side, so the crossover of --config cannot end them; \
+             name them with --users or --start, --end, --increment",
+        )),
+    }
+}
+
+/// The command.
+pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
+    load::check(&args.common, &args.results)?;
+    args.place.check()?;
+    let (mix, users) = (mix(args)?, users(args)?);
+    let start_delay_ns = control::start_delay(&args.load)?.as_nanos() as u64;
+    let kernel = KernelPreset::load(&args.place.kernel).map_err(Failure::usage)?;
+    let machine = pool::machine_of(&args.place.machine, args.place.cpus)?;
+    let cells = users
+        .iter()
+        .map(|&users| VirtualRun {
+            seed: args.load.seed.unwrap_or(1),
+            start_delay_ns,
+            shrink: args.load.shrink,
+            file_system: args.place.file_system(),
+            sample_ns: args.place.timeline.map_or(0, |seconds| (seconds * 1e9) as u64),
+            ..VirtualRun::new(mix.clone(), users, kernel.clone(), machine.clone())
+        })
+        .collect();
+    let done = pool::run(&args.common, "virtual load points", cells, None)?;
+    let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
+    if points.is_empty() {
+        return Err(Failure::interrupted(0));
+    }
+    let mut details = String::new();
+    if args.place.timeline.is_some() && args.common.format == Format::Table {
+        for point in &points {
+            details.push('\n');
+            details.push_str(&timeline(point).to_text());
+        }
+    }
+    let report = report(&mix, &kernel, &machine, &points);
+    let body = serde_json::to_value(&report).map_err(Failure::environment)?;
+    let record = record(args, &body, &kernel, &machine, &mix);
+    let place = format!("{} on {}", kernel.name, machine.name);
+    let shape = (Columns::Aim7, details.as_str());
+    load::finish(&args.common, &args.results, &report, shape, (&place, ""), &record)?;
+    if done.interrupted {
+        return Err(Failure::interrupted(points.len()));
+    }
+    args.store.keep(&args.common, "run", Some(args.load.seed.unwrap_or(1)), body);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(
+    mix: &Mix,
+    kernel: &KernelPreset,
+    machine: &Preset,
+    points: &[&VirtualPoint],
+) -> RunReport {
+    let mut notes: Vec<String> = points.iter().map(|point| note(point)).collect();
+    notes.extend(mix.notes.iter().map(|note| format!("{}: {note}", mix.name)));
+    if kernel.bkl != BklKind::None {
+        notes.insert(0, "owner: of the big kernel lock (BKL)".to_owned());
+    }
+    RunReport {
+        title: format!(
+            "{}: {} jobs per user, {} on {} ({} CPUs)",
+            mix.name,
+            mix.jobs_per_user(),
+            kernel.name,
+            machine.name,
+            machine.topology.cpus
+        ),
+        points: points.iter().map(|point| virtual_point(point)).collect(),
+        notes,
+    }
+}
+
+/// What `--record` writes: the inputs, then the results.
+fn record(
+    args: &SimArgs,
+    results: &Value,
+    kernel: &KernelPreset,
+    machine: &Preset,
+    mix: &Mix,
+) -> Value {
+    json!({
+        "schema": 1,
+        "version": env!("CARGO_PKG_VERSION"),
+        "command": std::env::args().skip(1).collect::<Vec<_>>(),
+        "kernel": kernel.name,
+        "machine": machine.name,
+        "cpus": machine.topology.cpus,
+        "mix": mix.name,
+        "jobs_per_user": mix.jobs_per_user(),
+        "file_system": match args.place.fs { Fs::Tmpfs => "tmpfs", Fs::Journal => "journal" },
+        "disk_ms": args.place.disk_ms,
+        "start_delay_s": args.load.start_delay,
+        "shrink": args.load.shrink,
+        "seed": args.load.seed.unwrap_or(1),
+        "results": results,
+    })
+}
+
+fn virtual_point(point: &VirtualPoint) -> RunPoint {
+    RunPoint {
+        users: u64::from(point.users),
+        jobs_per_min: point.columns.jobs_per_min,
+        jti: f64::from(point.columns.jti),
+        real_s: point.columns.real_s,
+        cpu_s: point.cpu_s,
+        jobs_per_sec_per_task: point.columns.jobs_per_sec_per_task,
+        failed_jobs: point.jobs_failed,
+        idle_percent: Some(point.idle_percent),
+        context_switches_per_s: Some(point.context_switches_per_s),
+        owner_not_running_percent: point.bkl.map(|bkl| bkl.owner_not_running_percent),
+        owner_change_ms: point.bkl.map(|bkl| bkl.owner_change_ms).filter(|ms| ms.is_finite()),
+        hash: Some(format!("{:016x}", point.hash)),
+        bulk: point.bulk.clone(),
+        ..RunPoint::default()
+    }
+}
+
+/// What the machine saw of one load point and no column has.
+fn note(point: &VirtualPoint) -> String {
+    let bkl = point.bkl.map_or(String::new(), |bkl| {
+        let BklUse { per_user, contended_percent, .. } = bkl;
+        format!("{per_user:.0} BKL acquisitions per user ({contended_percent:.1} % queued), ")
+    });
+    format!(
+        "{}: {bkl}{} calls, {} memory operations, hash {:016x}{}{}",
+        counted(point.users),
+        short(point.calls),
+        short(point.operations),
+        point.hash,
+        point.journal.as_ref().map_or(String::new(), journal),
+        point.first_failure.as_ref().map_or(String::new(), |text| format!("; failed: {text}"))
+    )
+}
+
+/// A large number in two or three digits.
+fn short(number: u64) -> String {
+    match number {
+        0..10_000 => number.to_string(),
+        10_000..10_000_000 => format!("{} k", number / 1_000),
+        _ => format!("{} M", number / 1_000_000),
+    }
+}
+
+fn journal(stats: &JournalStats) -> String {
+    format!(
+        "; journal: {} handles ({} waited), {} commits of {} blocks, {} checkpoints, {} disk \
+         requests",
+        stats.handles, stats.waited, stats.commits, stats.blocks, stats.checkpoints, stats.requests
+    )
+}
+
+/// The run of one load point in intervals.
+fn timeline(point: &VirtualPoint) -> Table {
+    let mut columns = vec![
+        Column::number("at", "s"),
+        Column::number("idle", "%"),
+        Column::number("runnable", "tasks"),
+        Column::number("switches", "1/s"),
+    ];
+    if point.bkl.is_some() {
+        columns.extend([
+            Column::number("BKL", "1/s"),
+            Column::number("hand-offs", "1/s"),
+            Column::number("owner off CPU", "%"),
+        ]);
+    }
+    let mut table = Table::new(&format!("{}, by interval", counted(point.users)), columns);
+    for sample in &point.samples {
+        let mut cells = vec![
+            Cell::number(sample.at_s, 2),
+            Cell::number(sample.idle_percent, 1),
+            Cell::count(sample.runnable),
+            Cell::number(sample.switches_per_s, 0),
+        ];
+        if point.bkl.is_some() {
+            cells.extend([
+                Cell::number(sample.acquisitions_per_s, 0),
+                Cell::number(sample.handoffs_per_s, 0),
+                Cell::number(sample.owner_not_running_percent, 1),
+            ]);
+        }
+        table.row(cells);
+    }
+    table
+}
