@@ -58,7 +58,8 @@ pub enum CatalogueError {
 }
 
 /// What an [`Entry`](crate::Entry) finds wrong with itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
 pub struct Fault {
     /// The dotted key.
     pub key: String,

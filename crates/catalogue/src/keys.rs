@@ -3,12 +3,15 @@
 
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde_json::Value as Json;
 
 use crate::error::{CatalogueError, out_of_range};
 use crate::tree::{Node, Value, number};
+
+/// The highest price.
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// One key of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,29 @@ pub fn markdown<T: JsonSchema>() -> String {
             writeln!(text, "| `{}` | {} | {meaning}{optional} |", key.path, key.takes);
     }
     text
+}
+
+/// Gives every number of a table, a list or a single key that has no range of its own that of a
+/// price: from 0 to a second. For `#[schemars(transform = nanoseconds)]`.
+pub fn nanoseconds(schema: &mut Schema) {
+    fn limit(schema: &mut Json) {
+        let number = is(schema, "number") && schema.get("maximum").is_none();
+        let Some(keys) = schema.as_object_mut() else { return };
+        if number {
+            keys.insert("minimum".to_owned(), 0.into());
+            keys.insert("maximum".to_owned(), SECOND_NS.into());
+        }
+        for (name, inner) in keys {
+            match (name.as_str(), inner) {
+                ("items" | "additionalProperties", inner) => limit(inner),
+                ("properties", Json::Object(table)) => table.values_mut().for_each(limit),
+                _ => (),
+            }
+        }
+    }
+    let mut json = std::mem::take(schema).to_value();
+    limit(&mut json);
+    *schema = Schema::try_from(json).unwrap_or_default();
 }
 
 fn collect(schema: &Json, path: &str, keys: &mut Vec<Key>) {

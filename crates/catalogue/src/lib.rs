@@ -21,7 +21,7 @@ pub mod suggest;
 mod tree;
 
 pub use error::{CatalogueError, Fault};
-pub use keys::{Key, keys, markdown};
+pub use keys::{Key, keys, markdown, nanoseconds};
 pub use set::Set;
 pub use sheet::{Sheet, Text};
 pub use shelf::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf};

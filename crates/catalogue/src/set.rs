@@ -18,6 +18,8 @@ pub struct Set {
     /// The key as given, without the kind.
     key: String,
     text: String,
+    /// The flag as errors name it.
+    flag: String,
 }
 
 impl Set {
@@ -28,6 +30,7 @@ impl Set {
             path: vec!["topology".to_owned(), "cpus".to_owned()],
             key: "topology.cpus".to_owned(),
             text: cpus.to_string(),
+            flag: format!("--cpus {cpus}"),
         }
     }
 
@@ -39,7 +42,7 @@ impl Set {
     /// The tree with this one value. A word that is no TOML is text; so is any word where `schema`
     /// takes text.
     pub(crate) fn node(&self, schema: &Json) -> Node {
-        let place = Place::whole(&format!("--set {self}"));
+        let place = Place::whole(&self.flag);
         let parsed = Node::parse("", &format!("value = {}", self.text)).ok();
         let parsed = parsed.and_then(|mut table| match &table.value {
             Value::Table(keys) if keys.len() == 1 => table.remove("value"),
@@ -98,7 +101,8 @@ impl FromStr for Set {
         })?;
         path.remove(0);
         let key = key[kind.len()..].trim_start().trim_start_matches('.').trim_start();
-        Ok(Self { kind, path, key: key.to_owned(), text: value.to_owned() })
+        let flag = format!("--set {kind}.{key}={value}");
+        Ok(Self { kind, path, key: key.to_owned(), text: value.to_owned(), flag })
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
+use convoy_catalogue::{Entry as _, Set};
 use convoy_host::Interrupts;
 use convoy_lab::host_experiment::HostCell;
 use convoy_lab::virtual_end::VirtualError;
@@ -17,20 +18,19 @@ const THREADS: &str = "CONVOY_THREADS";
 /// How often the main thread looks for an interrupt.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// The machine `name`, a preset or a file, once everything it says is known to be sound: the steps
-/// of its `[kernel_ns]` are names of the kernel, not of the machine.
-pub(crate) fn machine(name: &str) -> Result<Preset, Failure> {
-    let machine = Preset::load(name).map_err(Failure::usage)?;
+/// The machine `name`, a preset or a file, with `cpus` CPUs instead of its own if that is given, once
+/// everything it says is known to be sound: the steps of its `[kernel_ns]` are names of the kernel,
+/// not of the machine.
+pub(crate) fn machine(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
+    let mut machine = convoy_catalogue::load::<Preset>(name, &[]).map_err(Failure::usage)?;
+    if let Some(cpus) = cpus {
+        // The label is that of all CPUs: titles say the number beside it.
+        let label = machine.label();
+        machine = convoy_catalogue::load(name, &[Set::cpus(cpus)]).map_err(Failure::usage)?;
+        machine.value.set_name(label);
+    }
     let wrong = |error| Failure::usage(format!("{name}: {error}"));
-    convoy_kernel::costs_ns(&machine).map(|_| machine).map_err(wrong)
-}
-
-/// [`machine`] with another number of CPUs, if one is named.
-pub(crate) fn machine_of(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
-    let Some(cpus) = cpus else { return machine(name) };
-    let machine = machine(name)?.with_cpus(cpus);
-    machine.validate().map_err(Failure::usage)?;
-    Ok(machine)
+    convoy_kernel::costs_ns(&machine).map(|_| machine.value).map_err(wrong)
 }
 
 /// A simulation, on the thread that calls.

@@ -120,8 +120,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     args.place.check()?;
     let (mix, users) = (mix(args)?, users(args)?);
     let start_delay_ns = control::start_delay(&args.load)?.as_nanos() as u64;
-    let kernel = KernelPreset::load(&args.place.kernel).map_err(Failure::usage)?;
-    let machine = pool::machine_of(&args.place.machine, args.place.cpus)?;
+    let kernel = convoy_catalogue::load::<KernelPreset>(&args.place.kernel, &[])
+        .map_err(Failure::usage)?
+        .value;
+    let machine = pool::machine(&args.place.machine, args.place.cpus)?;
     let cells = users
         .iter()
         .map(|&users| VirtualRun {

@@ -4,10 +4,12 @@
 use crate::rcu::RcuRules;
 use crate::softirq::SoftirqRules;
 use crate::vfs::VfsLocks;
+use convoy_catalogue::{CatalogueError, Entry, Fault, KERNELS, Shelf, nanoseconds};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Generation of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum Scheduler {
     /// The O(1) scheduler of 2.6.16.
     #[serde(rename = "o1-2.6.16")]
@@ -39,7 +41,7 @@ pub enum Scheduler {
 }
 
 /// Policy of the kernel's semaphore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SemaphorePolicy {
     /// The per-architecture semaphore of 2.6.25.
@@ -53,7 +55,7 @@ pub enum SemaphorePolicy {
 }
 
 /// What a waiter of a mutex does before it sleeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MutexPolicy {
     /// Nothing: up to 2.6.28.
@@ -70,7 +72,7 @@ pub enum MutexPolicy {
 }
 
 /// What the big kernel lock is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BklKind {
     /// The kernel's semaphore, whatever its policy.
@@ -82,7 +84,7 @@ pub enum BklKind {
 }
 
 /// Which call sites take the big kernel lock, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum Paths {
     /// Those of 2.6.25: tty ioctls and the whole line discipline under the lock.
     #[serde(rename = "2.6.25")]
@@ -96,7 +98,7 @@ pub enum Paths {
 }
 
 /// Preemption model of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preempt {
     /// `CONFIG_PREEMPT_NONE`: at sleeps, on return to user mode, in `cond_resched`.
@@ -108,7 +110,7 @@ pub enum Preempt {
 }
 
 /// What a spinlock is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spinlock {
     /// Test-and-set, not first come, first served: up to 2.6.24.
@@ -119,7 +121,7 @@ pub enum Spinlock {
 }
 
 /// What the zone lock does while a batch of pages moves between a CPU's list and the zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZonePolicy {
     /// It is held for the whole batch, as every kernel does.
@@ -133,7 +135,7 @@ pub enum ZonePolicy {
 }
 
 /// The page-frame allocator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ZoneRules {
     /// Policy of the zone lock.
@@ -146,11 +148,12 @@ pub struct ZoneRules {
 }
 
 /// Build configuration.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "independent options of the build")]
 pub struct Config {
     /// Ticks a second: 100, 250, 300 or 1000.
+    #[schemars(range(min = 100, max = 1000))]
     pub hz: u32,
     /// Preemption model.
     pub preempt: Preempt,
@@ -173,10 +176,12 @@ const fn yes() -> bool {
 }
 
 /// The big kernel lock's traffic that the sources leave open.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct BklTraffic {
     /// Acquisitions for each start of a shell, 2 to 8.
+    #[schemars(range(min = 0.0, max = 64.0))]
     pub events_per_shell: f64,
     /// Hold of a short section (a look-up in /proc, an ioctl), in nanoseconds.
     pub hold_short_ns: f64,
@@ -186,8 +191,9 @@ pub struct BklTraffic {
 
 /// Instruction cost of scheduler paths beyond their priced memory operations, in nanoseconds on the
 /// 2008 machine.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct SchedCosts {
     /// One pass of `schedule` without the switch itself.
     pub schedule: f64,
@@ -203,7 +209,7 @@ pub struct SchedCosts {
 
 /// Switches that remove one rule of the scheduler, for ablations. The default of each is the
 /// kernel's behaviour.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, each one rule")]
 pub struct Ablation {
@@ -214,6 +220,7 @@ pub struct Ablation {
     /// 2.6.26-rc1: the balancer never returns the last entry of a queue's list.
     pub skip_last_entry: bool,
     /// Load index of newly idle balancing at the CPU level; the kernel's is 2.
+    #[schemars(range(min = 0, max = 4))]
     pub newidle_idx: usize,
     /// A wakeup takes any idle CPU (no kernel of the period did).
     pub wake_any_idle: bool,
@@ -238,13 +245,12 @@ impl Default for Ablation {
 }
 
 /// A kernel preset.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelPreset {
-    /// Name, as in `--kernel`.
+    /// What titles call it.
+    #[serde(skip)]
     pub name: String,
-    /// One line for people.
-    pub description: String,
     /// Scheduler generation.
     pub scheduler: Scheduler,
     /// Semaphore policy.
@@ -282,151 +288,38 @@ pub struct KernelPreset {
     pub ablation: Ablation,
 }
 
-/// What is wrong with a kernel preset.
-#[derive(Debug, thiserror::Error)]
-pub enum KernelPresetError {
-    /// A preset file cannot be read.
-    #[error("cannot read preset {path}: {source}; name a readable file or a shipped preset")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// No preset of that name is shipped.
-    #[error("unknown kernel {name:?}; known: {known}, or the path of a .toml file")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The shipped names.
-        known: String,
-    },
-    /// Not TOML, or a key is missing, unknown or of the wrong type.
-    #[error("kernel preset {name}: {source}")]
-    Syntax {
-        /// The preset or file.
-        name: String,
-        /// Line, column and cause.
-        source: Box<toml::de::Error>,
-    },
-    /// A value is out of its range.
-    #[error("kernel preset {name}: {key} is {value}; it must be {range}")]
-    Range {
-        /// The preset or file.
-        name: String,
-        /// The key.
-        key: &'static str,
-        /// What it is.
-        value: String,
-        /// What it may be.
-        range: &'static str,
-    },
-}
+impl Entry for KernelPreset {
+    const SHELF: &'static Shelf = &KERNELS;
 
-/// The shipped presets: name and text of the file.
-const SHIPPED: [(&str, &str); 22] = [
-    ("2.6.16", include_str!("../../../kernels/2.6.16.toml")),
-    ("2.6.16+zone-opt", include_str!("../../../kernels/2.6.16+zone-opt.toml")),
-    ("2.6.23", include_str!("../../../kernels/2.6.23.toml")),
-    ("2.6.23+zone-opt", include_str!("../../../kernels/2.6.23+zone-opt.toml")),
-    ("2.6.24-rc7", include_str!("../../../kernels/2.6.24-rc7.toml")),
-    ("2.6.24-rc7+ts", include_str!("../../../kernels/2.6.24-rc7+ts.toml")),
-    ("2.6.24-rc7+ts+opt", include_str!("../../../kernels/2.6.24-rc7+ts+opt.toml")),
-    ("2.6.24-rc7+ts+opt+cl", include_str!("../../../kernels/2.6.24-rc7+ts+opt+cl.toml")),
-    ("2.6.24", include_str!("../../../kernels/2.6.24.toml")),
-    ("2.6.25", include_str!("../../../kernels/2.6.25.toml")),
-    ("2.6.26-rc1", include_str!("../../../kernels/2.6.26-rc1.toml")),
-    (
-        "2.6.26-rc1+semaphore-speedup",
-        include_str!("../../../kernels/2.6.26-rc1+semaphore-speedup.toml"),
-    ),
-    ("2.6.26-rc1+bkl-spinlock", include_str!("../../../kernels/2.6.26-rc1+bkl-spinlock.toml")),
-    ("2.6.39", include_str!("../../../kernels/2.6.39.toml")),
-    ("3.0-rc", include_str!("../../../kernels/3.0-rc.toml")),
-    ("3.0-rc+softirq", include_str!("../../../kernels/3.0-rc+softirq.toml")),
-    ("3.0", include_str!("../../../kernels/3.0.toml")),
-    ("3.7", include_str!("../../../kernels/3.7.toml")),
-    ("3.7.10+patch1", include_str!("../../../kernels/3.7.10+patch1.toml")),
-    ("3.7.10+mcs", include_str!("../../../kernels/3.7.10+mcs.toml")),
-    ("3.7.10+patches1-3", include_str!("../../../kernels/3.7.10+patches1-3.toml")),
-    ("6.18", include_str!("../../../kernels/6.18.toml")),
-];
-
-impl KernelPreset {
-    /// Names of the shipped presets.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        SHIPPED.iter().map(|(name, _)| *name)
-    }
-
-    /// A shipped preset; a leading `v` of the name is ignored.
-    pub fn named(name: &str) -> Result<Self, KernelPresetError> {
-        let plain = name.strip_prefix('v').unwrap_or(name);
-        let found = SHIPPED.iter().find(|(known, _)| *known == plain);
-        let (known, text) = found.ok_or_else(|| KernelPresetError::Unknown {
-            name: name.to_owned(),
-            known: Self::names().collect::<Vec<_>>().join(", "),
-        })?;
-        Self::parse(known, text)
-    }
-
-    /// A shipped preset, or the file of that path when the name ends in `.toml`.
-    pub fn load(name: &str) -> Result<Self, KernelPresetError> {
-        let path = std::path::Path::new(name);
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            return Self::named(name);
-        }
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| KernelPresetError::Unreadable { path: name.to_owned(), source })?;
-        Self::parse(name, &text)
-    }
-
-    /// Parses `text`; `name` is used in errors.
-    pub fn parse(name: &str, text: &str) -> Result<Self, KernelPresetError> {
-        let preset: Self = toml::from_str(text).map_err(|source| KernelPresetError::Syntax {
-            name: name.to_owned(),
-            source: Box::new(source),
-        })?;
-        preset.validate()?;
-        Ok(preset)
-    }
-
-    /// Checks every value against its range.
-    pub fn validate(&self) -> Result<(), KernelPresetError> {
-        let fail = |key, value: String, range| {
-            Err(KernelPresetError::Range { name: self.name.clone(), key, value, range })
-        };
+    fn check(&self) -> Result<(), Fault> {
         if ![100, 250, 300, 1000].contains(&self.config.hz) {
-            return fail("config.hz", self.config.hz.to_string(), "100, 250, 300 or 1000");
+            let hz = f64::from(self.config.hz);
+            return Err(Fault::range("config.hz", hz, "100, 250, 300 or 1000"));
         }
         if (self.bkl == BklKind::None) != (self.paths == Paths::V39) {
-            let value = format!("{:?}", self.bkl);
-            return fail("bkl", value, "\"none\" exactly when paths are \"2.6.39\"");
+            let problem = "expected \"none\" exactly when paths are \"2.6.39\"";
+            return Err(Fault::new("bkl", problem));
         }
-        let events = self.bkl_traffic.events_per_shell;
-        if !(0.0..=64.0).contains(&events) {
-            return fail("bkl_traffic.events_per_shell", events.to_string(), "0 to 64");
-        }
-        if self.ablation.newidle_idx > 4 {
-            let value = self.ablation.newidle_idx.to_string();
-            return fail("ablation.newidle_idx", value, "0 to 4");
-        }
-        let rcu = self.rcu.as_ref();
-        for (key, value) in [
-            ("rcu.core_ns", rcu.map_or(0.0, |rcu| rcu.core_ns)),
-            ("rcu.callback_ns", rcu.map_or(0.0, |rcu| rcu.callback_ns)),
-            ("bkl_traffic.hold_short_ns", self.bkl_traffic.hold_short_ns),
-            ("bkl_traffic.hold_tty_ns", self.bkl_traffic.hold_tty_ns),
-            ("sched_ns.schedule", self.sched_ns.schedule),
-            ("sched_ns.wake", self.sched_ns.wake),
-            ("sched_ns.tick", self.sched_ns.tick),
-            ("sched_ns.balance_cpu", self.sched_ns.balance_cpu),
-            ("sched_ns.pull", self.sched_ns.pull),
-        ] {
-            if !(0.0..=1e9).contains(&value) {
-                return fail(key, value.to_string(), "0 to 1000000000");
-            }
+        // Also of the ablations of an experiment, which have no file of their own.
+        let idx = self.ablation.newidle_idx;
+        if idx > 4 {
+            return Err(Fault::range("ablation.newidle_idx", idx as f64, "0 to 4"));
         }
         Ok(())
+    }
+
+    fn set_name(&mut self, label: String) {
+        self.name = label;
+    }
+}
+
+impl KernelPreset {
+    /// A shipped kernel; a leading `v` of the name is ignored.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Unknown`].
+    pub fn named(name: &str) -> Result<Self, CatalogueError> {
+        convoy_catalogue::load(name, &[]).map(|loaded| loaded.value)
     }
 }
 

@@ -27,6 +27,7 @@ use crate::softirq::Vector;
 use convoy_machine::{Here, Sim, Smp, ps};
 use convoy_sync::Platform;
 use core::cell::{Cell, RefCell};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -41,7 +42,7 @@ const FORCE_TICKS: u64 = 3;
 const THREAD_PRIORITY: u8 = 1;
 
 /// Where core processing and callbacks run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
     /// Both in the softirq RCU: 2.6.39, and 3.0 without boosting (commit a46e0899eec7).
@@ -54,8 +55,9 @@ pub enum Placement {
 }
 
 /// RCU of one version of the kernel.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = convoy_catalogue::nanoseconds)]
 pub struct RcuRules {
     /// Where its work runs.
     pub placement: Placement,

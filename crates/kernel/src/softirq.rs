@@ -17,6 +17,7 @@ use convoy_machine::{Context, Here, Mode, Smp};
 use convoy_sync::Platform;
 use core::cell::{Cell, RefCell};
 use core::fmt::Write as _;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::rc::Rc;
 
@@ -55,7 +56,7 @@ fn take_from_count(part: u32) {
 }
 
 /// A vector, named as `/proc/softirqs` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Vector {
     /// Tasklets of high priority.
@@ -103,20 +104,23 @@ impl Vector {
 }
 
 /// How one version of the kernel runs software interrupts; the default is 2.6.25's.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftirqRules {
     /// The vectors in the order in which they run and are printed.
     pub vectors: Vec<Vector>,
     /// Passes before the rest is left to `ksoftirqd` (`MAX_SOFTIRQ_RESTART`).
+    #[schemars(range(min = 1, max = 1000))]
     pub passes: u32,
     /// No further pass after this many milliseconds, rounded up to ticks, or when a task wants the
     /// CPU: 2 since 3.9. 0 is no limit.
+    #[schemars(range(min = 0, max = 1000))]
     pub limit_ms: u64,
     /// A runnable `ksoftirqd` keeps the end of an interrupt from running anything but HI and
     /// TASKLET: 4.9 to 6.4.
     pub defer_to_ksoftirqd: bool,
     /// Nice value of `ksoftirqd`: 19 in 2.6.16, 0 in 3.0.
+    #[schemars(range(min = -20, max = 19))]
     pub ksoftirqd_nice: i8,
 }
 

@@ -12,8 +12,7 @@ use std::rc::Rc;
 const MS: u64 = 1_000_000_000; // picoseconds
 
 fn quad() -> Preset {
-    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
-    Preset::parse("quad", text).expect("the shipped preset")
+    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
 }
 
 type Lock<S> = Rc<Sim<SpinningMutex<Smp, S>>>;

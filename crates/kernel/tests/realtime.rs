@@ -1,5 +1,6 @@
 //! Real-time tasks: preemption, vectors, push, pull, turns.
 
+use convoy_catalogue::KERNELS;
 use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::{Kthread, Policy};
 use convoy_kernel::{KernelPreset, Scheduler};
@@ -10,8 +11,7 @@ use std::rc::Rc;
 const MS: u64 = 1_000_000_000; // picoseconds
 
 fn quad() -> Preset {
-    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
-    Preset::parse("quad", text).expect("the shipped preset")
+    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
 }
 
 /// Runs `scene` as the first task, on CPU 0, and returns the scheduler.
@@ -49,7 +49,7 @@ fn sleep(sched: &Sched, ms: u64) {
 
 #[test]
 fn a_real_time_task_preempts_an_ordinary_one_at_once() {
-    for kernel in KernelPreset::names() {
+    for kernel in KERNELS.names() {
         let started = Rc::new(Cell::new(0));
         let seen = Rc::clone(&started);
         stage(kernel, move |sched| {

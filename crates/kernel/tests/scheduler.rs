@@ -1,5 +1,6 @@
 //! The rules of wake placement, balancing and preemption of the period, each as one small scene.
 
+use convoy_catalogue::KERNELS;
 use convoy_kernel::sched::Sched;
 use convoy_kernel::{BklKind, KernelPreset, Preempt};
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp, Word};
@@ -11,8 +12,7 @@ use std::sync::atomic::Ordering::SeqCst;
 const MS: u64 = 1_000_000_000; // picoseconds
 
 fn quad() -> Preset {
-    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
-    Preset::parse("quad", text).expect("the shipped preset")
+    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
 }
 
 /// A word that sleepers wait on until it is not 0.
@@ -254,7 +254,7 @@ fn a_long_sleeper_soon_runs_in_the_other_generations() {
 
 #[test]
 fn busy_tasks_of_one_cpu_get_equal_shares_in_every_generation() {
-    for name in KernelPreset::names() {
+    for name in KERNELS.names() {
         stage(&kernel(name), |sched| {
             // Every CPU has the same load, so nobody is moved.
             let tasks: Vec<_> = (0..16).map(|task| busy(&sched, task % 4, 20_000 * MS)).collect();
@@ -268,7 +268,7 @@ fn busy_tasks_of_one_cpu_get_equal_shares_in_every_generation() {
 
 #[test]
 fn the_big_kernel_lock_excludes_and_survives_schedule() {
-    let all = KernelPreset::names().map(kernel);
+    let all = KERNELS.names().map(kernel);
     for with_lock in all.filter(|kernel| kernel.bkl != BklKind::None) {
         for preempt in [Preempt::None, Preempt::Voluntary, Preempt::Full] {
             let mut kernel = with_lock.clone();

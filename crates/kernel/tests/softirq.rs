@@ -14,8 +14,7 @@ const US: u64 = 1_000_000; // picoseconds
 const MS: u64 = 1000 * US;
 
 fn quad() -> Preset {
-    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
-    Preset::parse("quad", text).expect("the shipped preset")
+    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
 }
 
 fn kernel() -> KernelPreset {

@@ -1,6 +1,7 @@
 //! The page allocator on threads and on the virtual machine: no page is lost, none is given out
 //! twice, and free pages are merged again. The checker's half is in `crates/checker/tests/zone.rs`.
 
+use convoy_catalogue::MACHINES;
 use convoy_machine::{Fifo, Here, Outcome, Preset, Smp};
 use convoy_mm::{
     Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContended, ReleaseEach, Setup, Temperature, Zone,
@@ -177,7 +178,7 @@ fn virtual_machine<L: RawLock<Smp>, B: Bulk<Smp, L> + Copy>(bulk: B, lock: LockP
             shared.left.set(shared.left.get() - 1);
         })
     };
-    let name = Preset::names().next().expect("a machine preset is shipped");
+    let name = MACHINES.names().next().expect("a machine preset is shipped");
     let preset = Preset::named(name).expect("a shipped preset is valid").with_cpus(CPUS);
     let (outcome, machine) =
         Fifo::run(&preset, 1, 1_000_000_000, (0..6).map(body).collect()).expect("address space");

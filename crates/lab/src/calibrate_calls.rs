@@ -194,12 +194,9 @@ pub enum CallsError {
     /// The virtual side failed.
     #[error(transparent)]
     Virtual(#[from] VirtualError),
-    /// The preset so far is wrong.
+    /// The preset so far, or the kernel, is wrong.
     #[error(transparent)]
-    Preset(#[from] convoy_machine::PresetError),
-    /// The kernel is wrong.
-    #[error(transparent)]
-    Kernel(#[from] convoy_kernel::KernelPresetError),
+    Preset(#[from] convoy_catalogue::CatalogueError),
 }
 
 /// One measured cost.

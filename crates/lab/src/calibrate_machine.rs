@@ -265,7 +265,7 @@ pub fn describe(
         text.guest(&threads, wakeups, &mut take);
     }
     text.caches(&caches, hit, &mut take);
-    let so_far = convoy_machine::Preset::parse("host", &text.0).map_err(CallsError::from)?;
+    let so_far = convoy_catalogue::parse("host.toml", &text.0).map_err(CallsError::from)?;
     text.calls(&calibrate_calls::measure(&so_far, directory)?, &mut take);
     Ok(text.0)
 }
@@ -283,7 +283,7 @@ impl Preset {
             "# The machine on which `cargo xtask calibrate --machine` ran: {cpu}, {cpus} CPUs, \
              Linux {kernel}, {date}.\n\
              # Measured figures are the least of {BATCHES} batches or more; estimates say so.\n\
-             name = \"host\"\ndescription = \"{cpus} CPUs, {cpu}, measured\"\n\
+             description = \"{cpus} CPUs, {cpu}, measured\"\n\
              # Measured: median of the units of user-mode work against machines/calibration.toml.\n\
              speed = {speed:.3}\n\
              # Measured: getppid, {GETPPID_NS} on the host of kernels/costs.toml, against here.\n\
@@ -454,7 +454,8 @@ mod tests {
         let levels = [cache(1, 32 << 10, 1), cache(2, 256 << 10, 1), cache(3, 4 << 20, 2)];
         text.caches(&levels, 1.0, &mut |_, ns| ns);
         text.calls(&[Cost { key: "write", ns: 290.5, why: "Test.".into() }], &mut |_, ns| ns);
-        let preset = convoy_machine::Preset::parse("host", &text.0).expect("a preset");
+        let preset = convoy_catalogue::parse("host.toml", &text.0).expect("a preset");
+        let preset: convoy_machine::Preset = preset.value;
         assert!((preset.kernel_ns["write"] - 290.5).abs() < 1e-9);
         assert_eq!(preset.topology.cpus_per_llc, 2);
         assert_eq!(preset.cache.expect("stated").l2.lines, 4096);

@@ -3,6 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "one process tells another")]
 
+use convoy_catalogue::{KERNELS, MACHINES};
 use convoy_kernel::KernelPreset;
 use convoy_lab::virtual_run::VirtualRun;
 use convoy_machine::Preset;
@@ -12,8 +13,8 @@ use std::process::Command;
 /// One line for each pair of presets whose number has the remainder `part` of 2.
 fn lines(parts: &[usize]) -> Vec<String> {
     let mut lines = Vec::new();
-    let pairs = KernelPreset::names()
-        .flat_map(|kernel| Preset::names().map(move |machine| (kernel, machine)));
+    let pairs =
+        KERNELS.names().flat_map(|kernel| MACHINES.names().map(move |machine| (kernel, machine)));
     for (number, (kernel, machine)) in pairs.enumerate() {
         if parts.contains(&(number % 2)) {
             let kernel_preset = KernelPreset::named(kernel).expect("a shipped preset");

@@ -1,5 +1,6 @@
 //! Every machine preset carries a small load on a kernel, the same way each time.
 
+use convoy_catalogue::MACHINES;
 use convoy_kernel::KernelPreset;
 use convoy_lab::virtual_run::VirtualRun;
 use convoy_machine::Preset;
@@ -7,7 +8,7 @@ use convoy_workload::mix::Mix;
 
 #[test]
 fn every_machine_runs_a_small_load_the_same_way_twice() {
-    for name in Preset::names() {
+    for name in MACHINES.names() {
         let point = || {
             let machine = Preset::named(name).expect("a shipped preset");
             let kernel = KernelPreset::named("2.6.25").expect("a shipped preset");

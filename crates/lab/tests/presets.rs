@@ -1,5 +1,6 @@
 //! Every kernel preset carries the `shared` mix to its end, on machines of any size.
 
+use convoy_catalogue::KERNELS;
 use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
@@ -21,7 +22,7 @@ fn run_on(kernel: &str, cpus: usize, users: u32, file_system: FileSystem) -> Vir
 
 #[test]
 fn all_jobs_are_done_on_1_4_and_64_cpus() {
-    for kernel in KernelPreset::names() {
+    for kernel in KERNELS.names() {
         for (cpus, users) in [(1, 3), (4, 12), (64, 80)] {
             let point = run(kernel, cpus, users);
             let failure = &point.first_failure;
@@ -35,7 +36,7 @@ fn all_jobs_are_done_on_1_4_and_64_cpus() {
 /// and keeps the rules of interrupts.
 #[test]
 fn all_jobs_are_done_on_a_disk_with_a_journal() {
-    for kernel in KernelPreset::names() {
+    for kernel in KERNELS.names() {
         let disk = JournalOptions { disk_ns: 100_000, ..JournalOptions::default() };
         let point = run_on(kernel, 4, 12, FileSystem::Journal(disk));
         assert_eq!((point.jobs_failed, point.jobs_done), (0, 12 * 97), "{kernel}");
@@ -46,7 +47,7 @@ fn all_jobs_are_done_on_a_disk_with_a_journal() {
 
 #[test]
 fn the_same_run_has_the_same_schedule_under_every_preset() {
-    for kernel in KernelPreset::names() {
+    for kernel in KERNELS.names() {
         assert_eq!(run(kernel, 4, 9).hash, run(kernel, 4, 9).hash, "{kernel}");
     }
 }

@@ -21,8 +21,7 @@ fn env(user: u32) -> JobEnv {
 
 /// Runs `body` as the first process of `kernel` on two CPUs.
 fn run(kernel: &str, body: impl FnOnce(&mut Process) + 'static) -> (Rc<World>, Machine) {
-    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
-    let preset = Preset::parse("quad", text).expect("shipped").with_cpus(2);
+    let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(2);
     let machine = Machine::new(&preset, 1, 64).expect("address space");
     let kernel = KernelPreset::named(kernel).expect("shipped");
     let units = Calibration::embedded().expect("complete").ns;

@@ -23,8 +23,8 @@ const OPERATIONS: u64 = 2_000_000;
 const PRIVATE_OPERATIONS: u64 = 16 * OPERATIONS;
 
 fn preset(cpus: usize, skew_ns: f64) -> Preset {
-    let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
-    let mut preset = Preset::parse("quad", text).expect("the shipped preset").with_cpus(cpus);
+    let mut preset =
+        Preset::named("quad-2008-shared-llc").expect("the shipped preset").with_cpus(cpus);
     preset.skew_ns = skew_ns;
     preset
 }

@@ -2,24 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use convoy_catalogue::{CatalogueError, Entry, Fault, MACHINES, Shelf, nanoseconds};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// How the CPUs are grouped. Groups are consecutive CPU numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
     /// Number of CPUs, 1 to 1024.
+    #[schemars(range(min = 1, max = CPUS_MAX))]
     pub cpus: usize,
     /// CPUs that share a last-level cache.
+    #[schemars(range(min = 1, max = CPUS_MAX))]
     pub cpus_per_llc: usize,
     /// CPUs in one package.
+    #[schemars(range(min = 1, max = CPUS_MAX))]
     pub cpus_per_package: usize,
 }
 
 /// Prices of the hardware, in nanoseconds unless the name says otherwise. The sources stand in the
 /// preset files.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct Prices {
     /// Load or store that hits the CPU's own cache.
     pub hit: f64,
@@ -51,8 +57,9 @@ pub struct Prices {
 }
 
 /// Prices of what only programs do, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct UserPrices {
     /// One `pause` of a spinning loop.
     pub pause: f64,
@@ -61,8 +68,9 @@ pub struct UserPrices {
 }
 
 /// What a hypervisor adds for a machine that is its guest, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct Guest {
     /// Time for which the sender of an inter-processor interrupt is away.
     pub send: f64,
@@ -73,34 +81,42 @@ pub struct Guest {
 }
 
 /// Size of a cache in lines of 64 bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
     /// Lines it holds.
+    #[schemars(range(min = 1, max = LINES_MAX))]
     pub lines: usize,
     /// Lines of one set; as many as `lines` in a fully associative cache.
+    #[schemars(range(min = 1, max = LINES_MAX))]
     pub ways: usize,
 }
 
 /// A private level behind the first.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct PrivateLevel {
     /// Lines it holds.
+    #[schemars(range(min = 1, max = LINES_MAX))]
     pub lines: usize,
     /// Lines of one set.
+    #[schemars(range(min = 1, max = LINES_MAX))]
     pub ways: usize,
     /// What a hit here costs beyond `price_ns.hit`.
     pub ns: f64,
 }
 
 /// A level that the CPUs of one last-level cache share.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct SharedLevel {
     /// Lines it holds.
+    #[schemars(range(min = 1, max = LINES_MAX))]
     pub lines: usize,
     /// Lines of one set.
+    #[schemars(range(min = 1, max = LINES_MAX))]
     pub ways: usize,
     /// What a hit here costs beyond `price_ns.hit`.
     pub ns: f64,
@@ -109,7 +125,7 @@ pub struct SharedLevel {
 }
 
 /// The caches of a machine: what they hold is evicted, least recently used first.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Caches {
     /// First level of each CPU; a hit costs `price_ns.hit`.
@@ -122,8 +138,9 @@ pub struct Caches {
 
 /// Distances between packages. A line lives in the memory of the package whose CPU first fetched
 /// it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct Numa {
     /// Hops from package (row) to package (column); 0 on the diagonal.
     pub hops: Vec<Vec<u8>>,
@@ -134,39 +151,44 @@ pub struct Numa {
 }
 
 /// The memory controllers of each package: queues.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
 pub struct MemoryControllers {
     /// Controllers of one package; consecutive lines are interleaved over them.
+    #[schemars(range(min = 1, max = 1024))]
     pub for_each_package: usize,
     /// Time for which one request for a line keeps its controller busy.
     pub service_ns: f64,
 }
 
 /// A disk that serves one request after the other.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskTime {
     /// Time for one request.
+    #[schemars(range(min = 0.0, max = 1e12))]
     pub latency_ns: f64,
 }
 
 /// A machine preset.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// Name, as in `--machine`.
+    /// What titles call it.
+    #[serde(skip)]
     pub name: String,
-    /// One line for people.
-    pub description: String,
     /// Speed of instruction streams relative to the calibration host (2 is twice as fast): scales
     /// user-mode work and the instruction part of kernel paths, not memory prices.
+    #[schemars(range(min = 0.001, max = 1000.0))]
     pub speed: f64,
     /// The same for kernel paths, where it was measured apart; `speed` otherwise.
+    #[schemars(range(min = 0.001, max = 1000.0))]
     pub kernel_speed: Option<f64>,
     /// Steps of kernel paths that were measured on this machine, in nanoseconds, in place of the
     /// entries of `kernels/costs.toml` with these names.
     #[serde(default)]
+    #[schemars(transform = nanoseconds)]
     pub kernel_ns: BTreeMap<String, f64>,
     /// CPU grouping.
     pub topology: Topology,
@@ -174,9 +196,11 @@ pub struct Preset {
     pub price_ns: Prices,
     /// Pseudo-random perturbation of miss latencies: each miss costs up to this fraction more
     /// (Alameldeen and Wood, HPCA 2003). 0 switches it off.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub perturbation: f64,
     /// How far a CPU may run ahead of the others over lines that it owns exclusively, in
     /// nanoseconds.
+    #[schemars(range(min = 0.0, max = 1e6))]
     pub skew_ns: f64,
     /// Caches with a geometry; without one a line is lost by invalidation only.
     pub cache: Option<Caches>,
@@ -192,97 +216,44 @@ pub struct Preset {
     pub guest_ns: Option<Guest>,
 }
 
-/// The shipped presets: name and text of the file.
-const SHIPPED: &[(&str, &str)] = &[
-    ("host", include_str!("../../../machines/host.toml")),
-    ("quad-2008-shared-llc", include_str!("../../../machines/quad-2008-shared-llc.toml")),
-    ("quad-2008-two-dies", include_str!("../../../machines/quad-2008-two-dies.toml")),
-    ("server-2x64", include_str!("../../../machines/server-2x64.toml")),
-    ("smp8-2007", include_str!("../../../machines/smp8-2007.toml")),
-    ("smp16-2007", include_str!("../../../machines/smp16-2007.toml")),
-    ("smp32-2007", include_str!("../../../machines/smp32-2007.toml")),
-    ("westmere-ex-80-2013", include_str!("../../../machines/westmere-ex-80-2013.toml")),
-    ("xeon-24-2011", include_str!("../../../machines/xeon-24-2011.toml")),
-    ("xeon-64-2011", include_str!("../../../machines/xeon-64-2011.toml")),
-];
-
-/// What is wrong with a preset.
-#[derive(Debug, thiserror::Error)]
-pub enum PresetError {
-    /// A preset file cannot be read.
-    #[error("cannot read preset {path}: {source}; name a readable file or a shipped preset")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// No preset of that name is shipped.
-    #[error("unknown machine {name:?}; known: {known}, or the path of a .toml file")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The shipped names.
-        known: String,
-    },
-    /// Not TOML, or a key is missing, unknown or of the wrong type.
-    #[error("machine preset {name}: {source}")]
-    Syntax {
-        /// The preset or file.
-        name: String,
-        /// Line, column and cause.
-        source: toml::de::Error,
-    },
-    /// A value is out of its range.
-    #[error("machine preset {name}: {key} is {value}; it must be {range}")]
-    Range {
-        /// The preset or file.
-        name: String,
-        /// The key.
-        key: &'static str,
-        /// What it is.
-        value: String,
-        /// What it may be.
-        range: &'static str,
-    },
-}
-
 /// Most CPUs a machine may have.
 pub const CPUS_MAX: usize = 1024;
+/// Most lines of a cache.
+const LINES_MAX: usize = 1 << 24;
+/// Most caches of the third level.
+const SHARED_MAX: usize = 32;
+/// Most packages of a machine with distances or memory controllers.
+const PACKAGES_MAX: usize = 255;
+
+impl Entry for Preset {
+    const SHELF: &'static Shelf = &MACHINES;
+
+    fn check(&self) -> Result<(), Fault> {
+        let Topology { cpus_per_llc, cpus_per_package, .. } = self.topology;
+        if !cpus_per_package.is_multiple_of(cpus_per_llc) {
+            let accepted = "a multiple of topology.cpus_per_llc";
+            return Err(Fault::range(
+                "topology.cpus_per_package",
+                cpus_per_package as f64,
+                accepted,
+            ));
+        }
+        self.check_caches()?;
+        self.check_memory()
+    }
+
+    fn set_name(&mut self, label: String) {
+        self.name = label;
+    }
+}
 
 impl Preset {
-    /// Names of the shipped presets.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        SHIPPED.iter().map(|(name, _)| *name)
-    }
-
-    /// A shipped preset.
-    pub fn named(name: &str) -> Result<Self, PresetError> {
-        let found = SHIPPED.iter().find(|(known, _)| *known == name);
-        let (known, text) = found.ok_or_else(|| PresetError::Unknown {
-            name: name.to_owned(),
-            known: Self::names().collect::<Vec<_>>().join(", "),
-        })?;
-        Self::parse(known, text)
-    }
-
-    /// A shipped preset, or the file of that path when the name ends in `.toml`.
-    pub fn load(name: &str) -> Result<Self, PresetError> {
-        let path = std::path::Path::new(name);
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            return Self::named(name);
-        }
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| PresetError::Unreadable { path: name.to_owned(), source })?;
-        Self::parse(name, &text)
-    }
-
-    /// Parses `text`; `name` is used in errors.
-    pub fn parse(name: &str, text: &str) -> Result<Self, PresetError> {
-        let preset: Self = toml::from_str(text)
-            .map_err(|source| PresetError::Syntax { name: name.to_owned(), source })?;
-        preset.validate()?;
-        Ok(preset)
+    /// A shipped machine.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Unknown`].
+    pub fn named(name: &str) -> Result<Self, CatalogueError> {
+        convoy_catalogue::load(name, &[]).map(|loaded| loaded.value)
     }
 
     /// The same machine with another number of CPUs; groups keep their size.
@@ -292,135 +263,56 @@ impl Preset {
         self
     }
 
-    /// Checks every value against its range.
-    pub fn validate(&self) -> Result<(), PresetError> {
-        let fail = |key, value: String, range| {
-            Err(PresetError::Range { name: self.name.clone(), key, value, range })
-        };
-        let t = &self.topology;
-        if !(1..=CPUS_MAX).contains(&t.cpus) {
-            return fail("topology.cpus", t.cpus.to_string(), "1 to 1024");
-        }
-        if t.cpus_per_llc == 0 {
-            return fail("topology.cpus_per_llc", "0".into(), "at least 1");
-        }
-        if t.cpus_per_package < t.cpus_per_llc || !t.cpus_per_package.is_multiple_of(t.cpus_per_llc)
-        {
-            let range = "a multiple of topology.cpus_per_llc";
-            return fail("topology.cpus_per_package", t.cpus_per_package.to_string(), range);
-        }
-        if !(self.speed.is_finite() && self.speed > 0.0) {
-            return fail("speed", self.speed.to_string(), "above 0");
-        }
-        let kernel = self.kernel_speed.unwrap_or(1.0);
-        if !(kernel.is_finite() && kernel > 0.0) {
-            return fail("kernel_speed", kernel.to_string(), "above 0");
-        }
-        if !(0.0..=1.0).contains(&self.perturbation) {
-            return fail("perturbation", self.perturbation.to_string(), "0 to 1");
-        }
-        if !(0.0..=1e6).contains(&self.skew_ns) {
-            return fail("skew_ns", self.skew_ns.to_string(), "0 to 1000000");
-        }
-        let p = &self.price_ns;
-        for (key, value) in [
-            ("price_ns.hit", p.hit),
-            ("price_ns.atomic", p.atomic),
-            ("price_ns.llc", p.llc),
-            ("price_ns.package", p.package),
-            ("price_ns.remote", p.remote),
-            ("price_ns.memory", p.memory),
-            ("price_ns.read_service", p.read_service),
-            ("price_ns.ipi", p.ipi),
-            ("price_ns.idle_exit", p.idle_exit),
-            ("price_ns.interrupt", p.interrupt),
-            ("price_ns.switch", p.switch),
-            ("price_ns.refill", p.refill),
-            ("price_ns.address_space", p.address_space),
-            ("user_ns.pause", self.user_ns.as_ref().map_or(0.0, |user| user.pause)),
-            ("user_ns.clock", self.user_ns.as_ref().map_or(0.0, |user| user.clock)),
-            ("guest_ns.send", self.guest_ns.as_ref().map_or(0.0, |guest| guest.send)),
-            ("guest_ns.halt_poll", self.guest_ns.as_ref().map_or(0.0, |guest| guest.halt_poll)),
-            ("guest_ns.halted_exit", self.guest_ns.as_ref().map_or(0.0, |guest| guest.halted_exit)),
-        ] {
-            if !(0.0..=1e9).contains(&value) {
-                return fail(key, value.to_string(), "0 to 1000000000");
-            }
-        }
-        if let Some(disk) = &self.disk
-            && !(0.0..=1e12).contains(&disk.latency_ns)
-        {
-            return fail("disk.latency_ns", disk.latency_ns.to_string(), "0 to 10^12");
-        }
-        self.validate_caches()?;
-        self.validate_memory()
-    }
-
-    fn range(&self, key: &'static str, value: String, range: &'static str) -> PresetError {
-        PresetError::Range { name: self.name.clone(), key, value, range }
-    }
-
-    fn validate_caches(&self) -> Result<(), PresetError> {
+    fn check_caches(&self) -> Result<(), Fault> {
         let Some(caches) = &self.cache else { return Ok(()) };
         let (l1, l2) = (&caches.l1, &caches.l2);
-        let mut levels =
-            vec![("cache.l1", l1.lines, l1.ways, 0.0), ("cache.l2", l2.lines, l2.ways, l2.ns)];
+        let mut levels = vec![("cache.l1", l1.lines, l1.ways), ("cache.l2", l2.lines, l2.ways)];
         if let Some(l3) = &caches.l3 {
-            levels.push(("cache.l3", l3.lines, l3.ways, l3.ns));
+            levels.push(("cache.l3", l3.lines, l3.ways));
             let groups = self.topology.cpus.div_ceil(self.topology.cpus_per_llc);
-            if groups > 32 {
-                let range = "at most 32 groups of topology.cpus_per_llc CPUs";
-                return Err(self.range("cache.l3", format!("{groups} caches"), range));
+            if groups > SHARED_MAX {
+                let problem = format!(
+                    "{groups} caches; at most {SHARED_MAX} groups of topology.cpus_per_llc CPUs \
+                     may have one"
+                );
+                return Err(Fault::new("cache.l3", problem));
             }
         }
-        for (key, lines, ways, ns) in levels {
-            if ways == 0 || lines == 0 || !lines.is_multiple_of(ways) || lines > 1 << 24 {
-                let range = "at most 2^24 lines in a whole number of sets of at least one way";
-                return Err(self.range(key, format!("{lines} lines in {ways} ways"), range));
-            }
-            if !(0.0..=1e9).contains(&ns) {
-                return Err(self.range(key, format!("{ns} ns"), "0 to 1000000000"));
+        for (key, lines, ways) in levels {
+            if !lines.is_multiple_of(ways) {
+                let problem = format!("{lines} lines are no whole number of sets of {ways} ways");
+                return Err(Fault::new(key, problem));
             }
         }
         Ok(())
     }
 
-    fn validate_memory(&self) -> Result<(), PresetError> {
+    fn check_memory(&self) -> Result<(), Fault> {
         let packages = self.topology.cpus.div_ceil(self.topology.cpus_per_package);
-        if let Some(numa) = &self.numa {
-            let hops = &numa.hops;
-            let square = hops.iter().all(|row| row.len() == hops.len());
-            if hops.len() < packages || !square {
-                let value = format!("{} packages", hops.len());
-                return Err(self.range("numa.hops", value, "a square matrix of all packages"));
-            }
-            let most = hops.iter().flatten().copied().max().unwrap_or(0) as usize;
-            let zeros = |row: usize| (0..hops.len()).all(|to| (hops[row][to] == 0) == (row == to));
-            if !(0..hops.len()).all(zeros) {
-                let range = "0 from a package to itself and nowhere else";
-                return Err(self.range("numa.hops", format!("{hops:?}"), range));
-            }
-            if numa.remote_ns.len() + 1 < most || numa.memory_ns.len() < most {
-                let range = "prices for every number of hops in numa.hops";
-                return Err(self.range("numa.memory_ns", format!("{most} hops"), range));
-            }
-            for &ns in numa.remote_ns.iter().chain(&numa.memory_ns) {
-                if !(0.0..=1e9).contains(&ns) {
-                    return Err(self.range("numa", ns.to_string(), "0 to 1000000000"));
-                }
-            }
+        if packages > PACKAGES_MAX && (self.numa.is_some() || self.controllers.is_some()) {
+            let problem = format!(
+                "{packages} packages; a machine with numa or controllers has at most {PACKAGES_MAX}"
+            );
+            return Err(Fault::new("topology.cpus", problem));
         }
-        if packages > 255 && (self.numa.is_some() || self.controllers.is_some()) {
-            let range = "at most 255 packages with numa or controllers";
-            return Err(self.range("topology.cpus", self.topology.cpus.to_string(), range));
+        let Some(Numa { hops, remote_ns, memory_ns }) = &self.numa else { return Ok(()) };
+        if hops.len() < packages || hops.iter().any(|row| row.len() != hops.len()) {
+            let problem = format!("expected {packages} rows of as many columns");
+            return Err(Fault::new("numa.hops", problem));
         }
-        if let Some(controllers) = &self.controllers {
-            if controllers.for_each_package == 0 {
-                return Err(self.range("controllers.for_each_package", "0".into(), "at least 1"));
-            }
-            if !(0.0..=1e9).contains(&controllers.service_ns) {
-                let value = controllers.service_ns.to_string();
-                return Err(self.range("controllers.service_ns", value, "0 to 1000000000"));
+        let zeros = |row: usize| (0..hops.len()).all(|to| (hops[row][to] == 0) == (row == to));
+        if let Some(row) = (0..hops.len()).find(|row| !zeros(*row)) {
+            let problem = "expected 0 from a package to itself and nowhere else";
+            return Err(Fault::new(format!("numa.hops[{row}]"), problem));
+        }
+        let most = hops.iter().flatten().copied().max().unwrap_or(0) as usize;
+        for (key, prices, due) in [
+            ("numa.remote_ns", remote_ns, most.saturating_sub(1)),
+            ("numa.memory_ns", memory_ns, most),
+        ] {
+            if prices.len() < due {
+                let problem = format!("expected {due} prices for the {most} hops of numa.hops");
+                return Err(Fault::new(key, problem));
             }
         }
         Ok(())
@@ -436,40 +328,53 @@ pub const fn ps(ns: f64) -> u64 {
 mod tests {
     use super::*;
 
+    fn error(text: &str) -> String {
+        convoy_catalogue::parse::<Preset>("x.toml", text).unwrap_err().to_string()
+    }
+
     #[test]
     fn every_shipped_preset_is_valid_and_named_as_its_file() {
-        for name in Preset::names() {
+        for name in MACHINES.names() {
             assert_eq!(Preset::named(name).unwrap().name, name);
         }
     }
 
     #[test]
-    fn a_bad_value_names_the_key_and_the_range() {
-        let text = include_str!("../../../machines/quad-2008-shared-llc.toml");
-        let error = Preset::parse("x", &text.replace("cpus = 4", "cpus = 5000")).unwrap_err();
-        assert!(error.to_string().contains("topology.cpus is 5000; it must be 1 to 1024"));
-        let error = Preset::parse("x", &text.replace("hit =", "hitt =")).unwrap_err();
-        assert!(error.to_string().contains("hitt"), "{error}");
+    fn every_number_has_a_range() {
+        let keys = convoy_catalogue::keys::<Preset>();
+        assert_eq!(keys.iter().find(|key| key.unbounded), None);
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
-        let error = Preset::named("nothing").unwrap_err().to_string();
-        assert!(Preset::names().all(|name| error.contains(name)), "{error}");
+    fn a_bad_value_names_the_line_the_key_and_the_range() {
+        let (_, text) = MACHINES.shipped("quad-2008-shared-llc").unwrap();
+        for (from, to, expected) in [
+            ("cpus = 4", "cpus = 5000", "topology.cpus: 5000 is out of range (1 to 1024)"),
+            ("speed = 1.", "speed = 1e-300 #", "speed: 1e-300 is out of range (0.001 to 1000)"),
+            ("skew_ns = 1000.0", "skew_ns = nan", "skew_ns: NaN is out of range (0 to 1000000)"),
+            ("hit =", "hitt =", "price_ns.hitt: unknown key; did you mean hit?"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let line = 1 + text.split(from).next().unwrap().matches('\n').count();
+            let error = error(&text.replacen(from, to, 1));
+            assert!(error.starts_with(&format!("x.toml:{line}: {expected}")), "{error}");
+        }
+        let error = error(&format!("kernel_ns.write = -1.0\n{text}"));
+        assert!(error.starts_with("x.toml:1: kernel_ns.write: -1 is out of range"), "{error}");
     }
 
     #[test]
     fn impossible_caches_and_distances_are_refused() {
-        let text = include_str!("../../../machines/westmere-ex-80-2013.toml");
+        let (_, text) = MACHINES.shipped("westmere-ex-80-2013").unwrap();
         for (from, to, key) in [
             ("lines = 512\nways = 8", "lines = 512\nways = 7", "cache.l1"),
             ("[0, 1, 2, 2, 3, 3, 3, 3]", "[0, 0, 2, 2, 3, 3, 3, 3]", "numa.hops"),
-            ("remote_ns = [188.0, 220.0]", "remote_ns = [188.0]", "numa.memory_ns"),
+            ("remote_ns = [188.0, 220.0]", "remote_ns = [188.0]", "numa.remote_ns"),
             ("cpus = 80", "cpus = 90", "numa.hops"),
             ("for_each_package = 2", "for_each_package = 0", "controllers.for_each_package"),
         ] {
             assert!(text.contains(from), "{from}");
-            let error = Preset::parse("x", &text.replacen(from, to, 1)).unwrap_err().to_string();
+            let error = error(&text.replacen(from, to, 1));
             assert!(error.contains(key), "{key}: {error}");
         }
     }

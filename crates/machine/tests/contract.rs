@@ -1,6 +1,7 @@
 //! Every lock on the virtual machine keeps its contract: owners exclude each other, and no task is
 //! forgotten. The native and the checked half are in `crates/checker/tests/contract.rs`.
 
+use convoy_catalogue::MACHINES;
 use convoy_checker::{Binary, Exclusive, Irq, Raw};
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp};
 use convoy_sync::{
@@ -84,7 +85,7 @@ fn virtual_machine<E: Exclusive>(_: bool) {
             }
         })
     };
-    let name = Preset::names().next().expect("a machine preset is shipped");
+    let name = MACHINES.names().next().expect("a machine preset is shipped");
     let preset = Preset::named(name).expect("a shipped preset is valid").with_cpus(4);
     let (outcome, machine) =
         Fifo::run(&preset, 1, 1_000_000_000, (0..6).map(body).collect()).expect("address space");

@@ -82,7 +82,7 @@ impl Target {
         // As `reproduce` scales it: the delay goes with the tasks.
         let delay = experiment.start_delay_s * 1e9 * f64::from(users) / f64::from(experiment.tasks);
         let mix = Mix::load(&experiment.mix).map_err(Failure::usage)?;
-        let preset = pool::machine_of(&machine, args.cpus)?;
+        let preset = pool::machine(&machine, args.cpus)?;
         let run = VirtualRun {
             seed,
             start_delay_ns: delay as u64,
@@ -116,13 +116,15 @@ impl Target {
                 )));
             }
         };
-        KernelPreset::load(&name).map_err(Failure::usage)
+        let kernel = convoy_catalogue::load(&name, &[]).map_err(Failure::usage)?;
+        Ok(kernel.value)
     }
 
     /// A load point of `convoy sim`.
     fn load(args: &Explain, stored: &SimArgs) -> Result<Self, Failure> {
         let kernel = args.kernel.as_ref().unwrap_or(&stored.place.kernel);
-        let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
+        let kernel =
+            convoy_catalogue::load::<KernelPreset>(kernel, &[]).map_err(Failure::usage)?.value;
         let list = users::parse(stored.points.users.as_deref().unwrap_or("1,2,10"))
             .map_err(Failure::usage)?;
         let ((Some(users), _) | (None, &[users])) = (args.users, &list[..]) else {
@@ -143,7 +145,7 @@ impl Target {
                 sim::mix(stored)?,
                 users,
                 kernel,
-                pool::machine_of(machine, args.cpus.or(stored.place.cpus))?,
+                pool::machine(machine, args.cpus.or(stored.place.cpus))?,
             )
         };
         let mut flags = format!("{} --users {users}", args.run);

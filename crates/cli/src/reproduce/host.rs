@@ -96,9 +96,9 @@ fn measure(common: &Common, experiment: &mut HostExperiment) -> Result<(), Failu
 /// The simulations of all rows in their order, and how many each row has.
 fn cells(args: &Reproduce, experiment: &HostExperiment) -> Result<(Vec<HostCell>, usize), Failure> {
     let kernel = args.kernel.first().unwrap_or(&experiment.kernel);
-    let kernel = KernelPreset::load(kernel).map_err(Failure::usage)?;
+    let kernel = convoy_catalogue::load::<KernelPreset>(kernel, &[]).map_err(Failure::usage)?.value;
     let machine = args.machine.as_ref().unwrap_or(&experiment.machine);
-    let machine = pool::machine(machine)?;
+    let machine = pool::machine(machine, None)?;
     let count = u64::from(args.seeds.unwrap_or(experiment.seeds));
     let seeds: Vec<u64> = (args.seed..args.seed.saturating_add(count)).collect();
     let mut cells = Vec::new();

@@ -8,6 +8,7 @@ mod spread;
 use crate::args::{Common, Reproduce};
 use crate::fail::Failure;
 use crate::{output, pool};
+use convoy_catalogue::Entry as _;
 use convoy_kernel::KernelPreset;
 use convoy_lab::experiment::{Case, Experiment};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
@@ -67,7 +68,7 @@ impl Plan {
         };
         let plan = Self {
             mix: Mix::load(&experiment.mix).map_err(Failure::usage)?,
-            machine: pool::machine(machine)?,
+            machine: pool::machine(machine, None)?,
             scale,
             seeds: (args.seed..end).collect(),
             experiment,
@@ -87,7 +88,7 @@ impl Plan {
         }
         let base = KernelPreset::named(BASE).map_err(|error| wrong(&error))?;
         for case in &self.experiment.ablation {
-            ablation::ablated(&base, case).validate().map_err(|error| wrong(&error))?;
+            ablation::ablated(&base, case).check().map_err(|fault| wrong(&fault))?;
         }
         for name in &self.experiment.unknown.machines {
             Preset::named(name).map_err(|error| wrong(&error))?;
@@ -95,7 +96,7 @@ impl Plan {
         for &hz in &self.experiment.unknown.hz {
             let mut kernel = base.clone();
             kernel.config.hz = hz;
-            kernel.validate().map_err(|error| wrong(&error))?;
+            kernel.check().map_err(|fault| wrong(&fault))?;
         }
         Ok(())
     }

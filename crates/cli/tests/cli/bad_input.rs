@@ -58,8 +58,8 @@ fn lists_of_users_name_the_entry() {
 #[test]
 fn numbers_out_of_range_name_the_range() {
     let cpus = |n| ["sim", "--kernel", "2.6.25", "--cpus", n];
-    refused(&cpus("0"), USAGE, &["topology.cpus is 0", "1 to 1024"]);
-    refused(&cpus("2000"), USAGE, &["topology.cpus is 2000", "1 to 1024"]);
+    refused(&cpus("0"), USAGE, &["--cpus 0: topology.cpus: 0 is", "1 to 1024"]);
+    refused(&cpus("2000"), USAGE, &["topology.cpus: 2000 is", "1 to 1024"]);
     refused(&["reproduce", "--scale", "5000"], USAGE, &["5000", "1..=1000"]);
     refused(&["reproduce", "--seed", "18446744073709551615"], USAGE, &["--seed", "smaller"]);
     refused(&["reproduce", "--seeds", "1"], USAGE, &["2..=1000"]);
@@ -140,15 +140,16 @@ fn files_that_cannot_be_read_or_understood() {
     let shipped = include_str!("../../../../machines/quad-2008-shared-llc.toml");
     let machine = file("machine.toml", &shipped.replace("cpus = 4", "cpus = 5000"));
     let args = ["sim", "--kernel", "2.6.25", "--machine", &machine];
-    refused(&args, USAGE, &["topology.cpus is 5000", "1 to 1024"]);
-    for (step, told) in [("writ = 1.0", "kernel_ns.writ of "), ("write = -5", "is -5")] {
+    refused(&args, USAGE, &["topology.cpus: 5000 is", "1 to 1024"]);
+    for (step, told) in [("writ = 1.0", "kernel_ns.writ of "), ("write = -5", "-5 is out of range")]
+    {
         let machine = file("steps.toml", &format!("{shipped}\n[kernel_ns]\n{step}\n"));
         let args = ["sim", "--kernel", "2.6.25", "--users", "1", "--machine", &machine];
         refused(&args, USAGE, &["steps.toml", told]);
     }
     let shipped = include_str!("../../../../experiments/semaphore-2008.toml");
     let experiment = file("experiment.toml", &shipped.replace("hz = [250,", "hz = [251,"));
-    refused(&["reproduce", &experiment], USAGE, &["config.hz is 251", "100, 250, 300 or 1000"]);
+    refused(&["reproduce", &experiment], USAGE, &["config.hz: 251 is", "100, 250, 300 or 1000"]);
     let experiment = file("tasks.toml", &shipped.replace("tasks = 2000\n", "tasks = 0\n"));
     refused(&["reproduce", &experiment], USAGE, &["tasks.toml", "1 to 1000000"]);
     std::fs::remove_dir_all(directory).expect("removed");

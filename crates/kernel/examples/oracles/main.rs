@@ -41,8 +41,8 @@ impl Row {
 
 /// A machine that adds nothing of its own: every price is 0, and runs are exact.
 fn bare(cpus: usize) -> Preset {
-    let text = include_str!("../../../../machines/quad-2008-shared-llc.toml");
-    let mut preset = Preset::parse("quad", text).expect("the shipped preset").with_cpus(cpus);
+    let mut preset =
+        Preset::named("quad-2008-shared-llc").expect("the shipped preset").with_cpus(cpus);
     preset.topology.cpus_per_llc = cpus;
     preset.topology.cpus_per_package = cpus;
     let p = &mut preset.price_ns;

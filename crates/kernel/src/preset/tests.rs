@@ -5,7 +5,7 @@ use crate::rcu::Placement;
 
 #[test]
 fn every_shipped_preset_is_valid_and_named_as_its_file() {
-    for name in KernelPreset::names() {
+    for name in KERNELS.names() {
         assert_eq!(KernelPreset::named(name).unwrap().name, name);
     }
 }
@@ -17,7 +17,6 @@ fn the_three_26_presets_differ_only_in_the_lock_policy() {
         let other = KernelPreset::named(name).unwrap();
         let same = KernelPreset {
             name: base.name.clone(),
-            description: base.description.clone(),
             semaphore: base.semaphore,
             bkl: base.bkl,
             ..other.clone()
@@ -46,7 +45,6 @@ fn the_columns_of_the_zone_lock_tables_differ_in_the_named_policy_only() {
         assert_eq!((base.spinlock, base.zone.lock), (plain, ZonePolicy::HoldAll));
         let named = KernelPreset {
             name: name.to_owned(),
-            description: preset.as_ref().unwrap().description.clone(),
             spinlock,
             zone: ZoneRules { lock, own_line, ..base.zone },
             ..base
@@ -64,12 +62,7 @@ fn the_37_presets_differ_only_in_the_mutex_policy() {
         ("3.7.10+mcs", MutexPolicy::SpinInTurn),
     ] {
         let other = KernelPreset::named(name).unwrap();
-        let due = KernelPreset {
-            name: name.to_owned(),
-            description: other.description.clone(),
-            mutex,
-            ..base.clone()
-        };
+        let due = KernelPreset { name: name.to_owned(), mutex, ..base.clone() };
         assert_eq!(other, due, "{name} differs in more than the mutex policy");
     }
     assert_eq!(base.mutex, MutexPolicy::Spin);
@@ -82,11 +75,7 @@ fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
         [("3.0-rc", Placement::Thread), ("3.0-rc+softirq", Placement::CallbacksInThread)]
     {
         let other = KernelPreset::named(name).unwrap();
-        let mut due = KernelPreset {
-            name: name.to_owned(),
-            description: other.description.clone(),
-            ..base.clone()
-        };
+        let mut due = KernelPreset { name: name.to_owned(), ..base.clone() };
         due.rcu.as_mut().unwrap().placement = placement;
         if placement == Placement::Thread {
             // The vector did not exist between the two commits.
@@ -96,17 +85,32 @@ fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
     }
     // The final 3.0 uses threads for boosting only, which needs preemptible readers.
     let last = KernelPreset::named("3.0").unwrap();
-    let same = KernelPreset {
-        name: base.name.clone(),
-        description: base.description.clone(),
-        ..last.clone()
-    };
+    let same = KernelPreset { name: base.name.clone(), ..last.clone() };
     assert_eq!(same, base, "3.0 differs in more than its name");
     assert_eq!(base.rcu.unwrap().placement, Placement::Softirq);
 }
 
 #[test]
-fn unknown_kernel_names_the_known_ones() {
-    let error = KernelPreset::named("2.6.27").unwrap_err().to_string();
-    assert!(error.contains("2.6.27") && error.contains("2.6.26-rc1+bkl-spinlock"), "{error}");
+fn every_number_has_a_range() {
+    let keys = convoy_catalogue::keys::<KernelPreset>();
+    assert_eq!(keys.iter().find(|key| key.unbounded), None);
+}
+
+#[test]
+fn a_bad_value_names_the_line_the_key_and_the_range() {
+    let (_, text) = KERNELS.shipped("2.6.39").unwrap();
+    for (from, to, expected) in [
+        ("hz = ", "hz = 200 # ", "config.hz: 200 is out of range (100, 250, 300 or 1000)"),
+        ("wake = ", "wake = nan # ", "sched_ns.wake: NaN is out of range (0 to 1000000000)"),
+        ("core_ns = ", "core_ns = -1 # ", "rcu.core_ns: -1 is out of range (0 to 1000000000)"),
+        ("bkl = ", "bkl = \"spinlock\" # ", "bkl: expected \"none\" exactly when paths are"),
+        ("vfs = ", "vfs = \"2.6.37\" # ", "vfs: unknown value \"2.6.37\"; did you mean 2.6.36?"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let line = 1 + text.split(from).next().unwrap().matches('\n').count();
+        let text = text.replacen(from, to, 1);
+        let error = convoy_catalogue::parse::<KernelPreset>("x.toml", &text).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with(&format!("x.toml:{line}: {expected}")), "{error}");
+    }
 }

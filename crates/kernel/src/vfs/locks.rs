@@ -27,10 +27,11 @@ use crate::locks::{Field, Line, Spin};
 use crate::world::World;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{Access, Platform, RawLock};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// How the kernel locks names, inodes, mounts and open files. See the module documentation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 pub enum VfsLocks {
     /// Global locks: up to 2.6.35.
     #[default]

@@ -20,8 +20,8 @@ pub(crate) fn units() -> BTreeMap<String, f64> {
 }
 
 pub(crate) fn preset(cpus: usize) -> Preset {
-    let text = include_str!("../../../../machines/quad-2008-shared-llc.toml");
-    let mut preset = Preset::parse("quad", text).expect("the shipped preset").with_cpus(cpus);
+    let mut preset =
+        Preset::named("quad-2008-shared-llc").expect("the shipped preset").with_cpus(cpus);
     // The shipped speed is fitted to a published run; the tests must not depend on it.
     preset.speed = 1.0;
     preset

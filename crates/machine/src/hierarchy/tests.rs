@@ -328,7 +328,7 @@ fn run(preset: &Preset, seed: u64, steps: usize) {
 
 fn machine(topology: &str, caches: &str) -> Preset {
     let text = format!(
-        "name = 'x'\ndescription = ''\nspeed = 1.0\nperturbation = 0.0\nskew_ns = 0.0\n\
+        "speed = 1.0\nperturbation = 0.0\nskew_ns = 0.0\n\
          [topology]\n{topology}\n\
          [price_ns]\nhit = 1.0\natomic = 1.0\nllc = 70.0\npackage = 110.0\nremote = 200.0\n\
          memory = 500.0\nread_service = 5.0\nipi = 1.0\nidle_exit = 1.0\ninterrupt = 1.0\n\
@@ -336,7 +336,7 @@ fn machine(topology: &str, caches: &str) -> Preset {
          [numa]\nhops = [[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]]\n\
          remote_ns = [310.0]\nmemory_ns = [620.0, 740.0]\n{caches}"
     );
-    Preset::parse("x", &text).expect("a preset")
+    convoy_catalogue::parse::<Preset>("x", &text).expect("a preset").value
 }
 
 const TOPOLOGIES: [&str; 3] = [
