@@ -7,7 +7,7 @@ use convoy_kernel::KernelPreset;
 use convoy_machine::Preset;
 use convoy_stats::Sample;
 
-use crate::lock_loop::Policy;
+use crate::lock_loop::{Policy, Think};
 use crate::native::{self, NativeExperiment};
 use crate::virtual_end::VirtualError;
 use crate::virtual_locks::VirtualLocks;
@@ -198,6 +198,8 @@ impl HostExperiment {
                 pinned: (row.cpus as usize) < machine.topology.cpus,
                 section_ns: row.section_ns,
                 outside_ns: self.outside_ns,
+                think: Think::Fixed,
+                spin_limit: None,
                 warmup_ms: self.warmup_ms,
                 window_ms: self.window_ms,
                 kernel: kernel.clone(),
@@ -267,6 +269,8 @@ impl HostExperiment {
             threads: self.threads.clone(),
             section_ns: self.section_ns.clone(),
             outside_ns: self.outside_ns,
+            think: Think::Fixed,
+            spin_limit: None,
             warmup_ms: self.warmup_ms,
             window_ms: self.window_ms,
             rounds: 1,

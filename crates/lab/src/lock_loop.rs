@@ -10,8 +10,8 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use convoy_stats::LogHistogram;
-use convoy_sync::{AdaptiveLock, TasLock, TicketLock};
+use convoy_stats::{LogHistogram, Rng};
+use convoy_sync::{AdaptiveLock, AtMost, TasLock, TicketLock};
 use convoy_sync::{Atomic, Mutex, Platform, RawLock, RawSemaphore, Semaphore, Sleep};
 use serde::{Deserialize, Serialize};
 
@@ -45,14 +45,7 @@ pub enum Policy {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Handoff => "handoff",
-            Self::Opportunistic => "opportunistic",
-            Self::Mutex => "mutex",
-            Self::Adaptive => "adaptive",
-            Self::TestAndSet => "test-and-set",
-            Self::Ticket => "ticket",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -60,7 +53,7 @@ impl fmt::Display for Policy {
 /// preemption, so the inner locks are adaptive ones.
 macro_rules! with_lock {
     ($policy:expr, $platform:ty, $lock:ident => $body:expr) => {{
-        use convoy_sync::{AdaptiveLock, Handoff, Mutex, Opportunistic, Semaphore};
+        use convoy_sync::{AdaptiveLock, AtMost, Handoff, Mutex, Opportunistic, Semaphore};
         use convoy_sync::{TasLock, TicketLock};
         use $crate::lock_loop::Policy;
         type Inner = AdaptiveLock<$platform>;
@@ -78,7 +71,7 @@ macro_rules! with_lock {
                 $body
             }
             Policy::Adaptive => {
-                type $lock = Inner;
+                type $lock = AdaptiveLock<$platform, AtMost>;
                 $body
             }
             Policy::TestAndSet => {
@@ -96,8 +89,9 @@ pub(crate) use with_lock;
 
 /// What a lock must do to be measured.
 pub(crate) trait Contender: 'static {
-    /// A free lock.
-    fn new() -> Self;
+    /// A free lock, which looks `spin_limit` times before it sleeps if it is one that spins before
+    /// it sleeps.
+    fn new(spin_limit: Option<u32>) -> Self;
     /// Takes it; returns when it has it.
     fn acquire(&self);
     /// Gives it back.
@@ -105,7 +99,7 @@ pub(crate) trait Contender: 'static {
 }
 
 impl<P: Platform, Q: convoy_sync::Policy, L: RawLock<P>> Contender for Semaphore<P, Q, L> {
-    fn new() -> Self {
+    fn new(_: Option<u32>) -> Self {
         Self::with_count(1)
     }
     #[inline]
@@ -119,7 +113,7 @@ impl<P: Platform, Q: convoy_sync::Policy, L: RawLock<P>> Contender for Semaphore
 }
 
 impl<P: Platform, L: RawLock<P>> Contender for Mutex<P, L> {
-    fn new() -> Self {
+    fn new(_: Option<u32>) -> Self {
         Self::default()
     }
     #[inline]
@@ -133,10 +127,10 @@ impl<P: Platform, L: RawLock<P>> Contender for Mutex<P, L> {
 }
 
 macro_rules! raw_contender {
-    ($lock:ident) => {
-        impl<P: Platform> Contender for $lock<P> {
-            fn new() -> Self {
-                RawLock::new()
+    ($lock:ty, $limit:ident => $new:expr) => {
+        impl<P: Platform> Contender for $lock {
+            fn new($limit: Option<u32>) -> Self {
+                $new
             }
             #[inline]
             fn acquire(&self) {
@@ -149,9 +143,78 @@ macro_rules! raw_contender {
         }
     };
 }
-raw_contender!(AdaptiveLock);
-raw_contender!(TasLock);
-raw_contender!(TicketLock);
+raw_contender!(AdaptiveLock<P, AtMost>, limit => Self::with_limit(limit.map(AtMost).unwrap_or_default()));
+raw_contender!(TasLock<P>, _limit => RawLock::new());
+raw_contender!(TicketLock<P>, _limit => RawLock::new());
+
+impl Policy {
+    /// Every lock of the list.
+    pub const ALL: [Self; 6] = [
+        Self::Handoff,
+        Self::Opportunistic,
+        Self::Mutex,
+        Self::Adaptive,
+        Self::TestAndSet,
+        Self::Ticket,
+    ];
+
+    /// Its name on the command line and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Handoff => "handoff",
+            Self::Opportunistic => "opportunistic",
+            Self::Mutex => "mutex",
+            Self::Adaptive => "adaptive",
+            Self::TestAndSet => "test-and-set",
+            Self::Ticket => "ticket",
+        }
+    }
+
+    /// Whether it spins for a while and then sleeps, so that a spin limit means something.
+    pub fn has_spin_limit(self) -> bool {
+        self == Self::Adaptive
+    }
+}
+
+/// How the work between two sections varies around its mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Think {
+    /// It does not.
+    #[default]
+    Fixed,
+    /// It is drawn from the exponential distribution, by each thread with a generator of its own.
+    Exponential,
+}
+
+/// The work between two sections of one thread.
+pub(crate) enum Outside {
+    Fixed(u32),
+    Exponential(f64, Rng),
+}
+
+impl Outside {
+    /// That of thread `index`, `steps` long on average. Same seed and index, same draws.
+    pub(crate) fn new(think: Think, steps: u32, seed: u64, index: u32) -> Self {
+        match think {
+            Think::Fixed => Self::Fixed(steps),
+            Think::Exponential => {
+                Self::Exponential(f64::from(steps), Rng::new(seed ^ (u64::from(index) << 32)))
+            }
+        }
+    }
+
+    /// The next length, in steps.
+    fn draw(&mut self) -> u32 {
+        match self {
+            Self::Fixed(steps) => *steps,
+            // libm's logarithm: the same digits on every machine. The argument is never 0.
+            Self::Exponential(mean, rng) => {
+                (-libm::log(1.0 - rng.uniform()) * *mean).round() as u32
+            }
+        }
+    }
+}
 
 /// What the loop asks of where it runs, beyond what a lock asks.
 pub(crate) trait Ground: Platform {
@@ -183,7 +246,6 @@ pub(crate) struct Shared<P: Platform, C> {
     /// Threads that have had the lock within the window.
     pub(crate) served: P::AtomicU32,
     section_steps: u32,
-    outside_steps: u32,
 }
 
 /// What one thread saw.
@@ -195,9 +257,9 @@ pub(crate) struct Trace {
 }
 
 impl<P: Ground, C: Contender> Shared<P, C> {
-    pub(crate) fn new(section_steps: u32, outside_steps: u32) -> Self {
+    pub(crate) fn new(section_steps: u32, spin_limit: Option<u32>) -> Self {
         Self {
-            lock: Apart::new(C::new()),
+            lock: Apart::new(C::new(spin_limit)),
             word: Apart::new(P::AtomicUsize::new(1)),
             gate: Apart::new(P::AtomicU32::new(GATE_CLOSED)),
             phase: P::AtomicU32::new(PHASE_WARMUP),
@@ -206,12 +268,11 @@ impl<P: Ground, C: Contender> Shared<P, C> {
             gone: P::AtomicU32::new(0),
             served: P::AtomicU32::new(0),
             section_steps,
-            outside_steps,
         }
     }
 
     /// One thread, from its start to its end.
-    pub(crate) fn body(&self, index: u32) -> Trace {
+    pub(crate) fn body(&self, index: u32, outside: &mut Outside) -> Trace {
         // Everything is allocated before the gate.
         let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
         // Release: pairs with the acquire load of the coordinator.
@@ -219,14 +280,14 @@ impl<P: Ground, C: Contender> Shared<P, C> {
         while self.gate.0.load(Acquire) == GATE_CLOSED {
             P::wait(&self.gate.0, GATE_CLOSED, Sleep::Uninterruptible, None);
         }
-        self.contend(index as usize, &mut trace);
+        self.contend(index as usize, outside, &mut trace);
         self.gone.fetch_add(1, Release);
         trace
     }
 
-    fn contend(&self, mut private: usize, trace: &mut Trace) {
+    fn contend(&self, mut private: usize, outside: &mut Outside, trace: &mut Trace) {
         while self.phase.load(Relaxed) != PHASE_OVER {
-            private = P::churn(private, self.outside_steps);
+            private = P::churn(private, outside.draw());
             let asked = P::now();
             self.lock.0.acquire();
             let got = P::now();
@@ -259,5 +320,26 @@ impl<P: Ground, C: Contender> Shared<P, C> {
     pub(crate) fn open_gate(&self) {
         self.gate.0.store(GATE_OPEN, Release);
         P::wake(&self.gate.0, usize::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponential_work_has_its_mean_and_each_thread_draws_its_own() {
+        let draws = |index| {
+            let mut outside = Outside::new(Think::Exponential, 1000, 7, index);
+            (0..20_000).map(|_| outside.draw()).collect::<Vec<u32>>()
+        };
+        let first = draws(0);
+        let mean = first.iter().map(|&steps| f64::from(steps)).sum::<f64>() / 20_000.0;
+        // The standard error of the mean is 7.
+        assert!((970.0..1030.0).contains(&mean), "{mean}");
+        let short = first.iter().filter(|&&steps| steps < 693).count();
+        assert!((9_700..10_300).contains(&short), "half are below ln 2 of the mean: {short}");
+        assert_eq!(first, draws(0));
+        assert_ne!(first, draws(1));
     }
 }

@@ -27,11 +27,12 @@ use convoy_stats::Sample;
 use convoy_sync::Native;
 use serde::{Deserialize, Serialize};
 
-pub use crate::lock_loop::Policy;
 use crate::lock_loop::with_lock;
+pub use crate::lock_loop::{Policy, Think};
 use cell::{CellError, Plan, Tally};
 use convoy_workload::draw::{Lcg, shuffle};
 use convoy_workload::user::Next;
+use work::Calibration;
 
 /// Version of [`NativeRecord`]; fields are only ever added.
 const SCHEMA: u32 = 1;
@@ -66,8 +67,14 @@ pub struct NativeExperiment {
     pub threads: Vec<u32>,
     /// Lengths of the section under the semaphore, in nanoseconds.
     pub section_ns: Vec<u32>,
-    /// Work between two sections, in nanoseconds.
+    /// Work between two sections, in nanoseconds: the mean.
     pub outside_ns: u32,
+    /// How that work varies.
+    #[serde(default)]
+    pub think: Think,
+    /// Looks of a lock that spins before it sleeps, instead of its own number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spin_limit: Option<u32>,
     /// Time between the start of the threads and the window, in milliseconds.
     pub warmup_ms: u32,
     /// Time in which acquisitions count, in milliseconds.
@@ -145,7 +152,30 @@ impl NativeExperiment {
         Ok(experiment)
     }
 
-    fn check(&self) -> Result<(), NativeError> {
+    /// An experiment without a file: two threads in sections of 100 ns, 1 µs apart on average.
+    pub fn plain() -> Self {
+        Self {
+            kind: KIND.to_owned(),
+            name: "locks".to_owned(),
+            policies: Policy::ALL.to_vec(),
+            cpus: None,
+            threads: vec![2],
+            section_ns: vec![100],
+            outside_ns: 1000,
+            think: Think::Fixed,
+            spin_limit: None,
+            warmup_ms: 50,
+            window_ms: 100,
+            rounds: 3,
+            seed: 1,
+        }
+    }
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// [`NativeError::Range`].
+    pub fn check(&self) -> Result<(), NativeError> {
         let fail = |field, value: String, rule: &str| {
             Err(NativeError::Range { field, value, rule: rule.to_owned() })
         };
@@ -166,7 +196,15 @@ impl NativeExperiment {
         within("outside_ns", &[self.outside_ns], 0, WORK_NS_MAX)?;
         within("warmup_ms", &[self.warmup_ms], 0, PHASE_MS_MAX)?;
         within("window_ms", &[self.window_ms], 1, PHASE_MS_MAX)?;
-        within("rounds", &[self.rounds], 1, 1_000)
+        within("rounds", &[self.rounds], 1, 1_000)?;
+        match self.spin_limit {
+            Some(limit) if !self.policies.iter().any(|policy| policy.has_spin_limit()) => fail(
+                "spin_limit",
+                limit.to_string(),
+                "left away, because no lock here spins for a while and then sleeps; adaptive does",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// How many cells [`run`] measures.
@@ -227,8 +265,8 @@ pub struct NativeRun {
     pub acquisitions_per_s: f64,
     /// Voluntary context switches of the process per second.
     pub voluntary_switches_per_s: f64,
-    /// Involuntary context switches of the process per second.
-    pub involuntary_switches_per_s: f64,
+    /// Involuntary context switches of the process per second; `None` on a virtual machine.
+    pub involuntary_switches_per_s: Option<f64>,
     /// Jain's index of the threads' acquisitions; `None` if there were none at all.
     pub jain: Option<f64>,
     /// Threads without an acquisition in the window.
@@ -306,6 +344,9 @@ pub struct NativeRecord {
     pub schema: u32,
     /// The experiment, as run.
     pub experiment: NativeExperiment,
+    /// The kernel and the virtual machine; `None` for this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// CPUs this process could use.
     pub cpus: u32,
     /// Nanoseconds of one step of the work chain, as calibrated.
@@ -328,7 +369,7 @@ pub fn run(
     progress: &mut dyn FnMut(usize, &str) -> Next,
 ) -> Result<NativeRecord, NativeError> {
     experiment.check()?;
-    let calibration = work::Calibration::measure();
+    let calibration = Calibration::measure();
     let mut random = Lcg::for_user(experiment.seed, 0);
     let mut runs = Vec::new();
     'rounds: for round in 0..experiment.rounds {
@@ -342,6 +383,9 @@ pub fn run(
                 cpus: experiment.cpus,
                 section_steps: calibration.steps(section_ns),
                 outside_steps: calibration.steps(experiment.outside_ns),
+                think: experiment.think,
+                spin_limit: experiment.spin_limit,
+                seed: experiment.seed,
                 warmup_ms: experiment.warmup_ms,
                 window_ms: experiment.window_ms,
                 drain_ms: cell::DRAIN_MS,
@@ -351,15 +395,24 @@ pub fn run(
             runs.push(tally.into_run(round, order, section_ns, threads, policy));
         }
     }
-    Ok(NativeRecord {
-        schema: SCHEMA,
-        experiment: experiment.clone(),
-        cpus: convoy_host::clock::cpus(),
-        step_ns: calibration.step_ns,
-        clock_ns: calibration.clock_ns,
-        cells: summarise(experiment, &runs),
-        runs,
-    })
+    let Calibration { step_ns, clock_ns } = calibration;
+    let cpus = convoy_host::clock::cpus();
+    Ok(NativeRecord::new(experiment, None, cpus, (step_ns, clock_ns), runs))
+}
+
+impl NativeRecord {
+    /// The record of `runs` at `place`, with nanoseconds of a step and of a look at the clock.
+    pub(crate) fn new(
+        experiment: &NativeExperiment,
+        place: Option<String>,
+        cpus: u32,
+        (step_ns, clock_ns): (f64, f64),
+        runs: Vec<NativeRun>,
+    ) -> Self {
+        let cells = summarise(experiment, &runs);
+        let experiment = experiment.clone();
+        Self { schema: SCHEMA, experiment, place, cpus, step_ns, clock_ns, cells, runs }
+    }
 }
 
 fn measure(policy: Policy, plan: &Plan) -> Result<Tally, NativeError> {

@@ -1,7 +1,7 @@
-//! One cell of the lock experiments on the virtual kernel: threads of one process run the loop of
+//! Lock experiments on the virtual kernel: threads of one process run the loop of
 //! [`crate::lock_loop`], its source and that of the locks unchanged.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -12,8 +12,9 @@ use convoy_sync::Atomic;
 use convoy_workload::api::Kernel;
 
 use crate::lock_loop::{
-    Contender, Ground, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Trace, with_lock,
+    Contender, Ground, Outside, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Think, Trace, with_lock,
 };
+use crate::native::{NativeExperiment, NativeRecord, NativeRun};
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
@@ -47,6 +48,10 @@ pub struct VirtualLocks {
     pub section_ns: u32,
     /// Work between two sections, in nanoseconds, with its look at the clock.
     pub outside_ns: u32,
+    /// How that work varies.
+    pub think: Think,
+    /// Looks of a lock that spins before it sleeps, instead of its own number.
+    pub spin_limit: Option<u32>,
     /// Time from the opening of the gate to the window, in milliseconds.
     pub warmup_ms: u32,
     /// Length of the window, in milliseconds.
@@ -72,6 +77,14 @@ pub struct VirtualLocksPoint {
     pub voluntary_switches_per_s: f64,
     /// Waits in nanoseconds, as on this machine.
     pub waits: LogHistogram,
+    /// Threads without an acquisition in the window.
+    pub starved_threads: u32,
+    /// Threads that waited when the window ended.
+    pub waiting_threads: u32,
+    /// Length of the window, in seconds.
+    pub window_s: f64,
+    /// From the end of the window until all threads had left, in nanoseconds.
+    pub drain_ns: u64,
     /// Simulated memory operations.
     pub operations: u64,
     /// Schedule hash of the whole run.
@@ -82,15 +95,22 @@ pub struct VirtualLocksPoint {
 #[derive(Clone, Copy, Default)]
 struct Snapshot {
     now_ns: u64,
-    idle_ps: u64,
+    busy_ps: u64,
     voluntary: u64,
+}
+
+/// What a CPU has spent on anything but idling, picoseconds.
+fn busy_ps(cpu: usize) -> u64 {
+    let times = Here::times(cpu);
+    times.iter().sum::<u64>() - times[Mode::Idle as usize]
 }
 
 impl Snapshot {
     fn take(world: &World, cpus: usize) -> Self {
         Self {
             now_ns: Here::now_ns(),
-            idle_ps: (0..cpus).map(|cpu| Here::times(cpu)[Mode::Idle as usize]).sum(),
+            // Not what is left of idle time: that of a CPU which still idles is not booked yet.
+            busy_ps: (0..cpus).map(busy_ps).sum(),
             voluntary: world.sched().stats().voluntary,
         }
     }
@@ -101,6 +121,7 @@ impl Snapshot {
 struct Board {
     traces: RefCell<Vec<Trace>>,
     window: RefCell<(Snapshot, Snapshot)>,
+    drain_ns: Cell<u64>,
     broken: RefCell<Option<String>>,
 }
 
@@ -145,12 +166,13 @@ impl VirtualLocks {
             world.sched().stay_here();
         }
         let shared: Rc<Sim<Shared<User, C>>> =
-            Rc::new(Here::place(Shared::new(steps(self.section_ns), steps(self.outside_ns))));
+            Rc::new(Here::place(Shared::new(steps(self.section_ns), self.spin_limit)));
         Here::name(&**shared, "the measured lock");
         for index in 0..self.threads {
             let (own, board) = (Rc::clone(&shared), Rc::clone(board));
+            let mut outside = Outside::new(self.think, steps(self.outside_ns), self.seed, index);
             let body = move || {
-                let trace = own.body(index);
+                let trace = own.body(index, &mut outside);
                 board.traces.borrow_mut().push(trace);
             };
             k.thread(FOOTPRINT, body).map_err(|error| format!("clone: {error}"))?;
@@ -174,15 +196,90 @@ impl VirtualLocks {
             }
             k.sleep(POLL_NS);
         }
+        board.drain_ns.set(Here::now_ns() - end.now_ns);
         Ok(())
     }
 }
 
+/// The cells of `experiment` on a virtual machine, in the order of the experiment, round after
+/// round; each round has a seed of its own.
+pub fn cells(
+    experiment: &NativeExperiment,
+    kernel: &KernelPreset,
+    machine: &Preset,
+) -> Vec<VirtualLocks> {
+    let NativeExperiment { policies, threads, section_ns, rounds, .. } = experiment;
+    let cell = |round: u32, section_ns: u32, threads: u32, policy: Policy| VirtualLocks {
+        policy,
+        threads,
+        pinned: false,
+        section_ns,
+        outside_ns: experiment.outside_ns,
+        think: experiment.think,
+        spin_limit: experiment.spin_limit.filter(|_| policy.has_spin_limit()),
+        warmup_ms: experiment.warmup_ms,
+        window_ms: experiment.window_ms,
+        kernel: kernel.clone(),
+        machine: machine.clone(),
+        seed: experiment.seed + u64::from(round),
+    };
+    let mut cells = Vec::with_capacity(experiment.runs());
+    for round in 0..*rounds {
+        for &section_ns in section_ns {
+            for &threads in threads {
+                cells.extend(policies.iter().map(|&p| cell(round, section_ns, threads, p)));
+            }
+        }
+    }
+    cells
+}
+
+/// The record of the `cells` of `experiment`, of which those without a point did not run.
+pub fn record(
+    experiment: &NativeExperiment,
+    cells: &[VirtualLocks],
+    points: &[Option<VirtualLocksPoint>],
+) -> NativeRecord {
+    let round = |cell: &VirtualLocks| (cell.seed - experiment.seed) as u32;
+    let ran = (0..).zip(cells).zip(points);
+    let runs = ran.filter_map(|((order, cell), point)| Some((order, cell, point.as_ref()?)));
+    let runs = runs.map(|(order, cell, point)| point.run(round(cell), order, cell)).collect();
+    let (kernel, machine) = (&cells[0].kernel, &cells[0].machine);
+    let place = format!("{} on {}", kernel.name, machine.name);
+    let clock_ns = machine.user_ns.as_ref().map_or(0.0, |user| user.clock);
+    let cpus = machine.topology.cpus as u32;
+    NativeRecord::new(experiment, Some(place), cpus, (1.0, clock_ns), runs)
+}
+
 impl VirtualLocksPoint {
+    /// The row of the record for this point of `cell`.
+    fn run(&self, round: u32, order: u32, cell: &VirtualLocks) -> NativeRun {
+        let us = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e3;
+        NativeRun {
+            round,
+            order,
+            section_ns: cell.section_ns,
+            threads: cell.threads,
+            policy: cell.policy,
+            window_s: self.window_s,
+            cpus_used: self.cpus_used,
+            others_cpus: None,
+            acquisitions_per_s: self.acquisitions_per_s,
+            voluntary_switches_per_s: self.voluntary_switches_per_s,
+            involuntary_switches_per_s: None,
+            jain: self.jain,
+            starved_threads: self.starved_threads,
+            waiting_threads: self.waiting_threads,
+            wait_p50_us: us(self.waits.percentile(50.0)),
+            wait_p99_us: us(self.waits.percentile(99.0)),
+            wait_max_us: us(self.waits.max()),
+            drain_ms: self.drain_ns as f64 / 1e6,
+        }
+    }
+
     fn of(board: &Board, machine: &Machine) -> Self {
         let (begin, end) = *board.window.borrow();
         let span_s = (end.now_ns - begin.now_ns) as f64 / 1e9;
-        let cpus = machine.cpus() as f64;
         let mut waits = LogHistogram::new();
         let traces = board.traces.borrow();
         traces.iter().for_each(|trace| waits.merge(&trace.waits));
@@ -190,9 +287,13 @@ impl VirtualLocksPoint {
         Self {
             acquisitions_per_s: acquisitions.iter().sum::<u64>() as f64 / span_s,
             jain: jain(&acquisitions),
-            cpus_used: cpus - (end.idle_ps - begin.idle_ps) as f64 / 1e12 / span_s,
+            cpus_used: (end.busy_ps - begin.busy_ps) as f64 / 1e12 / span_s,
             voluntary_switches_per_s: (end.voluntary - begin.voluntary) as f64 / span_s,
             waits,
+            starved_threads: acquisitions.iter().filter(|count| **count == 0).count() as u32,
+            waiting_threads: traces.iter().filter(|trace| trace.waiting).count() as u32,
+            window_s: span_s,
+            drain_ns: board.drain_ns.get(),
             operations: machine.operations(),
             hash: machine.hash(),
         }
@@ -210,6 +311,8 @@ mod tests {
             pinned,
             section_ns: 1000,
             outside_ns: 1000,
+            think: Think::Fixed,
+            spin_limit: None,
             warmup_ms: 5,
             window_ms: 20,
             kernel: KernelPreset::named("6.18").unwrap(),
@@ -218,18 +321,9 @@ mod tests {
         }
     }
 
-    const ALL: [Policy; 6] = [
-        Policy::Handoff,
-        Policy::Opportunistic,
-        Policy::Mutex,
-        Policy::Adaptive,
-        Policy::TestAndSet,
-        Policy::Ticket,
-    ];
-
     #[test]
     fn every_lock_runs_as_threads_and_the_same_every_time() {
-        for policy in ALL {
+        for policy in Policy::ALL {
             let point = cell(policy, 4, false).run().unwrap();
             // Sections of 1 us, one at a time: a million a second and no more.
             assert!(point.acquisitions_per_s > 0.0 && point.acquisitions_per_s < 1e6, "{policy}");
@@ -244,6 +338,13 @@ mod tests {
         let point = cell(Policy::Adaptive, 2, true).run().unwrap();
         assert!((0.45e6..0.5e6).contains(&point.acquisitions_per_s), "{point:?}");
         assert!((0.99..1.02).contains(&point.cpus_used), "{}", point.cpus_used);
+    }
+
+    #[test]
+    fn idle_cpus_of_a_large_machine_are_not_in_use() {
+        let machine = Preset::named("westmere-ex-80-2013").unwrap();
+        let point = VirtualLocks { machine, ..cell(Policy::Ticket, 2, false) }.run().unwrap();
+        assert!((1.5..2.5).contains(&point.cpus_used), "{}", point.cpus_used);
     }
 
     #[test]

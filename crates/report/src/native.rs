@@ -1,6 +1,6 @@
 //! `convoy locks`: the policies side by side, with their spread.
 
-use convoy_lab::native::{NativeCell, NativeRecord, Spread};
+use convoy_lab::native::{NativeCell, NativeExperiment, NativeRecord, Spread, Think};
 
 use crate::format::{fixed, significant};
 use crate::json;
@@ -25,15 +25,16 @@ pub fn native_tables(record: &NativeRecord) -> Vec<Table> {
         .iter()
         .map(|section| {
             let title = format!(
-                "{}: section {section} ns, outside {} ns, {} CPUs, window {} ms, {} rounds",
+                "{}{}: section {section} ns, outside {}, {} CPUs, window {} ms, {}",
                 experiment.name,
-                experiment.outside_ns,
+                record.place.as_ref().map_or(String::new(), |place| format!(" ({place})")),
+                outside(experiment),
                 record.cpus,
                 experiment.window_ms,
-                experiment.rounds
+                counted(experiment.rounds, "round"),
             );
             let cells = record.cells.iter().filter(|cell| cell.section_ns == *section);
-            section_table(&title, cells)
+            section_table(&title, cells, experiment.rounds)
         })
         .collect();
     if let Some(last) = tables.last_mut() {
@@ -44,7 +45,24 @@ pub fn native_tables(record: &NativeRecord) -> Vec<Table> {
     tables
 }
 
-fn section_table<'a>(title: &str, cells: impl Iterator<Item = &'a NativeCell>) -> Table {
+/// The work between two sections.
+fn outside(experiment: &NativeExperiment) -> String {
+    let ns = experiment.outside_ns;
+    match experiment.think {
+        Think::Fixed => format!("{ns} ns"),
+        Think::Exponential => format!("exponential of mean {ns} ns"),
+    }
+}
+
+fn counted(count: u32, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn section_table<'a>(
+    title: &str,
+    cells: impl Iterator<Item = &'a NativeCell>,
+    rounds: u32,
+) -> Table {
     let columns = vec![
         Column::number("Threads", ""),
         Column::text("Policy"),
@@ -66,12 +84,12 @@ fn section_table<'a>(title: &str, cells: impl Iterator<Item = &'a NativeCell>) -
         if threads.replace(cell.threads).is_some_and(|before| before != cell.threads) {
             table.rule();
         }
-        table.row(row(cell));
+        table.row(row(cell, rounds));
     }
     table
 }
 
-fn row(cell: &NativeCell) -> Vec<Cell> {
+fn row(cell: &NativeCell, rounds: u32) -> Vec<Cell> {
     let thousands = |spread: &Spread| Spread {
         median: spread.median / 1e3,
         min: spread.min / 1e3,
@@ -85,9 +103,9 @@ fn row(cell: &NativeCell) -> Vec<Cell> {
         Cell::count(u64::from(cell.threads)),
         Cell::text(cell.policy.to_string()),
         median(rate),
-        range(&rate),
+        if rounds > 1 { range(&rate) } else { Cell::empty() },
         ratio.map_or_else(Cell::empty, |spread| median(*spread)),
-        ratio.map_or_else(Cell::empty, range),
+        ratio.filter(|_| rounds > 1).map_or_else(Cell::empty, range),
         Cell::number(cell.cpus_used.median, 2),
         median(thousands(&cell.voluntary_switches_per_s)),
         Cell::number(jain, 3),
@@ -131,14 +149,19 @@ fn notes(record: &NativeRecord) -> Vec<String> {
     let mut notes = vec![
         "Rate: acquisitions; median [smallest–largest] over the rounds.".to_owned(),
         format!("Ratio: rate over that of {} in the same round.", baseline.unwrap_or_default()),
-        "CPUs used by the process; other programs take from a policy that keeps the CPUs busy. \
-         Switches: voluntary ones."
-            .to_owned(),
+        match record.place {
+            Some(_) => "CPUs that are not idle. Switches: voluntary ones.",
+            None => {
+                "CPUs used by the process; other programs take from a policy that keeps the CPUs \
+                 busy. Switches: voluntary ones."
+            }
+        }
+        .to_owned(),
         "Starved: threads without an acquisition in the window. Waits include those that the end \
          of the window cut off."
             .to_owned(),
         format!(
-            "A step of the work takes {} ns here, a look at the clock {} ns; seed {}.",
+            "A step of the work takes {} ns, a look at the clock {} ns; seed {}.",
             fixed(record.step_ns, 2),
             fixed(record.clock_ns, 0),
             record.experiment.seed
@@ -183,7 +206,7 @@ pub fn native_csv(record: &NativeRecord) -> String {
             number(run.cpus_used),
             number(run.acquisitions_per_s),
             number(run.voluntary_switches_per_s),
-            number(run.involuntary_switches_per_s),
+            number(run.involuntary_switches_per_s.unwrap_or(f64::NAN)),
             number(run.jain.unwrap_or(f64::NAN)),
             count(run.starved_threads),
             count(run.waiting_threads),

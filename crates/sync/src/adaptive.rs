@@ -57,24 +57,64 @@ const CONTENDED: u32 = 2;
 /// lock take at most. The Rust standard library uses the same number for its futex mutex.
 const LOOKS: u32 = 100;
 
+/// How often a lock looks at its word before it sleeps.
+pub trait SpinLimit: Copy + 'static {
+    /// Looks.
+    fn looks(self) -> u32;
+}
+
+/// About a microsecond of looking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Short;
+
+impl SpinLimit for Short {
+    #[inline]
+    fn looks(self) -> u32 {
+        LOOKS
+    }
+}
+
+/// So many looks.
+#[derive(Clone, Copy, Debug)]
+pub struct AtMost(pub u32);
+
+impl Default for AtMost {
+    fn default() -> Self {
+        Self(LOOKS)
+    }
+}
+
+impl SpinLimit for AtMost {
+    #[inline]
+    fn looks(self) -> u32 {
+        self.0
+    }
+}
+
 /// The lock that spins a little and then sleeps. See the module documentation.
 #[derive(Debug)]
 #[repr(C)]
-pub struct AdaptiveLock<P: Platform> {
+pub struct AdaptiveLock<P: Platform, S = Short> {
     state: P::AtomicU32,
+    limit: S,
 }
 
 impl AdaptiveLock<Native> {
     /// An unlocked lock.
     pub const fn new() -> Self {
-        Self { state: AtomicU32::new(UNLOCKED) }
+        Self { state: AtomicU32::new(UNLOCKED), limit: Short }
     }
 }
 
-impl<P: Platform> AdaptiveLock<P> {
+impl<P: Platform, S: SpinLimit> AdaptiveLock<P, S> {
+    /// An unlocked lock that looks so often before it sleeps.
+    pub fn with_limit(limit: S) -> Self {
+        Self { state: P::AtomicU32::new(UNLOCKED), limit }
+    }
+
     /// Looks for a while; returns the last value seen. Stops at once when others sleep.
     fn look(&self) -> u32 {
-        for _ in 0..LOOKS {
+        for _ in 0..self.limit.looks() {
             // Relaxed: taking the lock is what orders.
             let state = self.state.load(Relaxed);
             if state != LOCKED {
@@ -102,15 +142,15 @@ impl<P: Platform> AdaptiveLock<P> {
     }
 }
 
-impl<P: Platform> Default for AdaptiveLock<P> {
+impl<P: Platform, S: SpinLimit + Default> Default for AdaptiveLock<P, S> {
     fn default() -> Self {
-        RawLock::new()
+        Self::with_limit(S::default())
     }
 }
 
-impl<P: Platform> RawLock<P> for AdaptiveLock<P> {
+impl<P: Platform, S: SpinLimit + Default> RawLock<P> for AdaptiveLock<P, S> {
     fn new() -> Self {
-        Self { state: P::AtomicU32::new(UNLOCKED) }
+        Self::default()
     }
 
     #[inline]

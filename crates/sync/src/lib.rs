@@ -27,7 +27,7 @@ mod spin;
 mod spinners;
 mod spinning;
 
-pub use adaptive::AdaptiveLock;
+pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 pub use event::LockEvent;
 pub use lock::{Guard, IrqGuard, RawLock, WaitError};
 pub use mutex::Mutex;

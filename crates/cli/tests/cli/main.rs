@@ -6,6 +6,7 @@ mod compare;
 mod explain;
 mod json;
 mod load;
+mod locks;
 mod runs;
 mod signals;
 

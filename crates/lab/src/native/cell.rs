@@ -11,7 +11,9 @@ use convoy_stats::{LogHistogram, jain};
 use convoy_sync::Native;
 
 use super::NativeRun;
-use crate::lock_loop::{Contender, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Trace};
+use crate::lock_loop::{
+    Contender, Outside, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Think, Trace,
+};
 use convoy_host::clock::{
     CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
 };
@@ -33,6 +35,9 @@ pub(super) struct Plan {
     pub(super) cpus: Option<u32>,
     pub(super) section_steps: u32,
     pub(super) outside_steps: u32,
+    pub(super) think: Think,
+    pub(super) spin_limit: Option<u32>,
+    pub(super) seed: u64,
     pub(super) warmup_ms: u32,
     pub(super) window_ms: u32,
     pub(super) drain_ms: u32,
@@ -73,11 +78,13 @@ pub(super) fn run<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, Cell
 }
 
 fn start<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
-    let shared = Arc::new(Shared::<Native, C>::new(plan.section_steps, plan.outside_steps));
+    let shared = Arc::new(Shared::<Native, C>::new(plan.section_steps, plan.spin_limit));
     let mut threads = Vec::with_capacity(plan.threads as usize);
     for index in 0..plan.threads {
         let own = Arc::clone(&shared);
-        let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || own.body(index));
+        let mut outside = Outside::new(plan.think, plan.outside_steps, plan.seed, index);
+        let body = move || own.body(index, &mut outside);
+        let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(body);
         match spawned {
             Ok(thread) => threads.push(thread),
             Err(source) => {
@@ -186,7 +193,7 @@ impl Tally {
             others_cpus: self.busy_share.map(|share| (share * cpus - cpus_used).max(0.0)),
             acquisitions_per_s: self.acquisitions.iter().sum::<u64>() as f64 / window_s,
             voluntary_switches_per_s: self.voluntary as f64 / window_s,
-            involuntary_switches_per_s: self.involuntary as f64 / window_s,
+            involuntary_switches_per_s: Some(self.involuntary as f64 / window_s),
             jain: jain(&self.acquisitions),
             starved_threads: self.acquisitions.iter().filter(|count| **count == 0).count() as u32,
             waiting_threads: self.waiting,
@@ -209,6 +216,9 @@ mod tests {
             cpus: None,
             section_steps: 20,
             outside_steps: 50,
+            think: Think::Fixed,
+            spin_limit: None,
+            seed: 1,
             warmup_ms: 2,
             window_ms: 20,
             drain_ms: DRAIN_MS,
@@ -219,7 +229,7 @@ mod tests {
     struct Open;
 
     impl Contender for Open {
-        fn new() -> Self {
+        fn new(_: Option<u32>) -> Self {
             Self
         }
         fn acquire(&self) {}
@@ -233,7 +243,7 @@ mod tests {
     }
 
     impl Contender for Lossy {
-        fn new() -> Self {
+        fn new(_: Option<u32>) -> Self {
             Self { taken: Mutex::new(true), never: Condvar::new() }
         }
         fn acquire(&self) {

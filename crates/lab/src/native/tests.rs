@@ -135,7 +135,7 @@ fn ratios_are_taken_inside_a_round() {
         others_cpus: None,
         acquisitions_per_s,
         voluntary_switches_per_s: 0.0,
-        involuntary_switches_per_s: 0.0,
+        involuntary_switches_per_s: None,
         jain: None,
         starved_threads: 0,
         waiting_threads: 0,
