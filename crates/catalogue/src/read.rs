@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Largest file that is read.
+/// Largest data file that is read.
 pub const BYTES_MAX: u64 = 16 << 20;
 
 /// Why a file is not read.
@@ -16,9 +16,12 @@ pub enum ReadError {
     /// A directory, a pipe, a device.
     #[error("this is {0}; name a regular file")]
     Special(&'static str),
-    /// Larger than [`BYTES_MAX`].
-    #[error("the file is larger than {} MiB", BYTES_MAX >> 20)]
-    Large,
+    /// Too large.
+    #[error("the file is larger than {} MiB", most >> 20)]
+    Large {
+        /// Largest size, bytes.
+        most: u64,
+    },
     /// Not text.
     #[error("line {line} is not valid UTF-8; save the file as UTF-8")]
     Encoding {
@@ -27,18 +30,26 @@ pub enum ReadError {
     },
 }
 
-/// The bytes of the regular file at `path`.
+/// The bytes of the regular file at `path`, at most [`BYTES_MAX`].
+///
+/// # Errors
+/// [`ReadError`].
+pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
+    bytes_up_to(path, BYTES_MAX)
+}
+
+/// The bytes of the regular file at `path`, at most `most`.
 ///
 /// # Errors
 /// [`ReadError`]. The kind is looked at before the file is opened: opening a pipe waits for a
 /// writer.
-pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
+pub fn bytes_up_to(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
     regular(&path.metadata()?)?;
     let file = File::open(path)?;
     regular(&file.metadata()?)?;
     let mut bytes = Vec::new();
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX { Err(ReadError::Large) } else { Ok(bytes) }
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(ReadError::Large { most }) } else { Ok(bytes) }
 }
 
 /// The text of the regular file at `path`.

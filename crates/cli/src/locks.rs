@@ -191,9 +191,8 @@ impl pool::Simulation for VirtualLocks {
 
 fn read(path: &Path) -> Result<NativeExperiment, Failure> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read experiment {name}: {error}; name a readable file"))
-    })?;
+    let text = convoy_catalogue::read::text(path)
+        .map_err(|error| Failure::usage(format!("experiment {name}: {error}")))?;
     NativeExperiment::parse(&text)
         .map_err(|error| Failure::usage(format!("experiment {name}: {error}")))
 }

@@ -48,7 +48,7 @@ pub enum CalibrationError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: convoy_catalogue::read::ReadError,
     },
     /// The file is no calibration.
     #[error("{name} is no calibration: {}; make it again with: {CURE}", problem.replace('\n', " "))]
@@ -89,7 +89,7 @@ impl Calibration {
     /// # Errors
     /// [`CalibrationError`] if it cannot be read, is malformed or lacks a unit.
     pub fn load(path: &Path) -> Result<Self, CalibrationError> {
-        let text = std::fs::read_to_string(path)
+        let text = convoy_catalogue::read::text(path)
             .map_err(|source| CalibrationError::Read { path: path.to_owned(), source })?;
         Self::parse(&path.display().to_string(), &text)
     }
@@ -99,7 +99,7 @@ impl Calibration {
     /// # Errors
     /// [`CalibrationError`] if it cannot be read or is malformed.
     pub fn load_incomplete(path: &Path) -> Result<Self, CalibrationError> {
-        let text = std::fs::read_to_string(path)
+        let text = convoy_catalogue::read::text(path)
             .map_err(|source| CalibrationError::Read { path: path.to_owned(), source })?;
         Self::parse_incomplete(&path.display().to_string(), &text)
     }

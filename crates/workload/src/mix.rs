@@ -1,10 +1,9 @@
 //! Mixes: which jobs a user runs and how often, and how large its files are.
 
-use std::path::Path;
+use convoy_catalogue::{CatalogueError, MIXES, Source, Text};
 
 use crate::jobs::Job;
 use crate::sizes::{Convention, SizeError, Sizes, Stated};
-use crate::text;
 use crate::workfile::{self, WorkfileError};
 
 /// Jobs per user before rounding; AIM7's and re-aim's default.
@@ -12,27 +11,16 @@ pub const JOBS_PER_USER: u32 = 100;
 /// Largest number of jobs per user that may be asked for.
 pub const MOST_JOBS_PER_USER: u32 = 1_000_000;
 
-macro_rules! shipped {
-    ($($name:literal)+) => {
-        /// The mixes that come with the program: (name, text of the workfile).
-        const SHIPPED: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../mixes/", $name, ".workfile")))),+];
-    };
-}
-
-shipped! {
-    "aim9" "all_utime" "alltests" "compute" "custom" "dbase" "disk" "five_sec" "fserver"
-    "high_systime" "long" "new_dbase" "new_fserver" "shared" "short"
-}
-
 /// The one mix whose sizes re-aim's workfile sets itself.
 const SIZED_BY_REAIM: &str = "aim9";
 
 /// A weighted set of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
-    /// Name of a shipped mix, or the path of the workfile.
+    /// What titles call it.
     pub name: String,
+    /// Where it comes from; a mix of one job comes from nowhere.
+    pub source: Option<Source>,
     /// The sizes in force.
     pub sizes: Sizes,
     /// The sizes that the workfile sets.
@@ -52,21 +40,9 @@ pub struct Mix {
 /// Why there is no such mix.
 #[derive(Debug, thiserror::Error)]
 pub enum MixError {
-    /// Neither a shipped mix nor a readable file.
-    #[error(
-        "no mix called \"{name}\" and no readable workfile of that name ({source}); \
-         {hint}use one of: {shipped}, or the path of a workfile"
-    )]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// The shipped mix that was meant, perhaps.
-        hint: String,
-        /// The shipped mixes.
-        shipped: String,
-        /// Why it cannot be read as a file.
-        source: std::io::Error,
-    },
+    /// Neither a shipped mix nor a file that can be read.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// The workfile is wrong.
     #[error(transparent)]
     Workfile(#[from] WorkfileError),
@@ -75,7 +51,7 @@ pub enum MixError {
 impl Mix {
     /// Names of the shipped mixes.
     pub fn shipped() -> impl Iterator<Item = &'static str> {
-        SHIPPED.iter().map(|(name, _)| *name)
+        MIXES.names()
     }
 
     /// The shipped mix of that name, else the workfile at that path.
@@ -83,26 +59,18 @@ impl Mix {
     /// # Errors
     /// [`MixError`], a usage error: the text names the cure.
     pub fn load(name_or_path: &str) -> Result<Self, MixError> {
-        if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
-            return Ok(workfile::parse(name, text)?);
-        }
-        match std::fs::read(Path::new(name_or_path)) {
-            // Old workfiles have comments in old encodings.
-            Ok(bytes) => Ok(workfile::parse(name_or_path, &String::from_utf8_lossy(&bytes))?),
-            Err(source) => Err(MixError::Unknown {
-                name: name_or_path.to_owned(),
-                hint: text::nearest(name_or_path, Self::shipped())
-                    .map_or_else(String::new, |name| format!("did you mean {name}? ")),
-                shipped: Self::shipped().collect::<Vec<_>>().join(", "),
-                source,
-            }),
-        }
+        let Text { text, source } = Text::open(&MIXES, name_or_path)?;
+        let mut mix = workfile::parse(name_or_path, &text)?;
+        mix.name = source.label();
+        mix.source = Some(source);
+        Ok(mix)
     }
 
     /// A mix of one job, for measuring it by itself.
     pub fn of_job(job: Job) -> Self {
         Self {
             name: job.name().to_owned(),
+            source: None,
             sizes: Sizes::REAIM,
             live: Stated::default(),
             commented: Stated::default(),
@@ -291,6 +259,19 @@ mod tests {
         "add_double",
         "disk_rw",
     ];
+
+    #[test]
+    fn a_copy_of_a_mix_is_called_a_copy() {
+        let path = std::env::temp_dir().join(format!("shared-{}", std::process::id()));
+        std::fs::write(&path, "10 add_int\n").expect("written");
+        let mix = Mix::load(path.to_str().expect("text")).expect("valid");
+        std::fs::remove_file(&path).expect("removed");
+        let source = mix.source.expect("a file");
+        assert!(source.changed && mix.name.ends_with(&format!(" ({})", &source.hash[..8])));
+        let shipped = shared();
+        assert_eq!(shipped.name, "shared");
+        assert!(!shipped.source.expect("shipped").changed);
+    }
 
     #[test]
     fn an_unknown_mix_is_named_with_the_known_ones() {

@@ -30,6 +30,8 @@
 use crate::mix::MOST_JOBS_PER_USER;
 use crate::sizes::Stated;
 use crate::workfile::{Problem, WorkfileError, parse_size};
+use convoy_catalogue::read;
+use std::path::Path;
 
 /// Most directories; re-aim's limit.
 pub const MOST_DIRECTORIES: usize = 255;
@@ -97,7 +99,7 @@ impl ReaimConfig {
     /// # Errors
     /// [`WorkfileError`] if it cannot be read or a line is wrong.
     pub fn load(path: &str) -> Result<Self, WorkfileError> {
-        let bytes = std::fs::read(path).map_err(|error| WorkfileError {
+        let bytes = read::bytes(Path::new(path)).map_err(|error| WorkfileError {
             file: path.to_owned(),
             line: None,
             problem: format!("cannot be read ({error})"),

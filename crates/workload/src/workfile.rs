@@ -16,7 +16,8 @@
 use crate::jobs::{Job, nearest_job};
 use crate::mix::{JOBS_PER_USER, Mix};
 use crate::sizes::{self, Sizes, Stated};
-use crate::text::{distance, keyword};
+use crate::text::keyword;
+use convoy_catalogue::suggest::distance;
 
 /// Largest weight, so that no product overflows.
 const LARGEST_WEIGHT: u64 = 1 << 30;
@@ -57,6 +58,7 @@ impl Problem {
 pub fn parse(file: &str, text: &str) -> Result<Mix, WorkfileError> {
     let mut mix = Mix {
         name: file.to_owned(),
+        source: None,
         sizes: Sizes::REAIM,
         live: Stated::default(),
         commented: Stated::default(),

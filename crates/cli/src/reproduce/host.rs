@@ -22,9 +22,8 @@ pub(super) fn named(name: &str) -> Result<Option<HostExperiment>, Failure> {
     if path.extension().is_none_or(|extension| extension != "toml") {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read experiment {name}: {error}; name a readable file"))
-    })?;
+    let text = convoy_catalogue::read::text(path)
+        .map_err(|error| Failure::usage(format!("experiment {name}: {error}")))?;
     let ours = text.lines().any(|line| line.replace(' ', "") == format!("kind=\"{KIND}\""));
     if !ours {
         return Ok(None);

@@ -200,9 +200,8 @@ pub(crate) fn load(name: &str) -> Result<Experiment, Failure> {
     if !is_file {
         return Experiment::named(name).map_err(Failure::usage);
     }
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read experiment {name}: {error}; name a readable file"))
-    })?;
+    let text = convoy_catalogue::read::text(path)
+        .map_err(|error| Failure::usage(format!("experiment {name}: {error}")))?;
     Experiment::parse(name, &text).map_err(Failure::usage)
 }
 

@@ -111,8 +111,12 @@ fn files_that_cannot_be_read_or_understood() {
         std::fs::write(path(name), text).expect("written");
         path(name)
     };
-    refused(&["run", "--mix", &path("none.mix")], USAGE, &["none.mix", "No such file"]);
-    refused(&["run", "--mix", &path("")], USAGE, &["Is a directory", "workfile"]);
+    refused(
+        &["run", "--mix", &path("none.mix")],
+        USAGE,
+        &["none.mix", "or the path of a workfile"],
+    );
+    refused(&["run", "--mix", &path("")], USAGE, &["this is a directory"]);
     let mix = file("bad.mix", "10 add_int\n10 ad_long\n");
     refused(&["run", "--mix", &mix], USAGE, &["bad.mix:2:", "did you mean add_long?"]);
     let mix = file("empty.mix", "# nothing\n");
@@ -152,6 +156,54 @@ fn files_that_cannot_be_read_or_understood() {
     refused(&["reproduce", &experiment], USAGE, &["config.hz: 251 is", "100, 250, 300 or 1000"]);
     let experiment = file("tasks.toml", &shipped.replace("tasks = 2000\n", "tasks = 0\n"));
     refused(&["reproduce", &experiment], USAGE, &["tasks.toml", "1 to 1000000"]);
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+/// Each of these read without end, or waited for a writer.
+#[test]
+fn inputs_without_end_are_refused() {
+    let directory = directory("endless");
+    let pipe = directory.join("pipe.toml").to_string_lossy().into_owned();
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("starts");
+    assert!(made.success());
+    for args in [
+        ["sim", "--kernel"].as_slice(),
+        ["sim", "--kernel", "2.6.25", "--machine"].as_slice(),
+        ["reproduce"].as_slice(),
+        ["locks"].as_slice(),
+        ["run", "--mix"].as_slice(),
+        ["run", "--config"].as_slice(),
+        ["compare", "true"].as_slice(),
+    ] {
+        refused(&[args, &[&pipe]].concat(), USAGE, &[&pipe, "this is a pipe"]);
+        if !args.contains(&"sim") && args != ["reproduce"] {
+            let zero = [args, &["/dev/zero"]].concat();
+            refused(&zero, USAGE, &["/dev/zero", "this is a device"]);
+        }
+    }
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+/// Each of these was accepted.
+#[test]
+fn numbers_that_make_no_sense_name_the_line_and_the_range() {
+    let directory = directory("absurd");
+    let file = |name: &str, base: &str, line: &str| {
+        let path = directory.join(name);
+        std::fs::write(&path, format!("based_on = \"{base}\"\n{line}\n")).expect("written");
+        path.to_string_lossy().into_owned()
+    };
+    for (line, told) in [
+        ("speed = 1e-300", "machine.toml:2: speed: 1e-300 is out of range (0.001 to 1000)"),
+        ("speed = inf", "machine.toml:2: speed: inf is out of range"),
+        ("price_ns.hit = nan", "machine.toml:2: price_ns.hit: NaN is out of range"),
+    ] {
+        let machine = file("machine.toml", "quad-2008-two-dies", line);
+        refused(&["sim", "--kernel", "2.6.25", "--machine", &machine], USAGE, &[told]);
+    }
+    let kernel = file("kernel.toml", "2.6.25", "softirq.passes = 4000000000");
+    let told = "kernel.toml:2: softirq.passes: 4000000000 is out of range (1 to 1000)";
+    refused(&["sim", "--kernel", &kernel], USAGE, &[told]);
     std::fs::remove_dir_all(directory).expect("removed");
 }
 

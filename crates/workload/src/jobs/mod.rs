@@ -17,6 +17,7 @@ pub use operations::Operations;
 
 use crate::Errno;
 use crate::api::{Fd, Kernel, Sys};
+use convoy_catalogue::suggest::nearest;
 
 /// Block of the disk jobs, bytes.
 pub const BLOCK_BYTES: usize = 1024;
@@ -373,7 +374,7 @@ impl Job {
 
 /// The job whose name `name` most resembles.
 pub(crate) fn nearest_job(name: &str) -> Option<Job> {
-    crate::text::nearest(name, Job::ALL.iter().map(|job| job.name())).and_then(Job::parse)
+    nearest(name, Job::ALL.iter().map(|job| job.name())).and_then(Job::parse)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 
 /// criterion's own name for the benchmark, else its place.
 fn title(root: &Path, folder: &Path) -> String {
-    let file = std::fs::read_to_string(folder.join("new/benchmark.json")).unwrap_or_default();
+    let file = convoy_catalogue::read::text(&folder.join("new/benchmark.json")).unwrap_or_default();
     let value: Value = serde_json::from_str(&file).unwrap_or_default();
     let place = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
     value["full_id"].as_str().map_or(place, str::to_owned)

@@ -6,6 +6,7 @@ mod go;
 mod hyperfine;
 
 use super::series::Side;
+use convoy_catalogue::read::bytes_up_to;
 use std::path::Path;
 
 /// What a file can be.
@@ -117,11 +118,8 @@ fn directory(path: &Path) -> Result<Vec<Side>, ReadError> {
 }
 
 fn text(path: &Path) -> Result<String, ReadError> {
-    let data = std::fs::metadata(path).map_err(|error| ReadError::new(path, error.to_string()))?;
-    if data.len() > LARGEST {
-        return Err(ReadError::new(path, "larger than 256 MiB; that is no file of measurements"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| ReadError::new(path, error.to_string()))?;
+    let bytes =
+        bytes_up_to(path, LARGEST).map_err(|error| ReadError::new(path, error.to_string()))?;
     String::from_utf8(bytes).map_err(|_| {
         ReadError::new(
             path,
