@@ -30,8 +30,8 @@ pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::{CostsError, costs_ns};
 
 pub use preset::{
-    Ablation, BklKind, BklTraffic, Config, KernelPreset, MutexPolicy, Paths, Preempt, SchedCosts,
-    Scheduler, SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,
+    BklKind, BklTraffic, Config, KernelPreset, MutexPolicy, Paths, Preempt, SchedCosts,
+    SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,
 };
 pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats};

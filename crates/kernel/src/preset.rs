@@ -2,43 +2,12 @@
 //! `kernels/*.toml`.
 
 use crate::rcu::RcuRules;
+use crate::sched::SchedRules;
 use crate::softirq::SoftirqRules;
 use crate::vfs::VfsLocks;
 use convoy_catalogue::{CatalogueError, Entry, Fault, KERNELS, Shelf, nanoseconds};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-/// Generation of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum Scheduler {
-    /// The O(1) scheduler of 2.6.16.
-    #[serde(rename = "o1-2.6.16")]
-    O1,
-    /// The fair scheduler of 2.6.23, which counts what each task is owed.
-    #[serde(rename = "cfs-2.6.23")]
-    Cfs23,
-    /// The fair scheduler of 2.6.24.
-    #[serde(rename = "cfs-2.6.24")]
-    Cfs24,
-    /// The fair scheduler of 2.6.25.
-    #[serde(rename = "cfs-2.6.25")]
-    Cfs25,
-    /// The fair scheduler of 2.6.26-rc1 (commit c0a18111e571).
-    #[serde(rename = "cfs-2.6.26-rc1")]
-    Cfs26Rc1,
-    /// The fair scheduler of 2.6.38 to 3.1.
-    #[serde(rename = "cfs-3.0")]
-    Cfs30,
-    /// The same, as of 3.2 to 3.7: the CPU priority vectors of real-time tasks have no locks.
-    #[serde(rename = "cfs-3.7")]
-    Cfs37,
-    /// EEVDF as it came in 6.6.
-    #[serde(rename = "eevdf-6.6")]
-    Eevdf66,
-    /// EEVDF of 6.18.
-    #[serde(rename = "eevdf-6.18")]
-    Eevdf618,
-}
 
 /// Policy of the kernel's semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -207,43 +176,6 @@ pub struct SchedCosts {
     pub pull: f64,
 }
 
-/// Switches that remove one rule of the scheduler, for ablations. The default of each is the
-/// kernel's behaviour.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches, each one rule")]
-pub struct Ablation {
-    /// The task woken last on a queue counts as cache-hot for the balancer.
-    pub buddy_hot: bool,
-    /// The task woken last on a queue runs next when it is close enough.
-    pub buddy_next: bool,
-    /// 2.6.26-rc1: the balancer never returns the last entry of a queue's list.
-    pub skip_last_entry: bool,
-    /// Load index of newly idle balancing at the CPU level; the kernel's is 2.
-    #[schemars(range(min = 0, max = 4))]
-    pub newidle_idx: usize,
-    /// A wakeup takes any idle CPU (no kernel of the period did).
-    pub wake_any_idle: bool,
-    /// Wakeup preemption, sleeper credit and virtual time of 2.6.25 whatever the scheduler.
-    pub vtime_25: bool,
-    /// A CPU that runs out of tasks tries to pull one.
-    pub newidle_balance: bool,
-}
-
-impl Default for Ablation {
-    fn default() -> Self {
-        Self {
-            buddy_hot: true,
-            buddy_next: true,
-            skip_last_entry: true,
-            newidle_idx: 2,
-            wake_any_idle: false,
-            vtime_25: false,
-            newidle_balance: true,
-        }
-    }
-}
-
 /// A kernel preset.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -251,8 +183,8 @@ pub struct KernelPreset {
     /// What titles call it.
     #[serde(skip)]
     pub name: String,
-    /// Scheduler generation.
-    pub scheduler: Scheduler,
+    /// Rules of the scheduler.
+    pub sched: SchedRules,
     /// Semaphore policy.
     pub semaphore: SemaphorePolicy,
     /// Mutex policy; that of 2.6.25 where the file says nothing.
@@ -283,9 +215,6 @@ pub struct KernelPreset {
     /// RCU; there is none where the file says nothing.
     #[serde(default)]
     pub rcu: Option<RcuRules>,
-    /// Ablations.
-    #[serde(default)]
-    pub ablation: Ablation,
 }
 
 impl Entry for KernelPreset {
@@ -300,12 +229,7 @@ impl Entry for KernelPreset {
             let problem = "expected \"none\" exactly when paths are \"2.6.39\"";
             return Err(Fault::new("bkl", problem));
         }
-        // Also of the ablations of an experiment, which have no file of their own.
-        let idx = self.ablation.newidle_idx;
-        if idx > 4 {
-            return Err(Fault::range("ablation.newidle_idx", idx as f64, "0 to 4"));
-        }
-        Ok(())
+        self.sched.check()
     }
 
     fn set_name(&mut self, label: String) {

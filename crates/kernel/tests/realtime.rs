@@ -1,9 +1,9 @@
 //! Real-time tasks: preemption, vectors, push, pull, turns.
 
 use convoy_catalogue::KERNELS;
-use convoy_kernel::sched::Sched;
+use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::kthread::{Kthread, Policy};
-use convoy_kernel::{KernelPreset, Scheduler};
+use convoy_kernel::sched::{RtLimit, Sched};
 use convoy_machine::{Here, Machine, Outcome, Preset};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -225,7 +225,7 @@ fn kernel(name: &str) -> KernelPreset {
 #[test]
 fn a_hog_leaves_five_percent_unless_its_cpu_borrows() {
     let mut late = kernel("6.18");
-    late.scheduler = Scheduler::Eevdf66;
+    late.sched.rt.limit = RtLimit::Timer;
     for (kernel, due) in [
         (kernel("2.6.24"), 0.0),
         (kernel("2.6.25"), 0.05),

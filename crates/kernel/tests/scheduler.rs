@@ -125,7 +125,7 @@ fn newly_idle_scene(kernel: &KernelPreset) -> (usize, bool) {
 fn a_newly_idle_cpu_does_not_take_the_task_woken_last() {
     assert_eq!(newly_idle_scene(&kernel("2.6.26-rc1")), (1, false));
     let mut ablated = kernel("2.6.26-rc1");
-    ablated.ablation.buddy_hot = false;
+    ablated.sched.cfs.as_mut().expect("rules of its class").buddy_hot = false;
     assert_eq!(newly_idle_scene(&ablated), (2, true));
 }
 

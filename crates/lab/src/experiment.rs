@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_kernel::{Ablation, Preempt};
+use convoy_kernel::Preempt;
 use serde::Deserialize;
 
 /// One published run of a kernel; names are those of the metrics.
@@ -53,8 +53,9 @@ pub struct Unknown {
 pub struct AblationCase {
     /// For the table.
     pub name: String,
-    /// Switches of the scheduler.
-    pub set: Option<Ablation>,
+    /// Keys of the kernel preset, each `kernel.KEY=VALUE`.
+    #[serde(default)]
+    pub set: Vec<String>,
     /// Factor on the traffic of the big kernel lock.
     pub traffic: Option<f64>,
     /// Whether idle CPUs stop their ticks.

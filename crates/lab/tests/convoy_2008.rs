@@ -1,6 +1,7 @@
 //! The collapse of May 2008 comes out of the mechanism, and only for the hand-off.
 
 use convoy_kernel::KernelPreset;
+use convoy_kernel::sched::Order;
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
 use convoy_workload::mix::Mix;
@@ -46,8 +47,8 @@ fn only_the_hand_off_collapses() {
 fn the_rule_that_breaks_work_conservation_is_the_hot_buddy() {
     let every_rule = run("2.6.26-rc1", |_| {});
     let without = run("2.6.26-rc1", |kernel| {
-        kernel.ablation.buddy_hot = false;
-        kernel.ablation.skip_last_entry = false;
+        let rules = kernel.sched.cfs.as_mut().expect("rules of its class");
+        (rules.buddy_hot, rules.order) = (false, Order::NewestFirst);
     });
     assert!(without.idle_percent < every_rule.idle_percent / 2.0, "{}", without.idle_percent);
 }

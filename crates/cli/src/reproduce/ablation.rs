@@ -4,22 +4,22 @@ use super::{BASE, INTERRUPTED, Plan, estimate};
 use crate::args::Reproduce;
 use crate::fail::Failure;
 use crate::{output, pool};
+use convoy_catalogue::Set;
 use convoy_kernel::KernelPreset;
 use convoy_lab::experiment::AblationCase;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint};
 use convoy_report::{Cell, Column, Table, fixed};
 use std::process::ExitCode;
 
-pub(super) fn ablated(base: &KernelPreset, case: &AblationCase) -> KernelPreset {
-    let mut kernel = base.clone();
-    if let Some(set) = &case.set {
-        kernel.ablation = set.clone();
-    }
+pub(super) fn ablated(case: &AblationCase) -> Result<KernelPreset, Failure> {
+    let sets = case.set.iter().map(|set| set.parse()).collect::<Result<Vec<Set>, _>>();
+    let loaded = sets.and_then(|sets| convoy_catalogue::load::<KernelPreset>(BASE, &sets));
+    let mut kernel = loaded.map_err(Failure::usage)?.value;
     kernel.bkl_traffic.events_per_shell *= case.traffic.unwrap_or(1.0);
     kernel.config.group_sched = case.group_sched.unwrap_or(kernel.config.group_sched);
     kernel.config.no_hz = case.no_hz.unwrap_or(kernel.config.no_hz);
     kernel.config.preempt = case.preempt.unwrap_or(kernel.config.preempt);
-    kernel
+    Ok(kernel)
 }
 
 /// The cell of half an interval; one seed has none.
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
         (format!("{BASE}, every rule"), base.clone()),
     ];
     for case in &plan.experiment.ablation {
-        kernels.push((case.name.clone(), ablated(&base, case)));
+        kernels.push((case.name.clone(), ablated(case)?));
     }
     let cells = kernels
         .iter()

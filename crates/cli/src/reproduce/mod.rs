@@ -88,7 +88,7 @@ impl Plan {
         }
         let base = KernelPreset::named(BASE).map_err(|error| wrong(&error))?;
         for case in &self.experiment.ablation {
-            ablation::ablated(&base, case).check().map_err(|fault| wrong(&fault))?;
+            ablation::ablated(case)?;
         }
         for name in &self.experiment.unknown.machines {
             Preset::named(name).map_err(|error| wrong(&error))?;

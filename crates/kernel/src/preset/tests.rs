@@ -1,7 +1,8 @@
 //! What preset files may say.
 
 use super::*;
-use crate::rcu::Placement;
+use crate::rcu::Placement as RcuPlacement;
+use crate::sched::Placement;
 
 #[test]
 fn every_shipped_preset_is_valid_and_named_as_its_file() {
@@ -72,12 +73,12 @@ fn the_37_presets_differ_only_in_the_mutex_policy() {
 fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
     let base = KernelPreset::named("2.6.39").unwrap();
     for (name, placement) in
-        [("3.0-rc", Placement::Thread), ("3.0-rc+softirq", Placement::CallbacksInThread)]
+        [("3.0-rc", RcuPlacement::Thread), ("3.0-rc+softirq", RcuPlacement::CallbacksInThread)]
     {
         let other = KernelPreset::named(name).unwrap();
         let mut due = KernelPreset { name: name.to_owned(), ..base.clone() };
         due.rcu.as_mut().unwrap().placement = placement;
-        if placement == Placement::Thread {
+        if placement == RcuPlacement::Thread {
             // The vector did not exist between the two commits.
             due.softirq.vectors.pop();
         }
@@ -87,7 +88,7 @@ fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
     let last = KernelPreset::named("3.0").unwrap();
     let same = KernelPreset { name: base.name.clone(), ..last.clone() };
     assert_eq!(same, base, "3.0 differs in more than its name");
-    assert_eq!(base.rcu.unwrap().placement, Placement::Softirq);
+    assert_eq!(base.rcu.unwrap().placement, RcuPlacement::Softirq);
 }
 
 #[test]
@@ -113,4 +114,23 @@ fn a_bad_value_names_the_line_the_key_and_the_range() {
         let error = error.to_string();
         assert!(error.starts_with(&format!("x.toml:{line}: {expected}")), "{error}");
     }
+}
+
+/// A variant is one key: no code asks which version this is.
+#[test]
+fn a_rule_of_another_kernel_is_one_key() {
+    let text = "based_on = \"3.0\"\n[sched.wake]\nplacement = \"two-cpus\"\n";
+    let loaded = convoy_catalogue::parse::<KernelPreset>("mine.toml", text).unwrap();
+    let mut due = KernelPreset::named("3.0").unwrap();
+    due.name.clone_from(&loaded.name);
+    due.sched.wake.placement = Placement::TwoCpus;
+    assert_eq!(loaded.value, due);
+}
+
+#[test]
+fn a_class_without_its_table_is_refused() {
+    let text = "based_on = \"3.0\"\n[sched]\nclass = \"eevdf\"\n";
+    let error = convoy_catalogue::parse::<KernelPreset>("mine.toml", text).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("mine.toml") && error.contains("[sched.eevdf]"), "{error}");
 }

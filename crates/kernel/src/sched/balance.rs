@@ -1,16 +1,17 @@
 //! Load balancing: newly idle, periodic, pushed by the migration thread, and at fork and exec.
 //!
-//! `find_busiest_group`, `move_tasks`, `load_balance` and relatives of 2.6.25; 2.6.26-rc1 differs
-//!   only in the order in which tasks are examined and in what it never returns
-//!   ([`super::normal::Normal::candidates`]).
+//! `find_busiest_group`, `move_tasks`, `load_balance` and relatives of 2.6.25. In which order tasks
+//! are examined is up to their class ([`super::normal::Normal::candidates`]).
 
 use super::domains::{Domain, Group};
 use super::entity::WEIGHT;
-use super::era::Moves;
+use super::newidle::Newidle;
 use super::normal::{Dequeue, Enqueue};
 use super::{RunQueue, Sched, Tcb};
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::rc::Rc;
 
 /// Tasks examined in one attempt: `sysctl_sched_nr_migrate` and one more.
@@ -18,6 +19,32 @@ const EXAMINED: usize = 33;
 
 /// `sysctl_sched_migration_cost`, nanoseconds.
 pub(crate) const MIGRATION_COST_NS: u64 = 500_000;
+
+/// What the balancer may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Migration {
+    /// Every task that waits (2.6.23).
+    Any,
+    /// Of the first 33 (`sysctl_sched_nr_migrate`) those that are not cache-hot.
+    FewCold,
+}
+
+/// Rules of load balancing, `[sched.balance]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BalanceRules {
+    /// A new task starts on the idlest CPU (`SD_BALANCE_FORK`, here from 2.6.24 on) instead of its
+    /// parent's.
+    pub fork: bool,
+    /// When a CPU that has run out of tasks tries to pull one.
+    pub newidle: Newidle,
+    /// What may be moved.
+    pub migration: Migration,
+    /// With `config.group_sched` the load of a CPU is the group's share on it (2.6.26-rc1) instead
+    /// of the sum of its tasks.
+    pub group_shares: bool,
+}
 
 /// Why a CPU balances.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,9 +103,9 @@ impl Sched {
         idle: Idle,
     ) -> Busiest<'a> {
         let index = match idle {
-            Idle::Not => domain.busy_idx,
-            Idle::Tick => domain.idle_idx,
-            Idle::Newly => domain.newidle_idx,
+            Idle::Not => domain.rules.busy_idx,
+            Idle::Tick => domain.rules.idle_idx,
+            Idle::Newly => domain.rules.newidle_idx,
         };
         self.update_shares(domain);
         let (mut total, mut power) = (0, 0);
@@ -102,7 +129,7 @@ impl Sched {
         }
         let Some((group, there)) = busiest else { return Busiest::Balanced };
         let average = 1024 * total / power;
-        match imbalance(&here, &there, average, domain.imbalance_pct) {
+        match imbalance(&here, &there, average, domain.rules.imbalance_pct) {
             Some(imbalance) => Busiest::Group(group, imbalance),
             None => Busiest::Balanced,
         }
@@ -153,20 +180,22 @@ impl Sched {
         if from.curr.get() == id || task.on_cpu.get() || task.bound.get() {
             return None;
         }
-        let buddy = self.ablation.buddy_hot && from.normal.borrow().buddy() == Some(id);
-        let patient = domain.failed.get() <= domain.cache_nice_tries;
-        (!patient || !(buddy || self.is_hot(&task))).then_some(task)
+        let buddy = from.normal.borrow().hot_buddy() == Some(id);
+        (domain.moves_hot() || !(buddy || self.is_hot(&task))).then_some(task)
     }
 
-    /// Whether `task` ran too recently to leave its caches; 2.6.23 does not ask.
+    /// Whether `task` ran too recently to leave its caches.
     fn is_hot(&self, task: &Tcb) -> bool {
         let ago = Here::now_ns().saturating_sub(task.entity.exec_start.get());
-        self.era.moves != Moves::All && ago < MIGRATION_COST_NS
+        self.rules.balance.migration == Migration::FewCold && ago < MIGRATION_COST_NS
     }
 
     /// Tasks of `queue`, in the order in which the balancer examines them.
     fn candidates(&self, queue: &RunQueue) -> Vec<TaskId> {
-        let most = if self.era.moves == Moves::All { usize::MAX } else { EXAMINED };
+        let most = match self.rules.balance.migration {
+            Migration::Any => usize::MAX,
+            Migration::FewCold => EXAMINED,
+        };
         queue.normal.borrow().candidates(most)
     }
 
@@ -228,7 +257,7 @@ impl Sched {
         let jiffies = self.jiffies();
         let mut next = jiffies + u64::from(self.config.hz) * 60;
         for domain in &self.queues[cpu].domains {
-            let busy = if idle == Idle::Tick { 1 } else { domain.busy_factor };
+            let busy = if idle == Idle::Tick { 1 } else { domain.rules.busy_factor };
             let longest = u64::from(self.config.hz) * self.queues.len() as u64 / 10;
             let interval = self.ticks_of_ms(domain.interval.get() * busy).clamp(1, longest.max(1));
             let mut mine = true;
@@ -262,7 +291,7 @@ impl Sched {
         };
         let Some((busiest, imbalance)) = busiest.filter(|&(busiest, _)| busiest != cpu) else {
             domain.failed.set(0);
-            lengthen(domain);
+            domain.lengthen();
             return (false, mine);
         };
         let mut moved = 0;
@@ -280,7 +309,7 @@ impl Sched {
         if moved > 0 {
             self.count(|stats| stats.pulled_periodic += moved);
             domain.failed.set(0);
-            domain.interval.set(domain.min_interval);
+            domain.shorten();
             return (true, mine);
         }
         self.balance_failed(cpu, busiest, domain);
@@ -291,13 +320,14 @@ impl Sched {
     fn balance_failed(&self, cpu: usize, busiest: usize, domain: &Domain) {
         domain.failed.set(domain.failed.get() + 1);
         let queue = &self.queues[busiest];
-        if domain.failed.get() > domain.cache_nice_tries + 2 && queue.push_to.get().is_none() {
+        let tries = domain.rules.cache_nice_tries;
+        if domain.failed.get() > tries + 2 && queue.push_to.get().is_none() {
             queue.push_to.set(Some(cpu));
-            domain.failed.set(domain.cache_nice_tries + 1);
+            domain.failed.set(tries + 1);
             self.resched(busiest);
-            lengthen(domain);
+            domain.lengthen();
         } else {
-            domain.interval.set(domain.min_interval);
+            domain.shorten();
         }
     }
 
@@ -318,7 +348,7 @@ impl Sched {
         let candidates = self.candidates(queue);
         let task = candidates.into_iter().find_map(|id| {
             let task = self.tcb(id);
-            let hot = domain.failed.get() <= domain.cache_nice_tries && self.is_hot(&task);
+            let hot = !domain.moves_hot() && self.is_hot(&task);
             (!hot && !task.bound.get() && task.entity.on_queue.get()).then_some(task)
         });
         if let Some(task) = task {
@@ -354,7 +384,7 @@ impl Sched {
         Here::pass(self.costs.balance_cpu * domain.span.len() as u64);
         for group in &domain.groups {
             let local = group.cpus.contains(&cpu);
-            let (loads, index) = (&self.loads, domain.forkexec_idx);
+            let (loads, index) = (&self.loads, domain.rules.forkexec_idx);
             let load =
                 |cpu| if local { loads.source(cpu, index) } else { loads.target(cpu, index) };
             let load = group.cpus.clone().map(load).sum::<u64>() * 1024 / group.power;
@@ -365,13 +395,7 @@ impl Sched {
             }
         }
         let (least, group) = best?;
-        (100 * mine >= domain.half_imbalance() * least && mine > least).then_some(group)
-    }
-}
-
-fn lengthen(domain: &Domain) {
-    if domain.interval.get() < domain.max_interval {
-        domain.interval.set(domain.interval.get() * 2);
+        (100 * mine >= domain.rules.half_imbalance() * least && mine > least).then_some(group)
     }
 }
 

@@ -1,150 +1,144 @@
 //! The fair class from 2.6.24 to 6.5: virtual time, the timeline, slices, buddies, wakeup
 //! preemption.
 //!
-//! Times are nanoseconds. Constants and rules are those of `kernel/sched_fair.c` of 2.6.24, 2.6.25,
-//! 2.6.26-rc1 (commit c0a18111e571) and 3.0 (the same to 3.7); where they differ, [`Rules`] says
-//! how.
+//! Times are nanoseconds. Rules are those of `kernel/sched_fair.c` of 2.6.24, 2.6.25, 2.6.26-rc1
+//! (commit c0a18111e571) and 3.0 (the same to 3.7); where they differ, [`CfsRules`] names the
+//! choice.
 
 use super::Tcb;
 use super::entity::{Entity, WEIGHT};
 use super::normal::{Dequeue, Enqueue, Normal};
-use crate::preset::{Ablation, Scheduler};
 use convoy_sync::TaskId;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// No latency or granularity was longer than this up to 2.6.26.
 const LATENCY_CAP_NS: u64 = 200_000_000;
-/// From 2.6.33 on further CPUs do not lengthen the tunables.
-const SCALE_CPUS_MAX: usize = 8;
 
-/// Base values before scaling with the number of CPUs (`sysctl_sched_*`).
-struct Base {
-    latency: u64,
-    min_granularity: u64,
-    wakeup_granularity: u64,
-    /// Up to this many tasks share one latency period.
-    nr_latency: u64,
+/// How fast virtual time runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VirtualTime {
+    /// By the task's own weight: as wall time at nice 0.
+    Task,
+    /// By the weight of the whole queue, so n times as fast as wall time with n tasks. The
+    /// granularity grows and the credit of sleepers shrinks by the same factor (2.6.26-rc1).
+    Queue,
 }
 
-const fn base(scheduler: Scheduler) -> Base {
-    match scheduler {
-        Scheduler::Cfs30 | Scheduler::Cfs37 => Base {
-            latency: 6_000_000,
-            min_granularity: 750_000,
-            wakeup_granularity: 1_000_000,
-            nr_latency: 8,
-        },
-        Scheduler::Cfs25 => Base {
-            latency: 20_000_000,
-            min_granularity: 4_000_000,
-            wakeup_granularity: 5_000_000,
-            nr_latency: 5,
-        },
-        _ => Base {
-            latency: 20_000_000,
-            min_granularity: 4_000_000,
-            wakeup_granularity: 10_000_000,
-            nr_latency: 5,
-        },
-    }
+/// Which running tasks `min_vruntime` follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MinVruntime {
+    /// Only the leftmost of those that wait (2.6.24 to 2.6.26).
+    Leftmost,
+    /// The leftmost or the running task, whichever is behind (from 2.6.32 on).
+    Running,
 }
 
 /// Which task may go before the leftmost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Buddy {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Buddy {
     /// None.
-    No,
-    /// The one woken last.
-    WokenLast,
-    /// The one that a wakeup has preempted, on a queue of at least `nr_latency` tasks.
-    PreemptedLast,
+    None,
+    /// The one woken last (2.6.25).
+    Next,
+    /// The one that a wakeup has preempted, on a queue of at least `nr_latency` tasks (from 2.6.29
+    /// on).
+    Last,
 }
 
 /// In which order the balancer examines tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// That of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// That of the timeline (2.6.24 and 2.6.25).
     Timeline,
-    /// Most recently queued first.
+    /// Most recently queued first (from 2.6.26 on).
     NewestFirst,
     /// The same, and the last of the list is never returned (2.6.26-rc1).
-    NewestFirstButOne,
+    NewestFirstButLast,
 }
 
-/// What distinguishes the generations, resolved for a number of CPUs.
-#[derive(Clone, Debug)]
-pub(crate) struct Rules {
-    /// Targeted latency.
-    latency: u64,
-    /// Minimum slice.
-    min_granularity: u64,
-    /// Lag that preempts the running task.
-    wakeup_granularity: u64,
-    nr_latency: u64,
-    /// 2.6.26-rc1: virtual time runs n times as fast as wall time, credit shrinks by n.
-    scaled: bool,
-    /// From 2.6.32 on: a sleeper gets half the latency, the parent runs before its child, the
-    /// running task moves `min_vruntime`, and the tick also looks at the leftmost task.
-    modern: bool,
-    buddy: Buddy,
-    order: Order,
+/// Rules of the class `cfs`. Durations are those of one CPU; they grow with the logarithm of the
+/// number of CPUs.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent rules of the class")]
+pub struct CfsRules {
+    /// Targeted latency (`sysctl_sched_latency`), in nanoseconds.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub latency_ns: u64,
+    /// Minimum slice (`sysctl_sched_min_granularity`), in nanoseconds.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub min_granularity_ns: u64,
+    /// Lag that preempts the running task (`sysctl_sched_wakeup_granularity`), in nanoseconds.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub wakeup_granularity_ns: u64,
+    /// Up to this many tasks share one latency (`sched_nr_latency`).
+    #[schemars(range(min = 1, max = 1000))]
+    pub nr_latency: u64,
+    /// CPUs beyond this number do not lengthen the durations: 8 from 2.6.33 on.
+    #[schemars(range(min = 1, max = 4096))]
+    pub scaling_cpus_max: usize,
+    /// How fast virtual time runs.
+    pub virtual_time: VirtualTime,
+    /// What `min_vruntime` follows.
+    pub min_vruntime: MinVruntime,
+    /// A task that wakes up is credited half the latency instead of a whole one
+    /// (`GENTLE_FAIR_SLEEPERS`, from 2.6.32 on).
+    pub gentle_fair_sleepers: bool,
+    /// The wakeup granularity is virtual time of the woken task, so shorter for a heavier one.
+    pub weighted_granularity: bool,
+    /// A child runs before its parent (`sched_child_runs_first`, up to 2.6.31).
+    pub child_runs_first: bool,
+    /// The tick also ends the turn of a task that is a slice ahead of the leftmost.
+    pub tick_checks_lead: bool,
+    /// Which task may go before the leftmost.
+    pub buddy: Buddy,
+    /// The task woken last counts as cache-hot for the balancer.
+    pub buddy_hot: bool,
+    /// In which order the balancer examines tasks.
+    pub order: Order,
 }
 
-impl Rules {
-    /// The rules of `scheduler` for `cpus` CPUs.
-    pub(crate) fn new(scheduler: Scheduler, ablation: &Ablation, cpus: usize) -> Self {
-        let modern = matches!(scheduler, Scheduler::Cfs30 | Scheduler::Cfs37);
-        let counted = if modern { cpus.min(SCALE_CPUS_MAX) } else { cpus };
-        let factor = 1 + u64::from(counted.max(1).ilog2());
-        let rc1 = scheduler == Scheduler::Cfs26Rc1;
-        let scaled = rc1 && !ablation.vtime_25;
-        let plain = if rc1 && !scaled { Scheduler::Cfs25 } else { scheduler };
-        let base = base(plain);
-        let buddy = match scheduler {
-            Scheduler::Cfs30 | Scheduler::Cfs37 => Buddy::PreemptedLast,
-            Scheduler::Cfs25 | Scheduler::Cfs26Rc1 if ablation.buddy_next => Buddy::WokenLast,
-            _ => Buddy::No,
-        };
-        let order = match scheduler {
-            Scheduler::Cfs26Rc1 if ablation.skip_last_entry => Order::NewestFirstButOne,
-            Scheduler::Cfs26Rc1 | Scheduler::Cfs30 | Scheduler::Cfs37 => Order::NewestFirst,
-            _ => Order::Timeline,
-        };
+impl CfsRules {
+    /// The same with the durations of `cpus` CPUs.
+    fn scaled(&self, cpus: usize) -> Self {
+        let factor = 1 + u64::from(cpus.clamp(1, self.scaling_cpus_max).ilog2());
         Self {
-            latency: (base.latency * factor).min(LATENCY_CAP_NS),
-            min_granularity: (base.min_granularity * factor).min(LATENCY_CAP_NS),
-            wakeup_granularity: base.wakeup_granularity * factor,
-            nr_latency: base.nr_latency,
-            scaled,
-            modern,
-            buddy,
-            order,
+            latency_ns: (self.latency_ns * factor).min(LATENCY_CAP_NS),
+            min_granularity_ns: (self.min_granularity_ns * factor).min(LATENCY_CAP_NS),
+            wakeup_granularity_ns: self.wakeup_granularity_ns * factor,
+            ..self.clone()
         }
     }
 
     fn period(&self, tasks: u64) -> u64 {
-        if tasks <= self.nr_latency { self.latency } else { self.min_granularity * tasks }
+        if tasks <= self.nr_latency { self.latency_ns } else { self.min_granularity_ns * tasks }
     }
 
     /// How far in the past a waking task of `weight` is placed on a queue of `all`, itself
     /// included.
     fn credit(&self, weight: u64, all: u64) -> i64 {
-        let credit = match (self.scaled, self.modern) {
-            (true, _) => self.latency * weight / all.max(weight),
-            (false, true) => self.latency / 2,
-            (false, false) => self.latency,
+        let credit = if self.gentle_fair_sleepers { self.latency_ns / 2 } else { self.latency_ns };
+        let credit = match self.virtual_time {
+            VirtualTime::Task => credit,
+            VirtualTime::Queue => credit * weight / all.max(weight),
         };
         credit as i64
     }
 
     /// Virtual lag of `woken` beyond which it preempts on a queue of weight `all`.
     fn preemption_lag(&self, woken: &Entity, all: u64) -> i64 {
-        let granularity = self.wakeup_granularity;
-        match (self.scaled, self.modern) {
-            (true, _) => (granularity * all.max(WEIGHT) / WEIGHT) as i64,
-            (false, true) => woken.virtual_ns(granularity),
-            (false, false) => granularity as i64,
+        let granularity = self.wakeup_granularity_ns;
+        match self.virtual_time {
+            VirtualTime::Queue => (granularity * all.max(WEIGHT) / WEIGHT) as i64,
+            VirtualTime::Task if self.weighted_granularity => woken.virtual_ns(granularity),
+            VirtualTime::Task => granularity as i64,
         }
     }
 }
@@ -152,7 +146,7 @@ impl Rules {
 /// The fair class's queue of one CPU.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    rules: Rules,
+    rules: CfsRules,
     timeline: BTreeMap<(i64, u64), TaskId>,
     /// Runnable tasks, the running one included, by time of enqueueing.
     list: BTreeMap<u64, TaskId>,
@@ -169,9 +163,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(rules: Rules) -> Self {
+    /// An empty queue of a machine with `cpus` CPUs.
+    pub(crate) fn new(rules: &CfsRules, cpus: usize) -> Self {
         Self {
-            rules,
+            rules: rules.scaled(cpus),
             timeline: BTreeMap::new(),
             list: BTreeMap::new(),
             sequence: 0,
@@ -187,15 +182,19 @@ impl Queue {
         self.timeline.first_key_value().map(|(&(vruntime, _), &task)| (vruntime, task))
     }
 
-    /// Puts a runnable, not running task into the timeline. `min_vruntime` follows only the
-    /// leftmost entry, except in modern kernels ([`Self::follow`]).
+    /// Whether `min_vruntime` follows the running task, too.
+    fn follows_running(&self) -> bool {
+        self.rules.min_vruntime == MinVruntime::Running
+    }
+
+    /// Puts a runnable, not running task into the timeline.
     fn insert(&mut self, task: TaskId, entity: &Entity) {
         self.sequence += 1;
         let key = (entity.vruntime.get(), self.sequence);
         self.timeline.insert(key, task);
         entity.key.set(Some(key));
         let first = self.timeline.first_key_value().map(|(first, _)| *first) == Some(key);
-        if first && !self.rules.modern {
+        if first && !self.follows_running() {
             self.min_vruntime = self.min_vruntime.max(key.0);
         }
     }
@@ -206,7 +205,7 @@ impl Queue {
         let was_first = self.timeline.first_key_value().map(|(first, _)| *first) == Some(key);
         self.timeline.remove(&key);
         if was_first
-            && !self.rules.modern
+            && !self.follows_running()
             && let Some((vruntime, _)) = self.leftmost()
         {
             self.min_vruntime = self.min_vruntime.max(vruntime);
@@ -216,9 +215,10 @@ impl Queue {
         }
     }
 
-    /// Modern kernels: `min_vruntime` follows the smaller of the running task and the leftmost.
+    /// [`MinVruntime::Running`]: `min_vruntime` follows the smaller of the running task and the
+    /// leftmost.
     fn follow(&mut self, running: &Entity) {
-        if self.rules.modern {
+        if self.follows_running() {
             let now = running.vruntime.get();
             let least = self.leftmost().map_or(now, |(first, _)| first.min(now));
             self.min_vruntime = self.min_vruntime.max(least);
@@ -226,7 +226,7 @@ impl Queue {
     }
 
     fn base(&self) -> i64 {
-        if self.rules.modern {
+        if self.follows_running() {
             return self.min_vruntime;
         }
         self.leftmost().map_or(self.min_vruntime, |(first, _)| first.min(self.min_vruntime))
@@ -257,11 +257,14 @@ impl Queue {
         entity.vruntime.set(entity.vruntime.get().max(floor));
     }
 
-    /// Places a new task that is not counted yet: one slice, or in 2.6.26-rc1 one period, late.
+    /// Places a new task that is not counted yet: one slice of virtual time late.
     fn place_new(&self, entity: &Entity) {
         let period = self.rules.period(self.tasks + 1);
         let share = period * WEIGHT / (self.weight + entity.weight());
-        let debit = if self.rules.scaled { period } else { share };
+        let debit = match self.rules.virtual_time {
+            VirtualTime::Task => share,
+            VirtualTime::Queue => period,
+        };
         entity.vruntime.set(self.base() + debit as i64);
     }
 
@@ -273,10 +276,9 @@ impl Queue {
 
     fn run(&mut self, entity: &Entity, now: u64) {
         let ran = entity.run_until(now);
-        let moved = if self.rules.scaled {
-            (ran * self.weight.max(WEIGHT) / entity.weight()) as i64
-        } else {
-            entity.virtual_ns(ran)
+        let moved = match self.rules.virtual_time {
+            VirtualTime::Task => entity.virtual_ns(ran),
+            VirtualTime::Queue => (ran * self.weight.max(WEIGHT) / entity.weight()) as i64,
         };
         entity.vruntime.set(entity.vruntime.get() + moved);
         self.follow(entity);
@@ -291,18 +293,17 @@ impl Queue {
     fn choose(&self, vruntime_of: impl Fn(TaskId) -> i64) -> Option<TaskId> {
         let (first, leftmost) = self.leftmost()?;
         let rules = &self.rules;
+        let by_queue = rules.virtual_time == VirtualTime::Queue;
+        let granularity = rules.wakeup_granularity_ns;
         let (buddy, window) = match rules.buddy {
-            Buddy::No => (None, 0),
-            Buddy::PreemptedLast => (self.last, rules.wakeup_granularity as i64),
-            Buddy::WokenLast if rules.scaled => {
-                let granularity = rules.wakeup_granularity * self.weight.max(WEIGHT) / WEIGHT;
-                (self.next, granularity as i64)
-            }
-            Buddy::WokenLast => (self.next, (rules.wakeup_granularity / self.tasks.max(1)) as i64),
+            Buddy::None => (None, 0),
+            Buddy::Last => (self.last, granularity),
+            Buddy::Next if by_queue => (self.next, granularity * self.weight.max(WEIGHT) / WEIGHT),
+            Buddy::Next => (self.next, granularity / self.tasks.max(1)),
         };
         let Some(buddy) = buddy else { return Some(leftmost) };
         let behind = vruntime_of(buddy) - first;
-        let close = behind <= window && (rules.scaled || behind >= 0);
+        let close = behind <= window as i64 && (by_queue || behind >= 0);
         Some(if close { buddy } else { leftmost })
     }
 }
@@ -319,7 +320,7 @@ impl Normal for Queue {
     fn enqueue_new(&mut self, child: &Tcb, parent: Option<&Tcb>) {
         let entity = &child.entity;
         self.place_new(entity);
-        if let Some(parent) = parent.filter(|_| !self.rules.modern) {
+        if let Some(parent) = parent.filter(|_| self.rules.child_runs_first) {
             // The child runs first: when both share a CPU the parent carries the debit.
             let (theirs, mine) = (&entity.vruntime, &parent.entity.vruntime);
             if mine.get() < theirs.get() {
@@ -371,7 +372,8 @@ impl Normal for Queue {
         }
         let first = self.leftmost().map_or(i64::MAX, |(first, _)| first);
         let behind = task.entity.vruntime.get().saturating_sub(first);
-        self.rules.modern && ran >= self.rules.min_granularity && behind > slice as i64
+        let rules = &self.rules;
+        rules.tick_checks_lead && ran >= rules.min_granularity_ns && behind > slice as i64
     }
 
     fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool {
@@ -389,7 +391,7 @@ impl Normal for Queue {
         let usable = match self.rules.order {
             Order::Timeline => return self.timeline.values().copied().take(most).collect(),
             Order::NewestFirst => self.list.len(),
-            Order::NewestFirstButOne => self.list.len().saturating_sub(1),
+            Order::NewestFirstButLast => self.list.len().saturating_sub(1),
         };
         self.list.values().rev().copied().take(usable.min(most)).collect()
     }
@@ -402,8 +404,8 @@ impl Normal for Queue {
         self.min_vruntime
     }
 
-    fn buddy(&self) -> Option<TaskId> {
-        self.next
+    fn hot_buddy(&self) -> Option<TaskId> {
+        self.next.filter(|_| self.rules.buddy_hot)
     }
 }
 

@@ -173,7 +173,7 @@ impl Sched {
     /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule
     /// there. `None` when the machine has no room for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
-        let stays = !self.era.fork_balance || self.current().bound.get();
+        let stays = !self.rules.balance.fork || self.current().bound.get();
         let target = if stays { Here::cpu() } else { self.idlest_cpu() };
         self.fork_on(target, body)
     }

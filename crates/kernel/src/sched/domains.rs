@@ -1,14 +1,15 @@
-//! Scheduling domains of the period: which CPUs balance with which, and how eagerly.
+//! Scheduling domains: which CPUs balance with which, and how eagerly.
 //!
-//! Levels and numbers are those of `include/linux/topology.h` and `include/asm-x86/topology.h` of
-//! 2.6.25 for a machine without hyper-threading and with one memory node. The multi-core level
+//! Levels are those of `include/linux/topology.h` and `include/asm-x86/topology.h` of 2.6.25 for a
+//! machine without hyper-threading and with one memory node. The multi-core level
 //! groups the CPUs of one last-level cache. Levels that degenerate (one group, no flag of their
 //! own) are removed as `cpu_attach_domain` does.
 
-use crate::preset::Ablation;
 use convoy_machine::Topology;
 use core::cell::Cell;
 use core::ops::Range;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// A group of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,61 @@ pub struct Group {
     pub power: u64,
 }
 
-/// One level of the hierarchy as one CPU sees it. Times are in milliseconds or ticks as named.
+/// Numbers of one level (`SD_MC_INIT`, `SD_CPU_INIT`). An index names the average load that is
+/// looked at: 0 is the load of now, i the average over 2^(i-1) ticks.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LevelRules {
+    /// Load index of periodic balancing of a busy CPU, 0 to 5.
+    #[schemars(range(min = 0, max = 5))]
+    pub busy_idx: usize,
+    /// The same on the tick of an idle CPU.
+    #[schemars(range(min = 0, max = 5))]
+    pub idle_idx: usize,
+    /// The same when the CPU has just run out of tasks.
+    #[schemars(range(min = 0, max = 5))]
+    pub newidle_idx: usize,
+    /// The same for wakeups.
+    #[schemars(range(min = 0, max = 5))]
+    pub wake_idx: usize,
+    /// The same for fork and exec.
+    #[schemars(range(min = 0, max = 5))]
+    pub forkexec_idx: usize,
+    /// Imbalance that is tolerated, in percent, 100 for none.
+    #[schemars(range(min = 100, max = 1000))]
+    pub imbalance_pct: u64,
+    /// Failed attempts after which cache-hot tasks move, too.
+    #[schemars(range(min = 0, max = 1000))]
+    pub cache_nice_tries: u32,
+    /// Shortest interval of periodic balancing, in milliseconds.
+    #[schemars(range(min = 1, max = 1000))]
+    pub min_interval_ms: u64,
+    /// Longest interval of periodic balancing, in milliseconds.
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_interval_ms: u64,
+    /// Factor on the interval while the CPU is busy.
+    #[schemars(range(min = 1, max = 1000))]
+    pub busy_factor: u64,
+}
+
+impl LevelRules {
+    /// Tolerance for wakeups, fork and exec, in percent: `100 + (imbalance_pct - 100) / 2`.
+    pub fn half_imbalance(&self) -> u64 {
+        100 + (self.imbalance_pct - 100) / 2
+    }
+}
+
+/// Numbers of the levels that a machine may have.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DomainRules {
+    /// CPUs that share a last-level cache.
+    pub mc: LevelRules,
+    /// All CPUs.
+    pub cpu: LevelRules,
+}
+
+/// One level of the hierarchy as one CPU sees it.
 #[derive(Debug)]
 pub struct Domain {
     /// `MC` or `CPU`.
@@ -29,26 +84,8 @@ pub struct Domain {
     pub span: Range<usize>,
     /// Its groups.
     pub groups: Vec<Group>,
-    /// Load indices.
-    pub busy_idx: usize,
-    /// For balancing on an idle tick.
-    pub idle_idx: usize,
-    /// For balancing when the CPU has just run out of tasks.
-    pub newidle_idx: usize,
-    /// For wakeups.
-    pub wake_idx: usize,
-    /// For fork and exec.
-    pub forkexec_idx: usize,
-    /// Imbalance that is tolerated, in percent.
-    pub imbalance_pct: u64,
-    /// Failed attempts after which cache-hot tasks move too.
-    pub cache_nice_tries: u32,
-    /// Shortest and longest interval of periodic balancing, in milliseconds.
-    pub min_interval: u64,
-    /// See `min_interval`.
-    pub max_interval: u64,
-    /// Factor on the interval while the CPU is busy.
-    pub busy_factor: u64,
+    /// Its numbers.
+    pub rules: LevelRules,
     /// Current interval in milliseconds.
     pub interval: Cell<u64>,
     /// Tick of the last periodic balancing.
@@ -59,30 +96,13 @@ pub struct Domain {
     pub newidle_cost: Cell<u64>,
 }
 
-const MC_NEWIDLE_IDX: usize = 0;
-
 impl Domain {
-    fn new(
-        name: &'static str,
-        span: Range<usize>,
-        groups: Vec<Group>,
-        indices: [usize; 3],
-    ) -> Self {
-        let [busy_idx, idle_idx, newidle_idx] = indices;
+    fn new(name: &'static str, span: Range<usize>, groups: Vec<Group>, rules: &LevelRules) -> Self {
         Self {
             name,
             span,
             groups,
-            busy_idx,
-            idle_idx,
-            newidle_idx,
-            wake_idx: 1,
-            forkexec_idx: 1,
-            imbalance_pct: 125,
-            cache_nice_tries: 1,
-            min_interval: 1,
-            max_interval: 4,
-            busy_factor: 64,
+            rules: rules.clone(),
             interval: Cell::new(1),
             last_balance: Cell::new(0),
             failed: Cell::new(0),
@@ -90,9 +110,21 @@ impl Domain {
         }
     }
 
-    /// Tolerance for wakeups, fork and exec, in percent: `100 + (imbalance_pct - 100) / 2`.
-    pub fn half_imbalance(&self) -> u64 {
-        100 + (self.imbalance_pct - 100) / 2
+    /// After an attempt that found or moved nothing: the interval grows.
+    pub(crate) fn lengthen(&self) {
+        if self.interval.get() < self.rules.max_interval_ms {
+            self.interval.set(self.interval.get() * 2);
+        }
+    }
+
+    /// The interval is the shortest again.
+    pub(crate) fn shorten(&self) {
+        self.interval.set(self.rules.min_interval_ms);
+    }
+
+    /// Whether cache-hot tasks may move: attempts have failed too often.
+    pub(crate) fn moves_hot(&self) -> bool {
+        self.failed.get() > self.rules.cache_nice_tries
     }
 }
 
@@ -101,7 +133,7 @@ fn singles(span: &Range<usize>) -> Vec<Group> {
 }
 
 /// The domains of `cpu`, lowest level first.
-pub fn build(topology: &Topology, ablation: &Ablation, cpu: usize) -> Vec<Domain> {
+pub fn build(topology: &Topology, rules: &DomainRules, cpu: usize) -> Vec<Domain> {
     let all = 0..topology.cpus;
     let size = topology.cpus_per_llc.min(topology.cpus);
     let start = cpu / size * size;
@@ -109,7 +141,7 @@ pub fn build(topology: &Topology, ablation: &Ablation, cpu: usize) -> Vec<Domain
     let mut domains = Vec::new();
     if mine.len() > 1 {
         let groups = singles(&mine);
-        domains.push(Domain::new("MC", mine.clone(), groups, [2, 0, MC_NEWIDLE_IDX]));
+        domains.push(Domain::new("MC", mine.clone(), groups, &rules.mc));
     }
     if mine.len() < all.len() {
         let groups = all
@@ -117,7 +149,7 @@ pub fn build(topology: &Topology, ablation: &Ablation, cpu: usize) -> Vec<Domain
             .step_by(size)
             .map(|first| Group { cpus: first..(first + size).min(all.end), power: 1024 })
             .collect();
-        domains.push(Domain::new("CPU", all, groups, [2, 1, ablation.newidle_idx]));
+        domains.push(Domain::new("CPU", all, groups, &rules.cpu));
     }
     domains
 }
@@ -125,10 +157,15 @@ pub fn build(topology: &Topology, ablation: &Ablation, cpu: usize) -> Vec<Domain
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preset::KernelPreset;
 
     fn names(cpus: usize, cpus_per_llc: usize) -> Vec<(&'static str, usize)> {
         let topology = Topology { cpus, cpus_per_llc, cpus_per_package: cpus_per_llc };
-        build(&topology, &Ablation::default(), 0).iter().map(|d| (d.name, d.groups.len())).collect()
+        let preset = KernelPreset::named("2.6.25").expect("a shipped preset");
+        build(&topology, &preset.sched.domains, 0)
+            .iter()
+            .map(|d| (d.name, d.groups.len()))
+            .collect()
     }
 
     #[test]

@@ -12,15 +12,13 @@
 use super::Tcb;
 use super::entity::Entity;
 use super::normal::{Dequeue, Enqueue, Normal};
-use crate::preset::Scheduler;
 use convoy_sync::TaskId;
 use core::cell::Cell;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// `base_slice` before scaling: 0.75 ms up to 6.14, 0.70 ms from 6.15 on.
-const BASE_SLICE_66_NS: u64 = 750_000;
-const BASE_SLICE_618_NS: u64 = 700_000;
 /// Further CPUs do not lengthen the slice.
 const SCALE_CPUS_MAX: usize = 8;
 
@@ -46,26 +44,33 @@ impl Share {
     }
 }
 
-/// The constants of a generation, resolved for a machine.
-#[derive(Clone, Debug)]
-pub(crate) struct Rules {
-    slice: u64,
-    tick: u64,
-    /// `DELAY_DEQUEUE`, from 6.12 on.
-    delay_dequeue: bool,
-    /// A task that yields forfeits the rest of its slice.
-    forfeit: bool,
+/// What a task that yields gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Yield {
+    /// Its place: the deadline moves by one slice (up to 6.17).
+    Deadline,
+    /// Also what is left of its slice: it goes to the end of it at once. (Some versions of 6.18 do
+    /// this only to an eligible task; that the measured one does it to any is fitted to the rows
+    /// test-and-set of `experiments/host.toml` from 256 threads on, of which the other rule gives a
+    /// seventh.)
+    Slice,
 }
 
-impl Rules {
-    /// The rules of `scheduler` with `hz` ticks a second and `cpus` CPUs.
-    pub(crate) fn new(scheduler: Scheduler, hz: u32, cpus: usize) -> Self {
-        let old = scheduler == Scheduler::Eevdf66;
-        let base = if old { BASE_SLICE_66_NS } else { BASE_SLICE_618_NS };
-        let factor = 1 + u64::from(cpus.clamp(1, SCALE_CPUS_MAX).ilog2());
-        let tick = 1_000_000_000 / u64::from(hz);
-        Self { slice: base * factor, tick, delay_dequeue: !old, forfeit: !old }
-    }
+/// Rules of the class `eevdf`.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EevdfRules {
+    /// Slice on one CPU (`sysctl_sched_base_slice`), in nanoseconds; it grows with the logarithm of
+    /// the number of CPUs, up to eight.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub base_slice_ns: u64,
+    /// A sleeper that has had more than its share stays queued until its lag is gone
+    /// (`DELAY_DEQUEUE`, from 6.12 on).
+    pub delay_dequeue: bool,
+    /// What a task that yields gives up.
+    #[serde(rename = "yield")]
+    pub yields: Yield,
 }
 
 /// The next deadline of a task: `slice` from where it is.
@@ -76,7 +81,10 @@ fn renew(entity: &Entity, slice: u64) {
 /// The queue of one CPU.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    rules: Rules,
+    rules: EevdfRules,
+    /// Slice on this machine and period of the tick.
+    slice: u64,
+    tick: u64,
     /// Queued tasks by deadline, with their virtual run time and weight.
     deadlines: BTreeMap<(i64, u64), (i64, TaskId)>,
     /// Tasks that want the CPU, the running one included, by time of enqueueing.
@@ -92,9 +100,13 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(rules: Rules) -> Self {
+    /// An empty queue of a machine with `cpus` CPUs and `hz` ticks a second.
+    pub(crate) fn new(rules: &EevdfRules, hz: u32, cpus: usize) -> Self {
+        let factor = 1 + u64::from(cpus.clamp(1, SCALE_CPUS_MAX).ilog2());
         Self {
-            rules,
+            rules: rules.clone(),
+            slice: rules.base_slice_ns * factor,
+            tick: 1_000_000_000 / u64::from(hz),
             deadlines: BTreeMap::new(),
             list: BTreeMap::new(),
             sequence: 0,
@@ -149,7 +161,7 @@ impl Queue {
 
     /// The most that a task may be ahead or behind when it leaves: two slices, at least a tick.
     fn lag_max(&self, entity: &Entity) -> i64 {
-        entity.virtual_ns((2 * self.rules.slice).max(self.rules.tick))
+        entity.virtual_ns((2 * self.slice).max(self.tick))
     }
 
     fn keep_lag(&self, entity: &Entity) {
@@ -212,7 +224,7 @@ impl Normal for Queue {
         if share.relative.replace(false) {
             share.deadline.set(share.deadline.get() + entity.vruntime.get());
         } else {
-            renew(entity, self.rules.slice);
+            renew(entity, self.slice);
         }
         self.weigh(entity);
         entity.on_queue.set(true);
@@ -224,7 +236,7 @@ impl Normal for Queue {
         let entity = &child.entity;
         self.place(entity);
         // A new task starts with half a slice, so that it soon competes like the others.
-        renew(entity, self.rules.slice / 2);
+        renew(entity, self.slice / 2);
         self.weigh(entity);
         entity.on_queue.set(true);
         self.list(child.id, entity);
@@ -301,7 +313,7 @@ impl Normal for Queue {
         self.moment += i128::from(entity.weight()) * i128::from(ran);
         let passed = entity.vruntime.get() >= entity.eevdf.deadline.get();
         if passed {
-            renew(entity, self.rules.slice);
+            renew(entity, self.slice);
         }
         let alone = self.deadlines.is_empty();
         !alone && (passed || entity.vruntime.get() >= entity.eevdf.protected_to.get())
@@ -333,18 +345,14 @@ impl Normal for Queue {
         }
     }
 
-    /// Gives up what is left of its slice: the task goes to the end of it at once. (Before 6.18
-    /// only the deadline moved. Some versions of 6.18 do this only to an eligible task; that the
-    /// measured one does it to any is fitted to the rows test-and-set of `experiments/host.toml`
-    /// from 256 threads on, of which the other rule gives a seventh.)
     fn yield_turn(&mut self, task: &Tcb) {
         let entity = &task.entity;
-        if self.rules.forfeit {
+        if self.rules.yields == Yield::Slice {
             let ahead = entity.eevdf.deadline.get() - entity.vruntime.get();
             entity.vruntime.set(entity.eevdf.deadline.get());
             self.moment += i128::from(entity.weight()) * i128::from(ahead);
         }
-        let deadline = entity.eevdf.deadline.get() + entity.virtual_ns(self.rules.slice);
+        let deadline = entity.eevdf.deadline.get() + entity.virtual_ns(self.slice);
         entity.eevdf.deadline.set(deadline);
     }
 

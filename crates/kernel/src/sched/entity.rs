@@ -19,8 +19,8 @@ const WEIGHTS: [u64; 40] = [
 /// A task as the class of ordinary tasks sees it. Times are nanoseconds.
 #[derive(Debug, Default)]
 pub struct Entity {
-    /// Virtual run time. In 2.6.23 the fair clock when the present wait or sleep began; unused by
-    /// the O(1) scheduler.
+    /// Virtual run time. For `wait-runtime` the fair clock when the present wait or sleep began;
+    /// unused by the O(1) scheduler.
     pub vruntime: Cell<i64>,
     /// Start of the interval not yet charged; last time it was seen running.
     pub exec_start: Cell<u64>,
@@ -39,7 +39,7 @@ pub struct Entity {
     /// What the O(1) scheduler adds.
     pub(crate) o1: super::o1::Share,
     /// What the fair scheduler of 2.6.23 adds.
-    pub(crate) owed: super::owed::Share,
+    pub(crate) fair_clock: super::wait_runtime::Share,
     /// Key in the timeline, while it is there.
     pub(crate) key: Cell<Option<(i64, u64)>>,
     /// Key in the list of runnable tasks.

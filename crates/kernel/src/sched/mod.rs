@@ -15,28 +15,40 @@ mod cfs;
 mod class;
 pub(crate) mod core;
 mod eevdf;
-mod era;
 mod loadavg;
 mod loads;
 mod newidle;
 mod normal;
 mod o1;
-mod owed;
 mod place;
 pub(crate) mod record;
 mod rt;
 mod rt_limit;
 mod rt_move;
 mod rt_root;
+mod rules;
 mod tick;
 mod wait;
+mod wait_runtime;
 mod wake;
+
+pub use balance::{BalanceRules, Migration};
+pub use cfs::{Buddy, CfsRules, MinVruntime, Order, VirtualTime};
+pub use domains::{DomainRules, LevelRules};
+pub use eevdf::{EevdfRules, Yield};
+pub use newidle::Newidle;
+pub use normal::Class;
+pub use place::{Affine, Placement, WakeRules};
+pub use rt_limit::RtLimit;
+pub use rt_root::Sharing;
+pub use rules::{RtRules, SchedRules};
+pub use wake::SyncWakeup;
 
 use crate::bkl::{BKL, Bkl};
 use crate::futex::Futexes;
 use crate::irq::Agendas;
 use crate::locks::Spin;
-use crate::preset::{Ablation, Config, KernelPreset, Preempt, Scheduler};
+use crate::preset::{Config, KernelPreset, Preempt};
 use crate::rcu::Rcu;
 use crate::softirq::Softirqs;
 use ::core::cell::{Cell, OnceCell, RefCell};
@@ -44,7 +56,6 @@ use convoy_machine::{Here, Machine, Sim, ps};
 use convoy_sync::{RawLock, Sleep, TaskId, Wake};
 use domains::Domain;
 use entity::{Entity, WEIGHT};
-use era::Era;
 use kthread::{Kthread, Policy};
 use loads::Loads;
 use normal::{Enqueue, Normal};
@@ -237,13 +248,12 @@ pub struct Sched {
     pub(crate) queues: Vec<RunQueue>,
     loads: Loads,
     load_average: loadavg::LoadAverage,
-    pub(crate) era: Era,
+    pub(crate) rules: SchedRules,
     rt_root: OnceCell<rt_root::Root>,
     rt_limits: OnceCell<rt_limit::Limits>,
     /// CPUs of one last-level cache, and how many of them a wakeup may look at, for each cache.
     llc: usize,
     idle_scan: Vec<Cell<usize>>,
-    ablation: Ablation,
     pub(crate) config: Config,
     tick_ps: u64,
     costs: Costs,
@@ -271,17 +281,16 @@ impl Sched {
         let llc = preset.topology.cpus_per_llc.min(cpus);
         let p = &preset.price_ns;
         let guest = preset.guest_ns.as_ref();
-        let grouped = kernel.config.group_sched && kernel.scheduler == Scheduler::Cfs26Rc1;
+        let grouped = kernel.config.group_sched && kernel.sched.balance.group_shares;
         let sched = Self {
             queues: (0..cpus).map(|cpu| RunQueue::new(kernel, preset, cpu)).collect(),
             load_average: loadavg::LoadAverage::default(),
             loads: Loads::new(cpus, grouped),
-            era: Era::of(kernel.scheduler),
+            rules: kernel.sched.clone(),
             rt_root: OnceCell::new(),
             rt_limits: OnceCell::new(),
             llc,
             idle_scan: vec![Cell::new(llc); cpus.div_ceil(llc)],
-            ablation: kernel.ablation.clone(),
             config: kernel.config.clone(),
             tick_ps: 1_000_000_000_000 / u64::from(kernel.config.hz),
             costs: Costs {
@@ -451,7 +460,7 @@ impl RunQueue {
             prev: Cell::new(0),
             idle: Cell::new(0),
             need_resched: Cell::new(false),
-            domains: domains::build(&preset.topology, &kernel.ablation, cpu),
+            domains: domains::build(&preset.topology, &kernel.sched.domains, cpu),
             next_balance: Cell::new(1),
             idle_at_tick: Cell::new(false),
             halted_at: Cell::new(0),

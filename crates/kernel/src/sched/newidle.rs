@@ -2,27 +2,42 @@
 
 use super::balance::{Busiest, Idle, MIGRATION_COST_NS};
 use super::domains::Domain;
-use super::era::Newidle;
 use super::{RunQueue, Sched};
 use convoy_machine::Here;
 use convoy_sync::RawLock;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// When a CPU that has run out of tasks tries to pull one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Newidle {
+    /// Never.
+    Never,
+    /// Always (up to 2.6.26).
+    Always,
+    /// When its idle times last at least 0.5 ms on average (from 2.6.33 on).
+    LongIdle,
+    /// When some CPU has two tasks and its idle times are longer than the search was (6.6 and
+    /// later); it then pulls one task.
+    Measured,
+}
 
 impl Sched {
     /// This CPU has nothing to run and its queue is locked: tries to pull.
     pub(crate) fn idle_balance(&self) {
         let cpu = Here::cpu();
         let queue = self.this();
-        if !self.ablation.newidle_balance || !self.newidle_pays(queue) {
+        if !self.newidle_pays(queue) {
             return;
         }
+        let measured = self.rules.balance.newidle == Newidle::Measured;
         let start = Here::now_ns();
         let mut next = self.jiffies() + u64::from(self.config.hz) * 60;
         let mut pulled = 0;
         for domain in &queue.domains {
             let since = Here::now_ns();
-            if self.era.newidle == Newidle::Measured
-                && queue.avg_idle.get() < since - start + domain.newidle_cost.get()
-            {
+            if measured && queue.avg_idle.get() < since - start + domain.newidle_cost.get() {
                 break;
             }
             pulled = self.newidle(cpu, domain);
@@ -42,7 +57,8 @@ impl Sched {
     /// Whether `queue`, about to be empty, should look for work at all. Its idle time starts now.
     fn newidle_pays(&self, queue: &RunQueue) -> bool {
         queue.idle_since.set(Some(Here::now_ns()));
-        match self.era.newidle {
+        match self.rules.balance.newidle {
+            Newidle::Never => false,
             Newidle::Always => true,
             Newidle::LongIdle => queue.avg_idle.get() >= MIGRATION_COST_NS,
             Newidle::Measured => self.loads.overloaded(),
@@ -75,7 +91,7 @@ impl Sched {
         if self.loads.running(busiest) > 1 {
             self.lock_second(cpu, busiest);
             let amount = self.task_weight(imbalance, cpu, busiest);
-            let one = self.era.newidle == Newidle::Measured;
+            let one = self.rules.balance.newidle == Newidle::Measured;
             let amount = if one { amount.min(1) } else { amount };
             moved = self.move_tasks(cpu, busiest, amount, domain);
             self.queues[busiest].lock.unlock();

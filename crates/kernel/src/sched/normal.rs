@@ -1,4 +1,4 @@
-//! The seam between the scheduler and its generations: how the ordinary tasks (`SCHED_NORMAL`) of
+//! The seam between the scheduler and the classes of ordinary tasks (`SCHED_NORMAL`): how those of
 //! one CPU share it.
 //!
 //! Real-time tasks come first ([`super::rt`]); whatever they leave goes to one [`Normal`] for each
@@ -9,10 +9,26 @@ use super::Tcb;
 use super::cfs;
 use super::eevdf;
 use super::o1;
-use super::owed;
-use crate::preset::{KernelPreset, Scheduler};
+use super::wait_runtime;
+use crate::preset::KernelPreset;
 use convoy_sync::TaskId;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::rc::Rc;
+
+/// How the ordinary tasks of one CPU share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Arrays of priorities, time slices and a bonus for sleepers (up to 2.6.22; as of 2.6.16).
+    O1,
+    /// The fair class as it came: a fair clock, and `wait_runtime` for each task (2.6.23).
+    WaitRuntime,
+    /// The fair class with virtual run times (2.6.24 to 6.5); its rules are in `[sched.cfs]`.
+    Cfs,
+    /// Earliest eligible virtual deadline first (from 6.6 on); its rules are in `[sched.eevdf]`.
+    Eevdf,
+}
 
 /// Why a task is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +59,8 @@ pub(crate) trait Normal {
     /// Counts `task`, queued or running, out. `false` when it stays for a while although it sleeps.
     fn dequeue(&mut self, task: &Tcb, why: Dequeue) -> bool;
 
-    /// Whether the running task must be charged before another one leaves: every generation's
-    /// kernel does so, but only here does the charge depend on who is queued.
+    /// Whether the running task must be charged before another one leaves: every kernel
+    /// does so, but only here does the charge depend on who is queued.
     fn charges_before_dequeue(&self) -> bool {
         false
     }
@@ -87,25 +103,25 @@ pub(crate) trait Normal {
         0
     }
 
-    /// The task woken last, which counts as cache-hot.
-    fn buddy(&self) -> Option<TaskId> {
+    /// The task woken last, where it counts as cache-hot.
+    fn hot_buddy(&self) -> Option<TaskId> {
         None
     }
 
     /// A sleeper that is still queued has been woken: it becomes a task that wants the CPU again.
     fn requeue(&mut self, _: &Tcb) {
-        unreachable!("this generation dequeues every sleeper at once");
+        unreachable!("this class dequeues every sleeper at once");
     }
 }
 
-/// The ordinary tasks of one CPU of `cpus`, by the generation that `kernel` names.
+/// The ordinary tasks of one CPU of `cpus`, by the class that `kernel` names.
 pub(crate) fn build(kernel: &KernelPreset, cpus: usize) -> Box<dyn Normal> {
-    match kernel.scheduler {
-        Scheduler::O1 => Box::new(o1::Queue::new(kernel.config.hz, cpus)),
-        Scheduler::Cfs23 => Box::new(owed::Queue::new(cpus)),
-        Scheduler::Eevdf66 | Scheduler::Eevdf618 => {
-            Box::new(eevdf::Queue::new(eevdf::Rules::new(kernel.scheduler, kernel.config.hz, cpus)))
-        }
-        fair => Box::new(cfs::Queue::new(cfs::Rules::new(fair, &kernel.ablation, cpus))),
+    let (rules, hz) = (&kernel.sched, kernel.config.hz);
+    let checked = "a preset has the table of its class";
+    match rules.class {
+        Class::O1 => Box::new(o1::Queue::new(hz, cpus)),
+        Class::WaitRuntime => Box::new(wait_runtime::Queue::new(cpus)),
+        Class::Cfs => Box::new(cfs::Queue::new(rules.cfs.as_ref().expect(checked), cpus)),
+        Class::Eevdf => Box::new(eevdf::Queue::new(rules.eevdf.as_ref().expect(checked), hz, cpus)),
     }
 }

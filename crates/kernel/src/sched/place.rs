@@ -1,16 +1,60 @@
 //! Where a woken task goes.
 //!
-//! Up to 2.6.26 a wakeup considers the task's last CPU and the waker's CPU and nothing else; an
-//! idle CPU gets work only by pulling (`wake_affine` of 2.6.25). Later kernels first choose between
-//! the two and then look for an idle CPU that shares a cache with the chosen one
-//! (`select_idle_sibling`).
+//! A wakeup first chooses between the task's last CPU and the waker's ([`Affine`]). Up to 2.6.26
+//! that is all, and an idle CPU gets work only by pulling. Later kernels then look for an idle CPU
+//! that shares a cache with the chosen one ([`Placement`]).
 
 use super::balance::MIGRATION_COST_NS;
 use super::entity::WEIGHT;
-use super::era::{Placement, Synchronous};
+use super::wake::SyncWakeup;
 use super::{Sched, Tcb};
 use convoy_machine::Here;
 use core::ops::Range;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Which CPUs a wakeup considers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The task's last CPU and the waker's (2.6.16 to 2.6.31).
+    TwoCpus,
+    /// The same, and then an idle CPU that shares a cache with the chosen one
+    /// (`select_idle_sibling`, from 2.6.32 on).
+    IdleSibling,
+    /// The same, but the search is bounded by how busy the CPUs that share the cache are
+    /// (`SIS_UTIL`, from 5.19 on).
+    BoundedIdleSibling,
+    /// Any idle CPU, unless the task's last one idles; without one, as `two-cpus`. No kernel does
+    /// this.
+    AnyIdle,
+}
+
+/// How a wakeup chooses between the task's last CPU and the waker's (`wake_affine`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Affine {
+    /// By their loads (2.6.25).
+    Load,
+    /// An idle one of the two wins (`WA_IDLE`), else the loads of now decide (`WA_WEIGHT`, from
+    /// 4.14 on).
+    Idle,
+}
+
+/// Rules of wakeups, `[sched.wake]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WakeRules {
+    /// Which CPUs it considers.
+    pub placement: Placement,
+    /// How it chooses between the task's last CPU and the waker's.
+    pub affine: Affine,
+    /// What it does when the waker says that it is about to sleep.
+    pub sync: SyncWakeup,
+    /// An idle CPU from which the hypervisor has taken its processor does not count as idle:
+    /// what is put there does not run soon (`vcpu_is_preempted`, from 4.20 on).
+    pub avoid_halted: bool,
+}
 
 /// Average over eight ticks: at 250 Hz the half-life of the utilization that the bound on the
 /// search for an idle CPU is computed from.
@@ -26,19 +70,21 @@ impl Sched {
             return prev;
         }
         let this = Here::cpu();
-        if self.ablation.wake_any_idle
+        let placement = self.rules.wake.placement;
+        if placement == Placement::AnyIdle
             && !self.queues[prev].is_idle()
             && let Some(cpu) = (0..self.queues.len()).find(|&cpu| self.is_idle_cpu(cpu))
         {
             return cpu;
         }
-        let pulled = match self.era.placement {
-            Placement::BoundedIdleSibling => self.wake_affine_idle(prev, this, task, sync),
-            _ => prev != this && self.wake_affine(prev, this, task, sync),
-        };
+        let pulled = prev == this
+            || match self.rules.wake.affine {
+                Affine::Load => self.wake_affine(prev, this, task, sync),
+                Affine::Idle => self.wake_affine_idle(prev, this, task, sync),
+            };
         let target = if pulled { this } else { prev };
-        match self.era.placement {
-            Placement::TwoCpus => target,
+        match placement {
+            Placement::TwoCpus | Placement::AnyIdle => target,
             Placement::IdleSibling => self.idle_sibling(target, prev, usize::MAX),
             Placement::BoundedIdleSibling => {
                 let most = self.idle_scan[target / self.llc].get();
@@ -52,12 +98,10 @@ impl Sched {
         self.queues[cpu].is_idle() && self.loads.running(cpu) == 0
     }
 
-    /// Whether a wakeup may choose `cpu` because it idles. From 4.20 on (`available_idle_cpu`) an
-    /// idle CPU from which the hypervisor has taken its processor (`vcpu_is_preempted`) does not
-    /// count: what is put there does not run soon.
+    /// Whether a wakeup may choose `cpu` because it idles (`available_idle_cpu`).
     fn is_available(&self, cpu: usize) -> bool {
-        let trusts = self.era.placement != Placement::BoundedIdleSibling;
-        self.is_idle_cpu(cpu) && (trusts || !self.is_halted(&self.queues[cpu]))
+        let avoids = self.rules.wake.avoid_halted;
+        self.is_idle_cpu(cpu) && !(avoids && self.is_halted(&self.queues[cpu]))
     }
 
     /// Whether the loads speak for the waker's CPU.
@@ -65,30 +109,24 @@ impl Sched {
         let domain = self.queues[this].domains.iter().find(|domain| domain.span.contains(&prev));
         let Some(domain) = domain else { return false };
         let loads = &self.loads;
-        let index = domain.wake_idx;
+        let index = domain.rules.wake_idx;
         let load = loads.source(prev, index);
         let mut mine = loads.target(this, index);
         let waker = self.current();
         if sync {
             let brief = |tcb: &Tcb| tcb.entity.avg_overlap.get() < MIGRATION_COST_NS;
-            let gathers = self.era.placement == Placement::TwoCpus
-                && self.era.synchronous == Synchronous::Gathers;
-            if gathers && brief(&waker) && brief(task) {
+            if self.rules.wake.sync == SyncWakeup::Affine && brief(&waker) && brief(task) {
                 return true;
             }
             mine = mine.saturating_sub(WEIGHT);
         }
         let average = loads.weight(this).checked_div(loads.running(this)).unwrap_or(WEIGHT);
         let fits = mine <= load && mine + loads.target(prev, index) <= average;
-        fits || 100 * (mine + task.entity.weight()) <= domain.half_imbalance() * load
+        fits || 100 * (mine + task.entity.weight()) <= domain.rules.half_imbalance() * load
     }
 
-    /// As of 4.14: an idle CPU of the two wins (`WA_IDLE`), else the loads of now decide
-    /// (`WA_WEIGHT`; the kernel takes decaying averages).
+    /// [`Affine::Idle`]; for the loads the kernel takes decaying averages.
     fn wake_affine_idle(&self, prev: usize, this: usize, task: &Tcb, sync: bool) -> bool {
-        if prev == this {
-            return true;
-        }
         let domain = self.queues[this].domains.iter().find(|domain| domain.span.contains(&prev));
         let Some(domain) = domain else { return false };
         if self.is_available(this) && self.llc_of(this).contains(&prev) {
@@ -104,7 +142,7 @@ impl Sched {
         if sync {
             mine = mine.saturating_sub(self.current().entity.weight());
         }
-        let theirs = domain.half_imbalance() * self.loads.weight(prev) + u64::from(sync);
+        let theirs = domain.rules.half_imbalance() * self.loads.weight(prev) + u64::from(sync);
         100 * (mine + task.entity.weight()) < theirs
     }
 
@@ -124,7 +162,7 @@ impl Sched {
         if near.contains(&prev) && self.is_available(prev) {
             return prev;
         }
-        let bounded = self.era.placement == Placement::BoundedIdleSibling;
+        let bounded = self.rules.wake.placement == Placement::BoundedIdleSibling;
         let first = if bounded { target + 1 - near.start } else { 0 };
         let around = (0..near.len()).map(|step| near.start + (first + step) % near.len());
         for cpu in around.take(most) {
@@ -139,7 +177,7 @@ impl Sched {
     /// How many CPUs a wakeup may look at from now on (`SIS_UTIL`): fewer the busier the CPUs of a
     /// cache are, and none when all are.
     pub(crate) fn bound_idle_scan(&self, cpu: usize) {
-        if self.era.placement != Placement::BoundedIdleSibling {
+        if self.rules.wake.placement != Placement::BoundedIdleSibling {
             return;
         }
         let near = self.llc_of(cpu);

@@ -14,23 +14,25 @@ use crate::locks::{Field, Line, Spin};
 use convoy_machine::{Here, Sim};
 use convoy_sync::RawLock;
 use core::cell::Cell;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 const PERIOD_NS: u64 = 1_000_000_000;
 const RUNTIME_NS: u64 = 950_000_000;
 
 /// How a kernel limits real-time tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RtLimit {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RtLimit {
     /// Not at all: up to 2.6.24. From 6.12 on a server of the deadline class keeps 5 % for ordinary
     /// tasks instead, which is not modelled.
     None,
     /// Each CPU ends its period at its own tick (2.6.25).
-    AtTicks,
-    /// One timer ends the period of all CPUs (from 2.6.26 on).
-    ByTimer {
-        /// A CPU may borrow (2.6.26 to 5.9).
-        borrows: bool,
-    },
+    Tick,
+    /// One timer ends the period of all CPUs (from 5.10 on).
+    Timer,
+    /// The same, and a CPU may borrow (`RT_RUNTIME_SHARE`, 2.6.26 to 5.9).
+    TimerShared,
 }
 
 /// What one CPU may use, in a line with its lock.
@@ -40,7 +42,7 @@ struct Budget {
     ran: Field<u64>,
     runtime: Field<u64>,
     throttled: Cell<bool>,
-    /// [`RtLimit::AtTicks`]: when its period ends.
+    /// [`RtLimit::Tick`]: when its period ends.
     ends: Cell<u64>,
 }
 
@@ -145,16 +147,16 @@ impl Sched {
     }
 
     fn rt_borrows(&self) -> bool {
-        self.era.rt_limit == RtLimit::ByTimer { borrows: true }
+        self.rules.rt.limit == RtLimit::TimerShared
     }
 
     /// A real-time task is being queued: from now on the period counts.
     pub(crate) fn start_rt_period(&self) {
-        if self.era.rt_limit == RtLimit::None {
+        if self.rules.rt.limit == RtLimit::None {
             return;
         }
         let limits = self.rt_limits.get_or_init(|| Limits::new(self.queues.len()));
-        let timed = matches!(self.era.rt_limit, RtLimit::ByTimer { .. });
+        let timed = self.rules.rt.limit != RtLimit::Tick;
         if timed && !limits.shared.running.read() {
             limits.shared.lock.hold(|| limits.shared.running.write(true));
             limits.expires.set(Some(Here::now_ns() / PERIOD_NS * PERIOD_NS + PERIOD_NS));
@@ -180,13 +182,13 @@ impl Sched {
     pub(crate) fn rt_period_end(&self, cpu: usize) -> Option<u64> {
         let limits = self.rt_limits()?;
         let own = || self.rt_throttled(cpu).then(|| limits.budgets[cpu].ends.get());
-        if self.era.rt_limit == RtLimit::AtTicks { own() } else { limits.expires.get() }
+        if self.rules.rt.limit == RtLimit::Tick { own() } else { limits.expires.get() }
     }
 
     /// At the tick of this CPU, whose queue is locked: its period may be over.
     pub(crate) fn tick_rt_period(&self, queue: &RunQueue) {
         let Some(limits) = self.rt_limits() else { return };
-        if self.era.rt_limit != RtLimit::AtTicks {
+        if self.rules.rt.limit != RtLimit::Tick {
             return;
         }
         let (cpu, now) = (Here::cpu(), Here::now_ns());

@@ -11,6 +11,8 @@ use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, RawLock, TicketLock};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// CPUs of the largest machine.
 const CPUS_MAX: usize = 1024;
@@ -20,8 +22,9 @@ const VECTORS: usize = 102;
 const ORDINARY: usize = 1;
 
 /// Which of the structures a kernel has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
     /// None: real-time tasks move with the balancer only (up to 2.6.24; here not at all).
     None,
     /// The overload mask; a push looks at every CPU (2.6.25 and 2.6.26).
@@ -200,7 +203,7 @@ impl Root {
 impl Sched {
     /// The root domain; a machine without real-time tasks never has one.
     pub(crate) fn rt_root(&self) -> &Root {
-        self.rt_root.get_or_init(|| Root::new(self.era.rt_sharing, self.queues.len()))
+        self.rt_root.get_or_init(|| Root::new(self.rules.rt.sharing, self.queues.len()))
     }
 
     /// Acquisitions of the locks of the CPU priority vectors (from 3.2 on: atomic updates) so far.

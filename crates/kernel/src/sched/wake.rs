@@ -1,12 +1,27 @@
 //! Wakeups: which place in the queue, and whether the running task is preempted; which CPU is said
 //! in `place.rs`.
 
-use super::era::Synchronous;
 use super::normal::Enqueue;
 use super::{RunQueue, Sched, State, Tcb, record};
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::rc::Rc;
+
+/// What a wakeup does when the waker says that it is about to sleep. In each the load of the
+/// waker's CPU counts without the waker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SyncWakeup {
+    /// On the waker's own CPU it does not preempt the waker (2.6.23).
+    NoPreempt,
+    /// It preempts as any other, and a task that only ever runs briefly, woken by another such one,
+    /// comes to the waker's CPU (2.6.25; here from 2.6.24 on, and in 2.6.16).
+    Affine,
+    /// It preempts as any other (from 2.6.32 on).
+    Load,
+}
 
 impl Sched {
     /// Makes `task` runnable; whether it was asleep.
@@ -46,7 +61,7 @@ impl Sched {
         if asleep {
             record::wake(task);
             task.state.set(State::Running);
-            let waits = sync && self.era.synchronous == Synchronous::Waits;
+            let waits = sync && self.rules.wake.sync == SyncWakeup::NoPreempt;
             if !waits || task.cpu.get() != Here::cpu() {
                 self.check_preempt(task.cpu.get(), task);
             }

@@ -1,38 +1,40 @@
 //! The generations side by side.
 
 use super::*;
+use crate::preset::KernelPreset;
 
-fn rules(scheduler: Scheduler) -> Rules {
-    Rules::new(scheduler, &Ablation::default(), 4)
+fn rules(kernel: &str, cpus: usize) -> CfsRules {
+    let preset = KernelPreset::named(kernel).expect("a shipped preset");
+    preset.sched.cfs.expect("a kernel of this class").scaled(cpus)
 }
 
-fn queue(scheduler: Scheduler) -> Queue {
-    Queue::new(rules(scheduler))
+fn queue(kernel: &str) -> Queue {
+    Queue { rules: rules(kernel, 4), ..Queue::new(&rules(kernel, 1), 1) }
 }
 
 #[test]
 fn constants_scale_with_cpus() {
-    let old = rules(Scheduler::Cfs25);
-    let all = |rules: &Rules| {
-        [rules.latency, rules.min_granularity, rules.wakeup_granularity].map(|ns| ns / 1000)
+    let of = |kernel, cpus| {
+        let rules = rules(kernel, cpus);
+        [rules.latency_ns, rules.min_granularity_ns, rules.wakeup_granularity_ns]
+            .map(|ns| ns / 1000)
     };
-    assert_eq!(all(&old), [60_000, 12_000, 15_000]);
-    assert_eq!(rules(Scheduler::Cfs26Rc1).wakeup_granularity, 30_000_000);
-    let of = |scheduler, cpus| all(&Rules::new(scheduler, &Ablation::default(), cpus));
-    assert_eq!(of(Scheduler::Cfs26Rc1, 1024)[0], 200_000);
-    assert_eq!(of(Scheduler::Cfs24, 8), [80_000, 16_000, 40_000]);
-    assert_eq!(of(Scheduler::Cfs30, 80), [24_000, 3_000, 4_000]);
+    assert_eq!(of("2.6.25", 4), [60_000, 12_000, 15_000]);
+    assert_eq!(of("2.6.26-rc1", 4)[2], 30_000);
+    assert_eq!(of("2.6.26-rc1", 1024)[0], 200_000);
+    assert_eq!(of("2.6.24", 8), [80_000, 16_000, 40_000]);
+    assert_eq!(of("3.0", 80), [24_000, 3_000, 4_000]);
 }
 
 #[test]
 fn slices_of_the_period() {
-    for (scheduler, tasks, ms) in [
-        (Scheduler::Cfs25, [1, 2, 3, 4, 5, 6, 500], [60, 30, 20, 15, 12, 12, 12]),
-        (Scheduler::Cfs30, [1, 2, 3, 4, 6, 8, 500], [18, 9, 6, 4, 3, 2, 2]),
+    for (kernel, tasks, ms) in [
+        ("2.6.25", [1, 2, 3, 4, 5, 6, 500], [60, 30, 20, 15, 12, 12, 12]),
+        ("3.0", [1, 2, 3, 4, 6, 8, 500], [18, 9, 6, 4, 3, 2, 2]),
     ] {
         let task = Entity::default();
         let slices = tasks.map(|tasks| {
-            let mut queue = queue(scheduler);
+            let mut queue = queue(kernel);
             for id in 0..tasks {
                 queue.account(id, &Entity::default());
             }
@@ -44,7 +46,7 @@ fn slices_of_the_period() {
 
 #[test]
 fn a_nicer_task_has_a_smaller_slice_and_faster_virtual_time() {
-    let mut queue = queue(Scheduler::Cfs30);
+    let mut queue = queue("3.0");
     let (plain, nice) = (Entity::default(), Entity::default());
     nice.set_nice(5);
     queue.account(1, &plain);
@@ -59,13 +61,10 @@ fn a_nicer_task_has_a_smaller_slice_and_faster_virtual_time() {
 
 #[test]
 fn a_long_sleeper_preempts_unless_in_rc1() {
-    for (scheduler, expected) in [
-        (Scheduler::Cfs24, true),
-        (Scheduler::Cfs25, true),
-        (Scheduler::Cfs26Rc1, false),
-        (Scheduler::Cfs30, true),
-    ] {
-        let mut queue = queue(scheduler);
+    for (kernel, expected) in
+        [("2.6.24", true), ("2.6.25", true), ("2.6.26-rc1", false), ("3.0", true)]
+    {
+        let mut queue = queue(kernel);
         let (running, woken) = (Entity::default(), Entity::default());
         // A second queued task lets min_vruntime pass the sleeper's old place.
         let other = Entity::default();
@@ -84,8 +83,8 @@ fn a_long_sleeper_preempts_unless_in_rc1() {
 
 #[test]
 fn buddy_is_honoured_on_a_long_queue_in_rc1_only() {
-    for (scheduler, expected) in [(Scheduler::Cfs25, 0), (Scheduler::Cfs26Rc1, 499)] {
-        let mut queue = queue(scheduler);
+    for (kernel, expected) in [("2.6.25", 0), ("2.6.26-rc1", 499)] {
+        let mut queue = queue(kernel);
         let entities: Vec<_> = (0..500).map(|_| Entity::default()).collect();
         for (id, entity) in entities.iter().enumerate() {
             entity.vruntime.set(id as i64 * 20_000);
@@ -101,17 +100,17 @@ fn buddy_is_honoured_on_a_long_queue_in_rc1_only() {
 #[test]
 fn the_balancer_of_rc1_never_sees_the_last_entry() {
     let entities: Vec<_> = (0..3).map(|_| Entity::default()).collect();
-    let fill = |scheduler| {
-        let mut queue = queue(scheduler);
+    let fill = |kernel| {
+        let mut queue = queue(kernel);
         for (id, entity) in entities.iter().enumerate() {
             queue.account(id as TaskId, entity);
             queue.insert(id as TaskId, entity);
         }
         queue
     };
-    assert_eq!(fill(Scheduler::Cfs25).candidates(33), [0, 1, 2]);
-    assert_eq!(fill(Scheduler::Cfs30).candidates(33), [2, 1, 0]);
-    let mut queue = fill(Scheduler::Cfs26Rc1);
+    assert_eq!(fill("2.6.25").candidates(33), [0, 1, 2]);
+    assert_eq!(fill("3.0").candidates(33), [2, 1, 0]);
+    let mut queue = fill("2.6.26-rc1");
     assert_eq!(queue.candidates(33), [2, 1]);
     for id in [2, 1] {
         queue.remove(id, &entities[id as usize]);
@@ -123,7 +122,7 @@ fn the_balancer_of_rc1_never_sees_the_last_entry() {
 #[test]
 fn a_task_that_has_left_is_not_preferred() {
     for stays in [true, false] {
-        let mut queue = queue(Scheduler::Cfs37);
+        let mut queue = queue("3.7");
         let tasks: Vec<_> = (0..9).map(|id| Tcb::new(id, 0)).collect();
         for (id, task) in tasks.iter().enumerate() {
             task.entity.vruntime.set(if id == 0 { 100_000_000 } else { 0 });

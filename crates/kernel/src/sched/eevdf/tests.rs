@@ -1,17 +1,18 @@
 //! Virtual time, lag and eligibility, without a machine.
 
 use super::*;
-use crate::preset::Scheduler;
+use crate::preset::KernelPreset;
 
 const MS: u64 = 1_000_000;
 
-fn rules(cpus: usize) -> Rules {
-    Rules::new(Scheduler::Eevdf618, 250, cpus)
+fn queue(cpus: usize) -> Queue {
+    let preset = KernelPreset::named("6.18").expect("a shipped preset");
+    Queue::new(&preset.sched.eevdf.expect("it is of this class"), 250, cpus)
 }
 
 /// Tasks with these nice values on one queue.
 fn tasks(nice: &[i8]) -> (Queue, Vec<Rc<Tcb>>) {
-    let mut queue = Queue::new(rules(2));
+    let mut queue = queue(2);
     let tasks: Vec<_> = (0..).zip(nice).map(|(id, &nice)| task(id, nice)).collect();
     for task in &tasks {
         queue.enqueue_new(task, None);
@@ -65,9 +66,8 @@ fn check(queue: &Queue, tasks: &[Rc<Tcb>]) {
 
 #[test]
 fn slices_by_cpus() {
-    let slices = [1, 2, 4, 8, 64].map(|cpus| rules(cpus).slice / 1000);
+    let slices = [1, 2, 4, 8, 64].map(|cpus| queue(cpus).slice / 1000);
     assert_eq!(slices, [700, 1400, 2100, 2800, 2800]);
-    assert_eq!(Rules::new(Scheduler::Eevdf66, 250, 8).slice, 3_000_000);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_migrating_task_keeps_its_lag_and_what_is_left_of_its_deadline() {
     let left = entity.eevdf.deadline.get() - entity.vruntime.get();
     let lag = from.mean() - entity.vruntime.get();
     from.dequeue(&tasks[1], Dequeue::Leaves);
-    let mut to = Queue::new(rules(2));
+    let mut to = queue(2);
     to.rest = 77 * MS as i64;
     to.enqueue_new(&task(9, 0), None);
     to.enqueue(&tasks[1], Enqueue::Moved, 0);

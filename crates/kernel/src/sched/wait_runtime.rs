@@ -1,10 +1,10 @@
-//! The fair class as it came in 2.6.23: a fair clock, and for each task the time it is owed.
+//! The fair class as it came in 2.6.23: a fair clock, and a `wait_runtime` for each task.
 //!
 //! The *fair clock* of a queue runs as fast as a nice-0 task should while all queued tasks share
-//! the CPU: by 1024 / (sum of weights) of the time that ordinary tasks run. A task that waits is
-//! owed what the clock passes; one that runs pays what it ran beyond its share; one that sleeps is
-//! owed as if it had waited, up to a latency, and those that run meanwhile pay that back. What is
-//! owed is `wait_runtime`. The task with the least key, the clock less what it is owed, goes next.
+//! the CPU: by 1024 / (sum of weights) of the time that ordinary tasks run. The `wait_runtime` of a
+//! task that waits grows as the clock passes; that of one that runs falls by what it ran beyond its
+//! share; that of one that sleeps grows as if it had waited, up to a latency, and those that run
+//! meanwhile pay for it. The task with the least key, the clock less its `wait_runtime`, goes next.
 //!
 //! Nothing ends a turn but a tick or a wakeup, and only when the running task's key is ahead by
 //! more than a granularity. A key changes only when its task is queued or, for the running task, at
@@ -36,8 +36,8 @@ type Key = (i64, u64);
 /// `Entity::vruntime`, which follows the task to another CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
-    /// `wait_runtime`: what it is owed, between minus and plus the limit.
-    owed: Cell<i64>,
+    /// Its share of the fair clock less what it ran, between minus and plus the limit.
+    wait_runtime: Cell<i64>,
     /// `fair_key` and its place; kept while it runs.
     key: Cell<Key>,
 }
@@ -94,9 +94,9 @@ impl Queue {
         (turn - turn / tasks).max(self.min_granularity)
     }
 
-    fn owe(&self, task: &Tcb, ns: i64) {
-        let owed = &task.entity.owed.owed;
-        owed.set((owed.get() + ns).clamp(-self.limit(), self.limit()));
+    fn add_wait_runtime(&self, task: &Tcb, ns: i64) {
+        let sum = &task.entity.fair_clock.wait_runtime;
+        sum.set((sum.get() + ns).clamp(-self.limit(), self.limit()));
     }
 
     /// What a task of this weight was due since its wait or sleep began.
@@ -105,31 +105,31 @@ impl Queue {
         passed * task.entity.weight() as i64 / WEIGHT as i64
     }
 
-    /// Places `task` by what it is owed now.
+    /// Places `task` by its `wait_runtime`.
     fn place(&mut self, task: &Tcb) {
-        let owed = task.entity.owed.owed.get();
-        let key = self.clock - owed * WEIGHT as i64 / task.entity.weight() as i64;
+        let sum = task.entity.fair_clock.wait_runtime.get();
+        let key = self.clock - sum * WEIGHT as i64 / task.entity.weight() as i64;
         self.place_at(task, key);
     }
 
     fn place_at(&mut self, task: &Tcb, key: i64) {
         self.order += 1;
-        task.entity.owed.key.set((key, self.order));
+        task.entity.fair_clock.key.set((key, self.order));
     }
 
     /// `task`, which is placed, waits from now on.
     fn wait(&mut self, task: &Tcb) {
-        let key = task.entity.owed.key.get();
+        let key = task.entity.fair_clock.key.get();
         task.entity.vruntime.set(self.clock);
         task.entity.key.set(Some(key));
         self.timeline.insert(key, task.id);
     }
 
-    /// If `task` waits, it no longer does and is owed for the wait.
+    /// If `task` waits, it no longer does and the wait counts.
     fn end_wait(&mut self, task: &Tcb) {
         if let Some(key) = task.entity.key.take() {
             self.timeline.remove(&key);
-            self.owe(task, self.missed(task));
+            self.add_wait_runtime(task, self.missed(task));
         }
     }
 
@@ -138,9 +138,9 @@ impl Queue {
         if self.bonus > self.limit() {
             return;
         }
-        let before = task.entity.owed.owed.get();
-        self.owe(task, self.missed(task));
-        self.bonus += task.entity.owed.owed.get() - before;
+        let before = task.entity.fair_clock.wait_runtime.get();
+        self.add_wait_runtime(task, self.missed(task));
+        self.bonus += task.entity.fair_clock.wait_runtime.get() - before;
     }
 
     fn account(&mut self, task: &Tcb) {
@@ -155,7 +155,7 @@ impl Queue {
         let ideal = (self.latency / self.tasks.max(1)).max(self.min_granularity);
         let ran = current.entity.sum_exec.get() - current.entity.picked_at.get();
         let granularity = if ran > ideal { 0 } else { niced(current, granularity) };
-        current.entity.owed.key.get().0 - next > granularity
+        current.entity.fair_clock.key.get().0 - next > granularity
     }
 }
 
@@ -181,9 +181,9 @@ impl Normal for Queue {
         // The child goes first: its first key is the parent's less what preempts it. Its debit
         // shows in the next one.
         let granularity = self.granularity();
-        child.entity.owed.owed.set(-(granularity as i64 / 2));
+        child.entity.fair_clock.wait_runtime.set(-(granularity as i64 / 2));
         self.account(child);
-        self.place_at(child, parent.entity.owed.key.get().0 - niced(parent, granularity) - 1);
+        self.place_at(child, parent.entity.fair_clock.key.get().0 - niced(parent, granularity) - 1);
         self.wait(child);
     }
 
@@ -225,11 +225,12 @@ impl Normal for Queue {
         let (fair, due) = (share(WEIGHT), share(task.entity.weight()));
         let mut paid = 0;
         if self.bonus > self.min_granularity as i64 {
-            paid = due.min(self.bonus).min(self.limit() - task.entity.owed.owed.get());
+            paid =
+                due.min(self.bonus).min(self.limit() - task.entity.fair_clock.wait_runtime.get());
         }
         self.bonus -= paid;
         self.clock += fair;
-        self.owe(task, due - paid - ran as i64);
+        self.add_wait_runtime(task, due - paid - ran as i64);
         false
     }
 
@@ -240,7 +241,7 @@ impl Normal for Queue {
     }
 
     fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool {
-        self.ends_turn(current, woken.entity.owed.key.get().0, self.wakeup_granularity)
+        self.ends_turn(current, woken.entity.fair_clock.key.get().0, self.wakeup_granularity)
     }
 
     fn yield_turn(&mut self, task: &Tcb) {

@@ -1,4 +1,4 @@
-//! The fair clock, what tasks are owed, and when a turn ends, without a machine.
+//! The fair clock, `wait_runtime` of tasks, and when a turn ends, without a machine.
 
 use super::*;
 
@@ -57,13 +57,15 @@ impl Stage {
         turns
     }
 
-    /// What all are owed, waits that have not ended included, less what sleepers were given.
+    /// The `wait_runtime` of all, waits that have not ended included, less what sleepers were
+    /// given.
     fn sum(&self) -> i64 {
         let waiting = |task: &&Rc<Tcb>| task.entity.key.get().is_some();
         let missed: i64 =
             self.tasks.iter().filter(waiting).map(|task| self.queue.missed(task)).sum();
-        let owed: i64 = self.tasks.iter().map(|task| task.entity.owed.owed.get()).sum();
-        owed + missed - self.queue.bonus
+        let sum: i64 =
+            self.tasks.iter().map(|task| task.entity.fair_clock.wait_runtime.get()).sum();
+        sum + missed - self.queue.bonus
     }
 }
 
@@ -125,7 +127,7 @@ fn a_niced_hog_gets_its_weight() {
 
 /// What one gains another loses, whoever runs.
 #[test]
-fn what_all_are_owed_sums_to_nothing() {
+fn all_wait_runtime_sums_to_nothing() {
     let mut stage = Stage::new(&[0, 0, 5, -3, 10]);
     for step in 0..2000 {
         stage.run(1 + step % 3, MS);
@@ -147,12 +149,12 @@ fn nap(stage: &mut Stage, ns: u64) -> Rc<Tcb> {
 
 #[test]
 fn a_sleeper_is_credited_up_to_a_latency() {
-    for (slept, owed) in [(4 * MS, 2 * MS), (20 * MS, 10 * MS), (10_000 * MS, 20 * MS)] {
+    for (slept, credit) in [(4 * MS, 2 * MS), (20 * MS, 10 * MS), (10_000 * MS, 20 * MS)] {
         let mut stage = Stage::new(&[0, 0, 0]);
         let sleeper = nap(&mut stage, slept);
         // Two others ran meanwhile, so the clock made half the time.
-        assert_eq!(sleeper.entity.owed.owed.get(), owed as i64);
-        assert_eq!(stage.queue.bonus, owed as i64);
+        assert_eq!(sleeper.entity.fair_clock.wait_runtime.get(), credit as i64);
+        assert_eq!(stage.queue.bonus, credit as i64);
         assert_eq!(stage.sum(), 0);
         assert!(stage.queue.preempts(&sleeper, &stage.current) || slept < 10 * MS);
     }
@@ -173,7 +175,7 @@ fn no_credit_while_more_than_a_latency_is_not_paid() {
     // The other one pays a part of it back during the nap.
     stage.queue.bonus = stage.queue.limit() + 2 * MS as i64;
     let sleeper = nap(&mut stage, MS);
-    assert_eq!(sleeper.entity.owed.owed.get(), 0);
+    assert_eq!(sleeper.entity.fair_clock.wait_runtime.get(), 0);
 }
 
 #[test]
@@ -182,7 +184,7 @@ fn a_child_runs_first_and_starts_with_a_debit() {
     let parent = Rc::clone(&stage.current);
     let child = task(2, 0);
     stage.queue.enqueue_new(&child, Some(&parent));
-    assert_eq!(child.entity.owed.owed.get(), -(5 * MS as i64 / 2));
+    assert_eq!(child.entity.fair_clock.wait_runtime.get(), -(5 * MS as i64 / 2));
     stage.tasks.push(child);
     assert!(stage.queue.preempts(&stage.tasks[2], &parent));
     stage.queue.put_back(&parent);
@@ -191,7 +193,7 @@ fn a_child_runs_first_and_starts_with_a_debit() {
     // At its first tick the debit counts.
     stage.charge(MS);
     stage.queue.tick(&stage.current);
-    assert!(stage.current.entity.owed.key.get().0 > parent.entity.owed.key.get().0);
+    assert!(stage.current.entity.fair_clock.key.get().0 > parent.entity.fair_clock.key.get().0);
 }
 
 #[test]
@@ -199,9 +201,9 @@ fn a_wakeup_compares_with_the_key_of_the_last_tick() {
     let mut stage = Stage::new(&[0, 0]);
     stage.run(1, 4 * MS);
     let (current, other) = (Rc::clone(&stage.current), task(2, 0));
-    let before = stage.current.entity.owed.key.get().0;
+    let before = stage.current.entity.fair_clock.key.get().0;
     stage.charge(MS);
-    assert_eq!(current.entity.owed.key.get().0, before);
+    assert_eq!(current.entity.fair_clock.key.get().0, before);
     stage.queue.enqueue(&other, Enqueue::Moved, stage.now);
     stage.queue.place_at(&other, before - MS as i64);
     assert!(!stage.queue.preempts(&other, &current), "a lead of the granularity is not enough");
