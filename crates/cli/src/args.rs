@@ -1,6 +1,7 @@
 //! Flags: definition and documentation in one place.
 
 use crate::compare::Compare;
+use crate::examples;
 use crate::keep::StoreArgs;
 use crate::runs::Runs;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -12,9 +13,8 @@ use crate::sim::SimArgs;
 
 /// Finds, explains, predicts and fixes lock-scaling regressions.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done, 1 a finding, 2 usage, 3 environment. \
-    Results go to standard output, progress and messages to standard error.")]
+#[command(version, max_term_width = 100)]
+#[command(after_help = examples::CONVOY)]
 pub(crate) struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -25,23 +25,41 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run an AIM7 mix on this machine
+    #[command(after_help = examples::RUN)]
     Run(Box<Run>),
     /// Run an AIM7 mix on a virtual machine
+    #[command(after_help = examples::SIM)]
     Sim(Box<SimArgs>),
     /// Measure locks in a loop, on this machine or a virtual one
+    #[command(after_help = examples::LOCKS)]
     Locks(Box<Locks>),
     /// Reproduce a published experiment on the virtual machine
+    #[command(after_help = examples::REPRODUCE)]
     Reproduce(Reproduce),
     /// Check a lock by exploring interleavings of its source
+    #[command(after_help = examples::CHECK)]
     Check(Check),
     /// Compare commands, stored runs or files of measurements
+    #[command(after_help = examples::COMPARE)]
     Compare(Box<Compare>),
     /// List, show, tag, export and prune stored runs
+    #[command(after_help = examples::RUNS)]
     Runs(Runs),
     /// Explain a run on the virtual machine: where its time went, its locks, its longest convoy
+    #[command(after_help = examples::EXPLAIN)]
     Explain(crate::explain::Explain),
     /// Find the commit that changed a measured value, in spite of noise
+    #[command(after_help = examples::BISECT)]
     Bisect(Box<crate::bisect::Bisect>),
+    /// Measure this machine for the virtual one
+    #[command(after_help = examples::CALIBRATE)]
+    Calibrate(crate::calibrate::Calibrate),
+    /// Print the completions of a shell
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(Completions),
+    /// Print the manual page, or write the pages of all commands
+    #[command(after_help = examples::MAN)]
+    Man(Man),
 }
 
 /// How results are printed.
@@ -57,8 +75,9 @@ pub(crate) enum Format {
 
 /// Flags of every command.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct Common {
-    /// How results are printed
+    /// Form of the results
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: Format,
     /// Write results to a file instead of standard output
@@ -67,6 +86,28 @@ pub(crate) struct Common {
     /// No progress on standard error
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+impl Common {
+    /// The flags of a command whose result is a text of its own.
+    pub(crate) fn plain(output: Option<PathBuf>, quiet: bool) -> Self {
+        Self { format: Format::Table, output, quiet }
+    }
+}
+
+/// `convoy completions`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `convoy man`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Man {
+    /// Write the pages of all commands into this directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// `convoy reproduce`.
@@ -105,12 +146,14 @@ pub(crate) struct Reproduce {
     pub(crate) sensitivity: bool,
     /// Where --sensitivity writes its plot (SVG); the CSV goes beside it
     #[arg(long, value_name = "FILE", default_value = "semaphore-2008-sensitivity.svg")]
+    #[arg(hide_short_help = true)]
     pub(crate) plot: PathBuf,
     /// Measure the experiment host on this machine instead, into a file to reproduce
     #[arg(long, value_name = "FILE")]
     pub(crate) measure: Option<PathBuf>,
     /// Simulations at a time; default one for each CPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(hide_short_help = true)]
     pub(crate) threads: Option<u16>,
     /// Where the record goes.
     #[command(flatten)]

@@ -2,8 +2,10 @@
 
 mod args;
 mod bisect;
+mod calibrate;
 mod check;
 mod compare;
+mod examples;
 mod explain;
 mod fail;
 mod keep;
@@ -15,6 +17,7 @@ mod pool;
 mod reproduce;
 mod run;
 mod runs;
+mod shell;
 mod sim;
 
 use args::{Args, Command};
@@ -36,6 +39,9 @@ fn main() -> ExitCode {
         Command::Runs(runs) => runs::run(runs),
         Command::Explain(explain) => explain::run(explain),
         Command::Bisect(bisect) => bisect::run(bisect),
+        Command::Calibrate(calibrate) => calibrate::run(calibrate),
+        Command::Completions(completions) => shell::completions(completions),
+        Command::Man(man) => shell::man(man),
     };
     match result {
         Ok(code) => code,

@@ -16,8 +16,13 @@ pub(crate) fn result(common: &Common, text: &str) -> Result<(), Failure> {
     if let Some(path) = &common.output {
         return file(path, &text);
     }
+    bytes(text.as_bytes())
+}
+
+/// Writes to standard output. A reader that has gone away is no failure.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::environment(format!(
             "cannot write the result to standard output: {error}; free space or use --output"

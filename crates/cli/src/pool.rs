@@ -18,9 +18,9 @@ const THREADS: &str = "CONVOY_THREADS";
 /// How often the main thread looks for an interrupt.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// The machine `name`, a preset or a file, with `cpus` CPUs instead of its own if that is given, once
-/// everything it says is known to be sound: the steps of its `[kernel_ns]` are names of the kernel,
-/// not of the machine.
+/// The machine `name`, a preset or a file, with `cpus` CPUs instead of its own if that is given,
+/// once everything it says is known to be sound: the steps of its `[kernel_ns]` are names of the
+/// kernel, not of the machine.
 pub(crate) fn machine(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
     let mut machine = convoy_catalogue::load::<Preset>(name, &[]).map_err(Failure::usage)?;
     if let Some(cpus) = cpus {

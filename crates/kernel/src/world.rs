@@ -310,7 +310,7 @@ impl World {
     pub(crate) fn unit_ps(&self, unit: &str, count: u64) -> u64 {
         let ns = self.units.get(unit).unwrap_or_else(|| {
             panic!(
-                "the calibration has no unit {unit:?}; make it again with: cargo xtask calibrate"
+                "the calibration has no unit {unit:?}; make it again with: convoy calibrate units"
             )
         });
         ps(ns * count as f64 / self.speed)

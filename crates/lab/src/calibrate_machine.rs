@@ -280,7 +280,7 @@ impl Preset {
         let llc = llc.min(package);
         let _ = writeln!(
             self.0,
-            "# The machine on which `cargo xtask calibrate --machine` ran: {cpu}, {cpus} CPUs, \
+            "# The machine on which `convoy calibrate` ran: {cpu}, {cpus} CPUs, \
              Linux {kernel}, {date}.\n\
              # Measured figures are the least of {BATCHES} batches or more; estimates say so.\n\
              description = \"{cpus} CPUs, {cpu}, measured\"\n\

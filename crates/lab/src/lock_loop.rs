@@ -143,7 +143,9 @@ macro_rules! raw_contender {
         }
     };
 }
-raw_contender!(AdaptiveLock<P, AtMost>, limit => Self::with_limit(limit.map(AtMost).unwrap_or_default()));
+raw_contender!(AdaptiveLock<P, AtMost>, limit => {
+    Self::with_limit(limit.map(AtMost).unwrap_or_default())
+});
 raw_contender!(TasLock<P>, _limit => RawLock::new());
 raw_contender!(TicketLock<P>, _limit => RawLock::new());
 

@@ -1,7 +1,7 @@
 //! What one unit of user-mode work costs, in nanoseconds, on a named machine.
 //!
-//! The checked-in calibration is the default, so that a prediction is the same everywhere; `cargo
-//! xtask calibrate` measures this machine. The virtual machine scales the prices to its own speed.
+//! The checked-in calibration is the default, so that a prediction is the same everywhere; `convoy
+//! calibrate units` measures this machine. The virtual machine scales the prices to its own speed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::UNITS;
 
 /// Command that makes a calibration.
-const CURE: &str = "cargo xtask calibrate";
+const CURE: &str = "convoy calibrate units";
 
 /// The machine that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ impl Calibration {
     pub fn to_toml(&self) -> String {
         use std::fmt::Write as _;
         let mut text = String::from(
-            "# Nanoseconds of one unit of user-mode work. Written by `cargo xtask calibrate`.\n",
+            "# Nanoseconds of one unit of user-mode work. Written by `convoy calibrate units`.\n",
         );
         let host = &self.host;
         let _infallible = writeln!(

@@ -1,5 +1,5 @@
-//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | calibrate | peers |
-//! skew | nightly`.
+//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | peers | skew |
+//! nightly`.
 //!
 //! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
 //! machine runs nothing else (see `.ci/run`).
@@ -9,7 +9,6 @@
     reason = "names of this tree are spelt one way"
 )]
 
-mod calibrate;
 mod ci;
 mod golden;
 mod nightly;
@@ -26,12 +25,7 @@ usage: cargo xtask COMMAND
   ci                what every change must pass: fmt, clippy, tidy, test, doc, golden
   tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
-  calibrate [PATH]  measure the units of user-mode work, write machines/calibration.toml or PATH
-  calibrate --add   measure only the units that machines/calibration.toml lacks, on its scale
   peers [--json]    the lock-contention model here and on other simulators
-  calibrate --machine [PATH]
-                    measure caches, transfers, switches, wakeups and calls of this machine, write
-                    machines/host.toml or PATH
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
@@ -73,11 +67,6 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["tidy", "--wrap"] => tidy::wrap(root),
         ["golden"] => golden::run(root, golden::Mode::Compare),
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
-        ["calibrate"] => calibrate::run(&root.join(calibrate::DEFAULT), false),
-        ["calibrate", "--add"] => calibrate::run(&root.join(calibrate::DEFAULT), true),
-        ["calibrate", "--machine"] => calibrate::machine(&root.join(calibrate::HOST)),
-        ["calibrate", "--machine", path] => calibrate::machine(Path::new(path)),
-        ["calibrate", path] => calibrate::run(Path::new(path), false),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
         ["skew"] => skew(root),

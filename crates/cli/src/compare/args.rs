@@ -10,52 +10,56 @@ use std::path::PathBuf;
 /// `convoy compare`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
-#[command(
-    after_help = "Exit codes: 0 same, faster or unsure; 1 some candidate is slower; 2 usage; \
-    3 environment. A baseline or candidate is a command line in quotes; a `convoy run` line; a \
-    stored run (@12, @tag, @12#side); or a file: hyperfine JSON, criterion's sample.json or its \
-    folder, Go benchmark text, reaim.csv, suite7.ss."
-)]
 pub(crate) struct Compare {
-    /// The baseline, then the candidates; one file alone that holds several sides
+    /// The baseline, then the candidates: commands in quotes, stored runs (@12, @tag) or files
+    ///
+    /// A side is a command line in quotes; a `convoy run`, `sim` or `reproduce` line; a stored run
+    /// (@12, @tag, @12#side); or a file: hyperfine JSON, criterion's sample.json or its folder, Go
+    /// benchmark text, reaim.csv, suite7.ss. One file alone may hold several sides.
     #[arg(value_name = "BASELINE CANDIDATE", required = true, num_args = 1..)]
     pub(crate) operands: Vec<String>,
     /// Name of a side in tables, in the order of the sides (repeatable)
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) name: Vec<String>,
-    /// Runs of each side, neither more nor fewer
+    /// Number of runs of each side [default: as many as the verdict needs]
     #[arg(long, short = 'r', value_name = "N", conflicts_with = "max_runs")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: Option<u32>,
-    /// Stop as soon as the verdict is sure, at the latest after so many runs of each side
+    /// Largest number of runs of each side
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_runs: u32,
-    /// Stop after so many seconds of measuring
+    /// Longest time of measuring, seconds
     #[arg(long, value_name = "S")]
+    #[arg(hide_short_help = true)]
     pub(crate) max_time: Option<f64>,
-    /// Runs of each side before that do not count: so many, or until they are stable (auto)
+    /// Warm-up runs of each side; auto: until values are stable
     #[arg(long, short = 'w', value_name = "N|auto", default_value = "auto", value_parser = warmup)]
     pub(crate) warmup: Warmup,
-    /// A command line before each run, not measured
+    /// Command to run before each measured run
     #[arg(long, short = 'p', value_name = "CMD")]
+    #[arg(hide_short_help = true)]
     pub(crate) prepare: Option<String>,
     /// Run the commands on these CPUs only: 1 or 0,2-3
     #[arg(long, value_name = "CPUS")]
+    #[arg(hide_short_help = true)]
     pub(crate) pin: Option<String>,
-    /// Kill a run that takes longer, which makes it a failed one
+    /// Kill a run that takes longer than this, seconds, and count it as failed
     #[arg(long, value_name = "S")]
+    #[arg(hide_short_help = true)]
     pub(crate) timeout: Option<f64>,
-    /// Start the commands themselves, without a shell
+    /// Run the commands directly, without a shell
     #[arg(long, short = 'N')]
+    #[arg(hide_short_help = true)]
     pub(crate) no_shell: bool,
-    /// Leave out runs that fail, and count them, instead of stopping at the first
+    /// Leave out failed runs, and count them, instead of stopping at the first
     #[arg(long, short = 'i')]
+    #[arg(hide_short_help = true)]
     pub(crate) ignore_failure: bool,
-    /// Measure the baseline against itself, too: how large a difference means nothing here
+    /// Also compare the baseline with itself, to show what noise does
     #[arg(long)]
     pub(crate) aa: bool,
-    /// More is better; known for rates in files and for jobs per minute
+    /// Larger values are better, as known of rates in files and jobs/min
     #[arg(long)]
     pub(crate) higher_is_better: bool,
     /// The metric.
@@ -65,25 +69,31 @@ pub(crate) struct Compare {
     #[arg(long, visible_alias = "threshold", value_name = "PERCENT", default_value = "1%")]
     #[arg(value_parser = percent)]
     pub(crate) same_within: f64,
-    /// Chance to call equal sides different
+    /// Significance level: chance to call equal sides different
     #[arg(long, value_name = "P", default_value_t = 0.05)]
+    #[arg(hide_short_help = true)]
     pub(crate) alpha: f64,
     /// Intervals of means and speedups by Student's t, or by the normal z as older papers have them
     #[arg(long, value_enum, default_value = "t")]
+    #[arg(hide_short_help = true)]
     pub(crate) ci: Ci,
     /// Correction of p-values for the number of comparisons in the table
     #[arg(long, value_enum, default_value = "bh")]
+    #[arg(hide_short_help = true)]
     pub(crate) correction: Corrected,
     /// A line for each side; the papers' table; or workloads by ranges of users
     #[arg(long, value_enum, default_value = "list")]
+    #[arg(hide_short_help = true)]
     pub(crate) layout: Layout,
     /// Ranges of users of `--layout ranges`
     #[arg(long, value_name = "LIST", default_value = "10-100,200-1000,1100-2000")]
+    #[arg(hide_short_help = true)]
     pub(crate) ranges: String,
     /// Seed of the order of runs; default: another each time, 1 for simulations alone
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub(crate) seed: Option<u64>,
-    /// How results are printed
+    /// Form of the results
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: CompareFormat,
     /// Write results to a file instead of standard output

@@ -42,6 +42,7 @@ pub(crate) struct Explain {
     seed: Option<u64>,
     /// Divide the loop counts of the jobs by this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(hide_short_help = true)]
     shrink: Option<u32>,
     /// Write a Perfetto trace: the longest convoy in full, the rest as counters
     #[arg(long, value_name = "FILE", help_heading = "Files")]
@@ -49,6 +50,7 @@ pub(crate) struct Explain {
     /// Largest size of the trace
     #[arg(long, value_name = "MB", default_value_t = 50, help_heading = "Files")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4000))]
+    #[arg(hide_short_help = true)]
     trace_limit: u32,
     /// Write the blocked, spinning and queued time of tasks as folded stacks, microseconds
     #[arg(long, value_name = "FILE", help_heading = "Files")]
@@ -64,6 +66,7 @@ pub(crate) struct Explain {
     proc: Option<Proc>,
     /// The store of a stored run.
     #[arg(long, value_name = "FILE", help = crate::keep::STORE_HELP)]
+    #[arg(hide_short_help = true)]
     store: Option<PathBuf>,
     /// Flags of every command.
     #[command(flatten)]

@@ -74,7 +74,7 @@ pub(crate) struct Results {
     /// Write the results as AIM7 (FILE.ss, appended) or re-aim (FILE.csv) does (repeatable)
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) export: Vec<PathBuf>,
-    /// Write the curve of Jobs/Min and JTI over the users to FILE.svg, .html or .png (repeatable)
+    /// Write the curve over the users to FILE.svg, .html or .png (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Vec<PathBuf>,
     /// Write the whole record, inputs and results, to this file as JSON

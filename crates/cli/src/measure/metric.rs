@@ -9,18 +9,18 @@ use std::sync::OnceLock;
 /// Flags that choose the metric.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct MetricArgs {
-    /// What is measured: wall, user, system, cpu (s), rss (bytes) or switches
+    /// What is measured: seconds, bytes (rss) or a count (switches)
     #[arg(long, value_enum, default_value = "wall", value_name = "NAME")]
     pub(crate) metric: Resource,
-    /// Take the last number that this pattern finds on standard output: its first group, or all of
-    /// it
+    /// Last number on standard output that matches this pattern: group 1, or all
     #[arg(long, value_name = "RE", conflicts_with = "metric")]
     pub(crate) metric_regex: Option<String>,
-    /// Take a number of the last JSON document on standard output, for example jobs.0.real
+    /// Number in the last JSON document on standard output, such as jobs.0.real
     #[arg(long, value_name = "PATH", conflicts_with_all = ["metric", "metric_regex"])]
     pub(crate) metric_json: Option<String>,
     /// Unit of a number that the command prints, for tables and plots
     #[arg(long, value_name = "UNIT")]
+    #[arg(hide_short_help = true)]
     pub(crate) unit: Option<String>,
 }
 

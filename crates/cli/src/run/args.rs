@@ -40,7 +40,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct RepeatArgs {
-    /// Number of runs of each point; the columns are means [default: 1, with --precise 3]
+    /// Runs of each point, whose means are shown [default: 1, with --precise 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) repeat: Option<u32>,
     /// Number of warm-up runs of each point
@@ -49,7 +49,7 @@ pub(crate) struct RepeatArgs {
     /// Run each point again until its Real adds up to this, seconds
     #[arg(long, value_name = "S", default_value_t = 0.0, hide_short_help = true)]
     pub(crate) min_duration: f64,
-    /// Run each point again until half the 95 % interval of Jobs/Min is at most this, such as 1%
+    /// Repeat each point until Jobs/Min is known to within this, such as 1%
     #[arg(long, value_name = "PERCENT")]
     pub(crate) precise: Option<String>,
     /// Number of runs of a point after which --precise gives up
@@ -73,8 +73,7 @@ pub(crate) enum OnError {
 #[command(next_help_heading = "This machine")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct HostArgs {
-    /// Directory under which a work directory is made (repeatable: users take them in turn);
-    /// default a tmpfs
+    /// Directory for the work directory (repeatable: users take turns) [default: a tmpfs]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Vec<PathBuf>,
     /// Single-user mode: each job alone for a period, in operations per second; default mix aim9

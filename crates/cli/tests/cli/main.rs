@@ -8,6 +8,7 @@ mod json;
 mod load;
 mod locks;
 mod runs;
+mod shell;
 mod signals;
 
 use std::path::PathBuf;

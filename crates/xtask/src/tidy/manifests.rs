@@ -45,7 +45,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("python", &["lab", "report", "stats"]),
-    ("xtask", &["host", "lab", "workload"]),
+    ("xtask", &[]),
 ];
 
 /// Crates that promise to bring nothing along, and what they may use of others all the same.

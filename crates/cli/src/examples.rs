@@ -1,0 +1,110 @@
+//! The examples at the end of each command's help; a test parses every one.
+
+/// Of `convoy` itself.
+pub(crate) const CONVOY: &str = "\
+Examples:
+  convoy reproduce                        the semaphore convoy of 2008, from its mechanism
+  convoy run --users 1,2,10               AIM7 on this machine
+  convoy compare './old' './new'          is it faster, slower or the same?
+
+Exit codes: 0 done, 1 a finding, 2 usage, 3 environment. Results go to standard output, progress
+and messages to standard error.";
+
+pub(crate) const RUN: &str = "\
+Examples:
+  convoy run --users 1,2,10,50 --plot curve.html
+  convoy run --job fork_test --users 8 --precise 1%";
+
+pub(crate) const SIM: &str = "\
+Examples:
+  convoy sim --kernel 2.6.26-rc1 --users 500 --timeline 5
+  convoy sim --kernel my-kernel.toml --machine my-machine.toml --users 10-100/10";
+
+pub(crate) const LOCKS: &str = "\
+Examples:
+  convoy locks --lock mutex,ticket --threads 2,16
+  convoy locks --threads 64 --think exp:2000 --kernel 6.18 --cpus 64";
+
+pub(crate) const REPRODUCE: &str = "\
+Examples:
+  convoy reproduce                        semaphore-2008, scaled down
+  convoy reproduce --scale 40 --seeds 2 --no-spread
+  convoy reproduce my-experiment.toml --format json";
+
+pub(crate) const CHECK: &str = "\
+Examples:
+  convoy check semaphore
+  convoy check semaphore --variant opportunistic --budget 100000";
+
+pub(crate) const COMPARE: &str = "\
+Examples:
+  convoy compare './old' './new'
+  convoy compare --metric-regex 'ops/s: (\\S+)' --higher-is-better './old' './new'
+  convoy compare @before @after
+
+Exit codes: 0 same, faster or unsure; 1 some candidate is slower; 2 usage; 3 environment.";
+
+pub(crate) const RUNS: &str = "\
+Examples:
+  convoy runs list --last 10
+  convoy runs show 12
+  convoy runs prune --older-than 90 --dry-run";
+
+pub(crate) const EXPLAIN: &str = "\
+Examples:
+  convoy explain semaphore-2008 --kernel 2.6.26-rc1 --flame run.html
+  convoy explain 12 --trace run.pftrace";
+
+pub(crate) const BISECT: &str = "\
+Examples:
+  convoy bisect --good v1.2 --bad main --build 'make -j4' -- ./bench --size 1000
+  convoy bisect --resume";
+
+pub(crate) const CALIBRATE: &str = "\
+Examples:
+  convoy calibrate --output my-machine.toml
+  convoy calibrate units --output my-units.toml";
+
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  convoy completions bash > ~/.local/share/bash-completion/completions/convoy
+  convoy completions zsh > ~/.zfunc/_convoy";
+
+pub(crate) const MAN: &str = "\
+Examples:
+  convoy man | man -l -
+  convoy man ~/.local/share/man/man1";
+
+#[cfg(test)]
+mod tests {
+    use crate::args::Args;
+    use clap::CommandFactory as _;
+
+    /// The longest short help, in lines: a screen.
+    const SCREEN: usize = 40;
+
+    #[test]
+    fn every_short_help_fits_a_screen_and_every_example_parses() {
+        let mut all = Args::command();
+        all.build();
+        let commands: Vec<clap::Command> =
+            std::iter::once(&all).chain(all.get_subcommands()).cloned().collect();
+        for mut command in commands.into_iter().filter(|command| command.get_name() != "help") {
+            let name = command.get_name().to_owned();
+            let help = command.render_help().to_string();
+            assert!(help.lines().count() <= SCREEN, "{name} -h: {}", help.lines().count());
+            let examples = help.lines().filter(|line| line.starts_with("  convoy "));
+            let examples: Vec<&str> = examples.collect();
+            assert!(help.contains("Examples:\n") && !examples.is_empty(), "{name}");
+            for example in examples {
+                // What stands behind two blanks explains it; a pipe or file is the shell's.
+                let line = example.trim().split("   ").next().unwrap_or_default();
+                let line = line.split([' ']).take_while(|word| !["|", ">"].contains(word));
+                let line = line.collect::<Vec<_>>().join(" ");
+                let words = shell_words::split(&line).expect("quotes are closed");
+                let parsed = <Args as clap::Parser>::try_parse_from(words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `convoy completions` and `convoy man`: what shells and `man` read, made from the flags.
+
+use crate::args::{Args, Completions, Man};
+use crate::fail::Failure;
+use crate::output;
+use clap::CommandFactory as _;
+use std::process::ExitCode;
+
+/// Prints the completions of a shell.
+pub(crate) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "convoy", &mut text);
+    output::bytes(&text).map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints the page of `convoy`, or writes the pages of all commands into a directory.
+pub(crate) fn man(args: &Man) -> Result<ExitCode, Failure> {
+    let Some(directory) = &args.directory else {
+        let mut text = Vec::new();
+        let page = clap_mangen::Man::new(Args::command());
+        page.render(&mut text).map_err(Failure::environment)?;
+        return output::bytes(&text).map(|()| ExitCode::SUCCESS);
+    };
+    clap_mangen::generate_to(Args::command(), directory).map_err(|error| {
+        let name = directory.display();
+        Failure::environment(format!("cannot write into {name}: {error}; name a directory"))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

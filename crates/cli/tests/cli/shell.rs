@@ -1,0 +1,28 @@
+//! `convoy completions`, `man` and `calibrate`.
+
+use crate::{code, directory, run, stderr, stdout};
+
+#[test]
+fn completions_and_manual_pages_are_made_from_the_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains("spin-limit"), "{shell}");
+    }
+    assert!(stdout(&run(&["man"])).starts_with(".ie"));
+    let place = directory("man");
+    let name = place.to_str().expect("UTF-8");
+    assert_eq!(code(&run(&["man", name])), Some(0));
+    let page = std::fs::read_to_string(place.join("convoy-locks.1")).expect("a page");
+    assert!(page.contains("spin\\-limit") && page.contains("Examples"), "{page}");
+    assert_eq!(code(&run(&["man", "/nonexistent/place"])), Some(3));
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn calibrate_refuses_what_it_cannot_add_to() {
+    let machine = run(&["calibrate", "--add", "x.toml"]);
+    assert_eq!(code(&machine), Some(2));
+    assert!(stderr(&machine).contains("calibrate units --add"), "{}", stderr(&machine));
+    assert_eq!(code(&run(&["calibrate", "units", "--add", "/nonexistent.toml"])), Some(2));
+}
