@@ -56,9 +56,9 @@ pub(crate) struct Place {
     /// File system of the work directory
     #[arg(long, value_name = "NAME", default_value = "tmpfs")]
     pub(crate) fs: Fs,
-    /// Milliseconds of one request to the disk of a file system with a journal; 0 is a RAM disk
-    #[arg(long, value_name = "MS", default_value_t = 5.5, hide_short_help = true)]
-    pub(crate) disk_ms: f64,
+    /// Milliseconds of one request to the disk instead of the machine preset's; 0 is a RAM disk
+    #[arg(long, value_name = "MS", hide_short_help = true)]
+    pub(crate) disk_ms: Option<f64>,
     /// Show what happened in each interval of this many virtual seconds
     #[arg(long, value_name = "S")]
     pub(crate) timeline: Option<f64>,
@@ -78,7 +78,7 @@ impl Place {
         if self.timeline.is_some_and(|interval| !(0.001..=3600.0).contains(&interval)) {
             return Err(Failure::usage("--timeline must be 0.001 to 3600 seconds"));
         }
-        if !(0.0..=1e6).contains(&self.disk_ms) {
+        if self.disk_ms.is_some_and(|ms| !(0.0..=1e6).contains(&ms)) {
             return Err(Failure::usage("--disk-ms must be 0 to 1000000"));
         }
         Ok(())
@@ -88,11 +88,17 @@ impl Place {
     pub(crate) fn file_system(&self) -> FileSystem {
         match self.fs {
             Fs::Tmpfs => FileSystem::Tmpfs,
-            Fs::Journal => FileSystem::Journal(JournalOptions {
-                disk_ns: (self.disk_ms * 1e6) as u64,
-                ..JournalOptions::default()
-            }),
+            Fs::Journal => FileSystem::Journal(JournalOptions::default()),
         }
+    }
+
+    /// The machine `preset` with the disk that the flags ask for.
+    pub(crate) fn machine(&self, preset: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
+        let mut machine = pool::machine(preset, cpus)?;
+        if let Some(ms) = self.disk_ms {
+            machine.disk.latency_ns = ms * 1e6;
+        }
+        Ok(machine)
     }
 }
 
@@ -123,7 +129,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let kernel = convoy_catalogue::load::<KernelPreset>(&args.place.kernel, &[])
         .map_err(Failure::usage)?
         .value;
-    let machine = pool::machine(&args.place.machine, args.place.cpus)?;
+    let machine = args.place.machine(&args.place.machine, args.place.cpus)?;
     let cells = users
         .iter()
         .map(|&users| VirtualRun {
@@ -203,7 +209,7 @@ fn record(
         "mix": mix.name,
         "jobs_per_user": mix.jobs_per_user(),
         "file_system": match args.place.fs { Fs::Tmpfs => "tmpfs", Fs::Journal => "journal" },
-        "disk_ms": args.place.disk_ms,
+        "disk_ms": machine.disk.latency_ns / 1e6,
         "start_delay_s": args.load.start_delay,
         "shrink": args.load.shrink,
         "seed": args.load.seed.unwrap_or(1),

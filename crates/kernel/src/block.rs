@@ -1,8 +1,8 @@
 //! The block layer: one disk, its request queue, its interrupts, completion in the BLOCK softirq.
 //!
-//! A request is queued under the disk's `queue_lock` with interrupts off. The disk serves one
-//! request after the other in the same time each. Its interrupt, on CPU 0, takes the request off
-//! the queue, again under `queue_lock`, and raises BLOCK, whose handler wakes who waits. A RAM disk
+//! A request is queued under the disk's `queue_lock` with interrupts off. The machine's disk serves
+//! one request after the other in the same time each. Its interrupt, on CPU 0, takes it off the
+//! queue, again under `queue_lock`, and raises BLOCK, whose handler wakes who waits. A RAM disk
 //! has no queue: its requests are done when they have been submitted.
 
 use crate::costs::spend;
@@ -10,7 +10,7 @@ use crate::locks::{Field, Line, Spin, WaitQueue};
 use crate::sched::Sched;
 use crate::softirq::Vector;
 use crate::world::World;
-use convoy_machine::{Here, Sim};
+use convoy_machine::{DiskTime, Here, Sim};
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -24,10 +24,8 @@ pub(crate) const REQUEST_PAGES: usize = 128;
 /// A disk.
 pub(crate) struct Disk {
     hot: Sim<Line<(Spin, Field<u32>)>>,
-    /// Time of one request in picoseconds; `None` for a RAM disk.
-    latency: Option<u64>,
-    /// When the last request will be done.
-    busy_until: Cell<u64>,
+    /// Whether requests are done when they have been submitted.
+    ram: bool,
     /// Requests that are done and whose softirq has not run.
     completed: RefCell<VecDeque<Rc<Batch>>>,
     requests: Cell<u64>,
@@ -58,18 +56,16 @@ impl Batch {
 }
 
 impl Disk {
-    /// A disk of the kernel of `sched`; a request takes `latency_ns`, on a RAM disk nothing but the
-    /// CPU's time.
-    pub(crate) fn new(sched: &Sched, latency_ns: u64) -> Rc<Self> {
+    /// The disk `time` of the machine, for the kernel of `sched`.
+    pub(crate) fn new(sched: &Sched, time: &DiskTime) -> Rc<Self> {
         let disk = Rc::new(Self {
             hot: Here::place(Line((Spin::new(), Field::new(0)))),
-            latency: (latency_ns > 0).then_some(latency_ns * 1000),
-            busy_until: Cell::new(0),
+            ram: time.latency_ns == 0.0,
             completed: RefCell::default(),
             requests: Cell::new(0),
         });
         disk.hot.0.0.name("queue_lock");
-        if disk.latency.is_some() {
+        if !disk.ram {
             let inner = Rc::clone(&disk);
             sched.open_softirq(Vector::Block, Rc::new(move |_| inner.softirq()));
         }
@@ -85,16 +81,16 @@ impl Disk {
     pub(crate) fn submit(self: &Rc<Self>, world: &World, batch: &Rc<Batch>) {
         spend(world.costs.disk_request);
         self.requests.set(self.requests.get() + 1);
-        let Some(latency) = self.latency else { return };
+        if self.ram {
+            return;
+        }
         batch.left.set(batch.left.get() + 1);
         let (lock, queued) = &self.hot.0;
         lock.hold_irq(|| {
             queued.update(|count| count + 1);
-            let done = Here::now_ps().max(self.busy_until.get()) + latency;
-            self.busy_until.set(done);
             let (disk, batch) = (Rc::clone(self), Rc::clone(batch));
             let handler = move |sched: &Sched| disk.interrupt(sched, batch);
-            world.sched.interrupt_at(IRQ_CPU, done, Box::new(handler));
+            world.sched.interrupt_at(IRQ_CPU, Here::disk_request(), Box::new(handler));
         });
     }
 

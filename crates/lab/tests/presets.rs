@@ -14,6 +14,7 @@ fn run_on(kernel: &str, cpus: usize, users: u32, file_system: FileSystem) -> Vir
     let preset = KernelPreset::named(kernel).expect("a shipped preset");
     let mut machine = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
     machine.topology.cpus = cpus;
+    machine.disk.latency_ns = 100_000.0;
     let mix = Mix::load("shared").expect("a shipped mix");
     VirtualRun { shrink: 1000, file_system, ..VirtualRun::new(mix, users, preset, machine) }
         .run()
@@ -37,8 +38,7 @@ fn all_jobs_are_done_on_1_4_and_64_cpus() {
 #[test]
 fn all_jobs_are_done_on_a_disk_with_a_journal() {
     for kernel in KERNELS.names() {
-        let disk = JournalOptions { disk_ns: 100_000, ..JournalOptions::default() };
-        let point = run_on(kernel, 4, 12, FileSystem::Journal(disk));
+        let point = run_on(kernel, 4, 12, FileSystem::Journal(JournalOptions::default()));
         assert_eq!((point.jobs_failed, point.jobs_done), (0, 12 * 97), "{kernel}");
         let journal = point.journal.expect("it has one");
         assert!(journal.requests > 0 && journal.commits > 0, "{kernel}: {journal:?}");

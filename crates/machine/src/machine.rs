@@ -234,9 +234,9 @@ impl Here {
     }
 
     /// Sends a request to the disk, which serves one after the other: the picosecond at which this
-    /// one will be done, `None` on a machine without a disk. The operating system puts the caller
-    /// to sleep until then.
-    pub fn disk_request() -> Option<u64> {
+    /// one will be done. The operating system queues requests under a lock, so that CPUs that have
+    /// run ahead do not overtake each other, and puts the caller to sleep until then.
+    pub fn disk_request() -> u64 {
         engine().disk_request()
     }
 

@@ -166,9 +166,16 @@ pub struct MemoryControllers {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskTime {
-    /// Time for one request.
+    /// Time for one request; 0 is a RAM disk, whose requests take nothing but the CPU's time.
     #[schemars(range(min = 0.0, max = 1e12))]
     pub latency_ns: f64,
+}
+
+impl Default for DiskTime {
+    /// The disk of the machines of 2007 (`machines/smp8-2007.toml`).
+    fn default() -> Self {
+        Self { latency_ns: 5_500_000.0 }
+    }
 }
 
 /// A machine preset.
@@ -208,8 +215,9 @@ pub struct Preset {
     pub numa: Option<Numa>,
     /// Queues at the memory; without them memory serves any number of requests at a time.
     pub controllers: Option<MemoryControllers>,
-    /// The disk; without one the machine has none.
-    pub disk: Option<DiskTime>,
+    /// The disk; one of 5.5 ms where the file says nothing.
+    #[serde(default)]
+    pub disk: DiskTime,
     /// Prices of what programs do; without them `pause` takes eight hits and the clock nothing.
     pub user_ns: Option<UserPrices>,
     /// The hypervisor; without one the machine is hardware.

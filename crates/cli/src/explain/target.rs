@@ -145,7 +145,7 @@ impl Target {
                 sim::mix(stored)?,
                 users,
                 kernel,
-                pool::machine(machine, args.cpus.or(stored.place.cpus))?,
+                stored.place.machine(machine, args.cpus.or(stored.place.cpus))?,
             )
         };
         let mut flags = format!("{} --users {users}", args.run);

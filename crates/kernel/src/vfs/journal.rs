@@ -26,7 +26,7 @@ use crate::sched::Sched;
 use crate::sched::kthread::Kthread;
 use crate::vfs::VfsLocks;
 use crate::world::World;
-use convoy_machine::{Here, Sim};
+use convoy_machine::{DiskTime, Here, Sim};
 use core::cell::{Cell, RefCell};
 use log::Log;
 use std::collections::BTreeSet;
@@ -42,17 +42,15 @@ const GROUPS: usize = 16;
 pub struct JournalOptions {
     /// Blocks of the journal; a transaction holds a quarter of them.
     pub blocks: u32,
-    /// Nanoseconds of one request to the disk; 0 is a RAM disk.
-    pub disk_ns: u64,
     /// The commit record is written together with the blocks, not after them
     /// (`journal_async_commit`).
     pub async_commit: bool,
 }
 
 impl Default for JournalOptions {
-    /// 32 MiB of journal, a disk of 5.5 ms.
+    /// 32 MiB of journal.
     fn default() -> Self {
-        Self { blocks: 8192, disk_ns: 5_500_000, async_commit: false }
+        Self { blocks: 8192, async_commit: false }
     }
 }
 
@@ -173,8 +171,13 @@ enum Joined {
 }
 
 impl Journal {
-    /// A journal of `kernel` on a disk of its own.
-    pub(crate) fn new(sched: &Sched, kernel: &KernelPreset, options: JournalOptions) -> Rc<Self> {
+    /// A journal of `kernel` on the machine's `disk`.
+    pub(crate) fn new(
+        sched: &Sched,
+        kernel: &KernelPreset,
+        disk: &DiskTime,
+        options: JournalOptions,
+    ) -> Rc<Self> {
         let state = if kernel.vfs >= VfsLocks::PerCpu {
             StateLock::ReadWrite(ReadWrite::new())
         } else {
@@ -208,7 +211,7 @@ impl Journal {
             hot,
             state: RefCell::default(),
             options,
-            disk: Disk::new(sched, options.disk_ns),
+            disk: Disk::new(sched, disk),
             kthread: RefCell::default(),
             stats: Cell::default(),
             next_inode: Cell::new(1),

@@ -28,6 +28,7 @@ use crate::pages::PAGE;
 use crate::preset::KernelPreset;
 use crate::sched::Sched;
 use crate::world::World;
+use convoy_machine::Preset;
 use journal::Journal;
 use std::rc::Rc;
 
@@ -67,10 +68,11 @@ impl Tree {
     pub(crate) fn new(
         sched: &Sched,
         kernel: &KernelPreset,
-        cpus: usize,
+        machine: &Preset,
         limit: u64,
         on_tmp: FileSystem,
     ) -> Self {
+        let cpus = machine.topology.cpus;
         let mount = |memory, limit, journal| Super::new(memory, limit, journal, kernel, cpus);
         let disk = mount(false, None, None);
         let root = Dentry::root(Inode::new(Kind::Directory, &disk), None);
@@ -89,7 +91,8 @@ impl Tree {
         let volume = match on_tmp {
             FileSystem::Tmpfs => mount(true, Some(limit), None),
             FileSystem::Journal(options) => {
-                mount(false, Some(limit), Some(Journal::new(sched, kernel, options)))
+                let journal = Journal::new(sched, kernel, &machine.disk, options);
+                mount(false, Some(limit), Some(journal))
             }
         };
         let place = root.child("tmp").expect("planted above");

@@ -49,7 +49,8 @@ fn stage_with(
     scene: impl FnOnce(&mut Process) + 'static,
 ) -> BTreeMap<&'static str, u64> {
     let kernel = KernelPreset { vfs, ..KernelPreset::named("3.7").expect("shipped") };
-    let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(2);
+    let mut preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(2);
+    preset.disk.latency_ns = 0.0;
     let units = [("shell_start", 400_000.0), ("list_program", 500_000.0)];
     let units = units.map(|(name, ns)| (name.to_owned(), ns)).into();
     let machine = Machine::new(&preset, 1, 200).expect("address space");
@@ -121,7 +122,7 @@ fn work(k: &mut Process) {
 
 #[test]
 fn every_reference_is_given_back_under_every_versions_locks() {
-    let disk = FileSystem::Journal(JournalOptions { disk_ns: 0, ..JournalOptions::default() });
+    let disk = FileSystem::Journal(JournalOptions::default());
     for vfs in ALL {
         for file_system in [FileSystem::Tmpfs, disk] {
             stage(vfs, file_system, move |k| {

@@ -49,9 +49,19 @@ pub(crate) fn run_kernel(
     seed: u64,
     body: impl FnOnce(&mut Process) + 'static,
 ) -> Ran {
-    let preset = preset(2);
-    let machine = Machine::new(&preset, seed, 200).expect("address space");
-    let world = World::new(kernel, &preset, &units(), options).expect("a complete calibration");
+    run_on(&preset(2), kernel, options, seed, body)
+}
+
+/// [`run_kernel`] on a machine.
+pub(crate) fn run_on(
+    preset: &Preset,
+    kernel: &KernelPreset,
+    options: Options,
+    seed: u64,
+    body: impl FnOnce(&mut Process) + 'static,
+) -> Ran {
+    let machine = Machine::new(preset, seed, 200).expect("address space");
+    let world = World::new(kernel, preset, &units(), options).expect("a complete calibration");
     world.boot(&machine, |k| {
         body(k);
         assert_eq!(k.world().held_locks(), Vec::<&str>::new());

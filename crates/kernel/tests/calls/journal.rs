@@ -1,25 +1,37 @@
 //! The file system with a journal, through the system calls.
 
-use super::common::{Ran, kernel, preset, run, run_kernel, run_with, units};
+use super::common::{Ran, kernel, preset, run, run_on, units};
 use convoy_kernel::{
     FileSystem, JournalOptions, JournalStats, KernelPreset, Options, Process, VfsLocks, World,
 };
-use convoy_machine::{Here, Machine, Mode, Outcome};
+use convoy_machine::{Here, Machine, Mode, Outcome, Preset};
 use convoy_workload::api::{Kernel, Open};
 use std::cell::Cell;
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 
-/// A disk of 1 ms.
-const DISK: JournalOptions = JournalOptions { blocks: 8192, disk_ns: MS, async_commit: false };
+const JOURNAL: JournalOptions = JournalOptions { blocks: 8192, async_commit: false };
 
 fn options(journal: JournalOptions) -> Options {
     Options { file_system: FileSystem::Journal(journal), ..Options::default() }
 }
 
+/// Runs `body` on a disk of 1 ms.
 fn journaled(journal: JournalOptions, body: impl FnOnce(&mut Process) + 'static) -> Ran {
-    run_with("2.6.25", options(journal), 1, body)
+    on_disk(MS, journal, body)
+}
+
+/// [`journaled`] on a disk whose requests take `ns`.
+fn on_disk(ns: u64, journal: JournalOptions, body: impl FnOnce(&mut Process) + 'static) -> Ran {
+    run_on(&machine(2, ns), &kernel("2.6.25"), options(journal), 1, body)
+}
+
+/// A machine of `cpus` with a disk whose requests take `ns`.
+fn machine(cpus: usize, ns: u64) -> Preset {
+    let mut machine = preset(cpus);
+    machine.disk.latency_ns = ns as f64;
+    machine
 }
 
 fn stats(k: &Process) -> JournalStats {
@@ -41,7 +53,7 @@ fn takes(ns: u64, requests: u64) -> bool {
 #[test]
 fn fsync_waits_for_data_blocks_and_commit_record() {
     for (async_commit, metadata) in [(false, 2), (true, 1)] {
-        journaled(JournalOptions { async_commit, ..DISK }, move |k| {
+        journaled(JournalOptions { async_commit, ..JOURNAL }, move |k| {
             let fd = k.open("/tmp/a", Open::CREAT).unwrap();
             let ns = timed(k, |k| k.fsync(fd).unwrap());
             assert!(takes(ns, metadata), "an empty new file: {ns} ns");
@@ -68,7 +80,7 @@ fn writes_under_o_sync_wait_for_the_disk_and_cost_nothing_on_tmpfs() {
             k.close(fd).unwrap();
         }
     };
-    journaled(DISK, body(true));
+    journaled(JOURNAL, body(true));
     run(body(false));
 }
 
@@ -91,7 +103,7 @@ fn sync_storm(k: &mut Process, count: u32) {
 
 #[test]
 fn a_request_may_take_longer_than_the_machine_waits_for_work() {
-    journaled(JournalOptions { disk_ns: 25_000 * MS, ..DISK }, |k| {
+    on_disk(25_000 * MS, JOURNAL, |k| {
         let fd = k.open("/tmp/a", Open::CREAT).unwrap();
         let ns = timed(k, |k| k.fsync(fd).unwrap());
         assert!(ns >= 50_000 * MS, "blocks, then the record: {ns} ns");
@@ -100,8 +112,24 @@ fn a_request_may_take_longer_than_the_machine_waits_for_work() {
 }
 
 #[test]
+fn the_machine_preset_says_how_long_a_request_takes() {
+    let storm = |machine: &Preset| {
+        let time = Rc::new(Cell::new(0));
+        let result = Rc::clone(&time);
+        let body = move |k: &mut Process| result.set(timed(k, |k| sync_storm(k, 4)));
+        let ran = run_on(machine, &kernel("2.6.25"), options(JOURNAL), 1, body);
+        (time.get(), ran.machine.hash())
+    };
+    let shipped = preset(2);
+    let ns = shipped.disk.latency_ns as u64;
+    let (once, twice) = (storm(&shipped), storm(&machine(2, 2 * ns)));
+    assert!(twice.0 > once.0 * 19 / 10, "{once:?}, {twice:?}: the disk is what is waited for");
+    assert_ne!(once.1, twice.1);
+}
+
+#[test]
 fn those_who_sync_at_the_same_time_share_a_commit() {
-    journaled(DISK, |k| {
+    journaled(JOURNAL, |k| {
         sync_storm(k, 24);
         let stats = stats(k);
         assert!(stats.commits >= 2, "who comes during a commit takes the next one: {stats:?}");
@@ -111,7 +139,7 @@ fn those_who_sync_at_the_same_time_share_a_commit() {
 
 #[test]
 fn a_transaction_commits_after_five_seconds_by_itself() {
-    journaled(DISK, |k| {
+    journaled(JOURNAL, |k| {
         let fd = k.open("/tmp/a", Open::CREAT).unwrap();
         k.write(fd, &[1; 1024]).unwrap();
         k.sleep(4_900 * MS);
@@ -125,7 +153,7 @@ fn a_transaction_commits_after_five_seconds_by_itself() {
 
 #[test]
 fn sync_writes_everything_and_a_removed_file_is_not_written() {
-    journaled(DISK, |k| {
+    journaled(JOURNAL, |k| {
         for name in ["/tmp/a", "/tmp/b"] {
             let fd = k.open(name, Open::CREAT).unwrap();
             k.write(fd, &[1; 4096]).unwrap();
@@ -142,7 +170,7 @@ fn sync_writes_everything_and_a_removed_file_is_not_written() {
 
 #[test]
 fn a_small_journal_makes_handles_wait_and_is_emptied_in_place() {
-    let small = JournalOptions { blocks: 600, ..DISK };
+    let small = JournalOptions { blocks: 600, ..JOURNAL };
     journaled(small, |k| {
         for child in 0..4 {
             k.fork(move |k| {
@@ -169,7 +197,7 @@ fn a_small_journal_makes_handles_wait_and_is_emptied_in_place() {
 
 /// Time that four CPUs spin, picoseconds, while four processes write pages of their own files.
 fn spinning(file_system: FileSystem) -> u64 {
-    let preset = preset(4);
+    let preset = machine(4, 0);
     let machine = Machine::new(&preset, 1, 100).expect("address space");
     let options = Options { file_system, ..Options::default() };
     let world = World::new(&kernel("2.6.25"), &preset, &units(), options).expect("units");
@@ -202,8 +230,8 @@ fn spinning(file_system: FileSystem) -> u64 {
 
 #[test]
 fn writers_of_different_files_meet_at_the_journal() {
-    let ram = JournalOptions { disk_ns: 0, ..DISK };
-    let (tmpfs, journal) = (spinning(FileSystem::Tmpfs), spinning(FileSystem::Journal(ram)));
+    let tmpfs = spinning(FileSystem::Tmpfs);
+    let journal = spinning(FileSystem::Journal(JOURNAL));
     assert!(journal > 3 * tmpfs, "spinning {tmpfs} ps on tmpfs, {journal} ps with a journal");
 }
 
@@ -211,7 +239,7 @@ fn writers_of_different_files_meet_at_the_journal() {
 fn runs_repeat_and_the_other_form_of_the_state_lock_works() {
     let run = |vfs| {
         let kernel = KernelPreset { vfs, ..kernel("2.6.26-rc1") };
-        run_kernel(&kernel, options(DISK), 7, |k| sync_storm(k, 12)).machine.hash()
+        run_on(&machine(2, MS), &kernel, options(JOURNAL), 7, |k| sync_storm(k, 12)).machine.hash()
     };
     assert_eq!(run(VfsLocks::Global), run(VfsLocks::Global));
     assert_ne!(run(VfsLocks::Global), run(VfsLocks::RcuWalk));
