@@ -5,9 +5,9 @@
 //! (commit c0a18111e571) and 3.0 (the same to 3.7); where they differ, [`CfsRules`] names the
 //! choice.
 
-use super::Tcb;
 use super::entity::{Entity, WEIGHT};
 use super::normal::{Dequeue, Enqueue, Normal};
+use super::task::Tcb;
 use convoy_sync::TaskId;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -3,7 +3,8 @@
 
 use super::kthread::Policy;
 use super::normal::{Dequeue, Enqueue};
-use super::{RunQueue, Sched, Tcb, rt};
+use super::task::Tcb;
+use super::{RunQueue, Sched, rt};
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
 use std::rc::Rc;

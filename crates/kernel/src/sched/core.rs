@@ -1,8 +1,9 @@
 //! `schedule`, the switch itself, fork, exec and exit.
 
 use super::normal::{Dequeue, Enqueue};
+use super::task::{State, Tcb};
 use super::wait::signal_ends;
-use super::{RunQueue, Sched, State, Tcb, o1, record};
+use super::{RunQueue, Sched, record};
 use crate::preset::Preempt;
 use crate::softirq::{context, irq_enter};
 use convoy_machine::{Here, Os, Smp, Word};
@@ -184,7 +185,7 @@ impl Sched {
         record::born(id, target);
         let child = self.adopt(id, target);
         let parent = self.current();
-        o1::adopt(&child, &parent);
+        *child.parent.borrow_mut() = Rc::downgrade(&parent);
         child.entity.set_nice(parent.entity.nice());
         child.bound.set(parent.bound.get());
         Smp::irq_save();

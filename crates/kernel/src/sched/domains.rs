@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 /// A group of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub(crate) struct Group {
     /// Its CPUs.
     pub cpus: Range<usize>,
     /// Capacity, 1024 for each unit. A group whose child domain shares package resources has one
@@ -77,9 +77,7 @@ pub struct DomainRules {
 
 /// One level of the hierarchy as one CPU sees it.
 #[derive(Debug)]
-pub struct Domain {
-    /// `MC` or `CPU`.
-    pub name: &'static str,
+pub(crate) struct Domain {
     /// CPUs of the domain.
     pub span: Range<usize>,
     /// Its groups.
@@ -97,9 +95,8 @@ pub struct Domain {
 }
 
 impl Domain {
-    fn new(name: &'static str, span: Range<usize>, groups: Vec<Group>, rules: &LevelRules) -> Self {
+    fn new(span: Range<usize>, groups: Vec<Group>, rules: &LevelRules) -> Self {
         Self {
-            name,
             span,
             groups,
             rules: rules.clone(),
@@ -133,7 +130,7 @@ fn singles(span: &Range<usize>) -> Vec<Group> {
 }
 
 /// The domains of `cpu`, lowest level first.
-pub fn build(topology: &Topology, rules: &DomainRules, cpu: usize) -> Vec<Domain> {
+pub(crate) fn build(topology: &Topology, rules: &DomainRules, cpu: usize) -> Vec<Domain> {
     let all = 0..topology.cpus;
     let size = topology.cpus_per_llc.min(topology.cpus);
     let start = cpu / size * size;
@@ -141,7 +138,7 @@ pub fn build(topology: &Topology, rules: &DomainRules, cpu: usize) -> Vec<Domain
     let mut domains = Vec::new();
     if mine.len() > 1 {
         let groups = singles(&mine);
-        domains.push(Domain::new("MC", mine.clone(), groups, &rules.mc));
+        domains.push(Domain::new(mine.clone(), groups, &rules.mc));
     }
     if mine.len() < all.len() {
         let groups = all
@@ -149,7 +146,7 @@ pub fn build(topology: &Topology, rules: &DomainRules, cpu: usize) -> Vec<Domain
             .step_by(size)
             .map(|first| Group { cpus: first..(first + size).min(all.end), power: 1024 })
             .collect();
-        domains.push(Domain::new("CPU", all, groups, &rules.cpu));
+        domains.push(Domain::new(all, groups, &rules.cpu));
     }
     domains
 }
@@ -159,21 +156,20 @@ mod tests {
     use super::*;
     use crate::preset::KernelPreset;
 
-    fn names(cpus: usize, cpus_per_llc: usize) -> Vec<(&'static str, usize)> {
+    /// CPUs and groups of each level.
+    fn levels(cpus: usize, cpus_per_llc: usize) -> Vec<(usize, usize)> {
         let topology = Topology { cpus, cpus_per_llc, cpus_per_package: cpus_per_llc };
         let preset = KernelPreset::named("2.6.25").expect("a shipped preset");
-        build(&topology, &preset.sched.domains, 0)
-            .iter()
-            .map(|d| (d.name, d.groups.len()))
-            .collect()
+        let domains = build(&topology, &preset.sched.domains, 0);
+        domains.iter().map(|domain| (domain.span.len(), domain.groups.len())).collect()
     }
 
     #[test]
     fn levels_that_survive() {
-        assert_eq!(names(1, 1), []);
-        assert_eq!(names(4, 4), [("MC", 4)]);
-        assert_eq!(names(4, 2), [("MC", 2), ("CPU", 2)]);
-        assert_eq!(names(8, 2), [("MC", 2), ("CPU", 4)]);
-        assert_eq!(names(4, 1), [("CPU", 4)]);
+        assert_eq!(levels(1, 1), []);
+        assert_eq!(levels(4, 4), [(4, 4)]);
+        assert_eq!(levels(4, 2), [(2, 2), (4, 2)]);
+        assert_eq!(levels(8, 2), [(2, 2), (8, 4)]);
+        assert_eq!(levels(4, 1), [(4, 4)]);
     }
 }

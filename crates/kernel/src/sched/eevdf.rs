@@ -9,11 +9,10 @@
 //! Times are nanoseconds. Rules are those of `kernel/sched/fair.c` of 6.18.2; 6.6 has a longer
 //! slice and dequeues a sleeper at once. All tasks have the slice of the system.
 
-use super::Tcb;
 use super::entity::Entity;
 use super::normal::{Dequeue, Enqueue, Normal};
+use super::task::Tcb;
 use convoy_sync::TaskId;
-use core::cell::Cell;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -21,28 +20,6 @@ use std::rc::Rc;
 
 /// Further CPUs do not lengthen the slice.
 const SCALE_CPUS_MAX: usize = 8;
-
-/// What EEVDF keeps of a task.
-#[derive(Debug, Default)]
-pub(crate) struct Share {
-    /// Virtual deadline; relative to the virtual run time while `relative`.
-    deadline: Cell<i64>,
-    /// `V - v` when it left the queue.
-    lag: Cell<i64>,
-    /// Up to this virtual time the running task is kept while it is eligible.
-    protected_to: Cell<i64>,
-    /// It sleeps, and is still queued because it had more than its share.
-    delayed: Cell<bool>,
-    /// It was taken off a queue to go to another one.
-    relative: Cell<bool>,
-}
-
-impl Share {
-    /// Whether the task sleeps and is still queued.
-    pub(crate) fn delayed(&self) -> bool {
-        self.delayed.get()
-    }
-}
 
 /// What a task that yields gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -16,6 +16,63 @@ const WEIGHTS: [u64; 40] = [
     137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
+/// A waiting task's priority, place in its list, and order of queueing among those of one place.
+pub(crate) type O1Key = (i64, i64, u64);
+
+/// What the O(1) scheduler keeps of a task.
+#[derive(Debug, Default)]
+pub(crate) struct O1Share {
+    /// Time asleep less time run.
+    pub(crate) sleep_avg: Cell<u64>,
+    /// When it last left a CPU.
+    pub(crate) stamp: Cell<u64>,
+    /// Ticks left of its slice.
+    pub(crate) left: Cell<u64>,
+    /// It has not used up the slice that its parent gave it.
+    pub(crate) first_slice: Cell<bool>,
+    /// Current priority, 100 to 139; smaller is better.
+    pub(crate) prio: Cell<i64>,
+    /// Place in its list; a child has its parent's.
+    pub(crate) place: Cell<i64>,
+    /// Key in its array, while it waits.
+    pub(crate) key: Cell<Option<O1Key>>,
+    pub(crate) expired: Cell<bool>,
+    /// It last slept uninterruptibly.
+    pub(crate) disk: Cell<bool>,
+}
+
+/// What EEVDF keeps of a task.
+#[derive(Debug, Default)]
+pub(crate) struct EevdfShare {
+    /// Virtual deadline; relative to the virtual run time while `relative`.
+    pub(crate) deadline: Cell<i64>,
+    /// `V - v` when it left the queue.
+    pub(crate) lag: Cell<i64>,
+    /// Up to this virtual time the running task is kept while it is eligible.
+    pub(crate) protected_to: Cell<i64>,
+    /// It sleeps, and is still queued because it had more than its share.
+    pub(crate) delayed: Cell<bool>,
+    /// It was taken off a queue to go to another one.
+    pub(crate) relative: Cell<bool>,
+}
+
+impl EevdfShare {
+    /// Whether the task sleeps and is still queued.
+    pub(crate) fn delayed(&self) -> bool {
+        self.delayed.get()
+    }
+}
+
+/// What the class of 2.6.23 keeps of a task. Where the clock stood when its wait or sleep began is in
+/// `Entity::vruntime`, which follows the task to another CPU.
+#[derive(Debug, Default)]
+pub(crate) struct FairClockShare {
+    /// Its share of the fair clock less what it ran, between minus and plus the limit.
+    pub(crate) wait_runtime: Cell<i64>,
+    /// `fair_key` and its place; kept while it runs.
+    pub(crate) key: Cell<(i64, u64)>,
+}
+
 /// A task as the class of ordinary tasks sees it. Times are nanoseconds.
 #[derive(Debug, Default)]
 pub struct Entity {
@@ -35,11 +92,11 @@ pub struct Entity {
     /// Average run time between a wakeup it makes and its going to sleep.
     pub avg_overlap: Cell<u64>,
     /// What EEVDF adds.
-    pub(crate) eevdf: super::eevdf::Share,
+    pub(crate) eevdf: EevdfShare,
     /// What the O(1) scheduler adds.
-    pub(crate) o1: super::o1::Share,
+    pub(crate) o1: O1Share,
     /// What the fair scheduler of 2.6.23 adds.
-    pub(crate) fair_clock: super::wait_runtime::Share,
+    pub(crate) fair_clock: FairClockShare,
     /// Key in the timeline, while it is there.
     pub(crate) key: Cell<Option<(i64, u64)>>,
     /// Key in the list of runnable tasks.

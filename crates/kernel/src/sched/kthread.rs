@@ -1,30 +1,12 @@
 //! Kernel threads: created asleep, woken, bound to a CPU, parked, stopped.
 
-use super::{Sched, State, Tcb, record};
+pub use super::task::Policy;
+use super::task::{State, Tcb};
+use super::{Sched, record};
 use convoy_machine::Here;
 use convoy_sync::{Sleep, TaskId};
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-/// How a task is scheduled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// By the class of ordinary tasks.
-    Normal {
-        /// -20 to 19.
-        nice: i8,
-    },
-    /// `SCHED_FIFO`: until it sleeps or something more urgent comes.
-    Fifo {
-        /// 1 to 99; greater is more urgent.
-        priority: u8,
-    },
-    /// `SCHED_RR`: the same, in turns of 100 ms with others of its priority.
-    RoundRobin {
-        /// 1 to 99.
-        priority: u8,
-    },
-}
 
 /// What a kernel thread does; it ends when this returns.
 pub type Body = Box<dyn FnOnce(&Sched)>;

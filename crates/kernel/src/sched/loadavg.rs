@@ -6,7 +6,7 @@
 //! threads and timed sleeps, which the simulation also lets nothing interrupt, do not count.
 
 use super::Sched;
-use super::{State, Tcb};
+use super::task::{State, Tcb};
 use convoy_sync::Sleep;
 use core::cell::Cell;
 

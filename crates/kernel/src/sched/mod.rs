@@ -6,7 +6,6 @@
 //! again. Run-queue locks are ticket spinlocks in simulated memory; everything else a queue holds
 //! is plain data under that lock.
 
-pub mod domains;
 pub mod entity;
 pub mod kthread;
 
@@ -14,6 +13,7 @@ mod balance;
 mod cfs;
 mod class;
 pub(crate) mod core;
+mod domains;
 mod eevdf;
 mod loadavg;
 mod loads;
@@ -27,6 +27,7 @@ mod rt_limit;
 mod rt_move;
 mod rt_root;
 mod rules;
+pub(crate) mod task;
 mod tick;
 mod wait;
 mod wait_runtime;
@@ -42,6 +43,7 @@ pub use place::{Affine, Placement, WakeRules};
 pub use rt_limit::RtLimit;
 pub use rt_root::Sharing;
 pub use rules::{RtRules, SchedRules};
+pub use task::{State, Tcb};
 pub use wake::SyncWakeup;
 
 use crate::bkl::{BKL, Bkl};
@@ -53,94 +55,14 @@ use crate::rcu::Rcu;
 use crate::softirq::Softirqs;
 use ::core::cell::{Cell, OnceCell, RefCell};
 use convoy_machine::{Here, Machine, Sim, ps};
-use convoy_sync::{RawLock, Sleep, TaskId, Wake};
+use convoy_sync::{RawLock, TaskId};
 use domains::Domain;
-use entity::{Entity, WEIGHT};
-use kthread::{Kthread, Policy};
+use entity::WEIGHT;
+use kthread::Kthread;
 use loads::Loads;
 use normal::{Enqueue, Normal};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// State of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Runnable or running.
-    Running,
-    /// Asleep, or about to be.
-    Asleep(Sleep),
-    /// Ended.
-    Dead,
-}
-
-/// A task as the scheduler sees it.
-#[derive(Debug)]
-pub struct Tcb {
-    /// Number on the machine.
-    pub id: TaskId,
-    /// State.
-    pub state: Cell<State>,
-    /// CPU whose queue it is or was on.
-    pub cpu: Cell<usize>,
-    /// What its class keeps.
-    pub entity: Entity,
-    /// It runs on `cpu` only.
-    pub bound: Cell<bool>,
-    /// How it is scheduled.
-    pub(crate) policy: Cell<Policy>,
-    pub(crate) rt: rt::Share,
-    /// On a CPU now.
-    pub on_cpu: Cell<bool>,
-    /// Depth of the big kernel lock, -1 when not held.
-    pub lock_depth: Cell<i32>,
-    /// A signal is pending; a fatal one is.
-    pub signal: Cell<bool>,
-    /// See `signal`.
-    pub fatal: Cell<bool>,
-    /// Why its last wait ended, while it waits.
-    wake: Cell<Option<Wake>>,
-    /// Key of its record among the sleepers, while it waits for a word.
-    sleep_key: Cell<Option<(usize, u64)>>,
-    /// Key of its timer.
-    timer_key: Cell<Option<(u64, u64)>>,
-    /// CPU that exec balancing sends it to once it is off its present one.
-    migrate_to: Cell<Option<usize>>,
-    /// Its present sleep counts as load.
-    counted_asleep: Cell<bool>,
-    /// Its address space: the task that made it.
-    pub(crate) space: Cell<TaskId>,
-    /// Part of the first-level caches that it uses again after it was away.
-    pub(crate) footprint: Cell<f64>,
-    /// The current preemption is involuntary: the task stays queued whatever its state.
-    preempted: Cell<bool>,
-}
-
-impl Tcb {
-    /// A task that is about to be queued on `cpu`.
-    fn new(id: TaskId, cpu: usize) -> Self {
-        Self {
-            id,
-            state: Cell::new(State::Running),
-            cpu: Cell::new(cpu),
-            entity: Entity::default(),
-            bound: Cell::new(false),
-            policy: Cell::new(Policy::Normal { nice: 0 }),
-            rt: rt::Share::default(),
-            on_cpu: Cell::new(false),
-            lock_depth: Cell::new(-1),
-            signal: Cell::new(false),
-            fatal: Cell::new(false),
-            wake: Cell::new(None),
-            sleep_key: Cell::new(None),
-            timer_key: Cell::new(None),
-            migrate_to: Cell::new(None),
-            counted_asleep: Cell::new(false),
-            space: Cell::new(id),
-            footprint: Cell::new(1.0),
-            preempted: Cell::new(false),
-        }
-    }
-}
 
 /// One CPU's run queue.
 pub(crate) struct RunQueue {
@@ -455,7 +377,7 @@ impl RunQueue {
         Self {
             lock: Here::place(RawLock::new()),
             rt: RefCell::new(rt::Queue::new(kernel.config.hz)),
-            normal: RefCell::new(normal::build(kernel, preset.topology.cpus)),
+            normal: RefCell::new(normal_queue(kernel, preset.topology.cpus)),
             curr: Cell::new(0),
             prev: Cell::new(0),
             idle: Cell::new(0),
@@ -475,5 +397,17 @@ impl RunQueue {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.curr.get() == self.idle.get()
+    }
+}
+
+/// The ordinary tasks of one CPU of `cpus`, in the class that `kernel` names.
+fn normal_queue(kernel: &KernelPreset, cpus: usize) -> Box<dyn Normal> {
+    let (rules, hz) = (&kernel.sched, kernel.config.hz);
+    let checked = "a preset has the table of its class";
+    match rules.class {
+        Class::O1 => Box::new(o1::Queue::new(hz, cpus)),
+        Class::WaitRuntime => Box::new(wait_runtime::Queue::new(cpus)),
+        Class::Cfs => Box::new(cfs::Queue::new(rules.cfs.as_ref().expect(checked), cpus)),
+        Class::Eevdf => Box::new(eevdf::Queue::new(rules.eevdf.as_ref().expect(checked), hz, cpus)),
     }
 }

@@ -5,12 +5,7 @@
 //! CPU. The queue's lock is held for every call. Nothing here knows of other CPUs: where a task is
 //! queued is decided by placement and balancing.
 
-use super::Tcb;
-use super::cfs;
-use super::eevdf;
-use super::o1;
-use super::wait_runtime;
-use crate::preset::KernelPreset;
+use super::task::Tcb;
 use convoy_sync::TaskId;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -111,17 +106,5 @@ pub(crate) trait Normal {
     /// A sleeper that is still queued has been woken: it becomes a task that wants the CPU again.
     fn requeue(&mut self, _: &Tcb) {
         unreachable!("this class dequeues every sleeper at once");
-    }
-}
-
-/// The ordinary tasks of one CPU of `cpus`, by the class that `kernel` names.
-pub(crate) fn build(kernel: &KernelPreset, cpus: usize) -> Box<dyn Normal> {
-    let (rules, hz) = (&kernel.sched, kernel.config.hz);
-    let checked = "a preset has the table of its class";
-    match rules.class {
-        Class::O1 => Box::new(o1::Queue::new(hz, cpus)),
-        Class::WaitRuntime => Box::new(wait_runtime::Queue::new(cpus)),
-        Class::Cfs => Box::new(cfs::Queue::new(rules.cfs.as_ref().expect(checked), cpus)),
-        Class::Eevdf => Box::new(eevdf::Queue::new(rules.eevdf.as_ref().expect(checked), hz, cpus)),
     }
 }

@@ -8,12 +8,12 @@
 //! Times are nanoseconds, slices ticks. Constants and rules are those of `kernel/sched.c` of
 //! 2.6.16. Not modelled: the credit for time spent waiting on a queue.
 
+use super::entity::{O1Key, O1Share};
 use super::normal::{Dequeue, Enqueue, Normal};
-use super::{State, Tcb};
+use super::task::{State, Tcb};
 use convoy_sync::{Sleep, TaskId};
-use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 /// Slice of a nice-0 task and round-robin granularity of the most interactive ones.
 const SLICE_MS: u64 = 100;
@@ -26,36 +26,9 @@ const INTERACTIVE_DELTA: i64 = 2;
 /// A child starts with this part of its parent's bonus, in percent.
 const CHILD_PENALTY: u64 = 95;
 
-/// A waiting task's priority, place in its list, and order of queueing among those of one place.
-type Key = (i64, i64, u64);
-
-/// What the O(1) scheduler keeps of a task.
-#[derive(Debug, Default)]
-pub(crate) struct Share {
-    /// Time asleep less time run, within 0 and [`SLEEP_MAX_NS`].
-    sleep_avg: Cell<u64>,
-    /// When it last left a CPU.
-    stamp: Cell<u64>,
-    /// Ticks left of its slice.
-    left: Cell<u64>,
-    /// It has not used up the slice that its parent gave it.
-    first_slice: Cell<bool>,
-    /// Current priority, 100 to 139; smaller is better.
-    prio: Cell<i64>,
-    /// Place in its list; a child has its parent's.
-    place: Cell<i64>,
-    /// Key in its array, while it waits.
-    key: Cell<Option<Key>>,
-    expired: Cell<bool>,
-    /// It last slept uninterruptibly.
-    disk: Cell<bool>,
-    parent: RefCell<Weak<Tcb>>,
-}
-
-impl Share {
-    fn bonus(&self) -> u64 {
-        self.sleep_avg.get() * BONUS_MAX / SLEEP_MAX_NS
-    }
+/// Its bonus for sleeping, 0 to [`BONUS_MAX`].
+fn bonus(share: &O1Share) -> u64 {
+    share.sleep_avg.get() * BONUS_MAX / SLEEP_MAX_NS
 }
 
 /// Priority that the nice value says, 100 to 139.
@@ -64,7 +37,7 @@ fn static_prio(task: &Tcb) -> i64 {
 }
 
 fn effective_prio(task: &Tcb) -> i64 {
-    let bonus = task.entity.o1.bonus() as i64 - BONUS_MAX as i64 / 2;
+    let bonus = bonus(&task.entity.o1) as i64 - BONUS_MAX as i64 / 2;
     (static_prio(task) - bonus).clamp(100, 139)
 }
 
@@ -81,7 +54,7 @@ fn interactive(task: &Tcb) -> bool {
 fn ran(task: &Tcb) {
     let share = &task.entity.o1;
     let ran = task.entity.sum_exec.get() - task.entity.picked_at.get();
-    let charged = ran.min(SLEEP_MAX_NS) / share.bonus().max(1);
+    let charged = ran.min(SLEEP_MAX_NS) / bonus(share).max(1);
     share.sleep_avg.set(share.sleep_avg.get().saturating_sub(charged));
     share.stamp.set(task.entity.exec_start.get());
 }
@@ -89,8 +62,8 @@ fn ran(task: &Tcb) {
 /// The queue of one CPU.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    active: BTreeMap<Key, TaskId>,
-    expired: BTreeMap<Key, TaskId>,
+    active: BTreeMap<O1Key, TaskId>,
+    expired: BTreeMap<O1Key, TaskId>,
     tasks: u64,
     /// The last places given out at both ends of the lists, and the order of the last task queued.
     head: i64,
@@ -133,7 +106,7 @@ impl Queue {
     }
 
     fn granularity(&self, task: &Tcb) -> u64 {
-        let shift = (BONUS_MAX - task.entity.o1.bonus()).max(1) - 1;
+        let shift = (BONUS_MAX - bonus(&task.entity.o1)).max(1) - 1;
         self.ticks((GRANULARITY_MS << shift) * self.cpus)
     }
 
@@ -166,12 +139,12 @@ impl Queue {
         let enough = SLEEP_MAX_NS * steps / BONUS_MAX - self.tick_ns;
         let average = share.sleep_avg.get();
         share.sleep_avg.set(if share.disk.get() {
-            let more = average + slept * (BONUS_MAX - share.bonus()).max(1);
+            let more = average + slept * (BONUS_MAX - bonus(share)).max(1);
             average.max(more.min(enough))
         } else if slept > enough {
             SLEEP_MAX_NS - SLICE_MS * 1_000_000
         } else {
-            (average + slept * (BONUS_MAX - share.bonus()).max(1)).min(SLEEP_MAX_NS)
+            (average + slept * (BONUS_MAX - bonus(share)).max(1)).min(SLEEP_MAX_NS)
         });
     }
 
@@ -200,7 +173,7 @@ impl Queue {
     /// An exiting child gives back what is left of its first slice, and its habits count.
     fn give_back(&self, child: &Tcb) {
         let share = &child.entity.o1;
-        let Some(parent) = share.parent.borrow().upgrade() else { return };
+        let Some(parent) = child.parent.borrow().upgrade() else { return };
         let theirs = &parent.entity.o1;
         if share.first_slice.get() && parent.cpu.get() == child.cpu.get() {
             let left = theirs.left.get() + share.left.get();
@@ -243,7 +216,7 @@ impl Normal for Queue {
             share.left.set(left.div_ceil(2).max(1));
             theirs.left.set((left / 2).max(1));
             share.first_slice.set(true);
-            let bonus = theirs.bonus() * CHILD_PENALTY / 100;
+            let bonus = bonus(theirs) * CHILD_PENALTY / 100;
             share.sleep_avg.set(bonus * SLEEP_MAX_NS / BONUS_MAX);
             share.stamp.set(parent.entity.exec_start.get());
             self.head -= 1;
@@ -336,11 +309,6 @@ impl Normal for Queue {
         all.truncate(most);
         all
     }
-}
-
-/// Tells a child who pays for its first slice.
-pub(crate) fn adopt(child: &Tcb, parent: &Rc<Tcb>) {
-    *child.entity.o1.parent.borrow_mut() = Rc::downgrade(parent);
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 //! that is all, and an idle CPU gets work only by pulling. Later kernels then look for an idle CPU
 //! that shares a cache with the chosen one ([`Placement`]).
 
+use super::Sched;
 use super::balance::MIGRATION_COST_NS;
 use super::entity::WEIGHT;
+use super::task::Tcb;
 use super::wake::SyncWakeup;
-use super::{Sched, Tcb};
 use convoy_machine::Here;
 use core::ops::Range;
 use schemars::JsonSchema;

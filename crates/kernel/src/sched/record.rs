@@ -1,6 +1,6 @@
 //! What the scheduler tells the recorder of the machine.
 
-use super::{State, Tcb};
+use super::task::{State, Tcb};
 use convoy_machine::{Event, Here, Leave};
 use convoy_sync::TaskId;
 

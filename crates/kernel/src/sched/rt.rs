@@ -3,36 +3,13 @@
 //! `kernel/sched_rt.c`. The queue's lock is held for every call. What the CPUs know of each other's
 //! real-time tasks is in [`super::rt_root`], who moves where in [`super::rt_move`].
 
-use super::Tcb;
-use super::kthread::Policy;
+use super::task::{Policy, Tcb};
 use convoy_sync::TaskId;
-use core::cell::Cell;
 use core::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Slice of a round-robin task.
 const ROUND_ROBIN_MS: u64 = 100;
-
-/// What a real-time task carries.
-#[derive(Debug, Default)]
-pub(crate) struct Share {
-    /// Key among the waiting tasks, while it waits.
-    key: Cell<Option<(Reverse<u8>, i64)>>,
-    /// Ticks left of its slice.
-    left: Cell<u64>,
-    /// It goes to the tail of its list when it is put back.
-    to_tail: Cell<bool>,
-}
-
-impl Tcb {
-    /// Real-time priority, 1 to 99, or `None` for an ordinary task.
-    pub fn rt_priority(&self) -> Option<u8> {
-        match self.policy.get() {
-            Policy::Normal { .. } => None,
-            Policy::Fifo { priority } | Policy::RoundRobin { priority } => Some(priority),
-        }
-    }
-}
 
 /// The real-time tasks of one CPU.
 #[derive(Debug)]

@@ -5,7 +5,8 @@
 //! 4.1 on kernels ask the overloaded CPU to push instead of pulling; that is not modelled.
 
 use super::normal::{Dequeue, Enqueue};
-use super::{RunQueue, Sched, Tcb};
+use super::task::Tcb;
+use super::{RunQueue, Sched};
 use convoy_machine::Here;
 use convoy_sync::RawLock;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! Sleeping on a word, timers, signals.
 
-use super::{Sched, State, Tcb};
+use super::Sched;
+use super::task::{State, Tcb};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{Platform, Sleep, TaskId, Wake};
 use std::rc::Rc;

@@ -14,11 +14,10 @@
 //! `kernel/sched.c` of 2.6.23 with its default features: sleepers are credited in full
 //! (`SLEEPER_AVG` off), a new task starts with a debit, statistics are brought up to date at once.
 
-use super::Tcb;
 use super::entity::WEIGHT;
 use super::normal::{Dequeue, Enqueue, Normal};
+use super::task::Tcb;
 use convoy_sync::TaskId;
-use core::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -29,19 +28,6 @@ const MIN_GRANULARITY_NS: u64 = 2_000_000;
 /// No scaled value is longer than this.
 const CAP_NS: u64 = 100_000_000;
 
-/// Place in the timeline: the key, and the order of queueing among equals.
-type Key = (i64, u64);
-
-/// What the class keeps of a task. Where the clock stood when its wait or sleep began is in
-/// `Entity::vruntime`, which follows the task to another CPU.
-#[derive(Debug, Default)]
-pub(crate) struct Share {
-    /// Its share of the fair clock less what it ran, between minus and plus the limit.
-    wait_runtime: Cell<i64>,
-    /// `fair_key` and its place; kept while it runs.
-    key: Cell<Key>,
-}
-
 /// The queue of one CPU.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -49,7 +35,7 @@ pub(crate) struct Queue {
     min_granularity: u64,
     /// Lead beyond which a wakeup preempts.
     wakeup_granularity: u64,
-    timeline: BTreeMap<Key, TaskId>,
+    timeline: BTreeMap<(i64, u64), TaskId>,
     order: u64,
     /// `fair_clock`.
     clock: i64,

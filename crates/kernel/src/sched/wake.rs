@@ -2,7 +2,8 @@
 //! in `place.rs`.
 
 use super::normal::Enqueue;
-use super::{RunQueue, Sched, State, Tcb, record};
+use super::task::{State, Tcb};
+use super::{RunQueue, Sched, record};
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock};
 use schemars::JsonSchema;

@@ -71,12 +71,12 @@ fn sleep_earns_a_bonus_and_running_costs_it() {
     queue.dequeue(task, Dequeue::Sleeps);
     // 50 ms of sleep count tenfold while the bonus is 0.
     queue.enqueue(task, Enqueue::Woken, 50 * MS);
-    assert_eq!((task.entity.o1.bonus(), task.entity.o1.prio.get()), (5, 120));
+    assert_eq!((bonus(&task.entity.o1), task.entity.o1.prio.get()), (5, 120));
     pick(&mut queue, &tasks);
     queue.dequeue(task, Dequeue::Sleeps);
     // A sleep of more than 0.8 s is worth 0.9 s at once.
     queue.enqueue(task, Enqueue::Woken, 2000 * MS);
-    assert_eq!((task.entity.o1.bonus(), task.entity.o1.prio.get()), (9, 116));
+    assert_eq!((bonus(&task.entity.o1), task.entity.o1.prio.get()), (9, 116));
     assert!(interactive(task));
     pick(&mut queue, &tasks);
     task.entity.exec_start.set(2000 * MS);
@@ -114,7 +114,7 @@ fn a_child_runs_first_on_half_the_slice_and_gives_the_rest_back() {
     queue.enqueue(&tasks[0], Enqueue::Moved, 0);
     let parent = pick(&mut queue, &tasks);
     let child = &tasks[1];
-    adopt(child, &parent);
+    *child.parent.borrow_mut() = Rc::downgrade(&parent);
     queue.enqueue_new(child, Some(&parent));
     assert_eq!((parent.entity.o1.left.get(), child.entity.o1.left.get()), (12, 13));
     queue.put_back(&parent);

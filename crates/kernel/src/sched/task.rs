@@ -1,0 +1,129 @@
+//! A task as the scheduler sees it.
+
+use super::entity::Entity;
+use convoy_sync::{Sleep, TaskId, Wake};
+use core::cell::{Cell, RefCell};
+use core::cmp::Reverse;
+use std::rc::Weak;
+
+/// How a task is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// By the class of ordinary tasks.
+    Normal {
+        /// -20 to 19.
+        nice: i8,
+    },
+    /// `SCHED_FIFO`: until it sleeps or something more urgent comes.
+    Fifo {
+        /// 1 to 99; greater is more urgent.
+        priority: u8,
+    },
+    /// `SCHED_RR`: the same, in turns of 100 ms with others of its priority.
+    RoundRobin {
+        /// 1 to 99.
+        priority: u8,
+    },
+}
+
+/// What a real-time task carries.
+#[derive(Debug, Default)]
+pub(crate) struct RtShare {
+    /// Key among the waiting tasks, while it waits.
+    pub(crate) key: Cell<Option<(Reverse<u8>, i64)>>,
+    /// Ticks left of its slice.
+    pub(crate) left: Cell<u64>,
+    /// It goes to the tail of its list when it is put back.
+    pub(crate) to_tail: Cell<bool>,
+}
+
+/// State of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Runnable or running.
+    Running,
+    /// Asleep, or about to be.
+    Asleep(Sleep),
+    /// Ended.
+    Dead,
+}
+
+/// A task as the scheduler sees it.
+#[derive(Debug)]
+pub struct Tcb {
+    /// Number on the machine.
+    pub id: TaskId,
+    /// State.
+    pub state: Cell<State>,
+    /// CPU whose queue it is or was on.
+    pub cpu: Cell<usize>,
+    /// What its class keeps.
+    pub entity: Entity,
+    /// It runs on `cpu` only.
+    pub bound: Cell<bool>,
+    /// How it is scheduled.
+    pub(crate) policy: Cell<Policy>,
+    pub(crate) rt: RtShare,
+    /// On a CPU now.
+    pub on_cpu: Cell<bool>,
+    /// Depth of the big kernel lock, -1 when not held.
+    pub lock_depth: Cell<i32>,
+    /// A signal is pending; a fatal one is.
+    pub signal: Cell<bool>,
+    /// See `signal`.
+    pub fatal: Cell<bool>,
+    /// Why its last wait ended, while it waits.
+    pub(crate) wake: Cell<Option<Wake>>,
+    /// Key of its record among the sleepers, while it waits for a word.
+    pub(crate) sleep_key: Cell<Option<(usize, u64)>>,
+    /// Key of its timer.
+    pub(crate) timer_key: Cell<Option<(u64, u64)>>,
+    /// CPU that exec balancing sends it to once it is off its present one.
+    pub(crate) migrate_to: Cell<Option<usize>>,
+    /// Its present sleep counts as load.
+    pub(crate) counted_asleep: Cell<bool>,
+    /// Its address space: the task that made it.
+    pub(crate) space: Cell<TaskId>,
+    /// Part of the first-level caches that it uses again after it was away.
+    pub(crate) footprint: Cell<f64>,
+    /// Who forked it.
+    pub(crate) parent: RefCell<Weak<Tcb>>,
+    /// The current preemption is involuntary: the task stays queued whatever its state.
+    pub(crate) preempted: Cell<bool>,
+}
+
+impl Tcb {
+    /// A task that is about to be queued on `cpu`.
+    pub(crate) fn new(id: TaskId, cpu: usize) -> Self {
+        Self {
+            id,
+            state: Cell::new(State::Running),
+            cpu: Cell::new(cpu),
+            entity: Entity::default(),
+            bound: Cell::new(false),
+            policy: Cell::new(Policy::Normal { nice: 0 }),
+            rt: RtShare::default(),
+            on_cpu: Cell::new(false),
+            lock_depth: Cell::new(-1),
+            signal: Cell::new(false),
+            fatal: Cell::new(false),
+            wake: Cell::new(None),
+            sleep_key: Cell::new(None),
+            timer_key: Cell::new(None),
+            migrate_to: Cell::new(None),
+            counted_asleep: Cell::new(false),
+            space: Cell::new(id),
+            footprint: Cell::new(1.0),
+            parent: RefCell::default(),
+            preempted: Cell::new(false),
+        }
+    }
+
+    /// Real-time priority, 1 to 99, or `None` for an ordinary task.
+    pub fn rt_priority(&self) -> Option<u8> {
+        match self.policy.get() {
+            Policy::Normal { .. } => None,
+            Policy::Fifo { priority } | Policy::RoundRobin { priority } => Some(priority),
+        }
+    }
+}
