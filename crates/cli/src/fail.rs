@@ -1,6 +1,7 @@
 //! Failures and their exit codes, see docs/exit-codes.md.
 
 use crate::args::Args;
+use crate::output;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Display;
@@ -45,9 +46,8 @@ impl Failure {
     }
 
     /// Prints the message in one line and gives the exit code.
-    #[expect(clippy::print_stderr, reason = "messages go to standard error")]
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("convoy: {}", one_line(&self.message));
+        output::say(&format!("convoy: {}", one_line(&self.message)));
         ExitCode::from(self.code)
     }
 }

@@ -100,7 +100,6 @@ fn beside(entry: &Entry) -> String {
 }
 
 /// A warning is printed even with `--quiet`: something is not as it should be.
-#[expect(clippy::print_stderr, reason = "messages go to standard error")]
 fn warn(text: &str) {
-    eprintln!("convoy: warning: {}", text.replace('\n', " "));
+    output::say(&format!("convoy: warning: {}", text.replace('\n', " ")));
 }

@@ -116,9 +116,14 @@ pub(crate) fn progress(common: &Common, length: u64) -> ProgressBar {
 }
 
 /// A message for people.
-#[expect(clippy::print_stderr, reason = "messages go to standard error")]
 pub(crate) fn message(common: &Common, text: &str) {
     if !common.quiet {
-        eprintln!("{text}");
+        say(text);
     }
+}
+
+/// A line on standard error. That nobody reads there, as after `2>&1 | head -1`, must not cost the
+/// result, the record or the cleaning up; `eprintln!` would end the program.
+pub(crate) fn say(text: &str) {
+    let _nobody_reads = writeln!(std::io::stderr(), "{text}");
 }

@@ -63,6 +63,29 @@ pub(crate) struct Done<P = VirtualPoint> {
     pub(crate) interrupted: bool,
 }
 
+/// Runs `work` on a thread of its own, so that an interrupt ends the command at once.
+pub(crate) fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, VirtualError> + Send + 'static,
+) -> Result<T, Failure> {
+    let interrupts = Interrupts::catch();
+    let (sender, receiver) = mpsc::channel();
+    // Detached, as below. That nobody waits for the result any more is no failure.
+    std::thread::spawn(move || sender.send(work()).is_ok());
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(result) => return result.map_err(Failure::environment),
+            Err(mpsc::RecvTimeoutError::Timeout) if interrupts.pending() => {
+                return Err(Failure::interrupted(0));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                let text = "a simulation ended without a result; see above";
+                return Err(Failure::environment(text));
+            }
+        }
+    }
+}
+
 /// Runs `cells`, `threads` at a time. An interrupt keeps what is finished.
 pub(crate) fn run<S: Simulation>(
     common: &Common,

@@ -3,6 +3,7 @@
 
 use super::git::{Commit, Commits};
 use crate::args::Common;
+use crate::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -81,11 +82,10 @@ impl Live {
         self.line(text);
     }
 
-    #[expect(clippy::print_stderr, reason = "messages go to standard error")]
     fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None if !self.quiet => eprintln!("{text}"),
+            None if !self.quiet => output::say(text),
             None => {}
         }
     }

@@ -7,7 +7,7 @@ mod target;
 
 use crate::args::{Common, Format};
 use crate::fail::Failure;
-use crate::output;
+use crate::{output, pool};
 use clap::{Args, ValueEnum};
 use convoy_explain::{Analysis, Detail, ProcFile, folded};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
@@ -131,9 +131,8 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     let detailed = args.trace.is_some() || args.ftrace.is_some();
     let bar = output::progress(&args.common, if detailed { 2 } else { 1 });
     bar.set_message("running it, recorded");
-    let analysis = Rc::new(RefCell::new(Analysis::new(target.run.machine.topology.cpus)));
-    let point = execute(&target.run, analysis.clone());
-    let (point, analysis) = (point?, analysis.borrow());
+    let analysis = Analysis::new(target.run.machine.topology.cpus);
+    let (point, analysis) = execute(&target.run, analysis)?;
     let mut report = report(&target, &point, &analysis);
     if detailed {
         bar.inc(1);
@@ -170,8 +169,7 @@ fn details(
     analysis: &Analysis,
 ) -> Result<Vec<String>, Failure> {
     let cpus = target.run.machine.topology.cpus;
-    let detail = Rc::new(RefCell::new(Detail::new(cpus, analysis.window())));
-    let again = execute(&target.run, detail.clone())?;
+    let (again, mut detail) = execute(&target.run, Detail::new(cpus, analysis.window()))?;
     if again.hash != point.hash {
         return Err(Failure::environment(format!(
             "the run did not repeat: schedule hash {:016x}, then {:016x}; this is a defect of the \
@@ -179,7 +177,6 @@ fn details(
             point.hash, again.hash
         )));
     }
-    let mut detail = detail.borrow_mut();
     let mut notes = Vec::new();
     if let Some(path) = &args.trace {
         let limit = args.trace_limit as usize * 1_000_000;
@@ -218,8 +215,18 @@ fn stacks(args: &Explain, title: &str, analysis: &Analysis) -> Result<Vec<String
     Ok(notes)
 }
 
-fn execute(run: &VirtualRun, recorder: Rc<RefCell<dyn Recorder>>) -> Result<VirtualPoint, Failure> {
-    run.record(recorder).map_err(Failure::environment)
+/// Runs it with `recorder`, which comes back with what it saw.
+fn execute<R: Recorder + Send + 'static>(
+    run: &VirtualRun,
+    recorder: R,
+) -> Result<(VirtualPoint, R), Failure> {
+    let run = run.clone();
+    pool::apart(move || {
+        let shared = Rc::new(RefCell::new(recorder));
+        let point = run.record(shared.clone())?;
+        let recorder = Rc::into_inner(shared).expect("the machine is gone");
+        Ok((point, recorder.into_inner()))
+    })
 }
 
 fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> ExplainReport {

@@ -245,6 +245,26 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
+fn messages_that_nobody_reads_cost_neither_result_nor_record() {
+    let place = directory("deaf");
+    let path = |name: &str| place.join(name).to_string_lossy().into_owned();
+    let (store, result) = (path("runs.sqlite3"), path("result.json"));
+    let load = ["run", "--users", "1", "--shrink", "1000000", "--no-predict", "--format", "json"];
+    let args = [&load[..], &["--store", &store, "--output", &result]].concat();
+    let mut child = convoy(&args).spawn().expect("starts");
+    // The result goes to the file, "stored as run" to a pipe that is closed.
+    drop(child.stderr.take());
+    assert_eq!(code(&child.wait_with_output().expect("ends")), Some(0));
+    assert!(std::fs::read_to_string(&result).expect("a result").contains("jobs_per_min"));
+    let list = run(&["runs", "list", "--store", &store]);
+    assert!(stdout(&list).contains("jobs/min"), "{}", stdout(&list));
+    let mut child = convoy(&["run", "--mix", "none"]).spawn().expect("starts");
+    drop(child.stderr.take());
+    assert_eq!(code(&child.wait_with_output().expect("ends")), Some(USAGE));
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
 fn work_directories_that_cannot_be_used() {
     let missing = ["run", "--users", "1", "--shrink", "1000000", "--dir", "/nonexistent/place"];
     refused(&missing, ENVIRONMENT, &["/nonexistent/place", "--dir"]);

@@ -61,6 +61,21 @@ fn an_interrupt_ends_a_check_and_a_lock_experiment_in_order() {
 }
 
 #[test]
+fn an_interrupt_before_the_first_point_is_one_sentence() {
+    let kernel = ["--kernel", "2.6.26-rc1", "--users", "2000"];
+    let explain = [&["explain", "semaphore-2008"], &kernel[..]].concat();
+    let sim = [&["sim"], &kernel[..]].concat();
+    for args in [explain, sim] {
+        let mut child = convoy(&args).spawn().expect("starts");
+        wait(&mut child, catches_interrupts);
+        let output = interrupt(child, Signal::INT);
+        assert_eq!((code(&output), stdout(&output).as_str()), (Some(ENVIRONMENT), ""), "{args:?}");
+        let text = stderr(&output);
+        assert!(text.starts_with("convoy: interrupted") && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
 fn an_interrupt_ends_a_load_and_leaves_nothing() {
     for signal in [Signal::INT, Signal::TERM] {
         let directory = directory("interrupt");
