@@ -23,15 +23,16 @@ pub struct Set {
 }
 
 impl Set {
-    /// The number of CPUs of the machine, for which there is a flag of its own.
+    /// A key of the machine for which there is a flag of its own: `flag`, with its value.
+    pub fn machine(path: &[&str], text: String, flag: String) -> Self {
+        let key = path.join(".");
+        let path = path.iter().map(|&part| part.to_owned()).collect();
+        Self { kind: MACHINES.kind, path, key, text, flag }
+    }
+
+    /// The number of CPUs of the machine.
     pub fn cpus(cpus: usize) -> Self {
-        Self {
-            kind: MACHINES.kind,
-            path: vec!["topology".to_owned(), "cpus".to_owned()],
-            key: "topology.cpus".to_owned(),
-            text: cpus.to_string(),
-            flag: format!("--cpus {cpus}"),
-        }
+        Self::machine(&["topology", "cpus"], cpus.to_string(), format!("--cpus {cpus}"))
     }
 
     /// `KEY=VALUE`, as titles print it.

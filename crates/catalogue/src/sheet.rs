@@ -7,7 +7,7 @@ use crate::error::{CatalogueError, Fault};
 use crate::set::Set;
 use crate::shelf::{MIXES, Shelf};
 use crate::source::{Loaded, Source};
-use crate::tree::{Node, Value, hash};
+use crate::tree::{Node, Value};
 use crate::{Entry, keys, read, suggest};
 
 /// The key that names the file below.
@@ -136,15 +136,8 @@ impl Text {
         } else {
             return Err(unknown(shelf, name));
         };
-        let source = Source {
-            name: label,
-            changed: path.is_some(),
-            path,
-            based_on: None,
-            overrides: Vec::new(),
-            hash: hash(text.replace("\r\n", "\n").as_bytes()),
-            description: first_comment(&text),
-        };
+        let (changed, description) = (path.is_some(), first_comment(&text));
+        let source = Source { path, changed, description, ..Source::of_text(&label, &text) };
         Ok(Self { text, source })
     }
 }

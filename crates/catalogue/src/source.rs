@@ -3,15 +3,15 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::tree::Node;
+use crate::tree::{Node, hash};
 
 /// Digits of the hash that a label has.
 const DIGITS: usize = 8;
 
 /// Where a value comes from. A record keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The shipped name, or the name of the file without its directory.
     pub name: String,
@@ -22,12 +22,13 @@ pub struct Source {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub based_on: Option<String>,
     /// What `--set` changed, as `KEY=VALUE`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<String>,
     /// Whether it is anything else than the shipped file called `name`.
     pub changed: bool,
     /// SHA-256 of the content, in hexadecimal digits: keys in order, comments and description left
     /// out, so that equal content has an equal hash on every machine.
+    #[serde(rename = "sha256")]
     pub hash: String,
     /// One line for people.
     #[serde(skip)]
@@ -35,6 +36,19 @@ pub struct Source {
 }
 
 impl Source {
+    /// That of a text that is no file of its own.
+    pub fn of_text(name: &str, text: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: None,
+            based_on: None,
+            overrides: Vec::new(),
+            changed: false,
+            hash: hash(text.replace("\r\n", "\n").as_bytes()),
+            description: String::new(),
+        }
+    }
+
     /// What titles and records call it: the shipped name, or a name that says what is different and
     /// the beginning of the hash.
     pub fn label(&self) -> String {

@@ -3,6 +3,7 @@
 use crate::compare::Compare;
 use crate::examples;
 use crate::keep::StoreArgs;
+use crate::presets::Sets;
 use crate::runs::Runs;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -135,6 +136,9 @@ pub(crate) struct Reproduce {
     /// Machine preset instead of the experiment's
     #[arg(long, value_name = "PRESET")]
     pub(crate) machine: Option<String>,
+    /// What is changed in the presets.
+    #[command(flatten)]
+    pub(crate) sets: Sets,
     /// Skip the spread over what the source does not say (machine, HZ, preemption)
     #[arg(long)]
     pub(crate) no_spread: bool,

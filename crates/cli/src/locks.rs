@@ -3,11 +3,11 @@
 use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
+use crate::presets::Sets;
 use crate::{output, pool};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_host::Interrupts;
-use convoy_kernel::KernelPreset;
 use convoy_lab::native::{self, NativeExperiment, NativeRecord, Policy, Think};
 use convoy_lab::virtual_locks::{self, VirtualLocks, VirtualLocksPoint};
 use convoy_report::{native_csv, native_json, native_text};
@@ -31,6 +31,9 @@ pub(crate) struct Locks {
     #[arg(long, value_name = "PRESET", default_value = "quad-2008-two-dies")]
     #[arg(requires = "kernel", help_heading = "Virtual machine")]
     machine: String,
+    /// What is changed in the presets.
+    #[command(flatten)]
+    sets: Sets,
     /// Where the record goes.
     #[command(flatten)]
     store: StoreArgs,
@@ -131,6 +134,10 @@ pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     }
     let mut experiment = args.plan.over(base);
     if args.kernel.is_none() {
+        if !args.sets.is_empty() {
+            let text = "--set changes a preset, and this machine is none; name one with --kernel";
+            return Err(Failure::usage(text));
+        }
         experiment.cpus = args.plan.cpus.or(experiment.cpus);
     }
     experiment.check().map_err(Failure::usage)?;
@@ -175,11 +182,12 @@ fn simulated(
     kernel: &str,
     experiment: &NativeExperiment,
 ) -> Result<NativeRecord, Failure> {
-    let kernel = convoy_catalogue::load::<KernelPreset>(kernel, &[]).map_err(Failure::usage)?.value;
-    let machine = pool::machine(&args.machine, args.plan.cpus.map(|cpus| cpus as usize))?;
+    let kernel = args.sets.kernel(kernel)?;
+    let machine = args.sets.machine(&args.machine, args.plan.cpus.map(|cpus| cpus as usize))?;
     let cells = virtual_locks::cells(experiment, &kernel, &machine);
     let done = pool::run(&args.common, "lock loops", cells.clone(), None)?;
-    Ok(virtual_locks::record(experiment, &cells, &done.points))
+    let record = virtual_locks::record(experiment, &cells, &done.points);
+    Ok(NativeRecord { kernel: Some(kernel.source), machine: Some(machine.source), ..record })
 }
 
 impl pool::Simulation for VirtualLocks {

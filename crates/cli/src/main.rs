@@ -14,6 +14,7 @@ mod locks;
 mod measure;
 mod output;
 mod pool;
+mod presets;
 mod reproduce;
 mod run;
 mod runs;

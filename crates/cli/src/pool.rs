@@ -3,12 +3,10 @@
 use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
-use convoy_catalogue::{Entry as _, Set};
 use convoy_host::Interrupts;
 use convoy_lab::host_experiment::HostCell;
 use convoy_lab::virtual_end::VirtualError;
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
-use convoy_machine::Preset;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -17,21 +15,6 @@ use std::time::Duration;
 const THREADS: &str = "CONVOY_THREADS";
 /// How often the main thread looks for an interrupt.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-
-/// The machine `name`, a preset or a file, with `cpus` CPUs instead of its own if that is given,
-/// once everything it says is known to be sound: the steps of its `[kernel_ns]` are names of the
-/// kernel, not of the machine.
-pub(crate) fn machine(name: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
-    let mut machine = convoy_catalogue::load::<Preset>(name, &[]).map_err(Failure::usage)?;
-    if let Some(cpus) = cpus {
-        // The label is that of all CPUs: titles say the number beside it.
-        let label = machine.label();
-        machine = convoy_catalogue::load(name, &[Set::cpus(cpus)]).map_err(Failure::usage)?;
-        machine.value.set_name(label);
-    }
-    let wrong = |error| Failure::usage(format!("{name}: {error}"));
-    convoy_kernel::costs_ns(&machine).map(|_| machine.value).map_err(wrong)
-}
 
 /// A simulation, on the thread that calls.
 pub(crate) trait Simulation: Send + Sync + 'static {

@@ -6,15 +6,16 @@ use crate::keep::StoreArgs;
 use crate::load::control::Sweep;
 use crate::load::{self, Load, Points, Results, control};
 use crate::pool;
+use crate::presets::Sets;
 use clap::{Args, ValueEnum};
-use convoy_kernel::{BklKind, FileSystem, JournalOptions, JournalStats, KernelPreset};
+use convoy_kernel::{BklKind, FileSystem, JournalOptions, JournalStats};
+use convoy_lab::inputs::Inputs;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
-use convoy_machine::Preset;
 use convoy_report::{Cell, Column, Columns, RunPoint, RunReport, Table};
 use convoy_workload::mix::Mix;
 use convoy_workload::schedule::Schedule;
 use convoy_workload::users::counted;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::ExitCode;
 
 /// `convoy sim`.
@@ -53,6 +54,9 @@ pub(crate) struct Place {
     /// Number of CPUs instead of the machine preset's
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<usize>,
+    /// What is changed in the presets.
+    #[command(flatten)]
+    pub(crate) sets: Sets,
     /// File system of the work directory
     #[arg(long, value_name = "NAME", default_value = "tmpfs")]
     pub(crate) fs: Fs,
@@ -92,13 +96,9 @@ impl Place {
         }
     }
 
-    /// The machine `preset` with the disk that the flags ask for.
-    pub(crate) fn machine(&self, preset: &str, cpus: Option<usize>) -> Result<Preset, Failure> {
-        let mut machine = pool::machine(preset, cpus)?;
-        if let Some(ms) = self.disk_ms {
-            machine.disk.latency_ns = ms * 1e6;
-        }
-        Ok(machine)
+    /// What the flags change in the presets.
+    pub(crate) fn sets(&self) -> Sets {
+        self.sets.with(&Sets::disk(self.disk_ms))
     }
 }
 
@@ -126,21 +126,19 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     args.place.check()?;
     let (mix, users) = (mix(args)?, users(args)?);
     let start_delay_ns = control::start_delay(&args.load)?.as_nanos() as u64;
-    let kernel = convoy_catalogue::load::<KernelPreset>(&args.place.kernel, &[])
-        .map_err(Failure::usage)?
-        .value;
-    let machine = args.place.machine(&args.place.machine, args.place.cpus)?;
-    let cells = users
-        .iter()
-        .map(|&users| VirtualRun {
-            seed: args.load.seed.unwrap_or(1),
-            start_delay_ns,
-            shrink: args.load.shrink,
-            file_system: args.place.file_system(),
-            sample_ns: args.place.timeline.map_or(0, |seconds| (seconds * 1e9) as u64),
-            ..VirtualRun::new(mix.clone(), users, kernel.clone(), machine.clone())
-        })
-        .collect();
+    let sets = args.place.sets();
+    let kernel = sets.kernel(&args.place.kernel)?;
+    let machine = sets.machine(&args.place.machine, args.place.cpus)?;
+    let run = VirtualRun {
+        seed: args.load.seed.unwrap_or(1),
+        start_delay_ns,
+        shrink: args.load.shrink,
+        file_system: args.place.file_system(),
+        sample_ns: args.place.timeline.map_or(0, |seconds| (seconds * 1e9) as u64),
+        ..VirtualRun::new(mix, 1, kernel.value.clone(), machine.value.clone())
+    };
+    let cells =
+        users.iter().map(|&users| VirtualRun { users, pool_users: users, ..run.clone() }).collect();
     let done = pool::run(&args.common, "virtual load points", cells, None)?;
     let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
     if points.is_empty() {
@@ -153,9 +151,13 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             details.push_str(&timeline(point).to_text());
         }
     }
-    let report = report(&mix, &kernel, &machine, &points);
+    let report = report(&run, Inputs::of(&run, &kernel.source, &machine.source), &points);
     let body = serde_json::to_value(&report).map_err(Failure::environment)?;
-    let record = record(args, &body, &kernel, &machine, &mix);
+    let record = json!({
+        "schema": 2,
+        "command": std::env::args().skip(1).collect::<Vec<_>>(),
+        "results": body,
+    });
     let place = format!("{} on {}", kernel.name, machine.name);
     let shape = (Columns::Aim7, details.as_str());
     load::finish(&args.common, &args.results, &report, shape, (&place, ""), &record)?;
@@ -166,12 +168,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(
-    mix: &Mix,
-    kernel: &KernelPreset,
-    machine: &Preset,
-    points: &[&VirtualPoint],
-) -> RunReport {
+fn report(run: &VirtualRun, inputs: Inputs, points: &[&VirtualPoint]) -> RunReport {
+    let VirtualRun { mix, kernel, machine, .. } = run;
     let mut notes: Vec<String> = points.iter().map(|point| note(point)).collect();
     notes.extend(mix.notes.iter().map(|note| format!("{}: {note}", mix.name)));
     if kernel.bkl != BklKind::None {
@@ -186,35 +184,10 @@ fn report(
             machine.name,
             machine.topology.cpus
         ),
+        inputs: Some(inputs),
         points: points.iter().map(|point| virtual_point(point)).collect(),
         notes,
     }
-}
-
-/// What `--record` writes: the inputs, then the results.
-fn record(
-    args: &SimArgs,
-    results: &Value,
-    kernel: &KernelPreset,
-    machine: &Preset,
-    mix: &Mix,
-) -> Value {
-    json!({
-        "schema": 1,
-        "version": env!("CARGO_PKG_VERSION"),
-        "command": std::env::args().skip(1).collect::<Vec<_>>(),
-        "kernel": kernel.name,
-        "machine": machine.name,
-        "cpus": machine.topology.cpus,
-        "mix": mix.name,
-        "jobs_per_user": mix.jobs_per_user(),
-        "file_system": match args.place.fs { Fs::Tmpfs => "tmpfs", Fs::Journal => "journal" },
-        "disk_ms": machine.disk.latency_ns / 1e6,
-        "start_delay_s": args.load.start_delay,
-        "shrink": args.load.shrink,
-        "seed": args.load.seed.unwrap_or(1),
-        "results": results,
-    })
 }
 
 fn virtual_point(point: &VirtualPoint) -> RunPoint {

@@ -8,6 +8,7 @@ pub mod calibrate_machine;
 mod calibrate_wakeups;
 pub mod experiment;
 pub mod host_experiment;
+pub mod inputs;
 pub mod lock_loop;
 pub mod native;
 pub mod virtual_end;

@@ -23,6 +23,7 @@
 mod cell;
 mod work;
 
+use convoy_catalogue::Source;
 use convoy_stats::Sample;
 use convoy_sync::Native;
 use serde::{Deserialize, Serialize};
@@ -347,6 +348,12 @@ pub struct NativeRecord {
     /// The kernel and the virtual machine; `None` for this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// Where that kernel comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Source>,
+    /// Where that machine comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Source>,
     /// CPUs this process could use.
     pub cpus: u32,
     /// Nanoseconds of one step of the work chain, as calibrated.
@@ -411,7 +418,9 @@ impl NativeRecord {
     ) -> Self {
         let cells = summarise(experiment, &runs);
         let experiment = experiment.clone();
-        Self { schema: SCHEMA, experiment, place, cpus, step_ns, clock_ns, cells, runs }
+        let (kernel, machine) = (None, None);
+        let schema = SCHEMA;
+        Self { schema, experiment, place, kernel, machine, cpus, step_ns, clock_ns, cells, runs }
     }
 }
 

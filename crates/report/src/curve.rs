@@ -78,6 +78,7 @@ mod tests {
         };
         RunReport {
             title: "shared: 97 jobs per user, this machine".to_owned(),
+            inputs: None,
             points: vec![
                 point(1, 9_400.0, 100.0),
                 point(2, 18_800.0, 97.0),

@@ -6,6 +6,7 @@ use crate::json::to_json;
 use crate::table::{Cell, Column, MAX_WIDTH, Table};
 use convoy_explain::{LockSummary, Share, Spread, Summary};
 use convoy_lab::bulk::{BulkUse, MeanSd};
+use convoy_lab::inputs::Inputs;
 use serde::Serialize;
 
 /// Locks that the table for people shows.
@@ -21,6 +22,9 @@ pub struct ExplainReport {
     pub title: String,
     /// The command that gives the same report.
     pub replay: String,
+    /// What the run was made of.
+    #[serde(flatten)]
+    pub inputs: Inputs,
     /// Users.
     pub users: u64,
     /// AIM7's throughput.

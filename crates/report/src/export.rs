@@ -86,7 +86,12 @@ mod tests {
             ..RunPoint::default()
         };
         let failed = RunPoint { failed: Some(Cause::default()), ..point.clone() };
-        RunReport { title: String::new(), points: vec![point, failed], notes: Vec::new() }
+        RunReport {
+            title: String::new(),
+            inputs: None,
+            points: vec![point, failed],
+            notes: Vec::new(),
+        }
     }
 
     #[test]

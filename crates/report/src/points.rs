@@ -1,6 +1,7 @@
 //! `convoy run` and `convoy sim`: the load points of an AIM7 run.
 
 use convoy_lab::bulk::BulkUse;
+use convoy_lab::inputs::Inputs;
 use convoy_workload::record::{Cause, JobStats, Repeat};
 use convoy_workload::users::counted;
 use serde::{Deserialize, Serialize};
@@ -171,6 +172,9 @@ pub enum Columns {
 pub struct RunReport {
     /// Mix, target, seed and jobs per user in one line.
     pub title: String,
+    /// What a simulation was made of; `None` on a real machine.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Inputs>,
     /// The load points, in the order of the list of users.
     pub points: Vec<RunPoint>,
     /// Lines under the table.
@@ -380,6 +384,7 @@ mod tests {
         };
         RunReport {
             title: "Mix shared on this machine, 100 jobs per user, seed 1".to_owned(),
+            inputs: None,
             points: vec![point(1, 589.6, Some(0.97)), point(200, 1_201.04, None)],
             notes: vec!["2 CPUs.".to_owned()],
         }

@@ -19,8 +19,8 @@ const SIZED_BY_REAIM: &str = "aim9";
 pub struct Mix {
     /// What titles call it.
     pub name: String,
-    /// Where it comes from; a mix of one job comes from nowhere.
-    pub source: Option<Source>,
+    /// Where it comes from.
+    pub source: Source,
     /// The sizes in force.
     pub sizes: Sizes,
     /// The sizes that the workfile sets.
@@ -62,7 +62,7 @@ impl Mix {
         let Text { text, source } = Text::open(&MIXES, name_or_path)?;
         let mut mix = workfile::parse(name_or_path, &text)?;
         mix.name = source.label();
-        mix.source = Some(source);
+        mix.source = source;
         Ok(mix)
     }
 
@@ -70,7 +70,7 @@ impl Mix {
     pub fn of_job(job: Job) -> Self {
         Self {
             name: job.name().to_owned(),
-            source: None,
+            source: Source::of_text(job.name(), &format!("1 {}\n", job.name())),
             sizes: Sizes::REAIM,
             live: Stated::default(),
             commented: Stated::default(),
@@ -266,11 +266,11 @@ mod tests {
         std::fs::write(&path, "10 add_int\n").expect("written");
         let mix = Mix::load(path.to_str().expect("text")).expect("valid");
         std::fs::remove_file(&path).expect("removed");
-        let source = mix.source.expect("a file");
+        let source = mix.source;
         assert!(source.changed && mix.name.ends_with(&format!(" ({})", &source.hash[..8])));
         let shipped = shared();
         assert_eq!(shipped.name, "shared");
-        assert!(!shipped.source.expect("shipped").changed);
+        assert!(!shipped.source.changed);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::jobs::{Job, nearest_job};
 use crate::mix::{JOBS_PER_USER, Mix};
 use crate::sizes::{self, Sizes, Stated};
 use crate::text::keyword;
+use convoy_catalogue::Source;
 use convoy_catalogue::suggest::distance;
 
 /// Largest weight, so that no product overflows.
@@ -58,7 +59,7 @@ impl Problem {
 pub fn parse(file: &str, text: &str) -> Result<Mix, WorkfileError> {
     let mut mix = Mix {
         name: file.to_owned(),
-        source: None,
+        source: Source::of_text(file, text),
         sizes: Sizes::REAIM,
         live: Stated::default(),
         commented: Stated::default(),

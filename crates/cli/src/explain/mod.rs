@@ -7,6 +7,7 @@ mod target;
 
 use crate::args::{Common, Format};
 use crate::fail::Failure;
+use crate::presets::Sets;
 use crate::{output, pool};
 use clap::{Args, ValueEnum};
 use convoy_explain::{Analysis, Detail, ProcFile, folded};
@@ -37,6 +38,9 @@ pub(crate) struct Explain {
     /// Machine preset instead of the run's
     #[arg(long, value_name = "PRESET")]
     machine: Option<String>,
+    /// What is changed in the presets, on top of what the run changed.
+    #[command(flatten)]
+    sets: Sets,
     /// Seed instead of the run's
     #[arg(long)]
     seed: Option<u64>,
@@ -248,6 +252,7 @@ fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> Explain
             point.columns.jobs_per_min
         ),
         replay: format!("convoy {}", target.replay()),
+        inputs: target.inputs.clone(),
         users: u64::from(run.users),
         jobs_per_min: point.columns.jobs_per_min,
         hash: format!("{:016x}", point.hash),

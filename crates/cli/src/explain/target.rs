@@ -5,12 +5,11 @@ use crate::args::{Args, Command, Reproduce};
 use crate::compare::store_failure;
 use crate::fail::Failure;
 use crate::keep::default_path;
-use crate::pool;
 use crate::reproduce;
 use crate::sim::{self, SimArgs};
 use clap::Parser;
-use convoy_kernel::KernelPreset;
 use convoy_lab::experiment::Experiment;
+use convoy_lab::inputs::Inputs;
 use convoy_lab::virtual_run::VirtualRun;
 use convoy_store::{Store, StoreError};
 use convoy_workload::mix::Mix;
@@ -20,6 +19,7 @@ use convoy_workload::users;
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) run: VirtualRun,
+    pub(super) inputs: Inputs,
     /// RUN and the flags that give the same simulation.
     flags: String,
 }
@@ -68,6 +68,7 @@ impl Target {
     /// A case of an experiment, at the size of `stored` if that is what is explained.
     fn experiment(args: &Explain, name: &str, stored: Option<&Reproduce>) -> Result<Self, Failure> {
         let experiment = reproduce::load(name)?;
+        let sets = stored.map_or_else(|| args.sets.clone(), |stored| stored.sets.with(&args.sets));
         let kernel = Self::kernel(args, &experiment, stored)?;
         let stored_machine = stored.and_then(|stored| stored.machine.as_ref());
         let machine =
@@ -82,49 +83,49 @@ impl Target {
         // As `reproduce` scales it: the delay goes with the tasks.
         let delay = experiment.start_delay_s * 1e9 * f64::from(users) / f64::from(experiment.tasks);
         let mix = Mix::load(&experiment.mix).map_err(Failure::usage)?;
-        let preset = pool::machine(&machine, args.cpus)?;
+        let mut flags = format!("{name} --kernel {kernel} --users {users}");
+        push(&mut flags, "machine", Some(&machine));
+        let kernel = sets.kernel(&kernel)?;
+        let machine = sets.machine(&machine, args.cpus)?;
         let run = VirtualRun {
             seed,
             start_delay_ns: delay as u64,
             pool_users: experiment.tasks,
             shrink: args.shrink.unwrap_or(1),
-            ..VirtualRun::new(mix, users, kernel.clone(), preset)
+            ..VirtualRun::new(mix, users, kernel.value.clone(), machine.value.clone())
         };
-        let mut flags = format!("{name} --kernel {} --users {users}", kernel.name);
-        push(&mut flags, "machine", Some(&machine));
         push(&mut flags, "seed", Some(seed));
         push(&mut flags, "cpus", args.cpus);
         push(&mut flags, "shrink", args.shrink);
-        Ok(Self { name: experiment.name, run, flags })
+        flags.push_str(&sets.flags());
+        let inputs = Inputs::of(&run, &kernel.source, &machine.source);
+        Ok(Self { name: experiment.name, run, inputs, flags })
     }
 
+    /// The kernel that is meant.
     fn kernel(
         args: &Explain,
         experiment: &Experiment,
         stored: Option<&Reproduce>,
-    ) -> Result<KernelPreset, Failure> {
+    ) -> Result<String, Failure> {
         let cases: Vec<&str> = experiment.case.iter().map(|case| case.kernel.as_str()).collect();
         let ran = stored.map_or(&[][..], |stored| &stored.kernel);
-        let name = match (&args.kernel, ran, &cases[..]) {
-            (Some(name), _, _) | (None, [name], _) => name.clone(),
-            (None, _, [name]) => (*name).to_owned(),
-            _ => {
-                return Err(Failure::usage(format!(
-                    "experiment {} has several kernels; name one with --kernel: {}",
-                    experiment.name,
-                    cases.join(", ")
-                )));
-            }
-        };
-        let kernel = convoy_catalogue::load(&name, &[]).map_err(Failure::usage)?;
-        Ok(kernel.value)
+        match (&args.kernel, ran, &cases[..]) {
+            (Some(name), _, _) | (None, [name], _) => Ok(name.clone()),
+            (None, _, [name]) => Ok((*name).to_owned()),
+            _ => Err(Failure::usage(format!(
+                "experiment {} has several kernels; name one with --kernel: {}",
+                experiment.name,
+                cases.join(", ")
+            ))),
+        }
     }
 
     /// A load point of `convoy sim`.
     fn load(args: &Explain, stored: &SimArgs) -> Result<Self, Failure> {
         let kernel = args.kernel.as_ref().unwrap_or(&stored.place.kernel);
-        let kernel =
-            convoy_catalogue::load::<KernelPreset>(kernel, &[]).map_err(Failure::usage)?.value;
+        let sets = stored.place.sets().with(&args.sets);
+        let kernel = sets.kernel(kernel)?;
         let list = users::parse(stored.points.users.as_deref().unwrap_or("1,2,10"))
             .map_err(Failure::usage)?;
         let ((Some(users), _) | (None, &[users])) = (args.users, &list[..]) else {
@@ -136,17 +137,13 @@ impl Target {
             )));
         };
         let machine = args.machine.as_ref().unwrap_or(&stored.place.machine);
+        let machine = sets.machine(machine, args.cpus.or(stored.place.cpus))?;
         let run = VirtualRun {
             seed: args.seed.or(stored.load.seed).unwrap_or(1),
             start_delay_ns: (stored.load.start_delay * 1e9) as u64,
             shrink: args.shrink.unwrap_or(stored.load.shrink),
             file_system: stored.place.file_system(),
-            ..VirtualRun::new(
-                sim::mix(stored)?,
-                users,
-                kernel,
-                stored.place.machine(machine, args.cpus.or(stored.place.cpus))?,
-            )
+            ..VirtualRun::new(sim::mix(stored)?, users, kernel.value.clone(), machine.value.clone())
         };
         let mut flags = format!("{} --users {users}", args.run);
         push(&mut flags, "kernel", args.kernel.as_ref());
@@ -154,7 +151,9 @@ impl Target {
         push(&mut flags, "cpus", args.cpus);
         push(&mut flags, "seed", args.seed);
         push(&mut flags, "shrink", args.shrink);
-        Ok(Self { name: format!("run {}", args.run), run, flags })
+        flags.push_str(&args.sets.flags());
+        let inputs = Inputs::of(&run, &kernel.source, &machine.source);
+        Ok(Self { name: format!("run {}", args.run), run, inputs, flags })
     }
 }
 

@@ -44,10 +44,9 @@ fn columns() -> Vec<Column> {
 
 /// `convoy reproduce --ablation`.
 pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
-    let named = |name: &str| KernelPreset::named(name).map_err(Failure::usage);
-    let base = named(BASE)?;
+    let base = plan.kernel(BASE)?;
     let mut kernels = vec![
-        ("2.6.25".to_owned(), named("2.6.25")?),
+        ("2.6.25".to_owned(), plan.kernel("2.6.25")?),
         (format!("{BASE}, every rule"), base.clone()),
     ];
     for case in &plan.experiment.ablation {

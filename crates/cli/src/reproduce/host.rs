@@ -3,7 +3,6 @@
 use crate::args::{Common, Reproduce};
 use crate::fail::Failure;
 use crate::{output, pool};
-use convoy_kernel::KernelPreset;
 use convoy_lab::host_experiment::{HostCell, HostExperiment, KIND};
 use convoy_report::{HostReport, HostRow};
 use convoy_stats::Sample;
@@ -95,9 +94,9 @@ fn measure(common: &Common, experiment: &mut HostExperiment) -> Result<(), Failu
 /// The simulations of all rows in their order, and how many each row has.
 fn cells(args: &Reproduce, experiment: &HostExperiment) -> Result<(Vec<HostCell>, usize), Failure> {
     let kernel = args.kernel.first().unwrap_or(&experiment.kernel);
-    let kernel = convoy_catalogue::load::<KernelPreset>(kernel, &[]).map_err(Failure::usage)?.value;
+    let kernel = args.sets.kernel(kernel)?.value;
     let machine = args.machine.as_ref().unwrap_or(&experiment.machine);
-    let machine = pool::machine(machine, None)?;
+    let machine = args.sets.machine(machine, None)?.value;
     let count = u64::from(args.seeds.unwrap_or(experiment.seeds));
     let seeds: Vec<u64> = (args.seed..args.seed.saturating_add(count)).collect();
     let mut cells = Vec::new();

@@ -7,6 +7,7 @@ mod spread;
 
 use crate::args::{Common, Reproduce};
 use crate::fail::Failure;
+use crate::presets::Sets;
 use crate::{output, pool};
 use convoy_catalogue::Entry as _;
 use convoy_kernel::KernelPreset;
@@ -44,6 +45,7 @@ struct Plan {
     experiment: Experiment,
     mix: Mix,
     machine: Preset,
+    sets: Sets,
     scale: u32,
     seeds: Vec<u64>,
 }
@@ -68,7 +70,8 @@ impl Plan {
         };
         let plan = Self {
             mix: Mix::load(&experiment.mix).map_err(Failure::usage)?,
-            machine: pool::machine(machine, None)?,
+            machine: args.sets.machine(machine, None)?.value,
+            sets: args.sets.clone(),
             scale,
             seeds: (args.seed..end).collect(),
             experiment,
@@ -84,14 +87,14 @@ impl Plan {
             Failure::usage(format!("experiment {}: {error}", self.experiment.name))
         };
         for case in &self.experiment.case {
-            KernelPreset::named(&case.kernel).map_err(|error| wrong(&error))?;
+            self.kernel(&case.kernel)?;
         }
-        let base = KernelPreset::named(BASE).map_err(|error| wrong(&error))?;
+        let base = self.kernel(BASE)?;
         for case in &self.experiment.ablation {
             ablation::ablated(case)?;
         }
         for name in &self.experiment.unknown.machines {
-            Preset::named(name).map_err(|error| wrong(&error))?;
+            self.sets.machine(name, None)?;
         }
         for &hz in &self.experiment.unknown.hz {
             let mut kernel = base.clone();
@@ -106,9 +109,13 @@ impl Plan {
         Self { scale: scale.min(self.experiment.tasks), ..self.clone() }
     }
 
+    fn kernel(&self, name: &str) -> Result<KernelPreset, Failure> {
+        self.sets.kernel(name).map(|kernel| kernel.value)
+    }
+
     fn cases(&self, only: &[String]) -> Result<Vec<(Case, KernelPreset)>, Failure> {
         for name in only {
-            KernelPreset::named(name).map_err(Failure::usage)?;
+            self.kernel(name)?;
         }
         let plain = |name: &str| name.strip_prefix('v').unwrap_or(name).to_owned();
         let wanted =
@@ -118,9 +125,9 @@ impl Plan {
             .case
             .iter()
             .filter(wanted)
-            .map(|case| KernelPreset::named(&case.kernel).map(|kernel| (case.clone(), kernel)))
+            .map(|case| self.kernel(&case.kernel).map(|kernel| (case.clone(), kernel)))
             .collect();
-        let cases = cases.map_err(Failure::usage)?;
+        let cases = cases?;
         if cases.is_empty() {
             let known: Vec<&str> =
                 self.experiment.case.iter().map(|case| case.kernel.as_str()).collect();
@@ -234,10 +241,10 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
         &plan.sentence(),
         u64::from(plan.experiment.tasks),
     );
-    for ((case, _), points) in cases.iter().zip(done.points.chunks(plan.seeds.len())) {
+    for ((case, kernel), points) in cases.iter().zip(done.points.chunks(plan.seeds.len())) {
         let points: Vec<&VirtualPoint> = points.iter().flatten().collect();
         if !points.is_empty() {
-            rows(&plan, case, &points, &mut report)?;
+            rows(&plan, case, &kernel.name, &points, &mut report)?;
         }
     }
     notes(&plan, &cases, &done.points, &mut report);
@@ -273,6 +280,7 @@ fn print(
 fn rows(
     plan: &Plan,
     case: &Case,
+    kernel: &str,
     points: &[&VirtualPoint],
     report: &mut ReproduceReport,
 ) -> Result<(), Failure> {
@@ -285,7 +293,7 @@ fn rows(
         let cpus = plan.machine.topology.cpus;
         let published = case.published(metric, cpus, plan.experiment.start_delay_s);
         let fitted = case.fitted.iter().any(|name| name == metric);
-        report.push(&case.kernel, metric, published, &estimate(values)?, fitted);
+        report.push(kernel, metric, published, &estimate(values)?, fitted);
     }
     Ok(())
 }

@@ -67,11 +67,10 @@ fn cell(plan: &Plan, kernel: &KernelPreset, setting: &Setting, seed: u64) -> Vir
 /// The command.
 pub(super) fn run(args: &Reproduce, plan: &Plan) -> Result<ExitCode, Failure> {
     output::ready(Some(&args.plot))?;
-    let named = |name: &str| KernelPreset::named(name).map_err(Failure::usage);
     let kernels = [
-        named("2.6.26-rc1+semaphore-speedup")?,
-        named("2.6.26-rc1")?,
-        named("2.6.26-rc1+bkl-spinlock")?,
+        plan.kernel("2.6.26-rc1+semaphore-speedup")?,
+        plan.kernel("2.6.26-rc1")?,
+        plan.kernel("2.6.26-rc1+bkl-spinlock")?,
     ];
     let sweeps = sweeps(plan);
     let mut cells = Vec::new();

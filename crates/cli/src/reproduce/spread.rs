@@ -21,7 +21,7 @@ fn combinations(plan: &Plan, base: &Config) -> Result<Vec<Combination>, Failure>
     let unknown = &plan.experiment.unknown;
     let mut all = Vec::new();
     for name in &unknown.machines {
-        let machine = Preset::named(name).map_err(Failure::usage)?;
+        let machine = plan.sets.machine(name, None)?.value;
         for &hz in &unknown.hz {
             for &preempt in &unknown.preempt {
                 let group_sched = base.group_sched;

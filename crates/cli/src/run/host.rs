@@ -98,6 +98,7 @@ fn machine(record: &RunRecord) -> String {
 fn report(args: &Run, record: &RunRecord) -> RunReport {
     RunReport {
         title: format!("{}: {} jobs per user, this machine", record.mix, record.jobs_per_user),
+        inputs: None,
         points: record.points.iter().map(|point| report_point(args, point)).collect(),
         notes: notes(record),
     }

@@ -208,6 +208,16 @@ fn numbers_that_make_no_sense_name_the_line_and_the_range() {
 }
 
 #[test]
+fn changes_that_nothing_follows_are_refused() {
+    let sim = |set| ["sim", "--kernel", "2.6.25", "--set", set];
+    refused(&sim("kernel.config.hzz=1"), USAGE, &["config.hzz", "did you mean hz?"]);
+    refused(&sim("machine.speed=0"), USAGE, &["machine.speed=0", "0.001 to 1000"]);
+    refused(&sim("experiment.tasks=1"), USAGE, &["kernel.KEY=VALUE and machine.KEY=VALUE"]);
+    refused(&sim("hz=1"), USAGE, &["KIND.KEY=VALUE"]);
+    refused(&["locks", "--set", "machine.speed=2"], USAGE, &["--kernel"]);
+}
+
+#[test]
 fn results_that_cannot_be_written() {
     let directory = directory("results");
     let path = |name: &str| directory.join(name).to_string_lossy().into_owned();

@@ -150,9 +150,49 @@ fn a_record_of_a_simulation_has_its_inputs() {
     let printed = json(&[args.as_slice(), &["--record", &path, "--format", "json"]].concat(), 0);
     let text = std::fs::read_to_string(&path).expect("a record");
     let record: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!((&record["kernel"], &record["seed"]), (&Value::from("3.0"), &Value::from(4)));
-    assert_eq!(record["file_system"], "journal");
     assert_eq!(record["results"], printed);
+    assert_eq!((&printed["kernel"]["name"], &printed["seed"]), (&"3.0".into(), &4.into()));
+    assert_eq!((&printed["file_system"], &printed["disk_ms"]), (&"journal".into(), &5.5.into()));
+    assert_eq!(printed["kernel"]["changed"], false);
+    assert_eq!(printed["mix"]["sha256"].as_str().map(str::len), Some(64));
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+/// An edited copy kept the name inside the file, and titles and JSON claimed the shipped preset.
+#[test]
+fn a_changed_preset_is_called_changed() {
+    let place = crate::directory("changed");
+    let write = |name: &str, text: &str| {
+        let path = place.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_string_lossy().into_owned()
+    };
+    let shipped = include_str!("../../../../kernels/2.6.25.toml");
+    let kernel = write("2.6.25.toml", &shipped.replace("hz = 250", "hz = 1000"));
+    let machine = write("fast.toml", "based_on = \"quad-2008-two-dies\"\nspeed = 2.0\n");
+    let sim = |kernel: &str, rest: &[&str]| {
+        let args = ["sim", "--kernel", kernel, "--users", "1", "--job", "add_int"];
+        json(&[args.as_slice(), rest, &["--format", "json"]].concat(), 0)
+    };
+    let plain = sim("2.6.25", &[]);
+    let edited = sim(&kernel, &["--machine", &machine]);
+    let set = sim("2.6.25", &["--set", "kernel.config.hz=1000", "--set", "machine.speed=2"]);
+    let sha =
+        |value: &Value, kind: &str| value[kind]["sha256"].as_str().expect("a hash").to_owned();
+    let (title, hash) = (edited["title"].as_str().expect("text"), sha(&edited, "kernel"));
+    assert!(title.contains(&format!("2.6.25.toml ({})", &hash[..8])), "{title}");
+    assert!(title.contains("fast.toml (based on quad-2008-two-dies; "), "{title}");
+    for kind in ["kernel", "machine"] {
+        assert_eq!(plain[kind]["changed"], false);
+        assert_eq!((&edited[kind]["changed"], &set[kind]["changed"]), (&true.into(), &true.into()));
+        assert_ne!(sha(&edited, kind), sha(&plain, kind));
+        assert_eq!(sha(&edited, kind), sha(&set, kind), "equal content, equal hash");
+    }
+    assert_eq!(set["kernel"]["overrides"], serde_json::json!(["config.hz=1000"]));
+    let title = set["title"].as_str().expect("text");
+    assert!(title.contains("2.6.25 (changed: config.hz=1000; "), "{title}");
+    assert_eq!(edited["points"], set["points"]);
+    assert_ne!(edited["points"][0]["hash"], plain["points"][0]["hash"]);
     std::fs::remove_dir_all(place).expect("removed");
 }
 

@@ -1,0 +1,85 @@
+//! Presets: the kernels and machines of the virtual machine, with what `--set` changes.
+
+use crate::fail::Failure;
+use clap::Args;
+use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES, Set};
+use convoy_kernel::KernelPreset;
+use convoy_machine::Preset;
+
+/// `--set`.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Sets {
+    /// Change one key of a preset, such as kernel.config.hz=1000 or machine.speed=2 (repeatable)
+    #[arg(long, value_name = "KIND.KEY=VALUE")]
+    set: Vec<Set>,
+}
+
+impl Sets {
+    /// What `--disk-ms` changes.
+    pub(crate) fn disk(ms: Option<f64>) -> Self {
+        let set = |ms: f64| {
+            let ns = (ms * 1e6).to_string();
+            Set::machine(&["disk", "latency_ns"], ns, format!("--disk-ms {ms}"))
+        };
+        Self { set: ms.map(set).into_iter().collect() }
+    }
+
+    /// These, and those of `over` on top.
+    pub(crate) fn with(&self, over: &Self) -> Self {
+        Self { set: self.set.iter().chain(&over.set).cloned().collect() }
+    }
+
+    /// The flags that give the same, for a shell.
+    pub(crate) fn flags(&self) -> String {
+        let flag = |set: &Set| {
+            let text = set.to_string();
+            format!(" --set {}", shell_words::quote(&text))
+        };
+        self.set.iter().map(flag).collect()
+    }
+
+    /// Whether nothing is changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// The kernel `name`, a preset or a file.
+    pub(crate) fn kernel(&self, name: &str) -> Result<Loaded<KernelPreset>, Failure> {
+        self.check()?;
+        convoy_catalogue::load(name, &self.set).map_err(Failure::usage)
+    }
+
+    /// The machine `name`, a preset or a file, with `cpus` CPUs instead of its own if that is
+    /// given, once everything it says is known to be sound: the steps of its `[kernel_ns]` are
+    /// names of the kernel, not of the machine.
+    pub(crate) fn machine(
+        &self,
+        name: &str,
+        cpus: Option<usize>,
+    ) -> Result<Loaded<Preset>, Failure> {
+        self.check()?;
+        let mut machine =
+            convoy_catalogue::load::<Preset>(name, &self.set).map_err(Failure::usage)?;
+        if let Some(cpus) = cpus {
+            // The label stays that without the flag: titles say the number of CPUs beside it.
+            let label = machine.label();
+            let sets: Vec<Set> = self.set.iter().cloned().chain([Set::cpus(cpus)]).collect();
+            machine = convoy_catalogue::load(name, &sets).map_err(Failure::usage)?;
+            machine.value.set_name(label);
+        }
+        let wrong = |error| Failure::usage(format!("{name}: {error}"));
+        convoy_kernel::costs_ns(&machine).map(|_| machine).map_err(wrong)
+    }
+
+    /// A change that nothing would follow is refused.
+    fn check(&self) -> Result<(), Failure> {
+        let known = [KERNELS.kind, MACHINES.kind];
+        match self.set.iter().find(|set| !known.contains(&set.kind)) {
+            None => Ok(()),
+            Some(set) => Err(Failure::usage(format!(
+                "--set {set}: nothing here is made from that; this command takes {}",
+                known.map(|kind| format!("{kind}.KEY=VALUE")).join(" and ")
+            ))),
+        }
+    }
+}
