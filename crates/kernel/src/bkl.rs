@@ -35,7 +35,7 @@ pub(crate) struct Bkl {
 
 impl Bkl {
     pub(crate) fn new(kernel: &KernelPreset) -> Self {
-        let lock = match (kernel.bkl, kernel.semaphore) {
+        let lock = match (kernel.bkl, kernel.locks.semaphore) {
             (BklKind::None, _) => Lock::None,
             (BklKind::Spinlock, _) => Lock::Spin(Here::place(RawLock::new())),
             (_, SemaphorePolicy::Arch) => Lock::Arch(Here::place(ArchSemaphore::with_count(1))),

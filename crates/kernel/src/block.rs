@@ -6,7 +6,7 @@
 //! has no queue: its requests are done when they have been submitted.
 
 use crate::costs::spend;
-use crate::locks::{Field, Line, Spin, WaitQueue};
+use crate::locks::{Field, Guarded, Line, WaitQueue};
 use crate::sched::Sched;
 use crate::softirq::Vector;
 use crate::world::World;
@@ -23,7 +23,7 @@ pub(crate) const REQUEST_PAGES: usize = 128;
 
 /// A disk.
 pub(crate) struct Disk {
-    hot: Sim<Line<(Spin, Field<u32>)>>,
+    hot: Sim<Line<Guarded<Field<u32>>>>,
     /// Whether requests are done when they have been submitted.
     ram: bool,
     /// Requests that are done and whose softirq has not run.
@@ -59,12 +59,12 @@ impl Disk {
     /// The disk `time` of the machine, for the kernel of `sched`.
     pub(crate) fn new(sched: &Sched, time: &DiskTime) -> Rc<Self> {
         let disk = Rc::new(Self {
-            hot: Here::place(Line((Spin::new(), Field::new(0)))),
+            hot: Here::place(Line(sched.locks.guarded(Field::new(0)))),
             ram: time.latency_ns == 0.0,
             completed: RefCell::default(),
             requests: Cell::new(0),
         });
-        disk.hot.0.0.name("queue_lock");
+        disk.hot.name("queue_lock");
         if !disk.ram {
             let inner = Rc::clone(&disk);
             sched.open_softirq(Vector::Block, Rc::new(move |_| inner.softirq()));
@@ -85,8 +85,7 @@ impl Disk {
             return;
         }
         batch.left.set(batch.left.get() + 1);
-        let (lock, queued) = &self.hot.0;
-        lock.hold_irq(|| {
+        self.hot.hold_irq(|queued| {
             queued.update(|count| count + 1);
             let (disk, batch) = (Rc::clone(self), Rc::clone(batch));
             let handler = move |sched: &Sched| disk.interrupt(sched, batch);
@@ -95,8 +94,7 @@ impl Disk {
     }
 
     fn interrupt(&self, sched: &Sched, batch: Rc<Batch>) {
-        let (lock, queued) = &self.hot.0;
-        lock.hold_irq(|| queued.update(|count| count - 1));
+        self.hot.hold_irq(|queued| queued.update(|count| count - 1));
         self.completed.borrow_mut().push_back(batch);
         sched.raise_softirq(Vector::Block);
     }

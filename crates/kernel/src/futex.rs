@@ -9,6 +9,7 @@
 
 use crate::costs::Costs;
 use crate::locks::{Count, Line, Spin};
+use crate::preset::LockRules;
 use crate::sched::Sched;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, Sleep, TaskId, Wake};
@@ -43,6 +44,7 @@ struct Sleeper {
 pub(crate) struct Futexes {
     /// Made when the first thread needs them, as the kernel does.
     buckets: OnceCell<Vec<Bucket>>,
+    locks: LockRules,
     cpus: usize,
     sleepers: RefCell<BTreeMap<TaskId, Rc<Sleeper>>>,
     enter: u64,
@@ -53,9 +55,10 @@ pub(crate) struct Futexes {
 
 impl Futexes {
     /// The table of the one process with threads on a machine of `cpus` CPUs.
-    pub(crate) fn new(costs: &Costs, cpus: usize) -> Self {
+    pub(crate) fn new(costs: &Costs, locks: LockRules, cpus: usize) -> Self {
         Self {
             buckets: OnceCell::new(),
+            locks,
             cpus,
             sleepers: RefCell::default(),
             enter: costs.syscall,
@@ -76,7 +79,7 @@ impl Futexes {
     fn make_buckets(&self) -> Vec<Bucket> {
         let bucket = |_| Bucket {
             // One count always stands for the table, as `Count` counts references.
-            hot: Here::place(Line((Spin::new(), Count::new(1)))),
+            hot: Here::place(Line((self.locks.spin(), Count::new(1)))),
             queue: RefCell::default(),
         };
         let count = (BUCKETS_PER_CPU * self.cpus).next_power_of_two().max(BUCKETS_MIN);

@@ -1,7 +1,7 @@
 //! System V shared memory and semaphores.
 
 use crate::costs::spend;
-use crate::locks::{Field, Line, RwSem, Spin};
+use crate::locks::{Field, Guarded, Line, RwSem};
 use crate::pages::{PAGE, Pages};
 use crate::process::Process;
 use crate::world::bump;
@@ -43,15 +43,11 @@ struct IpcHot {
 
 /// A set of one semaphore.
 struct Set {
-    hot: Sim<SetHot>,
+    /// The set's spinlock and the semaphore's value.
+    hot: Sim<Line<Guarded<Field<i32>>>>,
     /// Operations that sleep, the oldest first.
     pending: RefCell<VecDeque<Rc<Pending>>>,
     removed: Cell<bool>,
-}
-
-struct SetHot {
-    /// The set's spinlock and the semaphore's value.
-    lock: Line<(Spin, Field<i32>)>,
 }
 
 /// An operation that sleeps.
@@ -64,7 +60,7 @@ struct Pending {
 struct Segment {
     bytes: usize,
     /// The segment's lock and its count of attaches.
-    hot: Sim<Line<(Spin, Field<u32>)>>,
+    hot: Sim<Line<Guarded<Field<u32>>>>,
     pages: RefCell<Pages>,
     frames: RefCell<Vec<u32>>,
 }
@@ -95,7 +91,7 @@ impl Ipc {
 impl Set {
     /// Adds `delta` if the result is a value; the caller holds the lock.
     fn try_add(&self, delta: i32) -> Sys<bool> {
-        let value = &self.hot.lock.0.1;
+        let value = self.hot.unlocked();
         let now = value.read().saturating_add(delta);
         if now > VALUE_MAX {
             return Err(Errno::EINVAL);
@@ -109,7 +105,7 @@ impl Set {
     /// The oldest sleeping operation that can go on now, taken off the queue with its effect done.
     /// The caller holds the lock.
     fn next_ready(&self) -> Option<Rc<Pending>> {
-        let value = &self.hot.lock.0.1;
+        let value = self.hot.unlocked();
         let mut pending = self.pending.borrow_mut();
         let ready = |operation: &Rc<Pending>| value.peek() + operation.delta >= 0;
         let at = pending.iter().position(ready)?;
@@ -136,9 +132,8 @@ impl Process {
             if ipc.sets.borrow().len() >= SETS {
                 return Err(Errno::ENOSPC);
             }
-            let hot = SetHot { lock: Line((Spin::new(), Field::new(0))) };
-            let hot = Here::place(hot);
-            hot.lock.0.0.name("sem lock");
+            let hot = Here::place(Line(self.world.locks.guarded(Field::new(0))));
+            hot.name("sem lock");
             let set = Rc::new(Set { hot, pending: RefCell::default(), removed: Cell::new(false) });
             let id = ipc.next_id();
             ipc.sets.borrow_mut().insert(id, set);
@@ -147,8 +142,7 @@ impl Process {
         // The second system call sets the value.
         self.enter("semctl");
         let set = ipc.set(id)?;
-        let (lock, held) = &set.hot.lock.0;
-        lock.hold(|| held.write(value));
+        set.hot.hold(|held| held.write(value));
         Ok(id)
     }
 
@@ -156,8 +150,7 @@ impl Process {
     pub(crate) fn operate(&self, id: i32, delta: i32) -> Sys<()> {
         Here::pass(self.world.costs.semop);
         let set = self.world.ipc.set(id)?;
-        let lock = &set.hot.lock.0.0;
-        let queued = lock.hold(|| {
+        let queued = set.hot.hold(|_| {
             if set.removed.get() {
                 return Err(Errno::EINVAL);
             }
@@ -187,7 +180,7 @@ impl Process {
                 REMOVED => return Err(Errno::EINVAL),
                 _ if woken != Wake::Interrupted => {}
                 _ => {
-                    let given_up = set.hot.lock.0.0.hold(|| {
+                    let given_up = set.hot.hold(|_| {
                         let mut pending = set.pending.borrow_mut();
                         let before = pending.len();
                         pending.retain(|other| !Rc::ptr_eq(other, operation));
@@ -208,7 +201,7 @@ impl Process {
         ipc.hot.set_ids.write(|| {
             spend(self.world.costs.ipc_remove);
             let set = ipc.sets.borrow_mut().remove(&id).ok_or(Errno::EINVAL)?;
-            set.hot.lock.0.0.hold(|| {
+            set.hot.hold(|_| {
                 set.removed.set(true);
                 let pending = set.pending.take();
                 for operation in pending {
@@ -231,8 +224,8 @@ impl Process {
             if ipc.segments.borrow().len() >= SEGMENTS {
                 return Err(Errno::ENOSPC);
             }
-            let hot = Here::place(Line((Spin::new(), Field::new(0))));
-            hot.0.0.name("shm lock");
+            let hot = Here::place(Line(self.world.locks.guarded(Field::new(0))));
+            hot.name("shm lock");
             let segment =
                 Segment { bytes, hot, pages: RefCell::default(), frames: RefCell::default() };
             let id = ipc.next_id();
@@ -242,8 +235,7 @@ impl Process {
         // The second system call attaches it.
         self.enter("shmat");
         let segment = ipc.segment(id)?;
-        let (lock, attached) = &segment.hot.0;
-        lock.hold(|| attached.write(1));
+        segment.hot.hold(|attached| attached.write(1));
         self.mm.change_map(self.world.costs.shm_attach);
         Ok(id)
     }
@@ -266,10 +258,9 @@ impl Process {
             let frame = world.zones.page(Use::Programs, &world.costs)?;
             segment.frames.borrow_mut().push(frame);
             segment.pages.borrow_mut().insert(page);
-            let (lock, attached) = &segment.hot.0;
             let find = || {
                 Here::pass(world.costs.page_zero);
-                lock.hold(|| attached.write(attached.peek()));
+                segment.hot.hold(|attached| attached.write(attached.peek()));
             };
             self.mm.fault_file(find, &world.costs);
         }

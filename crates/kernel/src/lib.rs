@@ -30,7 +30,7 @@ pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::{CostsError, costs_ns};
 
 pub use preset::{
-    BklKind, BklTraffic, Config, KernelPreset, MutexPolicy, Paths, Preempt, SchedCosts,
+    BklKind, BklTraffic, Config, KernelPreset, LockRules, MutexPolicy, Paths, Preempt, SchedCosts,
     SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,
 };
 pub use process::Process;

@@ -4,12 +4,15 @@
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
-use crate::preset::{MutexPolicy, Spinlock};
+use crate::preset::{LockRules, MutexPolicy, Spinlock};
+use crate::sched::Sched;
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
     Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, Platform, RawLock,
-    RwLock, RwSemaphore, Sleep, SpinningMutex, TasLock, TicketLock,
+    RwLock, RwSemaphore, Sleep, SpinningMutex, TasLock, TicketLock, Wake,
 };
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
 use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::SeqCst;
@@ -54,11 +57,6 @@ impl Spin {
     /// The kernel of this thread's machine is built with `kind` from now on.
     pub(crate) fn build_with(kind: Spinlock) {
         BUILT_WITH.set(kind);
-    }
-
-    /// An unlocked lock.
-    pub(crate) fn new() -> Self {
-        RawLock::new()
     }
 
     /// Runs `body` under the lock.
@@ -120,6 +118,65 @@ impl RawLock<Smp> for Spin {
     fn lock_irqsave(&self) {
         Here::taking();
         either!(self, lock => lock.lock_irqsave());
+    }
+}
+
+/// A spinlock and what it guards, which is reached by holding it.
+pub(crate) struct Guarded<T> {
+    lock: Spin,
+    data: T,
+}
+
+impl<T> Guarded<T> {
+    /// Runs `body` under the lock.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn hold<R>(&self, body: impl FnOnce(&T) -> R) -> R {
+        self.lock.hold(|| body(&self.data))
+    }
+
+    /// Runs `body` under the lock with interrupts disabled.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn hold_irq<R>(&self, body: impl FnOnce(&T) -> R) -> R {
+        self.lock.hold_irq(|| body(&self.data))
+    }
+
+    /// What it guards, for a look without the lock or by who holds it.
+    #[inline]
+    pub(crate) fn unlocked(&self) -> &T {
+        &self.data
+    }
+
+    /// Tells the recorder the lock's name.
+    pub(crate) fn name(&self, name: &'static str) {
+        self.lock.name(name);
+    }
+
+    /// Whether somebody holds the lock.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+}
+
+/// The locks of a kernel, unlocked.
+impl LockRules {
+    /// A spinlock.
+    pub(crate) fn spin(self) -> Spin {
+        match self.spinlock {
+            Spinlock::Ticket => Spin::Ticket(RawLock::new()),
+            Spinlock::Plain => Spin::Plain(RawLock::new()),
+        }
+    }
+
+    /// A spinlock that guards `data`.
+    pub(crate) fn guarded<T>(self, data: T) -> Guarded<T> {
+        Guarded { lock: self.spin(), data }
+    }
+
+    /// A mutex.
+    pub(crate) fn mutex(self) -> Mutex {
+        Mutex::new(self.mutex)
     }
 }
 
@@ -191,7 +248,7 @@ pub(crate) enum Mutex {
 const _: () = assert!(size_of::<Mutex>() == 64);
 
 impl Mutex {
-    pub(crate) fn new(policy: MutexPolicy) -> Self {
+    fn new(policy: MutexPolicy) -> Self {
         match policy {
             MutexPolicy::Sleep => Self::Sleep(convoy_sync::Mutex::new()),
             MutexPolicy::Spin => Self::Spin(SpinningMutex::new()),
@@ -271,6 +328,57 @@ impl WaitQueue {
     pub(crate) fn wake_all(&self) {
         self.0.fetch_add(1, SeqCst);
         Smp::wake(&self.0, usize::MAX);
+    }
+}
+
+/// Tasks that sleep, interruptibly, until something has happened to what they wait for.
+pub(crate) struct Waiters {
+    /// Counts what happened.
+    event: Word<u32>,
+    /// Tasks that sleep or are about to.
+    count: Cell<u32>,
+}
+
+/// What one look at it came to.
+pub(crate) enum Look<T> {
+    Done(Sys<T>),
+    /// Sleep until the event differs from this.
+    Sleep(u32),
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        Self { event: Word::new(0), count: Cell::new(0) }
+    }
+
+    /// Decides to sleep; the caller holds the lock under which it looked.
+    pub(crate) fn prepare<T>(&self) -> Look<T> {
+        self.count.set(self.count.get() + 1);
+        Look::Sleep(self.event.load(SeqCst))
+    }
+
+    /// Looks, and sleeps between two looks, until one is done; `EINTR` when a signal ends a sleep.
+    pub(crate) fn wait<T>(&self, mut look: impl FnMut() -> Look<T>) -> Sys<T> {
+        loop {
+            let seen = match look() {
+                Look::Done(result) => return result,
+                Look::Sleep(seen) => seen,
+            };
+            let woken = Smp::wait(&self.event, seen, Sleep::Interruptible, None);
+            self.count.set(self.count.get() - 1);
+            if woken == Wake::Interrupted {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+
+    /// Lets all look again, as a wakeup by a task that is about to sleep itself.
+    pub(crate) fn wake(&self, sched: &Sched) {
+        let count = self.count.get();
+        if count > 0 {
+            self.event.fetch_add(1, SeqCst);
+            sched.wake_sync(&self.event, count as usize);
+        }
     }
 }
 

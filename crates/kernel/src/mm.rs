@@ -1,8 +1,9 @@
 //! Address spaces: page faults, the heap, `fork` and `exit`.
 
 use crate::costs::{Costs, spend};
-use crate::locks::{Field, Line, RwSem, Spin};
+use crate::locks::{Field, Guarded, Line, RwSem};
 use crate::pages::{PAGE, Pages};
+use crate::preset::LockRules;
 use crate::zone::{Use, Zones};
 use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
@@ -23,6 +24,8 @@ pub(crate) enum Fault {
 
 /// An address space.
 pub(crate) struct Mm {
+    /// Those of an address space that `fork` copies to.
+    locks: LockRules,
     hot: Sim<MmHot>,
     /// Frames that this address space alone owns, page tables included.
     frames: RefCell<Vec<u32>>,
@@ -36,17 +39,19 @@ pub(crate) struct Mm {
 struct MmHot {
     mmap_sem: Line<RwSem>,
     /// `page_table_lock` with the entries it guards.
-    table: Line<(Spin, Field<u32>)>,
+    table: Line<Guarded<Field<u32>>>,
 }
 
 impl Mm {
     /// An address space with nothing in it.
-    pub(crate) fn new() -> Self {
-        let hot = MmHot { mmap_sem: Line(RwSem::new()), table: Line((Spin::new(), Field::new(0))) };
+    pub(crate) fn new(locks: LockRules) -> Self {
+        let table = locks.guarded(Field::new(0));
+        let hot = MmHot { mmap_sem: Line(RwSem::new()), table: Line(table) };
         let hot = Here::place(hot);
         Here::name(&hot.mmap_sem, "mmap_sem");
-        hot.table.0.0.name("page_table_lock");
+        hot.table.name("page_table_lock");
         Self {
+            locks,
             hot,
             frames: RefCell::default(),
             mapped: Cell::new(0),
@@ -66,8 +71,7 @@ impl Mm {
     }
 
     fn set_entry(&self) {
-        let (lock, entries) = &self.hot.table.0;
-        lock.hold(|| entries.write(entries.peek().wrapping_add(1)));
+        self.hot.table.hold(|entries| entries.write(entries.peek().wrapping_add(1)));
     }
 
     /// Handles a page fault that needs a page.
@@ -130,8 +134,7 @@ impl Mm {
         if pages == 0 {
             return;
         }
-        let (lock, entries) = &self.hot.table.0;
-        lock.hold(|| {
+        self.hot.table.hold(|entries| {
             entries.write(entries.peek().wrapping_sub(pages));
             Here::pass(costs.unmap_page);
         });
@@ -173,7 +176,7 @@ impl Mm {
 
     /// `fork`: a copy whose pages are shared until they are written.
     pub(crate) fn duplicate(&self, zones: &Zones, costs: &Costs) -> Sys<Self> {
-        let child = Self::new();
+        let child = Self::new(self.locks);
         let tables = 1 + self.mapped.get().div_ceil(TABLE_SPAN);
         self.hot.mmap_sem.write(|| {
             child.frames.replace(zones.pages(tables, Use::Kernel, costs)?);
@@ -194,8 +197,7 @@ impl Mm {
         let frames = self.frames.take();
         self.heap.set(0);
         self.heap_pages.borrow_mut().remove_from(0);
-        let (lock, entries) = &self.hot.table.0;
-        lock.hold(|| entries.write(0));
+        self.hot.table.hold(|entries| entries.write(0));
         spend(costs.unmap_page * u64::from(mapped));
         zones.lru_move(frames.len() as u32, costs);
         zones.free(&frames, costs);

@@ -4,19 +4,17 @@
 //! modelled.
 
 use crate::costs::spend;
-use crate::locks::{Field, Line, Mutex};
+use crate::locks::{Field, Line, Look, Mutex, Waiters};
 use crate::pages::PAGE;
-use crate::preset::MutexPolicy;
+use crate::preset::LockRules;
 use crate::process::Process;
 use crate::vfs::{File, Target};
 use crate::world::World;
 use crate::zone::Use;
-use convoy_machine::{Here, Sim, Smp, Word};
-use convoy_sync::{Atomic, Platform, Sleep, Wake};
+use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
 use convoy_workload::api::{Fd, Sys};
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::Ordering::SeqCst;
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::rc::Rc;
@@ -34,8 +32,6 @@ pub(crate) struct Pipe {
     frames: RefCell<Vec<u32>>,
     readers: Cell<u32>,
     writers: Cell<u32>,
-    /// Tasks that sleep on `event` or are about to.
-    waiters: Cell<u32>,
 }
 
 #[repr(C)]
@@ -44,8 +40,8 @@ struct PipeHot {
     mutex: Line<Mutex>,
     /// Number and place of the buffers in use.
     buffers: Line<Field<u32>>,
-    /// Counts changes: what both ends sleep on.
-    event: Line<Word<u32>>,
+    /// What both ends sleep on.
+    waiters: Line<Waiters>,
 }
 
 /// One buffer in use: bytes left, and where they end in the page.
@@ -105,20 +101,13 @@ impl Ring {
     }
 }
 
-/// What one look at the pipe came to.
-enum Look {
-    Done(Sys<usize>),
-    /// Sleep until the event word differs from this.
-    Sleep(u32),
-}
-
 impl Pipe {
     /// A pipe with `readers` and `writers` ends open.
-    fn new(mutex: MutexPolicy, readers: u32, writers: u32) -> Rc<Self> {
+    fn new(locks: LockRules, readers: u32, writers: u32) -> Rc<Self> {
         let hot = PipeHot {
-            mutex: Line(Mutex::new(mutex)),
+            mutex: Line(locks.mutex()),
             buffers: Line(Field::new(0)),
-            event: Line(Word::new(0)),
+            waiters: Line(Waiters::new()),
         };
         let hot = Here::place(hot);
         hot.mutex.name("pipe mutex");
@@ -128,13 +117,12 @@ impl Pipe {
             frames: RefCell::default(),
             readers: Cell::new(readers),
             writers: Cell::new(writers),
-            waiters: Cell::new(0),
         })
     }
 
     /// The pipe of a fifo, which nobody has open.
-    pub(crate) fn of_fifo(mutex: MutexPolicy) -> Rc<Self> {
-        Self::new(mutex, 0, 0)
+    pub(crate) fn of_fifo(locks: LockRules) -> Rc<Self> {
+        Self::new(locks, 0, 0)
     }
 
     /// Opens one end more; `ENXIO` for a write end without readers.
@@ -153,38 +141,16 @@ impl Pipe {
         let kept = frames.len().saturating_sub(pages as usize);
         frames.split_off(kept)
     }
-
-    /// Decides to sleep; the caller holds the mutex.
-    fn prepare(&self) -> Look {
-        self.waiters.set(self.waiters.get() + 1);
-        Look::Sleep(self.hot.event.load(SeqCst))
-    }
-
-    /// Sleeps; `EINTR` when a signal is pending.
-    fn sleep(&self, seen: u32) -> Sys<()> {
-        let woken = Smp::wait(&self.hot.event, seen, Sleep::Interruptible, None);
-        self.waiters.set(self.waiters.get() - 1);
-        if woken == Wake::Interrupted { Err(Errno::EINTR) } else { Ok(()) }
-    }
 }
 
 impl World {
-    /// Wakes whoever sleeps on the pipe; the caller holds its mutex.
-    fn pipe_wake(&self, pipe: &Pipe) {
-        let waiters = pipe.waiters.get();
-        if waiters > 0 {
-            pipe.hot.event.fetch_add(1, SeqCst);
-            self.sched.wake_sync(&pipe.hot.event, waiters as usize);
-        }
-    }
-
     /// `read` of a pipe: what is there, or nothing at the end; sleeps while it is empty.
     pub(crate) fn pipe_read(&self, pipe: &Pipe, buffer: &mut [u8]) -> Sys<usize> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        loop {
-            let look = self.under(&pipe.hot.mutex, || {
+        pipe.hot.waiters.wait(|| {
+            self.under(&pipe.hot.mutex, || {
                 Here::pass(self.costs.pipe);
                 pipe.hot.buffers.read();
                 let (length, pages) = pipe.ring.borrow_mut().pop(buffer);
@@ -192,50 +158,24 @@ impl World {
                     return if pipe.writers.get() == 0 {
                         Look::Done(Ok(0))
                     } else {
-                        pipe.prepare()
+                        pipe.hot.waiters.prepare()
                     };
                 }
                 spend(self.costs.copy(length));
                 pipe.hot.buffers.write(0);
                 self.zones.free(&pipe.drop_frames(pages), &self.costs);
-                self.pipe_wake(pipe);
+                pipe.hot.waiters.wake(&self.sched);
                 Look::Done(Ok(length))
-            });
-            match look {
-                Look::Done(result) => return result,
-                Look::Sleep(seen) => pipe.sleep(seen)?,
-            }
-        }
+            })
+        })
     }
 
     /// `write` to a pipe: all of `buffer`, sleeping while the pipe is full.
     pub(crate) fn pipe_write(&self, pipe: &Pipe, buffer: &[u8]) -> Sys<usize> {
         let mut written = 0;
         while written < buffer.len() {
-            let look = self.under(&pipe.hot.mutex, || {
-                Here::pass(self.costs.pipe);
-                pipe.hot.buffers.read();
-                if pipe.readers.get() == 0 {
-                    return Look::Done(Err(Errno::EPIPE));
-                }
-                let (taken, pages) = pipe.ring.borrow_mut().push(&buffer[written..]);
-                if taken == 0 {
-                    return pipe.prepare();
-                }
-                match self.zones.pages(pages, Use::Programs, &self.costs) {
-                    Ok(frames) => pipe.frames.borrow_mut().extend(frames),
-                    Err(errno) => return Look::Done(Err(errno)),
-                }
-                spend(self.costs.copy(taken));
-                pipe.hot.buffers.write(0);
-                self.pipe_wake(pipe);
-                Look::Done(Ok(taken))
-            });
-            let step = match look {
-                Look::Done(step) => step,
-                Look::Sleep(seen) => pipe.sleep(seen).map(|()| 0),
-            };
-            match step {
+            let rest = &buffer[written..];
+            match pipe.hot.waiters.wait(|| self.pipe_write_some(pipe, rest)) {
                 Ok(taken) => written += taken,
                 // What was written before the error counts.
                 Err(_) if written > 0 => break,
@@ -243,6 +183,29 @@ impl World {
             }
         }
         Ok(written)
+    }
+
+    /// Writes as much of `buffer` as there is room for.
+    fn pipe_write_some(&self, pipe: &Pipe, buffer: &[u8]) -> Look<usize> {
+        self.under(&pipe.hot.mutex, || {
+            Here::pass(self.costs.pipe);
+            pipe.hot.buffers.read();
+            if pipe.readers.get() == 0 {
+                return Look::Done(Err(Errno::EPIPE));
+            }
+            let (taken, pages) = pipe.ring.borrow_mut().push(buffer);
+            if taken == 0 {
+                return pipe.hot.waiters.prepare();
+            }
+            match self.zones.pages(pages, Use::Programs, &self.costs) {
+                Ok(frames) => pipe.frames.borrow_mut().extend(frames),
+                Err(errno) => return Look::Done(Err(errno)),
+            }
+            spend(self.costs.copy(taken));
+            pipe.hot.buffers.write(0);
+            pipe.hot.waiters.wake(&self.sched);
+            Look::Done(Ok(taken))
+        })
     }
 
     /// Closes one end of a pipe without a name.
@@ -259,7 +222,7 @@ impl World {
         self.under(&pipe.hot.mutex, || {
             let end = if writer { &pipe.writers } else { &pipe.readers };
             end.set(end.get() - 1);
-            self.pipe_wake(pipe);
+            pipe.hot.waiters.wake(&self.sched);
         });
     }
 
@@ -293,7 +256,7 @@ impl Process {
         self.room_for(2)?;
         Here::pass(self.world.costs.pipe_create);
         self.world.make_anonymous_inode();
-        let pipe = Pipe::new(self.world.mutex, 1, 1);
+        let pipe = Pipe::new(self.world.locks, 1, 1);
         let reader = File::new(Target::PipeRead(Rc::clone(&pipe)), true, false, 1);
         let writer = File::new(Target::PipeWrite(pipe), false, true, 1);
         Ok((self.install(reader), self.install(writer)))

@@ -89,6 +89,20 @@ pub enum Spinlock {
     Ticket,
 }
 
+/// What the locks of the kernel are; also what makes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LockRules {
+    /// Semaphores.
+    pub semaphore: SemaphorePolicy,
+    /// Mutexes; those of 2.6.25 where the file says nothing.
+    #[serde(default)]
+    pub mutex: MutexPolicy,
+    /// Spinlocks, those inside sleeping locks too; ticket locks where the file says nothing.
+    #[serde(default)]
+    pub spinlock: Spinlock,
+}
+
 /// What the zone lock does while a batch of pages moves between a CPU's list and the zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -185,11 +199,8 @@ pub struct KernelPreset {
     pub name: String,
     /// Rules of the scheduler.
     pub sched: SchedRules,
-    /// Semaphore policy.
-    pub semaphore: SemaphorePolicy,
-    /// Mutex policy; that of 2.6.25 where the file says nothing.
-    #[serde(default)]
-    pub mutex: MutexPolicy,
+    /// What its locks are.
+    pub locks: LockRules,
     /// Big kernel lock.
     pub bkl: BklKind,
     /// Call sites of the big kernel lock.
@@ -200,9 +211,6 @@ pub struct KernelPreset {
     pub bkl_traffic: BklTraffic,
     /// Scheduler path costs.
     pub sched_ns: SchedCosts,
-    /// Spinlocks; ticket locks where the file says nothing.
-    #[serde(default)]
-    pub spinlock: Spinlock,
     /// Page-frame allocator; one zone whose lock is held for a batch where the file says nothing.
     #[serde(default)]
     pub zone: ZoneRules,

@@ -1,8 +1,9 @@
 //! Processes: creation, end, waiting; what one process is to the others.
 
 use crate::costs::spend;
-use crate::locks::{Field, Line, Spin};
+use crate::locks::{Field, Guarded, Line};
 use crate::mm::{Fault, Mm};
+use crate::preset::LockRules;
 use crate::signal::Handlers;
 use crate::vfs::{Dentry, File};
 use crate::world::{World, bump};
@@ -49,26 +50,26 @@ pub(crate) struct Proc {
 /// Its part in simulated memory.
 pub(crate) struct ProcHot {
     /// `siglock` and the set of pending signals.
-    pub(crate) signals: Line<(Spin, Field<u32>)>,
+    pub(crate) signals: Line<Guarded<Field<u32>>>,
     /// Counts the ends of children: what `wait` sleeps on.
     pub(crate) child_event: Line<Word<u32>>,
     /// `file_lock` and the table of descriptors.
-    pub(crate) table: Line<(Spin, Field<u32>)>,
+    pub(crate) table: Line<Guarded<Field<u32>>>,
     /// State, list of children, parent: guarded by `tasklist_lock`.
     pub(crate) family: Line<Field<u32>>,
 }
 
 impl Proc {
-    fn new(pid: Pid, parent: Pid, stack: Option<u32>) -> Rc<Self> {
+    fn new(locks: LockRules, pid: Pid, parent: Pid, stack: Option<u32>) -> Rc<Self> {
         let hot = ProcHot {
-            signals: Line((Spin::new(), Field::new(0))),
+            signals: Line(locks.guarded(Field::new(0))),
             child_event: Line(Word::new(0)),
-            table: Line((Spin::new(), Field::new(0))),
+            table: Line(locks.guarded(Field::new(0))),
             family: Line(Field::new(0)),
         };
         let hot = Here::place(hot);
-        hot.signals.0.0.name("siglock");
-        hot.table.0.0.name("file_lock");
+        hot.signals.name("siglock");
+        hot.table.name("file_lock");
         Rc::new(Self {
             pid,
             stack,
@@ -104,7 +105,7 @@ impl Process {
     /// The first process of `world`.
     pub(crate) fn first(world: &Rc<World>) -> Self {
         let pid = INIT;
-        let me = Proc::new(pid, 0, None);
+        let me = Proc::new(world.locks, pid, 0, None);
         world.processes.borrow_mut().insert(pid, Rc::clone(&me));
         let mut files = Vec::new();
         if world.options.terminal {
@@ -114,7 +115,7 @@ impl Process {
         Self {
             world: Rc::clone(world),
             me,
-            mm: Mm::new(),
+            mm: Mm::new(world.locks),
             files: RefCell::new(files),
             cwd: RefCell::new(Rc::clone(&world.tree.root)),
             handlers: Handlers::default(),
@@ -141,7 +142,7 @@ impl Process {
     #[inline]
     pub(crate) fn leave(&self) {
         self.world.sched.syscall_return();
-        if self.me.hot.signals.0.1.peek() != 0 {
+        if self.me.hot.signals.unlocked().peek() != 0 {
             self.deliver_signals();
         }
         Here::tell(Event::Call(None));
@@ -159,7 +160,7 @@ impl Process {
     /// The open file `fd`.
     #[inline]
     pub(crate) fn file(&self, fd: Fd) -> Sys<Rc<File>> {
-        self.me.hot.table.0.1.read();
+        self.me.hot.table.unlocked().read();
         let files = self.files.borrow();
         usize::try_from(fd)
             .ok()
@@ -170,8 +171,7 @@ impl Process {
 
     /// Gives `file` the lowest free descriptor. The room was checked by [`Self::room_for`].
     pub(crate) fn install(&self, file: Rc<File>) -> Fd {
-        let (lock, table) = &self.me.hot.table.0;
-        lock.hold(|| {
+        self.me.hot.table.hold(|table| {
             table.write(table.peek().wrapping_add(1));
             let mut files = self.files.borrow_mut();
             let fd = files.iter().position(Option::is_none).unwrap_or(files.len());
@@ -191,8 +191,7 @@ impl Process {
 
     /// `close`.
     pub(crate) fn close_fd(&self, fd: Fd) -> Sys<()> {
-        let (lock, table) = &self.me.hot.table.0;
-        let file = lock.hold(|| {
+        let file = self.me.hot.table.hold(|table| {
             table.write(table.peek().wrapping_add(1));
             let index = usize::try_from(fd).ok()?;
             self.files.borrow_mut().get_mut(index)?.take()
@@ -279,11 +278,11 @@ impl Process {
                 return Err(errno);
             }
         };
-        let me = Proc::new(world.next_pid(), self.me.pid, Some(stack));
+        let me = Proc::new(world.locks, world.next_pid(), self.me.pid, Some(stack));
         world.globals.tasklist.write_irq(|| {
             me.hot.family.write(1);
             self.me.hot.family.write(self.me.hot.family.peek().wrapping_add(1));
-            self.me.hot.signals.0.0.hold(|| ());
+            self.me.hot.signals.hold(|_| ());
             world.processes.borrow_mut().insert(me.pid, Rc::clone(&me));
             self.me.children.borrow_mut().push(Rc::clone(&me));
         });
@@ -351,7 +350,7 @@ impl Process {
 
     /// `SIGCHLD`: ignored by default, but the parent's `wait` must see the end.
     fn notify(&self, parent: &Proc) {
-        parent.hot.signals.0.0.hold(|| ());
+        parent.hot.signals.hold(|_| ());
         parent.hot.child_event.fetch_add(1, SeqCst);
         self.world.sched.wake_sync(&parent.hot.child_event, 1);
     }
@@ -420,7 +419,7 @@ impl Process {
             unreachable!("only the parent, which is one task, waits for a child");
         };
         world.globals.tasklist.write_irq(|| {
-            child.hot.signals.0.0.hold(|| child.hot.family.write(0));
+            child.hot.signals.hold(|_| child.hot.family.write(0));
             world.processes.borrow_mut().remove(&child.pid);
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });

@@ -329,7 +329,7 @@ impl Process {
     /// `ps` picoseconds of the program's own work.
     pub(crate) fn user_time(&self, ps: u64) {
         Here::user(ps);
-        if self.me.hot.signals.0.1.peek() != 0 {
+        if self.me.hot.signals.unlocked().peek() != 0 {
             self.deliver_signals();
         }
     }

@@ -21,6 +21,7 @@ mod scenes;
 mod tree;
 
 use crate::locks::{Field, Line};
+use crate::preset::LockRules;
 use crate::sched::Sched;
 use crate::sched::kthread::{Kthread, Policy};
 use crate::softirq::Vector;
@@ -170,7 +171,7 @@ pub(crate) struct Rcu {
 }
 
 impl Rcu {
-    pub(crate) fn new(rules: &RcuRules, cpus: usize) -> Self {
+    pub(crate) fn new(rules: &RcuRules, locks: LockRules, cpus: usize) -> Self {
         let first = tree::FIRST;
         let local = |_| Local {
             line: Here::place(Line(Field::new(0))),
@@ -189,7 +190,7 @@ impl Rcu {
             placement: rules.placement,
             core: ps(rules.core_ns),
             callback: ps(rules.callback_ns),
-            tree: Tree::new(cpus),
+            tree: Tree::new(locks, cpus),
             locals: (0..cpus).map(local).collect(),
             stats: Cell::default(),
         }

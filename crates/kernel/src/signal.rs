@@ -33,7 +33,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         Here::pass(self.world.costs.signal_install);
-        self.me.hot.signals.0.0.hold_irq(|| {
+        self.me.hot.signals.hold_irq(|_| {
             let set = self.handlers.caught_set.get();
             self.handlers.caught_set.set(set | 1 << signal.number());
             self.handlers.caught.set(0);
@@ -49,8 +49,7 @@ impl Process {
             // A zombie takes any signal and does nothing.
             return Ok(());
         }
-        let (lock, pending) = &target.hot.signals.0;
-        lock.hold_irq(|| {
+        target.hot.signals.hold_irq(|pending| {
             pending.write(pending.peek() | 1 << signal.number());
             // A task that has not started looks at its signals when it does; one that ends looks at
             // none.
@@ -64,10 +63,10 @@ impl Process {
     /// Delivers what is pending; does not return when that ends the process.
     #[cold]
     pub(crate) fn deliver_signals(&self) {
-        let (lock, pending) = &self.me.hot.signals.0;
-        while pending.peek() != 0 {
+        let signals = &self.me.hot.signals;
+        while signals.unlocked().peek() != 0 {
             Here::pass(self.world.costs.signal_deliver);
-            let number = lock.hold_irq(|| {
+            let number = signals.hold_irq(|pending| {
                 let set = pending.read();
                 let number = set.trailing_zeros();
                 pending.write(set & set.wrapping_sub(1));
@@ -87,9 +86,9 @@ impl Process {
 
     /// Forgets what is pending, at the end of the process.
     pub(crate) fn clear_all_signals(&self) {
-        let (lock, pending) = &self.me.hot.signals.0;
-        if pending.peek() != 0 {
-            lock.hold_irq(|| pending.write(0));
+        let signals = &self.me.hot.signals;
+        if signals.unlocked().peek() != 0 {
+            signals.hold_irq(|pending| pending.write(0));
             self.world.sched.clear_signal(Here::task());
         }
     }

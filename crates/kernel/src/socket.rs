@@ -5,16 +5,16 @@
 //! one entry of the table.
 
 use crate::costs::spend;
-use crate::locks::{Field, Line, Spin};
+use crate::locks::{Field, Guarded, Line, Look, Waiters};
+use crate::preset::LockRules;
 use crate::process::Process;
+use crate::sched::Sched;
 use crate::vfs::{File, Target};
 use crate::world::World;
-use convoy_machine::{Here, Sim, Smp, Word};
-use convoy_sync::{Atomic, Platform, Sleep, Wake};
+use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
 use convoy_workload::api::{Fd, SocketKind, Sys};
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::Ordering::SeqCst;
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::rc::{Rc, Weak};
@@ -36,17 +36,15 @@ pub(crate) struct Socket {
     hot: Sim<SocketHot>,
     queue: RefCell<Queue>,
     closed: Cell<bool>,
-    /// Tasks that sleep on `event` or are about to.
-    waiters: Cell<u32>,
 }
 
 struct SocketHot {
     /// The socket's own lock.
-    lock: Line<(Spin, Field<u32>)>,
+    lock: Line<Guarded<Field<u32>>>,
     /// The lock of the receive queue.
-    receive: Line<(Spin, Field<u32>)>,
-    /// Counts arrivals and room: what both directions sleep on.
-    event: Line<Word<u32>>,
+    receive: Line<Guarded<Field<u32>>>,
+    /// What waits for arrivals and for room.
+    waiters: Line<Waiters>,
 }
 
 /// What was received and not read.
@@ -107,36 +105,27 @@ const fn is_stream(kind: SocketKind) -> bool {
     matches!(kind, SocketKind::UnixStream | SocketKind::Tcp)
 }
 
-/// What one look at a queue came to.
-enum Look {
-    Done(usize),
-    Closed,
-    /// Sleep until the event word differs from this.
-    Sleep(u32),
-}
-
 impl Socket {
-    fn new(kind: SocketKind) -> Rc<Self> {
+    fn new(locks: LockRules, kind: SocketKind) -> Rc<Self> {
         let hot = SocketHot {
-            lock: Line((Spin::new(), Field::new(0))),
-            receive: Line((Spin::new(), Field::new(0))),
-            event: Line(Word::new(0)),
+            lock: Line(locks.guarded(Field::new(0))),
+            receive: Line(locks.guarded(Field::new(0))),
+            waiters: Line(Waiters::new()),
         };
         let hot = Here::place(hot);
-        hot.lock.0.0.name("socket lock");
-        hot.receive.0.0.name("sk_receive_queue");
+        hot.lock.name("socket lock");
+        hot.receive.name("sk_receive_queue");
         Rc::new(Self {
             kind,
             peer: RefCell::default(),
             hot,
             queue: RefCell::default(),
             closed: Cell::new(false),
-            waiters: Cell::new(0),
         })
     }
 
-    fn pair(kind: SocketKind) -> (Rc<Self>, Rc<Self>) {
-        let (a, b) = (Self::new(kind), Self::new(kind));
+    fn pair(locks: LockRules, kind: SocketKind) -> (Rc<Self>, Rc<Self>) {
+        let (a, b) = (Self::new(locks, kind), Self::new(locks, kind));
         a.peer.replace(Rc::downgrade(&b));
         b.peer.replace(Rc::downgrade(&a));
         (a, b)
@@ -144,32 +133,24 @@ impl Socket {
 
     /// `lock_sock` and `release_sock`.
     fn own(&self) {
-        let (lock, owner) = &self.hot.lock.0;
-        lock.hold(|| owner.write(1));
+        self.hot.lock.hold(|owner| owner.write(1));
     }
 
-    /// Decides to sleep.
-    fn prepare(&self) -> Look {
-        self.waiters.set(self.waiters.get() + 1);
-        Look::Sleep(self.hot.event.load(SeqCst))
+    /// The other end, unless it is closed.
+    fn open_peer(&self) -> Option<Rc<Self>> {
+        self.peer.borrow().upgrade().filter(|peer| !peer.closed.get())
     }
 
-    fn sleep(&self, seen: u32) -> Sys<()> {
-        let woken = Smp::wait(&self.hot.event, seen, Sleep::Interruptible, None);
-        self.waiters.set(self.waiters.get() - 1);
-        if woken == Wake::Interrupted { Err(Errno::EINTR) } else { Ok(()) }
+    /// Wakes who sleeps on the other end, if somebody still has it.
+    fn wake_peer(&self, sched: &Sched) {
+        let peer = self.peer.borrow().upgrade();
+        if let Some(peer) = peer {
+            peer.hot.waiters.wake(sched);
+        }
     }
 }
 
 impl World {
-    fn socket_wake(&self, socket: &Socket) {
-        let waiters = socket.waiters.get();
-        if waiters > 0 {
-            socket.hot.event.fetch_add(1, SeqCst);
-            self.sched.wake_sync(&socket.hot.event, waiters as usize);
-        }
-    }
-
     fn message_cost(&self, kind: SocketKind) -> u64 {
         match kind {
             SocketKind::UnixStream | SocketKind::UnixDatagram => self.costs.socket_message_unix,
@@ -183,58 +164,43 @@ impl World {
         if buffer.is_empty() && is_stream(socket.kind) {
             return Ok(0);
         }
-        loop {
-            let peer = socket.peer.borrow().upgrade().filter(|peer| !peer.closed.get());
-            let Some(peer) = peer else { return Err(Errno::EPIPE) };
+        let written = socket.hot.waiters.wait(|| {
+            let Some(peer) = socket.open_peer() else { return Look::Done(Err(Errno::EPIPE)) };
             socket.own();
             spend(self.message_cost(socket.kind) + self.costs.copy(buffer.len()));
-            let (lock, received) = &peer.hot.receive.0;
-            let look = lock.hold(|| {
+            peer.hot.receive.hold(|received| {
                 received.write(1);
                 let room = peer.queue.borrow().has_room(socket.kind, buffer.len());
                 if room {
                     peer.queue.borrow_mut().push(buffer);
                 } else if socket.kind != SocketKind::Udp {
-                    return socket.prepare();
+                    return socket.hot.waiters.prepare();
                 }
-                Look::Done(buffer.len())
-            });
-            if let Look::Sleep(seen) = look {
-                socket.sleep(seen)?;
-            } else {
-                self.socket_wake(&peer);
-                return Ok(buffer.len());
-            }
-        }
+                Look::Done(Ok(buffer.len()))
+            })
+        })?;
+        socket.wake_peer(&self.sched);
+        Ok(written)
     }
 
     /// `read` of a socket: bytes of a stream or one datagram; sleeps while there is none.
     pub(crate) fn socket_read(&self, socket: &Socket, buffer: &mut [u8]) -> Sys<usize> {
-        loop {
+        let read = socket.hot.waiters.wait(|| {
             socket.own();
             Here::pass(self.costs.socket_read);
-            let (lock, received) = &socket.hot.receive.0;
-            let look = lock.hold(|| {
+            socket.hot.receive.hold(|received| {
                 received.write(0);
                 if let Some(length) = socket.queue.borrow_mut().pop(socket.kind, buffer) {
-                    return Look::Done(length);
+                    return Look::Done(Ok(Some(length)));
                 }
-                let open = socket.peer.borrow().upgrade().is_some_and(|peer| !peer.closed.get());
-                if open { socket.prepare() } else { Look::Closed }
-            });
-            match look {
-                Look::Done(length) => {
-                    spend(self.costs.copy(length));
-                    let peer = socket.peer.borrow().upgrade();
-                    if let Some(peer) = peer {
-                        self.socket_wake(&peer);
-                    }
-                    return Ok(length);
-                }
-                Look::Closed => return Ok(0),
-                Look::Sleep(seen) => socket.sleep(seen)?,
-            }
-        }
+                let open = socket.open_peer().is_some();
+                if open { socket.hot.waiters.prepare() } else { Look::Done(Ok(None)) }
+            })
+        })?;
+        let Some(length) = read else { return Ok(0) };
+        spend(self.costs.copy(length));
+        socket.wake_peer(&self.sched);
+        Ok(length)
     }
 
     /// Closes a socket.
@@ -244,8 +210,8 @@ impl World {
         let peer = socket.peer.borrow().upgrade();
         if let Some(peer) = peer {
             // The peer decides to sleep under this lock: it either sees the end or is woken.
-            peer.hot.receive.0.0.hold(|| ());
-            self.socket_wake(&peer);
+            peer.hot.receive.hold(|_| ());
+            peer.hot.waiters.wake(&self.sched);
         }
         self.anonymous_name();
         self.forget_anonymous_inode();
@@ -268,7 +234,7 @@ impl Process {
             world.anonymous_name();
             world.forget_anonymous_inode();
         }
-        let (a, b) = Socket::pair(kind);
+        let (a, b) = Socket::pair(world.locks, kind);
         let file = |end| File::new(Target::Socket(end), true, true, 1);
         Ok((self.install(file(a)), self.install(file(b))))
     }

@@ -46,8 +46,7 @@ impl World {
 
     /// Counts the open files of the terminal: a walk of its list under `files_lock`.
     fn count_terminal_files(&self) {
-        let (lock, list) = &self.globals.files.0;
-        lock.hold(|| {
+        self.globals.files.hold(|list| {
             list.read();
             Here::pass(self.costs.tty_file * u64::from(self.terminal.files.get()));
         });

@@ -3,9 +3,9 @@
 use crate::costs::{Costs, CostsError, spend};
 use crate::futex::Futexes;
 use crate::ipc::Ipc;
-use crate::locks::{Field, Line, Mutex, ReadWrite, Spin};
+use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite, Spin};
 use crate::pages::PAGE;
-use crate::preset::{BklTraffic, KernelPreset, MutexPolicy, Paths};
+use crate::preset::{BklTraffic, KernelPreset, LockRules, Paths};
 use crate::process::{INIT, Proc, Process};
 use crate::program;
 use crate::sched::Sched;
@@ -89,14 +89,19 @@ pub(crate) struct Globals {
     /// `dcache_lock`; `rename_lock`.
     pub(crate) dcache: Line<Spin>,
     /// `files_lock`, `tty_files_lock`, and the head of the list it guards.
-    pub(crate) files: Line<(Spin, Field<u32>)>,
+    pub(crate) files: Line<Guarded<Field<u32>>>,
     pub(crate) vfsmount: Line<Spin>,
-    /// `inode_lock` or `inode_sb_list_lock`, `sb_lock` and the list heads share a line: they are
-    /// plain variables.
-    pub(crate) inode: Line<(Spin, Spin, Field<u32>)>,
+    pub(crate) inode: Line<Inodes>,
     pub(crate) tasklist: Line<ReadWrite>,
-    pub(crate) pids: Line<(Spin, Field<u32>)>,
+    pub(crate) pids: Line<Guarded<Field<u32>>>,
     pub(crate) tty_mutex: Line<Mutex>,
+}
+
+/// `inode_lock` or `inode_sb_list_lock`, `sb_lock` and the list heads share a line: they are plain
+/// variables.
+pub(crate) struct Inodes {
+    pub(crate) list: Guarded<Field<u32>>,
+    pub(crate) superblocks: Spin,
 }
 
 impl Globals {
@@ -104,12 +109,12 @@ impl Globals {
     fn name(&self, vfs: VfsLocks) {
         let [names, inodes, files] = vfs.global_names();
         self.dcache.name(names);
-        self.files.0.0.name(files);
+        self.files.name(files);
         self.vfsmount.name("vfsmount_lock");
-        self.inode.0.0.name(inodes);
-        self.inode.0.1.name("sb_lock");
+        self.inode.list.name(inodes);
+        self.inode.superblocks.name("sb_lock");
         Here::name(&self.tasklist, "tasklist_lock");
-        self.pids.0.0.name("pidmap_lock");
+        self.pids.name("pidmap_lock");
         self.tty_mutex.name("tty_mutex");
     }
 }
@@ -128,7 +133,7 @@ pub struct World {
     pub(crate) terminal: Terminal,
     pub(crate) options: Options,
     pub(crate) paths: Paths,
-    pub(crate) mutex: MutexPolicy,
+    pub(crate) locks: LockRules,
     pub(crate) traffic: BklTraffic,
     /// Part of a big-kernel-lock event that previous shells have left over.
     pub(crate) bkl_events_left: Cell<f64>,
@@ -178,30 +183,30 @@ impl World {
         if pages < LEAST_PAGES {
             return Err(WorldError::Options("memory is below 4 MiB"));
         }
-        // Says what spinlocks are, so nothing that has one comes before it.
+        let locks = kernel.locks;
         let sched = Sched::new(kernel, preset);
         let costs = Costs::of(preset)?;
         let globals = Globals {
-            dcache: Line(Spin::new()),
-            files: Line((Spin::new(), Field::new(0))),
-            vfsmount: Line(Spin::new()),
-            inode: Line((Spin::new(), Spin::new(), Field::new(0))),
+            dcache: Line(locks.spin()),
+            files: Line(locks.guarded(Field::new(0))),
+            vfsmount: Line(locks.spin()),
+            inode: Line(Inodes { list: locks.guarded(Field::new(0)), superblocks: locks.spin() }),
             tasklist: Line(ReadWrite::new()),
-            pids: Line((Spin::new(), Field::new(0))),
-            tty_mutex: Line(Mutex::new(kernel.mutex)),
+            pids: Line(locks.guarded(Field::new(0))),
+            tty_mutex: Line(locks.mutex()),
         };
         let world = Rc::new(Self {
-            zones: Zones::new(kernel.zone, pages, preset.topology.cpus, &costs),
+            zones: Zones::new(kernel.zone, locks, pages, preset.topology.cpus, &costs),
             costs,
             globals: Here::place(globals),
             vfs: kernel.vfs,
-            later: LaterLocks::new(kernel.vfs, preset.topology.cpus),
+            later: LaterLocks::new(kernel.vfs, locks, preset.topology.cpus),
             tree: Tree::new(&sched, kernel, preset, options.tmpfs / PAGE, options.file_system),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
             options,
             paths: kernel.paths,
-            mutex: kernel.mutex,
+            locks,
             traffic: kernel.bkl_traffic.clone(),
             bkl_events_left: Cell::new(0.0),
             processes: RefCell::default(),
@@ -211,7 +216,7 @@ impl World {
             counts: Counts::default(),
             sched,
         });
-        world.sched.serve_threads(Futexes::new(&world.costs, preset.topology.cpus));
+        world.sched.serve_threads(Futexes::new(&world.costs, locks, preset.topology.cpus));
         world.globals.name(kernel.vfs);
         Ok(world)
     }
@@ -285,11 +290,11 @@ impl World {
         let [names, inodes, files] = self.vfs.global_names();
         let locks = [
             (names, globals.dcache.is_locked()),
-            (files, globals.files.0.0.is_locked()),
+            (files, globals.files.is_locked()),
             ("vfsmount_lock", globals.vfsmount.is_locked()),
-            (inodes, globals.inode.0.0.is_locked()),
-            ("sb_lock", globals.inode.0.1.is_locked()),
-            ("pidmap_lock", globals.pids.0.0.is_locked()),
+            (inodes, globals.inode.list.is_locked()),
+            ("sb_lock", globals.inode.superblocks.is_locked()),
+            ("pidmap_lock", globals.pids.is_locked()),
             ("tty_mutex", globals.tty_mutex.is_held()),
             ("zone", self.zones.is_locked()),
         ];
@@ -312,8 +317,7 @@ impl World {
 
     /// A free process number, by the rule of the period: the next one up, wrapping.
     pub(crate) fn next_pid(&self) -> Pid {
-        let (lock, map) = &self.globals.pids.0;
-        lock.hold(|| {
+        self.globals.pids.hold(|map| {
             map.write(map.peek().wrapping_add(1));
             let table = self.processes.borrow();
             let most = Pid::try_from(2 * self.options.processes).unwrap_or(Pid::MAX);

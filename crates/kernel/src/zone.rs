@@ -2,8 +2,8 @@
 //! the active list in front of `lru_lock`.
 
 use crate::costs::Costs;
-use crate::locks::{Field, Line, Spin};
-use crate::preset::{ZonePolicy, ZoneRules};
+use crate::locks::{Field, Guarded, Line, Spin};
+use crate::preset::{LockRules, ZonePolicy, ZoneRules};
 use convoy_machine::{Here, Sim, Smp};
 use convoy_mm::{
     Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContended, ReleaseEach, Setup, Stats, Temperature,
@@ -79,14 +79,20 @@ pub struct ZoneStats {
 pub(crate) struct Zones {
     /// `HighMem` first, where there is one.
     parts: Vec<Part>,
-    lru: Sim<Line<(Spin, Field<u32>)>>,
+    lru: Sim<Line<Guarded<Field<u32>>>>,
     /// By CPU: pages on the way to the active list.
     pagevecs: Vec<Sim<Line<Field<u32>>>>,
 }
 
 impl Zones {
     /// The zones of `pages` pages, rounded down to whole blocks of the largest order.
-    pub(crate) fn new(rules: ZoneRules, pages: u32, cpus: usize, costs: &Costs) -> Self {
+    pub(crate) fn new(
+        rules: ZoneRules,
+        locks: LockRules,
+        pages: u32,
+        cpus: usize,
+        costs: &Costs,
+    ) -> Self {
         let low = LOW_PAGES + DMA_PAGES;
         let spans = if rules.highmem && pages > low {
             vec![
@@ -104,8 +110,8 @@ impl Zones {
             zone.lock().name(lock_name);
             Part { name, first, zone }
         };
-        let lru = Here::place(Line((Spin::new(), Field::new(0))));
-        lru.0.0.name("zone->lru_lock");
+        let lru = Here::place(Line(locks.guarded(Field::new(0))));
+        lru.name("zone->lru_lock");
         Self {
             parts: spans.iter().map(part).collect(),
             lru,
@@ -120,7 +126,7 @@ impl Zones {
 
     /// Whether a lock of the zones is held.
     pub(crate) fn is_locked(&self) -> bool {
-        self.parts.iter().any(|part| part.zone.lock().is_locked()) || self.lru.0.0.is_locked()
+        self.parts.iter().any(|part| part.zone.lock().is_locked()) || self.lru.is_locked()
     }
 
     /// What moved between the lists and each zone, in the order in which programs ask them.
@@ -258,11 +264,10 @@ impl Zones {
 
     /// Moves `pages` pages onto or off the active list, a group at a time.
     pub(crate) fn lru_move(&self, pages: u32, costs: &Costs) {
-        let (lock, moved) = &self.lru.0;
         let mut left = pages;
         while left > 0 {
             let group = left.min(PAGEVEC);
-            lock.hold_irq(|| {
+            self.lru.hold_irq(|moved| {
                 moved.write(moved.peek().wrapping_add(group));
                 Here::pass(costs.lru_page * u64::from(group));
             });

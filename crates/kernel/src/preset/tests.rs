@@ -18,12 +18,12 @@ fn the_three_26_presets_differ_only_in_the_lock_policy() {
         let other = KernelPreset::named(name).unwrap();
         let same = KernelPreset {
             name: base.name.clone(),
-            semaphore: base.semaphore,
+            locks: base.locks,
             bkl: base.bkl,
             ..other.clone()
         };
         assert_eq!(same, base, "{name} differs in more than the lock policy");
-        assert!(other.semaphore != base.semaphore || other.bkl != base.bkl);
+        assert!(other.locks.semaphore != base.locks.semaphore || other.bkl != base.bkl);
     }
 }
 
@@ -43,10 +43,10 @@ fn the_columns_of_the_zone_lock_tables_differ_in_the_named_policy_only() {
     ] {
         let (base, preset) = (KernelPreset::named(baseline), KernelPreset::named(name));
         let base = base.unwrap();
-        assert_eq!((base.spinlock, base.zone.lock), (plain, ZonePolicy::HoldAll));
+        assert_eq!((base.locks.spinlock, base.zone.lock), (plain, ZonePolicy::HoldAll));
         let named = KernelPreset {
             name: name.to_owned(),
-            spinlock,
+            locks: LockRules { spinlock, ..base.locks },
             zone: ZoneRules { lock, own_line, ..base.zone },
             ..base
         };
@@ -63,10 +63,11 @@ fn the_37_presets_differ_only_in_the_mutex_policy() {
         ("3.7.10+mcs", MutexPolicy::SpinInTurn),
     ] {
         let other = KernelPreset::named(name).unwrap();
-        let due = KernelPreset { name: name.to_owned(), mutex, ..base.clone() };
+        let locks = LockRules { mutex, ..base.locks };
+        let due = KernelPreset { name: name.to_owned(), locks, ..base.clone() };
         assert_eq!(other, due, "{name} differs in more than the mutex policy");
     }
-    assert_eq!(base.mutex, MutexPolicy::Spin);
+    assert_eq!(base.locks.mutex, MutexPolicy::Spin);
 }
 
 #[test]

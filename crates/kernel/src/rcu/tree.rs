@@ -7,6 +7,7 @@
 
 use super::{FORCE_TICKS, Local, Rcu};
 use crate::locks::{Field, Line, Spin};
+use crate::preset::LockRules;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{Platform, RawLock, TicketLock};
 use core::cell::Cell;
@@ -75,7 +76,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(cpus: usize) -> Self {
+    pub(super) fn new(locks: LockRules, cpus: usize) -> Self {
         let leaves = cpus.div_ceil(LEAF_FANOUT);
         assert!(leaves <= INNER_FANOUT, "{cpus} CPUs; at most {}", LEAF_FANOUT * INNER_FANOUT);
         let span = |leaf: usize| leaf * LEAF_FANOUT..((leaf + 1) * LEAF_FANOUT).min(cpus);
@@ -87,7 +88,7 @@ impl Tree {
             let parent = (leaves > 1).then_some((0, 1 << leaf));
             nodes.push(Node::new(span(leaf), span(leaf).len(), parent));
         }
-        let onoff = Here::place(Line(Spin::new()));
+        let onoff = Here::place(Line(locks.spin()));
         let force = Here::place(Line(RawLock::new()));
         Here::name(&*onoff, "rcu onofflock");
         Here::name(&*force, "rcu fqslock");

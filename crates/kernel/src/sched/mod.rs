@@ -50,12 +50,12 @@ use crate::bkl::{BKL, Bkl};
 use crate::futex::Futexes;
 use crate::irq::Agendas;
 use crate::locks::Spin;
-use crate::preset::{Config, KernelPreset, Preempt};
+use crate::preset::{Config, KernelPreset, LockRules, Preempt};
 use crate::rcu::Rcu;
 use crate::softirq::Softirqs;
 use ::core::cell::{Cell, OnceCell, RefCell};
 use convoy_machine::{Here, Machine, Sim, ps};
-use convoy_sync::{RawLock, TaskId};
+use convoy_sync::TaskId;
 use domains::Domain;
 use entity::WEIGHT;
 use kthread::Kthread;
@@ -185,6 +185,7 @@ pub struct Sched {
     sequence: Cell<u64>,
     nohz: NoHz,
     stats: Cell<SchedStats>,
+    pub(crate) locks: LockRules,
     pub(crate) bkl: Bkl,
     pub(crate) softirqs: Softirqs,
     pub(crate) rcu: Option<Rcu>,
@@ -198,7 +199,7 @@ impl Sched {
     /// The scheduler of `kernel` for the machine of `preset`, which must be the machine of this
     /// thread.
     pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
-        Spin::build_with(kernel.spinlock);
+        Spin::build_with(kernel.locks.spinlock);
         let cpus = preset.topology.cpus;
         let llc = preset.topology.cpus_per_llc.min(cpus);
         let p = &preset.price_ns;
@@ -236,9 +237,10 @@ impl Sched {
             sequence: Cell::new(0),
             nohz: NoHz { stopped: RefCell::new(vec![false; cpus]), owner: Cell::new(None) },
             stats: Cell::default(),
+            locks: kernel.locks,
             bkl: Bkl::new(kernel),
             softirqs: Softirqs::new(&kernel.softirq, cpus),
-            rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, cpus)),
+            rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, kernel.locks, cpus)),
             agendas: (0..cpus).map(|_| Agendas::default()).collect(),
             kthreads: RefCell::default(),
             futexes: OnceCell::new(),
@@ -375,7 +377,7 @@ impl Sched {
 impl RunQueue {
     fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset, cpu: usize) -> Self {
         Self {
-            lock: Here::place(RawLock::new()),
+            lock: Here::place(kernel.locks.spin()),
             rt: RefCell::new(rt::Queue::new(kernel.config.hz)),
             normal: RefCell::new(normal_queue(kernel, preset.topology.cpus)),
             curr: Cell::new(0),

@@ -11,6 +11,7 @@
 
 use super::{RunQueue, Sched};
 use crate::locks::{Field, Line, Spin};
+use crate::preset::LockRules;
 use convoy_machine::{Here, Sim};
 use convoy_sync::RawLock;
 use core::cell::Cell;
@@ -62,10 +63,10 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    fn new(cpus: usize) -> Self {
+    fn new(locks: LockRules, cpus: usize) -> Self {
         let budget = |_| {
             let budget = Here::place(Line(Budget {
-                lock: Spin::new(),
+                lock: locks.spin(),
                 ran: Field::new(0),
                 runtime: Field::new(RUNTIME_NS),
                 throttled: Cell::new(false),
@@ -74,7 +75,7 @@ impl Limits {
             budget.lock.name("rt_rq->rt_runtime_lock");
             budget
         };
-        let shared = Here::place(Line(Shared { lock: Spin::new(), running: Field::new(false) }));
+        let shared = Here::place(Line(Shared { lock: locks.spin(), running: Field::new(false) }));
         shared.lock.name("rt_b->rt_runtime_lock");
         Self { budgets: (0..cpus).map(budget).collect(), shared, expires: Cell::new(None) }
     }
@@ -155,7 +156,7 @@ impl Sched {
         if self.rules.rt.limit == RtLimit::None {
             return;
         }
-        let limits = self.rt_limits.get_or_init(|| Limits::new(self.queues.len()));
+        let limits = self.rt_limits.get_or_init(|| Limits::new(self.locks, self.queues.len()));
         let timed = self.rules.rt.limit != RtLimit::Tick;
         if timed && !limits.shared.running.read() {
             limits.shared.lock.hold(|| limits.shared.running.write(true));

@@ -4,10 +4,10 @@ use super::blocks::BlockCount;
 use super::disk::OnDisk;
 use super::journal::Journal;
 use super::locks::VfsLocks;
-use crate::locks::{Count, Field, Line, Mutex, ReadWrite, Spin};
+use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
 use crate::pipe::Pipe;
-use crate::preset::{KernelPreset, MutexPolicy};
+use crate::preset::{KernelPreset, LockRules};
 use crate::world::World;
 use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
@@ -27,8 +27,7 @@ pub(crate) struct Super {
     /// Pages in use of one with a limit, where `stat_lock` does not guard them.
     blocks: Option<BlockCount>,
     pub(crate) journal: Option<Rc<Journal>>,
-    /// That of its inodes' mutexes.
-    mutex: MutexPolicy,
+    locks: LockRules,
     pub(super) vfs: VfsLocks,
     /// `mnt_pcp`: the counts of the mount by CPU, in kernels that walk under RCU.
     pub(super) mounts: Vec<Sim<Line<Field<i32>>>>,
@@ -39,7 +38,7 @@ pub(super) struct SuperHot {
     /// `mnt_count`: every path walk and every open file counts here, unless each CPU has a count.
     pub(super) mount: Line<Count>,
     /// tmpfs's `stat_lock` with the numbers it guards.
-    stat: Line<(Spin, Field<u64>)>,
+    stat: Line<Guarded<Field<u64>>>,
 }
 
 impl Super {
@@ -53,15 +52,16 @@ impl Super {
         let hot = SuperHot {
             // Mounted, and used by what the first process is born with.
             mount: Line(Count::new(3)),
-            stat: Line((Spin::new(), Field::new(0))),
+            stat: Line(kernel.locks.guarded(Field::new(0))),
         };
         let hot = Here::place(hot);
-        hot.stat.0.0.name("tmpfs stat_lock");
+        hot.stat.name("tmpfs stat_lock");
         let counts = if kernel.vfs >= VfsLocks::RcuWalk { cpus } else { 0 };
         let mounts = (0..counts).map(|_| Here::place(Line(Field::new(0)))).collect();
-        let (mutex, vfs) = (kernel.mutex, kernel.vfs);
-        let blocks = (limit.is_some() && vfs >= VfsLocks::PerCpu).then(|| BlockCount::new(cpus));
-        Rc::new(Self { memory, limit, blocks, journal, mutex, vfs, mounts, hot })
+        let (locks, vfs) = (kernel.locks, kernel.vfs);
+        let counted = limit.is_some() && vfs >= VfsLocks::PerCpu;
+        let blocks = counted.then(|| BlockCount::new(locks, cpus));
+        Rc::new(Self { memory, limit, blocks, journal, locks, vfs, mounts, hot })
     }
 
     /// Counts `pages` more pages; `ENOSPC` above the limit.
@@ -76,8 +76,7 @@ impl Super {
                 Err(Errno::ENOSPC)
             };
         }
-        let (lock, used) = &self.hot.stat.0;
-        lock.hold(|| {
+        self.hot.stat.hold(|used| {
             let now = used.read() + pages;
             if now > limit {
                 return Err(Errno::ENOSPC);
@@ -92,22 +91,20 @@ impl Super {
         if let Some(blocks) = &self.blocks {
             blocks.add(-(pages as i64));
         } else if self.limit.is_some() {
-            let (lock, used) = &self.hot.stat.0;
-            lock.hold(|| used.write(used.peek() - pages));
+            self.hot.stat.hold(|used| used.write(used.peek() - pages));
         }
     }
 
     /// Counts an inode in or out.
     pub(crate) fn count_inode(&self) {
         if self.limit.is_some() {
-            let (lock, used) = &self.hot.stat.0;
-            lock.hold(|| used.write(used.peek()));
+            self.hot.stat.hold(|used| used.write(used.peek()));
         }
     }
 
     /// Pages in use.
     pub(crate) fn used_pages(&self) -> u64 {
-        self.blocks.as_ref().map_or_else(|| self.hot.stat.0.1.peek(), BlockCount::peek)
+        self.blocks.as_ref().map_or_else(|| self.hot.stat.unlocked().peek(), BlockCount::peek)
     }
 }
 
@@ -173,7 +170,7 @@ impl Inode {
             InodeHead { size: Field::new(0), links: Field::new(links), count: Count::new(1) };
         let hot = InodeHot {
             head: Line(head),
-            mutex: Line(Mutex::new(sb.mutex)),
+            mutex: Line(sb.locks.mutex()),
             tree_lock: Line(ReadWrite::new()),
             pages: core::array::from_fn(|_| Line(Count::new(1))),
         };
@@ -185,7 +182,7 @@ impl Inode {
             sb: Rc::clone(sb),
             hot,
             lock: (sb.vfs >= VfsLocks::RcuWalk).then(|| {
-                let lock = Here::place(Line(Spin::new()));
+                let lock = Here::place(Line(sb.locks.spin()));
                 lock.name("i_lock");
                 lock
             }),
@@ -242,7 +239,8 @@ pub(crate) struct DentryHot {
 
 impl Dentry {
     fn new(inode: Rc<Inode>, parent: Weak<Self>, count: u32) -> Rc<Self> {
-        let hot = DentryHot { lock: Spin::new(), count: Count::new(count), name: Field::new(0) };
+        let lock = inode.sb.locks.spin();
+        let hot = DentryHot { lock, count: Count::new(count), name: Field::new(0) };
         let hot = Here::place(hot);
         hot.lock.name("d_lock");
         let apart = inode.sb.vfs >= VfsLocks::RcuWalk;

@@ -41,7 +41,7 @@ impl Process {
             let open = dentry.inode.pipe.borrow().upgrade();
             let pipe = open.unwrap_or_else(|| {
                 Here::pass(world.costs.pipe_create);
-                Pipe::of_fifo(world.mutex)
+                Pipe::of_fifo(world.locks)
             });
             pipe.open_end(writer)?;
             dentry.inode.pipe.replace(Rc::downgrade(&pipe));

@@ -20,7 +20,7 @@ mod commit;
 mod log;
 
 use crate::block::Disk;
-use crate::locks::{Field, Line, Mutex, ReadWrite, Spin, WaitQueue};
+use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite, Spin, WaitQueue};
 use crate::preset::KernelPreset;
 use crate::sched::Sched;
 use crate::sched::kthread::Kthread;
@@ -131,10 +131,10 @@ enum StateLock {
 
 #[repr(C)]
 struct Hot {
-    groups: [Line<(Spin, Field<u32>)>; GROUPS],
+    groups: [Line<Guarded<Field<u32>>>; GROUPS],
     state: Line<StateLock>,
-    handle: Line<(Spin, Field<u32>)>,
-    list: Line<(Spin, Field<u32>)>,
+    handle: Line<Guarded<Field<u32>>>,
+    list: Line<Guarded<Field<u32>>>,
     /// Tasks that wait for a locked transaction to be replaced.
     unlocked: Line<WaitQueue>,
     /// The commit, which waits for open handles.
@@ -181,9 +181,9 @@ impl Journal {
         let state = if kernel.vfs >= VfsLocks::PerCpu {
             StateLock::ReadWrite(ReadWrite::new())
         } else {
-            StateLock::Spin(Spin::new())
+            StateLock::Spin(kernel.locks.spin())
         };
-        let counted = || Line((Spin::new(), Field::new(0)));
+        let counted = || Line(kernel.locks.guarded(Field::new(0)));
         let queue = || Line(WaitQueue::new());
         let hot = Hot {
             state: Line(state),
@@ -193,8 +193,8 @@ impl Journal {
             updates: queue(),
             wanted: queue(),
             done: queue(),
-            checkpoint: Line(Mutex::new(kernel.mutex)),
-            orphans: Line(Mutex::new(kernel.mutex)),
+            checkpoint: Line(kernel.locks.mutex()),
+            orphans: Line(kernel.locks.mutex()),
             groups: core::array::from_fn(|_| counted()),
         };
         let hot = Here::place(hot);
@@ -202,11 +202,11 @@ impl Journal {
             StateLock::Spin(lock) => lock.name("j_state_lock"),
             StateLock::ReadWrite(lock) => Here::name(lock, "j_state_lock"),
         }
-        hot.handle.0.0.name("t_handle_lock");
-        hot.list.0.0.name("j_list_lock");
+        hot.handle.name("t_handle_lock");
+        hot.list.name("j_list_lock");
         hot.checkpoint.name("j_checkpoint_mutex");
         hot.orphans.name("s_orphan_lock");
-        hot.groups.iter().for_each(|group| group.0.0.name("group lock"));
+        hot.groups.iter().for_each(|group| group.name("group lock"));
         Rc::new(Self {
             hot,
             state: RefCell::default(),
@@ -320,8 +320,7 @@ impl Journal {
             }
         };
         if matches!(found, Joined::Yes) {
-            let (lock, updates) = &self.hot.handle.0;
-            lock.hold(|| {
+            self.hot.handle.hold(|updates| {
                 updates.update(|count| count + 1);
                 self.with_running(|running| {
                     running.updates += 1;
@@ -366,11 +365,10 @@ impl Journal {
     fn dirty(&self, world: &World, block: Block) {
         Here::pass(world.costs.journal_block);
         if let Block::Bitmap(group) = block {
-            let (lock, bitmap) = &self.hot.groups[group as usize % GROUPS].0;
-            lock.hold(|| bitmap.update(|bits| bits.wrapping_add(1)));
+            let group = &self.hot.groups[group as usize % GROUPS];
+            group.hold(|bitmap| bitmap.update(|bits| bits.wrapping_add(1)));
         }
-        let (lock, list) = &self.hot.list.0;
-        lock.hold(|| {
+        self.hot.list.hold(|list| {
             list.update(|head| head.wrapping_add(1));
             self.with_running(|running| running.metadata.insert(block));
         });
@@ -379,8 +377,7 @@ impl Journal {
     /// `journal_dirty_data`: page `page` of file `inode` must be on disk before the commit. For a
     /// caller with an open handle.
     pub(super) fn dirty_data(&self, inode: u64, page: u64) {
-        let (lock, list) = &self.hot.list.0;
-        lock.hold(|| {
+        self.hot.list.hold(|list| {
             list.update(|head| head.wrapping_add(1));
             self.with_running(|running| running.data.insert((inode, page)));
         });
@@ -390,8 +387,7 @@ impl Journal {
     fn stop(&self, world: &World, credits: u32, used: usize) {
         Here::pass(world.costs.journal_handle);
         let unused = credits.saturating_sub(used as u32);
-        let (lock, updates) = &self.hot.handle.0;
-        let last = lock.hold(|| {
+        let last = self.hot.handle.hold(|updates| {
             updates.update(|count| count - 1);
             self.with_running(|running| {
                 running.credits -= unused;
@@ -439,8 +435,7 @@ impl Journal {
 
     /// Writes the dirty pages of file `inode` now; they need no longer be written at the commit.
     pub(super) fn write_data(&self, world: &World, inode: u64) {
-        let (lock, list) = &self.hot.list.0;
-        let pages = lock.hold(|| {
+        let pages = self.hot.list.hold(|list| {
             list.update(|head| head.wrapping_add(1));
             let mut state = self.state.borrow_mut();
             let Some(running) = state.running.as_mut() else { return Vec::new() };

@@ -23,7 +23,8 @@
 //! of open files and `vfsmount_lock` in 3.13.
 
 use super::dentry::{Dentry, Inode, Super};
-use crate::locks::{Field, Line, Spin};
+use crate::locks::{Field, Guarded, Line, Spin};
+use crate::preset::LockRules;
 use crate::world::World;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{Access, Platform, RawLock};
@@ -78,23 +79,23 @@ pub(crate) struct LaterLocks {
 struct CpuLocks {
     mounts: Line<Spin>,
     /// The lock of a list of open files, and its head.
-    files: Line<(Spin, Field<u32>)>,
+    files: Line<Guarded<Field<u32>>>,
 }
 
 impl LaterLocks {
-    pub(crate) fn new(vfs: VfsLocks, cpus: usize) -> Self {
+    pub(crate) fn new(vfs: VfsLocks, locks: LockRules, cpus: usize) -> Self {
         let cpu = |_| {
-            let files = Line((Spin::new(), Field::new(0)));
-            let locks = Here::place(CpuLocks { mounts: Line(Spin::new()), files });
-            locks.mounts.name("vfsmount_lock");
-            locks.files.0.0.name("files_lglock");
-            locks
+            let files = Line(locks.guarded(Field::new(0)));
+            let cpu = Here::place(CpuLocks { mounts: Line(locks.spin()), files });
+            cpu.mounts.name("vfsmount_lock");
+            cpu.files.name("files_lglock");
+            cpu
         };
         let by_cpu = vfs >= VfsLocks::PerCpu && vfs < VfsLocks::Lockref;
         Self {
             cpus: (0..if by_cpu { cpus } else { 0 }).map(cpu).collect(),
             inode_hash: (vfs >= VfsLocks::RcuWalk).then(|| {
-                let lock = Here::place(Line(Spin::new()));
+                let lock = Here::place(Line(locks.spin()));
                 lock.name("inode_hash_lock");
                 lock
             }),
@@ -408,9 +409,8 @@ impl World {
     }
 
     fn list_any_inode(&self, on: bool) {
-        let (lock, _, list) = &self.globals.inode.0;
         let by = if on { 1 } else { u32::MAX };
-        lock.hold(|| list.write(list.peek().wrapping_add(by)));
+        self.globals.inode.list.hold(|list| list.write(list.peek().wrapping_add(by)));
     }
 
     /// Puts a file on a list of open files, and returns whose.
@@ -464,6 +464,6 @@ impl World {
     }
 }
 
-fn change_list((lock, list): &(Spin, Field<u32>)) {
-    lock.hold(|| list.write(list.peek().wrapping_add(1)));
+fn change_list(list: &Guarded<Field<u32>>) {
+    list.hold(|list| list.write(list.peek().wrapping_add(1)));
 }

@@ -2,6 +2,7 @@
 
 use super::dentry::{Dentry, Inode, Kind};
 use super::disk::Change;
+use crate::locks::Field;
 use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
@@ -52,10 +53,10 @@ impl World {
 
     /// `sync`: walks the file systems and finds nothing to write.
     pub(crate) fn sync_all(&self) {
-        let (inode_lock, sb_lock, list) = &self.globals.inode.0;
-        sb_lock.hold(|| list.read());
+        let inodes = &self.globals.inode;
+        inodes.superblocks.hold(|| inodes.list.unlocked().read());
         Here::pass(self.costs.sync);
-        inode_lock.hold(|| list.read());
+        inodes.list.hold(Field::read);
         if let Some(journal) = self.journal() {
             journal.commit_all();
         }

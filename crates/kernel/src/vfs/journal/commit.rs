@@ -75,8 +75,7 @@ impl Journal {
         self.disk.write_pages(world, transaction.data.iter().copied());
         let blocks = transaction.metadata.len();
         for _ in 0..blocks {
-            let (lock, list) = &self.hot.list.0;
-            lock.hold(|| list.update(|head| head.wrapping_sub(1)));
+            self.hot.list.hold(|list| list.update(|head| head.wrapping_sub(1)));
             spend(world.costs.commit_block);
             world.sched.cond_resched();
         }
