@@ -6,8 +6,9 @@
 
 use crate::locks::Spin;
 use crate::preset::{BklKind, KernelPreset, Preempt, SemaphorePolicy};
-use crate::sched::core::preempt_enable_no_resched;
-use crate::sched::{Sched, Tcb};
+use crate::sched::queue::preempt_enable_no_resched;
+use crate::sched::scheduler::Sched;
+use crate::sched::task::Tcb;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{
     ArchSemaphore, Handoff, LockEvent, Opportunistic, Platform, PublishedFix, RawLock,
@@ -145,8 +146,8 @@ impl Bkl {
     pub(crate) fn reacquire_in_schedule(&self, sched: &Sched, me: &Tcb) -> bool {
         if let Lock::Spin(lock) = &self.lock {
             while !lock.try_lock() {
-                lock.spin_while_locked(|| sched.this().need_resched.get());
-                if sched.this().need_resched.get() {
+                lock.spin_while_locked(|| sched.rq.this().need_resched.get());
+                if sched.rq.this().need_resched.get() {
                     return false;
                 }
             }

@@ -7,7 +7,7 @@
 
 use crate::costs::spend;
 use crate::locks::{Field, Guarded, Line, WaitQueue};
-use crate::sched::Sched;
+use crate::sched::scheduler::Sched;
 use crate::softirq::Vector;
 use crate::world::World;
 use convoy_machine::{DiskTime, Here, Sim};

@@ -10,7 +10,7 @@
 use crate::costs::Costs;
 use crate::locks::{Count, Line, Spin};
 use crate::preset::LockRules;
-use crate::sched::Sched;
+use crate::sched::scheduler::Sched;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, Sleep, TaskId, Wake};
 use core::cell::{Cell, OnceCell, RefCell};

@@ -1,6 +1,6 @@
 //! Interrupts of devices and the timer wheel: what is to happen on a CPU at a time.
 
-use crate::sched::Sched;
+use crate::sched::scheduler::Sched;
 use convoy_machine::Here;
 use core::cell::RefCell;
 use std::collections::BTreeMap;

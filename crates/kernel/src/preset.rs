@@ -2,7 +2,7 @@
 //! `kernels/*.toml`.
 
 use crate::rcu::RcuRules;
-use crate::sched::SchedRules;
+use crate::sched::rules::SchedRules;
 use crate::softirq::SoftirqRules;
 use crate::vfs::VfsLocks;
 use convoy_catalogue::{CatalogueError, Entry, Fault, KERNELS, Shelf, nanoseconds};

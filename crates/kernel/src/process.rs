@@ -255,7 +255,7 @@ impl Process {
                 Here::set_mode(mode);
             }));
             let thread = world.sched.tcb(started.ok_or(Errno::EAGAIN)?);
-            thread.space.set(world.sched.current().space.get());
+            thread.space.set(world.sched.rq.current().space.get());
             thread.footprint.set(footprint);
             Ok(())
         })

@@ -22,8 +22,9 @@ mod tree;
 
 use crate::locks::{Field, Line};
 use crate::preset::LockRules;
-use crate::sched::Sched;
-use crate::sched::kthread::{Kthread, Policy};
+use crate::sched::kthread::Kthread;
+use crate::sched::scheduler::Sched;
+use crate::sched::task::Policy;
 use crate::softirq::Vector;
 use convoy_machine::{Here, Sim, Smp, ps};
 use convoy_sync::Platform;
@@ -298,14 +299,14 @@ impl Sched {
     /// At the tick, in the timer interrupt (`rcu_check_callbacks`).
     pub(crate) fn tick_rcu(&self, user: bool) {
         let Some(rcu) = &self.rcu else { return };
-        if user || self.this().is_idle() {
+        if user || self.rq.this().is_idle() {
             rcu.note_quiescent_state();
         }
-        let late = rcu.tree.in_progress() && rcu.tree.force_at() < self.jiffies() + 1;
+        let late = rcu.tree.in_progress() && rcu.tree.force_at() < self.rq.jiffies() + 1;
         if late && rcu.here().owes.get() && rcu.here().passed.get().is_none() {
-            self.this().need_resched.set(true);
+            self.rq.this().need_resched.set(true);
         }
-        if rcu.pending(self.jiffies()) {
+        if rcu.pending(self.rq.jiffies()) {
             self.invoke_rcu_core(rcu);
         }
     }
@@ -379,13 +380,13 @@ impl Sched {
     fn rcu_core(&self, rcu: &Rcu) {
         rcu.count(|stats| stats.core += 1);
         Here::pass(rcu.core);
-        if rcu.tree.in_progress() && rcu.tree.force_at() < self.jiffies() {
+        if rcu.tree.in_progress() && rcu.tree.force_at() < self.rq.jiffies() {
             self.force_quiescent_states(rcu);
         }
         rcu.note_end();
-        rcu.check_quiescent_state(self.jiffies());
+        rcu.check_quiescent_state(self.rq.jiffies());
         if rcu.needs_grace_period(rcu.here()) {
-            rcu.start(self.jiffies());
+            rcu.start(self.rq.jiffies());
         }
     }
 
@@ -393,9 +394,9 @@ impl Sched {
     /// time it notes whether their ticks are stopped, from then on it reports those that are or
     /// were idle and makes the others reschedule.
     fn force_quiescent_states(&self, rcu: &Rcu) {
-        let late = rcu.force(self.jiffies());
+        let late = rcu.force(self.rq.jiffies());
         for cpu in late {
-            self.resched(cpu);
+            self.rq.resched(cpu);
         }
     }
 }

@@ -11,8 +11,10 @@
 //! Bookkeeping of the mask is local to its CPU and has no price of its own: what a pass costs
 //! beyond its handlers is part of the price of the tick or the device's interrupt.
 
-use crate::sched::kthread::{Kthread, Policy};
-use crate::sched::{Sched, record};
+use crate::sched::kthread::Kthread;
+use crate::sched::record;
+use crate::sched::scheduler::Sched;
+use crate::sched::task::Policy;
 use convoy_machine::{Context, Here, Mode, Smp};
 use convoy_sync::Platform;
 use core::cell::{Cell, RefCell};
@@ -257,7 +259,7 @@ impl Sched {
         let rules = &self.softirqs.rules;
         add_to_count(SOFTIRQ);
         let account = Account::start();
-        let end = self.jiffies() + self.ticks_of_ms(rules.limit_ms);
+        let end = self.rq.jiffies() + self.rq.ticks_of_ms(rules.limit_ms);
         let mut passes = rules.passes;
         loop {
             let pending = local.pending.replace(0);
@@ -266,8 +268,8 @@ impl Sched {
             if local.pending.get() == 0 {
                 break;
             }
-            let over =
-                rules.limit_ms > 0 && (self.jiffies() >= end || self.this().need_resched.get());
+            let over = rules.limit_ms > 0
+                && (self.rq.jiffies() >= end || self.rq.this().need_resched.get());
             if passes == 0 || over {
                 self.wake_ksoftirqd();
                 break;

@@ -8,7 +8,7 @@ use crate::pages::PAGE;
 use crate::preset::{BklTraffic, KernelPreset, LockRules, Paths};
 use crate::process::{INIT, Proc, Process};
 use crate::program;
-use crate::sched::Sched;
+use crate::sched::scheduler::Sched;
 use crate::tty::Terminal;
 use crate::vfs::{FileSystem, LaterLocks, Tree, VfsLocks};
 use crate::zone::{ZoneStats, Zones};
@@ -274,7 +274,7 @@ impl World {
     fn loadavg(&self) -> String {
         let [one, five, fifteen] = self.sched.load_averages();
         let tasks = self.process_count();
-        let (running, last) = (self.sched.running(), self.last_pid.get());
+        let (running, last) = (self.sched.runnable(), self.last_pid.get());
         format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
     }
 

@@ -5,10 +5,10 @@
 
 use super::domains::{Domain, Group};
 use super::entity::WEIGHT;
-use super::newidle::Newidle;
 use super::normal::{Dequeue, Enqueue};
+use super::queue::{MIGRATION_COST_NS, RunQueue, RunQueues};
 use super::task::Tcb;
-use super::{RunQueue, Sched};
+use super::wake::Wakeups;
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
 use schemars::JsonSchema;
@@ -18,8 +18,20 @@ use std::rc::Rc;
 /// Tasks examined in one attempt: `sysctl_sched_nr_migrate` and one more.
 const EXAMINED: usize = 33;
 
-/// `sysctl_sched_migration_cost`, nanoseconds.
-pub(crate) const MIGRATION_COST_NS: u64 = 500_000;
+/// When a CPU that has run out of tasks tries to pull one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Newidle {
+    /// Never.
+    Never,
+    /// Always (up to 2.6.26).
+    Always,
+    /// When its idle times last at least 0.5 ms on average (from 2.6.33 on).
+    LongIdle,
+    /// When some CPU has two tasks and its idle times are longer than the search was (6.6 and
+    /// later); it then pulls one task.
+    Measured,
+}
 
 /// What the balancer may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -58,7 +70,7 @@ pub(super) enum Idle {
     Newly,
 }
 
-/// What [`Sched::busiest_group`] found.
+/// What [`Balancer::busiest_group`] found.
 pub(super) enum Busiest<'a> {
     /// Pull `imbalance` of load from this group.
     Group(&'a Group, u64),
@@ -79,11 +91,28 @@ struct Sums {
     power: u64,
 }
 
-impl Sched {
+/// Moves tasks between run queues.
+pub(crate) struct Balancer {
+    pub(super) rq: Rc<RunQueues>,
+    pub(super) rules: BalanceRules,
+    wakeups: Rc<Wakeups>,
+}
+
+impl Balancer {
+    /// The balancer of `rq`; it tells `wakeups` how busy the CPUs are.
+    pub(crate) fn new(rq: Rc<RunQueues>, rules: BalanceRules, wakeups: Rc<Wakeups>) -> Self {
+        Self { rq, rules, wakeups }
+    }
+
+    /// Whether a new task starts on the idlest CPU.
+    pub(crate) fn balances_fork(&self) -> bool {
+        self.rules.fork
+    }
+
     fn sums(&self, group: &Group, index: usize, local: bool) -> Sums {
         let mut sums = Sums { power: group.power, ..Sums::default() };
         let (mut low, mut high) = (u64::MAX, 0);
-        let loads = &self.loads;
+        let loads = &self.rq.loads;
         for cpu in group.cpus.clone() {
             let load = if local { loads.target(cpu, index) } else { loads.source(cpu, index) };
             low = low.min(load);
@@ -92,7 +121,7 @@ impl Sched {
             sums.tasks += loads.running(cpu);
             sums.weight += loads.weight(cpu);
         }
-        Here::pass(self.costs.balance_cpu * group.cpus.len() as u64);
+        Here::pass(self.rq.costs.balance_cpu * group.cpus.len() as u64);
         sums.spread = high - low.min(high) > WEIGHT;
         sums
     }
@@ -138,16 +167,16 @@ impl Sched {
 
     /// [`super::loads::Loads::update_shares`] over `domain`, at its price.
     fn update_shares(&self, domain: &Domain) {
-        if self.loads.grouped() {
-            Here::pass(self.costs.balance_cpu * domain.span.len() as u64);
-            self.loads.update_shares(domain.span.clone());
+        if self.rq.loads.grouped() {
+            Here::pass(self.rq.costs.balance_cpu * domain.span.len() as u64);
+            self.rq.loads.update_shares(domain.span.clone());
         }
     }
 
     /// What to move from `from` to `to` for an imbalance in the balancer's units, as weight of
     /// tasks. With group scheduling at least half the difference in tasks (`load_balance_fair`).
     pub(super) fn task_weight(&self, imbalance: u64, to: usize, from: usize) -> u64 {
-        let loads = &self.loads;
+        let loads = &self.rq.loads;
         if !loads.grouped() {
             return imbalance;
         }
@@ -159,15 +188,15 @@ impl Sched {
     /// The CPU of `group` that balances for it: its first idle one, else its first.
     fn balance_cpu(&self, group: &Group) -> usize {
         let mut cpus = group.cpus.clone();
-        cpus.find(|&cpu| self.queues[cpu].is_idle()).unwrap_or(group.cpus.start)
+        cpus.find(|&cpu| self.rq.queues[cpu].is_idle()).unwrap_or(group.cpus.start)
     }
 
     pub(super) fn busiest_queue(&self, group: &Group, imbalance: u64) -> Option<usize> {
         let mut best = None;
         let mut max = 0;
         for cpu in group.cpus.clone() {
-            let weight = self.loads.weight(cpu);
-            if (self.loads.running(cpu) == 1 && weight > imbalance) || weight <= max {
+            let weight = self.rq.loads.weight(cpu);
+            if (self.rq.loads.running(cpu) == 1 && weight > imbalance) || weight <= max {
                 continue;
             }
             max = weight;
@@ -177,7 +206,7 @@ impl Sched {
     }
 
     fn may_move(&self, id: TaskId, from: &RunQueue, domain: &Domain) -> Option<Rc<Tcb>> {
-        let task = self.tcb(id);
+        let task = self.rq.tcb(id);
         if from.curr.get() == id || task.on_cpu.get() || task.bound.get() {
             return None;
         }
@@ -188,12 +217,12 @@ impl Sched {
     /// Whether `task` ran too recently to leave its caches.
     fn is_hot(&self, task: &Tcb) -> bool {
         let ago = Here::now_ns().saturating_sub(task.entity.exec_start.get());
-        self.rules.balance.migration == Migration::FewCold && ago < MIGRATION_COST_NS
+        self.rules.migration == Migration::FewCold && ago < MIGRATION_COST_NS
     }
 
     /// Tasks of `queue`, in the order in which the balancer examines them.
     fn candidates(&self, queue: &RunQueue) -> Vec<TaskId> {
-        let most = match self.rules.balance.migration {
+        let most = match self.rules.migration {
             Migration::Any => usize::MAX,
             Migration::FewCold => EXAMINED,
         };
@@ -203,7 +232,7 @@ impl Sched {
     /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked.
     /// Returns how many.
     pub(super) fn move_tasks(&self, to: usize, from: usize, amount: u64, domain: &Domain) -> u64 {
-        let source = &self.queues[from];
+        let source = &self.rq.queues[from];
         let candidates = self.candidates(source);
         let mut left = amount as i64;
         let mut moved = 0;
@@ -211,7 +240,7 @@ impl Sched {
             if left <= 0 {
                 break;
             }
-            Here::pass(self.costs.balance_cpu);
+            Here::pass(self.rq.costs.balance_cpu);
             let Some(task) = self.may_move(id, source, domain) else { continue };
             let weight = task.entity.weight() as i64;
             // Nobody who weighs much more than what is left to move (`balance_tasks`).
@@ -230,37 +259,23 @@ impl Sched {
 
     /// Moves one queued task to `to`; both queues are locked.
     fn pull(&self, task: &Rc<Tcb>, to: usize) {
-        Here::pass(self.costs.pull);
-        self.dequeue(task, Dequeue::Leaves);
-        self.change_cpu(task, &self.queues[task.cpu.get()], to);
-        self.enqueue(&self.queues[to], task, Enqueue::Moved);
-        self.check_preempt(to, task);
-    }
-
-    /// Locks the queue of `other` while that of `this` is locked, in the order of their numbers.
-    pub(super) fn lock_second(&self, this: usize, other: usize) {
-        let (mine, theirs) = (&self.queues[this].lock, &self.queues[other].lock);
-        if theirs.try_lock() {
-            return;
-        }
-        if other < this {
-            mine.unlock();
-            theirs.lock();
-            mine.lock();
-        } else {
-            theirs.lock();
-        }
+        Here::pass(self.rq.costs.pull);
+        self.rq.dequeue(task, Dequeue::Leaves);
+        self.rq.change_cpu(task, &self.rq.queues[task.cpu.get()], to);
+        self.rq.enqueue(&self.rq.queues[to], task, Enqueue::Moved);
+        self.rq.check_preempt(to, task);
     }
 
     /// Periodic balancing of `cpu`, which is this CPU or an idle one without ticks.
     pub(crate) fn rebalance(&self, cpu: usize, idle: bool) {
         let mut idle = if idle { Idle::Tick } else { Idle::Not };
-        let jiffies = self.jiffies();
-        let mut next = jiffies + u64::from(self.config.hz) * 60;
-        for domain in &self.queues[cpu].domains {
+        let jiffies = self.rq.jiffies();
+        let mut next = jiffies + u64::from(self.rq.hz) * 60;
+        for domain in &self.rq.queues[cpu].domains {
             let busy = if idle == Idle::Tick { 1 } else { domain.rules.busy_factor };
-            let longest = u64::from(self.config.hz) * self.queues.len() as u64 / 10;
-            let interval = self.ticks_of_ms(domain.interval.get() * busy).clamp(1, longest.max(1));
+            let longest = u64::from(self.rq.hz) * self.rq.queues.len() as u64 / 10;
+            let interval =
+                self.rq.ticks_of_ms(domain.interval.get() * busy).clamp(1, longest.max(1));
             let mut mine = true;
             if jiffies >= domain.last_balance.get() + interval {
                 let (moved, was_mine) = self.load_balance(cpu, domain, idle);
@@ -275,13 +290,13 @@ impl Sched {
                 break;
             }
         }
-        self.queues[cpu].next_balance.set(next);
+        self.rq.queues[cpu].next_balance.set(next);
     }
 
     /// One attempt at one level. Returns whether tasks moved, and whether `cpu` is the one to
     /// balance above, too.
     fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> (bool, bool) {
-        self.bound_idle_scan(cpu);
+        self.wakeups.bound_idle_scan(cpu);
         let found = self.busiest_group(cpu, domain, idle);
         let mine = !matches!(found, Busiest::NotMine);
         let busiest = match found {
@@ -296,19 +311,19 @@ impl Sched {
             return (false, mine);
         };
         let mut moved = 0;
-        if self.loads.running(busiest) > 1 {
+        if self.rq.loads.running(busiest) > 1 {
             Smp::irq_save();
             let (low, high) = (cpu.min(busiest), cpu.max(busiest));
-            self.queues[low].lock.lock();
-            self.queues[high].lock.lock();
+            self.rq.queues[low].lock.lock();
+            self.rq.queues[high].lock.lock();
             let amount = self.task_weight(imbalance, cpu, busiest);
             moved = self.move_tasks(cpu, busiest, amount, domain);
-            self.queues[high].lock.unlock();
-            self.queues[low].lock.unlock();
+            self.rq.queues[high].lock.unlock();
+            self.rq.queues[low].lock.unlock();
             Smp::irq_restore(());
         }
         if moved > 0 {
-            self.count(|stats| stats.pulled_periodic += moved);
+            self.rq.count(|stats| stats.pulled_periodic += moved);
             domain.failed.set(0);
             domain.shorten();
             return (true, mine);
@@ -320,12 +335,12 @@ impl Sched {
     /// After repeated failures the migration thread of the busiest CPU pushes.
     fn balance_failed(&self, cpu: usize, busiest: usize, domain: &Domain) {
         domain.failed.set(domain.failed.get() + 1);
-        let queue = &self.queues[busiest];
+        let queue = &self.rq.queues[busiest];
         let tries = domain.rules.cache_nice_tries;
         if domain.failed.get() > tries + 2 && queue.push_to.get().is_none() {
             queue.push_to.set(Some(cpu));
             domain.failed.set(tries + 1);
-            self.resched(busiest);
+            self.rq.resched(busiest);
             domain.lengthen();
         } else {
             domain.shorten();
@@ -336,43 +351,43 @@ impl Sched {
     /// queue is locked and the task that was running is back in the timeline.
     pub(crate) fn migration_thread(&self) {
         let cpu = Here::cpu();
-        let queue = self.this();
+        let queue = self.rq.this();
         let Some(to) = queue.push_to.take() else { return };
         // Two switches, to the thread and back.
-        Here::pass(2 * self.costs.switch);
-        if self.loads.running(cpu) < 2 || to == cpu {
+        Here::pass(2 * self.rq.costs.switch);
+        if self.rq.loads.running(cpu) < 2 || to == cpu {
             return;
         }
-        let span = self.queues[to].domains.iter().find(|domain| domain.span.contains(&cpu));
+        let span = self.rq.queues[to].domains.iter().find(|domain| domain.span.contains(&cpu));
         let Some(domain) = span else { return };
-        self.lock_second(cpu, to);
+        self.rq.lock_second(cpu, to);
         let candidates = self.candidates(queue);
         let task = candidates.into_iter().find_map(|id| {
-            let task = self.tcb(id);
+            let task = self.rq.tcb(id);
             let hot = !domain.moves_hot() && self.is_hot(&task);
             (!hot && !task.bound.get() && task.entity.on_queue.get()).then_some(task)
         });
         if let Some(task) = task {
-            self.count(|stats| stats.pushed += 1);
+            self.rq.count(|stats| stats.pushed += 1);
             if task.on_cpu.get() {
                 // It is on this CPU until the switch; whoever is switched to queues it there.
-                self.dequeue(&task, Dequeue::Leaves);
+                self.rq.dequeue(&task, Dequeue::Leaves);
                 task.migrate_to.set(Some(to));
             } else {
                 self.pull(&task, to);
             }
         }
-        self.queues[to].lock.unlock();
+        self.rq.queues[to].lock.unlock();
     }
 
     /// Fork and exec balancing: from the widest domain down, the idlest CPU of the idlest group.
     pub(crate) fn idlest_cpu(&self) -> usize {
         let mut cpu = Here::cpu();
-        let levels = self.queues[cpu].domains.len();
+        let levels = self.rq.queues[cpu].domains.len();
         for level in (0..levels).rev() {
-            let Some(domain) = self.queues[cpu].domains.get(level) else { continue };
+            let Some(domain) = self.rq.queues[cpu].domains.get(level) else { continue };
             if let Some(group) = self.idlest_group(cpu, domain) {
-                let weight = |&other: &usize| (self.loads.weight(other), other != cpu, other);
+                let weight = |&other: &usize| (self.rq.loads.weight(other), other != cpu, other);
                 cpu = group.cpus.clone().min_by_key(weight).unwrap_or(cpu);
             }
         }
@@ -382,10 +397,10 @@ impl Sched {
     fn idlest_group<'a>(&self, cpu: usize, domain: &'a Domain) -> Option<&'a Group> {
         let mut mine = 0;
         let mut best: Option<(u64, &Group)> = None;
-        Here::pass(self.costs.balance_cpu * domain.span.len() as u64);
+        Here::pass(self.rq.costs.balance_cpu * domain.span.len() as u64);
         for group in &domain.groups {
             let local = group.cpus.contains(&cpu);
-            let (loads, index) = (&self.loads, domain.rules.forkexec_idx);
+            let (loads, index) = (&self.rq.loads, domain.rules.forkexec_idx);
             let load =
                 |cpu| if local { loads.source(cpu, index) } else { loads.target(cpu, index) };
             let load = group.cpus.clone().map(load).sum::<u64>() * 1024 / group.power;

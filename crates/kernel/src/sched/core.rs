@@ -1,9 +1,11 @@
 //! `schedule`, the switch itself, fork, exec and exit.
 
 use super::normal::{Dequeue, Enqueue};
-use super::task::{State, Tcb};
+use super::queue::{RunQueue, RunQueues, preempt_enable_no_resched};
+use super::scheduler::Sched;
+use super::task::{Policy, State, Tcb};
 use super::wait::signal_ends;
-use super::{RunQueue, Sched, record};
+use super::{record, rt_move};
 use crate::preset::Preempt;
 use crate::softirq::{context, irq_enter};
 use convoy_machine::{Here, Os, Smp, Word};
@@ -20,10 +22,68 @@ enum Leave {
 }
 
 impl Sched {
+    /// Changes the policy of `task`, wherever it is (`sched_setscheduler`).
+    pub fn set_policy(&self, task: TaskId, policy: Policy) {
+        let task = self.rq.tcb(task);
+        Smp::irq_save();
+        let queue = self.rq.lock_queue_of(&task);
+        let (cpu, runs) = (task.cpu.get(), task.on_cpu.get());
+        let was = task.rt_priority();
+        let queued = task.entity.on_queue.get() && !task.entity.eevdf.delayed();
+        if queued {
+            self.rq.charge_current(queue);
+            self.rq.dequeue(&task, Dequeue::Leaves);
+        } else if task.entity.eevdf.delayed() {
+            queue.normal.borrow_mut().dequeue(&task, Dequeue::Leaves);
+        }
+        task.policy.set(policy);
+        if let Policy::Normal { nice } = policy {
+            task.entity.set_nice(nice);
+        }
+        if queued {
+            self.rq.enqueue(queue, &task, Enqueue::Moved);
+            if runs {
+                // It runs on, so it does not wait; whether it should is seen at the next schedule.
+                Self::take_running(queue, &task);
+                self.rq.resched(cpu);
+            } else {
+                self.rq.check_preempt(cpu, &task);
+            }
+            if was.is_none() {
+                rt_move::woken(&self.rq, queue, &task);
+            }
+        }
+        queue.lock.unlock();
+        Smp::irq_restore(());
+    }
+
+    /// The running task, just queued in its new class, is not one of those that wait.
+    fn take_running(queue: &RunQueue, task: &Tcb) {
+        if task.rt_priority().is_some() {
+            queue.rt.borrow_mut().take(task);
+        } else {
+            queue.normal.borrow_mut().take(task);
+        }
+    }
+
+    /// The running task lets others of its class go first (`sched_yield`).
+    pub(crate) fn yield_queue(&self) {
+        Smp::irq_save();
+        let queue = self.rq.this();
+        queue.lock.lock();
+        let me = self.rq.current();
+        if me.rt_priority().is_none() && self.rq.loads.running(Here::cpu()) > 1 {
+            self.rq.charge(queue, &me);
+            queue.normal.borrow_mut().yield_turn(&me);
+        }
+        queue.lock.unlock();
+        Smp::irq_restore(());
+    }
+
     /// Gives the CPU to the next task. The caller sleeps if its state says so; returns when it runs
     /// again.
     pub fn schedule(&self) {
-        let me = self.current();
+        let me = self.rq.current();
         assert!(!context().in_interrupt(), "task {} schedules in an interrupt", me.id);
         loop {
             let held = self.bkl.release_in_schedule(&me);
@@ -33,7 +93,7 @@ impl Sched {
             while held && !self.bkl.reacquire_in_schedule(self, &me) {
                 self.leave(&me, Leave::Switch);
             }
-            if !self.this().need_resched.get() {
+            if !self.rq.this().need_resched.get() {
                 return;
             }
         }
@@ -43,27 +103,27 @@ impl Sched {
         record::schedule(true);
         Smp::preempt_disable();
         Smp::irq_save();
-        let queue = self.this();
+        let queue = self.rq.this();
         queue.lock.lock();
         queue.need_resched.set(false);
         if let Some(rcu) = &self.rcu {
             rcu.note_quiescent_state();
         }
-        Here::pass(self.costs.schedule);
+        Here::pass(self.rq.costs.schedule);
         let idle = me.id == queue.idle.get();
         if !idle {
             self.settle(me, how);
         }
         if me.rt_priority() > queue.rt.borrow().best() {
-            self.pull_rt();
+            rt_move::pull(&self.rq);
         }
-        self.migration_thread();
-        if self.loads.running(Here::cpu()) == 0 && !(idle && queue.push_to.get().is_some()) {
-            self.idle_balance();
+        self.balancer.migration_thread();
+        if self.rq.loads.running(Here::cpu()) == 0 && !(idle && queue.push_to.get().is_some()) {
+            self.balancer.idle_balance();
         }
         let next = self.pick();
         if next == me.id {
-            self.post_schedule(queue);
+            rt_move::post_schedule(&self.rq, queue);
             queue.lock.unlock();
             Smp::irq_restore(());
             record::schedule(false);
@@ -74,8 +134,8 @@ impl Sched {
         queue.prev.set(if ended { queue.idle.get() } else { me.id });
         queue.curr.set(next);
         me.on_cpu.set(false);
-        self.tcb(next).on_cpu.set(true);
-        self.count(|stats| stats.switches += 1);
+        self.rq.tcb(next).on_cpu.set(true);
+        self.rq.count(|stats| stats.switches += 1);
         Here::pass(self.switch_price(me, next));
         record::leave(me, how == Leave::Die);
         if how == Leave::Die {
@@ -88,12 +148,12 @@ impl Sched {
     /// What the switch from `me` to `next` costs. The idle task and kernel threads have no address
     /// space of their own and use the last one.
     fn switch_price(&self, me: &Tcb, next: TaskId) -> u64 {
-        let queue = self.this();
-        let costs = &self.costs;
+        let queue = self.rq.this();
+        let costs = &self.rq.costs;
         if next == queue.idle.get() {
             return costs.switch;
         }
-        let next = self.tcb(next);
+        let next = self.rq.tcb(next);
         let spaces = me.space.get() != next.space.get() && me.id != queue.idle.get();
         let space = if spaces { costs.address_space } else { 0 };
         costs.switch + space + (costs.refill as f64 * next.footprint.get()) as u64
@@ -101,8 +161,8 @@ impl Sched {
 
     /// Charges the leaving task, and dequeues it if it sleeps or puts it back into the timeline.
     fn settle(&self, me: &Rc<Tcb>, how: Leave) {
-        let queue = self.this();
-        self.charge(queue, me);
+        let queue = self.rq.this();
+        self.rq.charge(queue, me);
         let interrupted = matches!(me.state.get(), State::Asleep(sleep) if signal_ends(me, sleep));
         if interrupted {
             me.state.set(State::Running);
@@ -112,7 +172,7 @@ impl Sched {
         if how == Leave::Die || !stays {
             let moves = me.migrate_to.get().is_some();
             if !moves {
-                self.count(|stats| stats.voluntary += 1);
+                self.rq.count(|stats| stats.voluntary += 1);
                 let overlap = me.entity.sum_exec.get() - me.entity.last_wakeup.get();
                 let average = me.entity.avg_overlap.get() as i64;
                 let moved = average + (overlap as i64 - average) / 8;
@@ -120,18 +180,18 @@ impl Sched {
             }
             let sleeps = how == Leave::Switch && !moves;
             if sleeps {
-                self.note_sleep(me);
+                self.rq.load_average.note_sleep(me);
             }
-            self.dequeue(me, if sleeps { Dequeue::Sleeps } else { Dequeue::Leaves });
+            self.rq.dequeue(me, if sleeps { Dequeue::Sleeps } else { Dequeue::Leaves });
         } else {
-            Self::put_back(queue, me);
+            RunQueues::put_back(queue, me);
         }
     }
 
     /// Takes the next task off the queue and starts its slice.
     fn pick(&self) -> TaskId {
-        let queue = self.this();
-        let Some(next) = self.next_task(queue) else {
+        let queue = self.rq.this();
+        let Some(next) = self.rq.next_task(queue) else {
             self.start_slice(None);
             return queue.idle.get();
         };
@@ -145,11 +205,11 @@ impl Sched {
 
     /// The first steps of a task that has just been switched to.
     fn arrive(&self) {
-        let queue = self.this();
-        let prev = self.tcb(queue.prev.get());
+        let queue = self.rq.this();
+        let prev = self.rq.tcb(queue.prev.get());
         // Taken under the lock: without it `prev` may run elsewhere and ask to be moved again.
         let migrates = if prev.id == queue.idle.get() { None } else { prev.migrate_to.take() };
-        self.post_schedule(queue);
+        rt_move::post_schedule(&self.rq, queue);
         queue.lock.unlock();
         if let Some(cpu) = migrates {
             self.arrive_migrated(&prev, cpu);
@@ -161,21 +221,21 @@ impl Sched {
 
     /// Queues a task that exec balancing moves, now that it is off its CPU.
     fn arrive_migrated(&self, task: &Rc<Tcb>, cpu: usize) {
-        let from = &self.queues[task.cpu.get()];
-        let to = &self.queues[cpu];
+        let from = &self.rq.queues[task.cpu.get()];
+        let to = &self.rq.queues[cpu];
         to.lock.lock();
-        Here::pass(self.costs.pull);
-        self.change_cpu(task, from, cpu);
-        self.enqueue(to, task, Enqueue::Moved);
-        self.check_preempt(cpu, task);
+        Here::pass(self.rq.costs.pull);
+        self.rq.change_cpu(task, from, cpu);
+        self.rq.enqueue(to, task, Enqueue::Moved);
+        self.rq.check_preempt(cpu, task);
         to.lock.unlock();
     }
 
     /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule
     /// there. `None` when the machine has no room for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
-        let stays = !self.rules.balance.fork || self.current().bound.get();
-        let target = if stays { Here::cpu() } else { self.idlest_cpu() };
+        let stays = !self.balancer.balances_fork() || self.rq.current().bound.get();
+        let target = if stays { Here::cpu() } else { self.balancer.idlest_cpu() };
         self.fork_on(target, body)
     }
 
@@ -183,25 +243,25 @@ impl Sched {
     pub fn fork_on(&self, target: usize, body: Box<dyn FnOnce()>) -> Option<TaskId> {
         let id = Here::spawn(body)?;
         record::born(id, target);
-        let child = self.adopt(id, target);
-        let parent = self.current();
+        let child = self.rq.adopt(id, target);
+        let parent = self.rq.current();
         *child.parent.borrow_mut() = Rc::downgrade(&parent);
         child.entity.set_nice(parent.entity.nice());
         child.bound.set(parent.bound.get());
         Smp::irq_save();
-        let queue = &self.queues[target];
+        let queue = &self.rq.queues[target];
         queue.lock.lock();
-        Here::pass(self.costs.wake);
-        self.charge_current(queue);
+        Here::pass(self.rq.costs.wake);
+        self.rq.charge_current(queue);
         child.policy.set(parent.policy.get());
         if child.rt_priority().is_some() {
-            self.enqueue(queue, &child, Enqueue::Moved);
+            self.rq.enqueue(queue, &child, Enqueue::Moved);
         } else {
             let here = target == Here::cpu();
             queue.normal.borrow_mut().enqueue_new(&child, here.then_some(&*parent));
-            self.loads.add(target, child.entity.weight());
+            self.rq.loads.add(target, child.entity.weight());
         }
-        self.resched(target);
+        self.rq.resched(target);
         queue.lock.unlock();
         Smp::irq_restore(());
         Some(id)
@@ -209,12 +269,12 @@ impl Sched {
 
     /// `exec` balancing: moves the caller to a CPU with less load.
     pub fn exec_balance(&self) {
-        if self.current().bound.get() {
+        if self.rq.current().bound.get() {
             return;
         }
-        let target = self.idlest_cpu();
+        let target = self.balancer.idlest_cpu();
         if target != Here::cpu() {
-            self.current().migrate_to.set(Some(target));
+            self.rq.current().migrate_to.set(Some(target));
             self.schedule();
         }
     }
@@ -228,7 +288,7 @@ impl Sched {
 
     /// Ends the calling task up to the switch; the caller returns from its body.
     pub(crate) fn die(&self) {
-        let me = self.current();
+        let me = self.rq.current();
         assert!(me.lock_depth.get() < 0, "task {} exits with the big kernel lock", me.id);
         me.state.set(State::Dead);
         self.leave(&me, Leave::Die);
@@ -236,36 +296,11 @@ impl Sched {
 
     /// First steps of a new task.
     pub(crate) fn first_steps(&self, task: TaskId) {
-        if task == self.this().idle.get() && self.this().prev.get() == task {
+        if task == self.rq.this().idle.get() && self.rq.this().prev.get() == task {
             // An idle task starts its CPU; nobody switched to it.
             return self.program_timer();
         }
         self.arrive();
-    }
-
-    /// Asks for a reschedule of `cpu`: its flag, and for another CPU what makes it look at the
-    /// flag.
-    pub(crate) fn resched(&self, cpu: usize) {
-        let queue = &self.queues[cpu];
-        if queue.need_resched.replace(true) || cpu == Here::cpu() {
-            return;
-        }
-        // An idle CPU waits in mwait on its flag and needs no interrupt; that of a guest has left
-        // the guest, and so does whoever sends an interrupt.
-        let delay = if queue.is_idle() { self.idle_exit(queue) } else { self.costs.ipi };
-        Here::kick(cpu, Here::now_ps() + delay);
-        Here::pass(self.costs.send);
-    }
-
-    /// How long `queue`, which idles, takes to notice that it has work.
-    fn idle_exit(&self, queue: &RunQueue) -> u64 {
-        if self.is_halted(queue) { self.costs.halted_exit } else { self.costs.idle_exit }
-    }
-
-    /// Whether `queue`, which idles, has idled for so long that the hypervisor gave its processor
-    /// to others.
-    pub(crate) fn is_halted(&self, queue: &RunQueue) -> bool {
-        Here::now_ps().saturating_sub(queue.halted_at.get()) > self.costs.halt_poll
     }
 
     /// Involuntary preemption in the kernel (`CONFIG_PREEMPT`): a task that holds the semaphore
@@ -275,11 +310,11 @@ impl Sched {
         if !full || Here::preempt_depth() > 0 || Here::irqs_disabled() {
             return;
         }
-        let me = self.current();
-        if me.id == self.this().idle.get() || me.state.get() == State::Dead {
+        let me = self.rq.current();
+        if me.id == self.rq.this().idle.get() || me.state.get() == State::Dead {
             return;
         }
-        while self.this().need_resched.get() {
+        while self.rq.this().need_resched.get() {
             let depth = me.lock_depth.replace(-1);
             me.preempted.set(true);
             self.schedule();
@@ -289,18 +324,13 @@ impl Sched {
     }
 }
 
-/// Ends one `preempt_disable` where the caller looks at the reschedule flag itself.
-pub(crate) fn preempt_enable_no_resched() {
-    Here::set_preempt_depth(Here::preempt_depth() - 1);
-}
-
 impl Os for Sched {
     fn idle(&self) {
         loop {
-            while !self.this().need_resched.get() {
+            while !self.rq.this().need_resched.get() {
                 self.enter_idle();
-                if !self.this().need_resched.get() {
-                    self.this().halted_at.set(Here::now_ps());
+                if !self.rq.this().need_resched.get() {
+                    self.rq.this().halted_at.set(Here::now_ps());
                     Here::halt();
                 }
             }
@@ -372,11 +402,11 @@ impl Os for Sched {
 
     fn expects(&self) -> bool {
         let pending = self.agendas.iter().any(|agendas| !agendas.are_empty());
-        pending || !self.timers.borrow().is_empty() || self.any_rt_throttled()
+        pending || !self.timers.borrow().is_empty() || self.rq.rt_limits.any_throttled()
     }
 
     fn signal_pending(&self, sleep: convoy_sync::Sleep) -> bool {
-        signal_ends(&self.current(), sleep)
+        signal_ends(&self.rq.current(), sleep)
     }
 
     fn context(&self) -> Option<convoy_machine::Context> {
@@ -384,26 +414,27 @@ impl Os for Sched {
     }
 
     fn on_cpu(&self, task: TaskId) -> bool {
-        self.tasks
+        self.rq
+            .tasks
             .borrow()
             .get(task as usize)
             .is_some_and(|tcb| tcb.as_ref().is_some_and(|tcb| tcb.on_cpu.get()))
     }
 
     fn need_resched(&self) -> bool {
-        self.this().need_resched.get()
+        self.rq.this().need_resched.get()
     }
 
     fn runnable_here(&self) -> u32 {
-        self.loads.running(Here::cpu()) as u32
+        self.rq.loads.running(Here::cpu()) as u32
     }
 
     fn active_tasks(&self) -> u64 {
-        Self::active_tasks(self)
+        self.rq.load_average.active()
     }
 
     fn preempt_point(&self) {
-        if self.this().need_resched.get() {
+        if self.rq.this().need_resched.get() {
             self.preempt_in_kernel();
         }
     }

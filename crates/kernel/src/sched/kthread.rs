@@ -1,8 +1,9 @@
 //! Kernel threads: created asleep, woken, bound to a CPU, parked, stopped.
 
+use super::record;
+use super::scheduler::Sched;
 pub use super::task::Policy;
 use super::task::{State, Tcb};
-use super::{Sched, record};
 use convoy_machine::Here;
 use convoy_sync::{Sleep, TaskId};
 use core::cell::{Cell, RefCell};
@@ -68,7 +69,7 @@ impl Sched {
         body: Body,
     ) -> Option<Rc<Kthread>> {
         let id = Here::spawn_kthread()?;
-        let tcb = self.adopt(id, cpu.unwrap_or_else(Here::cpu));
+        let tcb = self.rq.adopt(id, cpu.unwrap_or_else(Here::cpu));
         tcb.state.set(State::Asleep(Sleep::Uninterruptible));
         tcb.bound.set(cpu.is_some());
         tcb.policy.set(policy);
@@ -111,17 +112,17 @@ impl Sched {
 
     /// Wakes `kthread`; whether it was asleep.
     pub fn kthread_wake(&self, kthread: &Kthread) -> bool {
-        self.try_to_wake_up(&kthread.tcb, false)
+        self.wakeups.try_to_wake_up(&kthread.tcb, false)
     }
 
     /// Sleeps until woken, unless `ready`. The caller is a task; a wakeup from the moment on that
     /// this is called is not lost. Returns at any wakeup: the caller looks again.
     pub fn sleep_unless(&self, ready: impl Fn() -> bool) {
-        self.current().state.set(State::Asleep(Sleep::Uninterruptible));
+        self.rq.current().state.set(State::Asleep(Sleep::Uninterruptible));
         if !ready() {
             self.schedule();
         }
-        self.current().state.set(State::Running);
+        self.rq.current().state.set(State::Running);
     }
 
     /// For the thread itself, when [`Kthread::should_park`]: sleeps until it is unparked.
@@ -163,7 +164,7 @@ impl Sched {
 
     fn kthread_notify(&self, kthread: &Kthread) {
         if let Some(waiter) = kthread.waiter.get() {
-            self.try_to_wake_up(&self.tcb(waiter), false);
+            self.wakeups.try_to_wake_up(&self.rq.tcb(waiter), false);
         }
     }
 }

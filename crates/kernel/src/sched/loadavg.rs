@@ -5,7 +5,6 @@
 //! part at that CPU's tick. Asleep uninterruptibly are those that wait for a lock; the kernel's own
 //! threads and timed sleeps, which the simulation also lets nothing interrupt, do not count.
 
-use super::Sched;
 use super::task::{State, Tcb};
 use convoy_sync::Sleep;
 use core::cell::Cell;
@@ -41,50 +40,43 @@ impl LoadAverage {
     }
 }
 
-impl Sched {
-    /// Whether `task` is in a sleep that counts as load.
-    fn sleeps_for_a_lock(task: &Tcb) -> bool {
-        task.state.get() == State::Asleep(Sleep::Uninterruptible) && task.sleep_key.get().is_some()
-    }
+/// Whether `task` is in a sleep that counts as load.
+fn sleeps_for_a_lock(task: &Tcb) -> bool {
+    task.state.get() == State::Asleep(Sleep::Uninterruptible) && task.sleep_key.get().is_some()
+}
 
+impl LoadAverage {
     /// `task` has gone to sleep.
     pub(crate) fn note_sleep(&self, task: &Tcb) {
-        let counts = Self::sleeps_for_a_lock(task);
+        let counts = sleeps_for_a_lock(task);
         task.counted_asleep.set(counts);
-        let asleep = &self.load_average.asleep;
-        asleep.set(asleep.get() + u64::from(counts));
+        self.asleep.set(self.asleep.get() + u64::from(counts));
     }
 
     /// `task` has been woken.
     pub(crate) fn note_wakeup(&self, task: &Tcb) {
         let counted = task.counted_asleep.replace(false);
-        let asleep = &self.load_average.asleep;
-        asleep.set(asleep.get() - u64::from(counted));
+        self.asleep.set(self.asleep.get() - u64::from(counted));
     }
 
-    /// At a tick: counts, if it is time; also for intervals in which every CPU's tick was stopped.
-    pub(crate) fn tick_load_average(&self) {
-        let load = &self.load_average;
-        let interval = INTERVAL_S * u64::from(self.config.hz) + 1;
-        while self.jiffies() >= load.counted_at.get() + interval {
-            load.counted_at.set(load.counted_at.get() + interval);
-            load.count(self.loads.all() + load.asleep.get());
+    /// At a tick, with `running` runnable tasks: counts, if it is time; also for intervals in which
+    /// every CPU's tick was stopped.
+    pub(crate) fn tick(&self, jiffies: u64, hz: u32, running: u64) {
+        let interval = INTERVAL_S * u64::from(hz) + 1;
+        while jiffies >= self.counted_at.get() + interval {
+            self.counted_at.set(self.counted_at.get() + interval);
+            self.count(running + self.asleep.get());
         }
     }
 
     /// Tasks that were running or waiting at the last count (`calc_load_tasks`): up to 5 s old.
-    pub fn active_tasks(&self) -> u64 {
-        self.load_average.active.get()
+    pub(crate) fn active(&self) -> u64 {
+        self.active.get()
     }
 
-    /// Tasks that run or wait for a CPU now.
-    pub fn running(&self) -> u64 {
-        self.loads.all()
-    }
-
-    /// The load averages over 1, 5 and 15 minutes.
-    pub fn load_averages(&self) -> [f64; 3] {
-        self.load_average.averages.each_ref().map(|fixed| fixed.get() as f64 / ONE as f64)
+    /// The averages over 1, 5 and 15 minutes.
+    pub(crate) fn averages(&self) -> [f64; 3] {
+        self.averages.each_ref().map(|fixed| fixed.get() as f64 / ONE as f64)
     }
 }
 
@@ -99,7 +91,7 @@ mod tests {
             load.count(8);
         }
         // After one minute: 8 (1 - 1/e) = 5.06 of the first, 8 (1 - exp(-1/5)) = 1.45, 0.52.
-        let shown = load.averages.each_ref().map(|fixed| fixed.get() as f64 / ONE as f64);
+        let shown = load.averages();
         for (shown, due) in shown.into_iter().zip([5.06, 1.45, 0.52]) {
             assert!((shown - due).abs() < 0.03, "{shown} for {due}");
         }

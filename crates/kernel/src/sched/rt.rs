@@ -3,13 +3,27 @@
 //! `kernel/sched_rt.c`. The queue's lock is held for every call. What the CPUs know of each other's
 //! real-time tasks is in [`super::rt_root`], who moves where in [`super::rt_move`].
 
+use super::rt_limit::RtLimit;
+use super::rt_root::Sharing;
 use super::task::{Policy, Tcb};
 use convoy_sync::TaskId;
 use core::cmp::Reverse;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Slice of a round-robin task.
 const ROUND_ROBIN_MS: u64 = 100;
+
+/// Rules of real-time tasks, `[sched.rt]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RtRules {
+    /// What the CPUs know of each other's real-time tasks.
+    pub sharing: Sharing,
+    /// How long real-time tasks may keep ordinary ones from a CPU.
+    pub limit: RtLimit,
+}
 
 /// The real-time tasks of one CPU.
 #[derive(Debug)]

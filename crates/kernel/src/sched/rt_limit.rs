@@ -9,12 +9,11 @@
 //!
 //! Source: `kernel/sched_rt.c` of 2.6.25 and 3.0, without group scheduling of real-time tasks.
 
-use super::{RunQueue, Sched};
 use crate::locks::{Field, Line, Spin};
 use crate::preset::LockRules;
 use convoy_machine::{Here, Sim};
 use convoy_sync::RawLock;
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -55,14 +54,14 @@ struct Shared {
 }
 
 /// The budgets of all CPUs.
-pub(crate) struct Limits {
-    budgets: Vec<Sim<Line<Budget>>>,
+struct Budgets {
+    cpus: Vec<Sim<Line<Budget>>>,
     shared: Sim<Line<Shared>>,
     /// When the timer expires, in nanoseconds.
     expires: Cell<Option<u64>>,
 }
 
-impl Limits {
+impl Budgets {
     fn new(locks: LockRules, cpus: usize) -> Self {
         let budget = |_| {
             let budget = Here::place(Line(Budget {
@@ -77,14 +76,14 @@ impl Limits {
         };
         let shared = Here::place(Line(Shared { lock: locks.spin(), running: Field::new(false) }));
         shared.lock.name("rt_b->rt_runtime_lock");
-        Self { budgets: (0..cpus).map(budget).collect(), shared, expires: Cell::new(None) }
+        Self { cpus: (0..cpus).map(budget).collect(), shared, expires: Cell::new(None) }
     }
 
     /// `cpu`, whose queue is locked, takes over what others will not use in this period.
     fn borrow(&self, cpu: usize) {
-        let mine = &self.budgets[cpu];
+        let mine = &self.cpus[cpu];
         self.shared.lock.lock();
-        for (other, theirs) in self.budgets.iter().enumerate() {
+        for (other, theirs) in self.cpus.iter().enumerate() {
             if mine.runtime.read() == PERIOD_NS {
                 break;
             }
@@ -93,7 +92,7 @@ impl Limits {
             }
             theirs.lock.lock();
             let spare = theirs.runtime.read().saturating_sub(theirs.ran.peek());
-            let part = spare / self.budgets.len() as u64;
+            let part = spare / self.cpus.len() as u64;
             let part = part.min(PERIOD_NS - mine.runtime.peek());
             if part > 0 {
                 theirs.runtime.write(theirs.runtime.peek() - part);
@@ -104,9 +103,8 @@ impl Limits {
         self.shared.lock.unlock();
     }
 
-    /// Charges `cpu`, whose queue is locked; whether its real-time tasks must stop.
     fn charge(&self, cpu: usize, ran: u64, borrows: bool) -> bool {
-        let budget = &self.budgets[cpu];
+        let budget = &self.cpus[cpu];
         budget.lock.lock();
         budget.ran.update(|before| before + ran);
         let exceeds = || {
@@ -127,7 +125,7 @@ impl Limits {
 
     /// `periods` are over for `cpu`, whose queue is locked; whether its tasks may run again.
     fn refill(&self, cpu: usize, periods: u64, borrows: bool) -> bool {
-        let budget = &self.budgets[cpu];
+        let budget = &self.cpus[cpu];
         if budget.ran.read() == 0 {
             return false;
         }
@@ -142,97 +140,106 @@ impl Limits {
     }
 }
 
-impl Sched {
-    fn rt_limits(&self) -> Option<&Limits> {
-        self.rt_limits.get()
+/// The limit of a machine. The budgets exist from the first real-time task on.
+pub(crate) struct Limits {
+    rule: RtLimit,
+    locks: LockRules,
+    cpus: usize,
+    budgets: OnceCell<Budgets>,
+}
+
+impl Limits {
+    /// The limit of a machine with `cpus` CPUs.
+    pub(crate) fn new(rule: RtLimit, locks: LockRules, cpus: usize) -> Self {
+        Self { rule, locks, cpus, budgets: OnceCell::new() }
     }
 
-    fn rt_borrows(&self) -> bool {
-        self.rules.rt.limit == RtLimit::TimerShared
+    fn borrows(&self) -> bool {
+        self.rule == RtLimit::TimerShared
     }
 
     /// A real-time task is being queued: from now on the period counts.
-    pub(crate) fn start_rt_period(&self) {
-        if self.rules.rt.limit == RtLimit::None {
+    pub(crate) fn start_period(&self) {
+        if self.rule == RtLimit::None {
             return;
         }
-        let limits = self.rt_limits.get_or_init(|| Limits::new(self.locks, self.queues.len()));
-        let timed = self.rules.rt.limit != RtLimit::Tick;
-        if timed && !limits.shared.running.read() {
-            limits.shared.lock.hold(|| limits.shared.running.write(true));
-            limits.expires.set(Some(Here::now_ns() / PERIOD_NS * PERIOD_NS + PERIOD_NS));
+        let budgets = self.budgets.get_or_init(|| Budgets::new(self.locks, self.cpus));
+        if self.rule != RtLimit::Tick && !budgets.shared.running.read() {
+            budgets.shared.lock.hold(|| budgets.shared.running.write(true));
+            budgets.expires.set(Some(Here::now_ns() / PERIOD_NS * PERIOD_NS + PERIOD_NS));
         }
     }
 
-    /// Charges `cpu` for a real-time task that ran; whether it must stop.
-    pub(crate) fn charge_rt(&self, cpu: usize, ran: u64) -> bool {
-        self.rt_limits().is_some_and(|limits| limits.charge(cpu, ran, self.rt_borrows()))
+    /// Charges `cpu`, whose queue is locked, for a real-time task that ran; whether its real-time
+    /// tasks must stop.
+    pub(crate) fn charge(&self, cpu: usize, ran: u64) -> bool {
+        self.budgets.get().is_some_and(|budgets| budgets.charge(cpu, ran, self.borrows()))
     }
 
     /// Whether the real-time tasks of `cpu` must wait for the end of the period.
-    pub(crate) fn rt_throttled(&self, cpu: usize) -> bool {
-        self.rt_limits().is_some_and(|limits| limits.budgets[cpu].throttled.get())
+    pub(crate) fn throttled(&self, cpu: usize) -> bool {
+        self.budgets.get().is_some_and(|budgets| budgets.cpus[cpu].throttled.get())
     }
 
     /// Whether any CPU waits for the end of a period.
-    pub(crate) fn any_rt_throttled(&self) -> bool {
-        (0..self.queues.len()).any(|cpu| self.rt_throttled(cpu))
+    pub(crate) fn any_throttled(&self) -> bool {
+        (0..self.cpus).any(|cpu| self.throttled(cpu))
     }
 
     /// When `cpu`, though idle, must look at the period.
-    pub(crate) fn rt_period_end(&self, cpu: usize) -> Option<u64> {
-        let limits = self.rt_limits()?;
-        let own = || self.rt_throttled(cpu).then(|| limits.budgets[cpu].ends.get());
-        if self.rules.rt.limit == RtLimit::Tick { own() } else { limits.expires.get() }
+    pub(crate) fn period_end(&self, cpu: usize) -> Option<u64> {
+        let budgets = self.budgets.get()?;
+        let own = || self.throttled(cpu).then(|| budgets.cpus[cpu].ends.get());
+        if self.rule == RtLimit::Tick { own() } else { budgets.expires.get() }
     }
 
-    /// At the tick of this CPU, whose queue is locked: its period may be over.
-    pub(crate) fn tick_rt_period(&self, queue: &RunQueue) {
-        let Some(limits) = self.rt_limits() else { return };
-        if self.rules.rt.limit != RtLimit::Tick {
-            return;
-        }
-        let (cpu, now) = (Here::cpu(), Here::now_ns());
-        let ends = &limits.budgets[cpu].ends;
+    /// At the tick of `cpu`, whose queue is locked: its period may be over. Whether its real-time
+    /// tasks may run again.
+    pub(crate) fn tick(&self, cpu: usize) -> bool {
+        let Some(budgets) = self.budgets.get().filter(|_| self.rule == RtLimit::Tick) else {
+            return false;
+        };
+        let (mut freed, now) = (false, Here::now_ns());
+        let ends = &budgets.cpus[cpu].ends;
         while now > ends.get() {
             ends.set(ends.get() + PERIOD_NS);
-            if limits.refill(cpu, 1, false) && queue.rt.borrow().best().is_some() {
-                queue.need_resched.set(true);
-            }
+            freed |= budgets.refill(cpu, 1, false);
         }
+        freed
     }
 
-    /// In the timer interrupt: the period of all CPUs may be over. Without real-time work the timer
-    /// stops.
-    pub(crate) fn run_rt_period(&self) {
-        let Some(limits) = self.rt_limits() else { return };
+    /// In the timer interrupt: the periods of all CPUs that are over.
+    pub(crate) fn periods_over(&self) -> Option<u64> {
+        let budgets = self.budgets.get()?;
         let now = Here::now_ns();
-        let Some(expired) = limits.expires.get().filter(|&at| at <= now) else { return };
+        let expired = budgets.expires.get().filter(|&at| at <= now)?;
         let periods = 1 + (now - expired) / PERIOD_NS;
-        limits.expires.set(Some(expired + periods * PERIOD_NS));
-        let mut busy = false;
-        for (cpu, queue) in self.queues.iter().enumerate() {
-            queue.lock.lock();
-            let freed = limits.refill(cpu, periods, self.rt_borrows());
-            let queued = queue.rt.borrow().best().is_some();
-            busy |= queued || limits.budgets[cpu].ran.peek() > 0;
-            if freed && queued {
-                self.resched(cpu);
-            }
-            queue.lock.unlock();
-        }
-        if !busy {
-            limits.shared.lock.hold(|| limits.shared.running.write(false));
-            limits.expires.set(None);
+        budgets.expires.set(Some(expired + periods * PERIOD_NS));
+        Some(periods)
+    }
+
+    /// `periods` are over for `cpu`, whose queue is locked: whether its real-time tasks may run
+    /// again, and whether it still has time to work off.
+    pub(crate) fn refill(&self, cpu: usize, periods: u64) -> (bool, bool) {
+        self.budgets.get().map_or((false, false), |budgets| {
+            let freed = budgets.refill(cpu, periods, self.borrows());
+            (freed, budgets.cpus[cpu].ran.peek() > 0)
+        })
+    }
+
+    /// Without real-time work the timer stops.
+    pub(crate) fn stop_timer(&self) {
+        if let Some(budgets) = self.budgets.get() {
+            budgets.shared.lock.hold(|| budgets.shared.running.write(false));
+            budgets.expires.set(None);
         }
     }
 
     /// What each CPU may run real-time tasks for in a period, in nanoseconds; nothing before the
     /// first of them, or without a limit.
-    pub fn rt_runtimes(&self) -> Vec<u64> {
-        let limits = self.rt_limits();
-        limits.map_or_else(Vec::new, |limits| {
-            limits.budgets.iter().map(|budget| budget.runtime.peek()).collect()
+    pub(crate) fn runtimes(&self) -> Vec<u64> {
+        self.budgets.get().map_or_else(Vec::new, |budgets| {
+            budgets.cpus.iter().map(|budget| budget.runtime.peek()).collect()
         })
     }
 }

@@ -6,7 +6,6 @@
 //! lock, with the run queue locked and interrupts off. With the layout of a kernel without lock
 //! debugging the vectors of ordinary work and of FIFO priority 1 share one cache line.
 
-use super::Sched;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, RawLock, TicketLock};
 use core::cell::Cell;
@@ -197,22 +196,5 @@ impl Root {
         let of = |level| self.levels.iter().filter(|cpu| cpu.get() == level).count() as u32;
         let counts = self.shared.vectors.iter().map(|vector| vector.count.peek());
         counts.enumerate().map(|(level, count)| (count, of(level))).collect()
-    }
-}
-
-impl Sched {
-    /// The root domain; a machine without real-time tasks never has one.
-    pub(crate) fn rt_root(&self) -> &Root {
-        self.rt_root.get_or_init(|| Root::new(self.rules.rt.sharing, self.queues.len()))
-    }
-
-    /// Acquisitions of the locks of the CPU priority vectors (from 3.2 on: atomic updates) so far.
-    pub fn rt_vector_updates(&self) -> u64 {
-        self.rt_root.get().map_or(0, Root::updates)
-    }
-
-    /// For each CPU priority vector its count, and how many CPUs it holds.
-    pub fn rt_vectors(&self) -> Vec<(u32, u32)> {
-        self.rt_root.get().map_or_else(Vec::new, Root::census)
     }
 }

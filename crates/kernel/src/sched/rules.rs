@@ -6,22 +6,11 @@ use super::cfs::CfsRules;
 use super::domains::DomainRules;
 use super::eevdf::EevdfRules;
 use super::normal::Class;
-use super::place::WakeRules;
-use super::rt_limit::RtLimit;
-use super::rt_root::Sharing;
+use super::rt::RtRules;
+use super::wake::WakeRules;
 use convoy_catalogue::Fault;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-/// Rules of real-time tasks, `[sched.rt]`.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RtRules {
-    /// What the CPUs know of each other's real-time tasks.
-    pub sharing: Sharing,
-    /// How long real-time tasks may keep ordinary ones from a CPU.
-    pub limit: RtLimit,
-}
 
 /// Rules of the scheduler, `[sched]`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]

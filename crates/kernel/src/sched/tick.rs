@@ -1,6 +1,7 @@
 //! Ticks, slices, timers of the hardware, and the stopping of ticks on idle CPUs.
 
-use super::Sched;
+use super::queue::RunQueues;
+use super::scheduler::Sched;
 use crate::softirq::Vector;
 use convoy_machine::Here;
 use convoy_sync::RawLock;
@@ -9,26 +10,16 @@ use convoy_sync::RawLock;
 const SLICE_TIMER_MIN_NS: u64 = 10_000;
 
 impl Sched {
-    /// Ticks since the start.
-    pub(crate) fn jiffies(&self) -> u64 {
-        Here::now_ps() / self.tick_ps
-    }
-
     /// Phase of the tick of `cpu`: from 2.6.23 to 2.6.35 the CPUs' ticks are spread over half a
     /// period, before and after they fall together.
     pub(crate) fn tick_offset(&self, cpu: usize) -> u64 {
-        let step = self.tick_ps / 2 / self.queues.len() as u64;
+        let step = self.rq.tick_ps / 2 / self.rq.queues.len() as u64;
         if self.config.skew_tick { step * cpu as u64 } else { 0 }
-    }
-
-    /// `ms` in ticks, rounded up as `msecs_to_jiffies` does.
-    pub(crate) fn ticks_of_ms(&self, ms: u64) -> u64 {
-        (ms * u64::from(self.config.hz)).div_ceil(1000)
     }
 
     /// Programs this CPU's timer for the next thing it has to do.
     pub(crate) fn program_timer(&self) {
-        let queue = self.this();
+        let queue = self.rq.this();
         Here::set_timer(queue.tick_at.get().min(queue.slice_at.get()));
     }
 
@@ -39,12 +30,12 @@ impl Sched {
         }
         let at = slice_ns
             .map_or(u64::MAX, |slice| Here::now_ps() + slice.max(SLICE_TIMER_MIN_NS) * 1000);
-        self.this().slice_at.set(at);
+        self.rq.this().slice_at.set(at);
         self.program_timer();
     }
 
     pub(crate) fn timer_interrupt(&self, user: bool) {
-        let queue = self.this();
+        let queue = self.rq.this();
         let now = Here::now_ps();
         if queue.slice_at.get() <= now {
             queue.slice_at.set(u64::MAX);
@@ -53,7 +44,7 @@ impl Sched {
         if queue.tick_at.get() <= now {
             let mut next = queue.tick_at.get();
             while next <= now {
-                next += self.tick_ps;
+                next += self.rq.tick_ps;
             }
             queue.tick_at.set(next);
             self.tick(user);
@@ -63,34 +54,56 @@ impl Sched {
 
     /// The periodic tick: timers, load averages, RCU, slice of the running task, balancing.
     fn tick(&self, user: bool) {
-        let queue = self.this();
-        Here::pass(self.costs.tick);
+        let queue = self.rq.this();
+        Here::pass(self.rq.costs.tick);
         self.run_timers();
         self.run_rt_period();
-        self.tick_load_average();
+        self.rq.load_average.tick(self.rq.jiffies(), self.config.hz, self.rq.loads.all());
         self.raise_softirq(Vector::Timer);
         self.tick_rcu(user);
         queue.lock.lock();
-        self.loads.tick(Here::cpu());
+        self.rq.loads.tick(Here::cpu());
         if !queue.is_idle() {
-            self.charge_current(queue);
+            self.rq.charge_current(queue);
             self.check_slice();
         }
-        self.tick_rt_period(queue);
+        if self.rq.rt_limits.tick(Here::cpu()) && queue.rt.borrow().best().is_some() {
+            queue.need_resched.set(true);
+        }
         queue.lock.unlock();
         queue.idle_at_tick.set(queue.is_idle());
         self.trigger_balance();
     }
 
+    /// The period of real-time tasks may be over for all CPUs. Without such work the timer stops.
+    fn run_rt_period(&self) {
+        let limits = &self.rq.rt_limits;
+        let Some(periods) = limits.periods_over() else { return };
+        let mut busy = false;
+        for (cpu, queue) in self.rq.queues.iter().enumerate() {
+            queue.lock.lock();
+            let (freed, ran) = limits.refill(cpu, periods);
+            let queued = queue.rt.borrow().best().is_some();
+            busy |= queued || ran;
+            if freed && queued {
+                self.rq.resched(cpu);
+            }
+            queue.lock.unlock();
+        }
+        if !busy {
+            limits.stop_timer();
+        }
+    }
+
     /// Whether the slice of the running task, just charged, is over. Where a timer ends it, the
     /// tick does not look.
     fn check_slice(&self) {
-        let queue = self.this();
+        let queue = self.rq.this();
         if queue.slice_at.get() != u64::MAX {
             return;
         }
-        let current = self.tcb(queue.curr.get());
-        if Self::turn_is_over(queue, &current) {
+        let current = self.rq.tcb(queue.curr.get());
+        if RunQueues::turn_is_over(queue, &current) {
             queue.need_resched.set(true);
         }
     }
@@ -98,7 +111,7 @@ impl Sched {
     /// Decides whether the balancing softirq runs, and who balances for CPUs without ticks.
     fn trigger_balance(&self) {
         let cpu = Here::cpu();
-        let queue = self.this();
+        let queue = self.rq.this();
         if self.config.no_hz {
             let idle = queue.idle_at_tick.get();
             if queue.in_nohz_recently.get() && !idle {
@@ -110,19 +123,19 @@ impl Sched {
                 if self.nohz.owner.get().is_none() {
                     let first = self.nohz.stopped.borrow().iter().position(|&stopped| stopped);
                     if let Some(first) = first {
-                        self.resched(first);
+                        self.rq.resched(first);
                     }
                 }
             }
             let owner = self.nohz.owner.get();
             if idle && owner == Some(cpu) && self.all_stopped() {
-                return self.resched(cpu);
+                return self.rq.resched(cpu);
             }
             if idle && owner != Some(cpu) && self.nohz.stopped.borrow()[cpu] {
                 return;
             }
         }
-        if self.jiffies() >= queue.next_balance.get() {
+        if self.rq.jiffies() >= queue.next_balance.get() {
             self.raise_softirq(Vector::Sched);
         }
     }
@@ -133,12 +146,12 @@ impl Sched {
 
     /// The softirq of the scheduler: periodic balancing, also for CPUs whose tick is stopped.
     pub(crate) fn balance_softirq(&self) {
-        let queue = self.this();
+        let queue = self.rq.this();
         let cpu = Here::cpu();
         let idle = queue.idle_at_tick.get();
-        self.rebalance(cpu, idle);
+        self.balancer.rebalance(cpu, idle);
         if self.config.no_hz && idle && self.nohz.owner.get() == Some(cpu) {
-            for other in 0..self.queues.len() {
+            for other in 0..self.rq.queues.len() {
                 let stopped = other != cpu && self.nohz.stopped.borrow()[other];
                 if !stopped {
                     continue;
@@ -146,8 +159,8 @@ impl Sched {
                 if queue.need_resched.get() {
                     break;
                 }
-                self.rebalance(other, true);
-                let next = self.queues[other].next_balance.get();
+                self.balancer.rebalance(other, true);
+                let next = self.rq.queues[other].next_balance.get();
                 queue.next_balance.set(queue.next_balance.get().min(next));
             }
         }
@@ -156,7 +169,7 @@ impl Sched {
     /// Before an idle CPU halts: stop its tick if nothing needs it.
     pub(crate) fn enter_idle(&self) {
         let cpu = Here::cpu();
-        let queue = self.this();
+        let queue = self.rq.this();
         if !self.config.no_hz {
             return;
         }
@@ -187,9 +200,9 @@ impl Sched {
         // first deadline.
         let at = self.next_timer(cpu).map_or(u64::MAX, |ns| {
             let due = ns.saturating_mul(1000).max(Here::now_ps());
-            let phase = queue.tick_at.get() % self.tick_ps;
-            let base = due - due % self.tick_ps + phase;
-            if base < due { base + self.tick_ps } else { base }
+            let phase = queue.tick_at.get() % self.rq.tick_ps;
+            let base = due - due % self.rq.tick_ps + phase;
+            if base < due { base + self.rq.tick_ps } else { base }
         });
         queue.tick_at.set(at);
         self.program_timer();
@@ -198,7 +211,7 @@ impl Sched {
     /// After idling: the tick goes on at its old phase.
     pub(crate) fn leave_idle(&self) {
         let cpu = Here::cpu();
-        let queue = self.this();
+        let queue = self.rq.this();
         if !self.config.no_hz {
             return;
         }
@@ -212,9 +225,9 @@ impl Sched {
             }
         }
         let now = Here::now_ps();
-        let mut next = now - now % self.tick_ps + self.tick_offset(cpu);
+        let mut next = now - now % self.rq.tick_ps + self.tick_offset(cpu);
         while next <= now {
-            next += self.tick_ps;
+            next += self.rq.tick_ps;
         }
         if queue.tick_at.get() > next || queue.tick_at.get() <= now {
             queue.tick_at.set(next);

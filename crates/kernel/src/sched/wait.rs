@@ -1,6 +1,6 @@
 //! Sleeping on a word, timers, signals.
 
-use super::Sched;
+use super::scheduler::Sched;
 use super::task::{State, Tcb};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{Platform, Sleep, TaskId, Wake};
@@ -23,7 +23,7 @@ impl Sched {
         sleep: Sleep,
         deadline: Option<u64>,
     ) -> Wake {
-        let me = self.current();
+        let me = self.rq.current();
         // From here on a waker finds us; what it does to the state before we are off the CPU keeps
         // us running.
         let key = (word, self.next_sequence());
@@ -83,10 +83,10 @@ impl Sched {
     }
 
     fn end_wait(&self, task: TaskId, reason: Wake, sync: bool) {
-        let tcb = self.tcb(task);
+        let tcb = self.rq.tcb(task);
         self.forget_waits(&tcb);
         tcb.wake.set(Some(reason));
-        self.try_to_wake_up(&tcb, sync);
+        self.wakeups.try_to_wake_up(&tcb, sync);
     }
 
     /// Wakes up to `count` sleepers of `word`, telling the scheduler that the waker is about to
@@ -97,7 +97,7 @@ impl Sched {
 
     /// Sleeps, without a word to wait for, until `at_ns`.
     pub fn sleep_until(&self, at_ns: u64) {
-        let me = self.current();
+        let me = self.rq.current();
         while Here::now_ns() < at_ns {
             me.state.set(State::Asleep(Sleep::Uninterruptible));
             self.add_timer(&me, at_ns);
@@ -125,12 +125,12 @@ impl Sched {
     pub(crate) fn next_timer(&self, cpu: usize) -> Option<u64> {
         let sleep = self.timers.borrow().first_key_value().map(|(key, _)| key.0);
         let wheel = self.agendas[cpu].first_timer();
-        [sleep, wheel, self.rt_period_end(cpu)].into_iter().flatten().min()
+        [sleep, wheel, self.rq.rt_limits.period_end(cpu)].into_iter().flatten().min()
     }
 
     /// A signal for `task`: wakes it if its sleep admits the signal.
     pub fn post_signal(&self, task: TaskId, fatal: bool) {
-        let tcb = self.tcb(task);
+        let tcb = self.rq.tcb(task);
         tcb.signal.set(true);
         if fatal {
             tcb.fatal.set(true);
@@ -141,7 +141,7 @@ impl Sched {
             self.end_wait(task, Wake::Interrupted, false);
         } else if tcb.on_cpu.get() && tcb.cpu.get() != Here::cpu() {
             // It runs elsewhere: make it enter the kernel.
-            Here::kick(tcb.cpu.get(), Here::now_ps() + self.costs.ipi);
+            Here::kick(tcb.cpu.get(), Here::now_ps() + self.rq.costs.ipi);
         }
         Smp::preempt_disable();
         Smp::preempt_enable();
@@ -149,7 +149,7 @@ impl Sched {
 
     /// The signals of `task` have been delivered.
     pub fn clear_signal(&self, task: TaskId) {
-        let tcb: Rc<Tcb> = self.tcb(task);
+        let tcb: Rc<Tcb> = self.rq.tcb(task);
         tcb.signal.set(false);
         tcb.fatal.set(false);
     }

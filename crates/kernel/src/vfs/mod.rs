@@ -26,7 +26,7 @@ pub use locks::VfsLocks;
 
 use crate::pages::PAGE;
 use crate::preset::KernelPreset;
-use crate::sched::Sched;
+use crate::sched::scheduler::Sched;
 use crate::world::World;
 use convoy_machine::Preset;
 use journal::Journal;

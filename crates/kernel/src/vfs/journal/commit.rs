@@ -3,8 +3,8 @@
 use super::{Block, Journal};
 use crate::block::{Batch, REQUEST_PAGES};
 use crate::costs::spend;
-use crate::sched::Sched;
-use crate::sched::kthread::Policy;
+use crate::sched::scheduler::Sched;
+use crate::sched::task::Policy;
 use crate::world::World;
 use convoy_machine::Here;
 use std::rc::Rc;

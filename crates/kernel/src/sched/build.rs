@@ -1,0 +1,88 @@
+//! The run queues of a kernel on a machine.
+
+use super::domains;
+use super::loadavg::LoadAverage;
+use super::loads::Loads;
+use super::normal::{Class, Normal};
+use super::queue::{Costs, MIGRATION_COST_NS, RunQueue, RunQueues};
+use super::rt_limit::Limits;
+use super::{cfs, eevdf, o1, rt, wait_runtime};
+use crate::preset::KernelPreset;
+use convoy_machine::{Here, Preset, ps};
+use core::cell::{Cell, OnceCell, RefCell};
+
+/// The run queues of `kernel` on the machine of `preset`.
+pub(super) fn run_queues(kernel: &KernelPreset, preset: &Preset) -> RunQueues {
+    let (cpus, hz) = (preset.topology.cpus, kernel.config.hz);
+    let grouped = kernel.config.group_sched && kernel.sched.balance.group_shares;
+    let queues: Vec<_> = (0..cpus).map(|cpu| run_queue(kernel, preset, cpu)).collect();
+    for queue in &queues {
+        queue.lock.name("rq->lock");
+    }
+    RunQueues {
+        queues,
+        load_average: LoadAverage::default(),
+        loads: Loads::new(cpus, grouped),
+        rt: kernel.sched.rt.clone(),
+        rt_root: OnceCell::new(),
+        rt_limits: Limits::new(kernel.sched.rt.limit, kernel.locks, cpus),
+        costs: costs(kernel, preset),
+        hz,
+        tick_ps: 1_000_000_000_000 / u64::from(hz),
+        tasks: RefCell::default(),
+        stats: Cell::default(),
+    }
+}
+
+fn costs(kernel: &KernelPreset, preset: &Preset) -> Costs {
+    let (p, guest) = (&preset.price_ns, preset.guest_ns.as_ref());
+    Costs {
+        schedule: ps(kernel.sched_ns.schedule),
+        wake: ps(kernel.sched_ns.wake),
+        tick: ps(kernel.sched_ns.tick),
+        balance_cpu: ps(kernel.sched_ns.balance_cpu),
+        pull: ps(kernel.sched_ns.pull),
+        switch: ps(p.switch),
+        refill: ps(p.refill),
+        ipi: ps(p.ipi),
+        idle_exit: ps(p.idle_exit),
+        address_space: ps(p.address_space),
+        send: guest.map_or(0, |guest| ps(guest.send)),
+        halt_poll: guest.map_or(u64::MAX, |guest| ps(guest.halt_poll)),
+        halted_exit: guest.map_or(0, |guest| ps(guest.halted_exit)),
+    }
+}
+
+fn run_queue(kernel: &KernelPreset, preset: &Preset, cpu: usize) -> RunQueue {
+    RunQueue {
+        lock: Here::place(kernel.locks.spin()),
+        rt: RefCell::new(rt::Queue::new(kernel.config.hz)),
+        normal: RefCell::new(normal_queue(kernel, preset.topology.cpus)),
+        curr: Cell::new(0),
+        prev: Cell::new(0),
+        idle: Cell::new(0),
+        need_resched: Cell::new(false),
+        domains: domains::build(&preset.topology, &kernel.sched.domains, cpu),
+        next_balance: Cell::new(1),
+        idle_at_tick: Cell::new(false),
+        halted_at: Cell::new(0),
+        push_to: Cell::new(None),
+        tick_at: Cell::new(u64::MAX),
+        slice_at: Cell::new(u64::MAX),
+        in_nohz_recently: Cell::new(false),
+        idle_since: Cell::new(None),
+        avg_idle: Cell::new(2 * MIGRATION_COST_NS),
+    }
+}
+
+/// The ordinary tasks of one CPU of `cpus`, in the class that `kernel` names.
+fn normal_queue(kernel: &KernelPreset, cpus: usize) -> Box<dyn Normal> {
+    let (rules, hz) = (&kernel.sched, kernel.config.hz);
+    let checked = "a preset has the table of its class";
+    match rules.class {
+        Class::O1 => Box::new(o1::Queue::new(hz, cpus)),
+        Class::WaitRuntime => Box::new(wait_runtime::Queue::new(cpus)),
+        Class::Cfs => Box::new(cfs::Queue::new(rules.cfs.as_ref().expect(checked), cpus)),
+        Class::Eevdf => Box::new(eevdf::Queue::new(rules.eevdf.as_ref().expect(checked), hz, cpus)),
+    }
+}

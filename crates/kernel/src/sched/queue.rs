@@ -1,0 +1,342 @@
+//! The run queues of a machine, and what every change of one changes with it.
+//!
+//! The order of the classes: real-time tasks, then ordinary ones, then the idle task. Every change
+//! of a queue goes through here, with the queue's lock held; the lock is a spinlock in simulated
+//! memory, all else a queue holds is plain data under it.
+
+use super::domains::Domain;
+use super::loadavg::LoadAverage;
+use super::loads::Loads;
+use super::normal::{Dequeue, Enqueue, Normal};
+use super::rt;
+use super::rt_limit::Limits;
+use super::rt_root::Root;
+use super::stats::SchedStats;
+use super::task::Tcb;
+use crate::locks::Spin;
+use convoy_machine::{Here, Sim};
+use convoy_sync::{RawLock, TaskId};
+use core::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+/// `sysctl_sched_migration_cost`, nanoseconds.
+pub(crate) const MIGRATION_COST_NS: u64 = 500_000;
+
+/// One CPU's run queue.
+pub(crate) struct RunQueue {
+    pub(crate) lock: Sim<Spin>,
+    pub(crate) rt: RefCell<rt::Queue>,
+    pub(crate) normal: RefCell<Box<dyn Normal>>,
+    pub(crate) curr: Cell<TaskId>,
+    pub(crate) prev: Cell<TaskId>,
+    pub(crate) idle: Cell<TaskId>,
+    pub(crate) need_resched: Cell<bool>,
+    pub(crate) domains: Vec<Domain>,
+    /// Tick at which periodic balancing is due.
+    pub(crate) next_balance: Cell<u64>,
+    pub(crate) idle_at_tick: Cell<bool>,
+    /// When it halted last, in picoseconds.
+    pub(crate) halted_at: Cell<u64>,
+    /// CPU to which the migration thread of this queue shall push a task.
+    pub(crate) push_to: Cell<Option<usize>>,
+    /// Next tick and end of slice, in picoseconds; `u64::MAX` when stopped.
+    pub(crate) tick_at: Cell<u64>,
+    pub(crate) slice_at: Cell<u64>,
+    pub(crate) in_nohz_recently: Cell<bool>,
+    /// When its present idle time began, until a wakeup ends it, and the average of these times,
+    /// both nanoseconds.
+    pub(crate) idle_since: Cell<Option<u64>>,
+    pub(crate) avg_idle: Cell<u64>,
+}
+
+impl RunQueue {
+    /// Whether the idle task runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.curr.get() == self.idle.get()
+    }
+
+    /// A wakeup ends its idle time: the average follows, by an eighth of the difference,
+    /// up to twice the migration cost.
+    pub(crate) fn end_idle(&self) {
+        let Some(since) = self.idle_since.take() else { return };
+        let (old, idle) = (self.avg_idle.get() as i64, (Here::now_ns() - since) as i64);
+        let most = 2 * MIGRATION_COST_NS;
+        let moved = (old + (idle - old) / 8).max(0) as u64;
+        self.avg_idle.set(if idle as u64 > most { most } else { moved });
+    }
+}
+
+/// Path costs in picoseconds.
+pub(crate) struct Costs {
+    pub(crate) schedule: u64,
+    pub(crate) wake: u64,
+    pub(crate) tick: u64,
+    pub(crate) balance_cpu: u64,
+    pub(crate) pull: u64,
+    pub(crate) switch: u64,
+    pub(crate) refill: u64,
+    pub(crate) ipi: u64,
+    pub(crate) idle_exit: u64,
+    pub(crate) address_space: u64,
+    pub(crate) send: u64,
+    pub(crate) halt_poll: u64,
+    pub(crate) halted_exit: u64,
+}
+
+/// Ends one `preempt_disable` where the caller looks at the reschedule flag itself.
+pub(crate) fn preempt_enable_no_resched() {
+    Here::set_preempt_depth(Here::preempt_depth() - 1);
+}
+
+/// The run queues of one machine.
+pub struct RunQueues {
+    pub(crate) queues: Vec<RunQueue>,
+    pub(crate) loads: Loads,
+    pub(crate) load_average: LoadAverage,
+    pub(crate) rt: rt::RtRules,
+    pub(crate) rt_root: OnceCell<Root>,
+    pub(crate) rt_limits: Limits,
+    pub(crate) costs: Costs,
+    pub(crate) hz: u32,
+    pub(crate) tick_ps: u64,
+    pub(crate) tasks: RefCell<Vec<Option<Rc<Tcb>>>>,
+    pub(crate) stats: Cell<SchedStats>,
+}
+
+impl RunQueues {
+    /// Records a new machine task.
+    pub(crate) fn adopt(&self, id: TaskId, cpu: usize) -> Rc<Tcb> {
+        let tcb = Rc::new(Tcb::new(id, cpu));
+        let mut tasks = self.tasks.borrow_mut();
+        if tasks.len() <= id as usize {
+            tasks.resize(id as usize + 1, None);
+        }
+        tasks[id as usize] = Some(Rc::clone(&tcb));
+        tcb
+    }
+
+    /// The record of `id`.
+    pub fn tcb(&self, id: TaskId) -> Rc<Tcb> {
+        self.tasks.borrow()[id as usize].clone().expect("a task of this scheduler")
+    }
+
+    /// The record of the calling task.
+    pub fn current(&self) -> Rc<Tcb> {
+        self.tcb(Here::task())
+    }
+
+    pub(crate) fn this(&self) -> &RunQueue {
+        &self.queues[Here::cpu()]
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut SchedStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    /// Ticks since the start.
+    pub(crate) fn jiffies(&self) -> u64 {
+        Here::now_ps() / self.tick_ps
+    }
+
+    /// `ms` in ticks, rounded up as `msecs_to_jiffies` does.
+    pub(crate) fn ticks_of_ms(&self, ms: u64) -> u64 {
+        (ms * u64::from(self.hz)).div_ceil(1000)
+    }
+
+    /// The root domain; a machine without real-time tasks never has one.
+    pub(crate) fn rt_root(&self) -> &Root {
+        self.rt_root.get_or_init(|| Root::new(self.rt.sharing, self.queues.len()))
+    }
+
+    /// Locks the run queue of `task`, which may move until its queue is locked.
+    pub(crate) fn lock_queue_of(&self, task: &Tcb) -> &RunQueue {
+        loop {
+            let queue = &self.queues[task.cpu.get()];
+            queue.lock.lock();
+            if ::core::ptr::eq(queue, &raw const self.queues[task.cpu.get()]) {
+                return queue;
+            }
+            queue.lock.unlock();
+        }
+    }
+
+    /// Moves a task that is on no queue to `cpu`, keeping its lag.
+    pub(crate) fn change_cpu(&self, task: &Tcb, from: &RunQueue, cpu: usize) {
+        let there = self.queues[cpu].normal.borrow().origin();
+        let shift = there - from.normal.borrow().origin();
+        task.entity.vruntime.set(task.entity.vruntime.get() + shift);
+        task.cpu.set(cpu);
+    }
+
+    /// Locks the queue of `other` while that of `this` is locked, in the order of their numbers.
+    pub(super) fn lock_second(&self, this: usize, other: usize) {
+        let (mine, theirs) = (&self.queues[this].lock, &self.queues[other].lock);
+        if theirs.try_lock() {
+            return;
+        }
+        if other < this {
+            mine.unlock();
+            theirs.lock();
+            mine.lock();
+        } else {
+            theirs.lock();
+        }
+    }
+
+    /// Asks for a reschedule of `cpu`: its flag, and for another CPU what makes it look at the
+    /// flag.
+    pub(crate) fn resched(&self, cpu: usize) {
+        let queue = &self.queues[cpu];
+        if queue.need_resched.replace(true) || cpu == Here::cpu() {
+            return;
+        }
+        // An idle CPU waits in mwait on its flag and needs no interrupt; that of a guest has left
+        // the guest, and so does whoever sends an interrupt.
+        let delay = if queue.is_idle() { self.idle_exit(queue) } else { self.costs.ipi };
+        Here::kick(cpu, Here::now_ps() + delay);
+        Here::pass(self.costs.send);
+    }
+
+    /// How long `queue`, which idles, takes to notice that it has work.
+    pub(crate) fn idle_exit(&self, queue: &RunQueue) -> u64 {
+        if self.is_halted(queue) { self.costs.halted_exit } else { self.costs.idle_exit }
+    }
+
+    /// Whether `queue`, which idles, has idled for so long that the hypervisor gave its processor
+    /// to others.
+    pub(crate) fn is_halted(&self, queue: &RunQueue) -> bool {
+        Here::now_ps().saturating_sub(queue.halted_at.get()) > self.costs.halt_poll
+    }
+
+    /// Nothing runs on `cpu` and nothing is queued there.
+    pub(crate) fn is_idle_cpu(&self, cpu: usize) -> bool {
+        self.queues[cpu].is_idle() && self.loads.running(cpu) == 0
+    }
+
+    /// Charges `task`, which runs on `queue`; whether it should give up the CPU.
+    pub(crate) fn charge(&self, queue: &RunQueue, task: &Tcb) -> bool {
+        let now = Here::now_ns();
+        if task.rt_priority().is_some() {
+            return self.rt_limits.charge(task.cpu.get(), task.entity.run_until(now));
+        }
+        queue.normal.borrow_mut().charge(task, now)
+    }
+
+    /// Charges the task that runs on `queue`.
+    pub(crate) fn charge_current(&self, queue: &RunQueue) {
+        if queue.is_idle() {
+            return;
+        }
+        let current = self.tcb(queue.curr.get());
+        if current.entity.on_queue.get() && self.charge(queue, &current) {
+            self.resched(current.cpu.get());
+        }
+    }
+
+    /// Queues a task on `queue`, which is its CPU's.
+    pub(crate) fn enqueue(&self, queue: &RunQueue, task: &Tcb, why: Enqueue) {
+        self.charge_current(queue);
+        if task.rt_priority().is_some() {
+            queue.rt.borrow_mut().enqueue(task);
+            self.rt_limits.start_period();
+            return self.rt_changed(queue, task);
+        }
+        queue.normal.borrow_mut().enqueue(task, why, Here::now_ns());
+        self.loads.add(task.cpu.get(), task.entity.weight());
+    }
+
+    /// A real-time task has come to `queue`: counts it and tells the others.
+    pub(crate) fn rt_changed(&self, queue: &RunQueue, task: &Tcb) {
+        let cpu = task.cpu.get();
+        let entered = task.entity.on_queue.get();
+        if entered {
+            self.loads.add(cpu, 0);
+        } else {
+            self.loads.remove(cpu, 0);
+        }
+        let (best, overloaded) = {
+            let rt = queue.rt.borrow();
+            (rt.best(), rt.overloaded())
+        };
+        self.rt_root().set_priority(cpu, best);
+        self.rt_root().set_overload(cpu, overloaded);
+    }
+
+    /// A sleeper that is still on `queue` runs on.
+    pub(crate) fn requeue(&self, queue: &RunQueue, task: &Tcb) {
+        self.charge_current(queue);
+        queue.normal.borrow_mut().requeue(task);
+        self.loads.add(task.cpu.get(), task.entity.weight());
+    }
+
+    /// Takes a task, queued or running, off its CPU's queue. A sleeper may stay queued for a while;
+    /// it no longer counts as load.
+    pub(crate) fn dequeue(&self, task: &Tcb, why: Dequeue) {
+        let cpu = task.cpu.get();
+        let queue = &self.queues[cpu];
+        if task.rt_priority().is_some() {
+            queue.rt.borrow_mut().dequeue(task);
+            return self.rt_changed(queue, task);
+        }
+        let charges = queue.normal.borrow().charges_before_dequeue();
+        if charges {
+            self.charge_current(queue);
+        }
+        queue.normal.borrow_mut().dequeue(task, why);
+        self.loads.remove(cpu, task.entity.weight());
+    }
+
+    /// The task that ran waits again.
+    pub(crate) fn put_back(queue: &RunQueue, task: &Tcb) {
+        if task.rt_priority().is_some() {
+            queue.rt.borrow_mut().put_back(task);
+        } else {
+            queue.normal.borrow_mut().put_back(task);
+        }
+    }
+
+    /// Takes the next task to run off this CPU's queue.
+    pub(crate) fn next_task(&self, queue: &RunQueue) -> Option<Rc<Tcb>> {
+        let urgent =
+            if self.rt_limits.throttled(Here::cpu()) { None } else { queue.rt.borrow_mut().pick() };
+        if let Some(task) = urgent.map(|id| self.tcb(id)) {
+            rt::Queue::picked(&task);
+            return Some(task);
+        }
+        queue.normal.borrow_mut().pick(&|id| self.tcb(id))
+    }
+
+    /// Preempts the task that runs on `cpu` if `task`, just queued there, has the right to.
+    pub(crate) fn check_preempt(&self, cpu: usize, task: &Tcb) {
+        let queue = &self.queues[cpu];
+        if queue.is_idle() {
+            return self.resched(cpu);
+        }
+        let current = self.tcb(queue.curr.get());
+        if current.id == task.id {
+            return;
+        }
+        let preempts = match (task.rt_priority(), current.rt_priority()) {
+            (None, None) => {
+                let mut normal = queue.normal.borrow_mut();
+                normal.drop_sleepers(&current, &|id| self.tcb(id));
+                normal.preempts(task, &current)
+            }
+            (woken, running) => woken > running,
+        };
+        if preempts {
+            self.count(|stats| stats.preemptions += 1);
+            self.resched(cpu);
+        }
+    }
+
+    /// At the tick of this CPU, after the charge: whether the running task has had its turn.
+    pub(crate) fn turn_is_over(queue: &RunQueue, current: &Tcb) -> bool {
+        if current.rt_priority().is_some() {
+            return queue.rt.borrow().tick(current);
+        }
+        queue.normal.borrow_mut().tick(current)
+    }
+}

@@ -1,0 +1,204 @@
+//! The scheduler of one machine: what it is made of.
+
+use super::balance::Balancer;
+use super::build;
+use super::entity::WEIGHT;
+use super::kthread::Kthread;
+use super::normal::Enqueue;
+use super::queue::RunQueues;
+use super::record;
+use super::rt_root::Root;
+use super::stats::SchedStats;
+use super::task::Tcb;
+use super::wake::Wakeups;
+use crate::bkl::{BKL, Bkl};
+use crate::futex::Futexes;
+use crate::irq::Agendas;
+use crate::locks::Spin;
+use crate::preset::{Config, KernelPreset, LockRules, Preempt};
+use crate::rcu::Rcu;
+use crate::softirq::Softirqs;
+use convoy_machine::{Here, Machine};
+use convoy_sync::TaskId;
+use core::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+pub(super) struct NoHz {
+    /// CPUs whose tick is stopped.
+    pub(super) stopped: RefCell<Vec<bool>>,
+    /// The idle CPU that ticks and balances for all of them.
+    pub(super) owner: Cell<Option<usize>>,
+}
+
+/// The scheduler of one machine; its [`convoy_machine::Os`].
+pub struct Sched {
+    /// Run queues and tasks.
+    pub rq: Rc<RunQueues>,
+    pub(crate) wakeups: Rc<Wakeups>,
+    pub(crate) balancer: Balancer,
+    pub(crate) config: Config,
+    pub(super) sleepers: RefCell<BTreeMap<(usize, u64), TaskId>>,
+    pub(super) timers: RefCell<BTreeMap<(u64, u64), TaskId>>,
+    pub(super) sequence: Cell<u64>,
+    pub(super) nohz: NoHz,
+    pub(crate) locks: LockRules,
+    pub(crate) bkl: Bkl,
+    pub(crate) softirqs: Softirqs,
+    pub(crate) rcu: Option<Rcu>,
+    /// By CPU.
+    pub(crate) agendas: Vec<Agendas>,
+    pub(super) kthreads: RefCell<BTreeMap<TaskId, Rc<Kthread>>>,
+    futexes: OnceCell<Futexes>,
+}
+
+impl Sched {
+    /// The scheduler of `kernel` for the machine of `preset`, which must be the machine of this
+    /// thread.
+    pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
+        Spin::build_with(kernel.locks.spinlock);
+        let cpus = preset.topology.cpus;
+        let rules = &kernel.sched;
+        let rq = Rc::new(build::run_queues(kernel, preset));
+        let llc = preset.topology.cpus_per_llc.min(cpus);
+        let wakeups = Rc::new(Wakeups::new(Rc::clone(&rq), rules.wake.clone(), llc));
+        let balance = rules.balance.clone();
+        let sched = Self {
+            balancer: Balancer::new(Rc::clone(&rq), balance, Rc::clone(&wakeups)),
+            rq,
+            wakeups,
+            config: kernel.config.clone(),
+            sleepers: RefCell::default(),
+            timers: RefCell::default(),
+            sequence: Cell::new(0),
+            nohz: NoHz { stopped: RefCell::new(vec![false; cpus]), owner: Cell::new(None) },
+            locks: kernel.locks,
+            bkl: Bkl::new(kernel),
+            softirqs: Softirqs::new(&kernel.softirq, cpus),
+            rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, kernel.locks, cpus)),
+            agendas: (0..cpus).map(|_| Agendas::default()).collect(),
+            kthreads: RefCell::default(),
+            futexes: OnceCell::new(),
+        };
+        if let Some(lock) = sched.bkl.lock_object() {
+            Here::watch(lock, BKL);
+        }
+        Rc::new(sched)
+    }
+
+    /// Gives it what threads in user mode need.
+    pub(crate) fn serve_threads(&self, futexes: Futexes) {
+        assert!(self.futexes.set(futexes).is_ok(), "a machine has one kernel");
+    }
+
+    pub(crate) fn futexes(&self) -> &Futexes {
+        self.futexes.get().expect("the kernel that runs threads has futexes")
+    }
+
+    /// Installs itself on `machine`, starts the idle tasks and, on CPU 0, `init`.
+    pub fn boot(self: &Rc<Self>, machine: &Machine, init: Box<dyn FnOnce()>) {
+        machine.install(self.clone());
+        for cpu in 0..machine.cpus() {
+            let idle = Here::spawn_idle().expect("room for idle tasks");
+            record::idle(idle, cpu);
+            let tcb = self.rq.adopt(idle, cpu);
+            tcb.on_cpu.set(true);
+            let queue = &self.rq.queues[cpu];
+            queue.curr.set(idle);
+            queue.prev.set(idle);
+            queue.idle.set(idle);
+            queue.tick_at.set(self.rq.tick_ps + self.tick_offset(cpu));
+            machine.boot(cpu, idle, 0);
+        }
+        self.start_rcu();
+        let first = Here::spawn(init).expect("room for the first task");
+        record::born(first, 0);
+        let tcb = self.rq.adopt(first, 0);
+        self.rq.queues[0].normal.borrow_mut().enqueue(&tcb, Enqueue::Moved, 0);
+        self.rq.loads.add(0, WEIGHT);
+        self.rq.queues[0].need_resched.set(true);
+    }
+
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.set(self.sequence.get() + 1);
+        self.sequence.get()
+    }
+
+    /// Tasks that are queued or running now.
+    pub fn runnable(&self) -> u64 {
+        self.rq.loads.all()
+    }
+
+    /// The load averages over 1, 5 and 15 minutes.
+    pub fn load_averages(&self) -> [f64; 3] {
+        self.rq.load_average.averages()
+    }
+
+    /// What each CPU may run real-time tasks for in a period, in nanoseconds; nothing before the
+    /// first of them, or without a limit.
+    pub fn rt_runtimes(&self) -> Vec<u64> {
+        self.rq.rt_limits.runtimes()
+    }
+
+    /// Acquisitions of the locks of the CPU priority vectors (with atomic counts: updates) so far.
+    pub fn rt_vector_updates(&self) -> u64 {
+        self.rq.rt_root.get().map_or(0, Root::updates)
+    }
+
+    /// For each CPU priority vector its count, and how many CPUs it holds.
+    pub fn rt_vectors(&self) -> Vec<(u32, u32)> {
+        self.rq.rt_root.get().map_or_else(Vec::new, Root::census)
+    }
+
+    /// The record of `id`.
+    pub fn tcb(&self, id: TaskId) -> Rc<Tcb> {
+        self.rq.tcb(id)
+    }
+
+    /// Counters so far.
+    pub fn stats(&self) -> SchedStats {
+        self.rq.stats.get()
+    }
+
+    /// Run time of `task` so far, in picoseconds, up to its last charge.
+    pub fn cpu_time_ps(&self, task: TaskId) -> u64 {
+        self.rq.tcb(task).entity.sum_exec.get() * 1000
+    }
+
+    /// Takes the big kernel lock; nests.
+    pub fn lock_kernel(&self) {
+        self.bkl.lock(&self.rq.current());
+    }
+
+    /// Keeps the calling task, and all that it makes from now on, to the CPU it is on
+    /// (`sched_setaffinity`).
+    pub fn stay_here(&self) {
+        self.rq.current().bound.set(true);
+    }
+
+    /// Ends one [`Self::lock_kernel`].
+    pub fn unlock_kernel(&self) {
+        self.bkl.unlock(&self.rq.current());
+    }
+
+    /// A place where long kernel paths offer to give up the CPU.
+    pub fn cond_resched(&self) {
+        while self.rq.this().need_resched.get() && Here::preempt_depth() == 0 {
+            self.schedule();
+        }
+    }
+
+    /// A place where the kernel may sleep; a preemption point of voluntary preemption.
+    pub fn might_sleep(&self) {
+        if self.config.preempt == Preempt::Voluntary {
+            self.cond_resched();
+        }
+    }
+
+    /// On return to user mode.
+    pub fn syscall_return(&self) {
+        while self.rq.this().need_resched.get() {
+            self.schedule();
+        }
+    }
+}
