@@ -67,11 +67,8 @@ impl Sheet {
     fn of(shelf: &'static Shelf, found: Found) -> Result<Self, CatalogueError> {
         let (mut tree, based_on) = resolve(shelf, &found, &mut Vec::new())?;
         let Found { name, path, text, .. } = found;
-        let described = tree.remove("description").map(|node| node.value);
-        let description = match described {
-            Some(Value::String(text)) => text,
-            _ => tree.text("title").map_or_else(|| first_comment(&text), str::to_owned),
-        };
+        let description = described(&tree, &text);
+        tree.remove("description");
         let changed = path.is_some();
         let hash = tree.hash();
         let overrides = Vec::new();
@@ -241,13 +238,30 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The first sentence of the comment that a file begins with.
+/// One line for people about the file of that content.
+fn described(tree: &Node, text: &str) -> String {
+    let said = tree.text("description").or_else(|| tree.text("title"));
+    said.map_or_else(|| first_comment(text), str::to_owned)
+}
+
+impl Shelf {
+    /// The shipped files: the name of each, and one line about it.
+    pub fn described(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        self.shipped.iter().map(|(name, text)| match Node::parse(name, text) {
+            Ok(tree) => (*name, described(&tree, text)),
+            // A workfile.
+            Err(_) => (*name, first_comment(text)),
+        })
+    }
+}
+
+/// The first sentence of the comment that a file begins with, without its full stop.
 fn first_comment(text: &str) -> String {
     let lines = text.lines().map_while(|line| line.trim().strip_prefix('#'));
     let text = lines.map(str::trim).collect::<Vec<_>>().join(" ");
     match text.find(". ") {
-        Some(end) => text[..=end].to_owned(),
-        None => text,
+        Some(end) => text[..end].to_owned(),
+        None => text.trim_end_matches('.').to_owned(),
     }
 }
 

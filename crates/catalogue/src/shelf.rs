@@ -11,7 +11,7 @@ pub struct Shelf {
     pub directory: &'static str,
     /// The extension of their files.
     pub extension: &'static str,
-    shipped: &'static [(&'static str, &'static str)],
+    pub(crate) shipped: &'static [(&'static str, &'static str)],
 }
 
 /// `machines/*.toml`.

@@ -52,6 +52,9 @@ pub(crate) enum Command {
     /// Find the commit that changed a measured value, in spite of noise
     #[command(after_help = examples::BISECT)]
     Bisect(Box<crate::bisect::Bisect>),
+    /// List what has a name: machines, kernels, mixes, jobs, locks, experiments
+    #[command(after_help = examples::LIST)]
+    List(crate::list::List),
     /// Measure this machine for the virtual one
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(crate::calibrate::Calibrate),

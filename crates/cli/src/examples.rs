@@ -18,7 +18,7 @@ Examples:
 pub(crate) const SIM: &str = "\
 Examples:
   convoy sim --kernel 2.6.26-rc1 --users 500 --timeline 5
-  convoy sim --kernel my-kernel.toml --machine my-machine.toml --users 10-100/10";
+  convoy sim --kernel 3.0 --set kernel.config.hz=250 --machine mine.toml --users 10-100/10";
 
 pub(crate) const LOCKS: &str = "\
 Examples:
@@ -54,6 +54,12 @@ pub(crate) const EXPLAIN: &str = "\
 Examples:
   convoy explain semaphore-2008 --kernel 2.6.26-rc1 --flame run.html
   convoy explain 12 --trace run.pftrace";
+
+pub(crate) const LIST: &str = "\
+Examples:
+  convoy list
+  convoy list kernels
+  convoy list jobs --format csv";
 
 pub(crate) const BISECT: &str = "\
 Examples:

@@ -9,6 +9,7 @@ mod examples;
 mod explain;
 mod fail;
 mod keep;
+mod list;
 mod load;
 mod locks;
 mod measure;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Bisect(bisect) => bisect::run(bisect),
         Command::Calibrate(calibrate) => calibrate::run(calibrate),
         Command::Completions(completions) => shell::completions(completions),
+        Command::List(list) => list::run(list),
         Command::Man(man) => shell::man(man),
     };
     match result {

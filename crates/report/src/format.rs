@@ -32,7 +32,7 @@ pub(crate) fn width(text: &str) -> usize {
 }
 
 /// Breaks `text` at blanks so that no line exceeds `limit`; later lines are indented by two.
-pub(crate) fn wrap(text: &str, limit: usize) -> Vec<String> {
+pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is always a last line");

@@ -38,7 +38,7 @@ pub use compare::{
 };
 pub use explain::ExplainReport;
 pub use flame::{flame_html, flame_svg};
-pub use format::{NOTHING, fixed, significant};
+pub use format::{NOTHING, fixed, significant, wrap};
 pub use host::{HostErrors, HostReport, HostRow};
 pub use native::{native_csv, native_json, native_tables, native_text};
 pub use picture::{PictureError, png};

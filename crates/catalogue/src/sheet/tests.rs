@@ -85,7 +85,7 @@ fn a_variant_is_three_lines() {
     let fast = files.load("fast.toml", &[]).unwrap();
     assert_eq!((fast.config.hz, fast.config.speed.to_bits()), (1000, 1.0_f64.to_bits()));
     assert_eq!(fast.lock, Lock::Semaphore);
-    assert_eq!(fast.source.description, "Faster.");
+    assert_eq!(fast.source.description, "Faster");
     let (label, hash) = (fast.label(), &fast.source.hash[..8]);
     assert_eq!(label, format!("fast.toml (based on root.toml; {hash})"));
     assert_eq!(fast.name, label);

@@ -158,6 +158,29 @@ fn a_record_of_a_simulation_has_its_inputs() {
     std::fs::remove_dir_all(place).expect("removed");
 }
 
+#[test]
+fn everything_with_a_name_is_listed_with_a_line() {
+    let all = json(&["list", "--format", "json"], 0);
+    let all = all.as_array().expect("entries");
+    for kind in ["machines", "kernels", "mixes", "jobs", "locks", "experiments"] {
+        let listed = json(&["list", kind, "--format", "json"], 0);
+        let listed = listed.as_array().expect("entries");
+        assert!(listed.len() > 2, "{kind}");
+        assert!(listed.iter().all(|entry| all.contains(entry) && entry["kind"] == kind));
+        assert!(listed.iter().all(|entry| entry["name"].is_string()), "{kind}");
+        let output = run(&["list", kind]);
+        assert!(
+            listed
+                .iter()
+                .all(|entry| { stdout(&output).contains(entry["name"].as_str().expect("text")) })
+        );
+    }
+    let about =
+        |name: &str| all.iter().find(|entry| entry["name"] == name).expect("listed").clone();
+    assert!(about("3.0")["description"].as_str().expect("text").starts_with("Linux 3.0"));
+    assert_eq!(about("compute")["description"], "A compute server");
+}
+
 /// An edited copy kept the name inside the file, and titles and JSON claimed the shipped preset.
 #[test]
 fn a_changed_preset_is_called_changed() {

@@ -1,0 +1,86 @@
+//! `convoy list`: what other commands take by its name.
+
+use crate::args::Common;
+use crate::fail::Failure;
+use crate::output;
+use clap::{Args, ValueEnum};
+use convoy_catalogue::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf};
+use convoy_lab::lock_loop::Policy;
+use convoy_report::{Cell, Column, MAX_WIDTH, Table, wrap};
+use convoy_workload::jobs::Job;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// `convoy list`.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// What to list, with a line for each; without it, the names of everything
+    #[arg(value_enum, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// Flags of every command.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Virtual machines, for --machine
+    Machines,
+    /// Kernels of the virtual machine, for --kernel
+    Kernels,
+    /// Mixes of jobs, for --mix
+    Mixes,
+    /// Jobs of AIM7, for --job
+    Jobs,
+    /// Locks, for `convoy locks`
+    Locks,
+    /// Experiments, for `convoy reproduce`
+    Experiments,
+}
+
+impl Kind {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Names with one line each.
+    fn entries(self) -> Vec<(&'static str, String)> {
+        let shelf = |shelf: &Shelf| shelf.described().collect();
+        match self {
+            Self::Machines => shelf(&MACHINES),
+            Self::Kernels => shelf(&KERNELS),
+            Self::Mixes => shelf(&MIXES),
+            Self::Experiments => shelf(&EXPERIMENTS),
+            Self::Jobs => Job::ALL.iter().map(|job| (job.name(), job.about().to_owned())).collect(),
+            Self::Locks => Policy::ALL.iter().map(|lock| (lock.name(), String::new())).collect(),
+        }
+    }
+}
+
+/// The command.
+pub(crate) fn run(args: &List) -> Result<ExitCode, Failure> {
+    let kinds = args.kind.map_or_else(|| Kind::value_variants().to_vec(), |kind| vec![kind]);
+    let mut table = Table::new("", ["kind", "name", "description"].map(Column::text).to_vec());
+    let mut plain = Table::new("", ["name", "description"].map(Column::text).to_vec());
+    let (mut brief, mut entries) = (String::new(), Vec::<Value>::new());
+    for kind in kinds {
+        let listed = kind.entries();
+        let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
+        for line in wrap(&format!("{}: {}", kind.name(), names.join(", ")), MAX_WIDTH) {
+            brief.extend([line.as_str(), "\n"]);
+        }
+        for (name, about) in &listed {
+            entries.push(json!({ "kind": kind.name(), "name": name, "description": about }));
+            table.row([&kind.name(), *name, about].map(Cell::text).to_vec());
+            plain.row([*name, about].map(Cell::text).to_vec());
+        }
+    }
+    output::print(
+        &args.common,
+        || if args.kind.is_some() { plain.to_text() } else { brief },
+        || format!("{:#}\n", Value::Array(entries)),
+        || table.to_csv(),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
