@@ -13,6 +13,7 @@ mod pages;
 mod pipe;
 mod preset;
 mod process;
+mod processes;
 mod program;
 mod rcu;
 pub mod sched;
@@ -30,11 +31,14 @@ pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::{CostsError, costs_ns};
 
 pub use preset::{
-    BklKind, BklTraffic, Config, KernelPreset, LockRules, MutexPolicy, Paths, Preempt, SchedCosts,
+    BklKind, BklTraffic, Config, KernelPreset, LockRules, MutexPolicy, Preempt, SchedCosts,
     SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,
 };
 pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats};
-pub use vfs::{FileSystem, JournalOptions, JournalStats, VfsLocks};
+pub use vfs::{
+    DcacheLocks, FileSystem, InodeLocks, JournalOptions, JournalStats, MountLocks, OpenFileLocks,
+    PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,
+};
 pub use world::{Counts, Options, World, WorldError};
 pub use zone::ZoneStats;

@@ -212,7 +212,7 @@ impl World {
     pub(crate) fn pipe_release(&self, pipe: &Pipe, writer: bool) {
         self.pipe_close_end(pipe, writer);
         // The name of a pipe has one reference: this is its last `dput` and `iput`.
-        self.anonymous_name();
+        self.vfs.anonymous_name();
         self.forget_anonymous_inode();
         self.pipe_free(pipe);
     }
@@ -236,17 +236,17 @@ impl World {
 
     /// The dentry and inode of a new pipe or socket.
     pub(crate) fn make_anonymous_inode(&self) {
-        self.list_anonymous_inode(true);
+        self.vfs.list_anonymous_inode(true);
         Here::pass(self.costs.dentry_alloc);
         // `d_alloc` and `d_instantiate`.
         for _ in 0..2 {
-            self.anonymous_name();
+            self.vfs.anonymous_name();
         }
     }
 
     /// The last `iput` of an inode that has no name in a directory.
     pub(crate) fn forget_anonymous_inode(&self) {
-        self.list_anonymous_inode(false);
+        self.vfs.list_anonymous_inode(false);
     }
 }
 

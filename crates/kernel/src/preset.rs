@@ -4,7 +4,7 @@
 use crate::rcu::RcuRules;
 use crate::sched::rules::SchedRules;
 use crate::softirq::SoftirqRules;
-use crate::vfs::VfsLocks;
+use crate::vfs::VfsRules;
 use convoy_catalogue::{CatalogueError, Entry, Fault, KERNELS, Shelf, nanoseconds};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,20 +50,6 @@ pub enum BklKind {
     Spinlock,
     /// There is none (from 2.6.39 on).
     None,
-}
-
-/// Which call sites take the big kernel lock, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum Paths {
-    /// Those of 2.6.25: tty ioctls and the whole line discipline under the lock.
-    #[serde(rename = "2.6.25")]
-    V25,
-    /// Those of 2.6.26-rc1.
-    #[serde(rename = "2.6.26-rc1")]
-    V26Rc1,
-    /// Those of 2.6.39 and later, where no lock is taken at them.
-    #[serde(rename = "2.6.39")]
-    V39,
 }
 
 /// Preemption model of the kernel.
@@ -158,7 +144,7 @@ const fn yes() -> bool {
     true
 }
 
-/// The big kernel lock's traffic that the sources leave open.
+/// The big kernel lock's traffic: what its call sites are, and what the sources leave open.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = nanoseconds)]
@@ -166,6 +152,9 @@ pub struct BklTraffic {
     /// Acquisitions for each start of a shell, 2 to 8.
     #[schemars(range(min = 0.0, max = 64.0))]
     pub events_per_shell: f64,
+    /// `ioctl` on a terminal takes it, as up to 2.6.25; a start of a shell makes two of them.
+    #[serde(default)]
+    pub terminal_ioctl: bool,
     /// Hold of a short section (a look-up in /proc, an ioctl), in nanoseconds.
     pub hold_short_ns: f64,
     /// Hold of a tty open or release, in nanoseconds.
@@ -203,8 +192,6 @@ pub struct KernelPreset {
     pub locks: LockRules,
     /// Big kernel lock.
     pub bkl: BklKind,
-    /// Call sites of the big kernel lock.
-    pub paths: Paths,
     /// Build configuration.
     pub config: Config,
     /// Big kernel lock traffic.
@@ -216,7 +203,7 @@ pub struct KernelPreset {
     pub zone: ZoneRules,
     /// Locks of names, inodes and pages; those of 2.6.16 to 2.6.35 where the file says nothing.
     #[serde(default)]
-    pub vfs: VfsLocks,
+    pub vfs: VfsRules,
     /// Software interrupts; those of 2.6.25 where the file says nothing.
     #[serde(default)]
     pub softirq: SoftirqRules,
@@ -232,10 +219,6 @@ impl Entry for KernelPreset {
         if ![100, 250, 300, 1000].contains(&self.config.hz) {
             let hz = f64::from(self.config.hz);
             return Err(Fault::range("config.hz", hz, "100, 250, 300 or 1000"));
-        }
-        if (self.bkl == BklKind::None) != (self.paths == Paths::V39) {
-            let problem = "expected \"none\" exactly when paths are \"2.6.39\"";
-            return Err(Fault::new("bkl", problem));
         }
         self.sched.check()
     }

@@ -106,7 +106,7 @@ impl Process {
     pub(crate) fn first(world: &Rc<World>) -> Self {
         let pid = INIT;
         let me = Proc::new(world.locks, pid, 0, None);
-        world.processes.borrow_mut().insert(pid, Rc::clone(&me));
+        world.processes.insert(&me);
         let mut files = Vec::new();
         if world.options.terminal {
             let terminal = world.tree.terminal_file();
@@ -278,12 +278,12 @@ impl Process {
                 return Err(errno);
             }
         };
-        let me = Proc::new(world.locks, world.next_pid(), self.me.pid, Some(stack));
-        world.globals.tasklist.write_irq(|| {
+        let me = Proc::new(world.locks, world.processes.next_pid(), self.me.pid, Some(stack));
+        world.processes.tasklist().write_irq(|| {
             me.hot.family.write(1);
             self.me.hot.family.write(self.me.hot.family.peek().wrapping_add(1));
             self.me.hot.signals.hold(|_| ());
-            world.processes.borrow_mut().insert(me.pid, Rc::clone(&me));
+            world.processes.insert(&me);
             self.me.children.borrow_mut().push(Rc::clone(&me));
         });
         Ok(Self {
@@ -302,8 +302,8 @@ impl Process {
     /// `frames`. Its descriptors and its directory are those of the caller.
     fn disown(&self, child: &Rc<Proc>, frames: &[u32]) {
         let world = &self.world;
-        world.globals.tasklist.write_irq(|| {
-            world.processes.borrow_mut().remove(&child.pid);
+        world.processes.tasklist().write_irq(|| {
+            world.processes.remove(child.pid);
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
         child.life.set(Life::Gone);
@@ -335,10 +335,10 @@ impl Process {
         let cwd = self.cwd.replace(Rc::clone(&world.tree.root));
         world.put_path(&cwd);
         self.mm.release(&world.zones, &world.costs);
-        let parent = world.processes.borrow().get(&self.me.parent.get()).cloned();
+        let parent = world.processes.find(self.me.parent.get());
         self.clear_all_signals();
         self.me.task.set(None);
-        world.globals.tasklist.write_irq(|| {
+        world.processes.tasklist().write_irq(|| {
             self.give_children_away();
             self.me.hot.family.write(0);
             self.me.life.set(Life::Zombie(exit));
@@ -361,7 +361,7 @@ impl Process {
         if orphans.is_empty() {
             return;
         }
-        let init = self.world.processes.borrow().get(&INIT).cloned();
+        let init = self.world.processes.find(INIT);
         let Some(init) = init else { return };
         for orphan in &orphans {
             orphan.hot.family.write(1);
@@ -387,7 +387,7 @@ impl Process {
         loop {
             let seen = event.load(SeqCst);
             spend(world.costs.wait);
-            let ended = world.globals.tasklist.read(|| self.find_ended());
+            let ended = world.processes.tasklist().read(|| self.find_ended());
             match ended {
                 Some(child) => return Ok(self.reap(&child)),
                 None if self.me.children.borrow().is_empty() => return Err(Errno::ECHILD),
@@ -418,9 +418,9 @@ impl Process {
         let Life::Zombie(exit) = child.life.replace(Life::Gone) else {
             unreachable!("only the parent, which is one task, waits for a child");
         };
-        world.globals.tasklist.write_irq(|| {
+        world.processes.tasklist().write_irq(|| {
             child.hot.signals.hold(|_| child.hot.family.write(0));
-            world.processes.borrow_mut().remove(&child.pid);
+            world.processes.remove(child.pid);
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
         // The number, and the task with what hangs on it.

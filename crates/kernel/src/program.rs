@@ -8,7 +8,6 @@
 
 use crate::costs::spend;
 use crate::mm::Fault;
-use crate::preset::Paths;
 use crate::process::Process;
 use crate::world::bump;
 use convoy_machine::Here;
@@ -78,13 +77,13 @@ enum Site {
 }
 
 /// The sites of a shell, the certain ones first.
-fn sites(paths: Paths, terminal: bool) -> &'static [Site] {
+fn sites(terminal_ioctl: bool, terminal: bool) -> &'static [Site] {
     use Site::{
         ProcLookup, ProcRelease, ScriptIoctl, SetFlags, TerminalGroup, TerminalOpen,
         TerminalRelease,
     };
-    match (paths, terminal) {
-        (Paths::V25, true) => &[
+    match (terminal_ioctl, terminal) {
+        (true, true) => &[
             TerminalOpen,
             TerminalRelease,
             TerminalGroup,
@@ -94,7 +93,7 @@ fn sites(paths: Paths, terminal: bool) -> &'static [Site] {
             ProcRelease,
             SetFlags,
         ],
-        (Paths::V26Rc1 | Paths::V39, true) => &[
+        (false, true) => &[
             TerminalOpen,
             TerminalRelease,
             ScriptIoctl,
@@ -179,7 +178,7 @@ impl Process {
         let cwd = self.cwd.borrow().clone();
         for path in script.into_iter().chain([image.path]) {
             let dentry = world.walk(&cwd, path)?;
-            dentry.inode.map_page(0);
+            dentry.inode.get_page(0);
             world.put_path(&dentry);
         }
         world.sched.exec_balance();
@@ -197,7 +196,7 @@ impl Process {
         let library = world.walk(&world.tree.root, name)?;
         for page in 0..image.file_faults / parts {
             bump(&world.counts.faults);
-            let find = || library.inode.map_page(u64::from(page));
+            let find = || library.inode.get_page(u64::from(page));
             self.mm.fault_file(find, &world.costs);
         }
         world.put_path(&library);
@@ -236,7 +235,7 @@ impl Process {
     /// The sites of the next shell, in their order.
     fn choose_sites<'a>(&self, room: &'a mut [Site; 8]) -> &'a [Site] {
         let world = &*self.world;
-        let sites = sites(world.paths, world.options.terminal);
+        let sites = sites(world.traffic.terminal_ioctl, world.options.terminal);
         let wanted = world.bkl_events_left.get() + world.traffic.events_per_shell;
         let count = (wanted as usize).clamp(2, sites.len());
         world.bkl_events_left.set((wanted - count as f64).clamp(-1.0, 1.0));
@@ -341,11 +340,11 @@ mod tests {
 
     #[test]
     fn every_list_has_eight_sites_and_the_certain_ones_first() {
-        for paths in [Paths::V25, Paths::V26Rc1] {
-            assert_eq!(sites(paths, true).len(), 8);
-            assert_eq!(sites(paths, false).len(), 8);
-            assert_eq!(sites(paths, true)[..2], [Site::TerminalOpen, Site::TerminalRelease]);
+        for ioctl in [true, false] {
+            assert_eq!(sites(ioctl, true).len(), 8);
+            assert_eq!(sites(ioctl, false).len(), 8);
+            assert_eq!(sites(ioctl, true)[..2], [Site::TerminalOpen, Site::TerminalRelease]);
         }
-        assert!(!sites(Paths::V26Rc1, true).contains(&Site::TerminalGroup));
+        assert!(!sites(false, true).contains(&Site::TerminalGroup));
     }
 }

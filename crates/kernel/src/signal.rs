@@ -44,7 +44,7 @@ impl Process {
     /// `kill`.
     pub(crate) fn send_signal(&self, pid: Pid, signal: Signal) -> Sys<()> {
         Here::pass(self.world.costs.kill);
-        let target = self.world.processes.borrow().get(&pid).cloned().ok_or(Errno::ESRCH)?;
+        let target = self.world.processes.find(pid).ok_or(Errno::ESRCH)?;
         if target.life.get() != Life::Alive {
             // A zombie takes any signal and does nothing.
             return Ok(());

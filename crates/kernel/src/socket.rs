@@ -213,7 +213,7 @@ impl World {
             peer.hot.receive.hold(|_| ());
             peer.hot.waiters.wake(&self.sched);
         }
-        self.anonymous_name();
+        self.vfs.anonymous_name();
         self.forget_anonymous_inode();
     }
 }
@@ -231,7 +231,7 @@ impl Process {
         }
         if kind == SocketKind::Tcp {
             spend(world.costs.tcp_connect);
-            world.anonymous_name();
+            world.vfs.anonymous_name();
             world.forget_anonymous_inode();
         }
         let (a, b) = Socket::pair(world.locks, kind);

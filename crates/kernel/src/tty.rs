@@ -9,7 +9,6 @@
 //! | `F_SETFL` | yes | yes |
 
 use crate::locks::{Field, Line};
-use crate::preset::Paths;
 use crate::process::Process;
 use crate::vfs::Dentry;
 use crate::world::World;
@@ -46,7 +45,7 @@ impl World {
 
     /// Counts the open files of the terminal: a walk of its list under `files_lock`.
     fn count_terminal_files(&self) {
-        self.globals.files.hold(|list| {
+        self.vfs.hot.files.hold(|list| {
             list.read();
             Here::pass(self.costs.tty_file * u64::from(self.terminal.files.get()));
         });
@@ -59,8 +58,8 @@ impl World {
                 Here::pass(self.costs.bkl_tiny);
                 return Err(Errno::ENXIO);
             }
-            self.under(&self.globals.tty_mutex, || self.terminal_third());
-            self.under(&self.globals.tty_mutex, || {
+            self.under(self.processes.tty_mutex(), || self.terminal_third());
+            self.under(self.processes.tty_mutex(), || {
                 self.terminal_third();
                 self.terminal.files.set(self.terminal.files.get() + 1);
                 self.terminal.hot.write(self.terminal.files.get());
@@ -76,7 +75,7 @@ impl World {
         self.big_kernel_lock(|| {
             self.terminal_third();
             self.count_terminal_files();
-            self.under(&self.globals.tty_mutex, || {
+            self.under(self.processes.tty_mutex(), || {
                 self.terminal_third();
                 self.terminal.files.set(self.terminal.files.get() - 1);
                 self.terminal.hot.write(self.terminal.files.get());
@@ -101,7 +100,7 @@ impl World {
 
     /// `ioctl` on the terminal.
     pub(crate) fn terminal_ioctl(&self) {
-        if self.paths == Paths::V25 {
+        if self.traffic.terminal_ioctl {
             self.short_section();
         }
         Here::pass(self.costs.tty_ioctl);
@@ -116,14 +115,14 @@ impl World {
         Here::pass(self.costs.proc_open);
         let directory = self.proc_directory();
         self.under(&directory.inode.hot.mutex, || {
-            self.names_of(&directory, || directory.hot.name.read());
+            self.vfs.names_of(&directory, || directory.hot.name.read());
             self.short_section();
         });
     }
 
     /// Release of a static entry of /proc.
     pub(crate) fn proc_release(&self) {
-        self.names_of(&self.proc_directory(), || ());
+        self.vfs.names_of(&self.proc_directory(), || ());
         self.tiny_section();
         self.forget_anonymous_inode();
     }

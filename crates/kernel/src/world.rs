@@ -3,27 +3,20 @@
 use crate::costs::{Costs, CostsError, spend};
 use crate::futex::Futexes;
 use crate::ipc::Ipc;
-use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite, Spin};
+use crate::locks::Mutex;
 use crate::pages::PAGE;
-use crate::preset::{BklTraffic, KernelPreset, LockRules, Paths};
-use crate::process::{INIT, Proc, Process};
+use crate::preset::{BklTraffic, KernelPreset, LockRules};
+use crate::process::Process;
+use crate::processes::{Processes, ProcessesHot};
 use crate::program;
 use crate::sched::scheduler::Sched;
 use crate::tty::Terminal;
-use crate::vfs::{FileSystem, LaterLocks, Tree, VfsLocks};
+use crate::vfs::{FileSystem, Tree, VfsHot, VfsLocks};
 use crate::zone::{ZoneStats, Zones};
-use convoy_machine::{Here, Machine, Preset, Sim, ps};
-use convoy_sync::RawLock;
-use convoy_workload::api::Pid;
-use core::cell::{Cell, RefCell};
+use convoy_machine::{Here, Machine, Preset, ps};
+use core::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// Process numbers wrap at this, as they did by default, or at twice the processes that are allowed
-/// (`kernel.pid_max`) when that is more.
-const PID_MAX: Pid = 32_768;
-/// Process numbers below this are not given out again after the wrap.
-const PID_RESERVED: Pid = 300;
 
 /// Time for a process that was waited for to leave its CPU, nanoseconds.
 const LAST_SWITCH_NS: u64 = 1_000_000;
@@ -82,63 +75,21 @@ pub enum WorldError {
     Options(&'static str),
 }
 
-/// The global locks, each in a line of its own unless the kernel let it share one. What the locks
-/// of files are called depends on the version ([`VfsLocks::global_names`]).
-#[repr(C)]
-pub(crate) struct Globals {
-    /// `dcache_lock`; `rename_lock`.
-    pub(crate) dcache: Line<Spin>,
-    /// `files_lock`, `tty_files_lock`, and the head of the list it guards.
-    pub(crate) files: Line<Guarded<Field<u32>>>,
-    pub(crate) vfsmount: Line<Spin>,
-    pub(crate) inode: Line<Inodes>,
-    pub(crate) tasklist: Line<ReadWrite>,
-    pub(crate) pids: Line<Guarded<Field<u32>>>,
-    pub(crate) tty_mutex: Line<Mutex>,
-}
-
-/// `inode_lock` or `inode_sb_list_lock`, `sb_lock` and the list heads share a line: they are plain
-/// variables.
-pub(crate) struct Inodes {
-    pub(crate) list: Guarded<Field<u32>>,
-    pub(crate) superblocks: Spin,
-}
-
-impl Globals {
-    /// Tells the recorder the names of the locks.
-    fn name(&self, vfs: VfsLocks) {
-        let [names, inodes, files] = vfs.global_names();
-        self.dcache.name(names);
-        self.files.name(files);
-        self.vfsmount.name("vfsmount_lock");
-        self.inode.list.name(inodes);
-        self.inode.superblocks.name("sb_lock");
-        Here::name(&self.tasklist, "tasklist_lock");
-        self.pids.name("pidmap_lock");
-        self.tty_mutex.name("tty_mutex");
-    }
-}
-
 /// The virtual kernel of one machine. Processes hold it by `Rc`.
 pub struct World {
     pub(crate) sched: Rc<Sched>,
     pub(crate) costs: Costs,
-    pub(crate) globals: Sim<Globals>,
     pub(crate) vfs: VfsLocks,
-    /// What other kernels have beside or instead of some of them.
-    pub(crate) later: LaterLocks,
     pub(crate) zones: Zones,
     pub(crate) tree: Tree,
     pub(crate) ipc: Ipc,
     pub(crate) terminal: Terminal,
     pub(crate) options: Options,
-    pub(crate) paths: Paths,
     pub(crate) locks: LockRules,
     pub(crate) traffic: BklTraffic,
     /// Part of a big-kernel-lock event that previous shells have left over.
     pub(crate) bkl_events_left: Cell<f64>,
-    pub(crate) processes: RefCell<BTreeMap<Pid, Rc<Proc>>>,
-    last_pid: Cell<Pid>,
+    pub(crate) processes: Processes,
     units: BTreeMap<String, f64>,
     speed: f64,
     pub(crate) counts: Counts,
@@ -186,38 +137,28 @@ impl World {
         let locks = kernel.locks;
         let sched = Sched::new(kernel, preset);
         let costs = Costs::of(preset)?;
-        let globals = Globals {
-            dcache: Line(locks.spin()),
-            files: Line(locks.guarded(Field::new(0))),
-            vfsmount: Line(locks.spin()),
-            inode: Line(Inodes { list: locks.guarded(Field::new(0)), superblocks: locks.spin() }),
-            tasklist: Line(ReadWrite::new()),
-            pids: Line(locks.guarded(Field::new(0))),
-            tty_mutex: Line(locks.mutex()),
-        };
+        let cpus = preset.topology.cpus;
+        let zones = Zones::new(kernel.zone, locks, pages, cpus, &costs);
+        let vfs_hot = VfsHot::place(locks, kernel.vfs);
+        let processes = Processes::new(ProcessesHot::place(locks), options.processes);
         let world = Rc::new(Self {
-            zones: Zones::new(kernel.zone, locks, pages, preset.topology.cpus, &costs),
+            zones,
             costs,
-            globals: Here::place(globals),
-            vfs: kernel.vfs,
-            later: LaterLocks::new(kernel.vfs, locks, preset.topology.cpus),
+            vfs: VfsLocks::new(kernel.vfs, locks, vfs_hot, cpus),
             tree: Tree::new(&sched, kernel, preset, options.tmpfs / PAGE, options.file_system),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
             options,
-            paths: kernel.paths,
             locks,
             traffic: kernel.bkl_traffic.clone(),
             bkl_events_left: Cell::new(0.0),
-            processes: RefCell::default(),
-            last_pid: Cell::new(INIT),
+            processes,
             units: units.clone(),
             speed: preset.speed,
             counts: Counts::default(),
             sched,
         });
-        world.sched.serve_threads(Futexes::new(&world.costs, locks, preset.topology.cpus));
-        world.globals.name(kernel.vfs);
+        world.sched.serve_threads(Futexes::new(&world.costs, locks, cpus));
         Ok(world)
     }
 
@@ -250,7 +191,7 @@ impl World {
 
     /// Processes that exist, zombies included.
     pub fn process_count(&self) -> usize {
-        self.processes.borrow().len()
+        self.processes.count()
     }
 
     /// Free pages of memory.
@@ -274,7 +215,7 @@ impl World {
     fn loadavg(&self) -> String {
         let [one, five, fifteen] = self.sched.load_averages();
         let tasks = self.process_count();
-        let (running, last) = (self.sched.runnable(), self.last_pid.get());
+        let (running, last) = (self.sched.runnable(), self.processes.last_pid());
         format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
     }
 
@@ -286,19 +227,9 @@ impl World {
     /// The global locks that are held now, for a process that looks while nobody else is in the
     /// kernel. Not for use after the run: it reads simulated memory.
     pub fn held_locks(&self) -> Vec<&'static str> {
-        let globals = &*self.globals;
-        let [names, inodes, files] = self.vfs.global_names();
-        let locks = [
-            (names, globals.dcache.is_locked()),
-            (files, globals.files.is_locked()),
-            ("vfsmount_lock", globals.vfsmount.is_locked()),
-            (inodes, globals.inode.list.is_locked()),
-            ("sb_lock", globals.inode.superblocks.is_locked()),
-            ("pidmap_lock", globals.pids.is_locked()),
-            ("tty_mutex", globals.tty_mutex.is_held()),
-            ("zone", self.zones.is_locked()),
-        ];
-        locks.into_iter().filter(|(_, held)| *held).map(|(name, _)| name).collect()
+        let zone = [("zone", self.zones.is_locked())];
+        let locks = self.vfs.held().into_iter().chain(self.processes.held()).chain(zone);
+        locks.filter(|(_, held)| *held).map(|(name, _)| name).collect()
     }
 
     /// Picoseconds of `count` units of user-mode work on this machine.
@@ -313,22 +244,6 @@ impl World {
             )
         });
         ps(ns * count as f64 / self.speed)
-    }
-
-    /// A free process number, by the rule of the period: the next one up, wrapping.
-    pub(crate) fn next_pid(&self) -> Pid {
-        self.globals.pids.hold(|map| {
-            map.write(map.peek().wrapping_add(1));
-            let table = self.processes.borrow();
-            let most = Pid::try_from(2 * self.options.processes).unwrap_or(Pid::MAX);
-            let wrap = PID_MAX.max(most);
-            let mut pid = self.last_pid.get() + 1;
-            while pid >= wrap || table.contains_key(&pid) {
-                pid = if pid >= wrap { PID_RESERVED } else { pid + 1 };
-            }
-            self.last_pid.set(pid);
-            pid
-        })
     }
 
     /// Runs `body` under the big kernel lock, if the kernel has one.

@@ -9,6 +9,8 @@ use crate::zone::Use;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Files up to this length keep their bytes. Longer ones keep their length and their pages only;
 /// their bytes read as zeros.
@@ -16,10 +18,36 @@ pub(super) const KEPT_BYTES: usize = 16 << 10;
 /// Longest file of tmpfs on a 64-bit machine of the period, bytes.
 const LONGEST: u64 = 256 << 30;
 
+/// How a page of a file that is there gets one more user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageLookup {
+    /// Under the `tree_lock` of its file, beside others: up to 2.6.26.
+    #[default]
+    TreeLock,
+    /// By its count alone: since 2.6.27.
+    Lockless,
+}
+
+/// What `lseek` in a file takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seek {
+    /// The file's `i_mutex`: up to 3.1.
+    #[default]
+    IMutex,
+    /// Nothing, but in directories of a memory file system: since 3.2.
+    Lockless,
+}
+
 impl Inode {
-    /// A page fault on page `page` of a program: the page gets one more user.
-    pub(crate) fn map_page(&self, page: u64) {
-        self.get_page(page);
+    /// Takes a reference to page `page` of the file.
+    pub(crate) fn get_page(&self, page: u64) {
+        let line = self.page_line(page);
+        match self.sb.vfs.page_lookup {
+            PageLookup::TreeLock => self.hot.tree_lock.read(|| line.get()),
+            PageLookup::Lockless => line.get(),
+        }
     }
 }
 
@@ -129,11 +157,12 @@ impl World {
         let seek = || {
             Here::pass(self.costs.seek);
             if inode.is_directory() {
-                self.names_of(dentry, || inode.hot.head.size.read());
+                self.vfs.names_of(dentry, || inode.hot.head.size.read());
             }
             file.hot.position.write(offset);
         };
-        if self.seek_locks(inode) {
+        let locks = self.vfs.rules.lseek == Seek::IMutex || inode.is_directory() && inode.sb.memory;
+        if locks {
             self.under(&inode.hot.mutex, seek);
         } else {
             seek();

@@ -1,9 +1,11 @@
 //! Superblocks, inodes and dentries, and their reference counts.
 
 use super::blocks::BlockCount;
+use super::blocks::TmpfsBlocks;
 use super::disk::OnDisk;
 use super::journal::Journal;
-use super::locks::VfsLocks;
+use super::lists::InodeLocks;
+use super::locks::VfsRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
 use crate::pipe::Pipe;
@@ -28,7 +30,7 @@ pub(crate) struct Super {
     blocks: Option<BlockCount>,
     pub(crate) journal: Option<Rc<Journal>>,
     locks: LockRules,
-    pub(super) vfs: VfsLocks,
+    pub(super) vfs: VfsRules,
     /// `mnt_pcp`: the counts of the mount by CPU, in kernels that walk under RCU.
     pub(super) mounts: Vec<Sim<Line<Field<i32>>>>,
     pub(super) hot: Sim<SuperHot>,
@@ -56,10 +58,10 @@ impl Super {
         };
         let hot = Here::place(hot);
         hot.stat.name("tmpfs stat_lock");
-        let counts = if kernel.vfs >= VfsLocks::RcuWalk { cpus } else { 0 };
+        let counts = if kernel.vfs.mounts.counts_by_cpu() { cpus } else { 0 };
         let mounts = (0..counts).map(|_| Here::place(Line(Field::new(0)))).collect();
         let (locks, vfs) = (kernel.locks, kernel.vfs);
-        let counted = limit.is_some() && vfs >= VfsLocks::PerCpu;
+        let counted = limit.is_some() && vfs.tmpfs_blocks == TmpfsBlocks::PerCpu;
         let blocks = counted.then(|| BlockCount::new(locks, cpus));
         Rc::new(Self { memory, limit, blocks, journal, locks, vfs, mounts, hot })
     }
@@ -181,7 +183,7 @@ impl Inode {
             kind,
             sb: Rc::clone(sb),
             hot,
-            lock: (sb.vfs >= VfsLocks::RcuWalk).then(|| {
+            lock: (sb.vfs.inodes != InodeLocks::InodeLock).then(|| {
                 let lock = Here::place(Line(sb.locks.spin()));
                 lock.name("i_lock");
                 lock
@@ -243,7 +245,7 @@ impl Dentry {
         let hot = DentryHot { lock, count: Count::new(count), name: Field::new(0) };
         let hot = Here::place(hot);
         hot.lock.name("d_lock");
-        let apart = inode.sb.vfs >= VfsLocks::RcuWalk;
+        let apart = inode.sb.vfs.dcache.rcu_walk();
         let lookup = apart.then(|| Here::place(Line(Field::new(0))));
         Rc::new(Self {
             inode,
@@ -298,7 +300,7 @@ impl World {
             return;
         }
         inode.i_lock(|| ());
-        self.list_inode(&inode.sb, false);
+        self.vfs.list_inode(&inode.sb, false);
         if inode.hot.head.links.peek() == 0 {
             self.truncate_blocks(inode, || self.free_file_pages(inode));
             inode.sb.count_inode();

@@ -22,7 +22,7 @@ impl World {
             let position = file.hot.position.read();
             let count = fits(inode, position as usize);
             for _ in 0..count {
-                self.pass_entry(directory);
+                self.vfs.pass_entry(directory);
                 Here::pass(self.costs.getdents_entry);
             }
             file.hot.position.write(position + count as u64);

@@ -48,7 +48,7 @@ impl Process {
             Ok(pipe)
         });
         let pipe = pipe.inspect_err(|_| world.put_path(&dentry))?;
-        let list = world.list_file();
+        let list = world.vfs.list_file();
         let file = File::new(Target::Fifo(dentry, pipe, writer), !writer, writer, 1);
         file.list.set(list);
         Ok(self.install(file))

@@ -77,7 +77,7 @@ impl World {
                 if dentry.inode.kind == Kind::Tty {
                     self.terminal_release();
                 }
-                self.unlist_file(file.list.get());
+                self.vfs.unlist_file(file.list.get());
                 self.put_path(dentry);
             }
             Target::PipeRead(pipe) => self.pipe_release(pipe, false),
@@ -85,7 +85,7 @@ impl World {
             Target::Fifo(dentry, pipe, writer) => {
                 self.pipe_close_end(pipe, *writer);
                 self.pipe_free(pipe);
-                self.unlist_file(file.list.get());
+                self.vfs.unlist_file(file.list.get());
                 self.put_path(dentry);
             }
             Target::Socket(socket) => self.socket_release(socket),
@@ -109,7 +109,7 @@ impl Process {
             world.put_path(&dentry);
             return Err(errno);
         }
-        let list = world.list_file();
+        let list = world.vfs.list_file();
         let file = File::new(Target::Inode(dentry), flags.read, flags.write, 1);
         file.list.set(list);
         file.sync.set(flags.sync);

@@ -24,11 +24,12 @@ use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite, Spin, WaitQueue};
 use crate::preset::KernelPreset;
 use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::Sched;
-use crate::vfs::VfsLocks;
 use crate::world::World;
 use convoy_machine::{DiskTime, Here, Sim};
 use core::cell::{Cell, RefCell};
 use log::Log;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -124,6 +125,17 @@ struct State {
     log: Log,
 }
 
+/// What `j_state_lock` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateLocks {
+    /// A spinlock: up to 2.6.35.
+    #[default]
+    Spinlock,
+    /// A reader/writer lock: since 2.6.36.
+    ReadWrite,
+}
+
 enum StateLock {
     Spin(Spin),
     ReadWrite(ReadWrite),
@@ -178,10 +190,9 @@ impl Journal {
         disk: &DiskTime,
         options: JournalOptions,
     ) -> Rc<Self> {
-        let state = if kernel.vfs >= VfsLocks::PerCpu {
-            StateLock::ReadWrite(ReadWrite::new())
-        } else {
-            StateLock::Spin(kernel.locks.spin())
+        let state = match kernel.vfs.journal_state {
+            StateLocks::Spinlock => StateLock::Spin(kernel.locks.spin()),
+            StateLocks::ReadWrite => StateLock::ReadWrite(ReadWrite::new()),
         };
         let counted = || Line(kernel.locks.guarded(Field::new(0)));
         let queue = || Line(WaitQueue::new());

@@ -3,26 +3,35 @@
 //! `/` is a disk-like file system whose files are all cached; `/tmp` is a tmpfs with a limit on its
 //! pages, or a file system on a disk with a journal. On tmpfs a name holds a reference to its
 //! dentry as long as it exists, so `dput` of an existing name never gives back the last one;
-//! elsewhere it does. What that and all other steps lock, from version to version, says
+//! elsewhere it does. What that and all other steps lock, by the rules of the preset, says
 //! [`locks`].
 
 mod blocks;
 mod data;
+mod dcache;
 mod dentry;
 mod directory;
 mod disk;
 mod fifo;
 mod file;
 mod journal;
+mod lists;
 mod locks;
+mod mounts;
 mod names;
 mod walk;
 
+pub use blocks::TmpfsBlocks;
+pub use data::{PageLookup, Seek};
+pub use dcache::DcacheLocks;
 pub(crate) use dentry::{Dentry, Inode, Kind, Super};
 pub(crate) use file::{File, Target};
+pub use journal::StateLocks;
 pub use journal::{JournalOptions, JournalStats};
-pub(crate) use locks::LaterLocks;
-pub use locks::VfsLocks;
+pub use lists::{InodeLocks, OpenFileLocks};
+pub use locks::VfsRules;
+pub(crate) use locks::{VfsHot, VfsLocks};
+pub use mounts::MountLocks;
 
 use crate::pages::PAGE;
 use crate::preset::KernelPreset;

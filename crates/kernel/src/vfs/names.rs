@@ -2,7 +2,6 @@
 
 use super::dentry::{Dentry, Inode, Kind};
 use super::disk::Change;
-use crate::locks::Field;
 use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
@@ -13,7 +12,7 @@ use std::rc::Rc;
 impl World {
     /// A new inode on the file system of `directory`.
     pub(super) fn new_inode(&self, directory: &Dentry, kind: Kind) -> Rc<Inode> {
-        self.list_inode(&directory.inode.sb, true);
+        self.vfs.list_inode(&directory.inode.sb, true);
         directory.inode.sb.count_inode();
         let inode = Inode::new(kind, &directory.inode.sb);
         inode.place_on_disk(&directory.inode);
@@ -28,7 +27,7 @@ impl World {
         inode: Rc<Inode>,
     ) -> Rc<Dentry> {
         let dentry = directory.name(inode);
-        self.tie(&dentry, || {
+        self.vfs.tie(&dentry, || {
             dentry.hot.name.write(1);
             directory.inode.entries.borrow_mut().insert(name.into(), Rc::clone(&dentry));
         });
@@ -40,7 +39,7 @@ impl World {
     /// `d_delete`: takes the name away, and with it the reference that tmpfs holds for it. The
     /// caller holds the directory's `i_mutex` and a reference to `dentry`.
     fn remove_name(&self, directory: &Dentry, name: &str, dentry: &Dentry) {
-        self.untie(dentry, || {
+        self.vfs.untie(dentry, || {
             dentry.linked.set(false);
             directory.inode.entries.borrow_mut().remove(name);
         });
@@ -53,10 +52,7 @@ impl World {
 
     /// `sync`: walks the file systems and finds nothing to write.
     pub(crate) fn sync_all(&self) {
-        let inodes = &self.globals.inode;
-        inodes.superblocks.hold(|| inodes.list.unlocked().read());
-        Here::pass(self.costs.sync);
-        inodes.list.hold(Field::read);
+        self.vfs.read_lists(|| Here::pass(self.costs.sync));
         if let Some(journal) = self.journal() {
             journal.commit_all();
         }
@@ -118,7 +114,7 @@ impl Process {
         let result = world.under(&directory.inode.hot.mutex, || {
             Here::pass(world.costs.walk_component);
             let Some(victim) = directory.child(name) else { return Err(Errno::ENOENT) };
-            world.dget_found(&victim);
+            world.vfs.dget_found(&victim);
             let removed = world.under(&victim.inode.hot.mutex, || {
                 world.change(Change::Unlink, &victim.inode, &directory.inode, || {
                     self.remove_here(&directory, name, &victim, directory_wanted)
@@ -234,7 +230,7 @@ impl Process {
     pub(crate) fn working_directory(&self) {
         let world = &*self.world;
         let cwd = self.cwd.borrow().clone();
-        world.path_of(&cwd, || {
+        world.vfs.path_of(&cwd, || {
             cwd.hot.name.read();
             Here::pass(world.costs.getcwd);
         });

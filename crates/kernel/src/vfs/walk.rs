@@ -1,5 +1,5 @@
-//! Path look-up. Up to 2.6.37 one reference is taken and one given back for each component; later
-//! one is taken at the end.
+//! Path look-up. With `dcache = "dcache-lock"` one reference is taken and one given back for each
+//! component; otherwise one is taken at the end.
 
 use super::dentry::Dentry;
 use crate::world::World;
@@ -98,7 +98,7 @@ impl World {
         self.arrive(directory);
         self.under(&directory.inode.hot.mutex, || self.allocate_dentry(directory));
         // The last reference to a name that does not exist frees it.
-        self.names_of(directory, || directory.hot.name.write(0));
+        self.vfs.names_of(directory, || directory.hot.name.write(0));
         self.put_path(directory);
     }
 
@@ -106,8 +106,97 @@ impl World {
     /// the directory's `i_mutex`.
     pub(super) fn allocate_dentry(&self, directory: &Dentry) {
         Here::pass(self.costs.lookup_miss + self.costs.dentry_alloc);
-        for _ in 0..self.listings_of_a_name() {
-            self.names_of(directory, || directory.hot.name.write(0));
+        for _ in 0..self.vfs.listings_of_a_name() {
+            self.vfs.names_of(directory, || directory.hot.name.write(0));
+        }
+    }
+
+    /// The start of a walk at `at`: a reference, or a section in which nothing is freed and no
+    /// mount changes.
+    fn enter(&self, at: &Dentry) {
+        if self.vfs.rcu_walk() {
+            self.vfs.enter_section();
+        } else {
+            self.get_path(at);
+        }
+    }
+
+    /// One step of a walk, in the cache and within a file system.
+    fn advance(&self, at: &Dentry, next: &Dentry) {
+        next.look();
+        if !self.vfs.rcu_walk() {
+            next.hot.lock.hold(|| next.hot.count.get());
+            self.dput(at);
+        }
+    }
+
+    /// A step from one file system to another: up to the directory that it is mounted on.
+    fn climb(&self, at: &Dentry, next: &Dentry) {
+        if !self.vfs.rcu_walk() {
+            self.vfs.mounts(|| self.get_path(next));
+            self.put_path(at);
+        }
+    }
+
+    /// A step from one file system to another: down to what is mounted at `at`.
+    fn descend(&self, at: &Dentry, mounted: &Dentry) {
+        if !self.vfs.rcu_walk() {
+            self.cross(at, mounted);
+        }
+    }
+
+    /// Replaces the reference to a directory by one to what is mounted on it.
+    pub(super) fn cross(&self, at: &Dentry, mounted: &Dentry) {
+        self.vfs.mounts(|| mounted.inode.sb.count_mount(1));
+        self.vfs.dget(mounted);
+        self.put_path(at);
+    }
+
+    /// The end of a walk at `at`, with a reference.
+    fn arrive(&self, at: &Dentry) {
+        if self.vfs.rcu_walk() {
+            self.get_path(at);
+            self.vfs.leave_section();
+        }
+    }
+
+    /// The end of a walk that came to nothing at `at`.
+    fn abandon(&self, at: &Dentry) {
+        if self.vfs.rcu_walk() {
+            self.vfs.leave_section();
+        } else {
+            self.put_path(at);
+        }
+    }
+
+    /// Takes a reference to a name that somebody refers to, and to its mount.
+    pub(crate) fn get_path(&self, dentry: &Dentry) {
+        dentry.inode.sb.count_mount(1);
+        self.vfs.dget(dentry);
+    }
+
+    /// Gives back what [`Self::get_path`] took.
+    #[inline]
+    pub(crate) fn put_path(&self, dentry: &Dentry) {
+        self.dput(dentry);
+        self.vfs.put_mount(&dentry.inode.sb);
+    }
+
+    /// [`Self::get_path`] of a name that was just found.
+    pub(super) fn get_found_path(&self, dentry: &Dentry) {
+        if self.vfs.rcu_walk() {
+            self.get_path(dentry);
+        } else {
+            dentry.hot.lock.hold(|| self.get_path(dentry));
+        }
+    }
+
+    /// Gives back a reference to a name; the last one to a name that is gone frees it.
+    pub(super) fn dput(&self, dentry: &Dentry) {
+        if self.vfs.dput(dentry) && !dentry.linked.get() {
+            self.vfs.unlist_name(dentry);
+            self.sched.free_rcu();
+            self.iput(&dentry.inode);
         }
     }
 }

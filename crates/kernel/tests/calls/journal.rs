@@ -2,7 +2,8 @@
 
 use super::common::{Ran, kernel, preset, run, run_on, units};
 use convoy_kernel::{
-    FileSystem, JournalOptions, JournalStats, KernelPreset, Options, Process, VfsLocks, World,
+    FileSystem, JournalOptions, JournalStats, KernelPreset, Options, Process, StateLocks, VfsRules,
+    World,
 };
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset};
 use convoy_workload::api::{Kernel, Open};
@@ -241,6 +242,8 @@ fn runs_repeat_and_the_other_form_of_the_state_lock_works() {
         let kernel = KernelPreset { vfs, ..kernel("2.6.26-rc1") };
         run_on(&machine(2, MS), &kernel, options(JOURNAL), 7, |k| sync_storm(k, 12)).machine.hash()
     };
-    assert_eq!(run(VfsLocks::Global), run(VfsLocks::Global));
-    assert_ne!(run(VfsLocks::Global), run(VfsLocks::RcuWalk));
+    let spinlock = VfsRules::default();
+    let read_write = VfsRules { journal_state: StateLocks::ReadWrite, ..spinlock };
+    assert_eq!(run(spinlock), run(spinlock));
+    assert_ne!(run(spinlock), run(read_write));
 }

@@ -1,0 +1,107 @@
+//! The table of processes, its locks and process numbers.
+
+use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite};
+use crate::preset::LockRules;
+use crate::process::{INIT, Proc};
+use convoy_machine::{Here, Sim};
+use convoy_workload::api::Pid;
+use core::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Process numbers wrap at this, as they did by default, or at twice the processes that are allowed
+/// (`kernel.pid_max`) when that is more.
+const PID_MAX: Pid = 32_768;
+/// Process numbers below this are not given out again after the wrap.
+const PID_RESERVED: Pid = 300;
+
+/// The locks that all processes share, each in a line of its own.
+#[repr(C)]
+pub(crate) struct ProcessesHot {
+    tasklist: Line<ReadWrite>,
+    pids: Line<Guarded<Field<u32>>>,
+    tty_mutex: Line<Mutex>,
+}
+
+impl ProcessesHot {
+    /// In simulated memory.
+    pub(crate) fn place(locks: LockRules) -> Sim<Self> {
+        let hot = Here::place(Self {
+            tasklist: Line(ReadWrite::new()),
+            pids: Line(locks.guarded(Field::new(0))),
+            tty_mutex: Line(locks.mutex()),
+        });
+        Here::name(&hot.tasklist, "tasklist_lock");
+        hot.pids.name("pidmap_lock");
+        hot.tty_mutex.name("tty_mutex");
+        hot
+    }
+}
+
+/// All processes, zombies included.
+pub(crate) struct Processes {
+    hot: Sim<ProcessesHot>,
+    table: RefCell<BTreeMap<Pid, Rc<Proc>>>,
+    last_pid: Cell<Pid>,
+    wrap: Pid,
+}
+
+impl Processes {
+    /// A table for at most `most` processes around `hot`.
+    pub(crate) fn new(hot: Sim<ProcessesHot>, most: usize) -> Self {
+        let wrap = PID_MAX.max(Pid::try_from(2 * most).unwrap_or(Pid::MAX));
+        Self { hot, table: RefCell::default(), last_pid: Cell::new(INIT), wrap }
+    }
+
+    /// `tasklist_lock`, which guards who is whose child and who has ended.
+    pub(crate) fn tasklist(&self) -> &ReadWrite {
+        &self.hot.tasklist
+    }
+
+    /// The mutex of controlling terminals.
+    pub(crate) fn tty_mutex(&self) -> &Mutex {
+        &self.hot.tty_mutex
+    }
+
+    /// A free process number, by the rule of the period: the next one up, wrapping.
+    pub(crate) fn next_pid(&self) -> Pid {
+        self.hot.pids.hold(|map| {
+            map.write(map.peek().wrapping_add(1));
+            let table = self.table.borrow();
+            let mut pid = self.last_pid.get() + 1;
+            while pid >= self.wrap || table.contains_key(&pid) {
+                pid = if pid >= self.wrap { PID_RESERVED } else { pid + 1 };
+            }
+            self.last_pid.set(pid);
+            pid
+        })
+    }
+
+    /// The number that was given out last.
+    pub(crate) fn last_pid(&self) -> Pid {
+        self.last_pid.get()
+    }
+
+    pub(crate) fn insert(&self, process: &Rc<Proc>) {
+        self.table.borrow_mut().insert(process.pid, Rc::clone(process));
+    }
+
+    pub(crate) fn remove(&self, pid: Pid) {
+        self.table.borrow_mut().remove(&pid);
+    }
+
+    pub(crate) fn find(&self, pid: Pid) -> Option<Rc<Proc>> {
+        self.table.borrow().get(&pid).cloned()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.table.borrow().len()
+    }
+
+    /// The locks that can be looked at by name, and whether they are held.
+    pub(crate) fn held(&self) -> [(&'static str, bool); 2] {
+        let hot = &*self.hot;
+        [("pidmap_lock", hot.pids.is_locked()), ("tty_mutex", hot.tty_mutex.is_held())]
+    }
+}
