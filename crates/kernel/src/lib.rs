@@ -23,6 +23,7 @@ pub mod softirq;
 mod syscalls;
 mod tty;
 mod vfs;
+mod waiters;
 mod world;
 mod zone;
 

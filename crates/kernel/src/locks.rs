@@ -5,14 +5,11 @@
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
 use crate::preset::{LockRules, MutexPolicy, Spinlock};
-use crate::sched::Sched;
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
     Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, Platform, RawLock,
-    RwLock, RwSemaphore, Sleep, SpinningMutex, TasLock, TicketLock, Wake,
+    RwLock, RwSemaphore, Sleep, SpinningMutex, TasLock, TicketLock,
 };
-use convoy_workload::Errno;
-use convoy_workload::api::Sys;
 use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::SeqCst;
@@ -328,57 +325,6 @@ impl WaitQueue {
     pub(crate) fn wake_all(&self) {
         self.0.fetch_add(1, SeqCst);
         Smp::wake(&self.0, usize::MAX);
-    }
-}
-
-/// Tasks that sleep, interruptibly, until something has happened to what they wait for.
-pub(crate) struct Waiters {
-    /// Counts what happened.
-    event: Word<u32>,
-    /// Tasks that sleep or are about to.
-    count: Cell<u32>,
-}
-
-/// What one look at it came to.
-pub(crate) enum Look<T> {
-    Done(Sys<T>),
-    /// Sleep until the event differs from this.
-    Sleep(u32),
-}
-
-impl Waiters {
-    pub(crate) fn new() -> Self {
-        Self { event: Word::new(0), count: Cell::new(0) }
-    }
-
-    /// Decides to sleep; the caller holds the lock under which it looked.
-    pub(crate) fn prepare<T>(&self) -> Look<T> {
-        self.count.set(self.count.get() + 1);
-        Look::Sleep(self.event.load(SeqCst))
-    }
-
-    /// Looks, and sleeps between two looks, until one is done; `EINTR` when a signal ends a sleep.
-    pub(crate) fn wait<T>(&self, mut look: impl FnMut() -> Look<T>) -> Sys<T> {
-        loop {
-            let seen = match look() {
-                Look::Done(result) => return result,
-                Look::Sleep(seen) => seen,
-            };
-            let woken = Smp::wait(&self.event, seen, Sleep::Interruptible, None);
-            self.count.set(self.count.get() - 1);
-            if woken == Wake::Interrupted {
-                return Err(Errno::EINTR);
-            }
-        }
-    }
-
-    /// Lets all look again, as a wakeup by a task that is about to sleep itself.
-    pub(crate) fn wake(&self, sched: &Sched) {
-        let count = self.count.get();
-        if count > 0 {
-            self.event.fetch_add(1, SeqCst);
-            sched.wake_sync(&self.event, count as usize);
-        }
     }
 }
 

@@ -4,11 +4,12 @@
 //! modelled.
 
 use crate::costs::spend;
-use crate::locks::{Field, Line, Look, Mutex, Waiters};
+use crate::locks::{Field, Line, Mutex};
 use crate::pages::PAGE;
 use crate::preset::LockRules;
 use crate::process::Process;
 use crate::vfs::{File, Target};
+use crate::waiters::{Look, Waiters};
 use crate::world::World;
 use crate::zone::Use;
 use convoy_machine::{Here, Sim};

@@ -5,11 +5,12 @@
 //! one entry of the table.
 
 use crate::costs::spend;
-use crate::locks::{Field, Guarded, Line, Look, Waiters};
+use crate::locks::{Field, Guarded, Line};
 use crate::preset::LockRules;
 use crate::process::Process;
-use crate::sched::Sched;
+use crate::sched::scheduler::Sched;
 use crate::vfs::{File, Target};
+use crate::waiters::{Look, Waiters};
 use crate::world::World;
 use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
