@@ -9,6 +9,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 use crate::locks::Locks;
+use crate::look::Color;
 use crate::run::Run;
 use crate::sim::SimArgs;
 
@@ -17,6 +18,10 @@ use crate::sim::SimArgs;
 #[command(version, max_term_width = 100)]
 #[command(after_help = examples::CONVOY)]
 pub(crate) struct Args {
+    /// When results are in colour
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
+    #[arg(hide_short_help = true)]
+    pub(crate) color: Color,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,

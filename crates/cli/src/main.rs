@@ -12,6 +12,7 @@ mod keep;
 mod list;
 mod load;
 mod locks;
+mod look;
 mod measure;
 mod output;
 mod pool;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return fail::command_line(&error),
     };
+    look::set(args.color);
     let result = match &args.command {
         Command::Run(run) => run::run(run),
         Command::Sim(sim) => sim::run(sim),

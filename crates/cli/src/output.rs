@@ -2,6 +2,7 @@
 
 use crate::args::{Common, Format};
 use crate::fail::Failure;
+use crate::look;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 use std::path::Path;
@@ -92,8 +93,12 @@ pub(crate) fn print(
     json: impl FnOnce() -> String,
     csv: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
+    if common.output.is_some() {
+        convoy_report::set_page_width(convoy_report::MAX_WIDTH);
+    }
     let text = match common.format {
-        Format::Table => table(),
+        Format::Table if common.output.is_some() => table(),
+        Format::Table => look::dress(&table()),
         Format::Json => json(),
         Format::Csv => csv(),
     };

@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use crate::format::{fixed, significant, wrap};
 use crate::json::to_json;
-use crate::table::{Cell, Column, MAX_WIDTH, Table};
+use crate::table::{Cell, Column, Table, page_width};
 use serde::{Deserialize, Serialize};
 
 /// How a search ended.
@@ -158,7 +158,7 @@ impl BisectReport {
             text.push_str(&self.suspects());
         }
         for line in self.facts() {
-            for part in wrap(&line, MAX_WIDTH) {
+            for part in wrap(&line, page_width()) {
                 let _ = writeln!(text, "{part}");
             }
         }

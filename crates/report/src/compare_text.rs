@@ -6,7 +6,7 @@ use convoy_workload::users::counted;
 
 use crate::compare::{CompareRange, CompareReport, CompareRow, CompareSide};
 use crate::format::{NOTHING, distinct, fixed, width, wrap};
-use crate::table::{Cell, Column, MAX_WIDTH, Table};
+use crate::table::{Cell, Column, MAX_WIDTH, Table, page_width};
 
 /// Which table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Scale {
 /// The text of `report`.
 pub(crate) fn text(report: &CompareReport, layout: CompareLayout) -> String {
     let mut text = String::new();
-    for line in wrap(&report.title, MAX_WIDTH) {
+    for line in wrap(&report.title, page_width()) {
         text.push_str(&line);
         text.push('\n');
     }
@@ -69,7 +69,7 @@ pub(crate) fn text(report: &CompareReport, layout: CompareLayout) -> String {
         CompareLayout::Document => text.extend(documents(report).iter().map(Table::to_text)),
         CompareLayout::Ranges => text.push_str(&ranges(report)),
     }
-    for line in report.notes.iter().flat_map(|note| wrap(note, MAX_WIDTH)) {
+    for line in report.notes.iter().flat_map(|note| wrap(note, page_width())) {
         text.push_str(&line);
         text.push('\n');
     }

@@ -1,9 +1,9 @@
 //! The report of `convoy explain`: what a run spent its time on, and why.
 
 use crate::explain_text;
-use crate::format::{fixed, significant, wrap};
+use crate::format::{duration, fixed, wrap};
 use crate::json::to_json;
-use crate::table::{Cell, Column, MAX_WIDTH, Table};
+use crate::table::{Cell, Column, Table, page_width};
 use convoy_explain::{LockSummary, Share, Spread, Summary};
 use convoy_lab::bulk::{BulkUse, MeanSd};
 use convoy_lab::inputs::Inputs;
@@ -44,7 +44,7 @@ impl ExplainReport {
     pub fn to_text(&self) -> String {
         let mut text = format!("{}\n", self.title);
         let paragraph = |title: &str, sentences: &[String]| {
-            let lines = wrap(&sentences.join(" "), MAX_WIDTH - 2);
+            let lines = wrap(&sentences.join(" "), page_width() - 2);
             let lines: Vec<String> =
                 lines.iter().map(|line| format!("  {}", line.trim_start())).collect();
             format!("\n{title}\n{}\n", lines.join("\n"))
@@ -67,7 +67,7 @@ impl ExplainReport {
         }
         text.push('\n');
         for note in &self.notes {
-            text.extend(wrap(note, MAX_WIDTH).into_iter().map(|line| line + "\n"));
+            text.extend(wrap(note, page_width()).into_iter().map(|line| line + "\n"));
         }
         text.extend(["schedule hash ", &self.hash, "; replay: ", &self.replay, "\n"]);
         text
@@ -124,20 +124,21 @@ impl ExplainReport {
     fn locks(&self, most: usize) -> Table {
         let columns = vec![
             Column::text("Lock").key("lock"),
+            Column::number("total", "").key("wait_us").group("waited for"),
+            Column::number("p50", "").key("wait_p50_us").group("waited for"),
+            Column::number("p99", "").key("wait_p99_us").group("waited for"),
+            Column::number("max", "").key("wait_max_us").group("waited for"),
             Column::number("taken", "").key("acquisitions"),
             Column::number("waited", "%").key("contended_percent"),
             Column::number("given", "%").key("handoff_percent"),
             Column::number("moved", "").key("transfers"),
-            Column::number("p50", "us").key("hold_p50_us").group("held"),
-            Column::number("p99", "us").key("hold_p99_us").group("held"),
-            Column::number("p50", "us").key("wait_p50_us").group("waited for"),
-            Column::number("p99", "us").key("wait_p99_us").group("waited for"),
-            Column::number("max", "us").key("wait_max_us").group("waited for"),
-            Column::number("p50", "us").key("handoff_p50_us").group("passed on"),
-            Column::number("p99", "us").key("handoff_p99_us").group("passed on"),
             Column::number("owned", "%").key("owned_percent").group("of the time"),
             Column::number("off CPU", "%").key("owner_not_running_percent").group("of the time"),
             Column::number("convoy", "%").key("convoy_percent").group("of the time"),
+            Column::number("p50", "").key("hold_p50_us").group("held"),
+            Column::number("p99", "").key("hold_p99_us").group("held"),
+            Column::number("p50", "").key("handoff_p50_us").group("passed on"),
+            Column::number("p99", "").key("handoff_p99_us").group("passed on"),
         ];
         let mut table = Table::new("Locks, the one waited for longest first", columns);
         let locks = &self.summary.locks;
@@ -190,25 +191,26 @@ impl ExplainReport {
         let taken = lock.acquisitions as f64;
         let us = |value: Option<f64>| {
             let value = value.unwrap_or(f64::NAN);
-            Cell::shown(significant(value), value)
+            Cell::shown(duration(value), value)
         };
         let Spread { p50_us, p99_us, .. } = lock.hold;
         vec![
             Cell::text(&lock.name),
+            us(Some(lock.wait_s * 1e6)),
+            us(lock.wait.p50_us),
+            us(lock.wait.p99_us),
+            us(lock.wait.max_us),
             Cell::count(lock.acquisitions),
             Cell::number(percent(lock.contended as f64, taken), 1),
             Cell::number(percent(lock.handoffs as f64, taken), 1),
             Cell::count(lock.transfers),
-            us(p50_us),
-            us(p99_us),
-            us(lock.wait.p50_us),
-            us(lock.wait.p99_us),
-            us(lock.wait.max_us),
-            us(lock.handoff.p50_us),
-            us(lock.handoff.p99_us),
             Cell::number(percent(lock.owned_s, self.summary.window_s), 1),
             Cell::number(percent(lock.owner_not_running_s, self.summary.window_s), 1),
             Cell::number(percent(lock.convoy_s, self.summary.window_s), 1),
+            us(p50_us),
+            us(p99_us),
+            us(lock.handoff.p50_us),
+            us(lock.handoff.p99_us),
         ]
     }
 }

@@ -26,6 +26,17 @@ pub fn significant(value: f64) -> String {
     }
 }
 
+/// Microseconds in the unit that a person reads: 72.5 ns, 5.25 us, 27.8 ms, 37.6 s.
+pub(crate) fn duration(us: f64) -> String {
+    match us {
+        _ if !us.is_finite() => NOTHING.to_owned(),
+        999_500.0.. => format!("{} s", significant(us / 1e6)),
+        999.5.. => format!("{} ms", significant(us / 1e3)),
+        0.9995.. | 0.0 => format!("{} us", significant(us)),
+        _ => format!("{} ns", significant(us * 1e3)),
+    }
+}
+
 /// Characters of `text`; the alphabet of the reports has no wide and no combining ones.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
@@ -69,6 +80,8 @@ mod tests {
             .map(significant)
             .into();
         assert_eq!(shown, ["0", "0.105", "1.00", "10.0", "22.3", "3880", "-1.50", NOTHING]);
+        let times = [0.25, 999.6, 27_800.0, 37_580_964.0, f64::NAN].map(duration);
+        assert_eq!(times, ["250 ns", "1.00 ms", "27.8 ms", "37.6 s", NOTHING]);
         assert_eq!(fixed(-0.04, 1), "0.0");
         assert_eq!(fixed(-0.06, 1), "-0.1");
     }

@@ -45,4 +45,4 @@ pub use picture::{PictureError, png};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
 pub use points::{Columns, RunPoint, RunReport};
 pub use reproduce::{Metric, ReproduceReport, ReproduceRow, metric};
-pub use table::{Cell, Column, MAX_WIDTH, Table};
+pub use table::{Cell, Column, MAX_WIDTH, Table, set_page_width};

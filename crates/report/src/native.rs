@@ -2,7 +2,7 @@
 
 use convoy_lab::native::{NativeCell, NativeExperiment, NativeRecord, Spread, Think};
 
-use crate::format::{fixed, significant};
+use crate::format::{duration, fixed, significant};
 use crate::json;
 use crate::table::{Cell, Column, Table};
 
@@ -70,13 +70,13 @@ fn section_table<'a>(
         Column::text("").joined().group("throughput"),
         Column::number("Ratio", "").group("throughput"),
         Column::text("").joined().group("throughput"),
-        Column::number("CPUs", "used").group("cost"),
+        Column::number("CPUs", "").group("cost"),
         Column::number("Switches", "1000/s").group("cost"),
         Column::number("Jain", "").group("fairness"),
         Column::number("Starved", "threads").group("fairness"),
-        Column::number("p50", "µs").group("wait"),
-        Column::number("p99", "µs").group("wait"),
-        Column::number("max", "ms").group("wait"),
+        Column::number("p50", "").group("wait"),
+        Column::number("p99", "").group("wait"),
+        Column::number("max", "").group("wait"),
     ];
     let mut table = Table::new(title, columns);
     let mut threads = None;
@@ -96,6 +96,7 @@ fn row(cell: &NativeCell, rounds: u32) -> Vec<Cell> {
         max: spread.max / 1e3,
     };
     let median = |spread: Spread| Cell::text(significant(spread.median));
+    let time = |spread: Spread| Cell::text(duration(spread.median));
     let rate = thousands(&cell.acquisitions_per_s);
     let ratio = cell.ratio.as_ref();
     let jain = cell.jain.map_or(f64::NAN, |spread| spread.median);
@@ -110,9 +111,9 @@ fn row(cell: &NativeCell, rounds: u32) -> Vec<Cell> {
         median(thousands(&cell.voluntary_switches_per_s)),
         Cell::number(jain, 3),
         Cell::number(cell.starved_threads.median, 0),
-        median(cell.wait_p50_us),
-        median(cell.wait_p99_us),
-        median(thousands(&cell.wait_max_us)),
+        time(cell.wait_p50_us),
+        time(cell.wait_p99_us),
+        time(cell.wait_max_us),
     ]
 }
 

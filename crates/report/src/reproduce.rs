@@ -209,7 +209,10 @@ impl ReproduceReport {
     pub fn tables(&self) -> Vec<Table> {
         let mut title = format!("{}: published and reproduced", self.experiment);
         if !self.scale.is_empty() {
-            title = format!("{title}\n{}", wrap(&self.scale, 118).join("\n"));
+            title = format!(
+                "{title}\n{}",
+                wrap(&self.scale, 118.min(crate::table::page_width())).join("\n")
+            );
         }
         let mut tables = vec![self.stacked(&title, &AIM7, true)];
         tables.push(self.stacked("Where the time went", &CAUSES, false));

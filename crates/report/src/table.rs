@@ -8,7 +8,13 @@ use core::fmt::Write;
 
 use crate::format::{fixed, width, wrap};
 
-/// Widest line a table of this project may have, in characters; a test of every report holds it.
+mod page;
+
+use page::fit;
+pub(crate) use page::page_width;
+pub use page::set_page_width;
+
+/// Widest line a table has where nothing says how wide the page is, in characters.
 pub const MAX_WIDTH: usize = 120;
 
 /// Where the text of a column goes.
@@ -180,13 +186,35 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Plain text with a line feed at the end of each line and no blanks before it.
+    /// Plain text with a line feed at the end of each line and no blanks before it. A table that is
+    /// wider than the page is printed in parts, each with the columns that name its rows.
     pub fn to_text(&self) -> String {
-        let widths = self.widths();
+        self.to_text_within(page_width())
+    }
+
+    fn to_text_within(&self, page: usize) -> String {
         let mut lines = Vec::new();
-        if !self.title.is_empty() {
-            lines.push(self.title.clone());
+        // A title has its own lines.
+        for line in self.title.lines() {
+            lines.extend(fit(line, page));
         }
+        for (at, columns) in self.parts(page).iter().enumerate() {
+            if at > 0 {
+                lines.push(String::new());
+            }
+            self.part(columns).body_lines(page, &mut lines);
+        }
+        lines.extend(self.notes.iter().flat_map(|note| wrap(note, page)));
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn body_lines(&self, page: usize, lines: &mut Vec<String>) {
+        let widths = self.widths();
         lines.push(self.text_rule(&widths, '┬'));
         if self.columns.iter().any(|column| !column.group.is_empty()) {
             lines.push(self.text_groups(&widths));
@@ -199,23 +227,16 @@ impl Table {
         }
         lines.push(self.text_rule(&widths, '┼'));
         for row in self.body() {
-            lines.push(match row {
-                Row::Rule => self.text_rule(&widths, '┼'),
-                Row::Heading(text) => text.clone(),
+            match row {
+                Row::Rule => lines.push(self.text_rule(&widths, '┼')),
+                Row::Heading(text) => lines.extend(fit(text, page)),
                 Row::Cells(cells) => {
                     let shown: Vec<&str> = cells.iter().map(|cell| cell.shown.as_str()).collect();
-                    self.text_line(&widths, &shown)
+                    lines.push(self.text_line(&widths, &shown));
                 }
-            });
+            }
         }
         lines.push(self.text_rule(&widths, '┴'));
-        lines.extend(self.notes.iter().flat_map(|note| wrap(note, MAX_WIDTH)));
-        let mut text = String::new();
-        for line in lines {
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        text
     }
 
     /// A pipe table of GitHub's Markdown; the group and the unit move into the header of the
@@ -451,6 +472,15 @@ mod tests {
         assert!(table.is_empty());
         assert_eq!(table.to_text(), "────\nLock\n────\n────\n");
         assert_eq!(table.to_csv(), "Lock\n");
+    }
+
+    #[test]
+    fn a_table_wider_than_the_page_comes_in_parts_with_its_keys() {
+        let text = example().to_text_within(50);
+        assert!(text.lines().all(|line| width(line) <= 50), "{text}");
+        assert_eq!(text.matches("v2.6.25").count(), 2, "{text}");
+        assert!(text.contains("61096.4") && text.contains("± 12"), "{text}");
+        assert_eq!(example().to_text_within(200), example().to_text_within(120));
     }
 
     #[test]

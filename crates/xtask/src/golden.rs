@@ -102,7 +102,11 @@ fn judge(root: &Path, directory: &Path, case: &Case, mode: Mode) -> anyhow::Resu
 fn output(root: &Path, case: &Case, threads: Option<&str>) -> anyhow::Result<String> {
     let mut command = cargo(root, &["run", "--release", "--quiet", "--package", "convoy", "--"]);
     // Records of goldens are of no use to anybody.
-    command.args(&case.args).env("CONVOY_STORE", "none");
+    command
+        .args(&case.args)
+        .env("CONVOY_STORE", "none")
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("COLUMNS");
     if let Some(threads) = threads {
         command.env("CONVOY_THREADS", threads);
     }

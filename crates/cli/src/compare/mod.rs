@@ -184,7 +184,10 @@ fn labels(args: &Compare, operands: &[Operand]) -> Vec<String> {
 
 fn print(args: &Compare, common: &Common, report: &CompareReport) -> Result<(), Failure> {
     let text = match args.format {
-        CompareFormat::Table => report.to_text(args.layout.into()),
+        CompareFormat::Table => {
+            let text = || report.to_text(args.layout.into());
+            return output::print(common, text, String::new, String::new);
+        }
         CompareFormat::Markdown => report.to_markdown(args.layout.into()),
         CompareFormat::Json => report.to_json(),
         CompareFormat::Csv => report.to_csv(),

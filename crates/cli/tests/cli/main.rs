@@ -7,6 +7,7 @@ mod explain;
 mod json;
 mod load;
 mod locks;
+mod look;
 mod runs;
 mod shell;
 mod signals;

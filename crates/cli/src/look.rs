@@ -1,0 +1,99 @@
+//! How tables look where they are printed: the width of the terminal, its alphabet, colour.
+
+use clap::ValueEnum;
+use convoy_report::{MAX_WIDTH, set_page_width};
+use std::io::IsTerminal as _;
+use std::sync::OnceLock;
+
+/// When results are coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    colour: bool,
+    ascii: bool,
+}
+
+static LOOK: OnceLock<Look> = OnceLock::new();
+
+/// Looks at where standard output goes, once, before anything is printed.
+pub(crate) fn set(color: Color) {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let terminal = std::io::stdout().is_terminal();
+    let colour = match color {
+        Color::Auto => terminal && set("NO_COLOR").is_none(),
+        Color::Always => true,
+        Color::Never => false,
+    };
+    // As in the C library: the first of these that is set. Where none is, nothing is known.
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name));
+    let locale = locale.map(|name| name.to_ascii_lowercase());
+    let ascii = locale.is_some_and(|name| !name.contains("utf-8") && !name.contains("utf8"));
+    let _set_twice = LOOK.set(Look { colour, ascii });
+    let columns = set("COLUMNS").and_then(|columns| columns.parse().ok());
+    let size = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let width = || size().map(|size| usize::from(size.ws_col)).filter(|_| terminal);
+    set_page_width(columns.or_else(width).filter(|&width| width > 0).unwrap_or(MAX_WIDTH));
+}
+
+/// A text for people as it is printed: in the alphabet of the locale, with colour if wanted.
+pub(crate) fn dress(text: &str) -> String {
+    let Look { colour, ascii } = LOOK.get().copied().unwrap_or_default();
+    let text = if ascii { transliterate(text) } else { text.to_owned() };
+    if colour { paint(&text) } else { text }
+}
+
+/// The few characters of the reports that ASCII does not have.
+fn transliterate(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '─' | '–' => out.push('-'),
+            '│' => out.push('|'),
+            '┬' | '┼' | '┴' => out.push('+'),
+            '±' => out.push_str("+-"),
+            'µ' => out.push('u'),
+            '…' => out.push('~'),
+            '×' => out.push('x'),
+            c if c.is_ascii() => out.push(c),
+            _ => out.push('?'),
+        }
+    }
+    out
+}
+
+/// The first line bold, because it says most; rules dim, because they say nothing.
+fn paint(text: &str) -> String {
+    let rule = |line: &str| line.chars().all(|c| "─│┬┼┴-|+".contains(c)) && line.len() > 3;
+    let paint = |(at, line): (usize, &str)| match line {
+        "" => "\n".to_owned(),
+        line if rule(line) => format!("\x1b[2m{line}\x1b[0m\n"),
+        line if at == 0 => format!("\x1b[1m{line}\x1b[0m\n"),
+        line => format!("{line}\n"),
+    };
+    text.lines().enumerate().map(paint).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ascii_has_a_sign_for_each_of_ours() {
+        assert_eq!(transliterate("─┬│┼┴ ± 5 µs, – …"), "-+|++ +- 5 us, - ~");
+    }
+
+    #[test]
+    fn the_first_line_is_bold_and_rules_are_dim() {
+        let painted = paint("faster\n────┬──\na  1\n");
+        assert_eq!(painted, "\x1b[1mfaster\x1b[0m\n\x1b[2m────┬──\x1b[0m\na  1\n");
+    }
+}

@@ -1,0 +1,48 @@
+//! Tables in a narrow terminal, in a locale without UTF-8, in colour.
+
+use crate::{code, convoy, stderr, stdout};
+
+const LOCKS: [&str; 9] = [
+    "locks",
+    "--kernel",
+    "6.18",
+    "--lock",
+    "ticket,adaptive",
+    "--window-ms",
+    "2",
+    "--quiet",
+    "--no-store",
+];
+
+fn printed(more: &[&str], environment: &[(&str, &str)]) -> String {
+    let mut command = convoy(&[&LOCKS, more].concat());
+    let output = command.envs(environment.iter().copied()).output().expect("starts");
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn tables_fit_the_terminal_and_lose_nothing() {
+    let wide = printed(&[], &[("COLUMNS", "200")]);
+    let narrow = printed(&[], &[("COLUMNS", "60")]);
+    assert!(wide.lines().any(|line| line.chars().count() > 80), "{wide}");
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+    for word in ["Rate", "Switches", "Jain", "p99", "max"] {
+        assert!(narrow.contains(word), "{word}: {narrow}");
+    }
+    assert!(narrow.matches("ticket").count() > wide.matches("ticket").count(), "{narrow}");
+}
+
+#[test]
+fn a_locale_without_utf_8_gets_ascii() {
+    assert!(printed(&[], &[("LC_ALL", "C")]).is_ascii());
+    assert!(printed(&[], &[("LC_ALL", "C.UTF-8")]).contains('│'));
+    assert!(printed(&["--format", "csv"], &[("LC_ALL", "C")]).is_ascii());
+}
+
+#[test]
+fn colour_is_for_terminals_or_on_demand() {
+    assert!(!printed(&[], &[]).contains('\x1b'));
+    assert!(printed(&["--color", "always"], &[]).starts_with("\x1b[1m"));
+    assert!(!printed(&["--color", "always", "--format", "json"], &[]).contains('\x1b'));
+}
