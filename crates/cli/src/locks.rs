@@ -72,7 +72,7 @@ struct Plan {
     /// Time before acquisitions count, milliseconds [default: 50]
     #[arg(long, value_name = "MS", hide_short_help = true)]
     warmup_ms: Option<u32>,
-    /// Time in which acquisitions count, milliseconds [default: 100, virtual 20]
+    /// Milliseconds in which acquisitions count [default: 100, virtual 20]
     #[arg(long, value_name = "MS")]
     window_ms: Option<u32>,
     /// Seed of the order of the runs, of the draws and of the virtual machine [default: 1]

@@ -9,8 +9,8 @@ use convoy_machine::Preset;
 /// `--set`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Sets {
-    /// Change one key of a preset, such as kernel.config.hz=1000 or machine.speed=2 (repeatable)
-    #[arg(long, value_name = "KIND.KEY=VALUE")]
+    /// Change a preset: kernel.config.hz=1000, machine.speed=2 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Virtual machine")]
     set: Vec<Set>,
 }
 
