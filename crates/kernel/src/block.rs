@@ -5,11 +5,11 @@
 //! queue, again under `queue_lock`, and raises BLOCK, whose handler wakes who waits. A RAM disk
 //! has no queue: its requests are done when they have been submitted.
 
+use crate::base::Base;
 use crate::costs::spend;
 use crate::locks::{Field, Guarded, Line, WaitQueue};
 use crate::sched::scheduler::Sched;
 use crate::softirq::Vector;
-use crate::world::World;
 use convoy_machine::{DiskTime, Here, Sim};
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -78,8 +78,8 @@ impl Disk {
     }
 
     /// Submits one request as part of `batch`.
-    pub(crate) fn submit(self: &Rc<Self>, world: &World, batch: &Rc<Batch>) {
-        spend(world.costs.disk_request);
+    pub(crate) fn submit(self: &Rc<Self>, base: &Base, batch: &Rc<Batch>) {
+        spend(base.costs.disk_request);
         self.requests.set(self.requests.get() + 1);
         if self.ram {
             return;
@@ -89,7 +89,7 @@ impl Disk {
             queued.update(|count| count + 1);
             let (disk, batch) = (Rc::clone(self), Rc::clone(batch));
             let handler = move |sched: &Sched| disk.interrupt(sched, batch);
-            world.sched.interrupt_at(IRQ_CPU, Here::disk_request(), Box::new(handler));
+            base.sched.interrupt_at(IRQ_CPU, Here::disk_request(), Box::new(handler));
         });
     }
 
@@ -110,7 +110,7 @@ impl Disk {
     /// Writes `pages`, given as file and page, as few requests as adjacent pages allow, and waits.
     pub(crate) fn write_pages(
         self: &Rc<Self>,
-        world: &World,
+        base: &Base,
         pages: impl IntoIterator<Item = (u64, u64)>,
     ) {
         let batch = Batch::new();
@@ -119,7 +119,7 @@ impl Disk {
         for page in pages {
             let adjacent = last.is_some_and(|(file, number)| (file, number + 1) == page);
             if !adjacent || length == REQUEST_PAGES {
-                self.submit(world, &batch);
+                self.submit(base, &batch);
                 length = 0;
             }
             length += 1;

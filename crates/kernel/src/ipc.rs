@@ -1,10 +1,10 @@
 //! System V shared memory and semaphores.
 
+use crate::base::bump;
 use crate::costs::spend;
 use crate::locks::{Field, Guarded, Line, RwSem};
 use crate::pages::{PAGE, Pages};
 use crate::process::Process;
-use crate::world::bump;
 use crate::zone::Use;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
@@ -220,7 +220,7 @@ impl Process {
         let ipc = &self.world.ipc;
         let id = ipc.hot.segment_ids.write(|| {
             spend(self.world.costs.ipc_create);
-            self.world.make_anonymous_inode();
+            self.world.vfs.make_anonymous(&self.world.costs);
             if ipc.segments.borrow().len() >= SEGMENTS {
                 return Err(Errno::ENOSPC);
             }
@@ -279,7 +279,7 @@ impl Process {
             spend(world.costs.ipc_remove);
             world.ipc.segments.borrow_mut().remove(&id).ok_or(Errno::EINVAL)
         })?;
-        world.forget_anonymous_inode();
+        world.vfs.list_anonymous_inode(false);
         let pages = segment.pages.borrow_mut().remove_from(0);
         self.mm.forget(pages);
         world.zones.free(&segment.frames.take(), &world.costs);

@@ -1,5 +1,6 @@
 //! The virtual kernel on the virtual SMP: scheduler, processes, VFS, IPC, big kernel lock.
 
+mod base;
 mod bkl;
 mod block;
 mod costs;
@@ -27,6 +28,7 @@ mod waiters;
 mod world;
 mod zone;
 
+pub use base::{Base, Counts};
 pub use bkl::BKL;
 pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::{CostsError, costs_ns};
@@ -41,5 +43,5 @@ pub use vfs::{
     DcacheLocks, FileSystem, InodeLocks, JournalOptions, JournalStats, MountLocks, OpenFileLocks,
     PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,
 };
-pub use world::{Counts, Options, World, WorldError};
+pub use world::{Options, World, WorldError};
 pub use zone::ZoneStats;

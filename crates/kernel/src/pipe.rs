@@ -3,18 +3,16 @@
 //! A write to a pipe without readers fails with `EPIPE`; the signal that usually precedes it is not
 //! modelled.
 
+use crate::base::Base;
 use crate::costs::spend;
 use crate::locks::{Field, Line, Mutex};
 use crate::pages::PAGE;
 use crate::preset::LockRules;
-use crate::process::Process;
-use crate::vfs::{File, Target};
 use crate::waiters::{Look, Waiters};
-use crate::world::World;
 use crate::zone::Use;
 use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
-use convoy_workload::api::{Fd, Sys};
+use convoy_workload::api::Sys;
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -104,7 +102,7 @@ impl Ring {
 
 impl Pipe {
     /// A pipe with `readers` and `writers` ends open.
-    fn new(locks: LockRules, readers: u32, writers: u32) -> Rc<Self> {
+    pub(crate) fn new(locks: LockRules, readers: u32, writers: u32) -> Rc<Self> {
         let hot = PipeHot {
             mutex: Line(locks.mutex()),
             buffers: Line(Field::new(0)),
@@ -144,39 +142,39 @@ impl Pipe {
     }
 }
 
-impl World {
+impl Pipe {
     /// `read` of a pipe: what is there, or nothing at the end; sleeps while it is empty.
-    pub(crate) fn pipe_read(&self, pipe: &Pipe, buffer: &mut [u8]) -> Sys<usize> {
+    pub(crate) fn read(&self, base: &Base, buffer: &mut [u8]) -> Sys<usize> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        pipe.hot.waiters.wait(|| {
-            self.under(&pipe.hot.mutex, || {
-                Here::pass(self.costs.pipe);
-                pipe.hot.buffers.read();
-                let (length, pages) = pipe.ring.borrow_mut().pop(buffer);
+        self.hot.waiters.wait(|| {
+            base.under(&self.hot.mutex, || {
+                Here::pass(base.costs.pipe);
+                self.hot.buffers.read();
+                let (length, pages) = self.ring.borrow_mut().pop(buffer);
                 if length == 0 {
-                    return if pipe.writers.get() == 0 {
+                    return if self.writers.get() == 0 {
                         Look::Done(Ok(0))
                     } else {
-                        pipe.hot.waiters.prepare()
+                        self.hot.waiters.prepare()
                     };
                 }
-                spend(self.costs.copy(length));
-                pipe.hot.buffers.write(0);
-                self.zones.free(&pipe.drop_frames(pages), &self.costs);
-                pipe.hot.waiters.wake(&self.sched);
+                spend(base.costs.copy(length));
+                self.hot.buffers.write(0);
+                base.zones.free(&self.drop_frames(pages), &base.costs);
+                self.hot.waiters.wake(&base.sched);
                 Look::Done(Ok(length))
             })
         })
     }
 
     /// `write` to a pipe: all of `buffer`, sleeping while the pipe is full.
-    pub(crate) fn pipe_write(&self, pipe: &Pipe, buffer: &[u8]) -> Sys<usize> {
+    pub(crate) fn write(&self, base: &Base, buffer: &[u8]) -> Sys<usize> {
         let mut written = 0;
         while written < buffer.len() {
             let rest = &buffer[written..];
-            match pipe.hot.waiters.wait(|| self.pipe_write_some(pipe, rest)) {
+            match self.hot.waiters.wait(|| self.write_some(base, rest)) {
                 Ok(taken) => written += taken,
                 // What was written before the error counts.
                 Err(_) if written > 0 => break,
@@ -187,80 +185,43 @@ impl World {
     }
 
     /// Writes as much of `buffer` as there is room for.
-    fn pipe_write_some(&self, pipe: &Pipe, buffer: &[u8]) -> Look<usize> {
-        self.under(&pipe.hot.mutex, || {
-            Here::pass(self.costs.pipe);
-            pipe.hot.buffers.read();
-            if pipe.readers.get() == 0 {
+    fn write_some(&self, base: &Base, buffer: &[u8]) -> Look<usize> {
+        base.under(&self.hot.mutex, || {
+            Here::pass(base.costs.pipe);
+            self.hot.buffers.read();
+            if self.readers.get() == 0 {
                 return Look::Done(Err(Errno::EPIPE));
             }
-            let (taken, pages) = pipe.ring.borrow_mut().push(buffer);
+            let (taken, pages) = self.ring.borrow_mut().push(buffer);
             if taken == 0 {
-                return pipe.hot.waiters.prepare();
+                return self.hot.waiters.prepare();
             }
-            match self.zones.pages(pages, Use::Programs, &self.costs) {
-                Ok(frames) => pipe.frames.borrow_mut().extend(frames),
+            match base.zones.pages(pages, Use::Programs, &base.costs) {
+                Ok(frames) => self.frames.borrow_mut().extend(frames),
                 Err(errno) => return Look::Done(Err(errno)),
             }
-            spend(self.costs.copy(taken));
-            pipe.hot.buffers.write(0);
-            pipe.hot.waiters.wake(&self.sched);
+            spend(base.costs.copy(taken));
+            self.hot.buffers.write(0);
+            self.hot.waiters.wake(&base.sched);
             Look::Done(Ok(taken))
         })
     }
 
-    /// Closes one end of a pipe without a name.
-    pub(crate) fn pipe_release(&self, pipe: &Pipe, writer: bool) {
-        self.pipe_close_end(pipe, writer);
-        // The name of a pipe has one reference: this is its last `dput` and `iput`.
-        self.vfs.anonymous_name();
-        self.forget_anonymous_inode();
-        self.pipe_free(pipe);
-    }
-
     /// Counts one end less and tells the others.
-    pub(crate) fn pipe_close_end(&self, pipe: &Pipe, writer: bool) {
-        self.under(&pipe.hot.mutex, || {
-            let end = if writer { &pipe.writers } else { &pipe.readers };
+    pub(crate) fn close_end(&self, base: &Base, writer: bool) {
+        base.under(&self.hot.mutex, || {
+            let end = if writer { &self.writers } else { &self.readers };
             end.set(end.get() - 1);
-            pipe.hot.waiters.wake(&self.sched);
+            self.hot.waiters.wake(&base.sched);
         });
     }
 
     /// Frees the buffers when both ends are closed.
-    pub(crate) fn pipe_free(&self, pipe: &Pipe) {
-        if pipe.readers.get() == 0 && pipe.writers.get() == 0 {
-            pipe.ring.replace(Ring::default());
-            self.zones.free(&pipe.frames.take(), &self.costs);
+    pub(crate) fn free(&self, base: &Base) {
+        if self.readers.get() == 0 && self.writers.get() == 0 {
+            self.ring.replace(Ring::default());
+            base.zones.free(&self.frames.take(), &base.costs);
         }
-    }
-
-    /// The dentry and inode of a new pipe or socket.
-    pub(crate) fn make_anonymous_inode(&self) {
-        self.vfs.list_anonymous_inode(true);
-        Here::pass(self.costs.dentry_alloc);
-        // `d_alloc` and `d_instantiate`.
-        for _ in 0..2 {
-            self.vfs.anonymous_name();
-        }
-    }
-
-    /// The last `iput` of an inode that has no name in a directory.
-    pub(crate) fn forget_anonymous_inode(&self) {
-        self.vfs.list_anonymous_inode(false);
-    }
-}
-
-impl Process {
-    /// `pipe`: (read end, write end).
-    pub(crate) fn make_pipe(&self) -> Sys<(Fd, Fd)> {
-        self.room_for(2)?;
-        Here::pass(self.world.costs.pipe_create);
-        self.world.make_anonymous_inode();
-        let pipe = Pipe::new(self.world.locks, 1, 1);
-        let reader = File::new(Target::PipeRead(Rc::clone(&pipe)), true, false, 1);
-        let writer = File::new(Target::PipeWrite(pipe), false, true, 1);
-        Ok((self.install(reader), self.install(writer)))
     }
 }
 

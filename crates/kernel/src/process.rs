@@ -1,12 +1,13 @@
 //! Processes: creation, end, waiting; what one process is to the others.
 
+use crate::base::bump;
 use crate::costs::spend;
 use crate::locks::{Field, Guarded, Line};
 use crate::mm::{Fault, Mm};
 use crate::preset::LockRules;
 use crate::signal::Handlers;
 use crate::vfs::{Dentry, File};
-use crate::world::{World, bump};
+use crate::world::World;
 use convoy_machine::{Event, Here, Mode, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, TaskId, Wake};
 use convoy_workload::Errno;

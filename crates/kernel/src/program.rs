@@ -6,10 +6,10 @@
 //! in the order of certainty ([`sites`]); a fraction is carried to the next shell. They lie close
 //! together at the start of the shell.
 
+use crate::base::bump;
 use crate::costs::spend;
 use crate::mm::Fault;
 use crate::process::Process;
-use crate::world::bump;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Fd, Open, Program, Sys};
@@ -312,10 +312,10 @@ impl Process {
             self.name_service_tries.set(tries - 1);
             self.call("connect", || {
                 spend(world.costs.name_service);
-                world.make_anonymous_inode();
+                world.vfs.make_anonymous(&world.costs);
             });
             self.call("fcntl", || world.tiny_section());
-            self.call("shmctl", || world.forget_anonymous_inode());
+            self.call("shmctl", || world.vfs.list_anonymous_inode(false));
         }
         if let Ok(fd) = self.call("open", || self.open_file("/etc/passwd", Open::READ)) {
             let mut text = [0; 2048];

@@ -4,17 +4,15 @@
 //! loopback the whole way down and up the protocol layers runs in the sender's context; its cost is
 //! one entry of the table.
 
-use crate::costs::spend;
+use crate::base::Base;
+use crate::costs::{Costs, spend};
 use crate::locks::{Field, Guarded, Line};
 use crate::preset::LockRules;
-use crate::process::Process;
 use crate::sched::scheduler::Sched;
-use crate::vfs::{File, Target};
 use crate::waiters::{Look, Waiters};
-use crate::world::World;
 use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
-use convoy_workload::api::{Fd, SocketKind, Sys};
+use convoy_workload::api::{SocketKind, Sys};
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -125,7 +123,7 @@ impl Socket {
         })
     }
 
-    fn pair(locks: LockRules, kind: SocketKind) -> (Rc<Self>, Rc<Self>) {
+    pub(crate) fn pair(locks: LockRules, kind: SocketKind) -> (Rc<Self>, Rc<Self>) {
         let (a, b) = (Self::new(locks, kind), Self::new(locks, kind));
         a.peer.replace(Rc::downgrade(&b));
         b.peer.replace(Rc::downgrade(&a));
@@ -151,93 +149,69 @@ impl Socket {
     }
 }
 
-impl World {
-    fn message_cost(&self, kind: SocketKind) -> u64 {
-        match kind {
-            SocketKind::UnixStream | SocketKind::UnixDatagram => self.costs.socket_message_unix,
-            SocketKind::Udp => self.costs.socket_message_udp,
-            SocketKind::Tcp => self.costs.socket_message_tcp,
+impl Socket {
+    fn message_cost(&self, costs: &Costs) -> u64 {
+        match self.kind {
+            SocketKind::UnixStream | SocketKind::UnixDatagram => costs.socket_message_unix,
+            SocketKind::Udp => costs.socket_message_udp,
+            SocketKind::Tcp => costs.socket_message_tcp,
         }
     }
 
     /// `write` to a socket: one message. UDP drops it when the receiver is full, the others sleep.
-    pub(crate) fn socket_write(&self, socket: &Socket, buffer: &[u8]) -> Sys<usize> {
-        if buffer.is_empty() && is_stream(socket.kind) {
+    pub(crate) fn write(&self, base: &Base, buffer: &[u8]) -> Sys<usize> {
+        if buffer.is_empty() && is_stream(self.kind) {
             return Ok(0);
         }
-        let written = socket.hot.waiters.wait(|| {
-            let Some(peer) = socket.open_peer() else { return Look::Done(Err(Errno::EPIPE)) };
-            socket.own();
-            spend(self.message_cost(socket.kind) + self.costs.copy(buffer.len()));
+        let written = self.hot.waiters.wait(|| {
+            let Some(peer) = self.open_peer() else { return Look::Done(Err(Errno::EPIPE)) };
+            self.own();
+            spend(self.message_cost(&base.costs) + base.costs.copy(buffer.len()));
             peer.hot.receive.hold(|received| {
                 received.write(1);
-                let room = peer.queue.borrow().has_room(socket.kind, buffer.len());
+                let room = peer.queue.borrow().has_room(self.kind, buffer.len());
                 if room {
                     peer.queue.borrow_mut().push(buffer);
-                } else if socket.kind != SocketKind::Udp {
-                    return socket.hot.waiters.prepare();
+                } else if self.kind != SocketKind::Udp {
+                    return self.hot.waiters.prepare();
                 }
                 Look::Done(Ok(buffer.len()))
             })
         })?;
-        socket.wake_peer(&self.sched);
+        self.wake_peer(&base.sched);
         Ok(written)
     }
 
     /// `read` of a socket: bytes of a stream or one datagram; sleeps while there is none.
-    pub(crate) fn socket_read(&self, socket: &Socket, buffer: &mut [u8]) -> Sys<usize> {
-        let read = socket.hot.waiters.wait(|| {
-            socket.own();
-            Here::pass(self.costs.socket_read);
-            socket.hot.receive.hold(|received| {
+    pub(crate) fn read(&self, base: &Base, buffer: &mut [u8]) -> Sys<usize> {
+        let read = self.hot.waiters.wait(|| {
+            self.own();
+            Here::pass(base.costs.socket_read);
+            self.hot.receive.hold(|received| {
                 received.write(0);
-                if let Some(length) = socket.queue.borrow_mut().pop(socket.kind, buffer) {
+                if let Some(length) = self.queue.borrow_mut().pop(self.kind, buffer) {
                     return Look::Done(Ok(Some(length)));
                 }
-                let open = socket.open_peer().is_some();
-                if open { socket.hot.waiters.prepare() } else { Look::Done(Ok(None)) }
+                let open = self.open_peer().is_some();
+                if open { self.hot.waiters.prepare() } else { Look::Done(Ok(None)) }
             })
         })?;
         let Some(length) = read else { return Ok(0) };
-        spend(self.costs.copy(length));
-        socket.wake_peer(&self.sched);
+        spend(base.costs.copy(length));
+        self.wake_peer(&base.sched);
         Ok(length)
     }
 
     /// Closes a socket.
-    pub(crate) fn socket_release(&self, socket: &Socket) {
-        socket.own();
-        socket.closed.set(true);
-        let peer = socket.peer.borrow().upgrade();
+    pub(crate) fn close(&self, base: &Base) {
+        self.own();
+        self.closed.set(true);
+        let peer = self.peer.borrow().upgrade();
         if let Some(peer) = peer {
             // The peer decides to sleep under this lock: it either sees the end or is woken.
             peer.hot.receive.hold(|_| ());
-            peer.hot.waiters.wake(&self.sched);
+            peer.hot.waiters.wake(&base.sched);
         }
-        self.vfs.anonymous_name();
-        self.forget_anonymous_inode();
-    }
-}
-
-impl Process {
-    /// A connected pair.
-    pub(crate) fn make_sockets(&self, kind: SocketKind) -> Sys<(Fd, Fd)> {
-        let world = &*self.world;
-        self.room_for(if kind == SocketKind::Tcp { 3 } else { 2 })?;
-        // TCP also makes a listening socket, and closes it.
-        let made = if kind == SocketKind::Tcp { 3 } else { 2 };
-        for _ in 0..made {
-            spend(world.costs.socket_create);
-            world.make_anonymous_inode();
-        }
-        if kind == SocketKind::Tcp {
-            spend(world.costs.tcp_connect);
-            world.vfs.anonymous_name();
-            world.forget_anonymous_inode();
-        }
-        let (a, b) = Socket::pair(world.locks, kind);
-        let file = |end| File::new(Target::Socket(end), true, true, 1);
-        Ok((self.install(file(a)), self.install(file(b))))
     }
 }
 

@@ -28,9 +28,9 @@ impl Process {
                     Ok(0)
                 }
             },
-            Target::PipeRead(pipe) | Target::Fifo(_, pipe, false) => world.pipe_read(pipe, buffer),
+            Target::PipeRead(pipe) | Target::Fifo(_, pipe, false) => pipe.read(world, buffer),
             Target::PipeWrite(_) | Target::Fifo(_, _, true) => Err(Errno::EBADF),
-            Target::Socket(socket) => world.socket_read(socket, buffer),
+            Target::Socket(socket) => socket.read(world, buffer),
         }
     }
 
@@ -46,7 +46,7 @@ impl Process {
                 Kind::Regular => {
                     let written = world.write_file(&file, &dentry.inode, buffer);
                     if file.sync.get() && written.is_ok() {
-                        world.sync_file(&dentry.inode);
+                        dentry.inode.sync(world);
                     }
                     written
                 }
@@ -61,9 +61,9 @@ impl Process {
                     Ok(buffer.len())
                 }
             },
-            Target::PipeWrite(pipe) | Target::Fifo(_, pipe, true) => world.pipe_write(pipe, buffer),
+            Target::PipeWrite(pipe) | Target::Fifo(_, pipe, true) => pipe.write(world, buffer),
             Target::PipeRead(_) | Target::Fifo(_, _, false) => Err(Errno::EBADF),
-            Target::Socket(socket) => world.socket_write(socket, buffer),
+            Target::Socket(socket) => socket.write(world, buffer),
         }
     }
 
@@ -73,7 +73,7 @@ impl Process {
             let file = self.file(fd)?;
             match &file.target {
                 Target::Inode(dentry) => {
-                    self.world.sync_file(&dentry.inode);
+                    dentry.inode.sync(&self.world);
                     Ok(())
                 }
                 _ => Err(Errno::EINVAL),

@@ -124,7 +124,7 @@ impl World {
     pub(crate) fn proc_release(&self) {
         self.vfs.names_of(&self.proc_directory(), || ());
         self.tiny_section();
-        self.forget_anonymous_inode();
+        self.vfs.list_anonymous_inode(false);
     }
 }
 

@@ -1,20 +1,21 @@
 //! The virtual kernel of one machine: what all its processes share.
 
-use crate::costs::{Costs, CostsError, spend};
+use crate::base::{Base, Counts};
+use crate::costs::{Costs, CostsError};
 use crate::futex::Futexes;
 use crate::ipc::Ipc;
-use crate::locks::Mutex;
 use crate::pages::PAGE;
-use crate::preset::{BklTraffic, KernelPreset, LockRules};
+use crate::preset::{BklTraffic, KernelPreset};
 use crate::process::Process;
 use crate::processes::{Processes, ProcessesHot};
 use crate::program;
 use crate::sched::scheduler::Sched;
 use crate::tty::Terminal;
-use crate::vfs::{FileSystem, Tree, VfsHot, VfsLocks};
+use crate::vfs::{FileSystem, JournalStats, Tree, VfsHot, VfsLocks};
 use crate::zone::{ZoneStats, Zones};
 use convoy_machine::{Here, Machine, Preset, ps};
 use core::cell::Cell;
+use core::ops::Deref;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -23,10 +24,6 @@ const LAST_SWITCH_NS: u64 = 1_000_000;
 
 /// Pages of the largest block of the page allocator: there is no less memory than one.
 const LEAST_PAGES: u32 = 1 << convoy_mm::ORDER_MAX;
-
-/// Longest stretch of kernel work without a place to preempt, picoseconds: about the unmapping of
-/// one page table.
-const WORK_PART_PS: u64 = 20_000_000;
 
 /// What a kernel is booted with; sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,42 +74,25 @@ pub enum WorldError {
 
 /// The virtual kernel of one machine. Processes hold it by `Rc`.
 pub struct World {
-    pub(crate) sched: Rc<Sched>,
-    pub(crate) costs: Costs,
+    base: Rc<Base>,
     pub(crate) vfs: VfsLocks,
-    pub(crate) zones: Zones,
     pub(crate) tree: Tree,
     pub(crate) ipc: Ipc,
     pub(crate) terminal: Terminal,
     pub(crate) options: Options,
-    pub(crate) locks: LockRules,
     pub(crate) traffic: BklTraffic,
     /// Part of a big-kernel-lock event that previous shells have left over.
     pub(crate) bkl_events_left: Cell<f64>,
     pub(crate) processes: Processes,
     units: BTreeMap<String, f64>,
     speed: f64,
-    pub(crate) counts: Counts,
 }
 
-/// What the kernel counts; for reports and tests.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// System calls, those inside programs and of the kernel's own shells included.
-    pub calls: Cell<u64>,
-    /// Processes created.
-    pub forks: Cell<u64>,
-    /// Programs executed.
-    pub execs: Cell<u64>,
-    /// Acquisitions of the big kernel lock by call sites (nested ones count once).
-    pub bkl: Cell<u64>,
-    /// Page faults.
-    pub faults: Cell<u64>,
-}
-
-/// Adds one.
-pub(crate) fn bump(count: &Cell<u64>) {
-    count.set(count.get() + 1);
+impl Deref for World {
+    type Target = Base;
+    fn deref(&self) -> &Base {
+        &self.base
+    }
 }
 
 impl World {
@@ -142,21 +122,17 @@ impl World {
         let vfs_hot = VfsHot::place(locks, kernel.vfs);
         let processes = Processes::new(ProcessesHot::place(locks), options.processes);
         let world = Rc::new(Self {
-            zones,
-            costs,
             vfs: VfsLocks::new(kernel.vfs, locks, vfs_hot, cpus),
             tree: Tree::new(&sched, kernel, preset, options.tmpfs / PAGE, options.file_system),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
             options,
-            locks,
             traffic: kernel.bkl_traffic.clone(),
             bkl_events_left: Cell::new(0.0),
             processes,
             units: units.clone(),
             speed: preset.speed,
-            counts: Counts::default(),
-            sched,
+            base: Rc::new(Base { sched, costs, zones, locks, counts: Counts::default() }),
         });
         world.sched.serve_threads(Futexes::new(&world.costs, locks, cpus));
         Ok(world)
@@ -168,7 +144,7 @@ impl World {
         let mut process = Process::first(self);
         let body = move || {
             process.begin();
-            process.world.tree.mount(&process.world);
+            process.world.tree.mount(&process.world.base);
             init(&mut process);
             process.world.tree.unmount(&process.world);
             // The last child may still be on its way off its CPU, and it holds the world.
@@ -177,16 +153,6 @@ impl World {
             Here::stop();
         };
         self.sched.boot(machine, Box::new(body));
-    }
-
-    /// The scheduler.
-    pub fn sched(&self) -> &Rc<Sched> {
-        &self.sched
-    }
-
-    /// The counters.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
     }
 
     /// Processes that exist, zombies included.
@@ -219,6 +185,12 @@ impl World {
         format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
     }
 
+    /// What the journal of `/tmp` has done, if it has one.
+    #[must_use]
+    pub fn journal_stats(&self) -> Option<JournalStats> {
+        self.tree.journal().map(|journal| journal.stats())
+    }
+
     /// Pages of the tmpfs in use.
     pub fn tmpfs_pages(&self) -> u64 {
         self.tree.tmpfs_pages()
@@ -244,35 +216,5 @@ impl World {
             )
         });
         ps(ns * count as f64 / self.speed)
-    }
-
-    /// Runs `body` under the big kernel lock, if the kernel has one.
-    pub(crate) fn big_kernel_lock<R>(&self, body: impl FnOnce() -> R) -> R {
-        if !self.sched.bkl.exists() {
-            return body();
-        }
-        bump(&self.counts.bkl);
-        self.sched.lock_kernel();
-        let result = body();
-        self.sched.unlock_kernel();
-        result
-    }
-
-    /// A long stretch of kernel work outside locks, with the places to preempt that such paths
-    /// have.
-    pub(crate) fn work(&self, ps: u64) {
-        let mut left = ps;
-        while left > 0 {
-            let part = left.min(WORK_PART_PS);
-            spend(part);
-            self.sched.cond_resched();
-            left -= part;
-        }
-    }
-
-    /// Runs `body` under `mutex`, which is a place to preempt as every lock that sleeps.
-    pub(crate) fn under<R>(&self, mutex: &Mutex, body: impl FnOnce() -> R) -> R {
-        self.sched.might_sleep();
-        mutex.hold(body)
     }
 }

@@ -110,7 +110,7 @@ impl World {
             if end > LONGEST {
                 return Err(Errno::EFBIG);
             }
-            self.stamp(inode);
+            inode.stamp(self);
             let written = self.write_pages(inode, position, end)?;
             spend(self.costs.copy(written));
             let now = position + written as u64;
@@ -129,7 +129,7 @@ impl World {
     fn write_pages(&self, inode: &Inode, position: u64, end: u64) -> Sys<usize> {
         for page in position / PAGE..=(end - 1) / PAGE {
             let present = inode.pages.borrow().contains(page);
-            let written = self.write_page(inode, page, !present, || {
+            let written = inode.write_page(self, page, !present, || {
                 if present {
                     self.find_page(inode, page);
                     return Ok(());
@@ -173,7 +173,7 @@ impl World {
     /// Cuts a file to length 0; the caller holds its `i_mutex`.
     pub(super) fn truncate(&self, inode: &Inode) {
         inode.hot.head.size.write(0);
-        self.truncate_blocks(inode, || self.free_file_pages(inode));
+        inode.truncate_blocks(self, || self.free_file_pages(inode));
         inode.content.replace(Some(Vec::new()));
     }
 

@@ -4,9 +4,9 @@
 //! Credits are those of ext4 without quota. Inodes lie 32 to a block, each file in one piece.
 
 use super::dentry::Inode;
-use super::journal::{Block, Journal};
-use crate::costs::spend;
-use crate::world::World;
+use super::journal::Block;
+use crate::base::Base;
+use crate::costs::{Costs, spend};
 use convoy_machine::Here;
 use core::cell::Cell;
 
@@ -87,8 +87,7 @@ impl Change {
     }
 
     /// Instructions beyond tmpfs's.
-    fn cost(self, world: &World) -> u64 {
-        let costs = &world.costs;
+    fn cost(self, costs: &Costs) -> u64 {
         match self {
             Self::Create => costs.disk_create,
             Self::Link => costs.disk_link,
@@ -112,45 +111,45 @@ impl Inode {
     }
 }
 
-impl World {
-    /// Runs `body`, which makes `change` to `inode` in the directory `parent`, in a handle of the
+impl Inode {
+    /// Runs `body`, which makes `change` to this inode in the directory `parent`, in a handle of the
     /// journal if the file system has one.
     pub(super) fn change<R>(
         &self,
+        base: &Base,
         change: Change,
-        inode: &Inode,
-        parent: &Inode,
+        parent: &Self,
         body: impl FnOnce() -> R,
     ) -> R {
-        let Some(journal) = &inode.sb.journal else { return body() };
-        spend(change.cost(self));
-        let blocks = change.blocks(&inode.disk, &parent.disk, journal.next_inode());
-        let (transaction, result) = journal.handle(self, change.credits(), &blocks, body);
-        inode.disk.transaction.set(transaction);
+        let Some(journal) = &self.sb.journal else { return body() };
+        spend(change.cost(&base.costs));
+        let blocks = change.blocks(&self.disk, &parent.disk, journal.next_inode());
+        let (transaction, result) = journal.handle(base, change.credits(), &blocks, body);
+        self.disk.transaction.set(transaction);
         result
     }
 
     /// The time stamp of a write, where it differs from the last.
-    pub(super) fn stamp(&self, inode: &Inode) {
+    pub(super) fn stamp(&self, base: &Base) {
         let now = Here::now_ns() / STAMP_NS;
-        if inode.sb.journal.is_some() && inode.disk.stamp.replace(Some(now)) != Some(now) {
-            self.change(Change::Stamp, inode, inode, || ());
+        if self.sb.journal.is_some() && self.disk.stamp.replace(Some(now)) != Some(now) {
+            self.change(base, Change::Stamp, self, || ());
         }
     }
 
     /// One page of a write: `body` finds or adds it.
     pub(super) fn write_page<R>(
         &self,
-        inode: &Inode,
+        base: &Base,
         page: u64,
         new: bool,
         body: impl FnOnce() -> R,
     ) -> R {
         let change = if new { Change::NewPage } else { Change::OldPage };
-        self.change(change, inode, inode, || {
+        self.change(base, change, self, || {
             let result = body();
-            if let Some(journal) = &inode.sb.journal {
-                journal.dirty_data(inode.disk.number.get(), page);
+            if let Some(journal) = &self.sb.journal {
+                journal.dirty_data(self.disk.number.get(), page);
             }
             result
         })
@@ -158,28 +157,18 @@ impl World {
 
     /// Gives back all blocks of a file by `body`. The inode is on the list of orphans meanwhile, in
     /// case the machine stops.
-    pub(super) fn truncate_blocks(&self, inode: &Inode, body: impl FnOnce()) {
-        let Some(journal) = &inode.sb.journal else { return body() };
-        journal.orphan_list(self);
-        self.change(Change::Truncate, inode, inode, body);
-        journal.forget_data(inode.disk.number.get());
-        journal.orphan_list(self);
+    pub(super) fn truncate_blocks(&self, base: &Base, body: impl FnOnce()) {
+        let Some(journal) = &self.sb.journal else { return body() };
+        journal.orphan_list(base);
+        self.change(base, Change::Truncate, self, body);
+        journal.forget_data(self.disk.number.get());
+        journal.orphan_list(base);
     }
 
     /// `fsync`: the file's pages, then, under its `i_mutex`, the commit of its last change.
-    pub(crate) fn sync_file(&self, inode: &Inode) {
-        let Some(journal) = &inode.sb.journal else { return };
-        journal.write_data(self, inode.disk.number.get());
-        self.under(&inode.hot.mutex, || journal.commit(inode.disk.transaction.get()));
-    }
-
-    /// What the journal of `/tmp` has done, if it has one.
-    #[must_use]
-    pub fn journal_stats(&self) -> Option<super::JournalStats> {
-        self.journal().map(|journal| journal.stats())
-    }
-
-    pub(crate) fn journal(&self) -> Option<&std::rc::Rc<Journal>> {
-        self.tree.volume.journal.as_ref()
+    pub(crate) fn sync(&self, base: &Base) {
+        let Some(journal) = &self.sb.journal else { return };
+        journal.write_data(base, self.disk.number.get());
+        base.under(&self.hot.mutex, || journal.commit(self.disk.transaction.get()));
     }
 }

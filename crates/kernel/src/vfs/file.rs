@@ -80,16 +80,26 @@ impl World {
                 self.vfs.unlist_file(file.list.get());
                 self.put_path(dentry);
             }
-            Target::PipeRead(pipe) => self.pipe_release(pipe, false),
-            Target::PipeWrite(pipe) => self.pipe_release(pipe, true),
+            Target::PipeRead(pipe) => self.close_pipe(pipe, false),
+            Target::PipeWrite(pipe) => self.close_pipe(pipe, true),
             Target::Fifo(dentry, pipe, writer) => {
-                self.pipe_close_end(pipe, *writer);
-                self.pipe_free(pipe);
+                pipe.close_end(self, *writer);
+                pipe.free(self);
                 self.vfs.unlist_file(file.list.get());
                 self.put_path(dentry);
             }
-            Target::Socket(socket) => self.socket_release(socket),
+            Target::Socket(socket) => {
+                socket.close(self);
+                self.vfs.free_anonymous();
+            }
         }
+    }
+
+    /// Closes one end of a pipe without a name.
+    fn close_pipe(&self, pipe: &Pipe, writer: bool) {
+        pipe.close_end(self, writer);
+        self.vfs.free_anonymous();
+        pipe.free(self);
     }
 }
 
@@ -175,7 +185,7 @@ impl Process {
         }
         world.allocate_dentry(directory);
         Here::pass(world.costs.creat);
-        let dentry = world.change(Change::Create, &directory.inode, &directory.inode, || {
+        let dentry = directory.inode.change(world, Change::Create, &directory.inode, || {
             world.add_name(directory, name, world.new_inode(directory, kind))
         });
         world.get_path(&dentry);

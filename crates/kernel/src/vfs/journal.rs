@@ -19,12 +19,12 @@
 mod commit;
 mod log;
 
+use crate::base::Base;
 use crate::block::Disk;
 use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite, Spin, WaitQueue};
 use crate::preset::KernelPreset;
 use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::Sched;
-use crate::world::World;
 use convoy_machine::{DiskTime, Here, Sim};
 use core::cell::{Cell, RefCell};
 use log::Log;
@@ -275,31 +275,31 @@ impl Journal {
     /// `body`. Returns the transaction beside the result.
     pub(super) fn handle<R>(
         self: &Rc<Self>,
-        world: &World,
+        base: &Base,
         credits: u32,
         blocks: &[Block],
         body: impl FnOnce() -> R,
     ) -> (u64, R) {
-        let id = self.start(world, credits);
+        let id = self.start(base, credits);
         let result = body();
         for &block in blocks {
-            self.dirty(world, block);
+            self.dirty(base, block);
         }
-        self.stop(world, credits, blocks.len());
+        self.stop(base, credits, blocks.len());
         (id, result)
     }
 
     /// `start_this_handle`: joins the running transaction; returns its number.
-    fn start(self: &Rc<Self>, world: &World, credits: u32) -> u64 {
+    fn start(self: &Rc<Self>, base: &Base, credits: u32) -> u64 {
         assert!(credits <= self.most(), "a handle of {credits} credits never fits the journal");
         self.count(|stats| stats.handles += 1);
         let mut waited = false;
         loop {
-            Here::pass(world.costs.journal_handle);
+            Here::pass(base.costs.journal_handle);
             match self.read_state(|| self.join(credits)) {
                 Joined::Yes => break,
-                Joined::Absent => self.begin(world),
-                Joined::NoSpace => self.checkpoint(world),
+                Joined::Absent => self.begin(base),
+                Joined::NoSpace => self.checkpoint(base),
                 Joined::Full(id) => {
                     waited = true;
                     self.request(id);
@@ -347,7 +347,7 @@ impl Journal {
     }
 
     /// A new running transaction, unless somebody else was faster.
-    fn begin(self: &Rc<Self>, world: &World) {
+    fn begin(self: &Rc<Self>, base: &Base) {
         let expires_ns = Here::now_ns() + MAX_AGE_NS;
         let new = self.write_state(|| {
             let mut state = self.state.borrow_mut();
@@ -368,13 +368,13 @@ impl Journal {
         });
         if new {
             let journal = Rc::clone(self);
-            world.sched.timer_at(expires_ns, Box::new(move |_| journal.hot.wanted.wake_all()));
+            base.sched.timer_at(expires_ns, Box::new(move |_| journal.hot.wanted.wake_all()));
         }
     }
 
     /// Adds a block to the running transaction's list.
-    fn dirty(&self, world: &World, block: Block) {
-        Here::pass(world.costs.journal_block);
+    fn dirty(&self, base: &Base, block: Block) {
+        Here::pass(base.costs.journal_block);
         if let Block::Bitmap(group) = block {
             let group = &self.hot.groups[group as usize % GROUPS];
             group.hold(|bitmap| bitmap.update(|bits| bits.wrapping_add(1)));
@@ -395,8 +395,8 @@ impl Journal {
     }
 
     /// Closes a handle: what it has not used goes back.
-    fn stop(&self, world: &World, credits: u32, used: usize) {
-        Here::pass(world.costs.journal_handle);
+    fn stop(&self, base: &Base, credits: u32, used: usize) {
+        Here::pass(base.costs.journal_handle);
         let unused = credits.saturating_sub(used as u32);
         let last = self.hot.handle.hold(|updates| {
             updates.update(|count| count - 1);
@@ -412,8 +412,8 @@ impl Journal {
     }
 
     /// Under the mutex of the list of orphans, as the superblock's list changes.
-    pub(super) fn orphan_list(&self, world: &World) {
-        world.under(&self.hot.orphans, || Here::pass(world.costs.journal_block));
+    pub(super) fn orphan_list(&self, base: &Base) {
+        base.under(&self.hot.orphans, || Here::pass(base.costs.journal_block));
     }
 
     /// `log_start_commit`: asks for the commit of transaction `id`.
@@ -445,7 +445,7 @@ impl Journal {
     }
 
     /// Writes the dirty pages of file `inode` now; they need no longer be written at the commit.
-    pub(super) fn write_data(&self, world: &World, inode: u64) {
+    pub(super) fn write_data(&self, base: &Base, inode: u64) {
         let pages = self.hot.list.hold(|list| {
             list.update(|head| head.wrapping_add(1));
             let mut state = self.state.borrow_mut();
@@ -457,7 +457,7 @@ impl Journal {
             }
             pages
         });
-        self.disk.write_pages(world, pages);
+        self.disk.write_pages(base, pages);
     }
 
     /// A file's pages have been thrown away: they need not be written.

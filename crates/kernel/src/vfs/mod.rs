@@ -6,6 +6,7 @@
 //! elsewhere it does. What that and all other steps lock, by the rules of the preset, says
 //! [`locks`].
 
+mod anonymous;
 mod blocks;
 mod data;
 mod dcache;
@@ -33,10 +34,10 @@ pub use locks::VfsRules;
 pub(crate) use locks::{VfsHot, VfsLocks};
 pub use mounts::MountLocks;
 
+use crate::base::Base;
 use crate::pages::PAGE;
 use crate::preset::KernelPreset;
 use crate::sched::scheduler::Sched;
-use crate::world::World;
 use convoy_machine::Preset;
 use journal::Journal;
 use std::rc::Rc;
@@ -109,22 +110,27 @@ impl Tree {
         Self { root, tty, volume }
     }
 
+    /// The journal of `/tmp`, if it has one.
+    pub(crate) fn journal(&self) -> Option<&Rc<Journal>> {
+        self.volume.journal.as_ref()
+    }
+
     /// Pages in use of the file system on `/tmp`.
     pub(crate) fn tmpfs_pages(&self) -> u64 {
         self.volume.used_pages()
     }
 
     /// Starts what the file system on `/tmp` needs; for the first process.
-    pub(crate) fn mount(&self, world: &Rc<World>) {
-        if let Some(journal) = &self.volume.journal {
-            journal.mount(world);
+    pub(crate) fn mount(&self, base: &Rc<Base>) {
+        if let Some(journal) = self.journal() {
+            journal.mount(base);
         }
     }
 
     /// Writes what is to be written and ends it.
-    pub(crate) fn unmount(&self, world: &World) {
-        if let Some(journal) = &self.volume.journal {
-            journal.unmount(world);
+    pub(crate) fn unmount(&self, base: &Base) {
+        if let Some(journal) = self.journal() {
+            journal.unmount(base);
         }
     }
 

@@ -53,7 +53,7 @@ impl World {
     /// `sync`: walks the file systems and finds nothing to write.
     pub(crate) fn sync_all(&self) {
         self.vfs.read_lists(|| Here::pass(self.costs.sync));
-        if let Some(journal) = self.journal() {
+        if let Some(journal) = self.tree.journal() {
             journal.commit_all();
         }
     }
@@ -96,7 +96,7 @@ impl Process {
                 // The last name went away while the path was walked.
                 return Err(Errno::ENOENT);
             }
-            world.change(Change::Link, inode, &directory.inode, || {
+            inode.change(world, Change::Link, &directory.inode, || {
                 inode.sb.count_inode();
                 links.write(links.peek() + 1);
                 inode.hot.head.count.get();
@@ -116,7 +116,7 @@ impl Process {
             let Some(victim) = directory.child(name) else { return Err(Errno::ENOENT) };
             world.vfs.dget_found(&victim);
             let removed = world.under(&victim.inode.hot.mutex, || {
-                world.change(Change::Unlink, &victim.inode, &directory.inode, || {
+                victim.inode.change(world, Change::Unlink, &directory.inode, || {
                     self.remove_here(&directory, name, &victim, directory_wanted)
                 })
             });
@@ -184,7 +184,7 @@ impl Process {
             }
             world.allocate_dentry(&directory);
             Here::pass(world.costs.mkdir);
-            world.change(Change::Create, &directory.inode, &directory.inode, || {
+            directory.inode.change(world, Change::Create, &directory.inode, || {
                 world.add_name(&directory, name, world.new_inode(&directory, Kind::Directory));
                 let links = &directory.inode.hot.head.links;
                 links.write(links.peek() + 1);

@@ -1,18 +1,18 @@
 //! The commit thread, and making room in the journal.
 
 use super::{Block, Journal};
+use crate::base::Base;
 use crate::block::{Batch, REQUEST_PAGES};
 use crate::costs::spend;
 use crate::sched::scheduler::Sched;
 use crate::sched::task::Policy;
-use crate::world::World;
 use convoy_machine::Here;
 use std::rc::Rc;
 
 impl Journal {
     /// Writes the blocks of the oldest transaction in place.
-    pub(super) fn checkpoint(&self, world: &World) {
-        world.under(&self.hot.checkpoint, || {
+    pub(super) fn checkpoint(&self, base: &Base) {
+        base.under(&self.hot.checkpoint, || {
             let blocks = self.read_state(|| {
                 let state = self.state.borrow();
                 let full = state.log.used + self.most() > self.options.blocks;
@@ -20,34 +20,34 @@ impl Journal {
             });
             // Somebody else may have made room.
             let Some(blocks) = blocks else { return };
-            self.disk.write_pages(world, blocks.into_iter().map(Block::place));
+            self.disk.write_pages(base, blocks.into_iter().map(Block::place));
             self.write_state(|| self.state.borrow_mut().log.oldest_written());
             self.count(|stats| stats.checkpoints += 1);
         });
     }
 
     /// Starts the commit thread.
-    pub(crate) fn mount(self: &Rc<Self>, world: &Rc<World>) {
-        let (journal, inner) = (Rc::clone(self), Rc::clone(world));
+    pub(crate) fn mount(self: &Rc<Self>, base: &Rc<Base>) {
+        let (journal, inner) = (Rc::clone(self), Rc::clone(base));
         let body = move |_: &Sched| journal.kjournald(&inner);
         let policy = Policy::Normal { nice: 0 };
-        let kthread = world.sched.kthread_create("kjournald", None, policy, Box::new(body));
+        let kthread = base.sched.kthread_create("kjournald", None, policy, Box::new(body));
         let kthread = kthread.expect("room for kjournald");
         self.kthread.replace(Some(Rc::clone(&kthread)));
-        world.sched.kthread_wake(&kthread);
+        base.sched.kthread_wake(&kthread);
     }
 
     /// Commits what there is and ends the commit thread.
-    pub(crate) fn unmount(&self, world: &World) {
+    pub(crate) fn unmount(&self, base: &Base) {
         self.commit_all();
         let kthread = self.kthread.take();
         if let Some(kthread) = kthread {
-            world.sched.kthread_stop(&kthread);
+            base.sched.kthread_stop(&kthread);
         }
     }
 
     /// The commit thread.
-    fn kjournald(&self, world: &World) {
+    fn kjournald(&self, base: &Base) {
         let stops = || self.kthread.borrow().is_none();
         loop {
             let due = || {
@@ -58,7 +58,7 @@ impl Journal {
             };
             self.hot.wanted.wait(|| due() || stops());
             if due() {
-                self.commit_running(world);
+                self.commit_running(base);
             } else if stops() {
                 return;
             }
@@ -66,28 +66,28 @@ impl Journal {
     }
 
     /// `journal_commit_transaction`.
-    fn commit_running(&self, world: &World) {
+    fn commit_running(&self, base: &Base) {
         self.write_state(|| self.with_running(|running| running.locked = true));
         self.hot.updates.wait(|| self.with_running(|running| running.updates == 0));
         let transaction = self.write_state(|| self.state.borrow_mut().running.take());
         let transaction = transaction.expect("only this thread takes it");
         self.hot.unlocked.wake_all();
-        self.disk.write_pages(world, transaction.data.iter().copied());
+        self.disk.write_pages(base, transaction.data.iter().copied());
         let blocks = transaction.metadata.len();
         for _ in 0..blocks {
             self.hot.list.hold(|list| list.update(|head| head.wrapping_sub(1)));
-            spend(world.costs.commit_block);
-            world.sched.cond_resched();
+            spend(base.costs.commit_block);
+            base.sched.cond_resched();
         }
         if blocks > 0 {
             // One descriptor before the blocks, one commit record after them.
             let batch = Batch::new();
             for _ in 0..(blocks + 1).div_ceil(REQUEST_PAGES) {
-                self.disk.submit(world, &batch);
+                self.disk.submit(base, &batch);
             }
             if !self.options.async_commit {
                 batch.wait();
-                self.disk.submit(world, &batch);
+                self.disk.submit(base, &batch);
             }
             batch.wait();
         }
