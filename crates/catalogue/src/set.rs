@@ -35,6 +35,16 @@ impl Set {
         Self::machine(&["topology", "cpus"], cpus.to_string(), format!("--cpus {cpus}"))
     }
 
+    /// The dotted key, without the kind.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The value, as given.
+    pub fn value(&self) -> &str {
+        &self.text
+    }
+
     /// `KEY=VALUE`, as titles print it.
     pub fn change(&self) -> String {
         format!("{}={}", self.key, self.text)

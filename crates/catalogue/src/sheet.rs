@@ -86,11 +86,6 @@ impl Sheet {
         &self.source
     }
 
-    /// Where relative paths in it begin.
-    pub fn directory(&self) -> Option<PathBuf> {
-        self.source.path.as_ref().map(|path| directory(path))
-    }
-
     /// The value, with those of `sets` that are of its kind on top.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::tree::{Node, hash};
 const DIGITS: usize = 8;
 
 /// Where a value comes from. A record keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The shipped name, or the name of the file without its directory.
     pub name: String,
@@ -36,6 +36,16 @@ pub struct Source {
 }
 
 impl Source {
+    /// The source of what a record holds: a label, and the hash of the content.
+    pub fn recorded(label: &str, hash: &str) -> Self {
+        Self { name: label.to_owned(), hash: hash.to_owned(), ..Self::default() }
+    }
+
+    /// Where relative paths in it begin; `None` for a shipped file.
+    pub fn directory(&self) -> Option<PathBuf> {
+        self.path.as_ref().map(|path| path.parent().map(ToOwned::to_owned).unwrap_or_default())
+    }
+
     /// That of a text that is no file of its own.
     pub fn of_text(name: &str, text: &str) -> Self {
         Self {

@@ -2,8 +2,7 @@
 
 use crate::compare::Compare;
 use crate::examples;
-use crate::keep::StoreArgs;
-use crate::presets::Sets;
+use crate::experiment::{Reproduce, SweepArgs};
 use crate::runs::Runs;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -39,9 +38,12 @@ pub(crate) enum Command {
     /// Measure locks in a loop, on this machine or a virtual one
     #[command(after_help = examples::LOCKS)]
     Locks(Box<Locks>),
-    /// Reproduce a published experiment on the virtual machine
+    /// Reproduce an experiment on the virtual machine, beside what was published
     #[command(after_help = examples::REPRODUCE)]
-    Reproduce(Reproduce),
+    Reproduce(Box<Reproduce>),
+    /// Run the cells of an experiment in parts, each kept as soon as it is done
+    #[command(after_help = examples::SWEEP)]
+    Sweep(Box<SweepArgs>),
     /// Check a lock by exploring interleavings of its source
     #[command(after_help = examples::CHECK)]
     Check(Check),
@@ -117,62 +119,6 @@ pub(crate) struct Man {
     /// Write the pages of all commands into this directory
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-}
-
-/// `convoy reproduce`.
-#[derive(Debug, ClapArgs)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
-pub(crate) struct Reproduce {
-    /// A shipped experiment, or the path of an experiment file
-    #[arg(value_name = "EXPERIMENT", default_value = "semaphore-2008")]
-    pub(crate) experiment: String,
-    /// The published number of tasks, not the scaled-down one
-    #[arg(long, conflicts_with = "scale")]
-    pub(crate) full: bool,
-    /// Divide tasks and start delay by this instead of the experiment's scale
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) scale: Option<u32>,
-    /// Number of seeds instead of the experiment's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub(crate) seeds: Option<u32>,
-    /// First seed
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Only these kernels (repeatable)
-    #[arg(long, value_name = "PRESET")]
-    pub(crate) kernel: Vec<String>,
-    /// Machine preset instead of the experiment's
-    #[arg(long, value_name = "PRESET")]
-    pub(crate) machine: Option<String>,
-    /// What is changed in the presets.
-    #[command(flatten)]
-    pub(crate) sets: Sets,
-    /// Skip the spread over what the source does not say (machine, HZ, preemption)
-    #[arg(long)]
-    pub(crate) no_spread: bool,
-    /// Remove one rule of the scheduler at a time and show what that does to the loss
-    #[arg(long)]
-    pub(crate) ablation: bool,
-    /// Sweep tasks, CPUs and hold time; writes a plot and a CSV
-    #[arg(long)]
-    pub(crate) sensitivity: bool,
-    /// Where --sensitivity writes its plot (SVG); the CSV goes beside it
-    #[arg(long, value_name = "FILE", default_value = "semaphore-2008-sensitivity.svg")]
-    #[arg(hide_short_help = true)]
-    pub(crate) plot: PathBuf,
-    /// Measure the experiment host on this machine instead, into a file to reproduce
-    #[arg(long, value_name = "FILE")]
-    pub(crate) measure: Option<PathBuf>,
-    /// Simulations at a time; default one for each CPU
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    #[arg(hide_short_help = true)]
-    pub(crate) threads: Option<u16>,
-    /// Where the record goes.
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// Flags of every command.
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// `convoy check`.

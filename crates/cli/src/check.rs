@@ -3,9 +3,9 @@
 use crate::args::Check;
 use crate::fail::{FINDING, Failure};
 use crate::output;
-use crate::pool::LOOK;
 use convoy_checker::{Budget, LOCKS, Row};
 use convoy_host::Interrupts;
+use convoy_lab::pool::LOOK;
 use convoy_report::{CheckReport, CheckRow};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};

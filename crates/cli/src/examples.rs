@@ -27,9 +27,16 @@ Examples:
 
 pub(crate) const REPRODUCE: &str = "\
 Examples:
-  convoy reproduce                        semaphore-2008, scaled down
-  convoy reproduce --scale 40 --seeds 2 --no-spread
-  convoy reproduce my-experiment.toml --format json";
+  convoy reproduce                        the table of 2008, with its spread
+  convoy reproduce --only table --scale 40 --seeds 2
+  convoy reproduce semaphore-2008-ablation --scale 4
+  convoy reproduce my-experiment.toml --set kernel.config.hz=1000";
+
+pub(crate) const SWEEP: &str = "\
+Examples:
+  convoy sweep my.toml --dir cells        again after a kill: it goes on
+  convoy sweep my.toml --dir cells-2 --shard 2/4
+  convoy sweep my.toml --dir cells-1 --merge cells-2 --merge cells-3 --merge cells-4";
 
 pub(crate) const CHECK: &str = "\
 Examples:

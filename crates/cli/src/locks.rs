@@ -1,26 +1,24 @@
 //! `convoy locks`: locks in a loop, on this machine or a virtual one.
 
 use crate::args::Common;
+use crate::experiment::{execute, threads};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
+use crate::output;
 use crate::presets::Sets;
-use crate::{output, pool};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_host::Interrupts;
 use convoy_lab::native::{self, NativeExperiment, NativeRecord, Policy, Think};
+use convoy_lab::pool::{self, Watch};
 use convoy_lab::virtual_locks::{self, VirtualLocks, VirtualLocksPoint};
 use convoy_report::{native_csv, native_json, native_text};
 use convoy_workload::user::Next;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// `convoy locks`.
 #[derive(Debug, Args)]
 pub(crate) struct Locks {
-    /// An experiment file such as experiments/semaphore-native.toml; flags override what it says
-    #[arg(value_name = "FILE")]
-    file: Option<PathBuf>,
     /// What the threads do.
     #[command(flatten)]
     plan: Plan,
@@ -124,10 +122,7 @@ impl Plan {
 /// The command.
 pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    let mut base = match &args.file {
-        Some(path) => read(path)?,
-        None => NativeExperiment::plain(),
-    };
+    let mut base = NativeExperiment::plain();
     if args.kernel.is_some() {
         // A virtual machine repeats, and its time is dear.
         (base.rounds, base.window_ms, base.cpus) = (1, 20, None);
@@ -185,24 +180,18 @@ fn simulated(
     let kernel = args.sets.kernel(kernel)?;
     let machine = args.sets.machine(&args.machine, args.plan.cpus.map(|cpus| cpus as usize))?;
     let cells = virtual_locks::cells(experiment, &kernel, &machine);
-    let done = pool::run(&args.common, "lock loops", cells.clone(), None)?;
-    let record = virtual_locks::record(experiment, &cells, &done.points);
-    Ok(NativeRecord { kernel: Some(kernel.source), machine: Some(machine.source), ..record })
-}
-
-impl pool::Simulation for VirtualLocks {
-    type Point = VirtualLocksPoint;
-    fn run(&self) -> Result<VirtualLocksPoint, convoy_lab::virtual_end::VirtualError> {
-        self.run()
+    let threads = threads(None)?;
+    let numbered = cells.iter().cloned().enumerate().collect();
+    let start = |watch: &mut Watch<VirtualLocksPoint>| {
+        let run = |cell: &VirtualLocks| Ok(cell.run()?);
+        pool::simulate(numbered, threads, run, watch)
+    };
+    let done = execute(&args.common, "lock loops", cells.len(), start, |_, _| Ok(()))?;
+    if let Some(error) = done.failures.first() {
+        return Err(Failure::environment(error));
     }
-}
-
-fn read(path: &Path) -> Result<NativeExperiment, Failure> {
-    let name = path.display();
-    let text = convoy_catalogue::read::text(path)
-        .map_err(|error| Failure::usage(format!("experiment {name}: {error}")))?;
-    NativeExperiment::parse(&text)
-        .map_err(|error| Failure::usage(format!("experiment {name}: {error}")))
+    let record = virtual_locks::record(experiment, &cells, &done.outcomes);
+    Ok(NativeRecord { kernel: Some(kernel.source), machine: Some(machine.source), ..record })
 }
 
 #[cfg(test)]

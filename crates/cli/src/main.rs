@@ -2,10 +2,12 @@
 
 mod args;
 mod bisect;
+mod build;
 mod calibrate;
 mod check;
 mod compare;
 mod examples;
+mod experiment;
 mod explain;
 mod fail;
 mod keep;
@@ -15,9 +17,7 @@ mod locks;
 mod look;
 mod measure;
 mod output;
-mod pool;
 mod presets;
-mod reproduce;
 mod run;
 mod runs;
 mod shell;
@@ -37,7 +37,8 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(run),
         Command::Sim(sim) => sim::run(sim),
         Command::Locks(locks) => locks::run(locks),
-        Command::Reproduce(reproduce) => reproduce::run(reproduce),
+        Command::Reproduce(args) => experiment::reproduce(args),
+        Command::Sweep(args) => experiment::sweep(args),
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),
         Command::Runs(runs) => runs::run(runs),

@@ -1,21 +1,25 @@
 //! `convoy sim`: AIM7 on a virtual machine.
 
 use crate::args::{Common, Format};
+use crate::build::build;
+use crate::experiment::{execute, threads};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::load::control::Sweep;
 use crate::load::{self, Load, Points, Results, control};
-use crate::pool;
 use crate::presets::Sets;
 use clap::{Args, ValueEnum};
-use convoy_kernel::{BklKind, FileSystem, JournalOptions, JournalStats};
+use convoy_kernel::{BklKind, JournalStats};
 use convoy_lab::inputs::Inputs;
+use convoy_lab::job::{Job, SimInputs, SimJob};
+use convoy_lab::pool::{self, Watch};
+use convoy_lab::record::Record;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
 use convoy_report::{Cell, Column, Columns, RunPoint, RunReport, Table};
 use convoy_workload::mix::Mix;
 use convoy_workload::schedule::Schedule;
 use convoy_workload::users::counted;
-use serde_json::json;
+use serde_json::Value;
 use std::process::ExitCode;
 
 /// `convoy sim`.
@@ -88,17 +92,18 @@ impl Place {
         Ok(())
     }
 
-    /// The file system that the flags ask for.
-    pub(crate) fn file_system(&self) -> FileSystem {
-        match self.fs {
-            Fs::Tmpfs => FileSystem::Tmpfs,
-            Fs::Journal => FileSystem::Journal(JournalOptions::default()),
-        }
-    }
-
     /// What the flags change in the presets.
     pub(crate) fn sets(&self) -> Sets {
         self.sets.with(&Sets::disk(self.disk_ms))
+    }
+}
+
+impl Fs {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tmpfs => "tmpfs",
+            Self::Journal => "journal",
+        }
     }
 }
 
@@ -129,18 +134,38 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let sets = args.place.sets();
     let kernel = sets.kernel(&args.place.kernel)?;
     let machine = sets.machine(&args.place.machine, args.place.cpus)?;
-    let run = VirtualRun {
-        seed: args.load.seed.unwrap_or(1),
-        start_delay_ns,
-        shrink: args.load.shrink,
-        file_system: args.place.file_system(),
-        sample_ns: args.place.timeline.map_or(0, |seconds| (seconds * 1e9) as u64),
-        ..VirtualRun::new(mix, 1, kernel.value.clone(), machine.value.clone())
+    let job = |users: u32| {
+        let inputs = SimInputs {
+            users,
+            users_full: users,
+            scale: 1,
+            seed: args.load.seed.unwrap_or(1),
+            start_delay_ns,
+            pool_users: users,
+            shrink: args.load.shrink,
+            fs: args.place.fs.name().to_owned(),
+            kept_to: None,
+        };
+        let job = SimJob::of(inputs, &kernel, &machine, &mix).map_err(Failure::usage)?;
+        Ok(Job::Sim(Box::new(job)))
     };
-    let cells =
-        users.iter().map(|&users| VirtualRun { users, pool_users: users, ..run.clone() }).collect();
-    let done = pool::run(&args.common, "virtual load points", cells, None)?;
-    let points: Vec<&VirtualPoint> = done.points.iter().flatten().collect();
+    let jobs = users.into_iter().map(job).collect::<Result<Vec<Job>, Failure>>()?;
+    let sample_ns = args.place.timeline.map_or(0, |seconds| (seconds * 1e9) as u64);
+    let run = move |job: &Job| match job {
+        Job::Sim(job) => job.sampled(sample_ns).map(Some),
+        Job::Locks(_) | Job::Host(_) => Ok(None),
+    };
+    let all: Vec<usize> = (0..jobs.len()).collect();
+    let threads = threads(None)?;
+    let start =
+        |watch: &mut Watch<Option<VirtualPoint>>| pool::run(&jobs, &all, threads, run, watch);
+    let done = execute(&args.common, "virtual load points", all.len(), start, |_, _| Ok(()))?;
+    if let Some(error) = done.failures.into_iter().next() {
+        return Err(Failure::environment(error));
+    }
+    let outcomes: Vec<Option<VirtualPoint>> =
+        done.outcomes.into_iter().map(Option::flatten).collect();
+    let points: Vec<&VirtualPoint> = outcomes.iter().flatten().collect();
     if points.is_empty() {
         return Err(Failure::interrupted(0));
     }
@@ -151,20 +176,18 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             details.push_str(&timeline(point).to_text());
         }
     }
-    let report = report(&run, Inputs::of(&run, &kernel.source, &machine.source), &points);
-    let body = serde_json::to_value(&report).map_err(Failure::environment)?;
-    let record = json!({
-        "schema": 2,
-        "command": std::env::args().skip(1).collect::<Vec<_>>(),
-        "results": body,
-    });
+    let Some(Job::Sim(first)) = jobs.first() else { return Err(Failure::interrupted(0)) };
+    let run = first.load_point();
+    let inputs = Inputs::of(run, &kernel.source, &machine.source);
+    let report = report(run, inputs, &points);
+    let record = record(&mix.name, &jobs, &outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
     let shape = (Columns::Aim7, details.as_str());
     load::finish(&args.common, &args.results, &report, shape, (&place, ""), &record)?;
     if done.interrupted {
         return Err(Failure::interrupted(points.len()));
     }
-    args.store.keep(&args.common, "run", Some(args.load.seed.unwrap_or(1)), body);
+    args.store.keep(&args.common, "sim", Some(args.load.seed.unwrap_or(1)), record);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -188,6 +211,29 @@ fn report(run: &VirtualRun, inputs: Inputs, points: &[&VirtualPoint]) -> RunRepo
         points: points.iter().map(|point| virtual_point(point)).collect(),
         notes,
     }
+}
+
+/// What is kept: the content of the simulations, and the results as they are printed.
+fn record(
+    name: &str,
+    jobs: &[Job],
+    outcomes: &[Option<VirtualPoint>],
+    report: &RunReport,
+) -> Result<Value, Failure> {
+    let outcome = |(job, point): (&'_ Job, &Option<VirtualPoint>)| match (job, point) {
+        (Job::Sim(job), Some(point)) => Some(job.outcome(point)),
+        _ => None,
+    };
+    let pairs = jobs.iter().zip(outcomes);
+    let points = pairs.map(|(job, point)| (job, outcome((job, point))));
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let record = Record::of_load(name, points, &build(), &command);
+    let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
+    let results = serde_json::to_value(report).map_err(Failure::environment)?;
+    if let Some(body) = body.as_object_mut() {
+        body.insert("results".to_owned(), results);
+    }
+    Ok(body)
 }
 
 fn virtual_point(point: &VirtualPoint) -> RunPoint {

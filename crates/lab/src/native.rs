@@ -21,6 +21,7 @@
 //!   that keeps the CPUs busy look worse against one that lets them idle. `cpus_used` shows it.
 
 mod cell;
+mod once;
 mod work;
 
 use convoy_catalogue::Source;
@@ -33,12 +34,13 @@ pub use crate::lock_loop::{Policy, Think};
 use cell::{CellError, Plan, Tally};
 use convoy_workload::draw::{Lcg, shuffle};
 use convoy_workload::user::Next;
+pub use once::{Loop, once};
 use work::Calibration;
 
 /// Version of [`NativeRecord`]; fields are only ever added.
 const SCHEMA: u32 = 1;
 
-/// What the `kind` of an experiment file says if the file is one of these.
+/// What the `kind` of these experiments says in records.
 pub const KIND: &str = "native-locks";
 
 /// Most threads of a cell: half of the default limit of process ids of Linux.
@@ -50,7 +52,7 @@ const WORK_NS_MAX: u32 = 1_000_000;
 /// Longest warm-up and window, in milliseconds.
 const PHASE_MS_MAX: u32 = 60_000;
 
-/// An experiment file of this kind. `experiments/semaphore-native.toml` explains every field.
+/// Lock loops on this machine, as `convoy locks` runs them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NativeExperiment {
@@ -89,9 +91,6 @@ pub struct NativeExperiment {
 /// Why the experiment gives no result.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeError {
-    /// The file is not TOML, lacks a field, or has one that is not known.
-    #[error("not a {KIND} experiment: {}", located(.0))]
-    Syntax(#[from] toml::de::Error),
     /// A field has a value that makes no sense.
     #[error("{field} is {value}; it must be {rule}")]
     Range {
@@ -134,26 +133,8 @@ pub enum NativeError {
     Cpus(convoy_host::clock::CpusError),
 }
 
-/// Where and what, in one line and without the excerpt of the file.
-fn located(error: &toml::de::Error) -> String {
-    let text = error.to_string();
-    let place = text.lines().next().filter(|line| line.contains(" at line "));
-    let message = error.message();
-    place.map_or_else(|| message.to_owned(), |place| format!("{place}; {message}"))
-}
-
 impl NativeExperiment {
-    /// Reads and checks an experiment file.
-    ///
-    /// # Errors
-    /// [`NativeError::Syntax`] and [`NativeError::Range`].
-    pub fn parse(text: &str) -> Result<Self, NativeError> {
-        let experiment: Self = toml::from_str(text)?;
-        experiment.check()?;
-        Ok(experiment)
-    }
-
-    /// An experiment without a file: two threads in sections of 100 ns, 1 µs apart on average.
+    /// What is run without flags: two threads in sections of 100 ns, 1 µs apart on average.
     pub fn plain() -> Self {
         Self {
             kind: KIND.to_owned(),
@@ -385,21 +366,19 @@ pub fn run(
             if progress(runs.len(), &what) == Next::Stop {
                 break 'rounds;
             }
-            let plan = Plan {
-                threads,
+            let run = calibration.run(&Loop {
+                policy,
                 cpus: experiment.cpus,
-                section_steps: calibration.steps(section_ns),
-                outside_steps: calibration.steps(experiment.outside_ns),
+                threads,
+                section_ns,
+                outside_ns: experiment.outside_ns,
                 think: experiment.think,
                 spin_limit: experiment.spin_limit,
                 seed: experiment.seed,
                 warmup_ms: experiment.warmup_ms,
                 window_ms: experiment.window_ms,
-                drain_ms: cell::DRAIN_MS,
-            };
-            let tally = measure(policy, &plan)?;
-            let order = runs.len() as u32;
-            runs.push(tally.into_run(round, order, section_ns, threads, policy));
+            })?;
+            runs.push(NativeRun { round, order: runs.len() as u32, ..run });
         }
     }
     let Calibration { step_ns, clock_ns } = calibration;

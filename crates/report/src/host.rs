@@ -91,27 +91,44 @@ pub struct HostReport {
 impl HostReport {
     /// The report of `rows`.
     pub fn new(experiment: &str, scale: &str, rows: Vec<HostRow>) -> Self {
-        let errors = [
-            errors(&rows, "predictions", |row| !row.fitted),
-            errors(&rows, "  locks", |row| !row.fitted && row.section_ns.is_some()),
-            errors(&rows, "  AIM7", |row| !row.fitted && row.section_ns.is_none()),
-            errors(&rows, "  not bistable", |row| !row.fitted && !row.bistable),
-            errors(&rows, "  bistable", |row| !row.fitted && row.bistable),
-            errors(&rows, "fitted", |row| row.fitted),
-        ];
+        let errors = all_errors(&rows);
         Self {
             experiment: experiment.to_owned(),
             scale: scale.to_owned(),
             rows,
-            errors: errors.into_iter().flatten().collect(),
+            errors,
             notes: Vec::new(),
+        }
+    }
+
+    /// Takes in the rows and notes of another part of the same experiment.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+        let new: Vec<String> =
+            other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect();
+        self.notes.extend(new);
+        self.errors = all_errors(&self.rows);
+    }
+
+    /// What came out, in a few words.
+    pub fn verdict(&self) -> String {
+        match self.errors.iter().find(|errors| errors.rows == PREDICTIONS) {
+            Some(errors) => format!(
+                "the median error of {} predictions is {} %; {} are within 15 %",
+                errors.count,
+                fixed(errors.median_percent, 1),
+                errors.within_15_percent
+            ),
+            None => "no prediction was made".to_owned(),
         }
     }
 
     /// The tables for people.
     pub fn to_text(&self) -> String {
-        let mut text = self.table().to_text();
-        text.push('\n');
+        self.table().to_text() + "\n" + &self.error_table().to_text()
+    }
+
+    fn error_table(&self) -> Table {
         let columns = vec![
             Column::text("Rows"),
             Column::number("Number", ""),
@@ -130,7 +147,12 @@ impl HostReport {
         for note in &self.notes {
             table.note(note.clone());
         }
-        text + &table.to_text()
+        table
+    }
+
+    /// The same as Markdown.
+    pub fn to_markdown(&self) -> String {
+        self.table().to_markdown() + "\n" + &self.error_table().to_markdown()
     }
 
     /// JSON of all fields.
@@ -188,6 +210,21 @@ fn cells(row: &HostRow) -> Vec<Cell> {
         if row.bistable { Cell::text("bistable") } else { Cell::empty() },
         if row.fitted { Cell::text("fitted") } else { Cell::empty() },
     ]
+}
+
+/// The group of all rows that nothing was fitted to.
+const PREDICTIONS: &str = "predictions";
+
+fn all_errors(rows: &[HostRow]) -> Vec<HostErrors> {
+    let errors = [
+        errors(rows, PREDICTIONS, |row| !row.fitted),
+        errors(rows, "  locks", |row| !row.fitted && row.section_ns.is_some()),
+        errors(rows, "  AIM7", |row| !row.fitted && row.section_ns.is_none()),
+        errors(rows, "  not bistable", |row| !row.fitted && !row.bistable),
+        errors(rows, "  bistable", |row| !row.fitted && row.bistable),
+        errors(rows, "fitted", |row| row.fitted),
+    ];
+    errors.into_iter().flatten().collect()
 }
 
 /// The errors of the rows that `wanted` holds for; `None` without any.

@@ -7,10 +7,12 @@
 mod aim9;
 mod bisect;
 mod bisect_plot;
+mod changes;
 mod check;
 mod compare;
 mod compare_text;
 mod curve;
+mod experiment;
 mod explain;
 mod explain_text;
 mod export;
@@ -18,6 +20,7 @@ mod flame;
 mod format;
 mod host;
 mod json;
+mod metric;
 mod native;
 mod picture;
 mod plot;
@@ -31,18 +34,21 @@ pub use bisect::{
     BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
     BisectSuspect, BisectVerdict,
 };
+pub use changes::{ChangeRow, Changes};
 pub use check::{CheckReport, CheckRow};
 pub use compare::{
     CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport, CompareRow,
     CompareSide, CompareWarmUp,
 };
+pub use experiment::ExperimentReport;
 pub use explain::ExplainReport;
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, significant, wrap};
 pub use host::{HostErrors, HostReport, HostRow};
+pub use metric::{Metric, metric};
 pub use native::{native_csv, native_json, native_tables, native_text};
 pub use picture::{PictureError, png};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
 pub use points::{Columns, RunPoint, RunReport};
-pub use reproduce::{Metric, ReproduceReport, ReproduceRow, metric};
+pub use reproduce::{ReproduceReport, ReproduceRow};
 pub use table::{Cell, Column, MAX_WIDTH, Table, set_page_width};

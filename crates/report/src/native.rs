@@ -225,8 +225,6 @@ mod tests {
     use super::*;
     use crate::table::MAX_WIDTH;
 
-    const SHIPPED: &str = include_str!("../../../experiments/semaphore-native.toml");
-
     /// A record in the shape of the shipped experiment; the numbers are made up for this test.
     fn example() -> NativeRecord {
         let mut cells = Vec::new();
@@ -270,7 +268,19 @@ mod tests {
                 }));
             }
         }
-        let experiment = convoy_lab::native::NativeExperiment::parse(SHIPPED).unwrap();
+        let experiment = convoy_lab::native::NativeExperiment {
+            name: "semaphore-native".to_owned(),
+            policies: vec![
+                convoy_lab::native::Policy::Handoff,
+                convoy_lab::native::Policy::Opportunistic,
+            ],
+            threads: vec![2, 16, 64, 256, 2000],
+            section_ns: vec![100, 1000],
+            rounds: 3,
+            warmup_ms: 150,
+            window_ms: 300,
+            ..convoy_lab::native::NativeExperiment::plain()
+        };
         serde_json::from_value(serde_json::json!({
             "schema": 1,
             "experiment": experiment,

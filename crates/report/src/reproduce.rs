@@ -3,58 +3,11 @@
 use convoy_stats::Estimate;
 use serde::{Deserialize, Serialize};
 
+use crate::changes::Changes;
 use crate::format::{NOTHING, distinct, fixed, wrap};
 use crate::json;
+use crate::metric::{AIM7, CAUSES, Metric, in_columns, metric};
 use crate::table::{Cell, Column, Table};
-
-/// One figure of a reproduction and how it is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// Name in JSON and CSV, with its unit as suffix where it has one.
-    pub key: &'static str,
-    /// Head of the column.
-    pub title: &'static str,
-    /// Unit, as in JSON and CSV.
-    pub unit: &'static str,
-    /// Unit under the head of the column, empty if the title says it.
-    pub head: &'static str,
-    /// Digits after the point.
-    pub decimals: usize,
-}
-
-/// The columns of an AIM7 table, in the order of the source.
-const AIM7: [Metric; 5] = [
-    Metric { head: "", ..Metric::new("jobs_per_min", "Jobs/Min", "1/min", 1) },
-    Metric::new("jti", "JTI", "%", 1),
-    Metric::new("real_s", "Real", "s", 1),
-    Metric::new("cpu_s", "CPU", "s", 1),
-    Metric { head: "", ..Metric::new("jobs_per_sec_per_task", "Jobs/sec/task", "1/s", 4) },
-];
-
-/// What explains them: where the time went.
-const CAUSES: [Metric; 5] = [
-    Metric::new("jobs_per_min_change_percent", "Change", "%", 1),
-    Metric::new("idle_percent", "Idle", "%", 1),
-    Metric::new("context_switches_per_s", "Switches", "1/s", 0),
-    Metric::new("owner_not_running_percent", "Owner not running", "%", 1),
-    Metric::new("owner_change_ms", "Owner change", "ms", 3),
-];
-
-impl Metric {
-    const fn new(
-        key: &'static str,
-        title: &'static str,
-        unit: &'static str,
-        decimals: usize,
-    ) -> Self {
-        Self { key, title, unit, head: unit, decimals }
-    }
-}
-
-/// The metric with this name, if the tables have a column for it.
-pub fn metric(key: &str) -> Option<Metric> {
-    AIM7.into_iter().chain(CAUSES).find(|metric| metric.key == key)
-}
 
 /// One number of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +76,9 @@ pub struct ReproduceReport {
     pub rows: Vec<ReproduceRow>,
     /// Lines under the tables.
     pub notes: Vec<String>,
+    /// The changes beside the null model, if there is a baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
 }
 
 impl ReproduceReport {
@@ -134,7 +90,56 @@ impl ReproduceReport {
             tasks,
             rows: Vec::new(),
             notes: Vec::new(),
+            changes: None,
         }
+    }
+
+    /// What came out, in a few words; `None` without a published number.
+    pub fn verdict(&self) -> Option<String> {
+        let errors = |fitted: bool| -> Vec<f64> {
+            let rows = self.rows.iter().filter(|row| row.fitted == fitted);
+            rows.filter_map(|row| {
+                Some((row.reproduced - row.published?).abs() / row.published?.abs())
+            })
+            .filter(|error| error.is_finite())
+            .collect()
+        };
+        let (predicted, fitted) = (errors(false), errors(true));
+        let within = |errors: &[f64]| errors.iter().filter(|error| **error <= 0.05).count();
+        let mut parts = Vec::new();
+        if !predicted.is_empty() {
+            let (good, all) = (within(&predicted), predicted.len());
+            parts.push(format!(
+                "{good} of {all} predictions are within 5 % of the published number"
+            ));
+        }
+        if !fitted.is_empty() {
+            parts.push(format!("{} of {} fitted numbers are", within(&fitted), fitted.len()));
+        }
+        if let Some(changes) = &self.changes {
+            let title =
+                metric(&changes.metric).map_or(changes.metric.as_str(), |metric| metric.title);
+            parts.extend(changes.sentence());
+            let lost = changes
+                .rows
+                .iter()
+                .min_by(|a, b| a.reproduced_percent.total_cmp(&b.reproduced_percent));
+            if let Some(row) = lost.filter(|row| row.ci95[1] < 0.0 || !row.ci95[0].is_finite()) {
+                parts.insert(
+                    0,
+                    format!(
+                        "{} loses {} % of {title} against {}{}",
+                        row.case,
+                        fixed(-row.reproduced_percent, 1),
+                        changes.baseline,
+                        row.published_percent.map_or_else(String::new, |value| {
+                            format!(" (published: {} %)", fixed(-value, 1))
+                        })
+                    ),
+                );
+            }
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
     /// Adds a number; the unit is that of the metric, empty for a metric without a column.
@@ -217,6 +222,7 @@ impl ReproduceReport {
         let mut tables = vec![self.stacked(&title, &AIM7, true)];
         tables.push(self.stacked("Where the time went", &CAUSES, false));
         tables.push(self.others());
+        tables.extend(self.changes.as_ref().map(Changes::table));
         tables.retain(|table| !table.is_empty());
         if let Some(last) = tables.last_mut() {
             for note in self.legend().into_iter().chain(self.notes.iter().map(String::as_str)) {
@@ -302,7 +308,7 @@ impl ReproduceReport {
             Column::number("error", ""),
         ];
         let mut table = Table::new("Other figures", columns);
-        for row in self.rows.iter().filter(|row| metric(&row.metric).is_none()) {
+        for row in self.rows.iter().filter(|row| !in_columns(&row.metric)) {
             let decimals = 3;
             table.row(vec![
                 Cell::text(&row.case),

@@ -1,6 +1,7 @@
 //! Mixes: which jobs a user runs and how often, and how large its files are.
 
 use convoy_catalogue::{CatalogueError, MIXES, Source, Text};
+use serde::{Deserialize, Serialize};
 
 use crate::jobs::Job;
 use crate::sizes::{Convention, SizeError, Sizes, Stated};
@@ -14,18 +15,22 @@ pub const MOST_JOBS_PER_USER: u32 = 1_000_000;
 /// The one mix whose sizes re-aim's workfile sets itself.
 const SIZED_BY_REAIM: &str = "aim9";
 
-/// A weighted set of jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A weighted set of jobs. A record holds what decides a run: sizes, jobs and weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mix {
     /// What titles call it.
+    #[serde(skip)]
     pub name: String,
     /// Where it comes from.
+    #[serde(skip)]
     pub source: Source,
     /// The sizes in force.
     pub sizes: Sizes,
     /// The sizes that the workfile sets.
+    #[serde(skip)]
     pub live: Stated,
     /// The sizes that the workfile has as comments.
+    #[serde(skip)]
     pub commented: Stated,
     /// Jobs per user before rounding, at least 1.
     pub jobs: u32,
@@ -34,6 +39,7 @@ pub struct Mix {
     /// Weights of lines that later lines for the same job override; they count in the sum.
     pub overridden: u64,
     /// What a user of the workfile should know, one line each.
+    #[serde(skip)]
     pub notes: Vec<String>,
 }
 

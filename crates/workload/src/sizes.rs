@@ -4,6 +4,8 @@
 //! factor of about a thousand apart: AIM's workfiles of 1996 set the sizes themselves; in re-aim's
 //! copies those lines are comments and every mix runs on 10 KB and a pool of 1 MB.
 
+use serde::{Deserialize, Serialize};
+
 /// File size where nothing says one, KB; re-aim's default.
 pub const DEFAULT_FILE_KB: u64 = 10;
 /// Pool size where nothing says one, KB; re-aim's default.
@@ -12,7 +14,7 @@ pub const DEFAULT_POOL_KB: u64 = 1024;
 pub const LARGEST_KB: u64 = 1 << 30;
 
 /// The sizes in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// Constant part of a user's file, KB.
     pub file_kb: u64,

@@ -21,7 +21,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("mixes", &["test", "-p", "convoy-host", "--release", "--test", "host", "--", "--ignored"]),
     ("check", &["run", "--release", "--", "check", "semaphore"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
-    ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008", "--sensitivity"]),
+    ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008-sensitivity"]),
     ("bisect", &["run", "--release", "-p", "convoy-stats", "--example", "bisect_simulation"]),
     ("oracles", &["run", "--release", "-p", "convoy-kernel", "--example", "oracles"]),
     ("bench", &["bench", "--workspace"]),

@@ -5,7 +5,9 @@ use super::read::{self, aim};
 use super::series::{Series, Side};
 use crate::fail::Failure;
 use crate::measure::Program;
+use convoy_lab::record::Record;
 use convoy_store::{Store, StoreError, Stored};
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -200,8 +202,12 @@ fn sides_of(stored: &Stored) -> Result<Vec<Side>, Failure> {
 
 /// The numbers in what `convoy run`, `sim` and `convoy reproduce` print or keep.
 pub(crate) fn printed(body: &Value) -> Result<Vec<Series>, String> {
+    let body = body.get("results").unwrap_or(body);
     if body.get("points").is_some() {
         return aim::points(Path::new("the record"), body).map_err(|error| error.to_string());
+    }
+    if let Ok(record) = Record::deserialize(body) {
+        return Ok(of_record(&record));
     }
     let rows = body["rows"].as_array().ok_or("it has neither points nor rows nor sides")?;
     let mut series = Vec::new();
@@ -215,6 +221,28 @@ pub(crate) fn printed(body: &Value) -> Result<Vec<Series>, String> {
         series.push(one);
     }
     Ok(series)
+}
+
+/// Every metric of every point of an experiment, seed by seed.
+fn of_record(record: &Record) -> Vec<Series> {
+    let mut series: Vec<Series> = Vec::new();
+    for cell in record.grids.iter().flat_map(|grid| &grid.cells) {
+        let labels: Vec<&str> = cell.at.values().map(String::as_str).collect();
+        let name = labels.join(", ");
+        for (key, value) in cell.outcome.iter().flat_map(|outcome| &outcome.metrics) {
+            let own = |one: &&mut Series| one.benchmark == name && one.metric == *key;
+            if let Some(one) = series.iter_mut().find(own) {
+                one.values.push(*value);
+                continue;
+            }
+            let rates = ["jobs_per_min", "jobs_per_sec_per_task", "jti", "acquisitions_per_s"];
+            let unit = convoy_report::metric(key).map_or("", |metric| metric.unit);
+            let mut one = Series::new(&name, key, unit, rates.contains(&key.as_str()));
+            one.values.push(*value);
+            series.push(one);
+        }
+    }
+    series
 }
 
 fn on_path(name: &str) -> bool {

@@ -6,9 +6,10 @@
 mod target;
 
 use crate::args::{Common, Format};
+use crate::experiment::apart;
 use crate::fail::Failure;
+use crate::output;
 use crate::presets::Sets;
-use crate::{output, pool};
 use clap::{Args, ValueEnum};
 use convoy_explain::{Analysis, Detail, ProcFile, folded};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
@@ -26,6 +27,15 @@ pub(crate) struct Explain {
     /// An experiment such as semaphore-2008, the number of a stored run, or `@TAG`
     #[arg(value_name = "RUN")]
     run: String,
+    /// Only this grid of the experiment
+    #[arg(long, value_name = "GRID")]
+    only: Option<String>,
+    /// Only the cells with this label on this axis (repeatable)
+    #[arg(long, value_name = "AXIS=LABEL")]
+    at: Vec<String>,
+    /// What is changed in the presets, on top of what the run changed.
+    #[command(flatten)]
+    sets: Sets,
     /// Kernel preset; of a stored run only if it has several
     #[arg(long, value_name = "PRESET")]
     kernel: Option<String>,
@@ -38,9 +48,6 @@ pub(crate) struct Explain {
     /// Machine preset instead of the run's
     #[arg(long, value_name = "PRESET")]
     machine: Option<String>,
-    /// What is changed in the presets, on top of what the run changed.
-    #[command(flatten)]
-    sets: Sets,
     /// Seed instead of the run's
     #[arg(long)]
     seed: Option<u64>,
@@ -225,7 +232,7 @@ fn execute<R: Recorder + Send + 'static>(
     recorder: R,
 ) -> Result<(VirtualPoint, R), Failure> {
     let run = run.clone();
-    pool::apart(move || {
+    apart(move || {
         let shared = Rc::new(RefCell::new(recorder));
         let point = run.record(shared.clone())?;
         let recorder = Rc::into_inner(shared).expect("the machine is gone");
@@ -236,6 +243,7 @@ fn execute<R: Recorder + Send + 'static>(
 fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> ExplainReport {
     let run = &target.run;
     let mut notes = Vec::new();
+    notes.extend(target.difference(&format!("{:016x}", point.hash)));
     if let Some(failure) = &point.first_failure {
         notes.push(format!("a job failed: {failure}"));
     }

@@ -1,19 +1,23 @@
-//! Which run is explained: a case of an experiment, or what a stored command ran.
+//! Which simulation is explained: a cell of an experiment, or one of a stored run.
+//!
+//! A stored run is made of its record alone, content by content; neither its command line nor the
+//! files of today have a say.
 
 use super::Explain;
-use crate::args::{Args, Command, Reproduce};
+use crate::build::build;
 use crate::compare::store_failure;
+use crate::experiment;
 use crate::fail::Failure;
 use crate::keep::default_path;
-use crate::reproduce;
-use crate::sim::{self, SimArgs};
-use clap::Parser;
-use convoy_lab::experiment::Experiment;
+use convoy_catalogue::{EXPERIMENTS, Entry, KERNELS, Loaded, MACHINES, Set, Sheet, Shelf, Source};
+use convoy_lab::experiment::{Changes, Plan, Setting, Target as Kind, given};
 use convoy_lab::inputs::Inputs;
+use convoy_lab::job::{Job, SimJob};
+use convoy_lab::record::Record;
 use convoy_lab::virtual_run::VirtualRun;
 use convoy_store::{Store, StoreError};
-use convoy_workload::mix::Mix;
-use convoy_workload::users;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// One simulation and where it comes from.
 pub(super) struct Target {
@@ -22,13 +26,23 @@ pub(super) struct Target {
     pub(super) inputs: Inputs,
     /// RUN and the flags that give the same simulation.
     flags: String,
+    /// The schedule hash that the stored run had, and the build that ran it.
+    pub(super) before: Option<(String, String)>,
+}
+
+/// A cell that may be meant.
+struct Candidate {
+    /// Labels by axis.
+    at: BTreeMap<String, String>,
+    job: SimJob,
+    hash: Option<String>,
 }
 
 impl Target {
     pub(super) fn new(args: &Explain) -> Result<Self, Failure> {
         let name = &args.run;
         let stored = name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit());
-        if stored { Self::stored(args) } else { Self::experiment(args, name, None) }
+        if stored { Self::stored(args) } else { Self::experiment(args) }
     }
 
     /// The arguments of the command that explains the same simulation.
@@ -36,125 +50,233 @@ impl Target {
         format!("explain {}", self.flags)
     }
 
+    /// What must be said if the stored run was another one.
+    pub(super) fn difference(&self, hash: &str) -> Option<String> {
+        let (before, then) = self.before.as_ref().filter(|(before, _)| before != hash)?;
+        Some(format!(
+            "this is not what was stored: schedule hash {before} then (build {then}), {hash} now \
+             (build {}); check out that build to explain it",
+            build()
+        ))
+    }
+
+    fn of(name: String, job: &SimJob, flags: String, before: Option<(String, String)>) -> Self {
+        let source = |kind: &str| {
+            let part = job.parts().iter().find(|part| part.kind == kind);
+            part.map_or_else(Source::default, |part| part.source.clone())
+        };
+        let run = job.load_point().clone();
+        let inputs = Inputs::of(&run, &source("kernel"), &source("machine"));
+        Self { name, run, inputs, flags, before }
+    }
+
     fn stored(args: &Explain) -> Result<Self, Failure> {
         let path = args.store.clone().or_else(default_path).ok_or(StoreError::NoPlace);
         let store = path.and_then(Store::read).map_err(store_failure)?;
-        let run = store.find(&args.run).map_err(store_failure)?;
-        let words = std::iter::once("convoy".to_owned()).chain(run.entry.command.iter().cloned());
-        let parsed = Args::try_parse_from(words).map_err(|_| {
-            let command = run.entry.command.join(" ");
+        let stored = store.find(&args.run).map_err(store_failure)?;
+        let record = Record::deserialize(&stored.entry.body).map_err(|_| {
             Failure::usage(format!(
-                "run {} was made by `convoy {command}`, which this version cannot read; name an \
-                 experiment instead",
-                run.id
+                "run {} is a {} without the content of a simulation; only runs on the virtual \
+                 machine (sim, reproduce) repeat and can be explained",
+                stored.id, stored.entry.kind
             ))
         })?;
-        match parsed.command {
-            Command::Sim(stored) => Self::load(args, &stored),
-            Command::Reproduce(stored) => {
-                Self::experiment(args, &stored.experiment.clone(), Some(&stored))
-            }
-            Command::Explain(stored) => {
-                Err(Failure::usage(format!("explain {} itself", stored.run)))
-            }
-            _ => Err(Failure::usage(format!(
-                "run {} is a {} on this machine; only runs on the virtual machine (sim, reproduce) \
-                 repeat and can be explained",
-                run.id, run.entry.kind
-            ))),
+        let mut candidates = Vec::new();
+        for (_, cell) in record.simulations() {
+            let job = record.simulation(cell).map_err(|error| {
+                Failure::environment(format!(
+                    "run {} was made by build {}, whose presets this version cannot read: {error}",
+                    stored.id, record.build
+                ))
+            })?;
+            let hash = cell.outcome.as_ref().and_then(|outcome| outcome.schedule_hash.clone());
+            candidates.push(Candidate { at: cell.at.clone(), job, hash });
         }
-    }
-
-    /// A case of an experiment, at the size of `stored` if that is what is explained.
-    fn experiment(args: &Explain, name: &str, stored: Option<&Reproduce>) -> Result<Self, Failure> {
-        let experiment = reproduce::load(name)?;
-        let sets = stored.map_or_else(|| args.sets.clone(), |stored| stored.sets.with(&args.sets));
-        let kernel = Self::kernel(args, &experiment, stored)?;
-        let stored_machine = stored.and_then(|stored| stored.machine.as_ref());
-        let machine =
-            args.machine.as_ref().or(stored_machine).unwrap_or(&experiment.machine).clone();
-        let scale = match stored {
-            Some(stored) if stored.full => 1,
-            Some(stored) => stored.scale.unwrap_or(experiment.scale),
-            None => experiment.scale,
-        };
-        let users = args.users.unwrap_or((experiment.tasks / scale).max(1));
-        let seed = args.seed.or(stored.map(|stored| stored.seed)).unwrap_or(1);
-        // As `reproduce` scales it: the delay goes with the tasks.
-        let delay = experiment.start_delay_s * 1e9 * f64::from(users) / f64::from(experiment.tasks);
-        let mix = Mix::load(&experiment.mix).map_err(Failure::usage)?;
-        let mut flags = format!("{name} --kernel {kernel} --users {users}");
-        push(&mut flags, "machine", Some(&machine));
-        let kernel = sets.kernel(&kernel)?;
-        let machine = sets.machine(&machine, args.cpus)?;
-        let run = VirtualRun {
-            seed,
-            start_delay_ns: delay as u64,
-            pool_users: experiment.tasks,
-            shrink: args.shrink.unwrap_or(1),
-            ..VirtualRun::new(mix, users, kernel.value.clone(), machine.value.clone())
-        };
-        push(&mut flags, "seed", Some(seed));
-        push(&mut flags, "cpus", args.cpus);
-        push(&mut flags, "shrink", args.shrink);
-        flags.push_str(&sets.flags());
-        let inputs = Inputs::of(&run, &kernel.source, &machine.source);
-        Ok(Self { name: experiment.name, run, inputs, flags })
-    }
-
-    /// The kernel that is meant.
-    fn kernel(
-        args: &Explain,
-        experiment: &Experiment,
-        stored: Option<&Reproduce>,
-    ) -> Result<String, Failure> {
-        let cases: Vec<&str> = experiment.case.iter().map(|case| case.kernel.as_str()).collect();
-        let ran = stored.map_or(&[][..], |stored| &stored.kernel);
-        match (&args.kernel, ran, &cases[..]) {
-            (Some(name), _, _) | (None, [name], _) => Ok(name.clone()),
-            (None, _, [name]) => Ok((*name).to_owned()),
-            _ => Err(Failure::usage(format!(
-                "experiment {} has several kernels; name one with --kernel: {}",
-                experiment.name,
-                cases.join(", ")
-            ))),
+        let found = choose(args, &format!("run {}", args.run), candidates)?;
+        let kernel = args.kernel.as_ref().filter(|name| {
+            found.at.get("kernel").is_none_or(|own| own != *name)
+                && found.job.load_point().kernel.name != **name
+        });
+        let parts = [kernel.is_some(), args.machine.is_some(), args.cpus.is_some()];
+        let changed = parts.contains(&true) || !args.sets.is_empty();
+        let plain = !changed && args.users.is_none() && args.shrink.is_none();
+        let own_seed = args.seed.is_none_or(|seed| seed == found.job.inputs().seed);
+        let before = found.hash.clone().filter(|_| plain && own_seed);
+        let mut flags = args.run.clone();
+        for (axis, label) in &found.at {
+            flags.extend([" --at '", axis, "=", label, "'"]);
         }
-    }
-
-    /// A load point of `convoy sim`.
-    fn load(args: &Explain, stored: &SimArgs) -> Result<Self, Failure> {
-        let kernel = args.kernel.as_ref().unwrap_or(&stored.place.kernel);
-        let sets = stored.place.sets().with(&args.sets);
-        let kernel = sets.kernel(kernel)?;
-        let list = users::parse(stored.points.users.as_deref().unwrap_or("1,2,10"))
-            .map_err(Failure::usage)?;
-        let ((Some(users), _) | (None, &[users])) = (args.users, &list[..]) else {
-            let known: Vec<String> = list.iter().map(u32::to_string).collect();
-            return Err(Failure::usage(format!(
-                "run {} has several load points; name one with --users: {}",
-                args.run,
-                known.join(", ")
-            )));
-        };
-        let machine = args.machine.as_ref().unwrap_or(&stored.place.machine);
-        let machine = sets.machine(machine, args.cpus.or(stored.place.cpus))?;
-        let run = VirtualRun {
-            seed: args.seed.or(stored.load.seed).unwrap_or(1),
-            start_delay_ns: (stored.load.start_delay * 1e9) as u64,
-            shrink: args.shrink.unwrap_or(stored.load.shrink),
-            file_system: stored.place.file_system(),
-            ..VirtualRun::new(sim::mix(stored)?, users, kernel.value.clone(), machine.value.clone())
-        };
-        let mut flags = format!("{} --users {users}", args.run);
-        push(&mut flags, "kernel", args.kernel.as_ref());
+        push(&mut flags, "kernel", kernel);
         push(&mut flags, "machine", args.machine.as_ref());
         push(&mut flags, "cpus", args.cpus);
-        push(&mut flags, "seed", args.seed);
+        push(&mut flags, "users", args.users);
         push(&mut flags, "shrink", args.shrink);
+        let mut job = found.job.at(args.users, args.seed, args.shrink);
+        push(&mut flags, "seed", Some(job.inputs().seed));
         flags.push_str(&args.sets.flags());
-        let inputs = Inputs::of(&run, &kernel.source, &machine.source);
-        Ok(Self { name: format!("run {}", args.run), run, inputs, flags })
+        if kernel.is_some() || args.sets.iter().any(|set| set.kind == KERNELS.kind) {
+            let kernel = changed_part(&job, &KERNELS, kernel, args, None)?;
+            job = job.on_kernel(&kernel);
+        }
+        let sets_machine = args.sets.iter().any(|set| set.kind == MACHINES.kind);
+        if args.machine.is_some() || args.cpus.is_some() || sets_machine {
+            let name = args.machine.as_ref();
+            let machine = changed_part(&job, &MACHINES, name, args, args.cpus)?;
+            job = job.on_machine(&machine).map_err(Failure::usage)?;
+        }
+        let before = before.map(|hash| (hash, record.build.clone()));
+        let name = format!("run {}", args.run);
+        Ok(Self::of(name, &job, flags, before))
     }
+
+    /// A cell of an experiment.
+    fn experiment(args: &Explain) -> Result<Self, Failure> {
+        let name = &args.run;
+        let mut changes = Changes {
+            scale: Some(1),
+            seeds: Some(1),
+            seed: args.seed.unwrap_or(1),
+            only: args.only.iter().cloned().collect(),
+            ..Changes::default()
+        };
+        let text = |text: &String| Setting::Text(given(text));
+        changes
+            .settings
+            .extend(args.machine.as_ref().map(|name| ("machine".to_owned(), text(name))));
+        let count = |count: usize| Setting::Whole(i64::try_from(count).unwrap_or(i64::MAX));
+        changes.settings.extend(args.cpus.map(|cpus| ("cpus".to_owned(), count(cpus))));
+        if let Some(kernel) = &args.kernel {
+            changes.points.insert("kernel".to_owned(), vec![given(kernel)]);
+        }
+        changes.alone = true;
+        for set in args.sets.iter().filter(|set| set.kind != EXPERIMENTS.kind) {
+            changes.set(set);
+        }
+        let sets: Vec<Set> = args.sets.iter().cloned().collect();
+        let plan = experiment::plan(name, &sets, &changes)?;
+        let grid =
+            plan.grids.iter().find(|grid| grid.grid.target == Kind::Sim).ok_or_else(|| {
+                let text = format!("experiment {name} has no simulation of a kernel to explain");
+                Failure::usage(format!("{text}; its grids measure, or are lock loops"))
+            })?;
+        let candidates = grid.points.iter().filter_map(|point| {
+            let axes = grid.axes.iter().map(|axis| axis.name.clone());
+            let labels = grid.labels(point).into_iter().map(str::to_owned);
+            let Job::Sim(job) = point.jobs.first()? else { return None };
+            Some(Candidate { at: axes.zip(labels).collect(), job: (**job).clone(), hash: None })
+        });
+        let found = choose(args, &format!("experiment {name}"), candidates.collect())?;
+        let full = found.job.inputs().users_full;
+        let scale = grid.grid.scale.max(grid.grid.scale_at_least);
+        let users = args.users.unwrap_or((full / scale).max(1));
+        let job = found.job.at(Some(users), None, args.shrink);
+        let flags = flags(args, &plan, &found, users);
+        Ok(Self::of(plan.name.clone(), &job, flags, None))
+    }
+}
+
+/// The flags that name the cell again.
+fn flags(args: &Explain, plan: &Plan, found: &Candidate, users: u32) -> String {
+    let run = found.job.load_point();
+    let mut flags = args.run.clone();
+    push(&mut flags, "only", args.only.as_ref());
+    for (axis, label) in found.at.iter().filter(|(axis, _)| *axis != "kernel") {
+        flags.extend([" --at '", axis, "=", label, "'"]);
+    }
+    let kernel = args.kernel.as_deref().or_else(|| found.at.get("kernel").map(String::as_str));
+    push(&mut flags, "kernel", kernel);
+    push(&mut flags, "users", Some(users));
+    let machine = args.machine.clone().or_else(|| {
+        let inputs = &plan.experiment.value.inputs;
+        inputs.get("machine").map(ToString::to_string)
+    });
+    push(&mut flags, "machine", machine);
+    push(&mut flags, "seed", Some(run.seed));
+    push(&mut flags, "cpus", args.cpus);
+    push(&mut flags, "shrink", args.shrink);
+    flags + &args.sets.flags()
+}
+
+/// A preset of a stored run, or another one, with what the flags change.
+fn changed_part<T: Entry>(
+    job: &SimJob,
+    shelf: &'static Shelf,
+    name: Option<&String>,
+    args: &Explain,
+    cpus: Option<usize>,
+) -> Result<Loaded<T>, Failure> {
+    let sheet = if let Some(name) = name {
+        Sheet::open(shelf, name, None)
+    } else {
+        let part = job.parts().iter().find(|part| part.kind == shelf.kind);
+        let label = part.map_or_else(String::new, |part| part.source.label());
+        let text = part.and_then(|part| toml::to_string(&part.content).ok());
+        Sheet::of_text(shelf, &label, &text.unwrap_or_default())
+    };
+    let sets: Vec<Set> = args.sets.iter().cloned().chain(cpus.map(Set::cpus)).collect();
+    sheet.and_then(|sheet| sheet.read::<T>(&sets)).map_err(Failure::usage)
+}
+
+/// The one cell that the flags leave.
+fn choose(args: &Explain, what: &str, mut all: Vec<Candidate>) -> Result<Candidate, Failure> {
+    for wanted in &args.at {
+        let (axis, label) = wanted
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("--at {wanted}: expected AXIS=LABEL")))?;
+        all = narrowed(all, what, axis, label)?;
+    }
+    if let Some(kernel) = &args.kernel
+        && all.iter().any(|one| one.at.get("kernel") == Some(kernel))
+    {
+        all = narrowed(all, what, "kernel", kernel)?;
+    }
+    // Of a stored run the cell with those users, if there is one; else they are changed.
+    let of_users = |one: &Candidate| Some(one.job.inputs().users) == args.users;
+    if all.iter().any(of_users) {
+        all.retain(of_users);
+    }
+    let seed = args.seed.or_else(|| all.first().map(|one| one.job.inputs().seed));
+    let of_seed = |one: &Candidate| Some(one.job.inputs().seed) == seed;
+    if all.iter().any(of_seed) {
+        all.retain(of_seed);
+    }
+    let Some(last) = all.pop() else {
+        return Err(Failure::usage(format!("{what} has no simulation of a kernel to explain")));
+    };
+    let differs = |axis: &String| all.iter().any(|one| one.at.get(axis) != last.at.get(axis));
+    let Some(axis) = last.at.keys().find(|axis| differs(axis)).cloned() else {
+        return Ok(last);
+    };
+    all.push(last);
+    let mut labels: Vec<&str> = Vec::new();
+    for label in all.iter().filter_map(|one| one.at.get(&axis)) {
+        if !labels.contains(&label.as_str()) {
+            labels.push(label);
+        }
+    }
+    let labels = labels.join(", ");
+    let text = match axis.as_str() {
+        "kernel" => format!("{what} has several kernels; name one with --kernel: {labels}"),
+        "users" => format!("{what} has several load points; name one with --users: {labels}"),
+        _ => format!("{what} has several of {axis}; name one with --at '{axis}=LABEL': {labels}"),
+    };
+    Err(Failure::usage(text))
+}
+
+fn narrowed(
+    all: Vec<Candidate>,
+    what: &str,
+    axis: &str,
+    label: &str,
+) -> Result<Vec<Candidate>, Failure> {
+    let labels: Vec<String> = all.iter().filter_map(|one| one.at.get(axis).cloned()).collect();
+    let of = |one: &Candidate| one.at.get(axis).is_some_and(|own| own == label);
+    let left: Vec<Candidate> = all.into_iter().filter(of).collect();
+    if left.is_empty() {
+        let known = labels.join(", ");
+        return Err(Failure::usage(format!("{what} has no {axis} {label:?}; known: {known}")));
+    }
+    Ok(left)
 }
 
 fn push(flags: &mut String, name: &str, value: Option<impl std::fmt::Display>) {

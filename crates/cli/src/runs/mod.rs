@@ -51,7 +51,7 @@ struct Where {
 /// Which runs.
 #[derive(Clone, Debug, Args)]
 struct Which {
-    /// Only this kind: run, native, reproduce, compare, bisect
+    /// Only this kind: run, sim, native, reproduce, compare, bisect
     #[arg(long)]
     kind: Option<String>,
     /// Only those with this tag

@@ -41,7 +41,8 @@ fn head(run: &Stored) -> String {
 fn body(entry: &Entry) -> String {
     let body = &entry.body;
     let report = || typed::<CompareReport>(&body["report"]);
-    let reproduced = || typed::<ReproduceReport>(body);
+    let reproduced =
+        || typed::<ReproduceReport>(&body["report"]).or_else(|| typed::<ReproduceReport>(body));
     match entry.kind.as_str() {
         "compare" => report().map(|report| report.to_text(CompareLayout::List)),
         "reproduce" => reproduced().map(|report| report.to_text()),
@@ -80,8 +81,9 @@ pub(super) fn result(entry: &Entry) -> String {
             let speedup = speedup.map_or(String::new(), |s| format!(" {}", fixed(s, 3)));
             format!("{}{speedup}", report.verdict())
         }),
-        "run" => {
-            let points = body["points"].as_array().into_iter().flatten();
+        "run" | "sim" => {
+            let results = body.get("results").unwrap_or(body);
+            let points = results["points"].as_array().into_iter().flatten();
             let jobs = points.filter_map(|point| point["jobs_per_min"].as_f64());
             let best = jobs.fold(f64::NAN, f64::max);
             if best.is_nan() { String::new() } else { format!("{} jobs/min", fixed(best, 1)) }

@@ -60,9 +60,9 @@ fn numbers_out_of_range_name_the_range() {
     let cpus = |n| ["sim", "--kernel", "2.6.25", "--cpus", n];
     refused(&cpus("0"), USAGE, &["--cpus 0: topology.cpus: 0 is", "1 to 1024"]);
     refused(&cpus("2000"), USAGE, &["topology.cpus: 2000 is", "1 to 1024"]);
-    refused(&["reproduce", "--scale", "5000"], USAGE, &["5000", "1..=1000"]);
+    refused(&["reproduce", "--scale", "5000"], USAGE, &["5000", "1 to 2000"]);
     refused(&["reproduce", "--seed", "18446744073709551615"], USAGE, &["--seed", "smaller"]);
-    refused(&["reproduce", "--seeds", "1"], USAGE, &["2..=1000"]);
+    refused(&["reproduce", "--seeds", "0"], USAGE, &["1..=1000"]);
     refused(&["check", "semaphore", "--budget", "0"], USAGE, &["at least 1"]);
     refused(&["run", "--start-delay", "1e9"], USAGE, &["0 to 3600"]);
     let timeline = ["sim", "--kernel", "2.6.25", "--timeline", "0"];
@@ -126,11 +126,10 @@ fn files_that_cannot_be_read_or_understood() {
     let syntax = file("syntax.toml", "name = \n");
     let key = file("key.toml", "nonsense = 1\n");
     for args in [
-        ["reproduce", "--no-spread"].as_slice(),
+        ["reproduce", "--only", "table"].as_slice(),
         ["reproduce", "semaphore-2008", "--machine"].as_slice(),
         ["sim", "--kernel", "2.6.25", "--machine"].as_slice(),
         ["sim", "--kernel"].as_slice(),
-        ["locks"].as_slice(),
     ] {
         let with = |file: &str| {
             let mut args = args.to_vec();
@@ -152,10 +151,17 @@ fn files_that_cannot_be_read_or_understood() {
         refused(&args, USAGE, &["steps.toml", told]);
     }
     let shipped = include_str!("../../../../experiments/semaphore-2008.toml");
-    let experiment = file("experiment.toml", &shipped.replace("hz = [250,", "hz = [251,"));
-    refused(&["reproduce", &experiment], USAGE, &["config.hz: 251 is", "100, 250, 300 or 1000"]);
-    let experiment = file("tasks.toml", &shipped.replace("tasks = 2000\n", "tasks = 0\n"));
-    refused(&["reproduce", &experiment], USAGE, &["tasks.toml", "1 to 1000000"]);
+    let of = |from: &str, to: &str| file("experiment.toml", &shipped.replace(from, to));
+    let hz = of("hz\" = 250", "hz\" = 251");
+    refused(&["reproduce", &hz], USAGE, &["grid spread", "config.hz", "100, 250, 300 or 1000"]);
+    let users = of("users = 2000\n", "users = 0\n");
+    refused(&["reproduce", &users], USAGE, &["experiment.toml:9: inputs.users", "1 to 1000000"]);
+    let key = of("scale = 2\n", "scael = 2\n");
+    refused(&["reproduce", &key], USAGE, &["experiment.toml:", "did you mean scale?"]);
+    let nan = of("[56096.4, 55894.4]", "[nan, 55894.4]");
+    refused(&["reproduce", &nan], USAGE, &["experiment.toml:", "jobs_per_min", "finite"]);
+    let baseline = of("baseline = \"2.6.25\"", "baseline = \"2.6.24\"");
+    refused(&["reproduce", &baseline], USAGE, &["no point is \"2.6.24\""]);
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
@@ -170,7 +176,6 @@ fn inputs_without_end_are_refused() {
         ["sim", "--kernel"].as_slice(),
         ["sim", "--kernel", "2.6.25", "--machine"].as_slice(),
         ["reproduce"].as_slice(),
-        ["locks"].as_slice(),
         ["run", "--mix"].as_slice(),
         ["run", "--config"].as_slice(),
         ["compare", "true"].as_slice(),
@@ -226,7 +231,7 @@ fn results_that_cannot_be_written() {
     refused(&to(&missing), ENVIRONMENT, &["missing/result.json", "make it"]);
     refused(&["reproduce", "--output", &missing], ENVIRONMENT, &["make it"]);
     refused(&["run", "--record", &missing], ENVIRONMENT, &["make it"]);
-    let sensitivity = ["reproduce", "--sensitivity", "--plot", &missing];
+    let sensitivity = ["reproduce", "semaphore-2008-sensitivity", "--plot", &missing];
     refused(&sensitivity, ENVIRONMENT, &["make it"]);
     refused(&to(&path("")), ENVIRONMENT, &["is a directory", "name a file"]);
     refused(&to("/dev/full"), ENVIRONMENT, &["/dev/full", "No space", "free space"]);

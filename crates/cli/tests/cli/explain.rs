@@ -60,7 +60,7 @@ fn recording_changes_nothing_and_a_stored_run_is_explained() {
     let ran = json(&args, 0);
     let explained = json(&["explain", "1", "--store", store, "--quiet", "--format", "json"], 0);
     assert_eq!(ran["points"][0]["hash"], explained["hash"]);
-    assert_eq!(explained["replay"], "convoy explain 1 --users 15");
+    assert_eq!(explained["replay"], "convoy explain 1 --at 'users=15' --seed 3");
     let missing = run(&["explain", "7", "--store", store]);
     assert_eq!(code(&missing), Some(2), "{}", stderr(&missing));
 }

@@ -3,8 +3,8 @@
 use crate::{code, json, run, stderr, stdout};
 use serde_json::Value;
 
-const SMALL: [&str; 8] =
-    ["reproduce", "--scale", "500", "--seeds", "2", "--no-spread", "--format", "json"];
+const SMALL: [&str; 9] =
+    ["reproduce", "--scale", "500", "--seeds", "2", "--only", "table", "--format", "json"];
 
 fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> =
@@ -66,9 +66,10 @@ fn reproduce_is_the_same_in_two_processes_and_on_one_thread() {
 fn reproduce_keeps_the_spread() {
     let args = ["reproduce", "--scale", "1000", "--seeds", "2", "--format", "json"];
     let value = json(&args, 0);
-    let spread = value["spread"].as_array().expect("spread");
+    let spread = value["grids"]["spread"].as_array().expect("spread");
     assert_eq!(spread.len(), 10, "two machines, two HZ, two preemption models; no groups");
-    assert!(spread[0]["machine"].is_string() && spread[0]["HZ"].is_f64(), "{}", spread[0]);
+    assert!(spread[0]["machine"].is_string(), "{}", spread[0]);
+    assert!(spread[0]["loss_percent 2.6.26-rc1"].is_f64(), "{}", spread[0]);
 }
 
 const POINT: [&str; 35] = [
@@ -151,6 +152,12 @@ fn a_record_of_a_simulation_has_its_inputs() {
     let text = std::fs::read_to_string(&path).expect("a record");
     let record: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(record["results"], printed);
+    let cell = &record["grids"][0]["cells"][0];
+    assert_eq!((&cell["inputs"]["fs"], &cell["inputs"]["seed"]), (&"journal".into(), &4.into()));
+    let kernel = cell["parts"]["kernel"].as_str().expect("a hash");
+    assert_eq!(record["parts"][kernel]["label"], "3.0");
+    assert!(record["parts"][kernel]["content"]["sched"].is_object(), "{record:#}");
+    assert!(record["build"].is_string() && record["hash"].is_string());
     assert_eq!((&printed["kernel"]["name"], &printed["seed"]), (&"3.0".into(), &4.into()));
     assert_eq!((&printed["file_system"], &printed["disk_ms"]), (&"journal".into(), &5.5.into()));
     assert_eq!(printed["kernel"]["changed"], false);

@@ -11,6 +11,7 @@ mod look;
 mod runs;
 mod shell;
 mod signals;
+mod sweep;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

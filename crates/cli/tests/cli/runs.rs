@@ -133,19 +133,15 @@ fn a_full_disk_costs_neither_result_nor_record() {
 fn a_run_of_native_locks_is_kept_and_shown_as_it_was_printed() {
     let place = directory("native");
     let store = place.join("runs.sqlite3");
-    let file = place.join("small.toml");
-    let text = "kind = \"native-locks\"\nname = \"small\"\n\
-                policies = [\"handoff\", \"opportunistic\"]\nthreads = [2]\n\
-                section_ns = [100]\noutside_ns = 100\nwarmup_ms = 1\nwindow_ms = 5\n\
-                rounds = 2\nseed = 1\n";
-    std::fs::write(&file, text).expect("written");
-    let file = file.to_string_lossy();
-    let printed = convoy(&["locks", &file]).env("CONVOY_STORE", &store).output().expect("starts");
+    let args = ["locks", "--lock", "handoff,opportunistic", "--rounds", "2"];
+    let times = ["--warmup-ms", "1", "--window-ms", "5"];
+    let printed = convoy(&[args.as_slice(), &times].concat());
+    let printed = { printed }.env("CONVOY_STORE", &store).output().expect("starts");
     assert_eq!(code(&printed), Some(0), "{}", stderr(&printed));
     let table = stdout(&printed);
     assert!(table.contains("opportunistic"), "{table}");
     let shown = stdout(&runs(&store, &["show", "1"]));
-    assert!(shown.contains("native") && shown.ends_with(&table), "{shown}\n{table}");
+    assert!(shown.contains("convoy locks") && shown.ends_with(&table), "{shown}\n{table}");
     let csv = stdout(&runs(&store, &["show", "1", "--format", "csv"]));
     assert_eq!(csv.lines().count(), 1 + 4, "one line for each run: {csv}");
     let exported = runs(&store, &["export", "--kind", "native"]);
@@ -166,13 +162,15 @@ fn every_kind_of_run_is_kept_and_compared_by_its_tag() {
     kept(&["sim", "--kernel", "2.6.25", "--users", "2", "--shrink", "50", "--tag", "before"]);
     kept(&["sim", "--kernel", "2.6.26-rc1", "--users", "2", "--shrink", "50", "--tag", "after"]);
     kept(&["run", "--users", "1", "--shrink", "1000000", "--tag", "here"]);
-    kept(&["reproduce", "--scale", "200", "--seeds", "2", "--no-spread", "--tag", "paper"]);
+    kept(&["reproduce", "--scale", "200", "--seeds", "2", "--only", "table", "--tag", "paper"]);
     let args = ["compare", "--quiet", "--format", "json", "@before", "@after"];
     let output = convoy(&args).env("CONVOY_STORE", &store).output().expect("starts");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["rows"][0]["users"], 2, "{report}");
-    let list = stdout(&runs(&store, &["list", "--kind", "run"]));
+    let list = stdout(&runs(&store, &["list"]));
     assert_eq!(list.matches("jobs/min").count(), 3, "{list}");
+    let list = stdout(&runs(&store, &["list", "--kind", "sim"]));
+    assert_eq!(list.matches("jobs/min").count(), 2, "{list}");
     let shown = stdout(&runs(&store, &["show", "paper"]));
     assert!(shown.contains("published"), "{shown}");
     std::fs::remove_dir_all(place).expect("removed");

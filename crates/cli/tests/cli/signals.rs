@@ -45,10 +45,9 @@ fn an_interrupt_ends_a_reproduction_in_order() {
 
 #[test]
 fn an_interrupt_ends_a_check_and_a_lock_experiment_in_order() {
-    let locks = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/semaphore-native.toml");
     // Neither can have finished: the one has a budget for days, the other takes a minute.
     let check = ["check", "semaphore", "--variant", "handoff", "--budget", "1000000000000"];
-    for args in [check.as_slice(), &["locks", locks]] {
+    for args in [check.as_slice(), &["reproduce", "semaphore-native"]] {
         for signal in [Signal::INT, Signal::TERM] {
             let mut child = convoy(args).spawn().expect("starts");
             wait(&mut child, catches_interrupts);

@@ -2,8 +2,16 @@
 
 use super::*;
 
-/// The experiment file that ships.
-const SHIPPED: &str = include_str!("../../../../experiments/semaphore-native.toml");
+/// The two policies of a semaphore, five numbers of threads.
+fn semaphores() -> NativeExperiment {
+    NativeExperiment {
+        policies: vec![Policy::Handoff, Policy::Opportunistic],
+        threads: vec![2, 16, 64, 256, 2000],
+        section_ns: vec![100, 1000],
+        rounds: 3,
+        ..NativeExperiment::plain()
+    }
+}
 
 fn small() -> NativeExperiment {
     NativeExperiment {
@@ -13,51 +21,27 @@ fn small() -> NativeExperiment {
         warmup_ms: 1,
         window_ms: 10,
         rounds: 2,
-        ..NativeExperiment::parse(SHIPPED).unwrap()
+        ..semaphores()
     }
-}
-
-#[test]
-fn the_shipped_file_is_the_one_of_the_issue() {
-    let experiment = NativeExperiment::parse(SHIPPED).unwrap();
-    assert_eq!(experiment.policies, [Policy::Handoff, Policy::Opportunistic]);
-    assert_eq!(experiment.threads, [2, 16, 64, 256, 2000]);
-    assert_eq!(experiment.section_ns, [100, 1000]);
-    assert_eq!(experiment.runs(), 60);
 }
 
 #[test]
 fn errors_name_the_field_and_the_cure() {
-    let cases = [
-        ("rounds = 3", "rounds = 0", "rounds is 0; it must be 1 to 1000"),
-        ("threads = [2,", "threads = [0,", "threads is 0; it must be 1 to 16384"),
-        (
-            "section_ns = [100, 1000]",
-            "section_ns = []",
-            "section_ns is empty; it must be 1 to 1000000",
-        ),
-        (
-            "kind = \"native-locks\"",
-            "kind = \"aim7\"",
-            "kind is \"aim7\"; it must be \"native-locks\"",
-        ),
-    ];
-    for (from, to, expected) in cases {
-        let error = NativeExperiment::parse(&SHIPPED.replace(from, to)).unwrap_err();
-        assert_eq!(error.to_string(), expected);
-    }
-    let twice = SHIPPED.replace("[\"handoff\", \"opportunistic\"]", "[\"handoff\", \"handoff\"]");
-    assert!(NativeExperiment::parse(&twice).unwrap_err().to_string().contains("repetition"));
-    for text in ["windw_ms = 1", "kind = 3", "= ="] {
-        let error = NativeExperiment::parse(text).unwrap_err().to_string();
-        assert!(error.starts_with("not a native-locks experiment: "), "{error}");
-        assert_eq!(error.lines().count(), 1);
-    }
+    let refused = |experiment: NativeExperiment| experiment.check().unwrap_err().to_string();
+    let rounds = refused(NativeExperiment { rounds: 0, ..semaphores() });
+    assert_eq!(rounds, "rounds is 0; it must be 1 to 1000");
+    let threads = refused(NativeExperiment { threads: vec![2, 0], ..semaphores() });
+    assert_eq!(threads, "threads is 0; it must be 1 to 16384");
+    let section = refused(NativeExperiment { section_ns: vec![], ..semaphores() });
+    assert_eq!(section, "section_ns is empty; it must be 1 to 1000000");
+    let twice = vec![Policy::Handoff, Policy::Handoff];
+    let twice = refused(NativeExperiment { policies: twice, ..semaphores() });
+    assert!(twice.contains("repetition"), "{twice}");
 }
 
 #[test]
 fn every_cell_runs_once_a_round_and_pairs_stay_together() {
-    let experiment = NativeExperiment::parse(SHIPPED).unwrap();
+    let experiment = semaphores();
     let mut random = Lcg::for_user(experiment.seed, 0);
     let (first, second) = (experiment.round(&mut random), experiment.round(&mut random));
     assert_ne!(first, second);

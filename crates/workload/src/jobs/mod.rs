@@ -18,6 +18,7 @@ pub use operations::Operations;
 use crate::Errno;
 use crate::api::{Fd, Kernel, Sys};
 use convoy_catalogue::suggest::nearest;
+use serde::{Deserialize, Serialize};
 
 /// Block of the disk jobs, bytes.
 pub const BLOCK_BYTES: usize = 1024;
@@ -165,9 +166,9 @@ pub(crate) fn read_all<K: Kernel>(k: &mut K, fd: Fd, buffer: &mut [u8]) -> Resul
 macro_rules! jobs {
     ($($variant:ident = $name:literal, $function:path, $about:literal;)+) => {
         /// A job of AIM7.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Job {
-            $(#[doc = $about] $variant,)+
+            $(#[doc = $about] #[serde(rename = $name)] $variant,)+
         }
 
         impl Job {

@@ -18,7 +18,8 @@ const DETERMINISTIC: &[&str] = &[
 ];
 
 /// The part of `load` that drives the real machine.
-const HOST: &[&str] = &["crates/lab/src/native", "crates/lab/src/calibrate"];
+const HOST: &[&str] =
+    &["crates/lab/src/native", "crates/lab/src/calibrate", "crates/lab/src/pool.rs"];
 
 /// What differs between two executions, and what to use instead.
 const AMBIENT: &[(&str, &str)] = &[

@@ -1,0 +1,86 @@
+//! Flags of the commands that run experiments.
+
+use crate::args::Common;
+use crate::keep::StoreArgs;
+use crate::presets::Sets;
+use clap::Args;
+use convoy_lab::sweep::Shard;
+use std::path::PathBuf;
+
+/// Which cells of an experiment.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Which {
+    /// A shipped experiment, or the path of an experiment file
+    #[arg(value_name = "EXPERIMENT", default_value = "semaphore-2008")]
+    pub(crate) experiment: String,
+    /// Only this grid of the experiment (repeatable)
+    #[arg(long, value_name = "GRID")]
+    pub(crate) only: Vec<String>,
+    /// The published size: users and start delay are not divided
+    #[arg(long, conflicts_with = "scale")]
+    pub(crate) full: bool,
+    /// Divide users and start delay by this instead of the experiment's scale
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) scale: Option<u32>,
+    /// Number of seeds, or of rounds of a measurement, instead of the experiment's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) seeds: Option<u32>,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Only these kernels, presets or files (repeatable)
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) kernel: Vec<String>,
+    /// Machine preset or file instead of the experiment's
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) machine: Option<String>,
+    /// What is changed in the presets and in the experiment.
+    #[command(flatten)]
+    pub(crate) sets: Sets,
+    /// Simulations at a time; default one for each CPU
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// `convoy reproduce`.
+#[derive(Debug, Args)]
+pub(crate) struct Reproduce {
+    /// Which cells.
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Write the plot of an experiment that has one (SVG); its CSV goes beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Measure the published rows of `host` on this machine, into an experiment file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) measure: Option<PathBuf>,
+    /// Where the record goes.
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `convoy sweep`.
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// Which cells.
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The directory of the cells; what is there is not run again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Run only the I-th of N parts of the cells
+    #[arg(long, value_name = "I/N")]
+    pub(crate) shard: Option<Shard>,
+    /// Take in the cells of another directory, and run what is missing nowhere else (repeatable)
+    #[arg(long, value_name = "DIR", conflicts_with = "shard")]
+    pub(crate) merge: Vec<PathBuf>,
+    /// Write the plot of an experiment that has one (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(crate) common: Common,
+}

@@ -1,0 +1,185 @@
+//! `convoy reproduce` and `convoy sweep`: experiments, from their file to their report.
+
+mod args;
+mod measure;
+mod reproduce;
+mod sweep;
+
+use crate::args::Common;
+use crate::fail::Failure;
+use crate::output;
+use convoy_catalogue::{EXPERIMENTS, Set, Sheet};
+use convoy_host::Interrupts;
+use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, given};
+use convoy_lab::job::{JobError, Outcome};
+use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
+use convoy_lab::virtual_end::VirtualError;
+use convoy_report::ExperimentReport;
+use std::path::Path;
+use std::sync::mpsc;
+
+pub(crate) use args::{Reproduce, SweepArgs, Which};
+pub(crate) use reproduce::run as reproduce;
+pub(crate) use sweep::run as sweep;
+
+/// Environment variable with the number of simulations at a time, where no flag says it.
+const THREADS: &str = "CONVOY_THREADS";
+
+impl Which {
+    /// What is asked for beside the file.
+    fn changes(&self) -> Changes {
+        let mut changes = Changes {
+            only: self.only.clone(),
+            scale: if self.full { Some(1) } else { self.scale },
+            seeds: self.seeds,
+            seed: self.seed,
+            ..Changes::default()
+        };
+        if let Some(machine) = &self.machine {
+            changes.settings.insert("machine".to_owned(), Setting::Text(given(machine)));
+        }
+        if !self.kernel.is_empty() {
+            let kernels = self.kernel.iter().map(|kernel| given(kernel)).collect();
+            changes.points.insert("kernel".to_owned(), kernels);
+        }
+        for set in self.sets.iter().filter(|set| set.kind != EXPERIMENTS.kind) {
+            changes.set(set);
+        }
+        changes
+    }
+
+    /// The cells.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let sets: Vec<Set> = self.sets.iter().cloned().collect();
+        plan(&self.experiment, &sets, &self.changes())
+    }
+}
+
+/// The cells of an experiment.
+pub(crate) fn plan(name: &str, sets: &[Set], changes: &Changes) -> Result<Plan, Failure> {
+    let sheet = Sheet::open(&EXPERIMENTS, name, None).map_err(Failure::usage)?;
+    let experiment = sheet.read::<Experiment>(sets).map_err(Failure::usage)?;
+    Plan::new(&experiment, changes).map_err(Failure::usage)
+}
+
+/// How many simulations run at a time.
+pub(crate) fn threads(asked: Option<u16>) -> Result<usize, Failure> {
+    let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let default = match std::env::var(THREADS) {
+        Ok(text) => text.parse().ok().filter(|&threads| threads > 0).ok_or_else(|| {
+            Failure::usage(format!("{THREADS}={text} is no count of threads; unset it or give one"))
+        })?,
+        Err(_) => available,
+    };
+    Ok(asked.map_or(default, usize::from))
+}
+
+/// What running some cells gave.
+pub(crate) struct Done<T> {
+    /// One for each cell, in their order; `None` where an interrupt came first or it failed.
+    pub(crate) outcomes: Vec<Option<T>>,
+    /// Whether an interrupt came.
+    pub(crate) interrupted: bool,
+    /// Why cells have no outcome.
+    pub(crate) failures: Vec<JobError>,
+}
+
+/// Runs `count` cells by `start`. `keep` is told of each outcome as soon as it is there, and ends
+/// the run by a failure of its own.
+pub(crate) fn execute<T>(
+    common: &Common,
+    what: &str,
+    count: usize,
+    start: impl FnOnce(&mut Watch<T>) -> Results<T>,
+    mut keep: impl FnMut(usize, &T) -> Result<(), Failure>,
+) -> Result<Done<T>, Failure> {
+    let interrupts = Interrupts::catch();
+    let bar = output::progress(common, count as u64);
+    bar.set_message(what.to_owned());
+    let (mut interrupted, mut stopped) = (false, None);
+    let results = start(&mut |news| {
+        if let News::Done(index, result) = news {
+            bar.inc(1);
+            if let Ok(outcome) = result
+                && let Err(failure) = keep(index, outcome)
+            {
+                stopped = Some(failure);
+                return Answer::Stop;
+            }
+        }
+        interrupted |= interrupts.pending();
+        if interrupted { Answer::Stop } else { Answer::Continue }
+    });
+    bar.finish_and_clear();
+    if let Some(failure) = stopped {
+        return Err(failure);
+    }
+    let mut done = Done { outcomes: Vec::new(), interrupted, failures: Vec::new() };
+    for result in results {
+        match result {
+            Some(Ok(outcome)) => done.outcomes.push(Some(outcome)),
+            Some(Err(error)) => {
+                done.failures.push(error);
+                done.outcomes.push(None);
+            }
+            None => done.outcomes.push(None),
+        }
+    }
+    let finished = done.outcomes.iter().flatten().count() + done.failures.len();
+    if !interrupted && finished < count {
+        return Err(Failure::environment("a simulation ended without a result; see above"));
+    }
+    Ok(done)
+}
+
+/// Runs `work` on a thread of its own, so that an interrupt ends the command at once.
+pub(crate) fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, VirtualError> + Send + 'static,
+) -> Result<T, Failure> {
+    let interrupts = Interrupts::catch();
+    let (sender, receiver) = mpsc::channel();
+    // Detached: an interrupt does not wait for it. That nobody waits for the result any more is no
+    // failure.
+    std::thread::spawn(move || sender.send(work()).is_ok());
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(result) => return result.map_err(Failure::environment),
+            Err(mpsc::RecvTimeoutError::Timeout) if interrupts.pending() => {
+                return Err(Failure::interrupted(0));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                let text = "a simulation ended without a result; see above";
+                return Err(Failure::environment(text));
+            }
+        }
+    }
+}
+
+/// Writes the plot of a report, if one is asked for.
+fn plot(common: &Common, report: &ExperimentReport, path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let Some(plot) = report.plot() else {
+        return Err(Failure::usage("--plot: this experiment has no plot; leave it away"));
+    };
+    output::file(path, &plot.to_svg())?;
+    let csv = path.with_extension("csv");
+    output::file(&csv, &plot.to_csv())?;
+    output::message(common, &format!("wrote {} and {}", path.display(), csv.display()));
+    Ok(())
+}
+
+/// Prints a report in the format that is asked for.
+fn print(common: &Common, report: &ExperimentReport) -> Result<(), Failure> {
+    output::print(common, || report.to_text(), || report.to_json(), || report.to_csv())
+}
+
+/// The failure of an experiment that is not complete.
+fn incomplete(done: &Done<Outcome>) -> Result<(), Failure> {
+    let finished = done.outcomes.iter().flatten().count();
+    if let Some(error) = done.failures.first() {
+        let count = done.failures.len();
+        return Err(Failure::environment(format!("{count} cells failed; the first: {error}")));
+    }
+    if done.interrupted { Err(Failure::interrupted(finished)) } else { Ok(()) }
+}

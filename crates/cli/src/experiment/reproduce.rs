@@ -1,0 +1,50 @@
+//! `convoy reproduce`: an experiment out of the mechanism, beside what was published.
+
+use super::{Reproduce, execute, incomplete, measure, plot, print, threads};
+use crate::build::build;
+use crate::fail::Failure;
+use crate::output;
+use convoy_lab::experiment::Plan;
+use convoy_lab::job::{Job, Outcome};
+use convoy_lab::pool::{self, Watch};
+use convoy_lab::record::Record;
+use convoy_report::ExperimentReport;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// The command.
+pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
+    output::ready(args.common.output.as_deref())?;
+    output::ready(args.plot.as_deref())?;
+    let plan = args.which.plan()?;
+    if let Some(path) = &args.measure {
+        return measure::run(args, &plan, path);
+    }
+    let jobs: Vec<Job> = plan.jobs().cloned().collect();
+    let all: Vec<usize> = (0..jobs.len()).collect();
+    let threads = threads(args.which.threads)?;
+    let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &all, threads, Job::run, watch);
+    let done = execute(&args.common, plan.name.as_str(), all.len(), start, |_, _| Ok(()))?;
+    if done.outcomes.iter().all(Option::is_none) {
+        incomplete(&done)?;
+    }
+    let record = record(&plan, &done.outcomes);
+    let report = ExperimentReport::new(&plan, &done.outcomes, &record);
+    print(&args.common, &report)?;
+    incomplete(&done)?;
+    plot(&args.common, &report, args.plot.as_deref())?;
+    let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
+    // The report as it was printed is kept beside what it was made of.
+    let printed = serde_json::from_str(&report.to_json()).map_err(Failure::environment)?;
+    if let (Some(body), Value::Object(printed)) = (body.as_object_mut(), printed) {
+        body.insert("report".to_owned(), Value::Object(printed));
+    }
+    args.store.keep(&args.common, "reproduce", Some(args.which.seed), body);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The record of a plan that this process ran.
+pub(super) fn record(plan: &Plan, outcomes: &[Option<Outcome>]) -> Record {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    Record::new(plan, outcomes, &build(), &command)
+}

@@ -1,0 +1,187 @@
+//! `convoy sweep`: cells are kept one by one, whoever runs them, and the result is the same bytes.
+
+use crate::{code, convoy, directory, run, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Twelve cells of some tenths of a second.
+const EXPERIMENT: &str = r#"
+title = "three kernels, two numbers of users, two seeds"
+[inputs]
+machine = "quad-2008-two-dies"
+shrink = 20
+[[grid]]
+name = "users"
+target = "sim"
+seeds = 2
+compare = { axis = "kernel", baseline = "2.6.25", metric = "jobs_per_min" }
+[[grid.axis]]
+key = "users"
+values = [10, 20]
+[[grid.axis]]
+key = "kernel"
+values = ["2.6.25", "2.6.26-rc1", "3.0"]
+"#;
+
+struct Place {
+    directory: PathBuf,
+    experiment: String,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let directory = directory(name);
+        let file = directory.join("mine.toml");
+        std::fs::write(&file, EXPERIMENT).expect("written");
+        Self { experiment: file.to_string_lossy().into_owned(), directory }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).to_string_lossy().into_owned()
+    }
+
+    /// Runs a sweep into the directory `name`, and says what it printed.
+    fn sweep(&self, name: &str, more: &[&str]) -> String {
+        let dir = self.path(name);
+        let args = [&["sweep", &self.experiment, "--dir", &dir, "--quiet"], more].concat();
+        let output = run(&args);
+        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    fn results(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
+        let read = |file: &str| std::fs::read(self.directory.join(name).join(file)).expect("there");
+        (read("record.json"), read("result.csv"))
+    }
+
+    fn cells(&self, name: &str) -> usize {
+        count(&self.directory.join(name).join("cells"))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _left_for_a_look = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Complete cells in a directory.
+fn count(cells: &Path) -> usize {
+    let Ok(files) = std::fs::read_dir(cells) else { return 0 };
+    files.flatten().filter(|file| file.path().extension().is_none()).count()
+}
+
+#[test]
+fn killed_twice_divided_or_whole_it_is_the_same_bytes() {
+    let place = Place::new("sweep");
+    let whole = place.sweep("whole", &[]);
+    assert!(whole.starts_with("mine.toml"), "the verdict comes first: {whole}");
+    let expected = place.results("whole");
+    assert_eq!(place.cells("whole"), 12);
+
+    // Killed in the middle, twice: no warning, no handler.
+    for enough in [2, 6] {
+        let dir = place.path("killed");
+        let args = ["sweep", &place.experiment, "--dir", &dir, "--quiet", "--threads", "1"];
+        let mut child = convoy(&args).spawn().expect("starts");
+        while place.cells("killed") < enough && child.try_wait().expect("asked").is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _it_may_have_ended = child.kill();
+        child.wait().expect("waited for");
+    }
+    let before = place.cells("killed");
+    place.sweep("killed", &[]);
+    assert!(before >= 6, "{before} cells had been kept");
+    assert_eq!(place.results("killed"), expected);
+
+    // Four parts in four directories.
+    for part in ["1/4", "2/4", "3/4", "4/4"] {
+        let text = place.sweep(&format!("part-{}", &part[..1]), &["--shard", part]);
+        assert!(text.contains("3 of 12 cells are in"), "{text}");
+    }
+    let others = ["part-2", "part-3", "part-4"].map(|name| place.path(name));
+    let merged: Vec<&str> = others.iter().flat_map(|other| ["--merge", other]).collect();
+    place.sweep("part-1", &merged);
+    assert_eq!(place.results("part-1"), expected);
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused() {
+    let place = Place::new("sweep-refused");
+    let dir = place.path("cells");
+    let args = ["sweep", &place.experiment, "--dir", &dir, "--shard", "5/4"];
+    let output = run(&args);
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("I/N"), "{}", stderr(&output));
+    std::fs::create_dir_all(&dir).expect("made");
+    std::fs::write(place.directory.join("cells/build"), "another\n").expect("written");
+    let output = run(&["sweep", &place.experiment, "--dir", &dir]);
+    assert_eq!(code(&output), Some(3));
+    assert!(stderr(&output).contains("made by build another"), "{}", stderr(&output));
+    let output = run(&["sweep", &place.experiment, "--dir", &place.path("a"), "--merge", "/none"]);
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("no directory of cells"), "{}", stderr(&output));
+}
+
+/// A copy of an experiment printed the numbers of its kernels under the labels of the shipped one,
+/// and a kernel file was no case.
+#[test]
+fn labels_are_those_of_what_ran() {
+    let place = Place::new("labels");
+    let text = EXPERIMENT.replace("\"2.6.26-rc1\", \"3.0\"", "\"mine-kernel.toml\"");
+    std::fs::write(place.directory.join("mine.toml"), text).expect("written");
+    let kernel = "based_on = \"3.0\"\n[config]\nhz = 1000\n";
+    std::fs::write(place.directory.join("mine-kernel.toml"), kernel).expect("written");
+    let args = ["reproduce", &place.experiment, "--quiet", "--seeds", "1", "--no-store"];
+    let output = run(&args);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("mine-kernel.toml (based on 3.0; "), "{text}");
+    assert!(!text.contains("26-rc1"), "{text}");
+
+    // A kernel that the experiment does not name, from the command line.
+    let file = place.path("mine-kernel.toml");
+    let args = ["reproduce", "--only", "table", "--scale", "500", "--seeds", "1", "--no-store"];
+    let more = ["--quiet", "--kernel", "2.6.25", "--kernel", &file];
+    let output = run(&[args.as_slice(), &more].concat());
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("mine-kernel.toml (based on 3.0; "), "{}", stdout(&output));
+}
+
+/// A stored run was explained with the files of today and without the file system it had.
+#[test]
+fn a_stored_run_is_explained_from_its_record_alone() {
+    let place = Place::new("record");
+    let kernel = place.directory.join("kernel.toml");
+    std::fs::write(&kernel, "based_on = \"2.6.26-rc1\"\n[config]\nhz = 1000\n").expect("written");
+    let store = place.path("runs.sqlite3");
+    let convoy = |args: &[&str], directory: &Path| {
+        let output = convoy(args).current_dir(directory).env("CONVOY_STORE", &store).output();
+        let output = output.expect("starts");
+        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
+    };
+    let args = ["sim", "--kernel", "kernel.toml", "--users", "5,9", "--fs", "journal"];
+    let ran =
+        convoy(&[args.as_slice(), &["--quiet", "--format", "json"]].concat(), &place.directory);
+    let args = ["reproduce", "mine.toml", "--seeds", "1", "--quiet", "--format", "json"];
+    convoy(&args, &place.directory);
+    // The kernel and the experiment are others now.
+    std::fs::write(&kernel, "based_on = \"2.6.25\"\n").expect("written");
+    std::fs::remove_file(place.directory.join("mine.toml")).expect("removed");
+    let elsewhere = std::env::temp_dir();
+    let explained = convoy(&["explain", "1", "--users", "9", "--format", "json", "-q"], &elsewhere);
+    assert_eq!(explained["hash"], ran["points"][1]["hash"]);
+    let args = ["explain", "2", "--kernel", "3.0", "--users", "20", "--format", "json", "-q"];
+    let explained = convoy(&args, &elsewhere);
+    let stored = convoy(&["runs", "show", "2", "--format", "json"], &elsewhere);
+    let cells = stored["entry"]["body"]["grids"][0]["cells"].as_array().expect("cells");
+    let of =
+        |cell: &&serde_json::Value| cell["at"]["kernel"] == "3.0" && cell["at"]["users"] == "20";
+    let cell = cells.iter().find(of).expect("the cell");
+    assert_eq!(explained["hash"], cell["outcome"]["schedule_hash"]);
+    assert!(
+        stored["entry"]["body"]["build"].is_string() && stored["entry"]["body"]["hash"].is_string()
+    );
+}

@@ -1,0 +1,129 @@
+//! What ranges cannot say of an experiment file: which key fits which target, and names that must
+//! exist.
+
+use convoy_catalogue::{EXPERIMENTS, Entry, Fault, Shelf};
+
+use super::{Axis, Experiment, Grid, Setting, Settings, Target, View, accept};
+
+impl Entry for Experiment {
+    const SHELF: &'static Shelf = &EXPERIMENTS;
+
+    fn check(&self) -> Result<(), Fault> {
+        if self.grid.is_empty() {
+            return Err(Fault::new("grid", "there must be one"));
+        }
+        for (key, value) in &self.inputs {
+            let place = format!("inputs.{key}");
+            let accepted = |grid: &Grid| accept(grid.target, key, value).is_ok();
+            if !self.grid.iter().any(accepted) {
+                let problem = accept(self.grid[0].target, key, value).err().unwrap_or_default();
+                return Err(Fault::new(place, problem));
+            }
+        }
+        for (index, grid) in self.grid.iter().enumerate() {
+            let within =
+                |fault: Fault| Fault::new(format!("grid[{index}].{}", fault.key), fault.problem);
+            grid.check().map_err(within)?;
+            if self.grid[..index].iter().any(|other| other.name == grid.name) {
+                let problem = format!("there is another grid {:?}", grid.name);
+                return Err(Fault::new(format!("grid[{index}].name"), problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_name(&mut self, label: String) {
+        self.name = label;
+    }
+}
+
+impl Grid {
+    fn check(&self) -> Result<(), Fault> {
+        let settings = |place: &str, set: &Settings| {
+            let wrong = |(key, value): (&String, &Setting)| {
+                accept(self.target, key, value)
+                    .map_err(|problem| Fault::new(format!("{place}.{key}"), problem))
+            };
+            set.iter().try_for_each(wrong)
+        };
+        settings("inputs", &self.inputs)?;
+        for (index, axis) in self.axis.iter().enumerate() {
+            let place = format!("axis[{index}]");
+            axis.check(self.target)
+                .map_err(|fault| Fault::new(format!("{place}.{}", fault.key), fault.problem))?;
+        }
+        let axis = |key: &str, name: &str| {
+            if self.axis.iter().any(|axis| axis.name() == name) {
+                return Ok(());
+            }
+            let known: Vec<&str> = self.axis.iter().map(Axis::name).collect();
+            Err(Fault::new(key, format!("there is no axis {name:?}; known: {}", known.join(", "))))
+        };
+        if let Some(name) = &self.columns {
+            axis("columns", name)?;
+        }
+        if let Some(compare) = &self.compare {
+            axis("compare.axis", &compare.axis)?;
+            if let Some((label, _)) = compare.published.iter().find(|(_, value)| !value.is_finite())
+            {
+                return Err(Fault::new(format!("compare.published.{label}"), "must be finite"));
+            }
+        }
+        for (index, row) in self.published.iter().enumerate() {
+            let place = format!("published[{index}]");
+            for name in row.at.keys() {
+                axis(&format!("{place}.at.{name}"), name)?;
+            }
+            for (metric, values) in &row.values {
+                let sound = !values.is_empty() && values.iter().all(|value| value.is_finite());
+                if !sound {
+                    let problem = "must be a list of finite numbers, one at least";
+                    return Err(Fault::new(format!("{place}.values.{metric}"), problem));
+                }
+                if self.view == View::Measured && values.iter().any(|value| *value <= 0.0) {
+                    let problem = "a measured rate must be above 0";
+                    return Err(Fault::new(format!("{place}.values.{metric}"), problem));
+                }
+            }
+        }
+        let small = |ratio: &f64| (0.01..=100.0).contains(ratio);
+        if let Some((label, ratio)) = self.scale_error.iter().find(|(_, ratio)| !small(ratio)) {
+            return Err(Fault::range(format!("scale_error.{label}"), *ratio, "0.01 to 100"));
+        }
+        Ok(())
+    }
+}
+
+impl Axis {
+    fn check(&self, target: Target) -> Result<(), Fault> {
+        match (&self.key, self.values.is_empty(), self.point.is_empty()) {
+            (Some(key), false, true) => {
+                for (index, value) in self.values.iter().enumerate() {
+                    accept(target, key, value)
+                        .map_err(|problem| Fault::new(format!("values[{index}]"), problem))?;
+                }
+            }
+            (None, true, false) => {
+                for (index, point) in self.point.iter().enumerate() {
+                    for (key, value) in &point.set {
+                        accept(target, key, value).map_err(|problem| {
+                            Fault::new(format!("point[{index}].set.{key}"), problem)
+                        })?;
+                    }
+                }
+            }
+            _ => {
+                let problem = "an axis has a key and values, or points";
+                return Err(Fault::new(if self.key.is_some() { "key" } else { "point" }, problem));
+            }
+        }
+        if self.name().is_empty() {
+            return Err(Fault::new("name", "an axis of points needs a name"));
+        }
+        let labels: Vec<String> = self.points().into_iter().map(|point| point.label).collect();
+        match labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
+            Some((_, label)) => Err(Fault::new("name", format!("{label:?} stands there twice"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What can be set in a cell: inputs by name, and keys of presets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Target;
+
+/// A value in an experiment file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Setting {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Whole(i64),
+    /// Any number.
+    Number(f64),
+    /// Text.
+    Text(String),
+}
+
+impl Setting {
+    /// The value as a number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Whole(value) => Some(*value as f64),
+            Self::Number(value) => Some(*value),
+            Self::Bool(_) | Self::Text(_) => None,
+        }
+    }
+
+    /// The value that a word of the command line stands for.
+    pub fn of(word: &str) -> Self {
+        let whole = word.parse().map(Self::Whole).ok();
+        let number = || word.parse().map(Self::Number).ok();
+        let truth = || word.parse().map(Self::Bool).ok();
+        whole.or_else(number).or_else(truth).unwrap_or_else(|| Self::Text(word.to_owned()))
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Whole(value) => write!(f, "{value}"),
+            Self::Number(value) => write!(f, "{value}"),
+            Self::Text(value) => f.write_str(value),
+        }
+    }
+}
+
+/// Values of inputs and of preset keys, by name.
+pub type Settings = BTreeMap<String, Setting>;
+
+/// What an input holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A whole number in this range.
+    Whole(i64, i64),
+    /// A number in this range.
+    Number(f64, f64),
+    /// `true` or `false`.
+    Bool,
+    /// Text.
+    Text,
+}
+
+/// An input of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Input {
+    /// Its name in `inputs` and `axis`.
+    pub key: &'static str,
+    /// The targets that have it.
+    pub targets: &'static [Target],
+    /// What it holds.
+    pub kind: Kind,
+    /// What it means, and what it is by default.
+    pub meaning: &'static str,
+}
+
+use Target::{Host, Locks, Sim};
+
+/// Every input. docs/experiments.md is made of it.
+pub const INPUTS: [Input; 18] = [
+    input("kernel", &[Sim, Locks], Kind::Text, "kernel preset or file; of locks with a machine"),
+    input("machine", &[Sim, Locks], Kind::Text, "machine preset or file; locks: else this machine"),
+    input("cpus", &[Sim, Locks], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
+    input(
+        "kept_to",
+        &[Sim, Locks, Host],
+        Kind::Whole(1, 1024),
+        "CPUs that all tasks are kept to: all, or 1 on a virtual machine",
+    ),
+    input("mix", &[Sim, Host], Kind::Text, "AIM7 mix or workfile; default shared"),
+    input("users", &[Sim, Host], Kind::Whole(1, 1_000_000), "concurrent users; default 1"),
+    input("start_delay_s", &[Sim, Host], Kind::Number(0.0, 1e4), "delay inside Real; default 0"),
+    input(
+        "pool_users",
+        &[Sim],
+        Kind::Whole(1, 1_000_000),
+        "users that share the pool of files; default: users at full size",
+    ),
+    input(
+        "shrink",
+        &[Sim, Host],
+        Kind::Whole(1, 1_000_000),
+        "divisor of the loop counts of jobs; default 1",
+    ),
+    input("fs", &[Sim], Kind::Text, "file system of the work directory: tmpfs (default), journal"),
+    input("lock", &[Locks], Kind::Text, "lock of the loop"),
+    input("threads", &[Locks], Kind::Whole(1, 16_384), "threads of the loop; default 2"),
+    input("section_ns", &[Locks], Kind::Whole(1, 1_000_000), "length of the section; default 100"),
+    input(
+        "outside_ns",
+        &[Locks],
+        Kind::Whole(0, 1_000_000),
+        "work between two sections; default 1000",
+    ),
+    input("think", &[Locks], Kind::Text, "how that work varies: fixed (default), exponential"),
+    input(
+        "spin_limit",
+        &[Locks],
+        Kind::Whole(0, 1_000_000_000),
+        "looks of a lock that spins before it sleeps; default its own",
+    ),
+    input("warmup_ms", &[Locks], Kind::Whole(0, 60_000), "time before the window; default 150"),
+    input("window_ms", &[Locks], Kind::Whole(1, 60_000), "time that counts; default 300"),
+];
+
+const fn input(
+    key: &'static str,
+    targets: &'static [Target],
+    kind: Kind,
+    meaning: &'static str,
+) -> Input {
+    Input { key, targets, kind, meaning }
+}
+
+impl Kind {
+    fn takes(self, value: &Setting) -> Result<(), String> {
+        let range =
+            |low: String, high: String| format!("{value} is out of range ({low} to {high})");
+        match (self, value) {
+            (Self::Whole(low, high), Setting::Whole(whole)) => {
+                if (low..=high).contains(whole) {
+                    Ok(())
+                } else {
+                    Err(range(low.to_string(), high.to_string()))
+                }
+            }
+            (Self::Number(low, high), value) if value.number().is_some() => {
+                let inside = value.number().is_some_and(|number| (low..=high).contains(&number));
+                if inside { Ok(()) } else { Err(range(low.to_string(), high.to_string())) }
+            }
+            (Self::Bool, Setting::Bool(_)) | (Self::Text, Setting::Text(_)) => Ok(()),
+            (Self::Whole(..), _) => Err(format!("{value} is no whole number")),
+            (Self::Number(..), _) => Err(format!("{value} is no number")),
+            (Self::Bool, _) => Err(format!("{value} is neither true nor false")),
+            (Self::Text, _) => Err(format!("{value} is no text; put it in quotes")),
+        }
+    }
+}
+
+/// Whether `key` may be set to `value` in a cell of `target`.
+///
+/// # Errors
+/// What is wrong and what is accepted, in words.
+pub fn accept(target: Target, key: &str, value: &Setting) -> Result<(), String> {
+    if value.number().is_some_and(|number| !number.is_finite()) {
+        return Err(format!("{value} is not finite"));
+    }
+    if let Some((kind, rest)) = key.split_once('.') {
+        let known = matches!(kind, "kernel" | "machine") && !rest.is_empty();
+        let has = matches!(target, Sim | Locks);
+        // The catalogue knows the keys of a preset, and says so when the cell is made.
+        return match (known, has) {
+            (true, true) => Ok(()),
+            (true, false) => Err(format!("a grid of target {target} has no {kind}")),
+            (false, _) => Err("expected an input, kernel.KEY or machine.KEY".to_owned()),
+        };
+    }
+    // A command has parameters of any name.
+    let input = INPUTS.iter().find(|input| input.key == key && input.targets.contains(&target));
+    input.map_or_else(|| Err(unknown(target, key)), |input| input.kind.takes(value))
+}
+
+fn unknown(target: Target, key: &str) -> String {
+    let known = || INPUTS.iter().filter(|input| input.targets.contains(&target));
+    let hint = convoy_catalogue::suggest::hint(key, known().map(|input| input.key));
+    let known: Vec<&str> = known().map(|input| input.key).collect();
+    format!("no input of target {target}{hint}; known: {}", known.join(", "))
+}

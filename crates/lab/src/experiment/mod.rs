@@ -1,0 +1,262 @@
+//! Experiment files: what is run, over which axes, what is compared, and what was published.
+//!
+//! A file has one or more *grids*. A grid has a target, inputs, and axes; its cells are the product
+//! of the axes, each with every seed. An axis is an input (`users`), a key of a preset
+//! (`kernel.config.hz`), or a list of points with a label and several settings each. An ablation is
+//! a grid whose axis removes rules; a sensitivity one whose axis is a number; a sweep is any.
+//! docs/experiments.md is the reference.
+
+mod check;
+mod input;
+mod inputs;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use input::{INPUTS, Input, Kind, Setting, Settings, accept};
+pub use inputs::Inputs;
+pub use plan::{Changes, Level, Plan, PlanError, PlannedAxis, PlannedGrid, Point, given};
+
+/// Where a cell is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// AIM7 on this machine.
+    Host,
+    /// AIM7 on the virtual kernel.
+    Sim,
+    /// Lock loops, on this machine or, with a machine preset, on a virtual one.
+    Locks,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Sim => "sim",
+            Self::Locks => "locks",
+        })
+    }
+}
+
+/// How a grid is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum View {
+    /// One row for each point.
+    #[default]
+    Table,
+    /// Published, reproduced and error of each point.
+    Published,
+    /// Measured on a real machine against simulated, cell by cell.
+    Measured,
+    /// A panel of a plot.
+    Plot,
+}
+
+/// One point of an axis: a label and what it sets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AxisPoint {
+    /// Its label in tables.
+    pub label: String,
+    /// What it sets.
+    #[serde(default)]
+    pub set: Settings,
+}
+
+/// An axis: one key with several values, or labelled points.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// Its name in tables; default the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The input or the key of a preset that varies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Setting>,
+    /// Points that set several keys, or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub point: Vec<AxisPoint>,
+}
+
+impl Axis {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().or(self.key.as_deref()).unwrap_or_default()
+    }
+
+    /// Its points, as files or presets are not yet loaded.
+    pub fn points(&self) -> Vec<AxisPoint> {
+        let Some(key) = &self.key else { return self.point.clone() };
+        let point = |value: &Setting| AxisPoint {
+            label: value.to_string(),
+            set: [(key.clone(), value.clone())].into(),
+        };
+        self.values.iter().map(point).collect()
+    }
+}
+
+/// What a change is printed as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Percent of the baseline that is missing; positive is less.
+    #[default]
+    Loss,
+    /// Percent more than the baseline.
+    Gain,
+    /// Over the baseline.
+    Ratio,
+}
+
+/// What is compared in a grid: along one axis, with one of its points.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compare {
+    /// Name of the axis.
+    pub axis: String,
+    /// Label of its baseline.
+    pub baseline: String,
+    /// The metric.
+    pub metric: String,
+    /// How the change is printed.
+    #[serde(default)]
+    pub change: Change,
+    /// What was published of the change, in its unit, by the label of the point.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub published: BTreeMap<String, f64>,
+}
+
+/// What was published, or measured, of one point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The point: labels by the name of the axis.
+    pub at: Settings,
+    /// The values of each metric: runs of the source, or rounds.
+    pub values: BTreeMap<String, Vec<f64>>,
+    /// Metrics that a parameter was fitted to, so that they are no predictions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<String>,
+    /// Which parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitted_parameter: Option<String>,
+}
+
+/// The cells of one table or panel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// Its name, for `--only`.
+    pub name: String,
+    /// The heading of its table.
+    #[serde(default)]
+    pub title: String,
+    /// Where its cells are executed.
+    pub target: Target,
+    /// How it is told.
+    #[serde(default)]
+    pub view: View,
+    /// What all its cells have, on top of the experiment's inputs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: Settings,
+    /// The axes; the last varies fastest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axis: Vec<Axis>,
+    /// Points that are left out: labels by the name of the axis, or several of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<Settings>,
+    /// Whether only the points with a published row are run.
+    #[serde(default)]
+    pub only_published: bool,
+    /// Number of seeds; of a measurement, rounds.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub seeds: u32,
+    /// Whatever `--seeds` says, there are at most so many.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub seeds_at_most: u32,
+    /// Without `--full`, users and start delay are divided by this.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub scale: u32,
+    /// Whatever `--scale` says, they are divided by this at least.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub scale_at_least: u32,
+    /// The axis whose points are columns of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<String>,
+    /// The metrics of the table; default those of the target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
+    /// What is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compare: Option<Compare>,
+    /// Label of the horizontal axis of a plot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x_label: Option<String>,
+    /// What the horizontal axis of a plot is divided by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1e-9, max = 1e12))]
+    pub x_divisor: Option<f64>,
+    /// A measured cell whose largest round is this many times its smallest is called bistable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub bistable_factor: Option<f64>,
+    /// What was published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+    /// Error of the size without `--full`, measured once: Jobs/Min there over those at full size,
+    /// by the label of the point.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scale_error: BTreeMap<String, f64>,
+    /// Lines under the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Most seeds of a grid.
+fn all() -> u32 {
+    1_000
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_all(seeds: &u32) -> bool {
+    *seeds == all()
+}
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// One line for people.
+    pub title: String,
+    /// Where and when its published values were measured, if they were measured by this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<String>,
+    /// What all cells have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: Settings,
+    /// Its grids.
+    pub grid: Vec<Grid>,
+    /// What titles call it.
+    #[serde(skip)]
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests;

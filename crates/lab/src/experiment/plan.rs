@@ -1,0 +1,406 @@
+//! From an experiment to its cells: the product of the axes, less what is excluded, with every
+//! seed.
+
+use std::collections::BTreeMap;
+
+use convoy_catalogue::{CatalogueError, KERNELS, Loaded, MACHINES, Set, Sheet};
+
+use super::{
+    Axis, AxisPoint, Experiment, Grid, Inputs, Published, Setting, Settings, Target, accept,
+};
+use crate::job::{Job, JobError};
+
+/// Most cells of a plan, seeds included.
+const CELLS_MAX: usize = 1_000_000;
+
+/// What is asked for beside the file.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// Inputs in place of those of the file; axes stay what they are.
+    pub settings: Settings,
+    /// Only these points of an axis, or others: labels or presets by the key of the axis. Without
+    /// such an axis one of them is an input.
+    pub points: BTreeMap<String, Vec<String>>,
+    /// Only these grids.
+    pub only: Vec<String>,
+    /// Divisor of users and start delay in place of the file's; 1 is full size.
+    pub scale: Option<u32>,
+    /// Number of seeds in place of the file's.
+    pub seeds: Option<u32>,
+    /// The first seed.
+    pub seed: u64,
+    /// One cell is looked at by itself: a grid may lack the baseline of its comparison.
+    pub alone: bool,
+}
+
+/// The name of a preset as a command line gives it: a relative path begins where the user is, not
+/// where the experiment's file lies.
+pub fn given(name: &str) -> String {
+    let path = std::path::Path::new(name);
+    let is_file = path.extension().is_some() && path.is_file();
+    let absolute = is_file.then(|| std::path::absolute(path).ok()).flatten();
+    absolute.map_or_else(|| name.to_owned(), |path| path.display().to_string())
+}
+
+impl Changes {
+    /// Takes a `--set` of a preset's key as an input.
+    pub fn set(&mut self, set: &Set) {
+        let key = format!("{}.{}", set.kind, set.key());
+        self.settings.insert(key, Setting::of(set.value()));
+    }
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        let (settings, points) = (Settings::new(), BTreeMap::new());
+        Self { settings, points, only: Vec::new(), scale: None, seeds: None, seed: 1, alone: false }
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A file of the experiment cannot be loaded.
+    #[error("experiment {experiment}: {source}")]
+    Catalogue {
+        /// The experiment.
+        experiment: String,
+        /// Why.
+        source: Box<CatalogueError>,
+    },
+    /// A cell makes no sense.
+    #[error("experiment {experiment}, grid {grid}{at}: {source}")]
+    Cell {
+        /// The experiment.
+        experiment: String,
+        /// The grid.
+        grid: String,
+        /// The point.
+        at: String,
+        /// Why.
+        source: Box<JobError>,
+    },
+    /// What is asked for does not fit the file.
+    #[error("experiment {experiment}: {problem}")]
+    Changes {
+        /// The experiment.
+        experiment: String,
+        /// What is wrong, and what is accepted.
+        problem: String,
+    },
+}
+
+/// A point of an axis, loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// As the file has it.
+    pub raw: String,
+    /// As tables have it: a changed preset says so.
+    pub label: String,
+    set: Settings,
+}
+
+/// An axis, loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedAxis {
+    /// Its name.
+    pub name: String,
+    /// Its points.
+    pub levels: Vec<Level>,
+}
+
+impl PlannedAxis {
+    /// The level that is called so in the file or in tables.
+    pub fn find(&self, label: &str) -> Option<usize> {
+        let called = |level: &Level| level.raw == label || level.label == label;
+        self.levels.iter().position(called)
+    }
+}
+
+/// One point of the product with its cells.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Which level of each axis.
+    pub at: Vec<usize>,
+    /// One cell for each seed.
+    pub jobs: Vec<Job>,
+}
+
+/// A grid with its cells.
+#[derive(Clone, Debug)]
+pub struct PlannedGrid {
+    /// As the file has it.
+    pub grid: Grid,
+    /// Its axes.
+    pub axes: Vec<PlannedAxis>,
+    /// Its points, the last axis fastest.
+    pub points: Vec<Point>,
+    /// The seeds of each point.
+    pub seeds: Vec<u64>,
+    /// Divisor of users and start delay.
+    pub scale: u32,
+}
+
+/// All cells of an experiment.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What the experiment is called.
+    pub name: String,
+    /// The experiment.
+    pub experiment: Loaded<Experiment>,
+    /// Its grids.
+    pub grids: Vec<PlannedGrid>,
+}
+
+impl PlannedGrid {
+    /// Labels of a point, axis by axis.
+    pub fn labels(&self, point: &Point) -> Vec<&str> {
+        let pairs = self.axes.iter().zip(&point.at);
+        pairs.map(|(axis, &at)| axis.levels[at].label.as_str()).collect()
+    }
+
+    /// Which axis has this name.
+    pub fn axis(&self, name: &str) -> Option<usize> {
+        self.axes.iter().position(|axis| axis.name == name)
+    }
+
+    /// What was published of a point.
+    pub fn published(&self, at: &[usize]) -> Option<&Published> {
+        self.grid.published.iter().find(|row| row.is_of(&self.axes, at))
+    }
+
+    /// The point that differs from `at` in one axis, where it has `level`.
+    pub fn sibling(&self, at: &[usize], axis: usize, level: usize) -> Option<usize> {
+        let mut other = at.to_vec();
+        other[axis] = level;
+        self.points.iter().position(|point| point.at == other)
+    }
+
+    /// Number of cells.
+    pub fn cells(&self) -> usize {
+        self.points.len() * self.seeds.len()
+    }
+}
+
+impl Published {
+    fn is_of(&self, axes: &[PlannedAxis], at: &[usize]) -> bool {
+        matches(&self.at, axes, at)
+    }
+}
+
+/// Whether the point `at` has all labels that `wanted` names.
+fn matches(wanted: &Settings, axes: &[PlannedAxis], at: &[usize]) -> bool {
+    wanted.iter().all(|(name, label)| {
+        let found = axes.iter().zip(at).find(|(axis, _)| axis.name == *name);
+        found.is_some_and(|(axis, &level)| axis.levels[level].raw == label.to_string())
+    })
+}
+
+impl Plan {
+    /// The cells of `experiment`.
+    ///
+    /// # Errors
+    /// [`PlanError`]: everything that the file names is there and in its range, asked before
+    /// anything runs.
+    pub fn new(experiment: &Loaded<Experiment>, changes: &Changes) -> Result<Self, PlanError> {
+        let name = experiment.value.name.clone();
+        let wrong = |problem: String| PlanError::Changes { experiment: name.clone(), problem };
+        let known = || experiment.grid.iter().map(|grid| grid.name.as_str());
+        for only in &changes.only {
+            if !known().any(|grid| grid == only) {
+                let hint = convoy_catalogue::suggest::hint(only, known());
+                let known = known().collect::<Vec<_>>().join(", ");
+                return Err(wrong(format!("there is no grid {only:?}{hint}; known: {known}")));
+            }
+        }
+        let wanted = |grid: &&Grid| changes.only.is_empty() || changes.only.contains(&grid.name);
+        let mut plan =
+            Self { name: name.clone(), grids: Vec::new(), experiment: experiment.clone() };
+        for grid in experiment.grid.iter().filter(wanted) {
+            plan.grids.push(Planner { experiment, grid, changes }.plan()?);
+        }
+        // A comparison without its baseline says nothing.
+        let complete = |grid: &PlannedGrid| {
+            grid.grid.compare.as_ref().is_none_or(|compare| {
+                let axis = grid.axis(&compare.axis);
+                axis.is_some_and(|axis| grid.axes[axis].find(&compare.baseline).is_some())
+            })
+        };
+        if !changes.alone
+            && changes.points.is_empty()
+            && let Some(grid) = plan.grids.iter().find(|grid| !complete(grid))
+        {
+            let compare = grid.grid.compare.as_ref().map(|compare| compare.baseline.as_str());
+            let baseline = compare.unwrap_or_default();
+            return Err(wrong(format!("grid {}: no point is {baseline:?}", grid.grid.name)));
+        }
+        let told = |grid: &PlannedGrid| changes.alone || complete(grid);
+        plan.grids.retain(|grid| told(grid) && !grid.points.is_empty());
+        if plan.grids.is_empty() {
+            return Err(wrong("nothing is left to run; ask for less".to_owned()));
+        }
+        Ok(plan)
+    }
+
+    /// All cells in their order: grids, points, seeds.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.grids.iter().flat_map(|grid| &grid.points).flat_map(|point| &point.jobs)
+    }
+}
+
+/// One grid on its way to a plan.
+struct Planner<'a> {
+    experiment: &'a Loaded<Experiment>,
+    grid: &'a Grid,
+    changes: &'a Changes,
+}
+
+impl Planner<'_> {
+    fn wrong(&self, problem: String) -> PlanError {
+        PlanError::Changes { experiment: self.experiment.value.name.clone(), problem }
+    }
+
+    fn plan(&self) -> Result<PlannedGrid, PlanError> {
+        let axes =
+            self.grid.axis.iter().map(|axis| self.axis(axis)).collect::<Result<Vec<_>, _>>()?;
+        let count = self.changes.seeds.unwrap_or(self.grid.seeds).min(self.grid.seeds_at_most);
+        let first = self.changes.seed;
+        let end = first.checked_add(u64::from(count)).ok_or_else(|| {
+            self.wrong(format!(
+                "--seed {first} leaves no room for {count} seeds; give a smaller one"
+            ))
+        })?;
+        let seeds: Vec<u64> = (first..end).collect();
+        let asked = self.changes.scale.unwrap_or(self.grid.scale);
+        // Users of an axis are what they are.
+        let varied = axes.iter().flat_map(|axis| &axis.levels).any(|l| l.set.contains_key("users"));
+        let scale = if varied { 1 } else { asked.max(self.grid.scale_at_least) };
+        let cells = axes.iter().map(|axis| axis.levels.len()).product::<usize>() * seeds.len();
+        if cells > CELLS_MAX {
+            return Err(self.wrong(format!(
+                "grid {} has {cells} cells; at most {CELLS_MAX} are run",
+                self.grid.name
+            )));
+        }
+        let mut planned =
+            PlannedGrid { grid: self.grid.clone(), axes, points: Vec::new(), seeds, scale };
+        for at in product(&planned.axes) {
+            let excluded = self.grid.exclude.iter().any(|out| matches(out, &planned.axes, &at));
+            let unpublished = self.grid.only_published && planned.published(&at).is_none();
+            if !excluded && !unpublished {
+                let jobs = self.jobs(&planned, &at)?;
+                planned.points.push(Point { at, jobs });
+            }
+        }
+        Ok(planned)
+    }
+
+    /// The settings that all cells of the grid have.
+    fn settings(&self) -> Settings {
+        let mut all = Settings::new();
+        let fits =
+            |(key, value): &(&String, &Setting)| accept(self.grid.target, key, value).is_ok();
+        all.extend(own(self.experiment.inputs.iter().filter(fits)));
+        all.extend(own(self.grid.inputs.iter()));
+        all.extend(own(self.changes.settings.iter().filter(fits)));
+        for (key, names) in &self.changes.points {
+            let varies = self.grid.axis.iter().any(|axis| axis.key.as_deref() == Some(key));
+            if let (false, [name, ..]) = (varies, &names[..]) {
+                all.insert(key.clone(), Setting::of(name));
+            }
+        }
+        all
+    }
+
+    fn axis(&self, axis: &Axis) -> Result<PlannedAxis, PlanError> {
+        let mut points = axis.points();
+        let key = axis.key.as_deref().unwrap_or_default();
+        if let Some(wanted) = self.changes.points.get(key).filter(|wanted| !wanted.is_empty()) {
+            // A name that is no point of the axis is a preset of its own.
+            let plain = |name: &str| name.strip_prefix('v').unwrap_or(name).to_owned();
+            let point = |name: &String| {
+                let same = |point: &&AxisPoint| point.label == *name || point.label == plain(name);
+                points.iter().find(same).cloned().unwrap_or_else(|| AxisPoint {
+                    label: name.clone(),
+                    set: [(key.to_owned(), Setting::Text(name.clone()))].into(),
+                })
+            };
+            points = wanted.iter().map(point).collect();
+        }
+        let mut levels = Vec::new();
+        for AxisPoint { label: raw, set } in points {
+            let shelf = [&KERNELS, &MACHINES].into_iter().find(|shelf| shelf.kind == key);
+            let label = match shelf {
+                None => raw.clone(),
+                Some(shelf) => {
+                    let directory = self.experiment.source.directory();
+                    let sheet = Sheet::open(shelf, &raw, directory.as_deref());
+                    let source = sheet.map_err(|source| PlanError::Catalogue {
+                        experiment: self.experiment.value.name.clone(),
+                        source: Box::new(source),
+                    })?;
+                    source.source().label()
+                }
+            };
+            levels.push(Level { raw, label, set });
+        }
+        Ok(PlannedAxis { name: axis.name().to_owned(), levels })
+    }
+
+    fn jobs(&self, planned: &PlannedGrid, at: &[usize]) -> Result<Vec<Job>, PlanError> {
+        let mut settings = self.settings();
+        for (axis, &level) in planned.axes.iter().zip(at) {
+            settings.extend(own(axis.levels[level].set.iter()));
+        }
+        let job = |&seed: &u64| {
+            let inputs = Inputs {
+                settings: settings.clone(),
+                directory: self.experiment.source.directory(),
+                scale: planned.scale,
+                seed,
+            };
+            Job::new(self.grid.target, &inputs)
+        };
+        planned.seeds.iter().map(job).collect::<Result<_, _>>().map_err(|source| {
+            let pairs = planned.axes.iter().zip(at);
+            let at = pairs.map(|(axis, &at)| format!(", {} {}", axis.name, axis.levels[at].label));
+            PlanError::Cell {
+                experiment: self.experiment.value.name.clone(),
+                grid: self.grid.name.clone(),
+                at: at.collect(),
+                source: Box::new(source),
+            }
+        })
+    }
+}
+
+/// Owned copies of settings.
+fn own<'a>(
+    settings: impl Iterator<Item = (&'a String, &'a Setting)>,
+) -> impl Iterator<Item = (String, Setting)> {
+    settings.map(|(key, value)| (key.clone(), value.clone()))
+}
+
+/// All combinations of levels, the last axis fastest; one empty combination without axes.
+fn product(axes: &[PlannedAxis]) -> Vec<Vec<usize>> {
+    axes.iter().fold(vec![Vec::new()], |combinations, axis| {
+        let longer = |combination: &Vec<usize>| {
+            let with = |level| [&combination[..], &[level]].concat();
+            (0..axis.levels.len()).map(with).collect::<Vec<_>>()
+        };
+        combinations.iter().flat_map(longer).collect()
+    })
+}
+
+impl Target {
+    /// The metrics of a table that names none.
+    pub fn metrics(self) -> &'static [&'static str] {
+        match self {
+            Self::Sim => &["jobs_per_min", "cpu_ms_per_job", "idle_percent"],
+            Self::Host => &["jobs_per_min", "jti", "cpu_ms_per_job"],
+            Self::Locks => {
+                &["acquisitions_per_s", "jain", "cpus_used", "wait_p50_us", "wait_p99_us"]
+            }
+        }
+    }
+}

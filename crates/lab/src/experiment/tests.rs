@@ -1,0 +1,127 @@
+use super::*;
+use crate::job::Job;
+
+const TINY: &str = r#"
+title = "two by two"
+[inputs]
+machine = "quad-2008-two-dies"
+users = 40
+[[grid]]
+name = "g"
+target = "sim"
+seeds = 2
+scale = 4
+compare = { axis = "kernel", baseline = "2.6.25", metric = "jobs_per_min" }
+[[grid.axis]]
+key = "kernel.config.hz"
+values = [250, 1000]
+[[grid.axis]]
+key = "kernel"
+values = ["2.6.25", "3.0"]
+"#;
+
+fn plan(text: &str, changes: &Changes) -> Result<Plan, String> {
+    let loaded = convoy_catalogue::parse::<Experiment>("x.toml", text);
+    let loaded = loaded.map_err(|error| error.to_string())?;
+    Plan::new(&loaded, changes).map_err(|error| error.to_string())
+}
+
+fn sims(plan: &Plan) -> Vec<crate::job::SimJob> {
+    let mut found = Vec::new();
+    for job in plan.jobs() {
+        if let Job::Sim(job) = job {
+            found.push((**job).clone());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_plan_is_the_product_of_the_axes_and_the_seeds() {
+    let plan = plan(TINY, &Changes::default()).unwrap();
+    let cells = sims(&plan);
+    assert_eq!(cells.len(), 8);
+    let hz: Vec<u32> = cells.iter().map(|job| job.load_point().kernel.config.hz).collect();
+    assert_eq!(hz, [250, 250, 250, 250, 1000, 1000, 1000, 1000]);
+    let seeds: Vec<u64> = cells.iter().map(|job| job.inputs().seed).collect();
+    assert_eq!(seeds, [1, 2, 1, 2, 1, 2, 1, 2]);
+    assert!(cells.iter().all(|job| job.inputs().users == 10 && job.inputs().users_full == 40));
+    let hashes: std::collections::BTreeSet<String> = plan.jobs().map(Job::hash).collect();
+    assert_eq!(hashes.len(), 8, "each cell has a hash of its own");
+    assert_eq!(
+        plan.jobs().next().map(Job::hash),
+        self::plan(TINY, &Changes::default()).unwrap().jobs().next().map(Job::hash)
+    );
+}
+
+#[test]
+fn changes_narrow_and_widen_it() {
+    let kernels = vec!["3.0".to_owned(), "2.6.25".to_owned(), "2.6.26-rc1".to_owned()];
+    let points = [("kernel".to_owned(), kernels)].into();
+    let changes = Changes { points, seeds: Some(1), scale: Some(1), seed: 7, ..Changes::default() };
+    let plan = plan(TINY, &changes).unwrap();
+    let names: Vec<&str> = plan.grids[0].axes[1].levels.iter().map(|l| l.label.as_str()).collect();
+    assert_eq!(names, ["3.0", "2.6.25", "2.6.26-rc1"]);
+    assert!(sims(&plan).iter().all(|job| job.inputs().users == 40 && job.inputs().seed == 7));
+}
+
+#[test]
+fn what_makes_no_sense_names_its_line() {
+    for (from, to, told) in [
+        (
+            "users = 40",
+            "usres = 40",
+            "x.toml:5: inputs.usres: no input of target sim; did you mean users?",
+        ),
+        ("users = 40", "users = 0", "0 is out of range (1 to 1000000)"),
+        ("values = [250, 1000]", "values = [250, 250]", "\"250\" stands there twice"),
+        ("baseline = \"2.6.25\"", "baseline = \"2.6.24\"", "no point is \"2.6.24\""),
+        ("[250, 1000]", "[250, 999]", "999"),
+        ("axis = \"kernel\"", "axis = \"kernle\"", "there is no axis \"kernle\""),
+        ("scale = 4", "scale = 400", "leaves no user of 40"),
+    ] {
+        let error = plan(&TINY.replace(from, to), &Changes::default()).unwrap_err();
+        assert!(error.contains(told), "{to}: {error}");
+    }
+}
+
+#[test]
+fn every_shipped_experiment_has_a_plan() {
+    for name in convoy_catalogue::EXPERIMENTS.names() {
+        let loaded = convoy_catalogue::load::<Experiment>(name, &[]).unwrap();
+        let plan = Plan::new(&loaded, &Changes::default()).unwrap();
+        for grid in &plan.grids {
+            for row in &grid.grid.published {
+                let of = |point: &&Point| grid.published(&point.at) == Some(row);
+                assert!(grid.points.iter().any(|point| of(&point)), "{name}: {:?}", row.at);
+            }
+        }
+    }
+}
+
+/// docs/experiments.md has the inputs as they are; `BLESS=1` writes them.
+#[test]
+fn the_document_lists_every_input() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiments.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (begin, end) = ("<!-- inputs: begin -->\n", "<!-- inputs: end -->");
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (found, after) = rest.split_once(end).unwrap();
+    let row = |input: &Input| {
+        let targets: Vec<String> = input.targets.iter().map(ToString::to_string).collect();
+        let kind = match input.kind {
+            Kind::Whole(low, high) => format!("{low} to {high}"),
+            Kind::Number(low, high) => format!("{low} to {high}"),
+            Kind::Bool => "true, false".to_owned(),
+            Kind::Text => "text".to_owned(),
+        };
+        format!("| `{}` | {} | {kind} | {} |\n", input.key, targets.join(", "), input.meaning)
+    };
+    let rows: String = INPUTS.iter().map(row).collect();
+    let table = format!("| input | targets | values | what it means |\n|---|---|---|---|\n{rows}");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(found, table, "BLESS=1 cargo test -p convoy-lab writes it");
+    }
+}

@@ -1,0 +1,210 @@
+//! One cell of an experiment with one seed: its resolved inputs, their hash, and what executing it
+//! gives.
+//!
+//! A simulation is a pure function of its inputs, so its outcome may be kept under their hash and
+//! taken from there. A measurement is kept the same way: a sweep that was interrupted goes on.
+
+mod host;
+mod locks;
+mod sim;
+
+use std::collections::BTreeMap;
+
+use convoy_catalogue::{CatalogueError, Source};
+use convoy_workload::mix::MixError;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+pub use host::HostJob;
+pub use locks::LocksJob;
+pub use sim::{SimInputs, SimJob};
+
+use crate::experiment::{Inputs, Target};
+
+/// Version of [`Outcome`] and of what a cell's hash is made of.
+pub const SCHEMA: u32 = 1;
+
+/// What one execution gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Numbers by metric; a metric that has no finite value is left out.
+    pub metrics: BTreeMap<String, f64>,
+    /// Schedule hash of a simulation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_hash: Option<String>,
+    /// The first job that failed, with its cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl Outcome {
+    /// The outcome with these numbers.
+    pub fn of<'a>(metrics: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
+        let finite = metrics.into_iter().filter(|(_, value)| value.is_finite());
+        let metrics = finite.map(|(key, value)| (key.to_owned(), value)).collect();
+        Self { metrics, ..Self::default() }
+    }
+
+    /// One number.
+    pub fn metric(&self, key: &str) -> Option<f64> {
+        self.metrics.get(key).copied()
+    }
+}
+
+/// Why a cell has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// A preset cannot be loaded.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// A mix cannot be loaded.
+    #[error(transparent)]
+    Mix(#[from] MixError),
+    /// An input is missing or makes no sense here.
+    #[error("{key}: {problem}")]
+    Input {
+        /// The input.
+        key: String,
+        /// What is wrong, and what is accepted.
+        problem: String,
+    },
+    /// The simulation failed.
+    #[error(transparent)]
+    Virtual(#[from] crate::virtual_end::VirtualError),
+    /// The measurement of a lock failed.
+    #[error(transparent)]
+    Native(#[from] crate::native::NativeError),
+    /// The load on this machine failed.
+    #[error(transparent)]
+    Host(#[from] convoy_host::HostError),
+    /// The CPUs cannot be chosen.
+    #[error(transparent)]
+    Cpus(#[from] convoy_host::clock::CpusError),
+}
+
+/// A cell with its inputs resolved.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// AIM7 on the virtual kernel.
+    Sim(Box<SimJob>),
+    /// A lock loop.
+    Locks(Box<LocksJob>),
+    /// AIM7 on this machine.
+    Host(Box<HostJob>),
+}
+
+/// A preset that a cell uses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What it is.
+    pub kind: &'static str,
+    /// Where it comes from.
+    pub source: Source,
+    /// Its content.
+    pub content: Value,
+}
+
+impl Job {
+    /// The cell of `target` with these inputs.
+    ///
+    /// # Errors
+    /// [`JobError`]: a preset, a mix or an input.
+    pub fn new(target: Target, inputs: &Inputs) -> Result<Self, JobError> {
+        Ok(match target {
+            Target::Sim => Self::Sim(Box::new(SimJob::new(inputs)?)),
+            Target::Locks => Self::Locks(Box::new(LocksJob::new(inputs)?)),
+            Target::Host => Self::Host(Box::new(HostJob::new(inputs)?)),
+        })
+    }
+
+    /// Executes it on the thread that calls.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn run(&self) -> Result<Outcome, JobError> {
+        match self {
+            Self::Sim(job) => job.run(),
+            Self::Locks(job) => job.run(),
+            Self::Host(job) => job.run(),
+        }
+    }
+
+    /// Whether it measures this machine, so that nothing else may run beside it.
+    pub fn measures(&self) -> bool {
+        match self {
+            Self::Sim(_) => false,
+            Self::Locks(job) => job.measures(),
+            Self::Host(_) => true,
+        }
+    }
+
+    /// The same load on this machine.
+    #[must_use]
+    pub fn native(&self) -> Self {
+        match self {
+            Self::Sim(job) => Self::Host(Box::new(HostJob::of(job))),
+            Self::Locks(job) => Self::Locks(Box::new(job.native())),
+            Self::Host(_) => self.clone(),
+        }
+    }
+
+    /// Its seed; of a measurement, its round.
+    pub fn seed(&self) -> u64 {
+        match self {
+            Self::Sim(job) => job.inputs().seed,
+            Self::Locks(job) => job.seed(),
+            Self::Host(job) => job.seed(),
+        }
+    }
+
+    /// The presets it uses.
+    pub fn parts(&self) -> &[Part] {
+        match self {
+            Self::Sim(job) => job.parts(),
+            Self::Locks(job) => job.parts(),
+            Self::Host(job) => job.parts(),
+        }
+    }
+
+    /// What decides its outcome beside its presets and its mix.
+    pub fn settings(&self) -> Value {
+        match self {
+            Self::Sim(job) => json!(job.inputs()),
+            Self::Locks(job) => job.settings(),
+            Self::Host(job) => job.settings(),
+        }
+    }
+
+    /// Where it is executed.
+    pub fn target(&self) -> Target {
+        match self {
+            Self::Sim(_) => Target::Sim,
+            Self::Locks(_) => Target::Locks,
+            Self::Host(_) => Target::Host,
+        }
+    }
+
+    /// All that decides its outcome, presets and mix by the hashes of their content. Equal content
+    /// has an equal hash on every machine.
+    pub fn content(&self) -> Value {
+        let parts: BTreeMap<&str, &str> =
+            self.parts().iter().map(|part| (part.kind, part.source.hash.as_str())).collect();
+        let (target, inputs) = (self.target(), self.settings());
+        json!({ "schema": SCHEMA, "target": target, "parts": parts, "inputs": inputs })
+    }
+
+    /// SHA-256 of [`Job::content`], hexadecimal.
+    pub fn hash(&self) -> String {
+        sha256(&self.content().to_string())
+    }
+}
+
+/// SHA-256 of a text, hexadecimal.
+pub(crate) fn sha256(text: &str) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hash, byte| {
+        let _infallible = write!(hash, "{byte:02x}");
+        hash
+    })
+}

@@ -1,0 +1,262 @@
+//! AIM7 on the virtual kernel.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES};
+use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
+use convoy_machine::{Preset, Recorder};
+use convoy_workload::mix::Mix;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{JobError, Outcome, Part};
+use crate::experiment::Inputs;
+use crate::virtual_run::{VirtualPoint, VirtualRun};
+
+/// What decides a load point beside its presets and its mix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimInputs {
+    /// Users as they are run.
+    pub users: u32,
+    /// Users at full size.
+    pub users_full: u32,
+    /// What they and the start delay were divided by.
+    pub scale: u32,
+    /// The seed.
+    pub seed: u64,
+    /// The start delay as it is run, nanoseconds.
+    pub start_delay_ns: u64,
+    /// Users that share the pool of files.
+    pub pool_users: u32,
+    /// Divisor of the loop counts of jobs.
+    pub shrink: u32,
+    /// The file system of the work directory: `tmpfs` or `journal`.
+    pub fs: String,
+    /// CPUs that all tasks are kept to, if not all.
+    pub kept_to: Option<u32>,
+}
+
+/// A load point of a kernel on a machine.
+#[derive(Clone, Debug)]
+pub struct SimJob {
+    run: VirtualRun,
+    inputs: SimInputs,
+    parts: Vec<Part>,
+}
+
+impl SimJob {
+    pub(super) fn new(inputs: &Inputs) -> Result<Self, JobError> {
+        let kernel = inputs.preset::<KernelPreset>(&KERNELS)?;
+        let machine = inputs.preset::<Preset>(&MACHINES)?;
+        let (mix, text) = inputs.mix()?;
+        let full = inputs.whole("users", 1);
+        let scale = inputs.scale;
+        if scale > full {
+            let problem = format!("a scale of {scale} leaves no user of {full}; give 1 to {full}");
+            return Err(JobError::Input { key: "users".to_owned(), problem });
+        }
+        let own = SimInputs {
+            users: full / scale,
+            users_full: full,
+            scale,
+            seed: inputs.seed,
+            start_delay_ns: (inputs.number("start_delay_s", 0.0) * 1e9 / f64::from(scale)) as u64,
+            pool_users: inputs.whole("pool_users", full),
+            shrink: inputs.whole("shrink", 1),
+            fs: inputs.text("fs", "tmpfs"),
+            kept_to: inputs.kept_to(),
+        };
+        let parts = vec![Part::of("kernel", &kernel), Part::of("machine", &machine), text];
+        Self::build(own, kernel.value, machine.value, mix, parts)
+    }
+
+    /// The load point of these presets, of a mix that has no file.
+    ///
+    /// # Errors
+    /// [`JobError::Input`].
+    pub fn of(
+        inputs: SimInputs,
+        kernel: &Loaded<KernelPreset>,
+        machine: &Loaded<Preset>,
+        mix: &Mix,
+    ) -> Result<Self, JobError> {
+        let parts = vec![Part::of("kernel", kernel), Part::of("machine", machine), Part::mix(mix)];
+        Self::build(inputs, kernel.value.clone(), machine.value.clone(), mix.clone(), parts)
+    }
+
+    /// The load point that a record holds.
+    ///
+    /// # Errors
+    /// [`JobError`]: the record is of a version whose presets this one does not read.
+    pub fn of_record(inputs: &Value, parts: Vec<Part>) -> Result<Self, JobError> {
+        let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
+        let part = |kind: &str| {
+            let found = parts.iter().find(|part| part.kind == kind);
+            found.ok_or_else(|| wrong(kind, "is not in the record".to_owned()))
+        };
+        let own =
+            SimInputs::deserialize(inputs).map_err(|error| wrong("inputs", error.to_string()))?;
+        let (kernel, machine, mix) = (part("kernel")?, part("machine")?, part("mix")?);
+        let mut preset = KernelPreset::deserialize(&kernel.content)
+            .map_err(|error| wrong("kernel", error.to_string()))?;
+        preset.set_name(kernel.source.label());
+        let mut hardware = Preset::deserialize(&machine.content)
+            .map_err(|error| wrong("machine", error.to_string()))?;
+        hardware.set_name(machine.source.label());
+        let content = Mix::deserialize(&mix.content);
+        let content = content.map_err(|error| wrong("mix", error.to_string()))?;
+        let mix = Mix { name: mix.source.label(), ..content };
+        Self::build(own, preset, hardware, mix, parts)
+    }
+
+    fn build(
+        inputs: SimInputs,
+        kernel: KernelPreset,
+        machine: Preset,
+        mix: Mix,
+        parts: Vec<Part>,
+    ) -> Result<Self, JobError> {
+        let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
+        convoy_kernel::costs_ns(&machine).map_err(|error| wrong("machine", error.to_string()))?;
+        let file_system = match inputs.fs.as_str() {
+            "tmpfs" => FileSystem::Tmpfs,
+            "journal" => FileSystem::Journal(JournalOptions::default()),
+            other => {
+                let problem = format!("{other:?} is no file system; known: tmpfs, journal");
+                return Err(wrong("fs", problem));
+            }
+        };
+        let run = VirtualRun {
+            seed: inputs.seed,
+            start_delay_ns: inputs.start_delay_ns,
+            pool_users: inputs.pool_users,
+            shrink: inputs.shrink,
+            file_system,
+            pinned: kept_to_first(inputs.kept_to, machine.topology.cpus)?,
+            ..VirtualRun::new(mix, inputs.users, kernel, machine)
+        };
+        Ok(Self { run, inputs, parts })
+    }
+
+    /// The load point.
+    pub fn load_point(&self) -> &VirtualRun {
+        &self.run
+    }
+
+    /// What decides it beside its presets and its mix.
+    pub fn inputs(&self) -> &SimInputs {
+        &self.inputs
+    }
+
+    /// The same with other users, another seed, other loop counts. The start delay stays what it is
+    /// for each user of the full size.
+    #[must_use]
+    pub fn at(&self, users: Option<u32>, seed: Option<u64>, shrink: Option<u32>) -> Self {
+        let mut job = self.clone();
+        if let Some(users) = users.filter(|users| *users != job.inputs.users) {
+            let delay = job.inputs.start_delay_ns as f64 * f64::from(users);
+            job.inputs.start_delay_ns = (delay / f64::from(job.inputs.users)) as u64;
+            job.inputs.users = users;
+        }
+        job.inputs.seed = seed.unwrap_or(job.inputs.seed);
+        job.inputs.shrink = shrink.unwrap_or(job.inputs.shrink);
+        let SimInputs { users, seed, start_delay_ns, shrink, .. } = job.inputs;
+        job.run = VirtualRun { users, seed, start_delay_ns, shrink, ..job.run };
+        job
+    }
+
+    /// The same on another kernel.
+    #[must_use]
+    pub fn on_kernel(mut self, kernel: &Loaded<KernelPreset>) -> Self {
+        self.parts.retain(|part| part.kind != "kernel");
+        self.parts.push(Part::of("kernel", kernel));
+        self.run.kernel = kernel.value.clone();
+        self
+    }
+
+    /// The same on another machine.
+    ///
+    /// # Errors
+    /// [`JobError::Input`]: the machine makes no sense.
+    pub fn on_machine(mut self, machine: &Loaded<Preset>) -> Result<Self, JobError> {
+        let wrong = |problem| JobError::Input { key: "machine".to_owned(), problem };
+        convoy_kernel::costs_ns(machine).map_err(|error| wrong(error.to_string()))?;
+        self.parts.retain(|part| part.kind != "machine");
+        self.parts.push(Part::of("machine", machine));
+        self.run.pinned = kept_to_first(self.inputs.kept_to, machine.topology.cpus)?;
+        self.run.machine = machine.value.clone();
+        Ok(self)
+    }
+
+    /// Its presets and its mix.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+        Ok(self.outcome(&self.run.run()?))
+    }
+
+    /// Executes it; with what happened in each interval of `sample_ns` nanoseconds, if not 0.
+    ///
+    /// # Errors
+    /// [`JobError::Virtual`].
+    pub fn sampled(&self, sample_ns: u64) -> Result<VirtualPoint, JobError> {
+        Ok(VirtualRun { sample_ns, ..self.run.clone() }.run()?)
+    }
+
+    /// Executes it and tells `recorder` all that happens.
+    ///
+    /// # Errors
+    /// [`JobError::Virtual`].
+    pub fn record(&self, recorder: Rc<RefCell<dyn Recorder>>) -> Result<VirtualPoint, JobError> {
+        Ok(self.run.record(recorder)?)
+    }
+
+    /// Numbers of a point at the full size: Real and CPU are multiplied by the scale.
+    pub fn outcome(&self, point: &VirtualPoint) -> Outcome {
+        let scale = f64::from(self.inputs.scale);
+        let bkl = |value: fn(&crate::virtual_run::BklUse) -> f64| {
+            point.bkl.as_ref().map_or(f64::NAN, value)
+        };
+        let rate = |count: u64| count as f64 / point.busy_s;
+        let outcome = Outcome::of([
+            ("jobs_per_min", point.columns.jobs_per_min),
+            ("jti", f64::from(point.columns.jti)),
+            ("real_s", point.columns.real_s * scale),
+            ("cpu_s", point.cpu_s * scale),
+            ("jobs_per_sec_per_task", point.columns.jobs_per_sec_per_task / scale),
+            ("cpu_ms_per_job", 1e3 * point.cpu_s / point.jobs_done as f64),
+            ("idle_percent", point.idle_percent),
+            ("context_switches_per_s", point.context_switches_per_s),
+            ("owner_not_running_percent", bkl(|bkl| bkl.owner_not_running_percent)),
+            ("owner_change_ms", bkl(|bkl| bkl.owner_change_ms)),
+            ("pulled_newidle_per_s", rate(point.sched.pulled_newidle)),
+            ("newidle_failed_per_s", rate(point.sched.newidle_failed)),
+            ("jobs_failed", point.jobs_failed as f64),
+        ]);
+        Outcome {
+            schedule_hash: Some(format!("{:016x}", point.hash)),
+            failure: point.first_failure.clone(),
+            ..outcome
+        }
+    }
+}
+
+/// Whether all tasks of a machine of `cpus` CPUs are kept to the first.
+///
+/// # Errors
+/// [`JobError::Input`]: they can be kept to one, or to none in particular.
+pub(super) fn kept_to_first(kept: Option<u32>, cpus: usize) -> Result<bool, JobError> {
+    match kept {
+        None => Ok(false),
+        Some(kept) if kept as usize >= cpus => Ok(false),
+        Some(1) => Ok(true),
+        Some(kept) => Err(JobError::Input {
+            key: "kept_to".to_owned(),
+            problem: format!("{kept} of {cpus} CPUs; a virtual machine keeps to 1 or to all"),
+        }),
+    }
+}

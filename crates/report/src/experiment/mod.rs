@@ -1,0 +1,207 @@
+//! The report of an experiment: each grid as its file says, under one sentence that says what came
+//! out.
+
+mod measured;
+mod panel;
+mod published;
+mod rows;
+mod sentence;
+
+use convoy_lab::experiment::{Plan, PlannedGrid, View};
+use convoy_lab::job::Outcome;
+use convoy_lab::record::Record;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use crate::host::HostReport;
+use crate::json;
+use crate::plot::{Panel, Plot};
+use crate::reproduce::ReproduceReport;
+use crate::table::Table;
+
+/// A grid with one outcome, or none, for each of its cells.
+#[derive(Clone, Copy)]
+struct Results<'a> {
+    plan: &'a Plan,
+    grid: &'a PlannedGrid,
+    outcomes: &'a [Option<Outcome>],
+}
+
+impl<'a> Results<'a> {
+    /// The outcomes of a point; `None` unless all its seeds have one.
+    fn point(&self, index: usize) -> Option<Vec<&'a Outcome>> {
+        let seeds = self.grid.seeds.len();
+        self.outcomes.get(index * seeds..(index + 1) * seeds)?.iter().map(Option::as_ref).collect()
+    }
+
+    /// One number of a point, seed by seed; `None` if a seed lacks it.
+    fn values(&self, index: usize, metric: &str) -> Option<Vec<f64>> {
+        self.point(index)?.into_iter().map(|outcome| outcome.metric(metric)).collect()
+    }
+
+    /// The point that `index` is compared with.
+    fn baseline(&self, index: usize) -> Option<usize> {
+        let compare = self.grid.grid.compare.as_ref()?;
+        let axis = self.grid.axis(&compare.axis)?;
+        let level = self.grid.axes[axis].find(&compare.baseline)?;
+        self.grid.sibling(&self.grid.points[index].at, axis, level)
+    }
+}
+
+/// One grid as it is told.
+enum Part {
+    Published(ReproduceReport),
+    Measured(HostReport),
+    Table(String, Table),
+    Panel(Panel),
+}
+
+/// The report as JSON.
+#[derive(Serialize)]
+struct Fields<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    experiment: &'a str,
+    #[serde(flatten)]
+    published: Option<&'a ReproduceReport>,
+    #[serde(flatten)]
+    measured: Option<&'a HostReport>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    grids: BTreeMap<&'a str, Value>,
+    verdict: &'a str,
+    hash: &'a str,
+}
+
+/// The report of an experiment.
+pub struct ExperimentReport {
+    name: String,
+    hash: String,
+    verdict: String,
+    parts: Vec<Part>,
+    plot: Option<Plot>,
+}
+
+impl ExperimentReport {
+    /// The report of `plan` with an outcome, or none, for each of its cells in their order.
+    pub fn new(plan: &Plan, outcomes: &[Option<Outcome>], record: &Record) -> Self {
+        let (mut parts, mut verdicts, mut rest) = (Vec::new(), Vec::new(), outcomes);
+        for grid in &plan.grids {
+            let (own, others) = rest.split_at(grid.cells().min(rest.len()));
+            rest = others;
+            let results = Results { plan, grid, outcomes: own };
+            let (part, verdict) = part(results);
+            verdicts.extend(verdict);
+            match (part, parts.last_mut()) {
+                // What was measured of one machine stands in one table.
+                (Part::Measured(more), Some(Part::Measured(report))) => report.extend(more),
+                (part, _) => parts.push(part),
+            }
+        }
+        if let Some(report) = parts.iter().find_map(|part| match part {
+            Part::Measured(report) => Some(report.verdict()),
+            _ => None,
+        }) {
+            verdicts.insert(0, report);
+        }
+        let verdict = sentence::verdict(plan, outcomes, verdicts);
+        let plot = panel::plot(plan, &parts);
+        Self { name: plan.name.clone(), hash: record.hash.clone(), verdict, parts, plot }
+    }
+
+    /// The first sentence: what came out.
+    pub fn verdict(&self) -> &str {
+        &self.verdict
+    }
+
+    /// The panels of its plot, if it has any.
+    pub fn plot(&self) -> Option<&Plot> {
+        self.plot.as_ref()
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut texts = vec![format!("{}\n", self.verdict)];
+        for part in &self.parts {
+            match part {
+                Part::Published(report) => texts.push(report.to_text()),
+                Part::Measured(report) => texts.push(report.to_text()),
+                Part::Table(_, table) => texts.push(table.to_text()),
+                Part::Panel(panel) => texts.push(panel::table(panel).to_text()),
+            }
+        }
+        texts.join("\n")
+    }
+
+    /// As Markdown, for documents.
+    pub fn to_markdown(&self) -> String {
+        let mut texts = vec![format!("{}\n", self.verdict)];
+        for part in &self.parts {
+            match part {
+                Part::Published(report) => texts.push(report.to_markdown()),
+                Part::Measured(report) => texts.push(report.to_markdown()),
+                Part::Table(_, table) => texts.push(table.to_markdown()),
+                Part::Panel(panel) => texts.push(panel::table(panel).to_markdown()),
+            }
+        }
+        texts.join("\n")
+    }
+
+    /// For programs: the fields of the published table, and every other grid under its name.
+    pub fn to_json(&self) -> String {
+        let mut all = Fields {
+            experiment: &self.name,
+            published: None,
+            measured: None,
+            grids: BTreeMap::new(),
+            verdict: &self.verdict,
+            hash: &self.hash,
+        };
+        for part in &self.parts {
+            match part {
+                Part::Published(report) => all.published = Some(report),
+                Part::Measured(report) => all.measured = Some(report),
+                Part::Table(name, table) => drop(all.grids.insert(name, table.to_json())),
+                Part::Panel(panel) => {
+                    all.grids.insert(&panel.title, panel::table(panel).to_json());
+                }
+            }
+        }
+        // Both have the name of the experiment among their fields.
+        if all.published.is_some() || all.measured.is_some() {
+            all.experiment = "";
+        }
+        json::to_json(&all)
+    }
+
+    /// For spreadsheets: the tables one after the other, with a blank line between them.
+    pub fn to_csv(&self) -> String {
+        let mut texts = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Published(report) => texts.push(report.to_csv()),
+                Part::Measured(report) => texts.push(report.to_csv()),
+                Part::Table(_, table) => texts.push(table.to_csv()),
+                Part::Panel(_) => {}
+            }
+        }
+        texts.extend(self.plot.as_ref().map(Plot::to_csv));
+        texts.join("\n")
+    }
+}
+
+/// A grid in its view, and a sentence of its result.
+fn part(results: Results) -> (Part, Option<String>) {
+    match results.grid.grid.view {
+        View::Published => {
+            let report = published::report(results);
+            let verdict = report.verdict();
+            (Part::Published(report), verdict)
+        }
+        View::Measured => (Part::Measured(measured::report(results)), None),
+        View::Table => {
+            let (table, verdict) = rows::table(results);
+            (Part::Table(results.grid.grid.name.clone(), table), verdict)
+        }
+        View::Plot => (Part::Panel(panel::panel(results)), None),
+    }
+}

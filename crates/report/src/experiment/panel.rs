@@ -1,0 +1,102 @@
+//! A panel of a plot: the change of a metric over one axis, a series for each point of another.
+
+use convoy_lab::experiment::{Change, Plan, PlannedGrid};
+
+use super::published::estimate;
+use super::rows::change;
+use super::{Part, Results, sentence};
+use crate::metric::metric;
+use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
+use crate::table::{Cell, Column, Table};
+
+/// The axis that is not compared.
+fn horizontal(grid: &PlannedGrid) -> Option<usize> {
+    let compared = grid.grid.compare.as_ref().map(|compare| compare.axis.as_str());
+    grid.axes.iter().position(|axis| Some(axis.name.as_str()) != compared)
+}
+
+pub(super) fn panel(results: Results) -> Panel {
+    let grid = results.grid;
+    let across = horizontal(grid);
+    let compare = grid.grid.compare.as_ref();
+    let compared = compare.and_then(|compare| grid.axis(&compare.axis));
+    let key = compare.map_or_else(
+        || grid.grid.metrics.first().map_or("", String::as_str),
+        |compare| compare.metric.as_str(),
+    );
+    let mut series: Vec<Series> = Vec::new();
+    for (index, point) in grid.points.iter().enumerate() {
+        let Some(across) = across else { continue };
+        let level = &grid.axes[across].levels[point.at[across]];
+        let Ok(x) = level.raw.parse::<f64>() else { continue };
+        let found = match results.baseline(index) {
+            Some(base) if base == index => continue,
+            Some(base) => change(results, base, index, key),
+            None => results.values(index, key).and_then(estimate),
+        };
+        let Some(found) = found else { continue };
+        let name =
+            compared.map_or(key, |axis| grid.axes[axis].levels[point.at[axis]].label.as_str());
+        let x = x / grid.grid.x_divisor.unwrap_or(1.0);
+        let at = Point { x, y: found.mean, lo: found.lo, hi: found.hi };
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(at),
+            None => series.push(Series { name: name.to_owned(), points: vec![at] }),
+        }
+    }
+    let title = metric(key).map_or(key, |metric| metric.title);
+    let label = match compare.map(|compare| compare.change) {
+        Some(Change::Loss) => format!("loss of {title}, %"),
+        Some(Change::Gain) => format!("gain of {title}, %"),
+        Some(Change::Ratio) => format!("{title} over the baseline"),
+        None => title.to_owned(),
+    };
+    let across = across.map(|axis| grid.axes[axis].name.clone()).unwrap_or_default();
+    Panel {
+        title: grid.grid.title.clone(),
+        x: Axis { label: grid.grid.x_label.clone().unwrap_or(across), scale: Scale::Log },
+        y: Axis { label, scale: Scale::Linear },
+        series,
+    }
+}
+
+/// The panels of the report under one title.
+pub(super) fn plot(plan: &Plan, parts: &[Part]) -> Option<Plot> {
+    let panels: Vec<Panel> = parts
+        .iter()
+        .filter_map(|part| if let Part::Panel(panel) = part { Some(panel.clone()) } else { None })
+        .collect();
+    let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
+    let against =
+        grid.grid.compare.as_ref().map(|compare| format!("; baseline {}", compare.baseline));
+    let subtitle = format!("{}{}", sentence::setup(grid), against.unwrap_or_default());
+    let title = format!("{}: {}", plan.name, plan.experiment.title);
+    (!panels.is_empty()).then_some(Plot { title, subtitle, panels })
+}
+
+/// A panel as a table.
+pub(super) fn table(panel: &Panel) -> Table {
+    let mut columns = vec![Column::number(&panel.x.label, "")];
+    for series in &panel.series {
+        columns.push(Column::number(&series.name, ""));
+        columns.push(Column::text("").key(&format!("{} half width", series.name)).joined());
+    }
+    let mut table = Table::new(&format!("{}: {}", panel.title, panel.y.label), columns);
+    let mut across: Vec<f64> = Vec::new();
+    for point in panel.series.iter().flat_map(|series| &series.points) {
+        if !across.contains(&point.x) {
+            across.push(point.x);
+        }
+    }
+    for x in across {
+        let mut row = vec![Cell::shown(x.to_string(), x)];
+        for series in &panel.series {
+            let point = series.points.iter().find(|point| point.x.to_bits() == x.to_bits());
+            let (y, half) = point.map_or((f64::NAN, f64::NAN), |p| (p.y, (p.hi - p.lo) / 2.0));
+            row.push(Cell::number(y, 1));
+            row.push(super::rows::half_width(half));
+        }
+        table.row(row);
+    }
+    table
+}

@@ -1,0 +1,152 @@
+//! Published, reproduced, error: each point of the one axis is a row of the source.
+
+use convoy_lab::experiment::Published;
+use convoy_lab::job::{Job, Outcome};
+use convoy_stats::{Estimate, Sample};
+
+use super::{Results, sentence};
+use crate::changes::{ChangeRow, Changes};
+use crate::reproduce::ReproduceReport;
+
+/// The figures of an AIM7 table and of its causes, in the order in which they are told.
+const METRICS: [&str; 9] = [
+    "jobs_per_min",
+    "jti",
+    "real_s",
+    "cpu_s",
+    "jobs_per_sec_per_task",
+    "idle_percent",
+    "context_switches_per_s",
+    "owner_not_running_percent",
+    "owner_change_ms",
+];
+
+/// Mean and interval; `None` of no values, or of one that is not finite.
+pub(super) fn estimate(values: Vec<f64>) -> Option<Estimate> {
+    Sample::new(values).ok().map(|sample| sample.estimate())
+}
+
+pub(super) fn report(results: Results) -> ReproduceReport {
+    let Results { plan, grid, .. } = results;
+    let users = sentence::users(grid).unwrap_or_default();
+    let mut report = ReproduceReport::new(&plan.name, &sentence::setup(grid), u64::from(users));
+    let own: Vec<&str> = grid.grid.metrics.iter().map(String::as_str).collect();
+    let metrics = if own.is_empty() { &METRICS[..] } else { &own[..] };
+    for (index, point) in grid.points.iter().enumerate() {
+        let published = grid.published(&point.at);
+        for metric in metrics {
+            // A kernel without a big kernel lock has no owner of it.
+            let Some(found) = results.values(index, metric).and_then(estimate) else { continue };
+            let theirs = published.and_then(|row| value(row, metric, &point.jobs[0]));
+            let fitted = published.is_some_and(|row| row.fitted.iter().any(|name| name == metric));
+            report.push(&case(results, index), metric, theirs, &found, fitted);
+        }
+    }
+    report.changes = changes(results);
+    notes(results, &mut report);
+    report
+}
+
+/// What titles call a point.
+fn case(results: Results, index: usize) -> String {
+    results.grid.labels(&results.grid.points[index]).join(", ")
+}
+
+/// Mean of the published runs for `metric`. Idle time follows from the other columns: it is what
+/// the tasks did not use of the CPUs during Real without the start delay.
+fn value(row: &Published, metric: &str, job: &Job) -> Option<f64> {
+    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
+    if let Some(values) = row.values.get(metric) {
+        return Some(mean(values.clone()));
+    }
+    let (real, cpu) = (row.values.get("real_s")?, row.values.get("cpu_s")?);
+    let Job::Sim(job) = job else { return None };
+    if metric != "idle_percent" {
+        return None;
+    }
+    let cpus = job.load_point().machine.topology.cpus as f64;
+    let delay_s = job.inputs().start_delay_ns as f64 / 1e9 * f64::from(job.inputs().scale);
+    let idle = |(real, cpu): (&f64, &f64)| 100.0 * (1.0 - cpu / (cpus * (real - delay_s)));
+    Some(mean(real.iter().zip(cpu).map(idle).collect()))
+}
+
+fn changes(results: Results) -> Option<Changes> {
+    let grid = results.grid;
+    let compare = grid.grid.compare.as_ref()?;
+    let percent = |base: f64, value: f64| 100.0 * (value / base - 1.0);
+    let mut rows = Vec::new();
+    for (index, point) in grid.points.iter().enumerate() {
+        let Some(base) = results.baseline(index).filter(|base| *base != index) else { continue };
+        let pairs = |metric: &str| results.values(base, metric).zip(results.values(index, metric));
+        let Some((before, after)) = pairs(&compare.metric) else { continue };
+        let change = before.iter().zip(&after).map(|(base, value)| percent(*base, *value));
+        let Some(change) = estimate(change.collect()) else { continue };
+        let mean = |metric: &str| {
+            let (before, after) = pairs(metric)?;
+            Some([estimate(before)?.mean, estimate(after)?.mean])
+        };
+        let own = grid.published(&point.at);
+        let theirs = |at: usize| {
+            let point = &grid.points[at];
+            value(grid.published(&point.at)?, &compare.metric, &point.jobs[0])
+        };
+        rows.push(ChangeRow {
+            case: case(results, index),
+            published_percent: theirs(base)
+                .zip(theirs(index))
+                .map(|(base, own)| percent(base, own)),
+            reproduced_percent: change.mean,
+            ci95: [change.lo, change.hi],
+            cpu_per_job_percent: mean("cpu_ms_per_job").map(|[base, own]| percent(base, own)),
+            idle_percent: mean("idle_percent"),
+            fitted: own.is_some_and(|row| row.fitted.contains(&compare.metric)),
+        });
+    }
+    (!rows.is_empty()).then(|| Changes::new(&compare.baseline, &compare.metric, rows))
+}
+
+fn notes(results: Results, report: &mut ReproduceReport) {
+    let grid = results.grid;
+    for (index, point) in grid.points.iter().enumerate() {
+        let parameter = grid.published(&point.at).and_then(|row| row.fitted_parameter.as_ref());
+        if let Some(parameter) = parameter {
+            let case = case(results, index);
+            report.notes.push(format!("f: fitted to the row {case}: {parameter}"));
+        }
+    }
+    if report.rows.iter().any(|row| row.metric == "idle_percent" && row.published.is_some()) {
+        report.notes.push(
+            "idle: over Real without the start delay; the published value follows from Real and CPU"
+                .to_owned(),
+        );
+    }
+    if grid.scale == grid.grid.scale && !grid.grid.scale_error.is_empty() {
+        let errors = grid.grid.scale_error.iter();
+        let errors: Vec<String> = errors
+            .map(|(kernel, ratio)| format!("{kernel} {:+.1} %", (ratio - 1.0) * 100.0))
+            .collect();
+        report.notes.push(format!(
+            "Jobs/Min at this size against the full size, measured once: {}",
+            errors.join(", ")
+        ));
+    }
+    report.notes.extend(grid.grid.notes.iter().cloned());
+    report.notes.extend(ending(results.outcomes));
+}
+
+/// What stands under every table: a job that failed, and the hash of all schedules.
+pub(super) fn ending(outcomes: &[Option<Outcome>]) -> Vec<String> {
+    let finished = || outcomes.iter().flatten();
+    let mut notes = Vec::new();
+    if let Some(failure) = finished().find_map(|outcome| outcome.failure.as_ref()) {
+        notes.push(format!("a job failed: {failure}"));
+    }
+    let hashes: Vec<u64> = finished()
+        .filter_map(|outcome| u64::from_str_radix(outcome.schedule_hash.as_ref()?, 16).ok())
+        .collect();
+    if !hashes.is_empty() {
+        let hash = hashes.iter().fold(0_u64, |hash, own| hash.rotate_left(7) ^ own);
+        notes.push(format!("schedule hash of all simulations: {hash:016x}"));
+    }
+    notes
+}

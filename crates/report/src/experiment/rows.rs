@@ -1,0 +1,201 @@
+//! A grid as a table: one row for each point, or with one axis across.
+
+use convoy_lab::experiment::Change;
+use convoy_stats::Estimate;
+
+use super::published::{ending, estimate};
+use super::{Results, sentence};
+use crate::format::{fixed, wrap};
+use crate::metric::{Metric, metric};
+use crate::table::{Cell, Column, Table};
+
+/// The change of `key` from the point `base` to the point `index`, in pairs of seeds.
+pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> Option<Estimate> {
+    let kind = results.grid.grid.compare.as_ref()?.change;
+    let (before, after) = results.values(base, key).zip(results.values(index, key))?;
+    let one = |(base, value): (&f64, &f64)| match kind {
+        Change::Loss => 100.0 * (1.0 - value / base),
+        Change::Gain => 100.0 * (value / base - 1.0),
+        Change::Ratio => value / base,
+    };
+    estimate(before.iter().zip(&after).map(one).collect())
+}
+
+/// The cell of half an interval; one seed has none.
+pub(super) fn half_width(value: f64) -> Cell {
+    let text = if value.is_finite() { format!("± {}", fixed(value, 1)) } else { String::new() };
+    Cell::shown(text, value)
+}
+
+/// How a metric is printed.
+fn shown(key: &str) -> (String, &'static str, usize) {
+    match metric(key) {
+        Some(Metric { title, head, decimals, .. }) => (title.to_owned(), head, decimals),
+        None => (key.to_owned(), "", 3),
+    }
+}
+
+/// The table, and a sentence of its largest change.
+pub(super) fn table(results: Results) -> (Table, Option<String>) {
+    let grid = results.grid;
+    let name = if grid.grid.title.is_empty() { &grid.grid.name } else { &grid.grid.title };
+    let setup = wrap(&sentence::setup(grid), 118).join("\n");
+    let title = format!("{}: {name}\n{setup}", results.plan.name);
+    let across = grid.grid.columns.as_ref().and_then(|name| grid.axis(name));
+    let mut table = match across {
+        Some(axis) => pivot(results, axis, &title),
+        None => plain(results, &title),
+    };
+    for note in grid.grid.notes.iter().cloned().chain(ending(results.outcomes)) {
+        table.note(note);
+    }
+    (table, verdict(results))
+}
+
+fn metrics(results: Results) -> Vec<String> {
+    let own = &results.grid.grid.metrics;
+    if !own.is_empty() {
+        return own.clone();
+    }
+    results.grid.grid.target.metrics().iter().map(|key| (*key).to_owned()).collect()
+}
+
+/// Title, unit and decimals of a change.
+fn change_column(results: Results) -> Option<(String, &'static str, usize, &'static str)> {
+    let compare = results.grid.grid.compare.as_ref()?;
+    Some(match compare.change {
+        Change::Loss => ("loss".to_owned(), "%", 1, "loss_percent"),
+        Change::Gain => ("gain".to_owned(), "%", 1, "gain_percent"),
+        Change::Ratio => ("ratio".to_owned(), "", 3, "ratio"),
+    })
+}
+
+fn plain(results: Results, title: &str) -> Table {
+    let grid = results.grid;
+    let mut columns: Vec<Column> = grid.axes.iter().map(|axis| Column::text(&axis.name)).collect();
+    let metrics = metrics(results);
+    let compared = change_column(results);
+    let compare = grid.grid.compare.as_ref();
+    for key in &metrics {
+        let (title, unit, _) = shown(key);
+        columns.push(Column::number(&title, unit).key(key));
+        if let (Some((title, unit, _, name)), true) =
+            (&compared, compare.is_some_and(|compare| compare.metric == *key))
+        {
+            columns.push(Column::number(title, unit).key(name));
+            columns.push(Column::number("", "").key(&format!("{name}_half_width")).joined());
+        }
+    }
+    let mut table = Table::new(title, columns);
+    let mut outer: Option<usize> = None;
+    for (index, point) in grid.points.iter().enumerate() {
+        if results.point(index).is_none() {
+            continue;
+        }
+        let first = point.at.first().copied().filter(|_| grid.axes.len() > 1);
+        if outer.is_some() && outer != first {
+            table.rule();
+        }
+        outer = first;
+        let mut row: Vec<Cell> = grid.labels(point).into_iter().map(Cell::text).collect();
+        for key in &metrics {
+            let (_, _, decimals) = shown(key);
+            let mean = results.values(index, key).and_then(estimate);
+            row.push(mean.map_or_else(Cell::empty, |mean| Cell::number(mean.mean, decimals)));
+            let (Some((_, _, decimals, _)), Some(compare)) = (&compared, compare) else { continue };
+            if compare.metric == *key {
+                let found =
+                    results.baseline(index).and_then(|base| change(results, base, index, key));
+                row.push(found.map_or_else(Cell::empty, |f| Cell::number(f.mean, *decimals)));
+                row.push(found.map_or_else(Cell::empty, |f| half_width(f.half_width())));
+            }
+        }
+        table.row(row);
+    }
+    if let Some(compare) = compare {
+        let (title, ..) = shown(&compare.metric);
+        table.note(format!(
+            "change of {title} against {}, seed by seed; ± is the 95 % t interval of the pairs",
+            compare.baseline
+        ));
+    }
+    table
+}
+
+/// The axis `across` in columns: the metric of the baseline, the change of the others; idle time
+/// and CPU time of a job beside each.
+fn pivot(results: Results, across: usize, title: &str) -> Table {
+    let grid = results.grid;
+    let levels = &grid.axes[across].levels;
+    let metrics = metrics(results);
+    let compare =
+        grid.grid.compare.as_ref().filter(|compare| grid.axis(&compare.axis) == Some(across));
+    let baseline = compare.and_then(|compare| grid.axes[across].find(&compare.baseline));
+    let others = grid.axes.iter().enumerate().filter(|(axis, _)| *axis != across);
+    let mut columns: Vec<Column> = others.map(|(_, axis)| Column::text(&axis.name)).collect();
+    for (level, own) in levels.iter().enumerate() {
+        for key in &metrics {
+            let (mut title, mut unit, _) = shown(key);
+            let mut name = format!("{key} {}", own.label);
+            let compared = compare.is_some_and(|compare| compare.metric == *key);
+            if let (true, true, Some(change)) =
+                (compared, Some(level) != baseline, change_column(results))
+            {
+                (title, unit, name) = (change.0, change.1, format!("{} {}", change.3, own.label));
+            }
+            columns.push(Column::number(&title, unit).key(&name).group(&own.label));
+        }
+    }
+    let mut table = Table::new(title, columns);
+    for (index, point) in grid.points.iter().enumerate().filter(|(_, p)| p.at[across] == 0) {
+        let labels = grid.labels(point).into_iter().enumerate();
+        let labels = labels.filter(|(axis, _)| *axis != across);
+        let mut row: Vec<Cell> = labels.map(|(_, label)| Cell::text(label)).collect();
+        for level in 0..levels.len() {
+            let own = grid.sibling(&point.at, across, level);
+            for key in &metrics {
+                let compared = compare.is_some_and(|compare| compare.metric == *key);
+                let base = baseline.and_then(|base| grid.sibling(&point.at, across, base));
+                let found = match (own, base) {
+                    (Some(own), Some(base)) if compared && own != base => {
+                        change(results, base, own, key).map(|change| (change.mean, 1))
+                    }
+                    (Some(own), _) => {
+                        let mean = results.values(own, key).and_then(estimate);
+                        mean.map(|mean| (mean.mean, shown(key).2.min(2)))
+                    }
+                    (None, _) => None,
+                };
+                row.push(
+                    found.map_or_else(Cell::empty, |(value, digits)| Cell::number(value, digits)),
+                );
+            }
+        }
+        debug_assert!(results.grid.points[index].at == point.at);
+        table.row(row);
+    }
+    table
+}
+
+fn verdict(results: Results) -> Option<String> {
+    let compare = results.grid.grid.compare.as_ref()?;
+    let points = 0..results.grid.points.len();
+    let found = points.filter_map(|index| {
+        let base = results.baseline(index).filter(|base| *base != index)?;
+        Some((index, change(results, base, index, &compare.metric)?.mean))
+    });
+    let far =
+        |value: f64| if compare.change == Change::Ratio { value.ln().abs() } else { value.abs() };
+    let (index, value) = found.max_by(|a, b| far(a.1).total_cmp(&far(b.1)))?;
+    let case = results.grid.labels(&results.grid.points[index]).join(", ");
+    let (metric, ..) = shown(&compare.metric);
+    let what = match compare.change {
+        Change::Loss => format!("loses {} % of {metric}", fixed(value, 1)),
+        Change::Gain => format!("gains {} % of {metric}", fixed(value, 1)),
+        Change::Ratio => format!("has {} times the {metric}", fixed(value, 2)),
+    };
+    Some(format!(
+        "{}: {case} {what} against {}, the largest change",
+        results.grid.grid.name, compare.baseline
+    ))
+}

@@ -1,0 +1,92 @@
+//! Sentences: what was run, and what came out.
+
+use convoy_lab::experiment::{Plan, PlannedGrid};
+use convoy_lab::job::{Job, Outcome};
+
+use crate::format::distinct;
+
+/// What a grid was run on, and at which size.
+pub(super) fn setup(grid: &PlannedGrid) -> String {
+    let jobs = || grid.points.iter().flat_map(|point| &point.jobs);
+    let labels = |kind: &str| -> Vec<String> {
+        let parts = jobs().flat_map(Job::parts).filter(|part| part.kind == kind);
+        let labels: Vec<String> = parts.map(|part| part.source.label()).collect();
+        distinct(labels.iter().map(String::as_str)).into_iter().map(str::to_owned).collect()
+    };
+    let mut words: Vec<String> = Vec::new();
+    words.extend(one("machines", &labels("machine")));
+    let cpus: Vec<String> = jobs().filter_map(cpus).map(|cpus| cpus.to_string()).collect();
+    let cpus = distinct(cpus.iter().map(String::as_str));
+    words.extend(match cpus[..] {
+        [] => None,
+        [count] => Some(format!("{count} CPUs")),
+        _ => Some(format!("{} to {} CPUs", cpus[0], cpus[cpus.len() - 1])),
+    });
+    words.extend(one("mixes", &labels("mix")).map(|mix| format!("mix {mix}")));
+    words.push(match (grid.seeds.len(), jobs().any(Job::measures)) {
+        (1, false) => "1 seed".to_owned(),
+        (seeds, false) => format!("{seeds} seeds, 95 % t interval"),
+        (1, true) => "1 round".to_owned(),
+        (rounds, true) => format!("{rounds} rounds, 95 % t interval"),
+    });
+    let sentence = words.join(", ");
+    match size(grid) {
+        Some(size) => format!("{sentence}; {size}"),
+        None => sentence,
+    }
+}
+
+fn one(what: &str, labels: &[String]) -> Option<String> {
+    match labels {
+        [] => None,
+        [label] => Some(label.clone()),
+        labels => Some(format!("{} {what}", labels.len())),
+    }
+}
+
+fn cpus(job: &Job) -> Option<usize> {
+    match job {
+        Job::Sim(job) => Some(job.load_point().machine.topology.cpus),
+        Job::Locks(_) | Job::Host(_) => None,
+    }
+}
+
+/// Users at full size, where all cells have the same.
+pub(super) fn users(grid: &PlannedGrid) -> Option<u32> {
+    let mut users = grid.points.iter().flat_map(|point| &point.jobs).map(|job| match job {
+        Job::Sim(job) => Some(job.inputs().users_full),
+        Job::Locks(_) | Job::Host(_) => None,
+    });
+    let first = users.next()??;
+    users.all(|other| other == Some(first)).then_some(first)
+}
+
+fn size(grid: &PlannedGrid) -> Option<String> {
+    let job = grid.points.first()?.jobs.first()?;
+    let Job::Sim(job) = job else { return None };
+    let inputs = job.inputs();
+    let scale = inputs.scale;
+    if scale == 1 {
+        return Some("full size".to_owned());
+    }
+    users(grid)?;
+    Some(format!(
+        "scaled down: {} of {} tasks with full-size jobs, start delay / {scale}, Real and CPU x \
+         {scale}",
+        inputs.users, inputs.users_full
+    ))
+}
+
+/// The first sentence of a report.
+pub(super) fn verdict(plan: &Plan, outcomes: &[Option<Outcome>], parts: Vec<String>) -> String {
+    let done = outcomes.iter().flatten().count();
+    let all = outcomes.len();
+    let state = if done == all {
+        let plural = if all == 1 { "cell" } else { "cells" };
+        format!("all {all} {plural} run")
+    } else {
+        format!("{done} of {all} cells run")
+    };
+    let parts = if parts.is_empty() { vec![state] } else { parts };
+    format!("{}: {}.", plan.name, parts.join("; "))
+}

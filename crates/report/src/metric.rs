@@ -1,0 +1,70 @@
+//! The figures of tables: their names, units and digits.
+
+/// One figure of a reproduction and how it is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name in JSON and CSV, with its unit as suffix where it has one.
+    pub key: &'static str,
+    /// Head of the column.
+    pub title: &'static str,
+    /// Unit, as in JSON and CSV.
+    pub unit: &'static str,
+    /// Unit under the head of the column, empty if the title says it.
+    pub head: &'static str,
+    /// Digits after the point.
+    pub decimals: usize,
+}
+
+/// The columns of an AIM7 table, in the order of the source.
+pub(crate) const AIM7: [Metric; 5] = [
+    Metric { head: "", ..Metric::new("jobs_per_min", "Jobs/Min", "1/min", 1) },
+    Metric::new("jti", "JTI", "%", 1),
+    Metric::new("real_s", "Real", "s", 1),
+    Metric::new("cpu_s", "CPU", "s", 1),
+    Metric { head: "", ..Metric::new("jobs_per_sec_per_task", "Jobs/sec/task", "1/s", 4) },
+];
+
+/// What explains them: where the time went.
+pub(crate) const CAUSES: [Metric; 5] = [
+    Metric::new("jobs_per_min_change_percent", "Change", "%", 1),
+    Metric::new("idle_percent", "Idle", "%", 1),
+    Metric::new("context_switches_per_s", "Switches", "1/s", 0),
+    Metric::new("owner_not_running_percent", "Owner not running", "%", 1),
+    Metric::new("owner_change_ms", "Owner change", "ms", 3),
+];
+
+impl Metric {
+    const fn new(
+        key: &'static str,
+        title: &'static str,
+        unit: &'static str,
+        decimals: usize,
+    ) -> Self {
+        Self { key, title, unit, head: unit, decimals }
+    }
+}
+
+/// What other tables show.
+const OTHERS: [Metric; 11] = [
+    Metric::new("cpu_ms_per_job", "CPU/job", "ms", 3),
+    Metric::new("pulled_newidle_per_s", "Newly idle: pulled", "1/s", 0),
+    Metric::new("newidle_failed_per_s", "failed", "1/s", 0),
+    Metric::new("acquisitions_per_s", "Sections", "1/s", 0),
+    Metric { head: "", ..Metric::new("jain", "Jain's index", "", 3) },
+    Metric { head: "", ..Metric::new("cpus_used", "CPUs used", "", 2) },
+    Metric::new("voluntary_switches_per_s", "Voluntary switches", "1/s", 0),
+    Metric { head: "", ..Metric::new("starved_threads", "Starved", "", 0) },
+    Metric::new("wait_p50_us", "Median wait", "us", 1),
+    Metric::new("wait_p99_us", "p99 wait", "us", 1),
+    Metric::new("wait_max_us", "Longest wait", "us", 0),
+];
+
+/// The metric with this name, if a table has a column for it.
+pub fn metric(key: &str) -> Option<Metric> {
+    AIM7.into_iter().chain(CAUSES).chain(OTHERS).find(|metric| metric.key == key)
+}
+
+/// Whether the published tables have a column for it.
+pub(crate) fn in_columns(key: &str) -> bool {
+    AIM7.iter().chain(&CAUSES).any(|metric| metric.key == key)
+}
