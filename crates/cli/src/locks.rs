@@ -58,13 +58,13 @@ struct Plan {
     /// distribution [default: fixed:1000]
     #[arg(long, value_name = "TIME", value_parser = think)]
     think: Option<(Think, u32)>,
-    /// How often a lock looks at its word before it sleeps, for locks that spin first
+    /// Looks of a lock at its word before it sleeps, for locks that spin first
     #[arg(long, value_name = "N")]
     spin_limit: Option<u32>,
     /// Number of CPUs: the first of this machine, or those of the virtual one [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
-    /// Number of rounds; on a virtual machine each has a seed of its own [default: 3, virtual 1]
+    /// Number of rounds, on a virtual machine each with its own seed [default: 3, virtual 1]
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
     /// Time before acquisitions count, milliseconds [default: 50]
@@ -73,7 +73,7 @@ struct Plan {
     /// Milliseconds in which acquisitions count [default: 100, virtual 20]
     #[arg(long, value_name = "MS")]
     window_ms: Option<u32>,
-    /// Seed of the order of the runs, of the draws and of the virtual machine [default: 1]
+    /// Seed of the order of runs, the draws and the virtual machine [default: 1]
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -170,10 +170,13 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::interrupted(0));
     }
     let mut details = String::new();
-    if args.place.timeline.is_some() && args.common.format == Format::Table {
+    if args.place.timeline.is_some() && args.common.format == Format::Csv {
+        details = format!("\n{}", timeline("", &points).to_csv());
+    } else if args.place.timeline.is_some() {
         for point in &points {
             details.push('\n');
-            details.push_str(&timeline(point).to_text());
+            let title = format!("{}, by interval", counted(point.users));
+            details.push_str(&timeline(&title, &[*point]).to_text());
         }
     }
     let Some(Job::Sim(first)) = jobs.first() else { return Err(Failure::interrupted(0)) };
@@ -289,30 +292,36 @@ fn journal(stats: &JournalStats) -> String {
     )
 }
 
-/// The run of one load point in intervals.
-fn timeline(point: &VirtualPoint) -> Table {
+/// The load points in intervals.
+fn timeline(title: &str, points: &[&VirtualPoint]) -> Table {
+    let bkl = points.iter().any(|point| point.bkl.is_some());
     let mut columns = vec![
-        Column::number("at", "s"),
-        Column::number("idle", "%"),
+        Column::number("Tasks", "").key("users"),
+        Column::number("at", "s").key("at_s"),
+        Column::number("idle", "%").key("idle_percent"),
         Column::number("runnable", "tasks"),
-        Column::number("switches", "1/s"),
+        Column::number("switches", "1/s").key("switches_per_s"),
     ];
-    if point.bkl.is_some() {
+    if bkl {
         columns.extend([
-            Column::number("BKL", "1/s"),
-            Column::number("hand-offs", "1/s"),
-            Column::number("owner off CPU", "%"),
+            Column::number("BKL", "1/s").key("bkl_per_s"),
+            Column::number("hand-offs", "1/s").key("handoffs_per_s"),
+            Column::number("owner off CPU", "%").key("owner_not_running_percent"),
         ]);
     }
-    let mut table = Table::new(&format!("{}, by interval", counted(point.users)), columns);
-    for sample in &point.samples {
+    let mut table = Table::new(title, columns);
+    let samples = points
+        .iter()
+        .flat_map(|point| point.samples.iter().map(|sample| (u64::from(point.users), sample)));
+    for (users, sample) in samples {
         let mut cells = vec![
+            Cell::count(users),
             Cell::number(sample.at_s, 2),
             Cell::number(sample.idle_percent, 1),
             Cell::count(sample.runnable),
             Cell::number(sample.switches_per_s, 0),
         ];
-        if point.bkl.is_some() {
+        if bkl {
             cells.extend([
                 Cell::number(sample.acquisitions_per_s, 0),
                 Cell::number(sample.handoffs_per_s, 0),

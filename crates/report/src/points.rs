@@ -196,7 +196,8 @@ impl RunReport {
                 columns.push(more);
             }
         }
-        self.rows(&columns, true).to_csv()
+        let jobs = self.per_job().map(|table| format!("\n{}", table.to_csv()));
+        self.rows(&columns, true).to_csv() + &jobs.unwrap_or_default()
     }
 
     /// The tables for people: AIM7's or re-aim's columns, what the machine did, and the jobs.

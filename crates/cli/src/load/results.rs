@@ -22,7 +22,7 @@ pub(crate) fn check(common: &Common, results: &Results) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints `report` (in a text for people with `details` beneath it) and writes the files that were
+/// Prints `report` (in a text or a CSV with `details` beneath it) and writes the files that were
 /// asked for. `machine` and `date` say where and when it ran; `record` is what `--record` gets.
 pub(crate) fn finish(
     common: &Common,
@@ -36,7 +36,7 @@ pub(crate) fn finish(
         common,
         || report.to_text(columns) + details,
         || report.to_json(),
-        || report.to_csv(),
+        || report.to_csv() + details,
     )?;
     for path in &results.export {
         match export_of(path)? {

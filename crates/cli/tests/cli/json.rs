@@ -227,6 +227,22 @@ fn a_changed_preset_is_called_changed() {
 }
 
 #[test]
+fn csv_keeps_the_timeline_and_the_jobs() {
+    let args = ["sim", "--kernel", "2.6.26-rc1", "--users", "2,3", "--timeline", "0.1"];
+    let text = stdout(&run(&[&args[..], &["--format", "csv"]].concat()));
+    let (points, timeline) = text.split_once("\n\n").expect("two tables");
+    assert_eq!(points.lines().count(), 3, "{text}");
+    assert!(timeline.starts_with("users,at_s,idle_percent,runnable,switches_per_s,"), "{text}");
+    for users in ["\n2,", "\n3,"] {
+        assert!(timeline.contains(users), "{text}");
+    }
+    let args = ["run", "--users", "1", "--shrink", "1000000", "--no-predict", "--per-job"];
+    let text = stdout(&run(&[&args[..], &["--format", "csv"]].concat()));
+    let (_, jobs) = text.split_once("\n\n").expect("two tables");
+    assert!(jobs.starts_with("users,job,runs,failed,p50_us,") && jobs.contains("disk_wrt"));
+}
+
+#[test]
 fn run_gives_points_of_this_machine() {
     let args = ["run", "--users", "1,2", "--shrink", "1000000", "--format", "json"];
     let value = json(&args, 0);
