@@ -2,8 +2,8 @@
 //! Paths that use nothing else know this and not the whole [`World`](crate::World).
 
 use crate::costs::{Costs, spend};
+use crate::lock_rules::LockRules;
 use crate::locks::Mutex;
-use crate::preset::LockRules;
 use crate::sched::scheduler::Sched;
 use crate::zone::Zones;
 use core::cell::Cell;

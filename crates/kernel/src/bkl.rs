@@ -4,10 +4,11 @@
 //! may sleep, is released by `schedule` and taken again, with a full `down`, when the task runs
 //! again. As a spinlock (commit 8e3e076c5a78) its holder runs with preemption disabled.
 
+use crate::config::Preempt;
+use crate::lock_rules::{BklKind, LockRules, SemaphorePolicy};
 use crate::locks::Spin;
-use crate::preset::{BklKind, KernelPreset, Preempt, SemaphorePolicy};
+
 use crate::sched::queue::preempt_enable_no_resched;
-use crate::sched::scheduler::Sched;
 use crate::sched::task::Tcb;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{
@@ -35,8 +36,8 @@ pub(crate) struct Bkl {
 }
 
 impl Bkl {
-    pub(crate) fn new(kernel: &KernelPreset) -> Self {
-        let lock = match (kernel.bkl, kernel.locks.semaphore) {
+    pub(crate) fn new(kind: BklKind, locks: LockRules, preempt: Preempt) -> Self {
+        let lock = match (kind, locks.semaphore) {
             (BklKind::None, _) => Lock::None,
             (BklKind::Spinlock, _) => Lock::Spin(Here::place(RawLock::new())),
             (_, SemaphorePolicy::Arch) => Lock::Arch(Here::place(ArchSemaphore::with_count(1))),
@@ -48,7 +49,7 @@ impl Bkl {
                 Lock::Opportunistic(Here::place(Semaphore::new(1)))
             }
         };
-        Self { lock, preemptible: kernel.config.preempt == Preempt::Full }
+        Self { lock, preemptible: preempt == Preempt::Full }
     }
 
     /// The lock as its events name it.
@@ -142,12 +143,12 @@ impl Bkl {
     }
 
     /// Takes the lock again for a task that is back from `schedule`. `false` when the spinlock form
-    /// gave up because this CPU is wanted: the caller schedules again.
-    pub(crate) fn reacquire_in_schedule(&self, sched: &Sched, me: &Tcb) -> bool {
+    /// gave up because this CPU is `wanted`: the caller schedules again.
+    pub(crate) fn reacquire_in_schedule(&self, wanted: impl Fn() -> bool, me: &Tcb) -> bool {
         if let Lock::Spin(lock) = &self.lock {
             while !lock.try_lock() {
-                lock.spin_while_locked(|| sched.rq.this().need_resched.get());
-                if sched.rq.this().need_resched.get() {
+                lock.spin_while_locked(&wanted);
+                if wanted() {
                     return false;
                 }
             }

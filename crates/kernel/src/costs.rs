@@ -12,6 +12,9 @@ use serde::Deserialize;
 const TABLE: &str = "kernels/costs.toml";
 const SHIPPED: &str = include_str!("../../../kernels/costs.toml");
 
+/// Units of the calibration that the kernel's programs charge.
+pub(crate) const PROGRAM_UNITS: [&str; 2] = ["shell_start", "list_program"];
+
 /// Longest stretch that is charged without looking at interrupts, in picoseconds.
 const STRETCH_PS: u64 = 2_000_000;
 

@@ -8,8 +8,8 @@
 //! wait for different words stand in each other's way.
 
 use crate::costs::Costs;
+use crate::lock_rules::LockRules;
 use crate::locks::{Count, Line, Spin};
-use crate::preset::LockRules;
 use crate::sched::scheduler::Sched;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, Sleep, TaskId, Wake};

@@ -3,11 +3,14 @@
 mod base;
 mod bkl;
 mod block;
+mod boot;
+mod config;
 mod costs;
 
 mod futex;
 mod ipc;
 pub mod irq;
+mod lock_rules;
 mod locks;
 mod mm;
 mod pages;
@@ -33,10 +36,9 @@ pub use bkl::BKL;
 pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::{CostsError, costs_ns};
 
-pub use preset::{
-    BklKind, BklTraffic, Config, KernelPreset, LockRules, MutexPolicy, Preempt, SchedCosts,
-    SemaphorePolicy, Spinlock, ZonePolicy, ZoneRules,
-};
+pub use config::{Config, Preempt, SchedCosts};
+pub use lock_rules::{BklKind, BklTraffic, LockRules, MutexPolicy, SemaphorePolicy, Spinlock};
+pub use preset::KernelPreset;
 pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats};
 pub use vfs::{
@@ -44,4 +46,4 @@ pub use vfs::{
     PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,
 };
 pub use world::{Options, World, WorldError};
-pub use zone::ZoneStats;
+pub use zone::{ZonePolicy, ZoneRules, ZoneStats};

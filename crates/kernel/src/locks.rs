@@ -4,7 +4,7 @@
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
-use crate::preset::{LockRules, MutexPolicy, Spinlock};
+use crate::lock_rules::{LockRules, MutexPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
     Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, Platform, RawLock,

@@ -1,9 +1,9 @@
 //! Address spaces: page faults, the heap, `fork` and `exit`.
 
 use crate::costs::{Costs, spend};
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, RwSem};
 use crate::pages::{PAGE, Pages};
-use crate::preset::LockRules;
 use crate::zone::{Use, Zones};
 use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;

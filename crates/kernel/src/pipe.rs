@@ -5,9 +5,9 @@
 
 use crate::base::Base;
 use crate::costs::spend;
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Line, Mutex};
 use crate::pages::PAGE;
-use crate::preset::LockRules;
 use crate::waiters::{Look, Waiters};
 use crate::zone::Use;
 use convoy_machine::{Here, Sim};

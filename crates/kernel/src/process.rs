@@ -2,84 +2,41 @@
 
 use crate::base::bump;
 use crate::costs::spend;
-use crate::locks::{Field, Guarded, Line};
 use crate::mm::{Fault, Mm};
-use crate::preset::LockRules;
-use crate::signal::Handlers;
+use crate::processes::{INIT, Life, Proc};
 use crate::vfs::{Dentry, File};
 use crate::world::World;
-use convoy_machine::{Event, Here, Mode, Sim, Smp, Word};
-use convoy_sync::{Atomic, Platform, Sleep, TaskId, Wake};
+use convoy_machine::{Event, Here, Mode, Smp};
+use convoy_sync::{Atomic, Platform, Sleep, Wake};
 use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Fd, Pid, Sys};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::SeqCst;
 use std::rc::Rc;
 
-/// Process number of the first process, which inherits orphans.
-pub(crate) const INIT: Pid = 1;
 /// Pages that a child writes before it ends or executes a program (measured with a small C
 /// program).
 const CHILD_COPIES: u32 = 8;
 /// Pages that a parent writes after `fork`.
 const PARENT_COPIES: u32 = 4;
 
-/// Where a process is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
-    /// It runs or sleeps.
-    Alive,
-    /// It has ended and nobody has waited for it.
-    Zombie(Exit),
-    /// It was waited for.
-    Gone,
+/// Which signals a process catches, and how often it did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handlers {
+    pub(crate) caught_set: Cell<u32>,
+    pub(crate) caught: Cell<u64>,
 }
 
-/// What other processes see of a process.
-pub(crate) struct Proc {
-    pub(crate) pid: Pid,
-    /// First frame of its kernel stack; that of the first process was there before all memory.
-    stack: Option<u32>,
-    pub(crate) parent: Cell<Pid>,
-    /// The machine's task; `None` before it has started and after it has ended.
-    pub(crate) task: Cell<Option<TaskId>>,
-    pub(crate) life: Cell<Life>,
-    pub(crate) children: RefCell<Vec<Rc<Proc>>>,
-    pub(crate) hot: Sim<ProcHot>,
-}
+impl Handlers {
+    /// How often the handler has run.
+    pub(crate) fn caught(&self) -> u64 {
+        self.caught.get()
+    }
 
-/// Its part in simulated memory.
-pub(crate) struct ProcHot {
-    /// `siglock` and the set of pending signals.
-    pub(crate) signals: Line<Guarded<Field<u32>>>,
-    /// Counts the ends of children: what `wait` sleeps on.
-    pub(crate) child_event: Line<Word<u32>>,
-    /// `file_lock` and the table of descriptors.
-    pub(crate) table: Line<Guarded<Field<u32>>>,
-    /// State, list of children, parent: guarded by `tasklist_lock`.
-    pub(crate) family: Line<Field<u32>>,
-}
-
-impl Proc {
-    fn new(locks: LockRules, pid: Pid, parent: Pid, stack: Option<u32>) -> Rc<Self> {
-        let hot = ProcHot {
-            signals: Line(locks.guarded(Field::new(0))),
-            child_event: Line(Word::new(0)),
-            table: Line(locks.guarded(Field::new(0))),
-            family: Line(Field::new(0)),
-        };
-        let hot = Here::place(hot);
-        hot.signals.name("siglock");
-        hot.table.name("file_lock");
-        Rc::new(Self {
-            pid,
-            stack,
-            parent: Cell::new(parent),
-            task: Cell::new(None),
-            life: Cell::new(Life::Alive),
-            children: RefCell::default(),
-            hot,
-        })
+    /// `exec` resets what was caught.
+    pub(crate) fn reset(&self) {
+        self.caught_set.set(0);
+        self.caught.set(0);
     }
 }
 

@@ -1,19 +1,95 @@
-//! The table of processes, its locks and process numbers.
+//! The table of processes, its locks and process numbers; what one process is to the others, and
+//! their controlling terminal.
 
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite};
-use crate::preset::LockRules;
-use crate::process::{INIT, Proc};
-use convoy_machine::{Here, Sim};
-use convoy_workload::api::Pid;
+use convoy_machine::{Here, Sim, Word};
+use convoy_sync::{Atomic, TaskId};
+use convoy_workload::api::{Exit, Pid};
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Process number of the first process, which inherits orphans.
+pub(crate) const INIT: Pid = 1;
 /// Process numbers wrap at this, as they did by default, or at twice the processes that are allowed
 /// (`kernel.pid_max`) when that is more.
 const PID_MAX: Pid = 32_768;
 /// Process numbers below this are not given out again after the wrap.
 const PID_RESERVED: Pid = 300;
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It runs or sleeps.
+    Alive,
+    /// It has ended and nobody has waited for it.
+    Zombie(Exit),
+    /// It was waited for.
+    Gone,
+}
+
+/// What other processes see of a process.
+pub(crate) struct Proc {
+    pub(crate) pid: Pid,
+    /// First frame of its kernel stack; that of the first process was there before all memory.
+    pub(crate) stack: Option<u32>,
+    pub(crate) parent: Cell<Pid>,
+    /// The machine's task; `None` before it has started and after it has ended.
+    pub(crate) task: Cell<Option<TaskId>>,
+    pub(crate) life: Cell<Life>,
+    pub(crate) children: RefCell<Vec<Rc<Proc>>>,
+    pub(crate) hot: Sim<ProcHot>,
+}
+
+/// Its part in simulated memory.
+pub(crate) struct ProcHot {
+    /// `siglock` and the set of pending signals.
+    pub(crate) signals: Line<Guarded<Field<u32>>>,
+    /// Counts the ends of children: what `wait` sleeps on.
+    pub(crate) child_event: Line<Word<u32>>,
+    /// `file_lock` and the table of descriptors.
+    pub(crate) table: Line<Guarded<Field<u32>>>,
+    /// State, list of children, parent: guarded by `tasklist_lock`.
+    pub(crate) family: Line<Field<u32>>,
+}
+
+impl Proc {
+    pub(crate) fn new(locks: LockRules, pid: Pid, parent: Pid, stack: Option<u32>) -> Rc<Self> {
+        let hot = ProcHot {
+            signals: Line(locks.guarded(Field::new(0))),
+            child_event: Line(Word::new(0)),
+            table: Line(locks.guarded(Field::new(0))),
+            family: Line(Field::new(0)),
+        };
+        let hot = Here::place(hot);
+        hot.signals.name("siglock");
+        hot.table.name("file_lock");
+        Rc::new(Self {
+            pid,
+            stack,
+            parent: Cell::new(parent),
+            task: Cell::new(None),
+            life: Cell::new(Life::Alive),
+            children: RefCell::default(),
+            hot,
+        })
+    }
+}
+
+/// A terminal.
+pub(crate) struct Terminal {
+    pub(crate) hot: Sim<Line<Field<u32>>>,
+    /// Opened files of this terminal: `fork` and `dup` do not add to them.
+    pub(crate) files: Cell<u32>,
+}
+
+impl Terminal {
+    /// A terminal with one open file, that of the first process.
+    pub(crate) fn new() -> Self {
+        Self { hot: Here::place(Line(Field::new(1))), files: Cell::new(1) }
+    }
+}
 
 /// The locks that all processes share, each in a line of its own.
 #[repr(C)]

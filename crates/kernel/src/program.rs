@@ -7,7 +7,7 @@
 //! together at the start of the shell.
 
 use crate::base::bump;
-use crate::costs::spend;
+use crate::costs::{PROGRAM_UNITS, spend};
 use crate::mm::Fault;
 use crate::process::Process;
 use convoy_machine::Here;
@@ -15,8 +15,6 @@ use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Fd, Open, Program, Sys};
 use core::fmt::Write as _;
 
-/// Units of the calibration that the programs charge.
-pub(crate) const UNITS: [&str; 2] = ["shell_start", "list_program"];
 /// Attempts of the C library to reach the name service cache: one for users and one for groups,
 /// then it gives up.
 pub(crate) const NAME_SERVICE_TRIES: u32 = 2;
@@ -46,7 +44,7 @@ const SHELL: Image = Image {
     libraries: &["/lib/libtermcap.so", "/lib/libc.so"],
     file_faults: 90,
     memory_faults: 45,
-    unit: UNITS[0],
+    unit: PROGRAM_UNITS[0],
 };
 
 const LIST: Image = Image {
@@ -54,7 +52,7 @@ const LIST: Image = Image {
     libraries: &["/lib/libc.so"],
     file_faults: 65,
     memory_faults: 35,
-    unit: UNITS[1],
+    unit: PROGRAM_UNITS[1],
 };
 
 /// A place in the start of a shell that takes the big kernel lock, in the order in which they come.

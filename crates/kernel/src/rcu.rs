@@ -16,12 +16,15 @@
 //! of the jobs queues; expedited grace periods, hotplug, stalls, boosting; a thread that yields
 //! after ten rounds of work.
 
+pub(crate) mod rules;
 #[cfg(test)]
 mod scenes;
 mod tree;
 
+pub use rules::{Placement, RcuRules};
+
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Line};
-use crate::preset::LockRules;
 use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::Sched;
 use crate::sched::task::Policy;
@@ -29,8 +32,6 @@ use crate::softirq::Vector;
 use convoy_machine::{Here, Sim, Smp, ps};
 use convoy_sync::Platform;
 use core::cell::{Cell, RefCell};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tree::Tree;
@@ -42,32 +43,6 @@ const BATCH: usize = 10;
 const FORCE_TICKS: u64 = 3;
 /// Real-time priority of the threads (`RCU_KTHREAD_PRIO`).
 const THREAD_PRIORITY: u8 = 1;
-
-/// Where core processing and callbacks run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// Both in the softirq RCU: 2.6.39, and 3.0 without boosting (commit a46e0899eec7).
-    Softirq,
-    /// Both in a `SCHED_FIFO` thread of each CPU: 3.0-rc from commit a26ac2455ffc on.
-    Thread,
-    /// Core processing in the softirq, callbacks in the thread: commit 09223371deac, and 3.0 with
-    /// boosting.
-    CallbacksInThread,
-}
-
-/// RCU of one version of the kernel.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(transform = convoy_catalogue::nanoseconds)]
-pub struct RcuRules {
-    /// Where its work runs.
-    pub placement: Placement,
-    /// Instructions of one core processing beyond its priced memory operations, nanoseconds.
-    pub core_ns: f64,
-    /// Instructions of one callback that frees an object, nanoseconds.
-    pub callback_ns: f64,
-}
 
 /// What runs after a grace period, on the CPU that asked for it, with bottom halves disabled.
 pub(crate) type Callback = Box<dyn FnOnce(&Sched)>;

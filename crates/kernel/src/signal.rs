@@ -1,30 +1,10 @@
 //! Signals: sending, catching, delivery on the way back to user mode.
 
-use crate::process::{Life, Process};
+use crate::process::Process;
+use crate::processes::Life;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Pid, Signal, Sys};
-use core::cell::Cell;
-
-/// Which signals a process catches, and how often it did.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Handlers {
-    caught_set: Cell<u32>,
-    caught: Cell<u64>,
-}
-
-impl Handlers {
-    /// How often the handler has run.
-    pub(crate) fn caught(&self) -> u64 {
-        self.caught.get()
-    }
-
-    /// `exec` resets what was caught.
-    pub(crate) fn reset(&self) {
-        self.caught_set.set(0);
-        self.caught.set(0);
-    }
-}
 
 impl Process {
     /// `signal(signal, handler)`.

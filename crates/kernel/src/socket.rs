@@ -6,8 +6,8 @@
 
 use crate::base::Base;
 use crate::costs::{Costs, spend};
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line};
-use crate::preset::LockRules;
 use crate::sched::scheduler::Sched;
 use crate::waiters::{Look, Waiters};
 use convoy_machine::{Here, Sim};

@@ -8,29 +8,13 @@
 //! | look-up and release of a static /proc entry | yes | yes |
 //! | `F_SETFL` | yes | yes |
 
-use crate::locks::{Field, Line};
 use crate::process::Process;
 use crate::vfs::Dentry;
 use crate::world::World;
-use convoy_machine::{Here, Sim, ps};
+use convoy_machine::{Here, ps};
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
-use core::cell::Cell;
 use std::rc::Rc;
-
-/// A terminal.
-pub(crate) struct Terminal {
-    hot: Sim<Line<Field<u32>>>,
-    /// Opened files of this terminal: `fork` and `dup` do not add to them.
-    files: Cell<u32>,
-}
-
-impl Terminal {
-    /// A terminal with one open file, that of the first process.
-    pub(crate) fn new() -> Self {
-        Self { hot: Here::place(Line(Field::new(1))), files: Cell::new(1) }
-    }
-}
 
 impl World {
     /// Open files of the controlling terminal; descriptors that `fork` copied do not count.

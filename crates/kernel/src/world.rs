@@ -1,26 +1,21 @@
 //! The virtual kernel of one machine: what all its processes share.
 
 use crate::base::{Base, Counts};
-use crate::costs::{Costs, CostsError};
+use crate::costs::{Costs, CostsError, PROGRAM_UNITS};
 use crate::futex::Futexes;
 use crate::ipc::Ipc;
+use crate::lock_rules::BklTraffic;
 use crate::pages::PAGE;
-use crate::preset::{BklTraffic, KernelPreset};
-use crate::process::Process;
-use crate::processes::{Processes, ProcessesHot};
-use crate::program;
+use crate::preset::KernelPreset;
+use crate::processes::{Processes, ProcessesHot, Terminal};
 use crate::sched::scheduler::Sched;
-use crate::tty::Terminal;
 use crate::vfs::{FileSystem, JournalStats, Tree, VfsHot, VfsLocks};
 use crate::zone::{ZoneStats, Zones};
-use convoy_machine::{Here, Machine, Preset, ps};
+use convoy_machine::{Preset, ps};
 use core::cell::Cell;
 use core::ops::Deref;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// Time for a process that was waited for to leave its CPU, nanoseconds.
-const LAST_SWITCH_NS: u64 = 1_000_000;
 
 /// Pages of the largest block of the page allocator: there is no less memory than one.
 const LEAST_PAGES: u32 = 1 << convoy_mm::ORDER_MAX;
@@ -104,7 +99,7 @@ impl World {
         units: &BTreeMap<String, f64>,
         options: Options,
     ) -> Result<Rc<Self>, WorldError> {
-        for unit in program::UNITS {
+        for unit in PROGRAM_UNITS {
             if !units.contains_key(unit) {
                 return Err(WorldError::Unit { unit });
             }
@@ -123,7 +118,14 @@ impl World {
         let processes = Processes::new(ProcessesHot::place(locks), options.processes);
         let world = Rc::new(Self {
             vfs: VfsLocks::new(kernel.vfs, locks, vfs_hot, cpus),
-            tree: Tree::new(&sched, kernel, preset, options.tmpfs / PAGE, options.file_system),
+            tree: Tree::new(
+                &sched,
+                kernel.vfs,
+                locks,
+                preset,
+                options.tmpfs / PAGE,
+                options.file_system,
+            ),
             ipc: Ipc::new(),
             terminal: Terminal::new(),
             options,
@@ -138,21 +140,9 @@ impl World {
         Ok(world)
     }
 
-    /// Installs the scheduler on `machine` and makes `init` the first process. When `init` returns
-    /// the machine stops a millisecond later, whatever the others do.
-    pub fn boot(self: &Rc<Self>, machine: &Machine, init: impl FnOnce(&mut Process) + 'static) {
-        let mut process = Process::first(self);
-        let body = move || {
-            process.begin();
-            process.world.tree.mount(&process.world.base);
-            init(&mut process);
-            process.world.tree.unmount(&process.world);
-            // The last child may still be on its way off its CPU, and it holds the world.
-            process.world.sched.sleep_until(Here::now_ns() + LAST_SWITCH_NS);
-            drop(process);
-            Here::stop();
-        };
-        self.sched.boot(machine, Box::new(body));
+    /// What paths that need no more may keep.
+    pub(crate) fn base(&self) -> &Rc<Base> {
+        &self.base
     }
 
     /// Processes that exist, zombies included.

@@ -2,8 +2,8 @@
 //! the active list in front of `lru_lock`.
 
 use crate::costs::Costs;
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Spin};
-use crate::preset::{LockRules, ZonePolicy, ZoneRules};
 use convoy_machine::{Here, Sim, Smp};
 use convoy_mm::{
     Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContended, ReleaseEach, Setup, Stats, Temperature,
@@ -13,6 +13,8 @@ use convoy_sync::{Platform, RawLock};
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 use core::fmt::Write as _;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Pages that are collected for the active list before `lru_lock` is taken.
 const PAGEVEC: u32 = 14;
@@ -22,6 +24,33 @@ const STACK_ORDER: u32 = 1;
 const LOW_PAGES: u32 = 880 << 8;
 /// Pages of `DMA`: 16 MiB.
 const DMA_PAGES: u32 = 16 << 8;
+
+/// What the zone lock does while a batch of pages moves between a CPU's list and the zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZonePolicy {
+    /// It is held for the whole batch, as every kernel does.
+    #[default]
+    HoldAll,
+    /// It is released after each page: the patch of 2007 without its hole.
+    ReleaseEach,
+    /// It is released between two pages when somebody waits: the patch as integrated with ticket
+    /// locks in January 2008.
+    ReleaseContended,
+}
+
+/// The page-frame allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ZoneRules {
+    /// Policy of the zone lock.
+    pub lock: ZonePolicy,
+    /// The zone lock has a cache line of its own, instead of one with the lists of small orders.
+    pub own_line: bool,
+    /// A 32-bit kernel: memory above 880 MiB is a zone of its own (`HighMem`), from which pages of
+    /// programs and files are taken first. What lies below the first 16 MiB (`DMA`) is left alone.
+    pub highmem: bool,
+}
 
 /// Whom a page is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,10 @@
 //! What preset files may say.
 
 use super::*;
+use crate::lock_rules::{MutexPolicy, Spinlock};
 use crate::rcu::Placement as RcuPlacement;
 use crate::sched::Placement;
+use crate::zone::ZonePolicy;
 
 #[test]
 fn every_shipped_preset_is_valid_and_named_as_its_file() {

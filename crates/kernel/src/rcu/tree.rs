@@ -6,8 +6,8 @@
 //! differ.
 
 use super::{FORCE_TICKS, Local, Rcu};
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Line, Spin};
-use crate::preset::LockRules;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{Platform, RawLock, TicketLock};
 use core::cell::Cell;

@@ -6,7 +6,7 @@ use super::scheduler::Sched;
 use super::task::{Policy, State, Tcb};
 use super::wait::signal_ends;
 use super::{record, rt_move};
-use crate::preset::Preempt;
+use crate::config::Preempt;
 use crate::softirq::{context, irq_enter};
 use convoy_machine::{Here, Os, Smp, Word};
 use convoy_sync::{Platform, RawLock, TaskId};
@@ -90,7 +90,8 @@ impl Sched {
             self.leave(&me, Leave::Switch);
             // Taking it again may sleep, or (as a spinlock) give up because somebody else wants
             // this CPU.
-            while held && !self.bkl.reacquire_in_schedule(self, &me) {
+            let wanted = || self.rq.this().need_resched.get();
+            while held && !self.bkl.reacquire_in_schedule(wanted, &me) {
                 self.leave(&me, Leave::Switch);
             }
             if !self.rq.this().need_resched.get() {

@@ -9,8 +9,8 @@
 //!
 //! Source: `kernel/sched_rt.c` of 2.6.25 and 3.0, without group scheduling of real-time tasks.
 
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Line, Spin};
-use crate::preset::LockRules;
 use convoy_machine::{Here, Sim};
 use convoy_sync::RawLock;
 use core::cell::{Cell, OnceCell};

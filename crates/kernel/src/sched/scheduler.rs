@@ -12,10 +12,12 @@ use super::stats::SchedStats;
 use super::task::Tcb;
 use super::wake::Wakeups;
 use crate::bkl::{BKL, Bkl};
+use crate::config::{Config, Preempt};
 use crate::futex::Futexes;
 use crate::irq::Agendas;
+use crate::lock_rules::LockRules;
 use crate::locks::Spin;
-use crate::preset::{Config, KernelPreset, LockRules, Preempt};
+use crate::preset::KernelPreset;
 use crate::rcu::Rcu;
 use crate::softirq::Softirqs;
 use convoy_machine::{Here, Machine};
@@ -73,7 +75,7 @@ impl Sched {
             sequence: Cell::new(0),
             nohz: NoHz { stopped: RefCell::new(vec![false; cpus]), owner: Cell::new(None) },
             locks: kernel.locks,
-            bkl: Bkl::new(kernel),
+            bkl: Bkl::new(kernel.bkl, kernel.locks, kernel.config.preempt),
             softirqs: Softirqs::new(&kernel.softirq, cpus),
             rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, kernel.locks, cpus)),
             agendas: (0..cpus).map(|_| Agendas::default()).collect(),

@@ -1,23 +1,10 @@
 //! The count of a file system's blocks in use that each CPU keeps a part of: `percpu_counter`,
-//! which tmpfs has instead of `stat_lock` with [`TmpfsBlocks::PerCpu`].
+//! which tmpfs has instead of `stat_lock` with `tmpfs_blocks = "per-cpu"`.
 
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line};
-use crate::preset::LockRules;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::Platform;
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// How blocks of tmpfs in use are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum TmpfsBlocks {
-    /// Under `stat_lock`: up to 2.6.35.
-    #[default]
-    StatLock,
-    /// By each CPU, in batches: since 2.6.36.
-    PerCpu,
-}
 
 /// Least part of a CPU that it adds to the sum.
 const BATCH_MIN: i64 = 32;

@@ -2,6 +2,7 @@
 
 use super::dentry::{Dentry, Inode};
 use super::file::File;
+use super::rules::{PageLookup, Seek};
 use crate::costs::spend;
 use crate::pages::PAGE;
 use crate::world::World;
@@ -9,36 +10,12 @@ use crate::zone::Use;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Files up to this length keep their bytes. Longer ones keep their length and their pages only;
 /// their bytes read as zeros.
 pub(super) const KEPT_BYTES: usize = 16 << 10;
 /// Longest file of tmpfs on a 64-bit machine of the period, bytes.
 const LONGEST: u64 = 256 << 30;
-
-/// How a page of a file that is there gets one more user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PageLookup {
-    /// Under the `tree_lock` of its file, beside others: up to 2.6.26.
-    #[default]
-    TreeLock,
-    /// By its count alone: since 2.6.27.
-    Lockless,
-}
-
-/// What `lseek` in a file takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Seek {
-    /// The file's `i_mutex`: up to 3.1.
-    #[default]
-    IMutex,
-    /// Nothing, but in directories of a memory file system: since 3.2.
-    Lockless,
-}
 
 impl Inode {
     /// Takes a reference to page `page` of the file.

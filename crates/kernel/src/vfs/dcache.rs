@@ -2,37 +2,10 @@
 
 use super::dentry::{Dentry, Inode};
 use super::locks::VfsLocks;
+use super::rules::DcacheLocks;
 use crate::locks::Spin;
 use convoy_machine::Smp;
 use convoy_sync::{Access, Platform, RawLock};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// How names are locked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum DcacheLocks {
-    /// `dcache_lock` for all names; a walk takes the `d_lock` and the count of each component: up
-    /// to 2.6.37.
-    #[default]
-    DcacheLock,
-    /// A lock for each name; a walk neither locks nor counts before its end: 2.6.38 to 3.11.
-    RcuWalk,
-    /// The same, and counts are changed together with their unlocked lock: since 3.12.
-    Lockref,
-}
-
-impl DcacheLocks {
-    /// Whether walks only read, under RCU.
-    pub(super) fn rcu_walk(self) -> bool {
-        self != Self::DcacheLock
-    }
-
-    /// Name of the global lock.
-    pub(super) fn lock_name(self) -> &'static str {
-        if self.rcu_walk() { "rename_lock" } else { "dcache_lock" }
-    }
-}
 
 /// Tries to change a lockref before its lock is taken.
 const LOCKREF_TRIES: usize = 100;

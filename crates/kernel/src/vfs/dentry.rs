@@ -1,16 +1,13 @@
 //! Superblocks, inodes and dentries, and their reference counts.
 
 use super::blocks::BlockCount;
-use super::blocks::TmpfsBlocks;
 use super::disk::OnDisk;
 use super::journal::Journal;
-use super::lists::InodeLocks;
-use super::locks::VfsRules;
+use super::rules::{InodeLocks, TmpfsBlocks, VfsRules};
+use crate::lock_rules::LockRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
 use crate::pipe::Pipe;
-use crate::preset::{KernelPreset, LockRules};
-use crate::world::World;
 use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
@@ -48,19 +45,19 @@ impl Super {
         memory: bool,
         limit: Option<u64>,
         journal: Option<Rc<Journal>>,
-        kernel: &KernelPreset,
+        vfs: VfsRules,
+        locks: LockRules,
         cpus: usize,
     ) -> Rc<Self> {
         let hot = SuperHot {
             // Mounted, and used by what the first process is born with.
             mount: Line(Count::new(3)),
-            stat: Line(kernel.locks.guarded(Field::new(0))),
+            stat: Line(locks.guarded(Field::new(0))),
         };
         let hot = Here::place(hot);
         hot.stat.name("tmpfs stat_lock");
-        let counts = if kernel.vfs.mounts.counts_by_cpu() { cpus } else { 0 };
+        let counts = if vfs.mounts.counts_by_cpu() { cpus } else { 0 };
         let mounts = (0..counts).map(|_| Here::place(Line(Field::new(0)))).collect();
-        let (locks, vfs) = (kernel.locks, kernel.vfs);
         let counted = limit.is_some() && vfs.tmpfs_blocks == TmpfsBlocks::PerCpu;
         let blocks = counted.then(|| BlockCount::new(locks, cpus));
         Rc::new(Self { memory, limit, blocks, journal, locks, vfs, mounts, hot })
@@ -290,21 +287,5 @@ impl Dentry {
     /// Mounts the file system of `inode` here; `..` from it leads to `parent`.
     pub(super) fn mount(&self, inode: Rc<Inode>, parent: &Rc<Self>) {
         self.mounted.replace(Some(Self::root(inode, Some(parent))));
-    }
-}
-
-impl World {
-    /// Gives back a dentry's reference to its inode; the last one frees a file without names.
-    pub(crate) fn iput(&self, inode: &Inode) {
-        if !inode.hot.head.count.put() {
-            return;
-        }
-        inode.i_lock(|| ());
-        self.vfs.list_inode(&inode.sb, false);
-        if inode.hot.head.links.peek() == 0 {
-            inode.truncate_blocks(self, || self.free_file_pages(inode));
-            inode.sb.count_inode();
-            self.sched.free_rcu();
-        }
     }
 }

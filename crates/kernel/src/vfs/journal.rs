@@ -19,17 +19,17 @@
 mod commit;
 mod log;
 
+use super::rules::StateLocks;
 use crate::base::Base;
 use crate::block::Disk;
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite, Spin, WaitQueue};
-use crate::preset::KernelPreset;
 use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::Sched;
 use convoy_machine::{DiskTime, Here, Sim};
 use core::cell::{Cell, RefCell};
+pub(super) use log::Block;
 use log::Log;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -72,32 +72,6 @@ pub struct JournalStats {
     pub requests: u64,
 }
 
-/// A block of metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Block {
-    /// Of an inode.
-    Inode(u64),
-    /// Entries of a directory.
-    Entries(u64),
-    /// Bitmap of a group of blocks, and the group's descriptor.
-    Bitmap(u64),
-    /// The superblock.
-    Super,
-}
-
-impl Block {
-    /// Where it lies: an area of the disk and a number in it. Only neighbours in the table of
-    /// inodes are adjacent; the rest is scattered.
-    fn place(self) -> (u64, u64) {
-        match self {
-            Self::Inode(number) => (0, number),
-            Self::Entries(directory) => (1, 2 * directory),
-            Self::Bitmap(group) => (2, 2 * group),
-            Self::Super => (3, 0),
-        }
-    }
-}
-
 struct Transaction {
     id: u64,
     /// Being committed: nobody joins any more.
@@ -123,17 +97,6 @@ struct State {
     committed: u64,
     /// The committed transactions in the journal, oldest first.
     log: Log,
-}
-
-/// What `j_state_lock` is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum StateLocks {
-    /// A spinlock: up to 2.6.35.
-    #[default]
-    Spinlock,
-    /// A reader/writer lock: since 2.6.36.
-    ReadWrite,
 }
 
 enum StateLock {
@@ -186,15 +149,16 @@ impl Journal {
     /// A journal of `kernel` on the machine's `disk`.
     pub(crate) fn new(
         sched: &Sched,
-        kernel: &KernelPreset,
+        state: StateLocks,
+        locks: LockRules,
         disk: &DiskTime,
         options: JournalOptions,
     ) -> Rc<Self> {
-        let state = match kernel.vfs.journal_state {
-            StateLocks::Spinlock => StateLock::Spin(kernel.locks.spin()),
+        let state = match state {
+            StateLocks::Spinlock => StateLock::Spin(locks.spin()),
             StateLocks::ReadWrite => StateLock::ReadWrite(ReadWrite::new()),
         };
-        let counted = || Line(kernel.locks.guarded(Field::new(0)));
+        let counted = || Line(locks.guarded(Field::new(0)));
         let queue = || Line(WaitQueue::new());
         let hot = Hot {
             state: Line(state),
@@ -204,8 +168,8 @@ impl Journal {
             updates: queue(),
             wanted: queue(),
             done: queue(),
-            checkpoint: Line(kernel.locks.mutex()),
-            orphans: Line(kernel.locks.mutex()),
+            checkpoint: Line(locks.mutex()),
+            orphans: Line(locks.mutex()),
             groups: core::array::from_fn(|_| counted()),
         };
         let hot = Here::place(hot);

@@ -2,50 +2,8 @@
 
 use super::dentry::Super;
 use super::locks::VfsLocks;
+use super::rules::{InodeLocks, OpenFileLocks};
 use crate::locks::{Field, Guarded};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// How inodes and their list are locked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum InodeLocks {
-    /// `inode_lock` for all: up to 2.6.38.
-    #[default]
-    InodeLock,
-    /// `inode_sb_list_lock`, `inode_hash_lock` for inodes on a disk, and an `i_lock` for each:
-    /// 2.6.39 to 3.1.
-    Split,
-    /// The same, and the inodes of pipes and sockets are on no list: since 3.2.
-    SplitUnlistedPipes,
-}
-
-impl InodeLocks {
-    /// Name of the lock of the list.
-    pub(super) fn list_name(self) -> &'static str {
-        if self == Self::InodeLock { "inode_lock" } else { "inode_sb_list_lock" }
-    }
-}
-
-/// How the lists of open files are locked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum OpenFileLocks {
-    /// `files_lock`, one list: up to 2.6.35.
-    #[default]
-    FilesLock,
-    /// A list and a lock of each CPU: 2.6.36 to 3.12.
-    PerCpu,
-    /// There are no lists: since 3.13.
-    None,
-}
-
-impl OpenFileLocks {
-    /// Name of the global lock, which guards the files of terminals in every kernel.
-    pub(super) fn lock_name(self) -> &'static str {
-        if self == Self::FilesLock { "files_lock" } else { "tty_files_lock" }
-    }
-}
 
 fn change(list: &Guarded<Field<u32>>) {
     list.hold(|list| list.write(list.peek().wrapping_add(1)));

@@ -1,51 +1,10 @@
 //! The locks of names, inodes, mounts and open files that all processes share.
-//!
-//! The paths say what they touch; which lock that takes is each rule's own part:
-//!
-//! | `[vfs]` | | in |
-//! |---|---|---|
-//! | `dcache` | names: walks, references, lists of names | `dcache.rs` |
-//! | `mounts` | the table of mounts and their counts | `mounts.rs` |
-//! | `open_files`, `inodes` | lists of open files and of inodes | `lists.rs` |
-//! | `tmpfs_blocks` | blocks in use | `blocks.rs` |
-//! | `page_lookup`, `lseek` | content of files | `data.rs` |
-//! | `journal_state` | `j_state_lock` | `journal.rs` |
 
-use super::blocks::TmpfsBlocks;
-use super::data::{PageLookup, Seek};
-use super::dcache::DcacheLocks;
-use super::journal::StateLocks;
-use super::lists::{InodeLocks, OpenFileLocks};
-use super::mounts::MountLocks;
+use super::rules::{InodeLocks, OpenFileLocks, VfsRules};
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Spin};
-use crate::preset::LockRules;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{Platform, RawLock};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// How the kernel locks names, inodes, mounts and open files; as up to 2.6.35 where the file says
-/// nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct VfsRules {
-    /// Names.
-    pub dcache: DcacheLocks,
-    /// Mounts.
-    pub mounts: MountLocks,
-    /// Lists of open files.
-    pub open_files: OpenFileLocks,
-    /// Inodes and their list.
-    pub inodes: InodeLocks,
-    /// Blocks of tmpfs in use.
-    pub tmpfs_blocks: TmpfsBlocks,
-    /// A page of a file that is there.
-    pub page_lookup: PageLookup,
-    /// `lseek` in a file.
-    pub lseek: Seek,
-    /// The state of a journal.
-    pub journal_state: StateLocks,
-}
 
 /// The locks that every kernel has, whatever it uses them for; each in a line of its own.
 #[repr(C)]

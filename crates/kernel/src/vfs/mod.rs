@@ -4,7 +4,7 @@
 //! pages, or a file system on a disk with a journal. On tmpfs a name holds a reference to its
 //! dentry as long as it exists, so `dput` of an existing name never gives back the last one;
 //! elsewhere it does. What that and all other steps lock, by the rules of the preset, says
-//! [`locks`].
+//! [`rules`].
 
 mod anonymous;
 mod blocks;
@@ -15,28 +15,28 @@ mod directory;
 mod disk;
 mod fifo;
 mod file;
+mod handles;
 mod journal;
 mod lists;
 mod locks;
 mod mounts;
 mod names;
+mod open;
+pub(crate) mod rules;
 mod walk;
 
-pub use blocks::TmpfsBlocks;
-pub use data::{PageLookup, Seek};
-pub use dcache::DcacheLocks;
 pub(crate) use dentry::{Dentry, Inode, Kind, Super};
 pub(crate) use file::{File, Target};
-pub use journal::StateLocks;
 pub use journal::{JournalOptions, JournalStats};
-pub use lists::{InodeLocks, OpenFileLocks};
-pub use locks::VfsRules;
 pub(crate) use locks::{VfsHot, VfsLocks};
-pub use mounts::MountLocks;
+pub use rules::{
+    DcacheLocks, InodeLocks, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, TmpfsBlocks,
+    VfsRules,
+};
 
 use crate::base::Base;
+use crate::lock_rules::LockRules;
 use crate::pages::PAGE;
-use crate::preset::KernelPreset;
 use crate::sched::scheduler::Sched;
 use convoy_machine::Preset;
 use journal::Journal;
@@ -77,13 +77,14 @@ impl Tree {
     /// `limit` pages.
     pub(crate) fn new(
         sched: &Sched,
-        kernel: &KernelPreset,
+        rules: VfsRules,
+        locks: LockRules,
         machine: &Preset,
         limit: u64,
         on_tmp: FileSystem,
     ) -> Self {
         let cpus = machine.topology.cpus;
-        let mount = |memory, limit, journal| Super::new(memory, limit, journal, kernel, cpus);
+        let mount = |memory, limit, journal| Super::new(memory, limit, journal, rules, locks, cpus);
         let disk = mount(false, None, None);
         let root = Dentry::root(Inode::new(Kind::Directory, &disk), None);
         for name in ["bin", "lib", "etc", "dev", "proc", "tmp"] {
@@ -101,7 +102,8 @@ impl Tree {
         let volume = match on_tmp {
             FileSystem::Tmpfs => mount(true, Some(limit), None),
             FileSystem::Journal(options) => {
-                let journal = Journal::new(sched, kernel, &machine.disk, options);
+                let journal =
+                    Journal::new(sched, rules.journal_state, locks, &machine.disk, options);
                 mount(false, Some(limit), Some(journal))
             }
         };

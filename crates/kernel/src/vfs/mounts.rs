@@ -2,37 +2,9 @@
 
 use super::dentry::Super;
 use super::locks::VfsLocks;
+use super::rules::MountLocks;
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// How mounts are locked and counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MountLocks {
-    /// One `vfsmount_lock`, one count: up to 2.6.35.
-    #[default]
-    VfsmountLock,
-    /// A lock of each CPU, one count: 2.6.36 and 2.6.37.
-    PerCpu,
-    /// A lock and a count of each CPU: 2.6.38 to 3.12.
-    PerCpuCounts,
-    /// Readers only look at a sequence count; a count of each CPU: since 3.13.
-    Seqlock,
-}
-
-impl MountLocks {
-    /// Whether each CPU has a lock.
-    pub(super) fn by_cpu(self) -> bool {
-        matches!(self, Self::PerCpu | Self::PerCpuCounts)
-    }
-
-    /// Whether each CPU has a count.
-    pub(super) fn counts_by_cpu(self) -> bool {
-        matches!(self, Self::PerCpuCounts | Self::Seqlock)
-    }
-}
 
 impl Super {
     /// Adds `by` to the count of the mount, this CPU's if each has one.

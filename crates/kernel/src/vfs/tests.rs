@@ -1,7 +1,7 @@
 //! The same scene under the locks of every version: nothing is lost, and who takes which lock.
 
 use super::*;
-use crate::{Options, Process, World};
+use crate::{KernelPreset, Options, Process, World};
 use convoy_machine::{Event, Machine, Names, Outcome, Preset, Record, Recorder};
 use convoy_sync::LockEvent;
 use convoy_workload::Errno;

@@ -1,7 +1,7 @@
 //! Path look-up. With `dcache = "dcache-lock"` one reference is taken and one given back for each
 //! component; otherwise one is taken at the end.
 
-use super::dentry::Dentry;
+use super::dentry::{Dentry, Inode};
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -197,6 +197,20 @@ impl World {
             self.vfs.unlist_name(dentry);
             self.sched.free_rcu();
             self.iput(&dentry.inode);
+        }
+    }
+
+    /// Gives back a dentry's reference to its inode; the last one frees a file without names.
+    pub(crate) fn iput(&self, inode: &Inode) {
+        if !inode.hot.head.count.put() {
+            return;
+        }
+        inode.i_lock(|| ());
+        self.vfs.list_inode(&inode.sb, false);
+        if inode.hot.head.links.peek() == 0 {
+            inode.truncate_blocks(self, || self.free_file_pages(inode));
+            inode.sb.count_inode();
+            self.sched.free_rcu();
         }
     }
 }

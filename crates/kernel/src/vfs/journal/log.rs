@@ -1,10 +1,35 @@
 //! The space of the journal: committed transactions whose blocks are not all in place yet.
 
-use super::Block;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Blocks of a transaction in the journal beside its own: descriptor and commit record.
 const BESIDE_BLOCKS: u32 = 2;
+
+/// A block of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Block {
+    /// Of an inode.
+    Inode(u64),
+    /// Entries of a directory.
+    Entries(u64),
+    /// Bitmap of a group of blocks, and the group's descriptor.
+    Bitmap(u64),
+    /// The superblock.
+    Super,
+}
+
+impl Block {
+    /// Where it lies: an area of the disk and a number in it. Only neighbours in the table of
+    /// inodes are adjacent; the rest is scattered.
+    pub(super) fn place(self) -> (u64, u64) {
+        match self {
+            Self::Inode(number) => (0, number),
+            Self::Entries(directory) => (1, 2 * directory),
+            Self::Bitmap(group) => (2, 2 * group),
+            Self::Super => (3, 0),
+        }
+    }
+}
 
 /// The journal's space. A block that a later transaction wrote again need not be written in place
 /// for the earlier one, and the oldest transaction goes when it has no block left.

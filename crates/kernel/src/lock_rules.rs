@@ -1,0 +1,90 @@
+//! What the locks of a kernel are, `[locks]` of its preset, and its big kernel lock.
+
+use convoy_catalogue::nanoseconds;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Policy of the kernel's semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SemaphorePolicy {
+    /// The per-architecture semaphore of 2.6.25.
+    Arch,
+    /// The generic semaphore of 2.6.26-rc1.
+    Handoff,
+    /// The generic semaphore with the patch of May 2008.
+    PublishedFix,
+    /// The default of this project.
+    Opportunistic,
+}
+
+/// What a waiter of a mutex does before it sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MutexPolicy {
+    /// Nothing: up to 2.6.28.
+    #[default]
+    Sleep,
+    /// Spins while the owner runs, each spinner with locked operations: 3.7.
+    Spin,
+    /// The same, looking first: the first patch of April 2013, in 3.10.
+    SpinLookFirst,
+    /// The same, and not at high load: the third patch, never merged.
+    SpinAtLowLoad,
+    /// As `SpinLookFirst`, and one waiter spins at a time while the others queue: 3.10.
+    SpinInTurn,
+}
+
+/// What a spinlock is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spinlock {
+    /// Test-and-set, not first come, first served: up to 2.6.24.
+    Plain,
+    /// First come, first served: from 2.6.25 on (commit 314cdbefd1fd).
+    #[default]
+    Ticket,
+}
+
+/// What the locks of the kernel are; also what makes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LockRules {
+    /// Semaphores.
+    pub semaphore: SemaphorePolicy,
+    /// Mutexes; those of 2.6.25 where the file says nothing.
+    #[serde(default)]
+    pub mutex: MutexPolicy,
+    /// Spinlocks, those inside sleeping locks too; ticket locks where the file says nothing.
+    #[serde(default)]
+    pub spinlock: Spinlock,
+}
+
+/// What the big kernel lock is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BklKind {
+    /// The kernel's semaphore, whatever its policy.
+    Semaphore,
+    /// A spinlock (commit 8e3e076c5a78).
+    Spinlock,
+    /// There is none (from 2.6.39 on).
+    None,
+}
+
+/// The big kernel lock's traffic: what its call sites are, and what the sources leave open.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
+pub struct BklTraffic {
+    /// Acquisitions for each start of a shell, 2 to 8.
+    #[schemars(range(min = 0.0, max = 64.0))]
+    pub events_per_shell: f64,
+    /// `ioctl` on a terminal takes it, as up to 2.6.25; a start of a shell makes two of them.
+    #[serde(default)]
+    pub terminal_ioctl: bool,
+    /// Hold of a short section (a look-up in /proc, an ioctl), in nanoseconds.
+    pub hold_short_ns: f64,
+    /// Hold of a tty open or release, in nanoseconds.
+    pub hold_tty_ns: f64,
+}

@@ -1,0 +1,140 @@
+//! `open` and `close`.
+
+use super::dentry::{Dentry, Inode, Kind};
+use super::disk::Change;
+use super::file::{File, Target};
+use crate::pipe::Pipe;
+use crate::process::Process;
+use crate::world::World;
+use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::{Fd, Open, Sys};
+use std::rc::Rc;
+
+impl World {
+    /// One descriptor fewer; the last one closes the file.
+    pub(crate) fn put_file(&self, file: &File) {
+        if !file.put() {
+            return;
+        }
+        self.sched.free_rcu();
+        match &file.target {
+            Target::Inode(dentry) => {
+                if dentry.inode.kind == Kind::Tty {
+                    self.terminal_release();
+                }
+                self.vfs.unlist_file(file.list.get());
+                self.put_path(dentry);
+            }
+            Target::PipeRead(pipe) => self.close_pipe(pipe, false),
+            Target::PipeWrite(pipe) => self.close_pipe(pipe, true),
+            Target::Fifo(dentry, pipe, writer) => {
+                pipe.close_end(self, *writer);
+                pipe.free(self);
+                self.vfs.unlist_file(file.list.get());
+                self.put_path(dentry);
+            }
+            Target::Socket(socket) => {
+                socket.close(self);
+                self.vfs.free_anonymous();
+            }
+        }
+    }
+
+    /// Closes one end of a pipe without a name.
+    fn close_pipe(&self, pipe: &Pipe, writer: bool) {
+        pipe.close_end(self, writer);
+        self.vfs.free_anonymous();
+        pipe.free(self);
+    }
+}
+
+impl Process {
+    /// `open`.
+    pub(crate) fn open_file(&self, path: &str, flags: Open) -> Sys<Fd> {
+        self.room_for(1)?;
+        let world = &*self.world;
+        Here::pass(world.costs.open);
+        let cwd = self.cwd.borrow().clone();
+        let dentry = if flags.create {
+            self.open_or_create(&cwd, path, flags)?
+        } else {
+            world.walk(&cwd, path)?
+        };
+        if let Err(errno) = self.may_open(&dentry.inode, flags) {
+            world.put_path(&dentry);
+            return Err(errno);
+        }
+        let list = world.vfs.list_file();
+        let file = File::new(Target::Inode(dentry), flags.read, flags.write, 1);
+        file.list.set(list);
+        file.sync.set(flags.sync);
+        Ok(self.install(file))
+    }
+
+    /// Checks and prepares what is opened: truncation, the driver's `open`.
+    fn may_open(&self, inode: &Inode, flags: Open) -> Sys<()> {
+        let world = &*self.world;
+        match inode.kind {
+            Kind::Directory if flags.write || flags.create => Err(Errno::EISDIR),
+            Kind::Directory => Ok(()),
+            // Opened by `open_fifo_end`.
+            Kind::Fifo => Err(Errno::ENXIO),
+            Kind::Regular => {
+                if flags.truncate && flags.write {
+                    world.under(&inode.hot.mutex, || {
+                        Here::pass(world.costs.truncate);
+                        world.truncate(inode);
+                    });
+                }
+                Ok(())
+            }
+            Kind::Null => {
+                world.open_null();
+                Ok(())
+            }
+            Kind::Tty => world.terminal_open(),
+        }
+    }
+
+    /// The part of `open` with `O_CREAT`: under the parent directory's `i_mutex` even when the name
+    /// exists.
+    fn open_or_create(&self, cwd: &Rc<Dentry>, path: &str, flags: Open) -> Sys<Rc<Dentry>> {
+        let world = &*self.world;
+        let (directory, name) = world.walk_to_parent(cwd, path)?;
+        let result = world.under(&directory.inode.hot.mutex, || {
+            Here::pass(world.costs.walk_component);
+            match directory.child(name) {
+                Some(_) if flags.exclusive => Err(Errno::EEXIST),
+                Some(found) => {
+                    found.look();
+                    world.get_found_path(&found);
+                    Ok(found)
+                }
+                None => self.create(&directory, name, Kind::Regular),
+            }
+        });
+        world.put_path(&directory);
+        let dentry = result?;
+        let mounted = dentry.mounted.borrow().clone();
+        let Some(mounted) = mounted else { return Ok(dentry) };
+        world.cross(&dentry, &mounted);
+        Ok(mounted)
+    }
+
+    /// Makes an empty file or fifo `name`, with a reference for the caller, who holds the
+    /// directory's `i_mutex`.
+    pub(super) fn create(&self, directory: &Rc<Dentry>, name: &str, kind: Kind) -> Sys<Rc<Dentry>> {
+        let world = &*self.world;
+        if !directory.linked.get() {
+            return Err(Errno::ENOENT);
+        }
+        world.allocate_dentry(directory);
+        Here::pass(world.costs.creat);
+        let dentry = directory.inode.change(world, Change::Create, &directory.inode, || {
+            world.add_name(directory, name, world.new_inode(directory, kind))
+        });
+        world.get_path(&dentry);
+        Ok(dentry)
+    }
+}

@@ -1,0 +1,176 @@
+//! The rules of the locks of names, inodes, mounts and open files that a kernel preset names.
+//!
+//! The paths say what they touch; which lock that takes is each rule's own part:
+//!
+//! | `[vfs]` | | in |
+//! |---|---|---|
+//! | `dcache` | names: walks, references, lists of names | `dcache.rs` |
+//! | `mounts` | the table of mounts and their counts | `mounts.rs` |
+//! | `open_files`, `inodes` | lists of open files and of inodes | `lists.rs` |
+//! | `tmpfs_blocks` | blocks in use | `blocks.rs` |
+//! | `page_lookup`, `lseek` | content of files | `data.rs` |
+//! | `journal_state` | `j_state_lock` | `journal.rs` |
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// How the kernel locks names, inodes, mounts and open files; as up to 2.6.35 where the file says
+/// nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct VfsRules {
+    /// Names.
+    pub dcache: DcacheLocks,
+    /// Mounts.
+    pub mounts: MountLocks,
+    /// Lists of open files.
+    pub open_files: OpenFileLocks,
+    /// Inodes and their list.
+    pub inodes: InodeLocks,
+    /// Blocks of tmpfs in use.
+    pub tmpfs_blocks: TmpfsBlocks,
+    /// A page of a file that is there.
+    pub page_lookup: PageLookup,
+    /// `lseek` in a file.
+    pub lseek: Seek,
+    /// The state of a journal.
+    pub journal_state: StateLocks,
+}
+
+/// How names are locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DcacheLocks {
+    /// `dcache_lock` for all names; a walk takes the `d_lock` and the count of each component: up
+    /// to 2.6.37.
+    #[default]
+    DcacheLock,
+    /// A lock for each name; a walk neither locks nor counts before its end: 2.6.38 to 3.11.
+    RcuWalk,
+    /// The same, and counts are changed together with their unlocked lock: since 3.12.
+    Lockref,
+}
+
+impl DcacheLocks {
+    /// Whether walks only read, under RCU.
+    pub(super) fn rcu_walk(self) -> bool {
+        self != Self::DcacheLock
+    }
+
+    /// Name of the global lock.
+    pub(super) fn lock_name(self) -> &'static str {
+        if self.rcu_walk() { "rename_lock" } else { "dcache_lock" }
+    }
+}
+
+/// How mounts are locked and counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountLocks {
+    /// One `vfsmount_lock`, one count: up to 2.6.35.
+    #[default]
+    VfsmountLock,
+    /// A lock of each CPU, one count: 2.6.36 and 2.6.37.
+    PerCpu,
+    /// A lock and a count of each CPU: 2.6.38 to 3.12.
+    PerCpuCounts,
+    /// Readers only look at a sequence count; a count of each CPU: since 3.13.
+    Seqlock,
+}
+
+impl MountLocks {
+    /// Whether each CPU has a lock.
+    pub(super) fn by_cpu(self) -> bool {
+        matches!(self, Self::PerCpu | Self::PerCpuCounts)
+    }
+
+    /// Whether each CPU has a count.
+    pub(super) fn counts_by_cpu(self) -> bool {
+        matches!(self, Self::PerCpuCounts | Self::Seqlock)
+    }
+}
+
+/// How inodes and their list are locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum InodeLocks {
+    /// `inode_lock` for all: up to 2.6.38.
+    #[default]
+    InodeLock,
+    /// `inode_sb_list_lock`, `inode_hash_lock` for inodes on a disk, and an `i_lock` for each:
+    /// 2.6.39 to 3.1.
+    Split,
+    /// The same, and the inodes of pipes and sockets are on no list: since 3.2.
+    SplitUnlistedPipes,
+}
+
+impl InodeLocks {
+    /// Name of the lock of the list.
+    pub(super) fn list_name(self) -> &'static str {
+        if self == Self::InodeLock { "inode_lock" } else { "inode_sb_list_lock" }
+    }
+}
+
+/// How the lists of open files are locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpenFileLocks {
+    /// `files_lock`, one list: up to 2.6.35.
+    #[default]
+    FilesLock,
+    /// A list and a lock of each CPU: 2.6.36 to 3.12.
+    PerCpu,
+    /// There are no lists: since 3.13.
+    None,
+}
+
+impl OpenFileLocks {
+    /// Name of the global lock, which guards the files of terminals in every kernel.
+    pub(super) fn lock_name(self) -> &'static str {
+        if self == Self::FilesLock { "files_lock" } else { "tty_files_lock" }
+    }
+}
+
+/// How blocks of tmpfs in use are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TmpfsBlocks {
+    /// Under `stat_lock`: up to 2.6.35.
+    #[default]
+    StatLock,
+    /// By each CPU, in batches: since 2.6.36.
+    PerCpu,
+}
+
+/// How a page of a file that is there gets one more user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageLookup {
+    /// Under the `tree_lock` of its file, beside others: up to 2.6.26.
+    #[default]
+    TreeLock,
+    /// By its count alone: since 2.6.27.
+    Lockless,
+}
+
+/// What `lseek` in a file takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seek {
+    /// The file's `i_mutex`: up to 3.1.
+    #[default]
+    IMutex,
+    /// Nothing, but in directories of a memory file system: since 3.2.
+    Lockless,
+}
+
+/// What `j_state_lock` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateLocks {
+    /// A spinlock: up to 2.6.35.
+    #[default]
+    Spinlock,
+    /// A reader/writer lock: since 2.6.36.
+    ReadWrite,
+}
