@@ -7,6 +7,7 @@ mod disk;
 mod engine;
 mod fifo;
 mod hierarchy;
+mod ledger;
 mod line;
 mod machine;
 mod memory;

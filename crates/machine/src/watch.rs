@@ -1,5 +1,7 @@
-//! Watched locks: who owns them, for how long, and whether the owner is running.
+//! Watched locks: for how long they are owned, and whether the owner is running. Who owns them is
+//! known to the [`Ledger`].
 
+use crate::ledger::Ledger;
 use convoy_sync::{LockEvent, TaskId};
 use core::cell::{Cell, RefCell};
 
@@ -9,7 +11,6 @@ pub struct Watch {
     /// Name, as printed.
     pub name: String,
     pub(crate) offset: usize,
-    owner: Option<TaskId>,
     running: bool,
     since: u64,
     /// Time with an owner that was not on a CPU.
@@ -32,8 +33,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    fn settle(&mut self, now: u64) {
-        if self.owner.is_some() {
+    /// Counts the time until `now`, in which the lock was `owned` or not.
+    fn settle(&mut self, owned: bool, now: u64) {
+        if owned {
             let span = now.saturating_sub(self.since);
             if self.running {
                 self.owner_running += span;
@@ -46,7 +48,6 @@ impl Watch {
     }
 
     fn own(&mut self, task: TaskId, running: bool) {
-        self.owner = Some(task);
         self.running = running;
         self.acquisitions += 1;
         if self.last != Some(task) {
@@ -76,24 +77,25 @@ impl Watches {
     }
 
     /// The watches, settled at `now`.
-    pub(crate) fn snapshot(&self, now: u64) -> Vec<Watch> {
+    pub(crate) fn snapshot(&self, ledger: &Ledger, now: u64) -> Vec<Watch> {
         let mut list = self.list.borrow_mut();
         for watch in list.iter_mut() {
-            watch.settle(now);
+            watch.settle(ledger.owner(watch.offset).is_some(), now);
         }
         list.clone()
     }
 
     /// A CPU switched from `prev` to `next`.
     #[inline]
-    pub(crate) fn switched(&self, prev: TaskId, next: TaskId, now: u64) {
+    pub(crate) fn switched(&self, ledger: &Ledger, prev: TaskId, next: TaskId, now: u64) {
         if !self.any.get() {
             return;
         }
         for watch in self.list.borrow_mut().iter_mut() {
-            if watch.owner == Some(prev) || watch.owner == Some(next) {
-                watch.settle(now);
-                watch.running = watch.owner == Some(next);
+            let owner = ledger.owner(watch.offset);
+            if owner == Some(prev) || owner == Some(next) {
+                watch.settle(true, now);
+                watch.running = owner == Some(next);
             }
         }
     }
@@ -104,11 +106,13 @@ impl Watches {
         self.any.get()
     }
 
-    /// `event` of the lock at `offset` for `task`; `current` is the running task.
+    /// `event` of the lock at `offset` for `task`, of which the ledger does not know yet; `current`
+    /// is the running task.
     #[cold]
     #[inline(never)]
     pub(crate) fn event(
         &self,
+        ledger: &Ledger,
         event: LockEvent,
         offset: usize,
         task: TaskId,
@@ -116,23 +120,21 @@ impl Watches {
         now: u64,
     ) {
         for watch in self.list.borrow_mut().iter_mut().filter(|watch| watch.offset == offset) {
+            let owner = ledger.owner(offset);
             match event {
                 // After a hand-off the new owner's own report changes nothing: it has owned the
                 // lock since then.
-                LockEvent::Acquired if watch.owner == Some(task) => {}
+                LockEvent::Acquired if owner == Some(task) => {}
                 LockEvent::Acquired => {
-                    watch.settle(now);
+                    watch.settle(owner.is_some(), now);
                     watch.own(task, task == current);
                 }
                 LockEvent::Handoff => {
-                    watch.settle(now);
+                    watch.settle(owner.is_some(), now);
                     watch.handoffs += 1;
                     watch.own(task, task == current);
                 }
-                LockEvent::Released if watch.owner == Some(task) => {
-                    watch.settle(now);
-                    watch.owner = None;
-                }
+                LockEvent::Released => watch.settle(owner.is_some(), now),
                 LockEvent::Contended => watch.contended += 1,
                 LockEvent::Stolen => watch.stolen += 1,
                 _ => {}
