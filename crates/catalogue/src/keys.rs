@@ -16,7 +16,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// One key of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Dotted; `[]` stands for the index of a list, `*` for any name.
+    /// Dotted, a table in brackets; `[]` stands for the index of a list, `<name>` for any name.
     pub path: String,
     /// What it takes: type, range or names.
     pub takes: String,
@@ -46,10 +46,10 @@ pub fn keys<T: JsonSchema>() -> Vec<Key> {
 pub fn markdown<T: JsonSchema>() -> String {
     let mut text = String::from("| key | takes | meaning |\n|---|---|---|\n");
     for key in keys::<T>() {
-        let optional = if key.required { "" } else { " Optional." };
+        let optional = if key.required || key.path.ends_with("<name>") { "" } else { " Optional." };
         let meaning = key.meaning.replace('|', "\\|");
         let _infallible =
-            writeln!(text, "| `{}` | {} | {meaning}{optional} |", key.path, key.takes);
+            writeln!(text, "| `{}` | {} | {} |", key.path, key.takes, (meaning + optional).trim());
     }
     text
 }
@@ -89,7 +89,7 @@ fn collect(schema: &Json, path: &str, keys: &mut Vec<Key>) {
         add(inner, path, required(name), keys);
     }
     if let Some(inner) = schema.get("additionalProperties").filter(|inner| inner.is_object()) {
-        add(inner, format!("{path}.*"), false, keys);
+        add(inner, format!("{path}.<name>"), false, keys);
     }
 }
 
@@ -102,6 +102,9 @@ fn add(inner: &Json, path: String, required: bool, keys: &mut Vec<Key>) {
     if leaf.get("properties").is_some()
         || leaf.get("additionalProperties").is_some_and(Json::is_object)
     {
+        let meaning = described(inner).or_else(|| described(leaf)).unwrap_or_default();
+        let (takes, unbounded) = ("table".to_owned(), false);
+        keys.push(Key { path: format!("[{path}]"), takes, required, meaning, unbounded });
         collect(leaf, &path, keys);
         return;
     }

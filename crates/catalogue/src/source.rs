@@ -66,7 +66,8 @@ impl Source {
             return self.name.clone();
         }
         let mut parts = Vec::new();
-        if let Some(base) = &self.based_on {
+        // What a shipped file is based on is no news.
+        if let Some(base) = self.based_on.as_ref().filter(|_| self.path.is_some()) {
             parts.push(format!("based on {base}"));
         }
         if !self.overrides.is_empty() {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Number of CPUs, 1 to 1024.
+    /// Number of CPUs.
     #[schemars(range(min = 1, max = CPUS_MAX))]
     pub cpus: usize,
     /// CPUs that share a last-level cache.
@@ -189,7 +189,7 @@ pub struct Preset {
     /// user-mode work and the instruction part of kernel paths, not memory prices.
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub speed: f64,
-    /// The same for kernel paths, where it was measured apart; `speed` otherwise.
+    /// Speed of kernel paths where it was measured apart; `speed` otherwise.
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub kernel_speed: Option<f64>,
     /// Steps of kernel paths that were measured on this machine, in nanoseconds, in place of the

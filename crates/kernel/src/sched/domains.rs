@@ -29,16 +29,16 @@ pub struct LevelRules {
     /// Load index of periodic balancing of a busy CPU, 0 to 5.
     #[schemars(range(min = 0, max = 5))]
     pub busy_idx: usize,
-    /// The same on the tick of an idle CPU.
+    /// Load index of periodic balancing of an idle CPU.
     #[schemars(range(min = 0, max = 5))]
     pub idle_idx: usize,
-    /// The same when the CPU has just run out of tasks.
+    /// Load index of balancing when the CPU has just run out of tasks.
     #[schemars(range(min = 0, max = 5))]
     pub newidle_idx: usize,
-    /// The same for wakeups.
+    /// Load index for wakeups.
     #[schemars(range(min = 0, max = 5))]
     pub wake_idx: usize,
-    /// The same for fork and exec.
+    /// Load index for fork and exec.
     #[schemars(range(min = 0, max = 5))]
     pub forkexec_idx: usize,
     /// Imbalance that is tolerated, in percent, 100 for none.
