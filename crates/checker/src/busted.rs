@@ -1,94 +1,147 @@
-//! Locks that are wrong on purpose. Each must be caught by the checker.
+//! Locks that are wrong on purpose, at least one of each family. Each must be caught by the
+//! checker.
 
+use crate::check::Subject;
 use crate::model::Model;
+use convoy_mm::{Bulk, HoldAll};
 use convoy_sync::{
-    AllAtOnce, Atomic, Platform, RawLock, RawSemaphore, Sleep, SpinPolicy, WaitError, Wake,
+    Atomic, Cancel, Lock, Mutex, OwnerWord, Platform, Promise, RawLock, Sleep, SpinPolicy,
+    Unqueued, WaitError, Wake,
 };
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A lock that does nothing.
-#[derive(Debug)]
-pub struct NoopLock;
-
-impl RawLock<Model> for NoopLock {
-    fn new() -> Self {
-        Self
-    }
-    fn lock(&self) {}
-    fn try_lock(&self) -> bool {
-        true
-    }
-    fn unlock(&self) {}
-    fn is_locked(&self) -> bool {
-        false
-    }
-}
-
 type Word = <Model as Platform>::AtomicU32;
 
-/// A lock that looks first and writes afterwards.
-pub struct LoadThenStoreLock(Word);
+/// Everything that is broken on purpose.
+pub(crate) fn subjects() -> Vec<Subject> {
+    use Promise::{Fifo, Shared, Signals, Timeouts, Units};
+    vec![
+        Subject::busted::<Noop>("busted-noop", "spinlock", &[], "Does nothing."),
+        Subject::busted::<LoadThenStore>(
+            "busted-load-then-store",
+            "spinlock",
+            &[],
+            "Looks first and writes afterwards.",
+        ),
+        Subject::busted::<UnfairTicket>(
+            "busted-unfair-ticket",
+            "spinlock",
+            &[Fifo],
+            "Draws tickets, then lets whoever comes first in.",
+        ),
+        Subject::busted::<Mutex<Model, SilentWaiter>>(
+            "busted-silent-waiter",
+            "mutex",
+            &[Signals],
+            "A waiter trusts that the owner knows of it.",
+        ),
+        Subject::busted::<LostWakeup>(
+            "busted-lost-wakeup",
+            "semaphore",
+            &[Units, Signals, Timeouts],
+            "Counts its waiter too late: `up` finds nobody.",
+        ),
+        Subject::busted::<Cancelled<true, false>>(
+            "busted-lose-unit",
+            "semaphore",
+            &[Units, Signals, Timeouts],
+            "A cancelled waiter takes a unit with it.",
+        ),
+        Subject::busted::<Cancelled<false, true>>(
+            "busted-deaf",
+            "semaphore",
+            &[Units, Signals, Timeouts],
+            "No signal and no deadline ends a wait.",
+        ),
+        Subject::busted::<LateWriter>(
+            "busted-late-writer",
+            "rwlock",
+            &[Shared],
+            "A writer looks for readers, then keeps them out.",
+        ),
+        Subject::busted::<ForgetfulWriter>(
+            "busted-forgetful-writer",
+            "rwsem",
+            &[Shared],
+            "A writer that leaves wakes one sleeper only.",
+        ),
+        Subject::busted_zone::<DoubleUnlock>(
+            "busted-double-unlock",
+            "Gives the zone lock back twice after a batch.",
+        ),
+    ]
+}
 
-impl RawLock<Model> for LoadThenStoreLock {
-    fn new() -> Self {
+/// A lock that does nothing.
+struct Noop;
+
+impl Lock for Noop {
+    fn with_units(_: u32) -> Self {
+        Self
+    }
+    fn acquire(&self) {}
+    fn try_acquire(&self) -> bool {
+        true
+    }
+    fn release(&self) {}
+}
+
+/// A lock that looks first and writes afterwards.
+struct LoadThenStore(Word);
+
+impl Lock for LoadThenStore {
+    fn with_units(_: u32) -> Self {
         Self(Word::new(0))
     }
-    fn lock(&self) {
+    fn acquire(&self) {
         Model::spin_until(&self.0, |state| state == 0);
         self.0.store(1, SeqCst);
     }
-    fn try_lock(&self) -> bool {
+    fn try_acquire(&self) -> bool {
         let free = self.0.load(SeqCst) == 0;
         if free {
             self.0.store(1, SeqCst);
         }
         free
     }
-    fn unlock(&self) {
+    fn release(&self) {
         self.0.store(0, SeqCst);
-    }
-    fn is_locked(&self) -> bool {
-        self.0.load(SeqCst) == 1
     }
 }
 
 /// A "ticket" lock that draws tickets and then lets whoever comes first in.
-pub struct UnfairTicketLock {
+struct UnfairTicket {
     locked: Word,
     next: Word,
 }
 
-impl RawLock<Model> for UnfairTicketLock {
-    fn new() -> Self {
+impl Lock for UnfairTicket {
+    fn with_units(_: u32) -> Self {
         Self { locked: Word::new(0), next: Word::new(0) }
     }
-    fn lock(&self) {
+    fn acquire(&self) {
         self.next.fetch_add(1, SeqCst);
         while self.locked.swap(1, SeqCst) == 1 {
             Model::spin_until(&self.locked, |locked| locked == 0);
         }
     }
-    fn try_lock(&self) -> bool {
+    fn try_acquire(&self) -> bool {
         self.locked.swap(1, SeqCst) == 0
     }
-    fn unlock(&self) {
+    fn release(&self) {
         self.locked.store(0, SeqCst);
-    }
-    fn is_locked(&self) -> bool {
-        self.locked.load(SeqCst) == 1
     }
 }
 
-/// A policy of the spinning mutex whose waiters trust that the owner knows of them, because each
-/// has once counted itself: not an owner who came after the count was set anew.
-#[derive(Debug)]
-pub struct SilentWaiter;
+/// A spin policy whose waiters trust that the owner knows of them, because each has once counted
+/// itself: not an owner who came after the count was set anew.
+struct SilentWaiter;
 
 impl SpinPolicy for SilentWaiter {
-    type Spinners<P: Platform> = AllAtOnce;
-    const LOOKS_FIRST: bool = true;
+    type Owner<P: Platform> = OwnerWord<P>;
+    type Queue<P: Platform> = Unqueued;
 
-    fn announces(count: i32) -> bool {
+    fn marks(count: i32) -> bool {
         count > 0
     }
 }
@@ -105,84 +158,57 @@ fn take(count: &Word) -> bool {
     false
 }
 
-/// Takes a unit of `count`, sleeping while there is none; `None` if it was taken.
-fn wait(count: &Word, sleep: Sleep, deadline: Option<u64>) -> Option<WaitError> {
-    loop {
-        if take(count) {
-            return None;
-        }
-        match Model::wait(count, 0, sleep, deadline) {
-            Wake::Woken => {}
-            Wake::Interrupted => return Some(WaitError::Interrupted),
-            Wake::TimedOut => return Some(WaitError::TimedOut),
-        }
+/// Sleeps while `word` holds `value`, in a wait that `cancel` may end.
+fn sleep(word: &Word, value: u32, cancel: Option<Cancel>) -> Result<(), WaitError> {
+    let (sleep, deadline) = match cancel {
+        None => (Sleep::Uninterruptible, None),
+        Some(Cancel::Signal) => (Sleep::Interruptible, None),
+        Some(Cancel::Kill) => (Sleep::Killable, None),
+        Some(Cancel::After(timeout)) => (Sleep::Uninterruptible, Some(timeout)),
+    };
+    match Model::wait(word, value, sleep, deadline) {
+        Wake::Woken => Ok(()),
+        Wake::Interrupted => Err(WaitError::Interrupted),
+        Wake::TimedOut => Err(WaitError::TimedOut),
     }
 }
 
-macro_rules! busted_semaphore {
-    ($name:ident) => {
-        impl RawSemaphore for $name {
-            fn with_count(count: u32) -> Self {
-                Self::new(count)
-            }
-            fn down(&self) {
-                assert_eq!(self.take(Sleep::Uninterruptible, None), Ok(()));
-            }
-            fn down_interruptible(&self) -> Result<(), WaitError> {
-                self.take(Sleep::Interruptible, None)
-            }
-            fn down_killable(&self) -> Result<(), WaitError> {
-                self.take(Sleep::Killable, None)
-            }
-            fn down_trylock(&self) -> bool {
-                take(&self.count)
-            }
-            fn down_timeout(&self, timeout: u64) -> Result<(), WaitError> {
-                self.take(Sleep::Uninterruptible, Some(timeout))
-            }
-            fn up(&self) {
-                self.give();
-            }
-            fn free_units(&self) -> u32 {
-                self.count.load(SeqCst)
-            }
-            fn waiters(&self) -> usize {
-                0
-            }
-        }
-    };
-}
-
-/// A semaphore that announces its waiter too late: `up` may find nobody to wake just before the
+/// A semaphore that counts its waiter too late: a release may find nobody to wake just before the
 /// waiter goes to sleep.
-pub struct LostWakeup {
+struct LostWakeup {
     count: Word,
     asleep: Word,
     bell: Word,
 }
 
 impl LostWakeup {
-    fn new(count: u32) -> Self {
-        Self { count: Word::new(count), asleep: Word::new(0), bell: Word::new(0) }
-    }
-
-    fn take(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+    fn take(&self, cancel: Option<Cancel>) -> Result<(), WaitError> {
         while !take(&self.count) {
             self.asleep.fetch_add(1, SeqCst);
             // The bell rings for those that are counted as asleep, and nobody looks at the count
             // again between the counting and the sleep.
-            let wake = Model::wait(&self.bell, 0, sleep, deadline);
+            let slept = sleep(&self.bell, 0, cancel);
             self.asleep.fetch_sub(1, SeqCst);
-            match wake {
-                Wake::Woken => {}
-                Wake::Interrupted => return Err(WaitError::Interrupted),
-                Wake::TimedOut => return Err(WaitError::TimedOut),
-            }
+            slept?;
         }
         Ok(())
     }
+}
 
-    fn give(&self) {
+impl Lock for LostWakeup {
+    fn with_units(units: u32) -> Self {
+        Self { count: Word::new(units), asleep: Word::new(0), bell: Word::new(0) }
+    }
+    fn acquire(&self) {
+        assert_eq!(self.take(None), Ok(()));
+    }
+    fn try_acquire(&self) -> bool {
+        take(&self.count)
+    }
+    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+        self.take(Some(cancel))
+    }
+    fn release(&self) {
         self.count.fetch_add(1, SeqCst);
         if self.asleep.load(SeqCst) > 0 {
             Model::wake(&self.bell, 1);
@@ -190,28 +216,124 @@ impl LostWakeup {
     }
 }
 
-busted_semaphore!(LostWakeup);
+/// A semaphore that is wrong where a wait is cancelled: `LOSES` a unit that has just come, or is
+/// `DEAF` to what should end the wait.
+struct Cancelled<const LOSES: bool, const DEAF: bool>(Word);
 
-/// A semaphore whose cancelled waiter takes a unit with it if one has just come.
-pub struct LoseUnit {
-    count: Word,
+impl<const LOSES: bool, const DEAF: bool> Lock for Cancelled<LOSES, DEAF> {
+    fn with_units(units: u32) -> Self {
+        Self(Word::new(units))
+    }
+    fn acquire(&self) {
+        while !take(&self.0) {
+            assert_eq!(sleep(&self.0, 0, None), Ok(()));
+        }
+    }
+    fn try_acquire(&self) -> bool {
+        take(&self.0)
+    }
+    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+        while !take(&self.0) {
+            if let Err(error) = sleep(&self.0, 0, (!DEAF).then_some(cancel)) {
+                if LOSES {
+                    take(&self.0);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+    fn release(&self) {
+        self.0.fetch_add(1, SeqCst);
+        Model::wake(&self.0, usize::MAX);
+    }
 }
 
-impl LoseUnit {
-    fn new(count: u32) -> Self {
-        Self { count: Word::new(count) }
-    }
+const WRITER: u32 = 1 << 31;
 
-    fn take(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        let Some(error) = wait(&self.count, sleep, deadline) else { return Ok(()) };
-        take(&self.count);
-        Err(error)
-    }
+/// A reader/writer spinlock whose writer looks for readers first and keeps them out afterwards.
+struct LateWriter(Word);
 
-    fn give(&self) {
-        self.count.fetch_add(1, SeqCst);
-        Model::wake(&self.count, usize::MAX);
+impl Lock for LateWriter {
+    fn with_units(_: u32) -> Self {
+        Self(Word::new(0))
+    }
+    fn acquire(&self) {
+        Model::spin_until(&self.0, |state| state == 0);
+        self.0.fetch_or(WRITER, SeqCst);
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.compare_exchange(0, WRITER, SeqCst, SeqCst).is_ok()
+    }
+    fn release(&self) {
+        self.0.fetch_and(!WRITER, SeqCst);
+    }
+    fn acquire_shared(&self) {
+        while self.0.fetch_add(1, SeqCst) & WRITER != 0 {
+            self.0.fetch_sub(1, SeqCst);
+            Model::spin_until(&self.0, |state| state & WRITER == 0);
+        }
+    }
+    fn release_shared(&self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 
-busted_semaphore!(LoseUnit);
+/// A sleeping reader/writer lock where a writer that leaves wakes one task only: a reader that is
+/// woken so wakes nobody until it leaves, and others may sleep beside a lock that is free.
+struct ForgetfulWriter {
+    state: Word,
+    bell: Word,
+}
+
+impl ForgetfulWriter {
+    fn take(&self, take: impl Fn() -> bool) {
+        loop {
+            let seen = self.bell.load(SeqCst);
+            if take() {
+                return;
+            }
+            let _woken = sleep(&self.bell, seen, None);
+        }
+    }
+
+    fn read(&self) -> bool {
+        let seen = self.state.load(SeqCst);
+        seen & WRITER == 0 && self.state.compare_exchange(seen, seen + 1, SeqCst, SeqCst).is_ok()
+    }
+}
+
+impl Lock for ForgetfulWriter {
+    fn with_units(_: u32) -> Self {
+        Self { state: Word::new(0), bell: Word::new(0) }
+    }
+    fn acquire(&self) {
+        self.take(|| self.try_acquire());
+    }
+    fn try_acquire(&self) -> bool {
+        self.state.compare_exchange(0, WRITER, SeqCst, SeqCst).is_ok()
+    }
+    fn release(&self) {
+        self.state.store(0, SeqCst);
+        Model::wake(&self.bell, 1);
+    }
+    fn acquire_shared(&self) {
+        self.take(|| self.read());
+    }
+    fn release_shared(&self) {
+        self.state.fetch_sub(1, SeqCst);
+        Model::wake(&self.bell, 1);
+    }
+}
+
+/// A zone policy that gives the lock back twice after a batch.
+#[derive(Clone, Copy, Default)]
+struct DoubleUnlock;
+
+impl<L: RawLock<Model>> Bulk<Model, L> for DoubleUnlock {
+    fn run(&self, lock: &L, count: u32, step: impl FnMut() -> bool) -> u32 {
+        let done = HoldAll.run(lock, count, step);
+        lock.unlock();
+        done
+    }
+}

@@ -1,51 +1,60 @@
-//! `convoy check`: every shape of a lock with one variant, and the replay of one order.
+//! `convoy check`: what can be checked, the search for a violation in each of its scenarios, and
+//! the replay of one order.
 
-use crate::busted::{
-    LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, SilentWaiter, UnfairTicketLock,
+use crate::busted;
+use crate::model::{
+    Budget, Failure, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation, explore,
 };
-use crate::locks::{Raw, exclusion};
-use crate::model::{Budget, Model, Scenario, Schedule, ScheduleError, explore};
-use crate::script::{Shape, scenario};
+use crate::script::script;
 use crate::shapes::SHAPES;
-use crate::zone::{ZONE_SHAPES, ZoneShape, zone_scenario};
-use convoy_mm::{HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
-use convoy_sync::{ArchSemaphore, Handoff, Opportunistic, PublishedFix, Semaphore, SpinningMutex};
-use core::fmt;
+use crate::visits::{READERS, WRITERS, visits};
+use crate::zone::{ZONE_SHAPES, zone_scenario};
+use convoy_mm::{Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
+use convoy_sync::{Lock, LockName, Promise, TicketLock};
 
-/// The semaphores that ship.
-pub const VARIANTS: &[&str] = &["handoff", "published-fix", "opportunistic", "arch"];
+/// The word for everything that ships.
+const ALL: &str = "all";
+/// The word for everything that is broken on purpose.
+const BUSTED: &str = "busted";
 
-/// What the zone lock of the page allocator may do while many pages move.
-pub const ZONE_VARIANTS: &[&str] =
-    &["hold-all", "release-each", "release-contended", "published-release-each"];
+/// Something that can be checked.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// Its name: on the command line, and the first part of a schedule's scenario.
+    pub name: &'static str,
+    /// What it is a kind of.
+    pub family: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// What it promises beside what all do.
+    pub promises: &'static [Promise],
+    /// It is broken on purpose: a checker that does not catch it proves nothing about the others.
+    pub busted: bool,
+    scenarios: fn(&Subject) -> Vec<Case>,
+}
 
-/// What can be checked, and its variants that ship.
-pub const LOCKS: &[(&str, &[&str])] = &[("semaphore", VARIANTS), ("zone", ZONE_VARIANTS)];
+/// A scenario and what it looks at.
+struct Case {
+    shape: &'static str,
+    about: &'static str,
+    scenario: Scenario,
+}
 
-/// What is wrong on purpose: semaphores, spinlocks, and a mutex.
-pub const BUSTED: &[&str] = &[
-    "busted-lost-wakeup",
-    "busted-lose-unit",
-    "busted-noop",
-    "busted-load-then-store",
-    "busted-unfair-ticket",
-    "busted-silent-waiter",
-];
-
-/// Visits of three tasks to a lock, none of them as a reader.
-const VISITS: &[&[bool]] = &[&[false, false], &[false], &[false]];
-
-/// What was found about one variant in one scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What was found about one subject in one scenario.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// `semaphore` or `zone`, or `spinlock` for the busted ones.
-    pub lock: &'static str,
-    /// The variant.
-    pub variant: String,
-    /// The scenario and what must hold in it, in words; if something was violated, what.
-    pub property: String,
-    /// Whether an order violates it.
-    pub violation: bool,
+    /// The subject's family.
+    pub family: &'static str,
+    /// The subject.
+    pub name: &'static str,
+    /// The scenario.
+    pub scenario: &'static str,
+    /// What it looks at, in words.
+    pub about: &'static str,
+    /// What it checks.
+    pub checks: Vec<Property>,
+    /// What an order violates.
+    pub violated: Option<Property>,
     /// The order that does, as the string that replays it.
     pub schedule: Option<String>,
     /// Executions made.
@@ -54,168 +63,181 @@ pub struct Row {
     pub exhaustive: bool,
     /// The largest number of preemptions up to which all orders were executed.
     pub preemptions: Option<u32>,
+    /// How far the search of everything came, 0 to 1; see [`Report::share`].
+    pub share: f64,
     /// The violating order, one line for each step, and what was seen at its end.
     pub narrative: Vec<String>,
 }
 
 /// Why nothing was checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
-    /// No such variant.
-    Variant(String),
+    /// Nothing of that name.
+    #[error(
+        "there is no lock `{0}` to check; name a lock or a family of `convoy check --list`, `all`, \
+         or `busted` for those that are broken on purpose"
+    )]
+    Name(String),
     /// The schedule names no scenario of ours.
+    #[error(
+        "there is no scenario `{0}`; a schedule names one as <lock>/<scenario>: copy one that a \
+         check of this version printed"
+    )]
     Scenario(String),
     /// The schedule cannot be read or does not fit.
-    Schedule(ScheduleError),
-}
-
-impl fmt::Display for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Variant(name) => {
-                let known: Vec<_> =
-                    LOCKS.iter().map(|(lock, all)| format!("{lock}: {}", all.join(", "))).collect();
-                write!(f, "no variant `{name}`; there are {}", known.join("; "))
-            }
-            Self::Scenario(name) => {
-                write!(f, "no scenario `{name}`; a schedule names one as <variant>/<shape>")
-            }
-            Self::Schedule(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for CheckError {}
-
-impl From<ScheduleError> for CheckError {
-    fn from(error: ScheduleError) -> Self {
-        Self::Schedule(error)
-    }
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
 }
 
 /// What a replayed order did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Replay {
-    /// One line for each step, then what was seen at the end.
-    pub lines: Vec<String>,
-    /// The property that the order violates, if it does.
-    pub violation: Option<String>,
+    /// What was checked.
+    pub subject: Subject,
+    /// One line for each step.
+    pub steps: Vec<String>,
+    /// The property that the order violates, if it does, and what was seen.
+    pub violation: Option<Failure>,
 }
 
-fn semaphore(variant: &str, shape: &Shape) -> Option<Scenario> {
-    Some(match variant {
-        "handoff" => scenario::<Semaphore<Model, Handoff>>(variant, shape),
-        "published-fix" => scenario::<Semaphore<Model, PublishedFix>>(variant, shape),
-        "opportunistic" => scenario::<Semaphore<Model, Opportunistic>>(variant, shape),
-        "arch" => scenario::<ArchSemaphore<Model>>(variant, shape),
-        "busted-lost-wakeup" => scenario::<LostWakeup>(variant, shape),
-        "busted-lose-unit" => scenario::<LoseUnit>(variant, shape),
-        _ => return None,
-    })
-}
-
-fn spinlock(variant: &str) -> Option<Scenario> {
-    let name = format!("{variant}/spin");
-    Some(match variant {
-        "busted-noop" => exclusion::<Raw<Model, NoopLock>>(&name, VISITS, false),
-        "busted-load-then-store" => {
-            exclusion::<Raw<Model, LoadThenStoreLock>>(&name, VISITS, false)
-        }
-        "busted-unfair-ticket" => exclusion::<Raw<Model, UnfairTicketLock>>(&name, VISITS, true),
-        "busted-silent-waiter" => {
-            exclusion::<SpinningMutex<Model, SilentWaiter>>(&name, VISITS, false)
-        }
-        _ => return None,
-    })
-}
-
-fn row(lock: &'static str, variant: &str, about: &str, scenario: &Scenario, budget: Budget) -> Row {
-    let report = explore(scenario, budget);
-    let mut row = Row {
-        lock,
-        variant: variant.to_owned(),
-        property: about.to_owned(),
-        violation: false,
-        schedule: None,
-        explored: report.explored,
-        exhaustive: report.complete,
-        preemptions: report.preemptions,
-        narrative: Vec::new(),
+macro_rules! locks {
+    ({} $($variant:ident = $name:literal, $family:literal, $lock:ty, [$($promise:ident)*],
+        $about:literal;)+) => {
+        vec![$(Subject {
+            name: $name,
+            family: $family,
+            about: $about,
+            promises: LockName::$variant.promises(),
+            busted: false,
+            scenarios: lock::<$lock>,
+        }),+]
     };
-    if let Some(violation) = report.violation {
-        row.property = format!("{about}: {}", violation.property.name());
-        row.violation = true;
-        row.schedule = Some(violation.schedule.to_string());
-        row.narrative = violation.narrative;
-        row.narrative.push(violation.text);
+}
+
+/// Everything that can be checked: the locks of the list, the zone, and what is broken on purpose.
+pub fn subjects() -> Vec<Subject> {
+    type P = Model;
+    type L = TicketLock<Model>;
+    let mut all: Vec<Subject> = convoy_sync::every_lock! { locks {} };
+    all.extend([
+        zone_subject::<HoldAll>("hold-all", "Holds the zone lock for a whole batch of pages."),
+        zone_subject::<ReleaseEach>("release-each", "Releases it after each page."),
+        zone_subject::<ReleaseContended>("release-contended", "The same, if somebody waits."),
+        zone_subject::<PublishedReleaseEach>(
+            "published-release-each",
+            "The patch of 2007: keeps the lock of a dry zone.",
+        ),
+    ]);
+    all.extend(busted::subjects());
+    all
+}
+
+impl Subject {
+    /// A lock that is broken on purpose.
+    pub(crate) fn busted<T: Lock>(
+        name: &'static str,
+        family: &'static str,
+        promises: &'static [Promise],
+        about: &'static str,
+    ) -> Self {
+        Self { name, family, about, promises, busted: true, scenarios: lock::<T> }
     }
-    row
-}
 
-fn zone(variant: &str, shape: &ZoneShape) -> Option<Scenario> {
-    Some(match variant {
-        "hold-all" => zone_scenario(variant, HoldAll, shape),
-        "release-each" => zone_scenario(variant, ReleaseEach, shape),
-        "release-contended" => zone_scenario(variant, ReleaseContended, shape),
-        "published-release-each" => zone_scenario(variant, PublishedReleaseEach, shape),
-        _ => return None,
-    })
-}
-
-/// Explores every shape of `lock` (one of [`LOCKS`]) with `variant`, each within `budget`.
-///
-/// # Errors
-///
-/// [`CheckError::Variant`].
-pub fn check_lock(lock: &str, variant: &str, budget: Budget) -> Result<Vec<Row>, CheckError> {
-    if lock == "zone" { check_zone(variant, budget) } else { check_semaphore(variant, budget) }
-}
-
-/// Explores every zone shape with `variant`, each within `budget`.
-///
-/// # Errors
-///
-/// [`CheckError::Variant`].
-pub fn check_zone(variant: &str, budget: Budget) -> Result<Vec<Row>, CheckError> {
-    let rows = ZONE_SHAPES.iter().map(|shape| {
-        let scenario = zone(variant, shape);
-        let scenario = scenario.ok_or_else(|| CheckError::Variant(variant.to_owned()))?;
-        let about = format!("{}: {}", shape.name, shape.about);
-        Ok(row("zone", variant, &about, &scenario, budget))
-    });
-    rows.collect()
-}
-
-/// Explores every shape with `variant`, each within `budget`. Busted variants are accepted, too.
-///
-/// # Errors
-///
-/// [`CheckError::Variant`].
-pub fn check_semaphore(variant: &str, budget: Budget) -> Result<Vec<Row>, CheckError> {
-    check(variant, SHAPES, budget)
-}
-
-/// As [`check_semaphore`], with some shapes only. A spinlock has one scenario, whatever the shapes.
-///
-/// # Errors
-///
-/// [`CheckError::Variant`].
-pub fn check(variant: &str, shapes: &[Shape], budget: Budget) -> Result<Vec<Row>, CheckError> {
-    if let Some(scenario) = spinlock(variant) {
-        let about = "three tasks take turns";
-        return Ok(vec![row("spinlock", variant, about, &scenario, budget)]);
+    /// A policy of the zone lock that is.
+    pub(crate) fn busted_zone<B>(name: &'static str, about: &'static str) -> Self
+    where
+        B: Bulk<Model, TicketLock<Model>> + Copy + Default,
+    {
+        Self { busted: true, ..zone_subject::<B>(name, about) }
     }
-    let rows = shapes.iter().map(|shape| {
-        let scenario = semaphore(variant, shape);
-        let scenario = scenario.ok_or_else(|| CheckError::Variant(variant.to_owned()))?;
-        let about = format!("{}: {}", shape.name, shape.about);
-        Ok(row("semaphore", variant, &about, &scenario, budget))
-    });
-    rows.collect()
+
+    /// Whether `word` names it: its name, its family, `all` or `busted`.
+    pub fn is(&self, word: &str) -> bool {
+        self.name == word
+            || (if self.busted { word == BUSTED } else { word == ALL || self.family == word })
+    }
+
+    /// Searches each scenario for a violation, each within `budget`.
+    pub fn check(&self, budget: Budget) -> Vec<Row> {
+        let cases = (self.scenarios)(self);
+        cases.iter().map(|case| self.row(case, explore(&case.scenario, budget))).collect()
+    }
+
+    fn row(&self, case: &Case, report: Report) -> Row {
+        let Report { explored, complete: exhaustive, preemptions, share, violation } = report;
+        let mut row = Row {
+            family: self.family,
+            name: self.name,
+            scenario: case.shape,
+            about: case.about,
+            checks: case.scenario.checks.clone(),
+            violated: None,
+            schedule: None,
+            explored,
+            exhaustive,
+            preemptions,
+            share,
+            narrative: Vec::new(),
+        };
+        if let Some(Violation { property, text, schedule, narrative }) = violation {
+            row.violated = Some(property);
+            row.schedule = Some(schedule.to_string());
+            row.narrative = narrative;
+            row.narrative.push(text);
+        }
+        row
+    }
 }
 
-/// Executes the order of a schedule string once; one line for each step, and at the end what was
-/// violated, if anything was.
+fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
+    let Subject { name, family, promises, .. } = *subject;
+    let case = |shape, about, scenario| Case { shape, about, scenario };
+    let visit = |shape, about, who| {
+        case(shape, about, visits::<T>(format!("{name}/{shape}"), family, who, promises))
+    };
+    let mut all = vec![visit("turns", "three tasks take turns", WRITERS)];
+    if promises.contains(&Promise::Shared) {
+        all.push(visit("readers", "two readers among the tasks", READERS));
+    }
+    let played = SHAPES.iter().filter(|shape| shape.suits(promises)).map(|shape| {
+        let scenario = script::<T>(format!("{name}/{}", shape.name), family, shape);
+        case(shape.name, shape.about, scenario)
+    });
+    all.extend(played);
+    all
+}
+
+fn zone_subject<B>(name: &'static str, about: &'static str) -> Subject
+where
+    B: Bulk<Model, TicketLock<Model>> + Copy + Default,
+{
+    let scenarios = |subject: &Subject| {
+        let case = |shape| {
+            let scenario = zone_scenario(subject.name, B::default(), shape);
+            Case { shape: shape.name, about: shape.about, scenario }
+        };
+        ZONE_SHAPES.iter().map(case).collect()
+    };
+    Subject { name, family: "zone", about, promises: &[], busted: false, scenarios }
+}
+
+/// The subjects that `words` name: a lock, a family, `all` that ship, or `busted`. Each once, in
+/// the order of [`subjects`].
+///
+/// # Errors
+///
+/// [`CheckError::Name`].
+pub fn select<W: AsRef<str>>(words: &[W]) -> Result<Vec<Subject>, CheckError> {
+    let all = subjects();
+    let unknown = |word: &&W| !all.iter().any(|subject| subject.is(word.as_ref()));
+    if let Some(word) = words.iter().find(unknown) {
+        return Err(CheckError::Name(word.as_ref().to_owned()));
+    }
+    let named = |subject: &Subject| words.iter().any(|word| subject.is(word.as_ref()));
+    Ok(all.into_iter().filter(named).collect())
+}
+
+/// Executes the order of a schedule string once.
 ///
 /// # Errors
 ///
@@ -223,13 +245,11 @@ pub fn check(variant: &str, shapes: &[Shape], budget: Budget) -> Result<Vec<Row>
 pub fn replay(schedule: &str) -> Result<Replay, CheckError> {
     let schedule: Schedule = schedule.parse()?;
     let unknown = || CheckError::Scenario(schedule.scenario.clone());
-    let (variant, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
-    let of_semaphore = SHAPES.iter().find(|known| known.name == shape);
-    let of_zone = ZONE_SHAPES.iter().find(|known| known.name == shape);
-    let scenario = of_semaphore
-        .and_then(|shape| semaphore(variant, shape))
-        .or_else(|| zone(variant, of_zone?))
-        .or_else(|| spinlock(variant).filter(|scenario| scenario.name == schedule.scenario));
-    let (lines, failure) = crate::model::replay(&scenario.ok_or_else(unknown)?, &schedule)?;
-    Ok(Replay { lines, violation: failure.map(|property| property.name().to_owned()) })
+    let (name, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
+    let subject = subjects().into_iter().find(|subject| subject.name == name);
+    let subject = subject.ok_or_else(unknown)?;
+    let cases = (subject.scenarios)(&subject);
+    let case = cases.iter().find(|case| case.shape == shape).ok_or_else(unknown)?;
+    let (steps, violation) = crate::model::replay(&case.scenario, &schedule)?;
+    Ok(Replay { subject, steps, violation })
 }

@@ -1,27 +1,22 @@
 //! The model checker: an exploring platform ([`model`]), scenarios for it, locks that must be
 //! caught, and the check that the binary runs. It knows nothing of the virtual machine.
 //!
-//! [`check_semaphore`] explores every [`Shape`] with one variant, [`check_zone`] every
-//! [`ZoneShape`]; [`replay`] tells one order step by step. The variants named `busted-...` are
-//! wrong on purpose: a checker that does not catch them proves nothing about the others.
+//! [`subjects`] lists what can be checked, [`select`] picks from it by name, [`Subject::check`]
+//! explores every scenario of one; [`replay`] tells one order step by step. The subjects named
+//! `busted-...` are wrong on purpose: a checker that does not catch them proves nothing about the
+//! others.
 
 mod busted;
 mod check;
-mod locks;
 pub mod model;
 mod script;
 mod shapes;
+mod visits;
 mod zone;
 
-pub use busted::{
-    LoadThenStoreLock, LoseUnit, LostWakeup, NoopLock, SilentWaiter, UnfairTicketLock,
-};
-pub use check::{
-    BUSTED, CheckError, LOCKS, Replay, Row, VARIANTS, ZONE_VARIANTS, check, check_lock,
-    check_semaphore, check_zone, replay,
-};
-pub use locks::{Binary, Exclusive, Irq, Raw, exclusion};
-pub use model::Budget;
-pub use script::{Shape, Step, scenario};
+pub use check::{CheckError, Replay, Row, Subject, replay, select, subjects};
+pub use model::{Budget, Property};
+pub use script::{Shape, Step, script};
 pub use shapes::SHAPES;
+pub use visits::{Irq, READERS, WRITERS, visits};
 pub use zone::{Page, ZONE_SHAPES, ZoneShape, zone_scenario};

@@ -1,26 +1,26 @@
-//! Semaphore scenarios as data: what each task calls, and what must hold afterwards.
+//! Scenarios as data: what each task calls, and what must hold afterwards.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
-use convoy_sync::{RawSemaphore, TaskId};
-use std::cell::Cell;
+use convoy_sync::{Cancel, Lock, Promise, TaskId};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// One call of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `down`.
+    /// Takes a unit.
     Down,
-    /// `down_interruptible`.
+    /// Takes a unit unless a signal comes.
     Interruptible,
-    /// `down_killable`.
+    /// Takes a unit unless a fatal signal comes.
     Killable,
-    /// `down_timeout`; the deadline may fire at any time.
+    /// Takes a unit unless the deadline passes, which may happen at any time.
     Timeout,
-    /// `down_trylock`.
+    /// Takes a unit if there is one.
     Try,
-    /// `up`.
+    /// Gives a unit back.
     Up,
-    /// `up` if the last attempt to take a unit succeeded.
+    /// Gives a unit back if the last attempt to take one succeeded.
     UpIfTaken,
     /// Sends a signal to a task.
     Interrupt(TaskId),
@@ -28,7 +28,7 @@ pub enum Step {
     Kill(TaskId),
 }
 
-/// A small program over one semaphore. It must be able to end: there is a unit for every `Down`.
+/// A small program over one lock. It must be able to end: there is a unit for every `Down`.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// The name, part of schedule strings.
@@ -43,16 +43,43 @@ pub struct Shape {
     pub tasks: &'static [&'static [Step]],
 }
 
-/// The semaphore and the ledger of units beside it.
-struct Ledger<S> {
-    semaphore: S,
-    /// Units there were and units that came: an `up` counts from its call.
+impl Shape {
+    /// Whether a lock that promises `promises` can play it.
+    pub fn suits(&self, promises: &[Promise]) -> bool {
+        let has = |promise| promises.contains(&promise);
+        let needs = |steps: &[Step]| self.tasks.iter().any(|t| steps.iter().any(|s| t.contains(s)));
+        (has(Promise::Units) || (self.units == 1 && self.owned == 0))
+            && (has(Promise::Signals) || !needs(&[Step::Interruptible, Step::Killable]))
+            && (has(Promise::Timeouts) || !needs(&[Step::Timeout]))
+    }
+
+    fn checks(&self) -> Vec<Property> {
+        use Property::{Exclusion, NoDeadlock, NoLostWakeup, Signals, Timeouts, UnitsKept};
+        let needs = |step| self.tasks.iter().any(|steps| steps.contains(&step));
+        let signals = needs(Step::Interruptible) || needs(Step::Killable);
+        let mut checks = vec![Exclusion, NoLostWakeup, NoDeadlock, UnitsKept];
+        checks.extend(signals.then_some(Signals));
+        checks.extend(needs(Step::Timeout).then_some(Timeouts));
+        checks
+    }
+}
+
+/// The lock and the ledger of units beside it.
+struct Ledger<T> {
+    lock: T,
+    /// What the lock is called in the story.
+    name: &'static str,
+    /// Units there were and units that came: a release counts from its call.
     given: Cell<u32>,
     /// Units taken, from the return of the call that took them.
     taken: Cell<u32>,
+    /// The last step that each task began.
+    steps: RefCell<Vec<Option<Step>>>,
+    /// Who was sent which signal.
+    signals: RefCell<Vec<Step>>,
 }
 
-impl<S: RawSemaphore> Ledger<S> {
+impl<T: Lock> Ledger<T> {
     fn take(&self) {
         self.taken.set(self.taken.get() + 1);
         let (taken, given) = (self.taken.get(), self.given.get());
@@ -64,35 +91,53 @@ impl<S: RawSemaphore> Ledger<S> {
 
     fn give(&self) {
         self.given.set(self.given.get() + 1);
-        self.semaphore.up();
+        self.lock.release();
     }
 
-    fn play(&self, steps: &[Step]) {
+    fn play(&self, task: usize, steps: &[Step]) {
         let mut taken = false;
-        Model::name(&self.semaphore, "semaphore", S::parts);
+        Model::name(&self.lock, self.name, T::parts);
         for &step in steps {
-            Model::call(step.name());
-            let semaphore = &self.semaphore;
+            Model::call(step.name(self.name == "semaphore"));
+            self.steps.borrow_mut()[task] = Some(step);
+            let unless = |cancel| self.lock.acquire_unless(cancel).is_ok();
             match step {
                 Step::Down => {
-                    semaphore.down();
+                    self.lock.acquire();
                     taken = true;
                 }
-                Step::Interruptible => taken = semaphore.down_interruptible().is_ok(),
-                Step::Killable => taken = semaphore.down_killable().is_ok(),
+                Step::Interruptible => taken = unless(Cancel::Signal),
+                Step::Killable => taken = unless(Cancel::Kill),
                 // The checker decides when the deadline fires; the number says only that there
                 // is one.
-                Step::Timeout => taken = semaphore.down_timeout(1).is_ok(),
-                Step::Try => taken = semaphore.down_trylock(),
+                Step::Timeout => taken = unless(Cancel::After(1)),
+                Step::Try => taken = self.lock.try_acquire(),
                 Step::Up => self.give(),
                 Step::UpIfTaken if taken => self.give(),
                 Step::UpIfTaken => {}
-                Step::Interrupt(task) => Model::interrupt(task),
-                Step::Kill(task) => Model::kill(task),
+                Step::Interrupt(to) => Model::interrupt(to),
+                Step::Kill(to) => Model::kill(to),
             }
             if step.takes() && taken {
                 self.take();
             }
+            if matches!(step, Step::Interrupt(_) | Step::Kill(_)) {
+                self.signals.borrow_mut().push(step);
+            }
+        }
+    }
+
+    /// Why `task` must not sleep at the end.
+    fn cancelled(&self, task: TaskId) -> Option<Property> {
+        let signals = self.signals.borrow();
+        let killed = signals.contains(&Step::Kill(task));
+        match self.steps.borrow()[task as usize]? {
+            Step::Timeout => Some(Property::Timeouts),
+            Step::Interruptible if killed || signals.contains(&Step::Interrupt(task)) => {
+                Some(Property::Signals)
+            }
+            Step::Killable if killed => Some(Property::Signals),
+            _ => None,
         }
     }
 
@@ -102,18 +147,23 @@ impl<S: RawSemaphore> Ledger<S> {
             let text = format!("tasks {:?} spin forever", end.spinning);
             return Err((Property::NoDeadlock, text));
         }
-        let free = self.semaphore.free_units();
         let expected = self.given.get() - self.taken.get();
         if !end.asleep.is_empty() && expected > 0 {
             let text = format!("tasks {:?} sleep beside free units: {expected}", end.asleep);
             return Err((Property::NoLostWakeup, text));
         }
+        if let Some(property) = end.asleep.iter().find_map(|&task| self.cancelled(task)) {
+            let text = format!("tasks {:?} sleep though their wait should end", end.asleep);
+            return Err((property, text));
+        }
         if !end.asleep.is_empty() {
             let text = format!("tasks {:?} sleep forever", end.asleep);
             return Err((Property::NoDeadlock, text));
         }
-        let waiters = self.semaphore.waiters();
-        if free != expected || waiters != 0 {
+        let waiters = self.lock.waiters();
+        // One more than there should be is enough to see that something is wrong.
+        let free = (0..=expected).take_while(|_| self.lock.try_acquire()).count();
+        if free != expected as usize || waiters != 0 {
             let text = format!("{free} units are free instead of {expected}, {waiters} tasks wait");
             return Err((Property::UnitsKept, text));
         }
@@ -129,36 +179,40 @@ impl Step {
         )
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Interruptible => "down_interruptible",
-            Self::Killable => "down_killable",
-            Self::Timeout => "down_timeout",
-            Self::Try => "down_trylock",
-            Self::Up | Self::UpIfTaken => "up",
-            Self::Interrupt(_) => "interrupt",
-            Self::Kill(_) => "kill",
-        }
+    fn name(self, semaphore: bool) -> &'static str {
+        let [of_semaphore, of_lock] = match self {
+            Self::Down => ["down", "lock"],
+            Self::Interruptible => ["down_interruptible", "lock_interruptible"],
+            Self::Killable => ["down_killable", "lock_killable"],
+            Self::Timeout => ["down_timeout", "lock_timeout"],
+            Self::Try => ["down_trylock", "trylock"],
+            Self::Up | Self::UpIfTaken => ["up", "unlock"],
+            Self::Interrupt(_) => ["interrupt"; 2],
+            Self::Kill(_) => ["kill"; 2],
+        };
+        if semaphore { of_semaphore } else { of_lock }
     }
 }
 
-/// `shape` played on semaphores of type `S`, under the name `variant`.
-pub fn scenario<S: RawSemaphore>(variant: &str, shape: &Shape) -> Scenario {
+/// `shape` played on locks of type `T`, which the story calls `lock`; the scenario is `name`.
+pub fn script<T: Lock>(name: String, lock: &'static str, shape: &Shape) -> Scenario {
     let Shape { units, owned, tasks, .. } = *shape;
     let build = move || {
         let ledger = Rc::new(Ledger {
-            semaphore: S::with_count(units),
+            lock: T::with_units(units),
+            name: lock,
             given: Cell::new(units),
             taken: Cell::new(owned),
+            steps: RefCell::new(vec![None; tasks.len()]),
+            signals: RefCell::default(),
         });
-        (0..owned).for_each(|_| ledger.semaphore.down());
-        let body = |steps: &'static [Step]| -> Box<dyn FnOnce()> {
+        (0..owned).for_each(|_| ledger.lock.acquire());
+        let body = |(task, steps): (usize, &'static &'static [Step])| -> Box<dyn FnOnce()> {
             let ledger = Rc::clone(&ledger);
-            Box::new(move || ledger.play(steps))
+            Box::new(move || ledger.play(task, steps))
         };
-        let tasks = tasks.iter().map(|steps| body(steps)).collect();
+        let tasks = tasks.iter().enumerate().map(body).collect();
         Instance { tasks, verdict: Box::new(move |end| ledger.verdict(end)) }
     };
-    Scenario { name: format!("{variant}/{}", shape.name), build: Box::new(build) }
+    Scenario { name, checks: shape.checks(), build: Box::new(build) }
 }

@@ -1,4 +1,4 @@
-//! The semaphore scenarios.
+//! The scenarios of locks and semaphores.
 
 use crate::script::{Shape, Step};
 use Step::{Down, Interrupt, Interruptible, Kill, Killable, Timeout, Try, Up, UpIfTaken};
@@ -39,6 +39,27 @@ pub const SHAPES: &[Shape] = &[
         units: 1,
         owned: 0,
         tasks: &[&[Down, Up], &[Interruptible, UpIfTaken], &[Down, Up], &[Interrupt(1)]],
+    },
+    Shape {
+        name: "interrupt-kept",
+        about: "a signal ends a wait for an owner that stays",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down], &[Interruptible, UpIfTaken], &[Interrupt(1)]],
+    },
+    Shape {
+        name: "kill-kept",
+        about: "a fatal signal ends a wait for an owner that stays",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down], &[Killable, UpIfTaken], &[Kill(1)]],
+    },
+    Shape {
+        name: "timeout-kept",
+        about: "a deadline ends a wait for an owner that stays",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down], &[Timeout, UpIfTaken]],
     },
     Shape {
         name: "kill",

@@ -170,5 +170,6 @@ where
         let tasks = tasks.iter().map(|pages| body(pages)).collect();
         Instance { tasks, verdict: Box::new(move |end| ledger.verdict(end, frames)) }
     };
-    Scenario { name: format!("{variant}/{}", shape.name), build: Box::new(build) }
+    let checks = vec![Property::Exclusion, Property::NoDeadlock, Property::UnitsKept];
+    Scenario { name: format!("{variant}/{}", shape.name), checks, build: Box::new(build) }
 }

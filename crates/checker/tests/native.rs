@@ -1,32 +1,91 @@
-//! The native semaphores under threads whose waits are cancelled and time out.
+//! Every lock of the list under threads whose waits are cancelled and time out.
 
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Handoff, Native, NativeSemaphore, RawSemaphore, Signals, WaitError,
+    AdaptiveLock, Cancel, Lock, LockName, Native, Promise, Signals, TicketLock, WaitError,
+    with_lock,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 
-const THREADS: u32 = 8;
-const ROUNDS: u32 = 2000;
+const THREADS: u32 = 4;
+const ROUNDS: u32 = 400;
+/// What an owner that is alone adds to the count of those inside; a reader adds 1.
+const ALONE: u32 = 1 << 16;
 
-/// Threads take a unit in every way there is while another thread sends signals; in the end every
-/// unit is back and nobody waits. That the test ends shows that nobody was forgotten.
-fn storm<S: RawSemaphore + Sync>(units: u32) {
-    let semaphore = S::with_count(units);
-    let (inside, done) = (AtomicU32::new(0), AtomicBool::new(false));
+/// What the threads share.
+struct Room<T> {
+    lock: T,
+    name: LockName,
+    units: u32,
+    inside: AtomicU32,
+}
+
+impl<T: Lock> Room<T> {
+    /// Takes the lock in one of its ways and gives it back; whether it had it.
+    fn visit(&self, round: u32) -> bool {
+        let may = |promise| self.name.promises_to(promise);
+        let shared = may(Promise::Shared) && round.is_multiple_of(2);
+        let taken = match round % 5 {
+            _ if shared => {
+                self.lock.acquire_shared();
+                true
+            }
+            0 if may(Promise::Signals) => self.unless(Cancel::Signal),
+            1 if may(Promise::Signals) => self.unless(Cancel::Kill),
+            2 if may(Promise::Timeouts) => {
+                self.unless(Cancel::After(u64::from(round % 7) * 10_000))
+            }
+            3 => self.lock.try_acquire(),
+            _ => {
+                self.lock.acquire();
+                true
+            }
+        };
+        if !taken {
+            return false;
+        }
+        let mine = if shared { 1 } else { ALONE };
+        let others = self.inside.fetch_add(mine, Ordering::Relaxed);
+        let limit = if shared { ALONE } else { ALONE * (self.units - 1) + 1 };
+        assert!(others < limit, "{}: {others:#x} are inside", self.name);
+        // Give up the CPU inside, so that the others have something to wait for.
+        if round.is_multiple_of(3) {
+            std::thread::yield_now();
+        }
+        self.inside.fetch_sub(mine, Ordering::Relaxed);
+        if shared {
+            self.lock.release_shared();
+        } else {
+            self.lock.release();
+        }
+        true
+    }
+
+    fn unless(&self, cancel: Cancel) -> bool {
+        let result = self.lock.acquire_unless(cancel);
+        if result == Err(WaitError::Interrupted) {
+            Signals::of_this_thread().clear();
+        }
+        result.is_ok()
+    }
+}
+
+/// Threads take the lock in every way there is while another thread sends signals; in the end it is
+/// free and nobody waits. That the test ends shows that nobody was forgotten.
+fn storm<T: Lock + Sync>(name: LockName, units: u32) {
+    let room = Room { lock: T::with_units(units), name, units, inside: AtomicU32::new(0) };
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel::<&'static Signals>();
-        let workers: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let (send, semaphore, inside) = (send.clone(), &semaphore, &inside);
-                scope.spawn(move || {
-                    send.send(Signals::of_this_thread()).unwrap();
-                    let taken = (0..ROUNDS).filter(|round| attempt(semaphore, thread + round));
-                    taken.map(|_| visit(semaphore, inside, units)).count()
-                })
+        let (room, done) = (&room, &done);
+        let worker = |thread: u32| {
+            let send = send.clone();
+            scope.spawn(move || {
+                send.send(Signals::of_this_thread()).unwrap();
+                (0..ROUNDS).filter(|round| room.visit(thread + round)).count()
             })
-            .collect();
-        let done = &done;
+        };
+        let workers: Vec<_> = (0..THREADS).map(worker).collect();
         scope.spawn(move || {
             let signals: Vec<_> = receive.iter().take(THREADS as usize).collect();
             while !done.load(Ordering::Relaxed) {
@@ -39,50 +98,27 @@ fn storm<S: RawSemaphore + Sync>(units: u32) {
         });
         let visits: usize = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
         done.store(true, Ordering::Relaxed);
-        assert!(visits > 0);
+        assert!(visits > 0, "{name}");
     });
-    assert_eq!((semaphore.free_units(), semaphore.waiters()), (units, 0));
+    assert_eq!(room.lock.waiters(), 0, "{name}");
+    let free = (0..=units).take_while(|_| room.lock.try_acquire()).count();
+    assert_eq!(free, units as usize, "{name}");
 }
 
-fn attempt(semaphore: &impl RawSemaphore, round: u32) -> bool {
-    let result = match round % 5 {
-        0 => semaphore.down_interruptible(),
-        1 => semaphore.down_killable(),
-        2 => semaphore.down_timeout(u64::from(round % 7) * 10_000),
-        3 => return semaphore.down_trylock(),
-        _ => {
-            semaphore.down();
-            Ok(())
-        }
-    };
-    if result == Err(WaitError::Interrupted) {
-        Signals::of_this_thread().clear();
+#[test]
+fn every_lock_survives_threads_signals_and_deadlines() {
+    for &name in LockName::ALL {
+        let units = if name.promises_to(Promise::Units) { 2 } else { 1 };
+        with_lock!(name, Native, AdaptiveLock<Native>, T => storm::<T>(name, 1));
+        with_lock!(name, Native, AdaptiveLock<Native>, T => storm::<T>(name, units));
     }
-    result.is_ok()
 }
 
-fn visit(semaphore: &impl RawSemaphore, inside: &AtomicU32, units: u32) {
-    assert!(inside.fetch_add(1, Ordering::Relaxed) < units);
-    // Give up the CPU inside, so that the others have something to wait for.
-    std::thread::yield_now();
-    inside.fetch_sub(1, Ordering::Relaxed);
-    semaphore.up();
-}
-
+/// Short: a ticket lock inside needs a time slice for each hand-over when its next owner is
+/// preempted.
 #[test]
-fn opportunistic_survives_cancellation() {
-    storm::<NativeSemaphore>(1);
-    storm::<NativeSemaphore>(2);
-}
-
-#[test]
-fn handoff_survives_cancellation() {
-    storm::<NativeSemaphore<Handoff>>(1);
-    storm::<NativeSemaphore<Handoff>>(2);
-}
-
-#[test]
-fn arch_survives_cancellation() {
-    storm::<ArchSemaphore<Native, AdaptiveLock<Native>>>(1);
-    storm::<ArchSemaphore<Native, AdaptiveLock<Native>>>(2);
+fn so_do_those_of_a_kernel() {
+    for &name in LockName::ALL {
+        with_lock!(name, Native, TicketLock<Native>, T => storm::<T>(name, 1));
+    }
 }

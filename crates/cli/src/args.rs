@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Sweep(Box<SweepArgs>),
     /// Check a lock by exploring interleavings of its source
     #[command(after_help = examples::CHECK)]
-    Check(Check),
+    Check(crate::check::Check),
     /// Compare commands, stored runs or files of measurements
     #[command(after_help = examples::COMPARE)]
     Compare(Box<Compare>),
@@ -119,30 +119,4 @@ pub(crate) struct Man {
     /// Write the pages of all commands into this directory
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-}
-
-/// `convoy check`.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Check {
-    /// What to check: semaphore, or zone, the lock of the page allocator
-    #[arg(value_name = "LOCK")]
-    pub(crate) lock: String,
-    /// Only this variant. Of semaphore: handoff, published-fix, opportunistic, arch, or one broken
-    /// on purpose: busted-lost-wakeup, busted-lose-unit, busted-noop, busted-load-then-store,
-    /// busted-unfair-ticket, busted-silent-waiter. Of zone: hold-all, release-each,
-    /// release-contended, published-release-each
-    #[arg(long)]
-    pub(crate) variant: Option<String>,
-    /// Executions to explore for each property
-    #[arg(long, value_name = "N")]
-    pub(crate) budget: Option<u64>,
-    /// Seed of the random part, which begins where the systematic search has used its share
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Replay a schedule that an earlier check printed
-    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["variant", "budget"])]
-    pub(crate) replay: Option<String>,
-    /// Flags of every command.
-    #[command(flatten)]
-    pub(crate) common: Common,
 }

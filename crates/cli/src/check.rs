@@ -1,50 +1,68 @@
 //! `convoy check`: explore the interleavings of a lock's source, or replay one.
 
-use crate::args::Check;
+use crate::args::Common;
+use crate::experiment::{execute, threads};
 use crate::fail::{FINDING, Failure};
 use crate::output;
-use convoy_checker::{Budget, LOCKS, Row};
-use convoy_host::Interrupts;
-use convoy_lab::pool::LOOK;
-use convoy_report::{CheckReport, CheckRow};
+use clap::Args;
+use convoy_checker::{Budget, Row, Subject};
+use convoy_lab::job::JobError;
+use convoy_lab::pool::{Watch, simulate};
+use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, RecvTimeoutError};
 
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
 
+/// `convoy check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// What to check: locks or families of --list, `all`, or `busted`
+    #[arg(value_name = "LOCK", required_unless_present_any = ["list", "replay"])]
+    locks: Vec<String>,
+    /// Show what can be checked and what it promises
+    #[arg(long, conflicts_with_all = ["locks", "replay", "budget", "seed"])]
+    list: bool,
+    /// Executions to explore for each scenario [default: 20000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    budget: Option<u64>,
+    /// Seed of the random part, which begins where the systematic search has used its share
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Replay a schedule that an earlier check printed
+    #[arg(long, value_name = "SCHEDULE", conflicts_with = "budget")]
+    replay: Option<String>,
+    /// Flags of every command.
+    #[command(flatten)]
+    common: Common,
+}
+
 /// The command.
 pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
-    let known = LOCKS.iter().find(|(lock, _)| *lock == args.lock);
-    let Some((_, variants)) = known else {
-        let known: Vec<_> = LOCKS.iter().map(|(lock, _)| *lock).collect();
-        let (lock, known) = (&args.lock, known.join(", "));
-        return Err(Failure::usage(format!("unknown lock {lock:?}; known: {known}")));
-    };
     output::ready(args.common.output.as_deref())?;
+    if args.list {
+        return list(&args.common);
+    }
     match &args.replay {
         Some(schedule) => replay(args, schedule),
-        None => explore(args, variants),
+        None => explore(args),
     }
 }
 
-fn explore(args: &Check, variants: &[&'static str]) -> Result<ExitCode, Failure> {
+fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let budget = budget(args)?;
-    let variants: Vec<&str> = match &args.variant {
-        Some(variant) => vec![variant.as_str()],
-        None => variants.to_vec(),
-    };
-    let (rows, interrupted) = rows(args, &variants, budget)?;
-    if interrupted && rows.is_empty() {
+    let subjects = convoy_checker::select(&args.locks).map_err(Failure::usage)?;
+    let (count, threads) = (subjects.len(), threads(None)?);
+    let subjects = subjects.into_iter().enumerate().collect();
+    let check = move |subject: &Subject| Ok::<_, JobError>(subject.check(budget));
+    let start = |watch: &mut Watch<Vec<Row>>| simulate(subjects, threads, check, watch);
+    let done = execute(&args.common, "locks", count, start, |_, _| Ok(()))?;
+    let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().map(row).collect();
+    if done.interrupted && rows.is_empty() {
         return Err(Failure::interrupted(0));
     }
     let report = CheckReport {
-        title: format!(
-            "{}: {} variants, at most {} interleavings for each scenario",
-            args.lock,
-            variants.len(),
-            budget.executions
-        ),
+        title: format!("at most {} interleavings of each scenario", budget.executions),
         rows,
         notes: vec![
             "explored with sequentially consistent memory: signals and deadlines may come at any \
@@ -53,50 +71,10 @@ fn explore(args: &Check, variants: &[&'static str]) -> Result<ExitCode, Failure>
         ],
     };
     output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
-    if interrupted {
+    if done.interrupted {
         return Err(Failure::interrupted(report.rows.len()));
     }
     Ok(if report.violation() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
-}
-
-/// The rows of all variants, and whether an interrupt came before the last; they are then those of
-/// the variants before.
-fn rows(args: &Check, variants: &[&str], budget: Budget) -> Result<(Vec<CheckRow>, bool), Failure> {
-    let interrupts = Interrupts::catch();
-    let bar = output::progress(&args.common, variants.len() as u64);
-    let (sender, receiver) = mpsc::channel();
-    let lock = args.lock.clone();
-    let all: Vec<String> = variants.iter().map(|variant| (*variant).to_owned()).collect();
-    // Detached: after an interrupt the process ends without waiting for the variant under way.
-    std::thread::spawn(move || {
-        for variant in all {
-            let found = convoy_checker::check_lock(&lock, &variant, budget);
-            if sender.send(found).is_err() {
-                return;
-            }
-        }
-    });
-    let mut rows = Vec::new();
-    for variant in variants {
-        bar.set_message((*variant).to_owned());
-        let found = loop {
-            if interrupts.pending() {
-                bar.finish_and_clear();
-                return Ok((rows, true));
-            }
-            match receiver.recv_timeout(LOOK) {
-                Ok(found) => break found.map_err(Failure::usage)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::environment("the search ended early; this is a defect"));
-                }
-            }
-        };
-        rows.extend(found.into_iter().map(row));
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    Ok((rows, false))
 }
 
 fn budget(args: &Check) -> Result<Budget, Failure> {
@@ -109,40 +87,98 @@ fn budget(args: &Check) -> Result<Budget, Failure> {
         })?;
         budget.executions = budget.executions.saturating_mul(factor.max(1));
     }
-    if budget.executions == 0 {
-        return Err(Failure::usage("--budget 0 explores nothing; give at least 1"));
-    }
     Ok(budget)
 }
 
 fn row(row: Row) -> CheckRow {
+    let Row { scenario, about, .. } = row;
+    let violated = row.violated.map(|property| property.name().to_owned());
+    let property = match &violated {
+        Some(violated) => format!("{scenario}: {about}: {violated}"),
+        None => format!("{scenario}: {about}"),
+    };
     let replay = row.schedule.as_ref();
-    let replay = replay.map(|schedule| format!("convoy check {} --replay '{schedule}'", row.lock));
     CheckRow {
-        lock: row.lock.to_owned(),
-        variant: row.variant,
-        property: row.property,
-        violation: row.violation,
+        lock: row.family.to_owned(),
+        variant: row.name.to_owned(),
+        property,
+        checks: row.checks.iter().map(|property| property.name().to_owned()).collect(),
+        violation: violated.is_some(),
+        violated,
+        replay: replay.map(|schedule| format!("convoy check --replay '{schedule}'")),
         schedule: row.schedule,
         explored: row.explored,
         exhaustive: row.exhaustive,
+        preemptions: row.preemptions,
+        share: row.share,
         steps: row.narrative,
-        replay,
     }
 }
 
 fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
     let told = convoy_checker::replay(schedule).map_err(Failure::usage)?;
+    let subject = told.subject;
+    if !args.locks.is_empty() && !args.locks.iter().any(|word| subject.is(word)) {
+        let (name, other) = (subject.name, args.locks.join(" "));
+        let text = format!("the schedule is one of {name}, not of {other}; leave the lock out");
+        return Err(Failure::usage(text));
+    }
+    let verdict = match &told.violation {
+        Some((property, text)) => format!("violated: {}: {text}", property.name()),
+        None => "nothing is violated in this order".to_owned(),
+    };
+    let text = || {
+        let numbered = told.steps.iter().zip(1..);
+        let steps = numbered.map(|(step, number)| format!("{number:>3}  {step}\n"));
+        steps.collect::<String>() + &verdict
+    };
     let json = || {
         let lines = serde_json::json!({
-            "lock": args.lock,
+            "verdict": verdict,
+            "lock": subject.family,
+            "variant": subject.name,
             "schedule": schedule,
             "violation": told.violation.is_some(),
-            "property": told.violation,
-            "steps": told.lines,
+            "property": told.violation.as_ref().map(|(property, _)| property.name()),
+            "steps": told.steps,
         });
         format!("{lines:#}")
     };
-    output::print(&args.common, || told.lines.join("\n"), json, || told.lines.join("\n"))?;
+    let csv = || {
+        let mut table = Table::new("", ["step", "text"].map(Column::text).to_vec());
+        for (number, step) in (1..).zip(&told.steps) {
+            table.row(vec![Cell::count(number), Cell::text(step)]);
+        }
+        table.row(vec![Cell::empty(), Cell::text(&verdict)]);
+        table.to_csv()
+    };
+    output::print(&args.common, text, json, csv)?;
     Ok(if told.violation.is_some() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
+}
+
+/// Everything that can be checked, by family.
+fn list(common: &Common) -> Result<ExitCode, Failure> {
+    let columns = ["Family", "Lock", "Promises", "What it is"].map(Column::text);
+    let mut table = Table::new("what `convoy check` can check", columns.to_vec());
+    let mut above = "";
+    for subject in convoy_checker::subjects() {
+        let family = if subject.busted { "busted" } else { subject.family };
+        if family != above {
+            table.rule();
+        }
+        let first = if family == above { Cell::repeated(family) } else { Cell::text(family) };
+        above = family;
+        let promises: Vec<_> = subject.promises.iter().map(|promise| promise.word()).collect();
+        table.row(vec![
+            first,
+            Cell::text(subject.name),
+            Cell::text(promises.join(" ")),
+            Cell::text(subject.about),
+        ]);
+    }
+    table.note("All promise mutual exclusion, no lost wakeup and no deadlock.");
+    table.note("busted: broken on purpose; the checker must catch each of them.");
+    let json = || format!("{:#}", table.to_json());
+    output::print(common, || table.to_text(), json, || table.to_csv())?;
+    Ok(ExitCode::SUCCESS)
 }

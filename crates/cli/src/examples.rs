@@ -40,8 +40,10 @@ Examples:
 
 pub(crate) const CHECK: &str = "\
 Examples:
-  convoy check semaphore
-  convoy check semaphore --variant opportunistic --budget 100000";
+  convoy check mutex rwlock               families or single locks; --list shows them
+  convoy check opportunistic --budget 100000
+  convoy check busted                     what is broken on purpose and must be caught
+  convoy check --replay 'cv1:published-fix/two-ups:0,1,2,0'";
 
 pub(crate) const COMPARE: &str = "\
 Examples:

@@ -53,7 +53,9 @@ impl Kind {
             Self::Mixes => shelf(&MIXES),
             Self::Experiments => shelf(&EXPERIMENTS),
             Self::Jobs => Job::ALL.iter().map(|job| (job.name(), job.about().to_owned())).collect(),
-            Self::Locks => Policy::ALL.iter().map(|lock| (lock.name(), String::new())).collect(),
+            Self::Locks => {
+                Policy::ALL.iter().map(|lock| (lock.name(), lock.about().to_owned())).collect()
+            }
         }
     }
 }

@@ -44,9 +44,10 @@ pub(crate) struct Locks {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Loop")]
 struct Plan {
-    /// Locks; ratios have the first as their baseline [default: all]
+    /// Locks; ratios have the first as their baseline [default: handoff,opportunistic,mutex,
+    /// adaptive,test-and-set,ticket]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    #[arg(value_parser = PossibleValuesParser::new(Policy::ALL.map(Policy::name)).map(lock))]
+    #[arg(value_parser = PossibleValuesParser::new(Policy::NAMES).map(lock))]
     lock: Option<Vec<Policy>>,
     /// Numbers of threads [default: 2]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -80,8 +81,7 @@ struct Plan {
 
 #[expect(clippy::needless_pass_by_value, reason = "what the parser maps with")]
 fn lock(name: String) -> Policy {
-    let known = Policy::ALL.into_iter().find(|policy| policy.name() == name);
-    known.expect("the parser lets only these through")
+    Policy::named(&name).expect("the parser lets only these through")
 }
 
 /// `exp:1000` as a distribution and its mean.

@@ -7,8 +7,8 @@
 use crate::lock_rules::{LockRules, MutexPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
-    Access, Atomic, Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, Platform, RawLock,
-    RwLock, RwSemaphore, Sleep, SpinningMutex, TasLock, TicketLock,
+    Access, Atomic, NoSpin, Platform, RawLock, RwLock, RwSemaphore, Sleep, SpinAtLowLoad, SpinMcs,
+    SpinOnOwner, SpinReadFirst, TasLock, TicketLock,
 };
 use core::cell::Cell;
 use core::ops::Deref;
@@ -234,11 +234,11 @@ macro_rules! of_any {
 
 /// A mutex that sleeps, of the preset's policy.
 pub(crate) enum Mutex {
-    Sleep(convoy_sync::Mutex<Smp, Spin>),
-    Spin(SpinningMutex<Smp, Compete>),
-    SpinLookFirst(SpinningMutex<Smp, LookFirst>),
-    SpinAtLowLoad(SpinningMutex<Smp, LookFirstAtLowLoad>),
-    SpinInTurn(SpinningMutex<Smp, LookFirstInTurn>),
+    Sleep(convoy_sync::Mutex<Smp, NoSpin, Spin>),
+    Spin(convoy_sync::Mutex<Smp, SpinOnOwner>),
+    SpinLookFirst(convoy_sync::Mutex<Smp, SpinReadFirst>),
+    SpinAtLowLoad(convoy_sync::Mutex<Smp, SpinAtLowLoad>),
+    SpinInTurn(convoy_sync::Mutex<Smp, SpinMcs>),
 }
 
 /// One line for every policy, so that none moves what lies beside its mutexes.
@@ -248,10 +248,10 @@ impl Mutex {
     fn new(policy: MutexPolicy) -> Self {
         match policy {
             MutexPolicy::Sleep => Self::Sleep(convoy_sync::Mutex::new()),
-            MutexPolicy::Spin => Self::Spin(SpinningMutex::new()),
-            MutexPolicy::SpinLookFirst => Self::SpinLookFirst(SpinningMutex::new()),
-            MutexPolicy::SpinAtLowLoad => Self::SpinAtLowLoad(SpinningMutex::new()),
-            MutexPolicy::SpinInTurn => Self::SpinInTurn(SpinningMutex::new()),
+            MutexPolicy::Spin => Self::Spin(convoy_sync::Mutex::new()),
+            MutexPolicy::SpinLookFirst => Self::SpinLookFirst(convoy_sync::Mutex::new()),
+            MutexPolicy::SpinAtLowLoad => Self::SpinAtLowLoad(convoy_sync::Mutex::new()),
+            MutexPolicy::SpinInTurn => Self::SpinInTurn(convoy_sync::Mutex::new()),
         }
     }
 

@@ -3,9 +3,7 @@
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp};
-use convoy_sync::{
-    Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, SpinPolicy, SpinningMutex,
-};
+use convoy_sync::{Mutex, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -15,7 +13,7 @@ fn quad() -> Preset {
     Preset::named("quad-2008-shared-llc").expect("the shipped preset")
 }
 
-type Lock<S> = Rc<Sim<SpinningMutex<Smp, S>>>;
+type Lock<S> = Rc<Sim<Mutex<Smp, S>>>;
 
 /// Runs `scene` with a mutex as the first task, on CPU 0 of four.
 fn stage<S: SpinPolicy>(scene: impl FnOnce(Rc<Sched>, Lock<S>) + 'static) {
@@ -24,7 +22,7 @@ fn stage<S: SpinPolicy>(scene: impl FnOnce(Rc<Sched>, Lock<S>) + 'static) {
     let sched = Sched::new(&kernel, &quad());
     let inner = Rc::clone(&sched);
     let body = move || {
-        let mutex = Here::place(SpinningMutex::new());
+        let mutex = Here::place(Mutex::new());
         Here::name(&*mutex, "mutex");
         scene(inner, Rc::new(mutex));
         Here::stop();
@@ -110,25 +108,25 @@ fn gives_way_to_a_task_that_wants_its_cpu<S: SpinPolicy>() {
 
 #[test]
 fn waiters_spin_while_the_owner_runs() {
-    spins_while_the_owner_runs::<Compete>();
-    spins_while_the_owner_runs::<LookFirst>();
-    spins_while_the_owner_runs::<LookFirstAtLowLoad>();
-    spins_while_the_owner_runs::<LookFirstInTurn>();
+    spins_while_the_owner_runs::<SpinOnOwner>();
+    spins_while_the_owner_runs::<SpinReadFirst>();
+    spins_while_the_owner_runs::<SpinAtLowLoad>();
+    spins_while_the_owner_runs::<SpinMcs>();
 }
 
 #[test]
 fn waiters_sleep_when_the_owner_sleeps() {
-    sleeps_when_the_owner_sleeps::<Compete>();
-    sleeps_when_the_owner_sleeps::<LookFirst>();
-    sleeps_when_the_owner_sleeps::<LookFirstAtLowLoad>();
-    sleeps_when_the_owner_sleeps::<LookFirstInTurn>();
+    sleeps_when_the_owner_sleeps::<SpinOnOwner>();
+    sleeps_when_the_owner_sleeps::<SpinReadFirst>();
+    sleeps_when_the_owner_sleeps::<SpinAtLowLoad>();
+    sleeps_when_the_owner_sleeps::<SpinMcs>();
 }
 
 #[test]
 fn spinners_give_way() {
-    gives_way_to_a_task_that_wants_its_cpu::<Compete>();
-    gives_way_to_a_task_that_wants_its_cpu::<LookFirst>();
-    gives_way_to_a_task_that_wants_its_cpu::<LookFirstInTurn>();
+    gives_way_to_a_task_that_wants_its_cpu::<SpinOnOwner>();
+    gives_way_to_a_task_that_wants_its_cpu::<SpinReadFirst>();
+    gives_way_to_a_task_that_wants_its_cpu::<SpinMcs>();
 }
 
 /// Milliseconds that a waiter spins on a CPU with `others` tasks beside it.
@@ -154,11 +152,11 @@ fn spins_beside<S: SpinPolicy>(others: usize) -> f64 {
 
 #[test]
 fn the_third_patch_does_not_spin_beside_two_tasks() {
-    assert!(spins_beside::<LookFirst>(2) > 0.1);
+    assert!(spins_beside::<SpinReadFirst>(2) > 0.1);
     // Run-queue locks are spun for as well.
-    assert!(spins_beside::<LookFirstAtLowLoad>(2) < 0.01);
+    assert!(spins_beside::<SpinAtLowLoad>(2) < 0.01);
     // One other task, and no count of active tasks yet: low load.
-    assert!(spins_beside::<LookFirstAtLowLoad>(1) > 0.1);
+    assert!(spins_beside::<SpinAtLowLoad>(1) > 0.1);
 }
 
 /// A spinner on CPU 1 beside another task while one on CPU 2 spins as well, which came first.
@@ -186,8 +184,8 @@ fn second_spinner<S: SpinPolicy>() -> f64 {
 #[test]
 fn a_spinner_in_the_queue_does_not_give_way() {
     // Until its first slice ended.
-    let alone = second_spinner::<LookFirst>();
+    let alone = second_spinner::<SpinReadFirst>();
     assert!(alone < 20.0, "spun {alone} ms");
-    let queued = second_spinner::<LookFirstInTurn>();
+    let queued = second_spinner::<SpinMcs>();
     assert!(queued > 55.0, "spun {queued} ms");
 }

@@ -7,12 +7,10 @@
 //! gets the lock after the window gives it back at once and leaves, so the queue drains in one turn
 //! per thread.
 
-use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use convoy_stats::{LogHistogram, Rng};
-use convoy_sync::{AdaptiveLock, AtMost, TasLock, TicketLock};
-use convoy_sync::{Atomic, Mutex, Platform, RawLock, RawSemaphore, Semaphore, Sleep};
+use convoy_sync::{Atomic, Lock, Platform, Sleep};
 use serde::{Deserialize, Serialize};
 
 const GATE_CLOSED: u32 = 0;
@@ -25,156 +23,41 @@ pub(crate) const PHASE_WINDOW: u32 = 1;
 /// Everybody leaves.
 pub(crate) const PHASE_OVER: u32 = 2;
 
-/// Which lock, and what it does with waiters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// A semaphore whose `up` gives the unit to the first waiter, running or not.
-    Handoff,
-    /// A semaphore whose `up` wakes the first waiter; whoever comes first takes the unit.
-    Opportunistic,
-    /// A mutex with a queue: its `unlock` wakes the first waiter, whoever comes first takes it.
-    Mutex,
-    /// The mutex of one word: spins a little, then sleeps on the word.
-    Adaptive,
-    /// The test-and-set spinlock.
-    TestAndSet,
-    /// The spinlock that serves in order.
-    Ticket,
-}
+pub use convoy_sync::LockName as Policy;
 
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+/// A lock in a file or a record: its name.
+pub(crate) mod by_name {
+    use super::Policy;
+    use serde::de::{Deserialize as _, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    fn named<E: Error>(name: &str) -> Result<Policy, E> {
+        Policy::named(name).ok_or_else(|| E::unknown_variant(name, Policy::NAMES))
     }
-}
 
-/// Evaluates `$body` with the type `$lock` of `$policy` on `$platform`. User space cannot forbid
-/// preemption, so the inner locks are adaptive ones.
-macro_rules! with_lock {
-    ($policy:expr, $platform:ty, $lock:ident => $body:expr) => {{
-        use convoy_sync::{AdaptiveLock, AtMost, Handoff, Mutex, Opportunistic, Semaphore};
-        use convoy_sync::{TasLock, TicketLock};
-        use $crate::lock_loop::Policy;
-        type Inner = AdaptiveLock<$platform>;
-        match $policy {
-            Policy::Handoff => {
-                type $lock = Semaphore<$platform, Handoff, Inner>;
-                $body
-            }
-            Policy::Opportunistic => {
-                type $lock = Semaphore<$platform, Opportunistic, Inner>;
-                $body
-            }
-            Policy::Mutex => {
-                type $lock = Mutex<$platform, Inner>;
-                $body
-            }
-            Policy::Adaptive => {
-                type $lock = AdaptiveLock<$platform, AtMost>;
-                $body
-            }
-            Policy::TestAndSet => {
-                type $lock = TasLock<$platform>;
-                $body
-            }
-            Policy::Ticket => {
-                type $lock = TicketLock<$platform>;
-                $body
-            }
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+    pub(crate) fn serialize<S: Serializer>(lock: &Policy, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(lock.name())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Policy, D::Error> {
+        named(&String::deserialize(from)?)
+    }
+
+    /// Several of them.
+    pub(crate) mod list {
+        use super::{Deserializer, Policy, Serializer, named};
+        use serde::de::Deserialize as _;
+
+        pub(crate) fn serialize<S: Serializer>(all: &[Policy], to: S) -> Result<S::Ok, S::Error> {
+            to.collect_seq(all.iter().map(|lock| lock.name()))
         }
-    }};
-}
-pub(crate) use with_lock;
 
-/// What a lock must do to be measured.
-pub(crate) trait Contender: 'static {
-    /// A free lock, which looks `spin_limit` times before it sleeps if it is one that spins before
-    /// it sleeps.
-    fn new(spin_limit: Option<u32>) -> Self;
-    /// Takes it; returns when it has it.
-    fn acquire(&self);
-    /// Gives it back.
-    fn release(&self);
-}
-
-impl<P: Platform, Q: convoy_sync::Policy, L: RawLock<P>> Contender for Semaphore<P, Q, L> {
-    fn new(_: Option<u32>) -> Self {
-        Self::with_count(1)
-    }
-    #[inline]
-    fn acquire(&self) {
-        self.down();
-    }
-    #[inline]
-    fn release(&self) {
-        self.up();
-    }
-}
-
-impl<P: Platform, L: RawLock<P>> Contender for Mutex<P, L> {
-    fn new(_: Option<u32>) -> Self {
-        Self::default()
-    }
-    #[inline]
-    fn acquire(&self) {
-        self.lock();
-    }
-    #[inline]
-    fn release(&self) {
-        self.unlock();
-    }
-}
-
-macro_rules! raw_contender {
-    ($lock:ty, $limit:ident => $new:expr) => {
-        impl<P: Platform> Contender for $lock {
-            fn new($limit: Option<u32>) -> Self {
-                $new
-            }
-            #[inline]
-            fn acquire(&self) {
-                self.lock();
-            }
-            #[inline]
-            fn release(&self) {
-                self.unlock();
-            }
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Vec<Policy>, D::Error> {
+            Vec::<String>::deserialize(from)?.iter().map(|name| named(name)).collect()
         }
-    };
-}
-raw_contender!(AdaptiveLock<P, AtMost>, limit => {
-    Self::with_limit(limit.map(AtMost).unwrap_or_default())
-});
-raw_contender!(TasLock<P>, _limit => RawLock::new());
-raw_contender!(TicketLock<P>, _limit => RawLock::new());
-
-impl Policy {
-    /// Every lock of the list.
-    pub const ALL: [Self; 6] = [
-        Self::Handoff,
-        Self::Opportunistic,
-        Self::Mutex,
-        Self::Adaptive,
-        Self::TestAndSet,
-        Self::Ticket,
-    ];
-
-    /// Its name on the command line and in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Handoff => "handoff",
-            Self::Opportunistic => "opportunistic",
-            Self::Mutex => "mutex",
-            Self::Adaptive => "adaptive",
-            Self::TestAndSet => "test-and-set",
-            Self::Ticket => "ticket",
-        }
-    }
-
-    /// Whether it spins for a while and then sleeps, so that a spin limit means something.
-    pub fn has_spin_limit(self) -> bool {
-        self == Self::Adaptive
     }
 }
 
@@ -258,10 +141,11 @@ pub(crate) struct Trace {
     pub(crate) waiting: bool,
 }
 
-impl<P: Ground, C: Contender> Shared<P, C> {
+impl<P: Ground, C: Lock> Shared<P, C> {
     pub(crate) fn new(section_steps: u32, spin_limit: Option<u32>) -> Self {
+        let lock = spin_limit.map_or_else(C::unlocked, |looks| C::unlocked().spin_limit(looks));
         Self {
-            lock: Apart::new(C::new(spin_limit)),
+            lock: Apart::new(lock),
             word: Apart::new(P::AtomicUsize::new(1)),
             gate: Apart::new(P::AtomicU32::new(GATE_CLOSED)),
             phase: P::AtomicU32::new(PHASE_WARMUP),

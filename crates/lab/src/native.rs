@@ -26,10 +26,10 @@ mod work;
 
 use convoy_catalogue::Source;
 use convoy_stats::Sample;
-use convoy_sync::Native;
+use convoy_sync::{AdaptiveLock, Native, Promise, with_lock};
 use serde::{Deserialize, Serialize};
 
-use crate::lock_loop::with_lock;
+use crate::lock_loop::by_name;
 pub use crate::lock_loop::{Policy, Think};
 use cell::{CellError, Plan, Tally};
 use convoy_workload::draw::{Lcg, shuffle};
@@ -61,6 +61,7 @@ pub struct NativeExperiment {
     /// Name in titles and records.
     pub name: String,
     /// The policies; ratios have the first as their baseline.
+    #[serde(with = "by_name::list")]
     pub policies: Vec<Policy>,
     /// CPUs that the threads may use, the first of those that the program may use; all of them by
     /// default.
@@ -139,7 +140,14 @@ impl NativeExperiment {
         Self {
             kind: KIND.to_owned(),
             name: "locks".to_owned(),
-            policies: Policy::ALL.to_vec(),
+            policies: vec![
+                Policy::Handoff,
+                Policy::Opportunistic,
+                Policy::Mutex,
+                Policy::Adaptive,
+                Policy::TestAndSet,
+                Policy::Ticket,
+            ],
             cpus: None,
             threads: vec![2],
             section_ns: vec![100],
@@ -179,11 +187,12 @@ impl NativeExperiment {
         within("warmup_ms", &[self.warmup_ms], 0, PHASE_MS_MAX)?;
         within("window_ms", &[self.window_ms], 1, PHASE_MS_MAX)?;
         within("rounds", &[self.rounds], 1, 1_000)?;
+        let spins = |lock: &Policy| lock.promises_to(Promise::SpinLimit);
         match self.spin_limit {
-            Some(limit) if !self.policies.iter().any(|policy| policy.has_spin_limit()) => fail(
+            Some(limit) if !self.policies.iter().any(spins) => fail(
                 "spin_limit",
                 limit.to_string(),
-                "left away, because no lock here spins for a while and then sleeps; adaptive does",
+                "left away: no lock here spins for a while and then sleeps; adaptive does",
             ),
             _ => Ok(()),
         }
@@ -233,7 +242,8 @@ pub struct NativeRun {
     pub section_ns: u32,
     /// Threads.
     pub threads: u32,
-    /// Policy of the semaphore.
+    /// The lock.
+    #[serde(with = "by_name")]
     pub policy: Policy,
     /// Length of the window as it was, in seconds.
     pub window_s: f64,
@@ -291,7 +301,8 @@ pub struct NativeCell {
     pub section_ns: u32,
     /// Threads.
     pub threads: u32,
-    /// Policy of the semaphore.
+    /// The lock.
+    #[serde(with = "by_name")]
     pub policy: Policy,
     /// Sections completed per second.
     pub acquisitions_per_s: Spread,
@@ -404,7 +415,8 @@ impl NativeRecord {
 }
 
 fn measure(policy: Policy, plan: &Plan) -> Result<Tally, NativeError> {
-    let result = with_lock!(policy, Native, Lock => cell::run::<Lock>(plan));
+    // User space cannot forbid preemption, so the inner locks may sleep.
+    let result = with_lock!(policy, Native, AdaptiveLock<Native>, T => cell::run::<T>(plan));
     result.map_err(|error| match error {
         CellError::Threads { started, source } => {
             NativeError::Threads { started, wanted: plan.threads, source }

@@ -8,12 +8,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use convoy_kernel::{KernelPreset, Options, Process, World};
 use convoy_machine::{Here, Machine, Mode, Preset, Sim, User};
 use convoy_stats::{LogHistogram, jain};
-use convoy_sync::Atomic;
+use convoy_sync::{AdaptiveLock, Atomic, Lock, Promise, with_lock};
 use convoy_workload::api::Kernel;
 
-use crate::lock_loop::{
-    Contender, Ground, Outside, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Think, Trace, with_lock,
-};
+use crate::lock_loop::{Ground, Outside, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Think, Trace};
 use crate::native::{NativeExperiment, NativeRecord, NativeRun};
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
@@ -131,10 +129,10 @@ impl VirtualLocks {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
-        with_lock!(self.policy, User, Lock => self.execute::<Lock>())
+        with_lock!(self.policy, User, AdaptiveLock<User>, T => self.execute::<T>())
     }
 
-    fn execute<C: Contender>(&self) -> Result<VirtualLocksPoint, VirtualError> {
+    fn execute<C: Lock>(&self) -> Result<VirtualLocksPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
         let tasks = self.threads as usize + TASKS_BESIDE + cpus;
         let machine = Machine::new(&self.machine, self.seed, tasks)
@@ -153,7 +151,7 @@ impl VirtualLocks {
         Ok(VirtualLocksPoint::of(&board, &machine))
     }
 
-    fn coordinate<C: Contender>(
+    fn coordinate<C: Lock>(
         &self,
         k: &mut Process,
         world: &World,
@@ -216,7 +214,7 @@ pub fn cells(
         section_ns,
         outside_ns: experiment.outside_ns,
         think: experiment.think,
-        spin_limit: experiment.spin_limit.filter(|_| policy.has_spin_limit()),
+        spin_limit: experiment.spin_limit.filter(|_| policy.promises_to(Promise::SpinLimit)),
         warmup_ms: experiment.warmup_ms,
         window_ms: experiment.window_ms,
         kernel: kernel.clone(),
@@ -323,7 +321,7 @@ mod tests {
 
     #[test]
     fn every_lock_runs_as_threads_and_the_same_every_time() {
-        for policy in Policy::ALL {
+        for &policy in Policy::ALL {
             let point = cell(policy, 4, false).run().unwrap();
             // Sections of 1 us, one at a time: a million a second and no more.
             assert!(point.acquisitions_per_s > 0.0 && point.acquisitions_per_s < 1e6, "{policy}");

@@ -3,7 +3,7 @@
 use crate::engine::engine;
 use crate::memory::Sim;
 use crate::trace::Event;
-use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
+use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
@@ -17,78 +17,35 @@ pub struct Smp;
 #[repr(transparent)]
 pub struct Word<T>(Cell<T>);
 
-macro_rules! word {
-    ($int:ty) => {
-        impl Atomic<$int> for Word<$int> {
-            fn new(value: $int) -> Self {
-                Self(Cell::new(value))
-            }
-            #[inline]
-            fn load(&self, _: Ordering) -> $int {
-                let engine = engine();
-                engine.read(engine.offset(self));
-                self.0.get()
-            }
-            #[inline]
-            fn peek(&self) -> $int {
-                self.0.get()
-            }
-            #[inline]
-            fn store(&self, value: $int, _: Ordering) {
-                let engine = engine();
-                engine.write(engine.offset(self), false);
-                self.0.set(value);
-            }
-            #[inline]
-            fn swap(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|_| value)
-            }
-            #[inline]
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                _: Ordering,
-                _: Ordering,
-            ) -> Result<$int, $int> {
-                // A locked compare-exchange takes the line for writing even when it fails.
-                let held = self.modify(|held| if held == current { new } else { held });
-                if held == current { Ok(held) } else { Err(held) }
-            }
-            #[inline]
-            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held.wrapping_add(value))
-            }
-            #[inline]
-            fn fetch_sub(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held.wrapping_sub(value))
-            }
-            #[inline]
-            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held | value)
-            }
-            #[inline]
-            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held & value)
-            }
-        }
-
-        impl Word<$int> {
-            #[inline]
-            fn modify(&self, change: impl FnOnce($int) -> $int) -> $int {
-                let engine = engine();
-                engine.write(engine.offset(self), true);
-                let held = self.0.get();
-                self.0.set(change(held));
-                held
-            }
-        }
-    };
+impl<T: Integer> Atomic<T> for Word<T> {
+    fn new(value: T) -> Self {
+        Self(Cell::new(value))
+    }
+    #[inline]
+    fn load(&self, _: Ordering) -> T {
+        let engine = engine();
+        engine.read(engine.offset(self));
+        self.0.get()
+    }
+    #[inline]
+    fn peek(&self) -> T {
+        self.0.get()
+    }
+    #[inline]
+    fn store(&self, value: T, _: Ordering) {
+        let engine = engine();
+        engine.write(engine.offset(self), false);
+        self.0.set(value);
+    }
+    #[inline]
+    fn modify(&self, _: Ordering, change: impl Fn(T) -> T) -> T {
+        let engine = engine();
+        engine.write(engine.offset(self), true);
+        let held = self.0.get();
+        self.0.set(change(held));
+        held
+    }
 }
-
-word!(u8);
-word!(u32);
-word!(usize);
 
 impl Platform for Smp {
     type AtomicU8 = Word<u8>;

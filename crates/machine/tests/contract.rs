@@ -1,65 +1,39 @@
-//! Every lock on the virtual machine keeps its contract: owners exclude each other, and no task is
-//! forgotten. The native and the checked half are in `crates/checker/tests/contract.rs`.
+//! Every lock of the list on the virtual machine keeps its contract: owners exclude each other, and
+//! no task is forgotten. The native and the checked half are in `crates/checker/tests`.
 
 use convoy_catalogue::MACHINES;
-use convoy_checker::{Binary, Exclusive, Irq, Raw};
+use convoy_checker::Irq;
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp};
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Compete, Handoff, LookFirst, LookFirstAtLowLoad, LookFirstInTurn,
-    Mutex, Opportunistic, PublishedFix, RwLock, RwSemaphore, Semaphore, SpinningMutex, TasLock,
-    TicketLock,
+    Lock, LockName, Opportunistic, Promise, Semaphore, TasLock, TicketLock, with_lock,
 };
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-/// One test for each lock on one platform; the last argument tells whether it is first in, first
-/// out. A new lock is one line here, a new platform one line below.
-macro_rules! every_lock {
-    ($module:ident, $platform:ty, $check:ident) => {
-        mod $module {
-            use super::*;
-            type P = $platform;
-            every_lock! { @tests $check
-                tas: Raw<P, TasLock<P>>, false;
-                tas_irqsave: Irq<P, TasLock<P>>, false;
-                ticket: Raw<P, TicketLock<P>>, true;
-                ticket_irqsave: Irq<P, TicketLock<P>>, true;
-                adaptive: Raw<P, AdaptiveLock<P>>, false;
-                mutex: Mutex<P>, false;
-                spinning_mutex: SpinningMutex<P, Compete>, false;
-                spinning_mutex_look_first: SpinningMutex<P, LookFirst>, false;
-                spinning_mutex_at_low_load: SpinningMutex<P, LookFirstAtLowLoad>, false;
-                spinning_mutex_in_turn: SpinningMutex<P, LookFirstInTurn>, false;
-                rwlock: RwLock<P>, false;
-                rwsem: RwSemaphore<P>, false;
-                semaphore_handoff: Binary<Semaphore<P, Handoff>>, true;
-                semaphore_published_fix: Binary<Semaphore<P, PublishedFix>>, false;
-                semaphore_opportunistic: Binary<Semaphore<P, Opportunistic>>, false;
-                semaphore_opportunistic_on_tas:
-                    Binary<Semaphore<P, Opportunistic, TasLock<P>>>, false;
-                semaphore_arch: Binary<ArchSemaphore<P>>, false;
-            }
-        }
-    };
-    (@tests $check:ident $($name:ident: $lock:ty, $fifo:expr;)+) => {
-        $(#[test]
-        fn $name() {
-            $check::<$lock>($fifo);
-        })+
-    };
+#[test]
+fn every_lock_keeps_its_contract() {
+    for &name in LockName::ALL {
+        let shares = name.promises_to(Promise::Shared);
+        with_lock!(name, Smp, TicketLock<Smp>, T => virtual_machine::<T>(shares));
+    }
 }
 
-every_lock!(smp, Smp, virtual_machine);
+#[test]
+fn so_do_other_ways_to_take_them() {
+    virtual_machine::<Irq<Smp, TasLock<Smp>>>(false);
+    virtual_machine::<Irq<Smp, TicketLock<Smp>>>(false);
+    virtual_machine::<Semaphore<Smp, Opportunistic, TasLock<Smp>>>(false);
+}
 
 /// The virtual machine, with fewer CPUs than tasks.
-fn virtual_machine<E: Exclusive>(_: bool) {
-    struct Room<E> {
-        lock: OnceCell<Sim<E>>,
+fn virtual_machine<T: Lock>(shares: bool) {
+    struct Room<T> {
+        lock: OnceCell<Sim<T>>,
         owners: Cell<u32>,
         readers: Cell<u32>,
         visits: Cell<u32>,
     }
-    let room = Rc::new(Room::<E> {
+    let room = Rc::new(Room::<T> {
         lock: OnceCell::new(),
         owners: Cell::new(0),
         readers: Cell::new(0),
@@ -68,11 +42,14 @@ fn virtual_machine<E: Exclusive>(_: bool) {
     let body = |task: u32| -> Box<dyn FnOnce()> {
         let room = Rc::clone(&room);
         Box::new(move || {
-            let lock = room.lock.get_or_init(|| Here::place(E::unlocked()));
+            let lock = room.lock.get_or_init(|| Here::place(T::unlocked()));
             for round in 0..200 {
-                let reader = (task + round).is_multiple_of(2);
-                lock.enter(reader);
-                let shared = reader && E::SHARES;
+                let shared = shares && (task + round).is_multiple_of(2);
+                if shared {
+                    lock.acquire_shared();
+                } else {
+                    lock.acquire();
+                }
                 let inside = if shared { &room.readers } else { &room.owners };
                 inside.set(inside.get() + 1);
                 Here::compute(1_000_000);
@@ -80,7 +57,11 @@ fn virtual_machine<E: Exclusive>(_: bool) {
                 assert!(matches!(seen, (1, 0) | (0, 1..)), "{seen:?} are inside");
                 inside.set(inside.get() - 1);
                 room.visits.set(room.visits.get() + 1);
-                lock.leave(reader);
+                if shared {
+                    lock.release_shared();
+                } else {
+                    lock.release();
+                }
                 Here::compute(u64::from(task + 1) * 700_000);
             }
         })

@@ -10,24 +10,32 @@ use crate::table::{Cell, Column, Table};
 /// leaves such steps out: they say how, not what.
 const INSIDE: &str = " inner ";
 
-/// One property of one variant of one lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What one scenario of one lock showed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckRow {
-    /// The lock, `semaphore`.
+    /// The family of the lock, `semaphore`.
     pub lock: String,
-    /// The variant, `published-fix`.
+    /// The lock, `published-fix`.
     pub variant: String,
-    /// What must hold, in words.
+    /// The scenario and what it looks at, in words; if something was violated, what.
     pub property: String,
-    /// Whether an interleaving breaks it.
+    /// What the scenario checks, by name.
+    pub checks: Vec<String>,
+    /// Which of them, or what else, an interleaving breaks.
+    pub violated: Option<String>,
+    /// Whether an interleaving breaks anything.
     pub violation: bool,
     /// The breaking interleaving as the short string that replays it.
     pub schedule: Option<String>,
     /// Interleavings explored, up to the breaking one if there is one.
     pub explored: u64,
-    /// Whether these were all there are within the stated bounds; `false` if the budget ended
-    /// first.
+    /// Whether these were all there are, up to the exchange of independent steps; `false` if the
+    /// budget ended first.
     pub exhaustive: bool,
+    /// All interleavings with at most this many preemptions were explored.
+    pub preemptions: Option<u32>,
+    /// The part of the tree of all interleavings that was explored in order, 0 to 1.
+    pub share: f64,
     /// The breaking interleaving step by step, one sentence each.
     pub steps: Vec<String>,
     /// The command that replays it.
@@ -35,9 +43,9 @@ pub struct CheckRow {
 }
 
 /// The result of `convoy check`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// Lock, scenario bounds and budget in one line.
+    /// Bounds and budget in one line.
     pub title: String,
     /// All results.
     pub rows: Vec<CheckRow>,
@@ -48,6 +56,7 @@ pub struct CheckReport {
 /// The JSON: the flat fields of the row that matters most, then all rows.
 #[derive(Serialize)]
 struct Envelope<'a> {
+    verdict: &'a str,
     lock: &'a str,
     variant: &'a str,
     property: &'a str,
@@ -58,18 +67,129 @@ struct Envelope<'a> {
     notes: &'a [String],
 }
 
+/// How far the scenarios came that check one property of one lock.
+#[derive(Default)]
+struct Search {
+    violated: bool,
+    scenarios: usize,
+    exhaustive: usize,
+    explored: u64,
+    /// Of the scenario that came least far: preemptions, share.
+    least: Option<(Option<u32>, f64)>,
+}
+
+impl Search {
+    fn of<'a>(property: &str, rows: impl Iterator<Item = &'a CheckRow>) -> Self {
+        let mut search = Self::default();
+        for row in rows {
+            let violated = row.violated.as_deref() == Some(property);
+            if !violated && !row.checks.iter().any(|check| check == property) {
+                continue;
+            }
+            search.violated |= violated;
+            search.scenarios += 1;
+            search.explored += row.explored;
+            if row.exhaustive {
+                search.exhaustive += 1;
+            } else {
+                let so_far = search.least.unwrap_or((Some(u32::MAX), 1.0));
+                search.least = Some((so_far.0.min(row.preemptions), so_far.1.min(row.share)));
+            }
+        }
+        search
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let result = match (self.violated, self.least) {
+            (true, _) => "VIOLATED",
+            (false, None) => "holds",
+            (false, Some(_)) => "not broken",
+        };
+        let (preemptions, share) = match self.least {
+            None => ("any".to_owned(), "100 %".to_owned()),
+            Some((bound, share)) => {
+                let bound = bound.map_or("-".to_owned(), |bound| bound.to_string());
+                let share = 100.0 * share;
+                // A search that was cut short has never come to the end.
+                let share = if share < 0.01 {
+                    "< 0.01 %".to_owned()
+                } else {
+                    format!("{:.2} %", share.min(99.99))
+                };
+                (bound, share)
+            }
+        };
+        vec![
+            Cell::text(result),
+            Cell::text(format!("{} of {}", self.exhaustive, self.scenarios)),
+            Cell::text(preemptions),
+            Cell::text(share),
+            Cell::count(self.explored),
+        ]
+    }
+}
+
+/// `one`, `one and two`, `one, two and three`.
+fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [some @ .., last] => format!("{} and {last}", some.join(", ")),
+    }
+}
+
 impl CheckReport {
     /// Whether any row is a violation; the exit code depends on it.
     pub fn violation(&self) -> bool {
         self.rows.iter().any(|row| row.violation)
     }
 
-    /// JSON as DESIGN section 7 lays it down. A check has several rows, so the flat fields at the
-    /// top are those of the first violation, or of the first row if nothing was found, and `rows`
-    /// has them all.
+    /// The locks in their order, each with its rows.
+    fn locks(&self) -> impl Iterator<Item = &[CheckRow]> {
+        self.rows.chunk_by(|one, other| one.variant == other.variant)
+    }
+
+    /// What was found, in one sentence.
+    pub fn verdict(&self) -> String {
+        let mut findings = Vec::new();
+        let (mut exhaustive, mut partly) = (0, 0);
+        for rows in self.locks() {
+            let mut violated: Vec<String> = Vec::new();
+            for property in rows.iter().filter_map(|row| row.violated.as_ref()) {
+                if !violated.contains(property) {
+                    violated.push(property.clone());
+                }
+            }
+            if !violated.is_empty() {
+                findings.push(format!("{} violates {}", rows[0].variant, list(&violated)));
+            } else if rows.iter().all(|row| row.exhaustive) {
+                exhaustive += 1;
+            } else {
+                partly += 1;
+            }
+        }
+        if exhaustive + partly > 0 {
+            let other = if findings.is_empty() { "" } else { "other " };
+            let locks = if exhaustive + partly == 1 { "lock" } else { "locks" };
+            findings.push(format!(
+                "no violation in {} {other}{locks}, {exhaustive} searched exhaustively and \
+                 {partly} as far as the budget went",
+                exhaustive + partly
+            ));
+        }
+        let mut sentence = findings.join("; ");
+        if sentence.starts_with("no ") {
+            sentence.replace_range(0..1, "N");
+        }
+        sentence + "."
+    }
+
+    /// JSON: the flat fields at the top are those of the first violation, or of the first row if
+    /// nothing was found, and `rows` has them all.
     pub fn to_json(&self) -> String {
         let first = self.rows.iter().find(|row| row.violation).or(self.rows.first());
         json::to_json(&Envelope {
+            verdict: &self.verdict(),
             lock: first.map_or("", |row| &row.lock),
             variant: first.map_or("", |row| &row.variant),
             property: first.map_or("", |row| &row.property),
@@ -83,65 +203,82 @@ impl CheckReport {
 
     /// One line per row, without the steps.
     pub fn to_csv(&self) -> String {
-        let columns = ["lock", "variant", "property", "violation", "schedule", "explored"];
+        let columns = [
+            "lock",
+            "variant",
+            "property",
+            "checks",
+            "violation",
+            "violated",
+            "schedule",
+            "explored",
+            "exhaustive",
+            "preemptions",
+            "share",
+        ];
         let mut table = Table::new("", columns.map(Column::text).to_vec());
         for row in &self.rows {
+            let bound = row.preemptions.map_or(Cell::empty(), |bound| Cell::count(bound.into()));
             table.row(vec![
                 Cell::text(&row.lock),
                 Cell::text(&row.variant),
                 Cell::text(&row.property),
+                Cell::text(row.checks.join(" ")),
                 Cell::text(row.violation.to_string()),
+                Cell::text(row.violated.as_deref().unwrap_or_default()),
                 Cell::text(row.schedule.as_deref().unwrap_or_default()),
                 Cell::count(row.explored),
+                Cell::text(row.exhaustive.to_string()),
+                bound,
+                Cell::number(row.share, 4),
             ]);
         }
         table.to_csv()
     }
 
-    /// The table, and beneath it every breaking interleaving as a numbered story.
+    /// The verdict, the table, and beneath it every breaking interleaving as a numbered story.
     pub fn to_text(&self) -> String {
-        let mut text = self.table().to_text();
+        let mut text = wrap(&self.verdict(), 110).join("\n") + "\n\n" + &self.table().to_text();
         for row in self.rows.iter().filter(|row| row.violation) {
             text.push_str(&story(row));
         }
         text
     }
 
-    /// The table alone.
+    /// One line for each property of each lock.
     pub fn table(&self) -> Table {
         let columns = vec![
-            Column::text("Variant"),
+            Column::text("Lock"),
             Column::text("Property"),
             Column::text("Result"),
+            Column::text("Exhaustive").left(),
+            Column::number("Preemptions", "at most"),
+            Column::number("Share", "at least"),
             Column::number("Explored", "schedules"),
         ];
         let mut table = Table::new(&self.title, columns);
-        let mut above = None;
-        for row in &self.rows {
-            let variant = if above == Some(&row.variant) {
-                Cell::repeated(&row.variant)
-            } else {
-                table.rule();
-                Cell::text(&row.variant)
-            };
-            above = Some(&row.variant);
-            let found = match (row.violation, row.exhaustive) {
-                (true, _) => "VIOLATED",
-                (false, true) => "holds",
-                (false, false) => "not broken",
-            };
-            table.row(vec![
-                variant,
-                Cell::text(&row.property),
-                Cell::text(found),
-                Cell::count(row.explored),
-            ]);
+        for rows in self.locks() {
+            table.rule();
+            let mut properties: Vec<&String> = Vec::new();
+            for property in rows.iter().flat_map(|row| row.checks.iter().chain(&row.violated)) {
+                if !properties.contains(&property) {
+                    properties.push(property);
+                }
+            }
+            for (at, property) in properties.iter().enumerate() {
+                let lock = &rows[0].variant;
+                let lock = if at == 0 { Cell::text(lock) } else { Cell::repeated(lock) };
+                let mut cells = vec![lock, Cell::text(*property)];
+                cells.extend(Search::of(property, rows.iter()).cells());
+                table.row(cells);
+            }
         }
-        if self.rows.iter().any(|row| row.exhaustive && !row.violation) {
-            table.note("holds: in every interleaving within the bounds.");
-        }
+        table.note("Exhaustive: scenarios of which every interleaving was explored.");
         if self.rows.iter().any(|row| !row.exhaustive && !row.violation) {
-            table.note("not broken: the budget ended before the interleavings did.");
+            table.note(
+                "not broken: the budget ended first. Of the scenario that came least far: all \
+                 interleavings with so many preemptions were explored, and that share of all.",
+            );
         }
         for note in &self.notes {
             table.note(note);
@@ -188,11 +325,15 @@ mod tests {
         CheckRow {
             lock: "semaphore".to_owned(),
             variant: variant.to_owned(),
-            property: "no waiter sleeps beside a free count".to_owned(),
+            property: "two-ups: two ups before the first waiter runs".to_owned(),
+            checks: vec!["exclusion".to_owned(), "no-lost-wakeup".to_owned()],
+            violated: violation.then(|| "no-lost-wakeup".to_owned()),
             violation,
             schedule: violation.then(|| "v1:0.0.1.1.2.2.3.0.0.1.1.2.3.3.3.3.1.0.0.2".to_owned()),
             explored: 1_234,
             exhaustive,
+            preemptions: (!violation).then_some(2),
+            share: if exhaustive { 1.0 } else { 0.0123 },
             steps: if violation {
                 vec![
                     "task 0 takes the count; it is 1 now.".to_owned(),
@@ -210,7 +351,7 @@ mod tests {
 
     fn example() -> CheckReport {
         CheckReport {
-            title: "semaphore, count 2, 4 tasks, at most 3 preemptions".to_owned(),
+            title: "at most 20000 interleavings of each scenario".to_owned(),
             rows: vec![
                 row("handoff", false, true),
                 row("published-fix", true, false),
@@ -234,6 +375,8 @@ mod tests {
     fn json_leads_with_the_finding() {
         let json: serde_json::Value = serde_json::from_str(&example().to_json()).unwrap();
         assert_eq!(json["variant"], "published-fix");
+        let verdict = json["verdict"].as_str().unwrap();
+        assert!(verdict.starts_with("published-fix violates no-lost-wakeup; no "), "{verdict}");
         assert_eq!(json["violation"], true);
         assert_eq!(json["explored"], 1_234);
         assert!(json["schedule"].as_str().unwrap().starts_with("v1:"));
@@ -248,6 +391,7 @@ mod tests {
         report.rows.remove(1);
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(json["variant"], "handoff");
+        assert!(report.verdict().starts_with("No violation in 2 locks, 1 searched"));
         assert_eq!(json["violation"], false);
         report.rows.clear();
         assert!(!report.violation());

@@ -6,8 +6,7 @@
 //! | [`AdaptiveLock`] | short sections of user space |
 //! | [`Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
-//! | [`Mutex`] | one owner that may sleep |
-//! | [`SpinningMutex`] (by [`Compete`], [`LookFirst`], [`LookFirstAtLowLoad`] or [`LookFirstInTurn`]) | the same; waiters spin while the owner runs |
+//! | [`Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
 //! | [`RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //!
@@ -15,7 +14,9 @@
 
 mod adaptive;
 mod event;
+mod list;
 mod lock;
+mod mcs;
 mod mutex;
 mod native;
 mod platform;
@@ -24,15 +25,17 @@ mod rwlock;
 mod rwsem;
 mod semaphore;
 mod spin;
-mod spinners;
-mod spinning;
 
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 pub use event::LockEvent;
+pub use list::{Cancel, Lock, LockName, Promise};
 pub use lock::{Guard, IrqGuard, RawLock, WaitError};
-pub use mutex::Mutex;
+pub use mcs::{McsQueue, SpinQueue, Unqueued};
+pub use mutex::{
+    Mutex, NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst,
+};
 pub use native::{Native, Signals, spin_and_yield};
-pub use platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
+pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
 pub use rwlock::RwLock;
 pub use rwsem::RwSemaphore;
 pub use semaphore::{
@@ -40,7 +43,3 @@ pub use semaphore::{
     Semaphore,
 };
 pub use spin::{SpinLock, TasLock, TicketLock};
-pub use spinners::{AllAtOnce, InTurn, Spinners};
-pub use spinning::{
-    Compete, LookFirst, LookFirstAtLowLoad, LookFirstInTurn, SpinPolicy, SpinningMutex,
-};

@@ -28,58 +28,10 @@ const PENDING_KILL: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct Native;
 
-macro_rules! native_atomic {
-    ($int:ty, $atomic:ty) => {
-        impl Atomic<$int> for $atomic {
-            #[inline(always)]
-            fn new(value: $int) -> Self {
-                <$atomic>::new(value)
-            }
-            #[inline(always)]
-            fn load(&self, order: Ordering) -> $int {
-                self.load(order)
-            }
-            #[inline(always)]
-            fn store(&self, value: $int, order: Ordering) {
-                self.store(value, order);
-            }
-            #[inline(always)]
-            fn swap(&self, value: $int, order: Ordering) -> $int {
-                self.swap(value, order)
-            }
-            #[inline(always)]
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$int, $int> {
-                self.compare_exchange(current, new, success, failure)
-            }
-            #[inline(always)]
-            fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                self.fetch_add(value, order)
-            }
-            #[inline(always)]
-            fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                self.fetch_sub(value, order)
-            }
-            #[inline(always)]
-            fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                self.fetch_or(value, order)
-            }
-            #[inline(always)]
-            fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                self.fetch_and(value, order)
-            }
-        }
-    };
+crate::atomic_words! {
+    [] AtomicU8: u8 = AtomicU8, AtomicU32: u32 = AtomicU32, AtomicUsize: usize = AtomicUsize;
+    core::convert::identity
 }
-
-native_atomic!(u8, AtomicU8);
-native_atomic!(u32, AtomicU32);
-native_atomic!(usize, AtomicUsize);
 
 /// The pending signals of one thread, see the module documentation.
 #[derive(Debug)]

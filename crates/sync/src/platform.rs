@@ -13,14 +13,42 @@
 //!   until that word changes*, never a loop of events.
 //! - No decision may depend on a real address or on the clock of the host.
 
-use core::ops::Deref;
+use core::ops::{BitAnd, BitOr, Deref};
 use core::sync::atomic::Ordering;
+
+/// What a word of a platform holds.
+pub trait Integer: Copy + Eq + BitOr<Output = Self> + BitAnd<Output = Self> {
+    /// The sum, modulo the size of the type.
+    #[must_use]
+    fn wrapping_add(self, other: Self) -> Self;
+    /// The difference, likewise.
+    #[must_use]
+    fn wrapping_sub(self, other: Self) -> Self;
+}
+
+macro_rules! integers {
+    ($($int:ty),+) => {
+        $(impl Integer for $int {
+            #[inline(always)]
+            fn wrapping_add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn wrapping_sub(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+        })+
+    };
+}
+integers!(u8, u32, usize);
 
 /// One atomic word of a platform.
 ///
 /// The operations are those of [`core::sync::atomic`]; orderings are honoured by `Native` and by
-/// loom, while `Smp` and `Model` execute every operation sequentially consistent.
-pub trait Atomic<T: Copy>: Sized {
+/// loom, while `Smp` and `Model` execute every operation sequentially consistent. A platform that
+/// simulates its words writes the first four and [`Self::modify`]; the words of a language come by
+/// [`atomic_words!`](crate::atomic_words).
+pub trait Atomic<T: Integer>: Sized {
     /// A word holding `value`.
     fn new(value: T) -> Self;
     /// Reads the word.
@@ -33,24 +61,101 @@ pub trait Atomic<T: Copy>: Sized {
     }
     /// Writes the word.
     fn store(&self, value: T, order: Ordering);
+    /// Replaces what the word held by what `change` makes of it, in one step; returns what it held.
+    fn modify(&self, order: Ordering, change: impl Fn(T) -> T) -> T;
     /// Writes the word, returns what it held.
-    fn swap(&self, value: T, order: Ordering) -> T;
-    /// Replaces `current` by `new`, or returns `Err` with what the word holds.
+    #[inline]
+    fn swap(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |_| value)
+    }
+    /// Replaces `current` by `new`, or returns `Err` with what the word holds. The default takes
+    /// the word for writing even when it fails, as a locked instruction does.
+    #[inline]
     fn compare_exchange(
         &self,
         current: T,
         new: T,
         success: Ordering,
-        failure: Ordering,
-    ) -> Result<T, T>;
+        _failure: Ordering,
+    ) -> Result<T, T> {
+        let held = self.modify(success, |held| if held == current { new } else { held });
+        if held == current { Ok(held) } else { Err(held) }
+    }
     /// Adds (wrapping), returns what the word held.
-    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    #[inline]
+    fn fetch_add(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held.wrapping_add(value))
+    }
     /// Subtracts (wrapping), returns what the word held.
-    fn fetch_sub(&self, value: T, order: Ordering) -> T;
+    #[inline]
+    fn fetch_sub(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held.wrapping_sub(value))
+    }
     /// Bitwise or, returns what the word held.
-    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    #[inline]
+    fn fetch_or(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held | value)
+    }
     /// Bitwise and, returns what the word held.
-    fn fetch_and(&self, value: T, order: Ordering) -> T;
+    #[inline]
+    fn fetch_and(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held & value)
+    }
+}
+
+/// Implements [`Atomic`] by the functions of an atomic of the same shape as those of
+/// [`core::sync::atomic`]: `atomic_words!([generics] word: int = atomic; order)`, where `word` is
+/// `atomic` or dereferences to it, and the function `order` changes each ordering.
+#[macro_export]
+macro_rules! atomic_words {
+    ($generics:tt $($word:ty: $int:ty = $atomic:ty),+; $order:expr) => {
+        $($crate::atomic_words! { @word $generics $word, $int, $atomic, $order })+
+    };
+    (@word [$($generics:tt)*] $word:ty, $int:ty, $atomic:ty, $order:expr) => {
+        impl<$($generics)*> $crate::Atomic<$int> for $word {
+            #[inline(always)]
+            fn new(value: $int) -> Self {
+                <$atomic>::new(value).into()
+            }
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $int {
+                <$atomic>::load(self, $order(order))
+            }
+            #[inline(always)]
+            fn store(&self, value: $int, order: Ordering) {
+                <$atomic>::store(self, value, $order(order));
+            }
+            fn modify(&self, order: Ordering, change: impl Fn($int) -> $int) -> $int {
+                // Relaxed: what a failed attempt has seen is not used.
+                let (success, failure) = ($order(order), Ordering::Relaxed);
+                let change = |held| Some(change(held));
+                let held = <$atomic>::fetch_update(self, success, failure, change);
+                held.expect("the change is never refused")
+            }
+            #[inline(always)]
+            fn swap(&self, value: $int, order: Ordering) -> $int {
+                <$atomic>::swap(self, value, $order(order))
+            }
+            #[inline(always)]
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$int, $int> {
+                <$atomic>::compare_exchange(self, current, new, $order(success), $order(failure))
+            }
+            $crate::atomic_words! { @fetch $int, $atomic, $order;
+                fetch_add fetch_sub fetch_or fetch_and }
+        }
+    };
+    (@fetch $int:ty, $atomic:ty, $order:expr; $($fetch:ident)+) => {
+        $(#[inline(always)]
+        fn $fetch(&self, value: $int, order: Ordering) -> $int {
+            <$atomic>::$fetch(self, value, $order(order))
+        })+
+    };
 }
 
 /// How a task sleeps: which signals end the sleep.
@@ -83,7 +188,7 @@ pub enum Access {
     /// Writes it.
     Write,
     /// Starts to use it as private memory of this task: its lines are taken as owned by this CPU,
-    /// at no cost. Stack records are announced so, because their last user is an accident of stack
+    /// at no cost. Stack records are touched so, because their last user is an accident of stack
     /// depth.
     Fresh,
 }
@@ -183,7 +288,7 @@ pub trait Platform: Sized + 'static {
     /// simulated. For structures that allocate once; no lock does.
     fn place<T>(value: T) -> Self::Home<T>;
 
-    /// Announces use of the memory behind `start`; free natively, priced by cache state on `Smp`.
+    /// Tells that the memory behind `start` is used; free natively, priced by cache state on `Smp`.
     fn touch<T: ?Sized>(start: &T, access: Access);
 
     /// Records `event` of the lock at `lock` for `task` (the caller unless the event names

@@ -36,7 +36,7 @@ pub struct Waiter<P: Platform> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// A record for the calling task. [`Queue::push`] announces it.
+    /// A record for the calling task. [`Queue::push`] tells the platform of it.
     pub(crate) fn new(reader: bool) -> Self {
         Self {
             state: P::AtomicU32::new(RUNNING),
@@ -55,16 +55,16 @@ impl<P: Platform> Waiter<P> {
         self.state.store(ASLEEP, Relaxed);
     }
 
-    /// Sleeps until roused, or for the other reasons of [`Platform::wait`].
+    /// Sleeps until woken, or for the other reasons of [`Platform::wait`].
     #[inline]
     pub(crate) fn sleep(&self, sleep: Sleep, deadline: Option<u64>) -> Wake {
         P::wait(&self.state, ASLEEP, sleep, deadline)
     }
 
-    /// Sleeps without the inner lock until `granted` was set by [`Self::rouse`]'s caller.
-    pub(crate) fn sleep_until_roused(&self) {
+    /// Sleeps without the inner lock until `granted` was set by [`Self::wake`]'s caller.
+    pub(crate) fn sleep_until_woken(&self) {
         loop {
-            // Acquire pairs with the release in `rouse`: what the releaser wrote is visible.
+            // Acquire pairs with the release in `wake`: what the releaser wrote is visible.
             if self.state.load(Acquire) == RUNNING {
                 return;
             }
@@ -72,17 +72,17 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Marks the task as running without being roused; for waits that ended by themselves.
+    /// Marks the task as running without being woken; for waits that ended by themselves.
     #[inline]
     pub(crate) fn awake(&self) {
         // Relaxed: a releaser that misses it wakes a running task, which is harmless.
         self.state.store(RUNNING, Relaxed);
     }
 
-    /// Whether the task was roused and has not prepared to sleep again.
+    /// Whether the task was woken and has not prepared to sleep again.
     #[inline]
-    pub(crate) fn is_roused(&self) -> bool {
-        // Relaxed: read under the inner lock, under which `rouse` wrote it.
+    pub(crate) fn is_woken(&self) -> bool {
+        // Relaxed: read under the inner lock, under which `wake` wrote it.
         self.state.load(Relaxed) == RUNNING
     }
 
@@ -95,8 +95,8 @@ impl<P: Platform> Waiter<P> {
 
     /// Wakes the task if it is asleep or about to sleep; returns whether it was.
     #[inline]
-    pub(crate) fn rouse(&self) -> bool {
-        // Release pairs with the acquire in `sleep_until_roused`. A waiter that sleeps there may
+    pub(crate) fn wake(&self) -> bool {
+        // Release pairs with the acquire in `sleep_until_woken`. A waiter that sleeps there may
         // leave, and its record end, as soon as it sees this; waking uses only the address, and a
         // stray wake-up at a reused address is a spurious one, which every sleeper expects.
         if self.state.swap(RUNNING, Release) == RUNNING {
@@ -170,7 +170,7 @@ impl<P: Platform> Queue<P> {
         count.get()
     }
 
-    /// Announces `waiter` as fresh memory and appends it.
+    /// Tells the platform that `waiter` is fresh memory, and appends it.
     ///
     /// # Safety
     ///

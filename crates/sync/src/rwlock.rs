@@ -97,6 +97,19 @@ impl<P: Platform> RwLock<P> {
         P::preempt_enable();
     }
 
+    /// Takes the lock for writing if it is free; returns whether it was.
+    pub fn try_write(&self) -> bool {
+        P::preempt_disable();
+        // 0 -> 2^31. Acquire pairs with the release in both unlocks.
+        let taken = self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
+        if taken {
+            P::event(LockEvent::Acquired, self, P::current());
+        } else {
+            P::preempt_enable();
+        }
+        taken
+    }
+
     /// Takes the lock for writing.
     #[inline]
     pub fn write(&self) {

@@ -40,7 +40,8 @@
 //!
 //! ## Progress and fairness
 //!
-//! Arrival order, readers in a row together. Waits cannot be cancelled.
+//! Arrival order in the queue, readers in a row together; who is still on its way to the queue may
+//! be passed by the fast paths. Waits cannot be cancelled.
 //!
 //! ## Cost
 //!
@@ -102,11 +103,25 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
     /// Takes the lock for writing; sleeps until it can.
     #[inline]
     pub fn down_write(&self) {
-        // 0 -> WRITER. Acquire pairs with the releases in `up_read` and `up_write`.
-        if self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
+        if !self.take_free() {
             self.down_slow(false);
         }
         P::event(LockEvent::Acquired, self, P::current());
+    }
+
+    /// Takes the lock for writing if it is free; returns whether it was.
+    pub fn down_write_trylock(&self) -> bool {
+        let taken = self.take_free();
+        if taken {
+            P::event(LockEvent::Acquired, self, P::current());
+        }
+        taken
+    }
+
+    #[inline]
+    fn take_free(&self) -> bool {
+        // 0 -> WRITER. Acquire pairs with the releases in `up_read` and `up_write`.
+        self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
     }
 
     #[inline]
@@ -140,12 +155,12 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
             return;
         }
         // SAFETY: the inner lock is held; the record stays on this stack until the grant has
-        // removed it, which `sleep_until_roused` waits for.
+        // removed it, which `sleep_until_woken` waits for.
         unsafe { self.queue.push(&waiter) };
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
         self.lock.unlock_irqrestore(flags);
-        waiter.sleep_until_roused();
+        waiter.sleep_until_woken();
     }
 
     /// Gives a read lock back.
@@ -203,7 +218,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
             // what former owners released, for the waiter, whose state word passes it on.
             self.state.fetch_add(own, AcqRel);
             P::event(LockEvent::Handoff, self, waiter.task);
-            waiter.rouse();
+            waiter.wake();
             owned = true;
             if !reader {
                 break;

@@ -9,11 +9,11 @@
 //! far as no sleep lies between; the checker of `convoy-checker` explores the interleavings there.
 
 use convoy_sync::{
-    Access, AdaptiveLock, ArchSemaphore, Atomic, Handoff, InTurn, LockEvent, LookFirst,
-    LookFirstInTurn, Mutex, Platform, RawLock, RawSemaphore, RwLock, RwSemaphore, Semaphore, Sleep,
-    Spinners, SpinningMutex, TasLock, TaskId, TicketLock, Wake,
+    Access, Lock, LockEvent, LockName, McsQueue, Platform, Promise, Sleep, SpinQueue, TaskId,
+    TicketLock, Wake,
 };
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 use std::sync::atomic::Ordering;
 
 /// Preemptions in one execution; loom's authors found that few bugs need more than two.
@@ -36,59 +36,33 @@ struct Loom<const WEAK: bool>;
 
 struct Word<A, const WEAK: bool>(A);
 
+impl<A, const WEAK: bool> From<A> for Word<A, WEAK> {
+    fn from(word: A) -> Self {
+        Self(word)
+    }
+}
+
+impl<A, const WEAK: bool> std::ops::Deref for Word<A, WEAK> {
+    type Target = A;
+    fn deref(&self) -> &A {
+        &self.0
+    }
+}
+
 const fn strength<const WEAK: bool>(order: Ordering) -> Ordering {
     if WEAK { Ordering::Relaxed } else { order }
 }
 
-macro_rules! word {
-    ($int:ty, $atomic:ty) => {
-        impl<const WEAK: bool> Atomic<$int> for Word<$atomic, WEAK> {
-            fn new(value: $int) -> Self {
-                Self(<$atomic>::new(value))
-            }
-            fn load(&self, order: Ordering) -> $int {
-                self.0.load(strength::<WEAK>(order))
-            }
-            fn store(&self, value: $int, order: Ordering) {
-                self.0.store(value, strength::<WEAK>(order));
-            }
-            fn swap(&self, value: $int, order: Ordering) -> $int {
-                self.0.swap(value, strength::<WEAK>(order))
-            }
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$int, $int> {
-                let success = strength::<WEAK>(success);
-                self.0.compare_exchange(current, new, success, strength::<WEAK>(failure))
-            }
-            fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_add(value, strength::<WEAK>(order))
-            }
-            fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_sub(value, strength::<WEAK>(order))
-            }
-            fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_or(value, strength::<WEAK>(order))
-            }
-            fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                self.0.fetch_and(value, strength::<WEAK>(order))
-            }
-        }
-    };
+convoy_sync::atomic_words! {
+    [const WEAK: bool] Word<AtomicU8, WEAK>: u8 = AtomicU8, Word<AtomicU32, WEAK>: u32 = AtomicU32,
+    Word<AtomicUsize, WEAK>: usize = AtomicUsize;
+    strength::<WEAK>
 }
 
-word!(u8, loom::sync::atomic::AtomicU8);
-word!(u32, loom::sync::atomic::AtomicU32);
-word!(usize, loom::sync::atomic::AtomicUsize);
-
 impl<const WEAK: bool> Platform for Loom<WEAK> {
-    type AtomicU8 = Word<loom::sync::atomic::AtomicU8, WEAK>;
-    type AtomicU32 = Word<loom::sync::atomic::AtomicU32, WEAK>;
-    type AtomicUsize = Word<loom::sync::atomic::AtomicUsize, WEAK>;
+    type AtomicU8 = Word<AtomicU8, WEAK>;
+    type AtomicU32 = Word<AtomicU32, WEAK>;
+    type AtomicUsize = Word<AtomicUsize, WEAK>;
     type IrqFlags = ();
     type Home<T> = Box<T>;
 
@@ -172,166 +146,103 @@ impl<L> Guarded<L> {
     }
 }
 
-/// A sleeping lock with one owner as a [`RawLock`], for [`excludes`].
-macro_rules! sleeping {
-    ($name:ident, $lock:ty, $new:expr, $lock_it:ident, $try_it:ident, $unlock_it:ident) => {
-        struct $name<const WEAK: bool>($lock);
-        impl<const WEAK: bool> RawLock<Loom<WEAK>> for $name<WEAK> {
-            fn new() -> Self {
-                Self($new)
-            }
-            fn lock(&self) {
-                self.0.$lock_it();
-            }
-            fn try_lock(&self) -> bool {
-                self.0.$try_it()
-            }
-            fn unlock(&self) {
-                self.0.$unlock_it();
-            }
-            fn is_locked(&self) -> bool {
-                false
-            }
-        }
-    };
-}
-
-sleeping!(Sleeping, Mutex<Loom<WEAK>>, Mutex::new(), lock, try_lock, unlock);
-sleeping!(
-    Spinning,
-    SpinningMutex<Loom<WEAK>, LookFirst>,
-    SpinningMutex::new(),
-    lock,
-    try_lock,
-    unlock
-);
-sleeping!(
-    SpinningInTurn,
-    SpinningMutex<Loom<WEAK>, LookFirstInTurn>,
-    SpinningMutex::new(),
-    lock,
-    try_lock,
-    unlock
-);
-sleeping!(Arch, ArchSemaphore<Loom<WEAK>>, ArchSemaphore::new(1), down, down_trylock, up);
-sleeping!(Counting, Semaphore<Loom<WEAK>>, Semaphore::new(1), down, down_trylock, up);
-sleeping!(HandedOff, Semaphore<Loom<WEAK>, Handoff>, Semaphore::new(1), down, down_trylock, up);
-
-/// Two threads take the lock; one of them by `try_lock` until it succeeds if `attempts`.
-fn excludes<L, const WEAK: bool>(attempts: bool)
-where
-    L: RawLock<Loom<WEAK>> + Send + Sync,
-{
+/// Two threads take the lock; one of them by `try_acquire` until it succeeds if `attempts`.
+fn excludes<T: Lock + Send + Sync>(attempts: bool) {
     model(move || {
-        let guarded = loom::sync::Arc::new(Guarded { lock: L::new(), value: UnsafeCell::new(0) });
+        let lock = T::unlocked();
+        let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
         let other = loom::sync::Arc::clone(&guarded);
         let thread = loom::thread::spawn(move || {
             if attempts {
-                while !other.lock.try_lock() {
+                while !other.lock.try_acquire() {
                     loom::thread::yield_now();
                 }
             } else {
-                other.lock.lock();
+                other.lock.acquire();
             }
             other.increment();
-            other.lock.unlock();
+            other.lock.release();
         });
-        guarded.lock.lock();
+        guarded.lock.acquire();
         guarded.increment();
-        guarded.lock.unlock();
+        guarded.lock.release();
         thread.join().expect("the thread does not panic");
-        guarded.lock.lock();
+        guarded.lock.acquire();
         assert_eq!(guarded.get(), 2);
-        guarded.lock.unlock();
+        guarded.lock.release();
+    });
+}
+
+/// A reader beside a writer.
+fn shares<T: Lock + Send + Sync>() {
+    model(|| {
+        let lock = T::unlocked();
+        let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
+        let other = loom::sync::Arc::clone(&guarded);
+        let thread = loom::thread::spawn(move || {
+            other.lock.acquire();
+            other.increment();
+            other.lock.release();
+        });
+        guarded.lock.acquire_shared();
+        let seen = guarded.get();
+        guarded.lock.release_shared();
+        assert!(seen <= 1);
+        thread.join().expect("the thread does not panic");
     });
 }
 
 /// Two threads that spin in turn, one of them twice.
 fn turns<const WEAK: bool>() {
     model(|| {
-        let lock = InTurn::<Loom<WEAK>>::new();
+        let lock = McsQueue::<Loom<WEAK>>::new();
         let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
         let other = loom::sync::Arc::clone(&guarded);
-        let thread = loom::thread::spawn(move || other.lock.in_turn(|| other.increment()));
-        guarded.lock.in_turn(|| guarded.increment());
-        guarded.lock.in_turn(|| guarded.increment());
+        let thread = loom::thread::spawn(move || other.lock.at_head(|| other.increment()));
+        guarded.lock.at_head(|| guarded.increment());
+        guarded.lock.at_head(|| guarded.increment());
         thread.join().expect("the thread does not panic");
-        assert_eq!(guarded.lock.in_turn(|| guarded.get()), 3);
+        assert_eq!(guarded.lock.at_head(|| guarded.get()), 3);
     });
 }
 
-fn sleeping_reader_and_writer<const WEAK: bool>() {
-    model(|| {
-        let lock = RwSemaphore::<Loom<WEAK>>::new();
-        let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
-        let other = loom::sync::Arc::clone(&guarded);
-        let thread = loom::thread::spawn(move || {
-            other.lock.down_write();
-            other.increment();
-            other.lock.up_write();
-        });
-        guarded.lock.down_read();
-        let seen = guarded.get();
-        guarded.lock.up_read();
-        assert!(seen <= 1);
-        thread.join().expect("the thread does not panic");
-    });
+fn keeps_order<T: Lock + Send + Sync>(name: LockName) {
+    excludes::<T>(false);
+    if name.family() == "spinlock" {
+        excludes::<T>(true);
+    }
+    if name.promises_to(Promise::Shared) {
+        shares::<T>();
+    }
 }
 
-fn readers_and_a_writer<const WEAK: bool>() {
-    model(|| {
-        let lock = RwLock::<Loom<WEAK>>::new();
-        let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
-        let other = loom::sync::Arc::clone(&guarded);
-        let thread = loom::thread::spawn(move || {
-            other.lock.write();
-            other.increment();
-            other.lock.write_unlock();
-        });
-        guarded.lock.read();
-        let seen = guarded.get();
-        guarded.lock.read_unlock();
-        assert!(seen <= 1);
-        thread.join().expect("the thread does not panic");
-    });
-}
+/// Each lock of the list keeps its sections in order, and does not without its orderings.
+macro_rules! tests {
+    ({} $($name:ident = $text:literal, $family:literal, $lock:ty, $promises:tt,
+        $about:literal;)+) => {
+        mod ordered {
+            use super::*;
+            type P = Loom<false>;
+            type L = TicketLock<P>;
+            $(#[test]
+            fn $name() {
+                keeps_order::<$lock>(LockName::$name);
+            })+
+        }
 
-#[test]
-fn test_and_set() {
-    excludes::<TasLock<Loom<false>>, false>(false);
-    excludes::<TasLock<Loom<false>>, false>(true);
+        mod caught_without_orderings {
+            use super::*;
+            type P = Loom<true>;
+            type L = TicketLock<P>;
+            $(#[test]
+            #[should_panic(expected = "Causality violation")]
+            fn $name() {
+                keeps_order::<$lock>(LockName::$name);
+            })+
+        }
+    };
 }
-
-#[test]
-fn ticket() {
-    excludes::<TicketLock<Loom<false>>, false>(false);
-    excludes::<TicketLock<Loom<false>>, false>(true);
-}
-
-#[test]
-fn reader_writer() {
-    readers_and_a_writer::<false>();
-}
-
-#[test]
-fn adaptive() {
-    excludes::<AdaptiveLock<Loom<false>>, false>(false);
-}
-
-#[test]
-fn mutex() {
-    excludes::<Sleeping<false>, false>(false);
-}
-
-#[test]
-fn spinning_mutex() {
-    excludes::<Spinning<false>, false>(false);
-}
-
-#[test]
-fn spinning_mutex_in_turn() {
-    excludes::<SpinningInTurn<false>, false>(false);
-}
+convoy_sync::every_lock! { tests {} }
 
 #[test]
 fn spinners_in_turn() {
@@ -339,69 +250,7 @@ fn spinners_in_turn() {
 }
 
 #[test]
-fn semaphore_arch() {
-    excludes::<Arch<false>, false>(false);
-}
-
-#[test]
-fn semaphore_opportunistic() {
-    excludes::<Counting<false>, false>(false);
-}
-
-#[test]
-fn semaphore_handoff() {
-    excludes::<HandedOff<false>, false>(false);
-}
-
-#[test]
-fn sleeping_reader_writer() {
-    sleeping_reader_and_writer::<false>();
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_mutex_without_orderings_is_caught() {
-    excludes::<Sleeping<true>, true>(false);
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_spinning_mutex_without_orderings_is_caught() {
-    excludes::<Spinning<true>, true>(false);
-}
-
-#[test]
 #[should_panic(expected = "Causality violation")]
 fn turns_without_orderings_are_caught() {
     turns::<true>();
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn an_arch_semaphore_without_orderings_is_caught() {
-    excludes::<Arch<true>, true>(false);
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_sleeping_reader_writer_lock_without_orderings_is_caught() {
-    sleeping_reader_and_writer::<true>();
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_test_and_set_lock_without_orderings_is_caught() {
-    excludes::<TasLock<Loom<true>>, true>(false);
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_ticket_lock_without_orderings_is_caught() {
-    excludes::<TicketLock<Loom<true>>, true>(false);
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_reader_writer_lock_without_orderings_is_caught() {
-    readers_and_a_writer::<true>();
 }

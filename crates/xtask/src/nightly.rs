@@ -19,7 +19,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ),
     ("compare", &["test", "-p", "convoy", "--release", "--", "--ignored", "a_hundred_pairs"]),
     ("mixes", &["test", "-p", "convoy-host", "--release", "--test", "host", "--", "--ignored"]),
-    ("check", &["run", "--release", "--", "check", "semaphore"]),
+    ("check", &["run", "--release", "--", "check", "all"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008-sensitivity"]),
     ("bisect", &["run", "--release", "-p", "convoy-stats", "--example", "bisect_simulation"]),

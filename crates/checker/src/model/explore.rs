@@ -2,7 +2,7 @@
 
 use super::execution::{Outcome, run};
 use super::footprint::{Asleep, Footprint};
-use super::scenario::{Property, Scenario};
+use super::scenario::{Failure, Property, Scenario};
 use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError, default_choice};
 use super::shorten::shorten;
 
@@ -59,6 +59,9 @@ pub struct Report {
     pub complete: bool,
     /// Every order with at most this many preemptions was executed.
     pub preemptions: Option<u32>,
+    /// How far the search of one order of each class came: its share of the tree of choices, where
+    /// the subtrees below a choice count the same. 1 when it is complete.
+    pub share: f64,
     /// The violation, if there was one.
     pub violation: Option<Violation>,
 }
@@ -154,8 +157,18 @@ impl Search {
         false
     }
 
+    /// The part of the tree that lies before the present order, see [`Report::share`].
+    fn share(&self) -> f64 {
+        let (mut share, mut width) = (0.0, 1.0);
+        for node in &self.nodes {
+            width /= node.choices.len() as f64;
+            share += node.at as f64 * width;
+        }
+        share
+    }
+
     /// Executes until something fails, nothing is left, or `limit` executions were made.
-    fn run(mut self, scenario: &Scenario, steps: usize, limit: u64, explored: &mut u64) -> Found {
+    fn run(&mut self, scenario: &Scenario, steps: usize, limit: u64, explored: &mut u64) -> Found {
         while *explored < limit {
             *explored += 1;
             let (outcome, recorder) = self.execute(scenario, steps);
@@ -183,7 +196,8 @@ enum Found {
 
 /// Looks for a violation of `scenario` within `budget`.
 pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
-    let mut report = Report { explored: 0, complete: false, preemptions: None, violation: None };
+    let mut report =
+        Report { explored: 0, complete: false, preemptions: None, share: 0.0, violation: None };
     let Budget { executions, steps, .. } = budget;
     let bounds = (0..=PREEMPTIONS_MAX).map(|bound| (Some(bound), executions / 100 * BOUNDED));
     let classes = (None, executions / 100 * (BOUNDED + CLASSES));
@@ -193,7 +207,7 @@ pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
         if out && bound.is_some() {
             continue;
         }
-        let search = Search::new(bound);
+        let mut search = Search::new(bound);
         match search.run(scenario, steps, limit.max(1), &mut report.explored) {
             Found::Violation(property, runs) => {
                 return found(scenario, budget, report, property, runs);
@@ -202,9 +216,13 @@ pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
             Found::Everything => {
                 report.preemptions = bound.or(report.preemptions);
                 report.complete = true;
+                report.share = 1.0;
                 return report;
             }
-            Found::Limit => out = true,
+            Found::Limit => {
+                out = true;
+                report.share = search.share();
+            }
         }
     }
     random(scenario, budget, report)
@@ -278,7 +296,8 @@ fn found(
     report
 }
 
-type Told = (Vec<String>, Option<(Property, String)>);
+/// The steps of an order, and what it violates.
+pub type Told = (Vec<String>, Option<Failure>);
 
 fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told, ScheduleError> {
     let mut follower = Follower::new(&schedule.runs, false);
@@ -290,24 +309,14 @@ fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told
     }
 }
 
-/// Executes `scenario` once in the order of `schedule`: one line for each step, the last one says
-/// what was violated, if anything was.
+/// Executes `scenario` once in the order of `schedule`: one line for each step, and what was
+/// violated, if anything was.
 ///
 /// # Errors
 ///
 /// When the schedule does not fit the scenario.
-pub fn replay(
-    scenario: &Scenario,
-    schedule: &Schedule,
-) -> Result<(Vec<String>, Option<Property>), ScheduleError> {
-    let (lines, failure) = follow(scenario, schedule, Budget::default().steps)?;
-    let number = |(at, line): (usize, String)| format!("{:>3}  {line}", at + 1);
-    let mut lines: Vec<String> = lines.into_iter().enumerate().map(number).collect();
-    let property = failure.map(|(property, text)| {
-        lines.push(format!("violated: {}: {text}", property.name()));
-        property
-    });
-    Ok((lines, property))
+pub fn replay(scenario: &Scenario, schedule: &Schedule) -> Result<Told, ScheduleError> {
+    follow(scenario, schedule, Budget::default().steps)
 }
 
 #[cfg(test)]
@@ -334,7 +343,8 @@ mod tests {
             };
             Instance { tasks: vec![task(0), task(1)], verdict: Box::new(ended) }
         };
-        let scenario = Scenario { name: "classes".to_owned(), build: Box::new(build) };
+        let scenario =
+            Scenario { name: "classes".to_owned(), checks: Vec::new(), build: Box::new(build) };
         let mut explored = 0;
         let found = Search::new(None).run(&scenario, 100, 1000, &mut explored);
         (explored, found)

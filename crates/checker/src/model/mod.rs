@@ -35,7 +35,7 @@ mod scenario;
 mod schedule;
 mod shorten;
 
-pub use explore::{Budget, Report, Violation, explore, replay};
+pub use explore::{Budget, Report, Told, Violation, explore, replay};
 pub use platform::{Model, Word};
 pub use scenario::{End, Failure, Instance, Property, Scenario, Verdict};
 pub use schedule::{Schedule, ScheduleError};

@@ -3,7 +3,7 @@
 use super::execution::{Execution, with};
 use super::footprint::Footprint;
 use super::scenario::Property;
-use convoy_sync::{Access, Atomic, LockEvent, Platform, Sleep, TaskId, Wake};
+use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::fmt::Display;
 use core::sync::atomic::Ordering;
@@ -17,12 +17,17 @@ pub struct Model;
 #[repr(transparent)]
 pub struct Word<T>(Cell<T>);
 
-impl<T: Copy + Display> Word<T> {
+impl<T> Word<T> {
     fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
+}
 
-    fn read(&self) -> T {
+impl<T: Integer + Display> Atomic<T> for Word<T> {
+    fn new(value: T) -> Self {
+        Self(Cell::new(value))
+    }
+    fn load(&self, _: Ordering) -> T {
         with(|execution| execution.point(Footprint::read(self.address())));
         let value = self.0.get();
         with(|execution| {
@@ -30,8 +35,14 @@ impl<T: Copy + Display> Word<T> {
         });
         value
     }
-
-    fn modify(&self, change: impl FnOnce(T) -> T) -> T {
+    fn peek(&self) -> T {
+        with(Execution::ask);
+        self.0.get()
+    }
+    fn store(&self, value: T, order: Ordering) {
+        self.modify(order, |_| value);
+    }
+    fn modify(&self, _: Ordering, change: impl Fn(T) -> T) -> T {
         with(|execution| execution.point(Footprint::write(self.address())));
         let (old, new) = (self.0.get(), change(self.0.get()));
         self.0.set(new);
@@ -44,55 +55,6 @@ impl<T: Copy + Display> Word<T> {
         old
     }
 }
-
-macro_rules! word {
-    ($int:ty) => {
-        impl Atomic<$int> for Word<$int> {
-            fn new(value: $int) -> Self {
-                Self(Cell::new(value))
-            }
-            fn load(&self, _: Ordering) -> $int {
-                self.read()
-            }
-            fn peek(&self) -> $int {
-                with(Execution::ask);
-                self.0.get()
-            }
-            fn store(&self, value: $int, _: Ordering) {
-                self.modify(|_| value);
-            }
-            fn swap(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|_| value)
-            }
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                _: Ordering,
-                _: Ordering,
-            ) -> Result<$int, $int> {
-                let held = self.modify(|held| if held == current { new } else { held });
-                if held == current { Ok(held) } else { Err(held) }
-            }
-            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held.wrapping_add(value))
-            }
-            fn fetch_sub(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held.wrapping_sub(value))
-            }
-            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held | value)
-            }
-            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
-                self.modify(|held| held & value)
-            }
-        }
-    };
-}
-
-word!(u8);
-word!(u32);
-word!(usize);
 
 impl Model {
     /// Sends `task` a signal that interruptible waits admit. A scheduling point.

@@ -15,6 +15,12 @@ pub enum Property {
     UnitsKept,
     /// Nobody passes a task that waits.
     Fifo,
+    /// A signal ends a wait that admits it.
+    Signals,
+    /// A deadline ends a wait.
+    Timeouts,
+    /// What is freed after a grace period is not in use.
+    GracePeriod,
     /// Every execution ends within the budget's steps.
     NoLivelock,
     /// No assertion of the lock itself fails.
@@ -30,6 +36,9 @@ impl Property {
             Self::NoDeadlock => "no-deadlock",
             Self::UnitsKept => "units-kept",
             Self::Fifo => "fifo",
+            Self::Signals => "signals",
+            Self::Timeouts => "timeouts",
+            Self::GracePeriod => "grace-period",
             Self::NoLivelock => "no-livelock",
             Self::Assertions => "assertions",
         }
@@ -65,6 +74,8 @@ pub struct Instance {
 pub struct Scenario {
     /// The name, part of schedule strings: no `:`.
     pub name: String,
+    /// What it checks, beside that every execution ends and no assertion fails.
+    pub checks: Vec<Property>,
     /// Makes the objects and tasks.
     pub build: Box<dyn Fn() -> Instance>,
 }

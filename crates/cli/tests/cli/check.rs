@@ -4,7 +4,7 @@ use crate::{code, json, run, stderr, stdout};
 
 #[test]
 fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
-    let args = ["check", "semaphore", "--variant", "published-fix", "--budget", "500"];
+    let args = ["check", "published-fix", "--budget", "500"];
     let found = run(&args);
     assert_eq!(code(&found), Some(1), "{}", stderr(&found));
     let text = stdout(&found);
@@ -55,17 +55,55 @@ fn rows_have_the_agreed_fields() {
 }
 
 #[test]
-fn every_broken_variant_is_caught() {
-    for variant in [
-        "busted-lost-wakeup",
-        "busted-lose-unit",
-        "busted-noop",
-        "busted-load-then-store",
-        "busted-unfair-ticket",
-        "busted-silent-waiter",
-    ] {
-        let args = ["check", "semaphore", "--variant", variant, "--budget", "5000"];
-        let output = run(&args);
-        assert_eq!(code(&output), Some(1), "{variant}: {}{}", stdout(&output), stderr(&output));
+fn every_broken_lock_is_caught_by_name() {
+    let all = json(&["check", "--list", "--format", "json"], 0);
+    let all = all.as_array().expect("rows");
+    let busted = all.iter().filter(|row| row["Family"] == "busted");
+    let names: Vec<&str> = busted.map(|row| row["Lock"].as_str().expect("a name")).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        let output = run(&["check", name, "--budget", "5000"]);
+        assert_eq!(code(&output), Some(1), "{name}: {}{}", stdout(&output), stderr(&output));
+        let text = stdout(&output);
+        assert!(text.starts_with(&format!("{name} violates ")), "{text}");
     }
+}
+
+#[test]
+fn a_lock_or_a_family_is_checked_and_the_first_sentence_is_the_verdict() {
+    let output = run(&["check", "mutex", "rwlock", "--budget", "200"]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("No violation in 7 locks, "), "{text}");
+    assert!(text.contains("mutex-spin-mcs") && text.contains("signals"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    let text = stdout(&run(&["check", "zone", "--budget", "200"]));
+    assert!(
+        text.starts_with("published-release-each violates no-deadlock; no violation"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_list_fits_and_is_that_of_the_documentation() {
+    let text = stdout(&run(&["check", "--list"]));
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    let page = include_str!("../../../../docs/check.md");
+    assert!(page.contains(&text), "docs/check.md has another list:\n{text}");
+}
+
+#[test]
+fn a_replay_in_csv_has_a_line_for_each_step() {
+    let schedule = "cv1:published-fix/two-ups:0,1,2,0";
+    let args = ["check", "--replay", schedule, "--format", "csv"];
+    let output = run(&args);
+    assert_eq!(code(&output), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "step,text");
+    assert!(lines[1].starts_with("1,") && lines[2].starts_with("2,"), "{text}");
+    assert!(lines.last().unwrap().contains("violated: no-lost-wakeup"), "{text}");
+    let other = run(&["check", "zone", "--replay", schedule]);
+    assert_eq!(code(&other), Some(2));
+    assert!(stderr(&other).contains("published-fix"), "{}", stderr(&other));
 }

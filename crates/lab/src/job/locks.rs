@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::sim::kept_to_first;
 use super::{JobError, Outcome, Part};
 use crate::experiment::Inputs;
-use crate::native::{self, Loop};
+use crate::native::{self, Loop, Policy};
 use crate::virtual_locks::VirtualLocks;
 
 /// Kernel of a virtual lock loop that names none.
@@ -26,7 +26,11 @@ pub struct LocksJob {
 
 impl LocksJob {
     pub(super) fn new(inputs: &Inputs) -> Result<Self, JobError> {
-        let policy = of_name("lock", inputs.required("lock")?)?;
+        let lock = inputs.required("lock")?;
+        let policy = Policy::named(&lock).ok_or_else(|| JobError::Input {
+            key: "lock".to_owned(),
+            problem: format!("there is no lock `{lock}`; known: {}", Policy::NAMES.join(", ")),
+        })?;
         let mut measured = Loop {
             policy,
             cpus: None,
@@ -71,7 +75,7 @@ impl LocksJob {
     pub(super) fn settings(&self) -> Value {
         let own = &self.measured;
         json!({
-            "lock": own.policy,
+            "lock": own.policy.name(),
             "threads": own.threads,
             "section_ns": own.section_ns,
             "outside_ns": own.outside_ns,

@@ -8,12 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use convoy_stats::{LogHistogram, jain};
-use convoy_sync::Native;
+use convoy_sync::{Lock, Native};
 
 use super::NativeRun;
-use crate::lock_loop::{
-    Contender, Outside, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Think, Trace,
-};
+use crate::lock_loop::{Outside, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Think, Trace};
 use convoy_host::clock::{
     CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
 };
@@ -69,7 +67,7 @@ pub(super) struct Tally {
 }
 
 /// Runs one cell.
-pub(super) fn run<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+pub(super) fn run<C: Lock + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
     // Threads inherit the CPUs of whoever starts them; the coordinator is kept there too.
     match plan.cpus {
         Some(cpus) => keeping_to(cpus, || start::<C>(plan)).map_err(CellError::Cpus)?,
@@ -77,7 +75,7 @@ pub(super) fn run<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, Cell
     }
 }
 
-fn start<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+fn start<C: Lock + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
     let shared = Arc::new(Shared::<Native, C>::new(plan.section_steps, plan.spin_limit));
     let mut threads = Vec::with_capacity(plan.threads as usize);
     for index in 0..plan.threads {
@@ -103,7 +101,7 @@ fn start<C: Contender + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
     shared.observe(plan, threads)
 }
 
-impl<C: Contender + Send + Sync> Shared<Native, C> {
+impl<C: Lock + Send + Sync> Shared<Native, C> {
     /// The coordinator: opens the gate, opens and closes the window, collects.
     fn observe(&self, plan: &Plan, threads: Vec<JoinHandle<Trace>>) -> Result<Tally, CellError> {
         self.open_gate();
@@ -228,11 +226,14 @@ mod tests {
     /// A lock that is no lock: it lets everybody in and remembers nothing.
     struct Open;
 
-    impl Contender for Open {
-        fn new(_: Option<u32>) -> Self {
+    impl Lock for Open {
+        fn with_units(_: u32) -> Self {
             Self
         }
         fn acquire(&self) {}
+        fn try_acquire(&self) -> bool {
+            true
+        }
         fn release(&self) {}
     }
 
@@ -242,8 +243,8 @@ mod tests {
         never: Condvar,
     }
 
-    impl Contender for Lossy {
-        fn new(_: Option<u32>) -> Self {
+    impl Lock for Lossy {
+        fn with_units(_: u32) -> Self {
             Self { taken: Mutex::new(true), never: Condvar::new() }
         }
         fn acquire(&self) {
@@ -252,6 +253,9 @@ mod tests {
                 taken = self.never.wait(taken).unwrap();
             }
             *taken = true;
+        }
+        fn try_acquire(&self) -> bool {
+            false
         }
         fn release(&self) {
             *self.taken.lock().unwrap() = false;

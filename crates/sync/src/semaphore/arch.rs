@@ -129,8 +129,8 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
     fn wake_next(&self) {
         P::touch(&self.queue, Access::Read);
         // SAFETY: every caller holds the inner lock.
-        if let Some(waiter) = unsafe { self.queue.find(|waiter| !waiter.is_roused()) } {
-            waiter.rouse();
+        if let Some(waiter) = unsafe { self.queue.find(|waiter| !waiter.is_woken()) } {
+            waiter.wake();
             P::event(LockEvent::Woken, self, waiter.task);
         }
     }

@@ -258,10 +258,10 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
             Returned::Kept => {}
             Returned::Given(waiter) => {
                 P::event(LockEvent::Handoff, self, waiter.task);
-                waiter.rouse();
+                waiter.wake();
             }
             Returned::Wake(waiter) => {
-                if waiter.rouse() {
+                if waiter.wake() {
                     P::event(LockEvent::Woken, self, waiter.task);
                 }
             }

@@ -150,7 +150,7 @@ impl Rules for Opportunistic {
         }
         // At most `in_flight` waiters are passed on the way to the first sleeping one.
         // SAFETY: the contract is this function's own.
-        let Some(waiter) = (unsafe { state.queue.find(|waiter| !waiter.is_roused()) }) else {
+        let Some(waiter) = (unsafe { state.queue.find(|waiter| !waiter.is_woken()) }) else {
             return Returned::Kept;
         };
         state.in_flight.set(in_flight + 1);
@@ -158,7 +158,7 @@ impl Rules for Opportunistic {
     }
 
     unsafe fn claim<P: Platform>(state: &State<P>, waiter: &Waiter<P>) -> bool {
-        if waiter.is_roused() {
+        if waiter.is_woken() {
             state.in_flight.set(state.in_flight.get() - 1);
         }
         // SAFETY: the contract is this function's own; nothing grants in this policy.

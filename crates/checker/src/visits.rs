@@ -1,0 +1,140 @@
+//! Tasks that visit a lock, alone or as readers: whether they exclude each other, and in turn.
+
+use crate::model::{End, Failure, Instance, Model, Property, Scenario};
+use convoy_sync::{Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+/// Three tasks, the first of which comes twice.
+pub const WRITERS: &[&[bool]] = &[&[false, false], &[false], &[false]];
+/// The same with readers.
+pub const READERS: &[&[bool]] = &[&[true, false], &[false], &[true]];
+
+/// A [`RawLock`] that is taken with interrupts disabled.
+#[derive(Debug)]
+pub struct Irq<P, L>(L, PhantomData<fn() -> P>);
+
+impl<P: Platform<IrqFlags = ()>, L: RawLock<P>> Lock for Irq<P, L> {
+    fn with_units(_: u32) -> Self {
+        Self(L::new(), PhantomData)
+    }
+    fn acquire(&self) {
+        self.0.lock_irqsave();
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.try_lock()
+    }
+    fn acquire_unless(&self, _: Cancel) -> Result<(), WaitError> {
+        self.acquire();
+        Ok(())
+    }
+    fn release(&self) {
+        self.0.unlock_irqrestore(());
+    }
+}
+
+struct Room<T> {
+    lock: T,
+    name: &'static str,
+    owners: Cell<u32>,
+    readers: Cell<u32>,
+    /// For each task: who was blocked in `acquire` when it came, and has not entered since.
+    ahead: RefCell<Vec<Vec<TaskId>>>,
+    /// For each task that is in `acquire`: whether it shares the lock.
+    entering: RefCell<Vec<Option<bool>>>,
+}
+
+impl<T: Lock> Room<T> {
+    fn visit(&self, task: usize, shared: bool, fifo: bool) {
+        Model::name(&self.lock, self.name, T::parts);
+        Model::call(if shared { "read" } else { "lock" });
+        if fifo {
+            let entering = self.entering.borrow().clone();
+            // Readers in a row enter together, in any order.
+            let before = |other: usize| entering[other].is_some_and(|other| !(other && shared));
+            let ids = (0..entering.len()).filter(|&other| before(other));
+            let ids = ids.map(|other| other as TaskId).filter(|&id| Model::is_blocked(id));
+            self.ahead.borrow_mut()[task] = ids.collect();
+        }
+        self.entering.borrow_mut()[task] = Some(shared);
+        if shared {
+            self.lock.acquire_shared();
+        } else {
+            self.lock.acquire();
+        }
+        self.entering.borrow_mut()[task] = None;
+        for list in self.ahead.borrow_mut().iter_mut() {
+            list.retain(|&other| other as usize != task);
+        }
+        let passed = self.ahead.borrow()[task].clone();
+        if !passed.is_empty() {
+            Model::fail(Property::Fifo, format!("task {task} passed the waiting tasks {passed:?}"));
+        }
+        self.inside(shared);
+        Model::call(if shared { "read unlock" } else { "unlock" });
+        if shared {
+            self.lock.release_shared();
+        } else {
+            self.lock.release();
+        }
+    }
+
+    fn inside(&self, shared: bool) {
+        let count = if shared { &self.readers } else { &self.owners };
+        count.set(count.get() + 1);
+        // Others may run here.
+        Model::point();
+        let (owners, readers) = (self.owners.get(), self.readers.get());
+        if owners > 1 || (owners == 1 && readers > 0) {
+            let text = format!("{owners} owners and {readers} readers are inside together");
+            Model::fail(Property::Exclusion, text);
+        }
+        count.set(count.get() - 1);
+    }
+}
+
+/// Tasks that take and give back a lock that promises `promises`; `visits[t][i]` tells whether task
+/// `t` comes as a reader for the `i`th time. The scenario is `name`, the lock `lock` in its story.
+pub fn visits<T: Lock>(
+    name: String,
+    lock: &'static str,
+    visits: &'static [&'static [bool]],
+    promises: &[Promise],
+) -> Scenario {
+    let fifo = promises.contains(&Promise::Fifo);
+    let shares = promises.contains(&Promise::Shared);
+    let build = move || {
+        let room = Rc::new(Room {
+            lock: T::unlocked(),
+            name: lock,
+            owners: Cell::new(0),
+            readers: Cell::new(0),
+            ahead: RefCell::new(vec![Vec::new(); visits.len()]),
+            entering: RefCell::new(vec![None; visits.len()]),
+        });
+        let body = |task: usize, visits: &'static [bool]| -> Box<dyn FnOnce()> {
+            let room = Rc::clone(&room);
+            let visit = move |&reader: &bool| room.visit(task, reader && shares, fifo);
+            Box::new(move || visits.iter().for_each(visit))
+        };
+        let tasks = visits.iter().enumerate().map(|(task, visits)| body(task, visits)).collect();
+        Instance { tasks, verdict: Box::new(everybody_left) }
+    };
+    let mut checks = vec![Property::Exclusion, Property::NoLostWakeup, Property::NoDeadlock];
+    checks.extend(fifo.then_some(Property::Fifo));
+    Scenario { name, checks, build: Box::new(build) }
+}
+
+/// Whoever had the lock has given it back, so nobody may wait.
+fn everybody_left(end: &End) -> Result<(), Failure> {
+    if !end.spinning.is_empty() {
+        let text = format!("tasks {:?} spin forever", end.spinning);
+        return Err((Property::NoDeadlock, text));
+    }
+    if !end.asleep.is_empty() {
+        let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
+        return Err((Property::NoLostWakeup, text));
+    }
+    Ok(())
+}

@@ -1,0 +1,421 @@
+//! The list of locks, and what all of them do: [`Lock`].
+//!
+//! Whatever treats all locks alike is made from [`every_lock!`](crate::every_lock): the names on
+//! the command line and in experiment files, the searches of `convoy check`, the tests on every
+//! platform, the benchmarks. A new lock is its module and one line of that list.
+
+use crate::adaptive::{AdaptiveLock, AtMost};
+use crate::lock::{RawLock, WaitError};
+use crate::mutex::{Mutex, SpinPolicy};
+use crate::platform::Platform;
+use crate::rwlock::RwLock;
+use crate::rwsem::RwSemaphore;
+use crate::semaphore::RawSemaphore;
+use crate::spin::{TasLock, TicketLock};
+use core::fmt;
+
+/// Calls a macro with the list: `every_lock! { then! { arguments } }` becomes
+/// `then! { { arguments } lines }`. A line is the variant of [`LockName`], the name, the family,
+/// the type on the platform `P` with the inner lock `L`, its [`Promise`]s, and one sentence; `P`
+/// and `L` are types that the macro called defines.
+#[macro_export]
+macro_rules! every_lock {
+    ($($then:tt)::+ { $($arguments:tt)* }) => {
+        $($then)::+! { { $($arguments)* }
+            TestAndSet = "test-and-set", "spinlock", $crate::TasLock<P>, [],
+                "The spinlock of x86 before 2.6.25, in no order.";
+            Ticket = "ticket", "spinlock", $crate::TicketLock<P>, [Fifo],
+                "The spinlock of x86 from 2.6.25 on, in order.";
+            Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
+                "The futex mutex of one word: spins, then sleeps.";
+            Mutex = "mutex", "mutex", $crate::Mutex<P, $crate::NoSpin, L>, [Signals],
+                "The mutex of 2.6.25, whose waiters sleep at once.";
+            MutexSpin = "mutex-spin", "mutex", $crate::Mutex<P, $crate::SpinOnOwner, L>, [Signals],
+                "The mutex of 3.7: waiters spin while the owner runs.";
+            MutexSpinReadFirst = "mutex-spin-read-first", "mutex",
+                $crate::Mutex<P, $crate::SpinReadFirst, L>, [Signals],
+                "The same, reading first: first patch of 2013.";
+            MutexSpinLowLoad = "mutex-spin-low-load", "mutex",
+                $crate::Mutex<P, $crate::SpinAtLowLoad, L>, [Signals],
+                "The same, not at high load: third patch of 2013.";
+            MutexSpinMcs = "mutex-spin-mcs", "mutex", $crate::Mutex<P, $crate::SpinMcs, L>,
+                [Signals],
+                "The mutex of 3.10: spinners queue in an MCS lock.";
+            Handoff = "handoff", "semaphore", $crate::Semaphore<P, $crate::Handoff, L>,
+                [Units Fifo Signals Timeouts],
+                "2.6.26-rc1: `up` gives the unit to the first waiter.";
+            PublishedFix = "published-fix", "semaphore",
+                $crate::Semaphore<P, $crate::PublishedFix, L>, [Units Signals Timeouts],
+                "The patch of May 2008, with its lost wakeup.";
+            Opportunistic = "opportunistic", "semaphore",
+                $crate::Semaphore<P, $crate::Opportunistic, L>, [Units Signals Timeouts],
+                "The same without it: any task may take the unit.";
+            Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
+                "2.6.25 on x86: a counter with a fast path.";
+            Rwlock = "rwlock", "rwlock", $crate::RwLock<P>, [Shared],
+                "The spinning one of 2.6.25: readers starve writers.";
+            Rwsem = "rwsem", "rwsem", $crate::RwSemaphore<P, L>, [Shared],
+                "The sleeping one of 2.6.25: readers enter together.";
+        }
+    };
+}
+
+/// What a lock promises beyond mutual exclusion, no lost wakeup and no deadlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// Readers enter together.
+    Shared,
+    /// Nobody passes a task that waits. Without it, waiters may be passed any number of times.
+    Fifo,
+    /// Signals end waits.
+    Signals,
+    /// Deadlines end waits.
+    Timeouts,
+    /// There may be several units.
+    Units,
+    /// It spins before it sleeps, for as long as one says.
+    SpinLimit,
+}
+
+impl Promise {
+    /// A word for tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Fifo => "fifo",
+            Self::Signals => "signals",
+            Self::Timeouts => "timeouts",
+            Self::Units => "units",
+            Self::SpinLimit => "spin-limit",
+        }
+    }
+}
+
+macro_rules! names {
+    ({} $($variant:ident = $name:literal, $family:literal, $lock:ty, [$($promise:ident)*],
+        $about:literal;)+) => {
+        /// A lock of the list.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum LockName {
+            $(#[doc = $about] $variant,)+
+        }
+
+        impl LockName {
+            /// Every lock, in the order of the list.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Their names.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// The name on the command line, in experiment files and in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// What it is a kind of, as on the command line.
+            pub const fn family(self) -> &'static str {
+                match self { $(Self::$variant => $family),+ }
+            }
+
+            /// One sentence.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about),+ }
+            }
+
+            /// What it promises.
+            pub const fn promises(self) -> &'static [Promise] {
+                match self { $(Self::$variant => &[$(Promise::$promise),*]),+ }
+            }
+        }
+    };
+}
+every_lock! { names {} }
+
+impl LockName {
+    /// The lock of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|lock| lock.name() == name)
+    }
+
+    /// Whether it promises that.
+    pub fn promises_to(self, promise: Promise) -> bool {
+        self.promises().contains(&promise)
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Evaluates an expression with a type of the list: `with_lock!(name, Platform, Inner, Lock =>
+/// expression)`, where `name` is a [`LockName`], `Inner` the lock inside of sleeping locks, and
+/// `Lock` the name of the type in the expression.
+#[macro_export]
+macro_rules! with_lock {
+    ({ $name:expr, $platform:ty, $inner:ty, $lock:ident, $body:expr } $($variant:ident =
+        $text:literal, $family:literal, $type:ty, [$($promise:ident)*], $about:literal;)+) => {{
+        type P = $platform;
+        type L = $inner;
+        match $name {
+            $($crate::LockName::$variant => {
+                type $lock = $type;
+                $body
+            })+
+        }
+    }};
+    ($name:expr, $platform:ty, $inner:ty, $lock:ident => $body:expr) => {
+        $crate::every_lock! { $crate::with_lock { $name, $platform, $inner, $lock, $body } }
+    };
+}
+
+/// What may end a wait before the lock does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// Any signal.
+    Signal,
+    /// A fatal signal.
+    Kill,
+    /// That time, in nanoseconds.
+    After(u64),
+}
+
+/// What every lock does, whatever its own functions are called: an exclusive lock is a semaphore of
+/// one unit, and a reader/writer lock is taken shared as well.
+pub trait Lock: 'static {
+    /// A lock with `units` free units.
+    ///
+    /// # Panics
+    ///
+    /// When the lock has one unit and `units` is another number.
+    fn with_units(units: u32) -> Self;
+
+    /// A free lock.
+    fn unlocked() -> Self
+    where
+        Self: Sized,
+    {
+        Self::with_units(1)
+    }
+
+    /// The same lock, which looks `looks` times before it sleeps if it promises a spin limit.
+    #[must_use]
+    fn spin_limit(self, _looks: u32) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
+    /// Takes the lock; returns when it has it.
+    fn acquire(&self);
+
+    /// Takes the lock if it is free; returns whether it was.
+    fn try_acquire(&self) -> bool;
+
+    /// Takes the lock unless something ends the wait; what the lock does not promise to admit ends
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`]: what ended the wait.
+    fn acquire_unless(&self, _cancel: Cancel) -> Result<(), WaitError> {
+        self.acquire();
+        Ok(())
+    }
+
+    /// Gives the lock back.
+    fn release(&self);
+
+    /// Takes the lock beside other readers, if it promises that; else alone.
+    fn acquire_shared(&self) {
+        self.acquire();
+    }
+
+    /// Gives back what [`Self::acquire_shared`] took.
+    fn release_shared(&self) {
+        self.release();
+    }
+
+    /// Tasks in the queue; a snapshot. 0 where there is none to look at.
+    fn waiters(&self) -> usize {
+        0
+    }
+
+    /// Names of its words by their offset in bytes, for whoever tells what happens to them.
+    fn parts() -> Vec<(usize, String)> {
+        Vec::new()
+    }
+}
+
+macro_rules! spinlocks {
+    ($($lock:ty $({ $($more:tt)* })?),+) => {
+        $(impl<P: Platform> Lock for $lock {
+            fn with_units(units: u32) -> Self {
+                assert_eq!(units, 1);
+                RawLock::new()
+            }
+            #[inline]
+            fn acquire(&self) {
+                self.lock();
+            }
+            fn try_acquire(&self) -> bool {
+                self.try_lock()
+            }
+            #[inline]
+            fn release(&self) {
+                self.unlock();
+            }
+            fn parts() -> Vec<(usize, String)> {
+                <Self as RawLock<P>>::parts()
+            }
+            $($($more)*)?
+        })+
+    };
+}
+spinlocks!(
+    TasLock<P>,
+    TicketLock<P>,
+    AdaptiveLock < P,
+    AtMost > {
+        fn spin_limit(self, looks: u32) -> Self {
+            Self::with_limit(AtMost(looks))
+        }
+    }
+);
+
+impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Lock for Mutex<P, S, L> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::new()
+    }
+    #[inline]
+    fn acquire(&self) {
+        self.lock();
+    }
+    fn try_acquire(&self) -> bool {
+        self.try_lock()
+    }
+    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+        match cancel {
+            Cancel::Signal => self.lock_interruptible(),
+            Cancel::Kill => self.lock_killable(),
+            Cancel::After(_) => {
+                self.lock();
+                Ok(())
+            }
+        }
+    }
+    #[inline]
+    fn release(&self) {
+        self.unlock();
+    }
+}
+
+impl<S: RawSemaphore> Lock for S {
+    fn with_units(units: u32) -> Self {
+        Self::with_count(units)
+    }
+    #[inline]
+    fn acquire(&self) {
+        self.down();
+    }
+    fn try_acquire(&self) -> bool {
+        self.down_trylock()
+    }
+    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+        match cancel {
+            Cancel::Signal => self.down_interruptible(),
+            Cancel::Kill => self.down_killable(),
+            Cancel::After(timeout) => self.down_timeout(timeout),
+        }
+    }
+    #[inline]
+    fn release(&self) {
+        self.up();
+    }
+    fn waiters(&self) -> usize {
+        RawSemaphore::waiters(self)
+    }
+    fn parts() -> Vec<(usize, String)> {
+        <Self as RawSemaphore>::parts()
+    }
+}
+
+impl<P: Platform> Lock for RwLock<P> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::new()
+    }
+    fn acquire(&self) {
+        self.write();
+    }
+    fn try_acquire(&self) -> bool {
+        self.try_write()
+    }
+    fn release(&self) {
+        self.write_unlock();
+    }
+    fn acquire_shared(&self) {
+        self.read();
+    }
+    fn release_shared(&self) {
+        self.read_unlock();
+    }
+}
+
+impl<P: Platform, L: RawLock<P>> Lock for RwSemaphore<P, L> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::new()
+    }
+    fn acquire(&self) {
+        self.down_write();
+    }
+    fn try_acquire(&self) -> bool {
+        self.down_write_trylock()
+    }
+    fn release(&self) {
+        self.up_write();
+    }
+    fn acquire_shared(&self) {
+        self.down_read();
+    }
+    fn release_shared(&self) {
+        self.up_read();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Native;
+
+    /// What one thread can see of a lock.
+    fn alone<T: Lock>(name: LockName) {
+        let lock = T::unlocked();
+        lock.acquire();
+        assert!(!lock.try_acquire(), "{name}");
+        lock.release();
+        assert!(lock.try_acquire(), "{name}");
+        lock.release();
+        lock.acquire_shared();
+        lock.release_shared();
+        assert_eq!(lock.acquire_unless(Cancel::Signal), Ok(()), "{name}");
+        if name.promises_to(Promise::Timeouts) {
+            let late = lock.acquire_unless(Cancel::After(1000));
+            assert_eq!(late, Err(WaitError::TimedOut), "{name}");
+        }
+        lock.release();
+        assert_eq!(lock.waiters(), 0, "{name}");
+    }
+
+    #[test]
+    fn every_lock_is_taken_once_and_has_a_name_of_its_own() {
+        for &name in LockName::ALL {
+            assert_eq!(LockName::named(name.name()), Some(name));
+            crate::with_lock!(name, Native, AdaptiveLock<Native>, T => alone::<T>(name));
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! [`Mutex`]: the sleeping mutex of Linux, from 2.6.25, whose waiters sleep at once, to 4.9, whose
+//! waiters spin while the owner runs.
+//!
+//! Use it for sections that may sleep. Its [`SpinPolicy`] says what waiters do before they sleep:
+//! [`NoSpin`] where sections are long, the others where they mostly do not sleep. In user space
+//! nobody knows whether an owner runs, so a spinning waiter there spins until the section ends.
+//!
+//! ## States
+//!
+//! | `count` | meaning | `owner`, if there is spinning |
+//! |---|---|---|
+//! | 1 | free | nobody |
+//! | 0 | held, nobody is known to wait | a task, or nobody for a moment |
+//! | negative | held, somebody may wait or have waited | the same |
+//!
+//! The queue of sleepers is guarded by the inner lock. `owner` is a hint: it is written after the
+//! mutex is taken and cleared before it is given back.
+//!
+//! ## Transitions
+//!
+//! ```text
+//! lock     NoSpin: 1 -> 0                            otherwise queue
+//!          others: count -= 1, owner if that makes 0   otherwise spin, then queue
+//! spin     1 -> 0, owner      stops when the visible owner is not running, has changed, or this
+//!                             CPU is wanted: see `SpinPolicy` for what else
+//!                             with an MCS queue only its head does this, one after the other
+//! queue    any -> -1, owner if it was 1, else sleep; the new owner sets 0 if nobody else queues
+//! unlock   NoSpin: 0 -> 1                            otherwise slow
+//!          others: owner = nobody, count += 1        if that is not positive, slow
+//! slow     under the inner lock: count = 1, wake the first, which stays queued
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 At most one task is between `lock` and `unlock`.
+//! - I2 While a record is linked and the inner lock is free, `count` is negative, or a woken waiter
+//!   is on its way to make it so.
+//! - I3 A waiter's record is linked from its `push` until it removes it.
+//!
+//! ## Memory ordering
+//!
+//! The release operations of `unlock` on `count` pair with the acquire operations that take the
+//! mutex. `owner` orders nothing.
+//!
+//! ## Progress and fairness
+//!
+//! Newcomers and spinners take the mutex past sleepers without limit. Sleepers are woken in arrival
+//! order.
+//!
+//! ## Cost
+//!
+//! `NoSpin`: 20 bytes and the inner lock; with spinning 4 more, and 8 more for the MCS queue.
+//! Uncontended: one locked operation each to take and to give back. With spinning each newcomer
+//! that fails pushes `count` below 0, so the owner then takes the inner lock to give back, also
+//! when nobody sleeps.
+//!
+//! ## Lineage
+//!
+//! `NoSpin`: Linux 2.6.25, kernel/mutex.c. Difference: a newcomer that fails does not change the
+//! count before it holds the inner lock; the kernel's decrement does, which costs its owner an
+//! empty slow path. The others: Linux 3.7, with the steps of April 2013 as policies, the last that
+//! of 3.10. Differences: a real-time task spins like any other; the owner is known by its number
+//! and stands beside the count, which has the kernel's owner at the end of the same line.
+
+mod policy;
+
+pub use policy::{
+    NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst,
+};
+
+use crate::event::LockEvent;
+use crate::lock::{RawLock, WaitError};
+use crate::mcs::SpinQueue;
+use crate::native::Native;
+use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
+use crate::queue::{Queue, Waiter};
+use crate::spin::TicketLock;
+use core::marker::PhantomData;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use policy::{NOBODY, Owner};
+
+const FREE: u32 = 1;
+const HELD: u32 = 0;
+/// Held, somebody waits: -1.
+const CONTENDED: u32 = u32::MAX;
+
+/// The mutex. See the module documentation.
+// A spinner that looks at the count or the owner sees a change of both: they share eight bytes.
+// Where all spin at once the whole mutex lies in one line.
+#[repr(C)]
+pub struct Mutex<P: Platform, S: SpinPolicy = NoSpin, L: RawLock<P> = TicketLock<P>> {
+    count: P::AtomicU32,
+    owner: S::Owner<P>,
+    lock: L,
+    sleepers: Queue<P>,
+    spinners: S::Queue<P>,
+    policy: PhantomData<fn() -> S>,
+}
+
+// SAFETY: `sleepers` is used only while `lock` is held; the words are atomics of the platform,
+// which are `Sync` by the bound.
+unsafe impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Sync> Sync for Mutex<P, S, L>
+where
+    P::AtomicU32: Sync,
+    S::Queue<P>: Sync,
+{
+}
+// SAFETY: a mutex that can be moved has no waiters, so it owns no foreign pointer.
+unsafe impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Send> Send for Mutex<P, S, L>
+where
+    P::AtomicU32: Send,
+    S::Queue<P>: Send,
+{
+}
+
+impl Mutex<Native, NoSpin, crate::AdaptiveLock<Native>> {
+    /// An unlocked mutex of user space: its inner lock may sleep.
+    pub const fn native() -> Self {
+        Self {
+            count: AtomicU32::new(FREE),
+            owner: (),
+            lock: crate::AdaptiveLock::<Native>::new(),
+            sleepers: Queue::new(),
+            spinners: (),
+            policy: PhantomData,
+        }
+    }
+}
+
+impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Default for Mutex<P, S, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
+    /// An unlocked mutex.
+    pub fn new() -> Self {
+        Self {
+            count: P::AtomicU32::new(FREE),
+            owner: S::Owner::<P>::new(),
+            lock: L::new(),
+            sleepers: Queue::new(),
+            spinners: S::Queue::<P>::new(),
+            policy: PhantomData,
+        }
+    }
+
+    /// Takes the mutex; sleeps until it can.
+    #[inline]
+    pub fn lock(&self) {
+        let taken = self.lock_common(Sleep::Uninterruptible);
+        debug_assert!(taken.is_ok(), "nothing ends this wait but the mutex");
+    }
+
+    /// Takes the mutex; any signal ends the wait, but not the spinning before it.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Interrupted`].
+    pub fn lock_interruptible(&self) -> Result<(), WaitError> {
+        self.lock_common(Sleep::Interruptible)
+    }
+
+    /// Takes the mutex; a fatal signal ends the wait, but not the spinning before it.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Interrupted`].
+    pub fn lock_killable(&self) -> Result<(), WaitError> {
+        self.lock_common(Sleep::Killable)
+    }
+
+    /// Takes the mutex if it is free; returns whether it was.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        let taken = self.take_free();
+        if taken {
+            self.acquired(P::current());
+        }
+        taken
+    }
+
+    /// Whether somebody holds the mutex; a snapshot.
+    pub fn is_locked(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        self.count.load(Relaxed) != FREE
+    }
+
+    /// 1 -> 0.
+    #[inline]
+    fn take_free(&self) -> bool {
+        // Acquire pairs with the release in `unlock`.
+        self.count.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn set_owner(&self, task: TaskId) {
+        if let Some(word) = self.owner.word() {
+            // Relaxed: a hint for spinners.
+            word.store(task, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn acquired(&self, task: TaskId) {
+        self.set_owner(task);
+        P::event(LockEvent::Acquired, self, task);
+    }
+
+    #[inline]
+    fn lock_common(&self, sleep: Sleep) -> Result<(), WaitError> {
+        // count -= 1. Acquire pairs with the release in `unlock`.
+        let taken =
+            if S::SPINS { self.count.fetch_sub(1, Acquire) == FREE } else { self.take_free() };
+        if taken {
+            self.acquired(P::current());
+            return Ok(());
+        }
+        if self.owner.word().is_some_and(|owner| self.spin_first(owner)) {
+            return Ok(());
+        }
+        self.lock_slow(sleep)
+    }
+
+    #[inline]
+    fn spin_first(&self, owner: &P::AtomicU32) -> bool {
+        P::event(LockEvent::Contended, self, P::current());
+        P::preempt_disable();
+        let taken = self.spin(owner);
+        P::preempt_enable();
+        taken
+    }
+
+    /// Spins as long as that promises the mutex soon; whether it was taken.
+    #[cold]
+    #[inline(never)]
+    fn spin(&self, owner: &P::AtomicU32) -> bool {
+        if S::Queue::<P>::QUEUE {
+            // Relaxed: a hint.
+            let now = owner.load(Relaxed);
+            if now != NOBODY && !P::on_cpu(now) {
+                return false;
+            }
+        }
+        loop {
+            if let Some(taken) = self.spinners.at_head(|| self.try_spin(owner)) {
+                return taken;
+            }
+            // The mutex is just being taken or given back.
+            let look_again = |count| owner.peek() != NOBODY || count == FREE || P::need_resched();
+            if S::READS_FIRST && !S::Queue::<P>::QUEUE {
+                P::spin_until(&self.count, look_again);
+            } else {
+                P::pause_for(&self.count, look_again);
+            }
+        }
+    }
+
+    /// One turn of a spinner: whether it took the mutex or gave up, or neither yet.
+    #[inline]
+    fn try_spin(&self, owner: &P::AtomicU32) -> Option<bool> {
+        // Relaxed: a hint.
+        let now = owner.load(Relaxed);
+        if now != NOBODY && !(S::may_spin::<P>() && Self::spin_on_owner(owner, now)) {
+            return Some(false);
+        }
+        // Relaxed: only taking the mutex orders.
+        if (!S::READS_FIRST || self.count.load(Relaxed) == FREE) && self.take_free() {
+            // Before the turn ends: who comes next sees an owner.
+            self.acquired(P::current());
+            return Some(true);
+        }
+        (now == NOBODY && P::need_resched()).then_some(false)
+    }
+
+    /// Spins while `task` has the mutex and runs; whether nobody seems to have it then. Another
+    /// owner ends the spinning for good: to follow a chain of owners costs more than a sleep.
+    fn spin_on_owner(owner: &P::AtomicU32, task: TaskId) -> bool {
+        let left = |now| !P::on_cpu(task) || now != task || P::need_resched();
+        P::spin_until(owner, left) == NOBODY
+    }
+
+    /// Under the inner lock: swaps -1 into the count unless that changes nothing; whether the mutex
+    /// was free and is the caller's now.
+    fn mark_contended(&self) -> bool {
+        // Relaxed: the look orders nothing, the swap does.
+        if S::READS_FIRST && !S::marks(self.count.load(Relaxed).cast_signed()) {
+            return false;
+        }
+        // any -> -1. Acquire pairs with the release in `unlock`.
+        self.count.swap(CONTENDED, Acquire) == FREE
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, sleep: Sleep) -> Result<(), WaitError> {
+        let waiter = Waiter::new(false);
+        self.lock.lock();
+        // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
+        unsafe { self.sleepers.push(&waiter) };
+        if !S::SPINS {
+            P::event(LockEvent::Contended, self, waiter.task);
+        }
+        // A spinning mutex does so once for the arrival, and at each turn.
+        let free = S::SPINS && self.mark_contended();
+        let result = loop {
+            if free || self.mark_contended() {
+                break Ok(());
+            }
+            if P::signal_pending(sleep) {
+                break Err(WaitError::Interrupted);
+            }
+            waiter.prepare();
+            self.lock.unlock();
+            waiter.sleep(sleep, None);
+            self.lock.lock();
+        };
+        let passed = !waiter.is_first();
+        // SAFETY: the inner lock is held, and nobody else removes records here (I3).
+        unsafe { self.sleepers.remove(&waiter) };
+        if result.is_ok() {
+            if passed {
+                P::event(LockEvent::Stolen, self, waiter.task);
+            }
+            self.acquired(waiter.task);
+            if self.sleepers.is_empty() {
+                // -1 -> 0: nobody sleeps. Relaxed: it is the owner's release that orders.
+                self.count.store(HELD, Relaxed);
+            }
+        } else {
+            // The count stays negative: the owner finds out that nobody waits.
+            P::event(LockEvent::Interrupted, self, waiter.task);
+        }
+        self.lock.unlock();
+        result
+    }
+
+    /// Gives the mutex back.
+    #[inline]
+    pub fn unlock(&self) {
+        P::event(LockEvent::Released, self, P::current());
+        self.set_owner(NOBODY);
+        // Release pairs with the acquire of the next owner.
+        let nobody_waits = if S::SPINS {
+            // count += 1, as above.
+            self.count.fetch_add(1, Release) == HELD
+        } else {
+            // 0 -> 1, as above.
+            self.count.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+        };
+        if !nobody_waits {
+            self.unlock_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self) {
+        self.lock.lock();
+        // any -> 1. Release pairs with the acquire of the next owner.
+        self.count.store(FREE, Release);
+        P::touch(&self.sleepers, Access::Read);
+        // SAFETY: the inner lock is held.
+        let front = unsafe { self.sleepers.front() };
+        if let Some(waiter) = front.filter(|waiter| waiter.wake()) {
+            P::event(LockEvent::Woken, self, waiter.task);
+        }
+        self.lock.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::Signals;
+
+    static MUTEX: Mutex<Native, NoSpin, crate::AdaptiveLock<Native>> = Mutex::native();
+
+    fn a_signal_ends_a_wait<S: SpinPolicy>()
+    where
+        S::Queue<Native>: Sync,
+    {
+        let mutex = Mutex::<Native, S>::new();
+        assert!(mutex.try_lock() && !mutex.try_lock());
+        // Natively an owner always seems to run, so `lock_interruptible` might spin for good.
+        std::thread::scope(|scope| {
+            let (send, receive) = std::sync::mpsc::channel();
+            let mutex = &mutex;
+            let waiter = scope.spawn(move || {
+                send.send(Signals::of_this_thread()).unwrap();
+                let waiter = mutex.lock_slow(Sleep::Interruptible);
+                (waiter, mutex.lock_slow(Sleep::Killable))
+            });
+            let signals = receive.recv().unwrap();
+            signals.interrupt();
+            signals.kill();
+            let interrupted = Err(WaitError::Interrupted);
+            assert_eq!(waiter.join().unwrap(), (interrupted, interrupted));
+        });
+        mutex.unlock();
+        assert!(!mutex.is_locked() && mutex.try_lock());
+    }
+
+    #[test]
+    fn a_signal_ends_every_wait() {
+        a_signal_ends_a_wait::<NoSpin>();
+        a_signal_ends_a_wait::<SpinOnOwner>();
+        a_signal_ends_a_wait::<SpinMcs>();
+    }
+
+    #[test]
+    fn a_static_mutex_needs_no_start() {
+        assert!(MUTEX.try_lock() && MUTEX.is_locked());
+        MUTEX.unlock();
+        assert!(!MUTEX.is_locked());
+    }
+}
