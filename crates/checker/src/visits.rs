@@ -15,9 +15,9 @@ pub const READERS: &[&[bool]] = &[&[true, false], &[false], &[true]];
 #[derive(Debug)]
 pub struct Irq<P, L>(L, PhantomData<fn() -> P>);
 
-impl<P: Platform<IrqFlags = ()>, L: RawLock<P>> Lock for Irq<P, L> {
+impl<P: Platform<IrqFlags = ()>, L: RawLock<P> + Default> Lock for Irq<P, L> {
     fn with_units(_: u32) -> Self {
-        Self(L::new(), PhantomData)
+        Self(L::default(), PhantomData)
     }
     fn acquire(&self) {
         self.0.lock_irqsave();

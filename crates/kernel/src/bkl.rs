@@ -5,27 +5,52 @@
 //! again. As a spinlock (commit 8e3e076c5a78) its holder runs with preemption disabled.
 
 use crate::config::Preempt;
-use crate::lock_rules::{BklKind, LockRules, SemaphorePolicy};
-use crate::locks::Spin;
-
+use crate::lock_rules::{BklKind, LockRules, SemaphorePolicy, Spinlock};
 use crate::sched::queue::preempt_enable_no_resched;
 use crate::sched::task::Tcb;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{
     ArchSemaphore, Handoff, LockEvent, Opportunistic, Platform, PublishedFix, RawLock,
-    RawSemaphore, Semaphore, TicketLock,
+    RawSemaphore, Semaphore, TasLock, TicketLock,
 };
+use core::any::Any;
 
 /// The name under which it is watched.
 pub const BKL: &str = "BKL";
 
+/// A semaphore in simulated memory, of whatever policy and with whatever spinlock inside.
+trait Placed {
+    fn semaphore(&self) -> &dyn RawSemaphore;
+    /// The lock as its events name it.
+    fn object(&self) -> &dyn Any;
+}
+
+impl<S: RawSemaphore> Placed for Sim<S> {
+    fn semaphore(&self) -> &dyn RawSemaphore {
+        &**self
+    }
+    fn object(&self) -> &dyn Any {
+        &**self
+    }
+}
+
+fn place<L: RawLock<Smp> + Default>(policy: SemaphorePolicy) -> Box<dyn Placed> {
+    match policy {
+        SemaphorePolicy::Arch => Box::new(Here::place(ArchSemaphore::<Smp, L>::new(1))),
+        SemaphorePolicy::Handoff => Box::new(Here::place(Semaphore::<Smp, Handoff, L>::new(1))),
+        SemaphorePolicy::PublishedFix => {
+            Box::new(Here::place(Semaphore::<Smp, PublishedFix, L>::new(1)))
+        }
+        SemaphorePolicy::Opportunistic => {
+            Box::new(Here::place(Semaphore::<Smp, Opportunistic, L>::new(1)))
+        }
+    }
+}
+
 enum Lock {
     /// The kernel has none (from 2.6.39 on).
     None,
-    Arch(Sim<ArchSemaphore<Smp, Spin>>),
-    Handoff(Sim<Semaphore<Smp, Handoff, Spin>>),
-    PublishedFix(Sim<Semaphore<Smp, PublishedFix, Spin>>),
-    Opportunistic(Sim<Semaphore<Smp, Opportunistic, Spin>>),
+    Semaphore(Box<dyn Placed>),
     Spin(Sim<TicketLock<Smp>>),
 }
 
@@ -37,29 +62,24 @@ pub(crate) struct Bkl {
 
 impl Bkl {
     pub(crate) fn new(kind: BklKind, locks: LockRules, preempt: Preempt) -> Self {
-        let lock = match (kind, locks.semaphore) {
+        let lock = match (kind, locks.spinlock) {
             (BklKind::None, _) => Lock::None,
-            (BklKind::Spinlock, _) => Lock::Spin(Here::place(RawLock::new())),
-            (_, SemaphorePolicy::Arch) => Lock::Arch(Here::place(ArchSemaphore::with_count(1))),
-            (_, SemaphorePolicy::Handoff) => Lock::Handoff(Here::place(Semaphore::new(1))),
-            (_, SemaphorePolicy::PublishedFix) => {
-                Lock::PublishedFix(Here::place(Semaphore::new(1)))
+            (BklKind::Spinlock, _) => Lock::Spin(Here::place(TicketLock::default())),
+            (BklKind::Semaphore, Spinlock::Ticket) => {
+                Lock::Semaphore(place::<TicketLock<Smp>>(locks.semaphore))
             }
-            (_, SemaphorePolicy::Opportunistic) => {
-                Lock::Opportunistic(Here::place(Semaphore::new(1)))
+            (BklKind::Semaphore, Spinlock::Plain) => {
+                Lock::Semaphore(place::<TasLock<Smp>>(locks.semaphore))
             }
         };
         Self { lock, preemptible: preempt == Preempt::Full }
     }
 
     /// The lock as its events name it.
-    pub(crate) fn lock_object(&self) -> Option<&dyn core::any::Any> {
+    pub(crate) fn lock_object(&self) -> Option<&dyn Any> {
         Some(match &self.lock {
             Lock::None => return None,
-            Lock::Arch(lock) => &**lock,
-            Lock::Handoff(lock) => &**lock,
-            Lock::PublishedFix(lock) => &**lock,
-            Lock::Opportunistic(lock) => &**lock,
+            Lock::Semaphore(lock) => lock.object(),
             Lock::Spin(lock) => &**lock,
         })
     }
@@ -72,10 +92,7 @@ impl Bkl {
     fn down(&self) {
         match &self.lock {
             Lock::None => (),
-            Lock::Arch(lock) => lock.down(),
-            Lock::Handoff(lock) => lock.down(),
-            Lock::PublishedFix(lock) => lock.down(),
-            Lock::Opportunistic(lock) => lock.down(),
+            Lock::Semaphore(lock) => lock.semaphore().down(),
             Lock::Spin(lock) => self.spin(lock),
         }
     }
@@ -83,10 +100,7 @@ impl Bkl {
     fn up(&self) {
         match &self.lock {
             Lock::None => (),
-            Lock::Arch(lock) => lock.up(),
-            Lock::Handoff(lock) => lock.up(),
-            Lock::PublishedFix(lock) => lock.up(),
-            Lock::Opportunistic(lock) => lock.up(),
+            Lock::Semaphore(lock) => lock.semaphore().up(),
             Lock::Spin(lock) => {
                 Smp::event(LockEvent::Released, &**lock, Here::task());
                 lock.unlock();

@@ -2,6 +2,7 @@
 
 mod calls;
 
+use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, RwSem};
 use crate::pages::Pages;
 use convoy_machine::{Here, Sim, Smp, Word};
@@ -64,8 +65,8 @@ struct Segment {
 }
 
 impl Ipc {
-    pub(crate) fn new() -> Self {
-        let hot = IpcHot { set_ids: Line(RwSem::new()), segment_ids: Line(RwSem::new()) };
+    pub(crate) fn new(locks: LockRules) -> Self {
+        let hot = IpcHot { set_ids: Line(locks.rwsem()), segment_ids: Line(locks.rwsem()) };
         let hot = Here::place(hot);
         Here::name(&hot.set_ids, "sem_ids rwsem");
         Here::name(&hot.segment_ids, "shm_ids rwsem");

@@ -27,12 +27,6 @@ impl<T> Deref for Line<T> {
     }
 }
 
-thread_local! {
-    /// What [`Spin::new`] makes. A kernel is built with one kind of spinlock, and a thread has one
-    /// machine at a time and one kernel on it.
-    static BUILT_WITH: Cell<Spinlock> = const { Cell::new(Spinlock::Ticket) };
-}
-
 /// A spinlock of the kind that the kernel was built with. All its spinlocks are, those inside
 /// sleeping locks too.
 pub(crate) enum Spin {
@@ -51,11 +45,6 @@ macro_rules! either {
 }
 
 impl Spin {
-    /// The kernel of this thread's machine is built with `kind` from now on.
-    pub(crate) fn build_with(kind: Spinlock) {
-        BUILT_WITH.set(kind);
-    }
-
     /// Runs `body` under the lock.
     #[inline]
     #[track_caller]
@@ -83,12 +72,6 @@ impl Spin {
 }
 
 impl RawLock<Smp> for Spin {
-    fn new() -> Self {
-        match BUILT_WITH.get() {
-            Spinlock::Ticket => Self::Ticket(RawLock::new()),
-            Spinlock::Plain => Self::Plain(RawLock::new()),
-        }
-    }
     #[inline]
     #[track_caller]
     fn lock(&self) {
@@ -161,8 +144,8 @@ impl LockRules {
     /// A spinlock.
     pub(crate) fn spin(self) -> Spin {
         match self.spinlock {
-            Spinlock::Ticket => Spin::Ticket(RawLock::new()),
-            Spinlock::Plain => Spin::Plain(RawLock::new()),
+            Spinlock::Ticket => Spin::Ticket(TicketLock::default()),
+            Spinlock::Plain => Spin::Plain(TasLock::default()),
         }
     }
 
@@ -173,7 +156,18 @@ impl LockRules {
 
     /// A mutex.
     pub(crate) fn mutex(self) -> Mutex {
-        Mutex::new(self.mutex)
+        match self.mutex {
+            MutexPolicy::Sleep => Mutex::Sleep(convoy_sync::Mutex::with_lock(self.spin())),
+            MutexPolicy::Spin => Mutex::Spin(convoy_sync::Mutex::new()),
+            MutexPolicy::SpinLookFirst => Mutex::SpinLookFirst(convoy_sync::Mutex::new()),
+            MutexPolicy::SpinAtLowLoad => Mutex::SpinAtLowLoad(convoy_sync::Mutex::new()),
+            MutexPolicy::SpinInTurn => Mutex::SpinInTurn(convoy_sync::Mutex::new()),
+        }
+    }
+
+    /// A reader/writer semaphore.
+    pub(crate) fn rwsem(self) -> RwSem {
+        RwSem(RwSemaphore::with_lock(self.spin()))
     }
 }
 
@@ -245,16 +239,6 @@ pub(crate) enum Mutex {
 const _: () = assert!(size_of::<Mutex>() == 64);
 
 impl Mutex {
-    fn new(policy: MutexPolicy) -> Self {
-        match policy {
-            MutexPolicy::Sleep => Self::Sleep(convoy_sync::Mutex::new()),
-            MutexPolicy::Spin => Self::Spin(convoy_sync::Mutex::new()),
-            MutexPolicy::SpinLookFirst => Self::SpinLookFirst(convoy_sync::Mutex::new()),
-            MutexPolicy::SpinAtLowLoad => Self::SpinAtLowLoad(convoy_sync::Mutex::new()),
-            MutexPolicy::SpinInTurn => Self::SpinInTurn(convoy_sync::Mutex::new()),
-        }
-    }
-
     /// Tells the recorder its name.
     pub(crate) fn name(&self, name: &'static str) {
         of_any!(self, lock => Here::name(lock, name));
@@ -279,10 +263,6 @@ impl Mutex {
 pub(crate) struct RwSem(RwSemaphore<Smp, Spin>);
 
 impl RwSem {
-    pub(crate) fn new() -> Self {
-        Self(RwSemaphore::new())
-    }
-
     /// Runs `body` beside other readers.
     #[inline]
     pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {

@@ -46,7 +46,7 @@ impl Mm {
     /// An address space with nothing in it.
     pub(crate) fn new(locks: LockRules) -> Self {
         let table = locks.guarded(Field::new(0));
-        let hot = MmHot { mmap_sem: Line(RwSem::new()), table: Line(table) };
+        let hot = MmHot { mmap_sem: Line(locks.rwsem()), table: Line(table) };
         let hot = Here::place(hot);
         Here::name(&hot.mmap_sem, "mmap_sem");
         hot.table.name("page_table_lock");

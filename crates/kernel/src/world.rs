@@ -126,7 +126,7 @@ impl World {
                 options.tmpfs / PAGE,
                 options.file_system,
             ),
-            ipc: Ipc::new(),
+            ipc: Ipc::new(locks),
             terminal: Terminal::new(),
             options,
             traffic: kernel.bkl_traffic.clone(),

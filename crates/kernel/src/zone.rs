@@ -135,7 +135,8 @@ impl Zones {
         let part = |&(name, first, pages, lock_name): &(_, u32, u32, _)| {
             let frames = pages >> ORDER_MAX << ORDER_MAX;
             let bulk = Moves { policy: rules.lock, page: costs.bulk_page };
-            let zone = Zone::new(Setup { lock, ..Setup::new(frames, cpus, bulk) });
+            let zone =
+                Zone::with_locks(Setup { lock, ..Setup::new(frames, cpus, bulk) }, || locks.spin());
             zone.lock().name(lock_name);
             Part { name, first, zone }
         };

@@ -31,7 +31,9 @@ struct Watched<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> {
     taken: Vec<AtomicBool>,
 }
 
-impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Watched<P, L, B, S> {
+impl<P: Platform, L: RawLock<P> + Default, B: Bulk<P, L>, S: RawLock<P> + Default>
+    Watched<P, L, B, S>
+{
     fn new(setup: Setup<B>) -> Self {
         let taken = (0..setup.frames).map(|_| AtomicBool::new(false)).collect();
         Self { zone: Zone::new(setup), taken }
@@ -159,7 +161,10 @@ fn threads_neither_lose_nor_share_pages() {
     threads(ReleaseContended);
 }
 
-fn virtual_machine<L: RawLock<Smp>, B: Bulk<Smp, L> + Copy>(bulk: B, lock: LockPlace) -> u64 {
+fn virtual_machine<L: RawLock<Smp> + Default, B: Bulk<Smp, L> + Copy>(
+    bulk: B,
+    lock: LockPlace,
+) -> u64 {
     const CPUS: usize = 4;
     struct Shared<L: RawLock<Smp>, B: Bulk<Smp, L>> {
         watched: OnceCell<Watched<Smp, L, B, convoy_mm::Unlocked>>,

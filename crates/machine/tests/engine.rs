@@ -38,14 +38,14 @@ impl<T> Shared<T> {
     }
 }
 
-fn exclusion<L: RawLock<Smp>>(cpus: usize, tasks: u64) -> Machine {
+fn exclusion<L: RawLock<Smp> + Default>(cpus: usize, tasks: u64) -> Machine {
     let lock = Shared::<L>::new();
     let (inside, total) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
     let bodies = (0..tasks)
         .map(|task| {
             let (lock, inside, total) = (lock.clone(), Rc::clone(&inside), Rc::clone(&total));
             Box::new(move || {
-                let lock = lock.get(L::new);
+                let lock = lock.get(L::default);
                 for turn in 0..50 {
                     lock.lock();
                     assert!(!inside.replace(true), "two owners");
@@ -106,7 +106,7 @@ fn handover(cpus: usize) -> f64 {
         .map(|_| {
             let lock = lock.clone();
             Box::new(move || {
-                let lock = lock.get(RawLock::new);
+                let lock = lock.get(Default::default);
                 for _ in 0..20 {
                     drop(lock.guard());
                 }
@@ -164,7 +164,7 @@ fn the_same_seed_gives_the_same_schedule() {
             .map(|_| {
                 let lock = lock.clone();
                 Box::new(move || {
-                    let lock = lock.get(RawLock::new);
+                    let lock = lock.get(Default::default);
                     for _ in 0..50 {
                         drop(lock.guard());
                         Here::compute(100_000);

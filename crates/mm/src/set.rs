@@ -55,9 +55,6 @@ impl SetSize {
 pub struct Unlocked;
 
 impl<P: Platform> RawLock<P> for Unlocked {
-    fn new() -> Self {
-        Self
-    }
     #[inline(always)]
     fn lock(&self) {}
     #[inline(always)]

@@ -114,7 +114,9 @@ impl Stats {
     }
 }
 
-impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> {
+impl<P: Platform, L: RawLock<P> + Default, B: Bulk<P, L>, S: RawLock<P> + Default>
+    Zone<P, L, B, S>
+{
     /// A zone whose frames are all free. On the virtual machine a task makes it, unless it consists
     /// of whole blocks of the largest order: making smaller ones writes to frames.
     ///
@@ -122,10 +124,21 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
     ///
     /// When `setup` has no CPU.
     pub fn new(setup: Setup<B>) -> Self {
+        Self::with_locks(setup, L::default)
+    }
+}
+
+impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P> + Default> Zone<P, L, B, S> {
+    /// [`Self::new`] with what makes a free zone lock.
+    ///
+    /// # Panics
+    ///
+    /// When `setup` has no CPU.
+    pub fn with_locks(setup: Setup<B>, lock: impl Fn() -> L) -> Self {
         assert!(setup.cpus > 0, "a zone needs a set of lists");
         let frames = Frames::new(setup.frames);
         let hot = P::place(Hot {
-            lock: L::new(),
+            lock: lock(),
             buddy: Buddy::new(&frames),
             requested: Tally::default(),
             found: Tally::default(),
@@ -133,14 +146,16 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
         });
         Self {
             hot,
-            apart: (setup.lock == LockPlace::OwnLine).then(|| P::place(L::new())),
-            sets: (0..setup.cpus).map(|_| P::place(PageSet::new(S::new()))).collect(),
+            apart: (setup.lock == LockPlace::OwnLine).then(|| P::place(lock())),
+            sets: (0..setup.cpus).map(|_| P::place(PageSet::new(S::default()))).collect(),
             frames,
             size: setup.size,
             bulk: setup.bulk,
         }
     }
+}
 
+impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> {
     /// The zone lock: to be named and watched.
     #[inline]
     pub fn lock(&self) -> &L {

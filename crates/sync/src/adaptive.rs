@@ -148,11 +148,7 @@ impl<P: Platform, S: SpinLimit + Default> Default for AdaptiveLock<P, S> {
     }
 }
 
-impl<P: Platform, S: SpinLimit + Default> RawLock<P> for AdaptiveLock<P, S> {
-    fn new() -> Self {
-        Self::default()
-    }
-
+impl<P: Platform, S: SpinLimit> RawLock<P> for AdaptiveLock<P, S> {
     #[inline]
     fn lock(&self) {
         // 0 -> 1. Acquire pairs with the release in `unlock`.

@@ -254,7 +254,7 @@ macro_rules! spinlocks {
         $(impl<P: Platform> Lock for $lock {
             fn with_units(units: u32) -> Self {
                 assert_eq!(units, 1);
-                RawLock::new()
+                Self::default()
             }
             #[inline]
             fn acquire(&self) {
@@ -285,7 +285,7 @@ spinlocks!(
     }
 );
 
-impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Lock for Mutex<P, S, L> {
+impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Default> Lock for Mutex<P, S, L> {
     fn with_units(units: u32) -> Self {
         assert_eq!(units, 1);
         Self::new()
@@ -365,7 +365,7 @@ impl<P: Platform> Lock for RwLock<P> {
     }
 }
 
-impl<P: Platform, L: RawLock<P>> Lock for RwSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default> Lock for RwSemaphore<P, L> {
     fn with_units(units: u32) -> Self {
         assert_eq!(units, 1);
         Self::new()

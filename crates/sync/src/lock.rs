@@ -7,11 +7,9 @@ use core::marker::PhantomData;
 /// A short lock: held for a bounded time, never across a sleep. The all-zero image is unlocked.
 ///
 /// Preemption is forbidden while it is held. A lock that interrupt handlers take as well is taken
-/// with [`Self::lock_irqsave`] everywhere.
+/// with [`Self::lock_irqsave`] everywhere. A lock that comes in one form only is made by its
+/// `Default`.
 pub trait RawLock<P: Platform>: Sized + 'static {
-    /// An unlocked lock.
-    fn new() -> Self;
-
     /// Takes the lock.
     fn lock(&self);
 

@@ -79,16 +79,23 @@ unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync> Sync for RwSemap
 // SAFETY: a lock that can be moved has no waiters, so it owns no foreign pointer.
 unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send> Send for RwSemaphore<P, L> {}
 
-impl<P: Platform, L: RawLock<P>> Default for RwSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default> Default for RwSemaphore<P, L> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default> RwSemaphore<P, L> {
     /// An unlocked lock.
     pub fn new() -> Self {
-        Self { state: P::AtomicU32::new(0), lock: L::new(), queue: Queue::new() }
+        Self::with_lock(L::default())
+    }
+}
+
+impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
+    /// An unlocked lock around `lock`, its inner lock, which is free.
+    pub fn with_lock(lock: L) -> Self {
+        Self { state: P::AtomicU32::new(0), lock, queue: Queue::new() }
     }
 
     /// Takes the lock for reading; sleeps until it can.

@@ -80,15 +80,11 @@ impl TasLock<Native> {
 
 impl<P: Platform> Default for TasLock<P> {
     fn default() -> Self {
-        RawLock::new()
+        Self { locked: P::AtomicU32::new(UNLOCKED) }
     }
 }
 
 impl<P: Platform> RawLock<P> for TasLock<P> {
-    fn new() -> Self {
-        Self { locked: P::AtomicU32::new(UNLOCKED) }
-    }
-
     #[inline]
     fn lock(&self) {
         P::preempt_disable();
@@ -185,15 +181,11 @@ impl<P: Platform> TicketLock<P> {
 
 impl<P: Platform> Default for TicketLock<P> {
     fn default() -> Self {
-        RawLock::new()
+        Self { serving: P::AtomicU32::new(0), next: P::AtomicU32::new(0) }
     }
 }
 
 impl<P: Platform> RawLock<P> for TicketLock<P> {
-    fn new() -> Self {
-        Self { serving: P::AtomicU32::new(0), next: P::AtomicU32::new(0) }
-    }
-
     fn parts() -> Vec<(usize, String)> {
         let (serving, next) = (offset_of!(Self, serving), offset_of!(Self, next));
         vec![(serving, "serving".to_owned()), (next, "next".to_owned())]

@@ -58,7 +58,7 @@ fn saturated(cpus: usize, hold_ns: f64, sections: u64) -> f64 {
     preset.price_ns.read_service = READ_SERVICE_NS;
     let lock = Rc::new(OnceCell::new());
     let section: Rc<dyn Fn(&mut Draws)> = Rc::new(move |_| {
-        let lock = lock.get_or_init(|| Here::place(TicketLock::<Smp>::new()));
+        let lock = lock.get_or_init(|| Here::place(TicketLock::<Smp>::default()));
         let guard = lock.guard();
         Here::compute((hold_ns * 1000.0) as u64);
         drop(guard);

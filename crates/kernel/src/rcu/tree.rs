@@ -49,7 +49,7 @@ struct Node {
 impl Node {
     fn new(cpus: Range<usize>, children: usize, parent: Option<(usize, u64)>) -> Self {
         let hot = Here::place(Line(NodeHot {
-            lock: RawLock::new(),
+            lock: TicketLock::default(),
             gpnum: Field::new(FIRST),
             completed: Field::new(FIRST),
             qsmask: Field::new(0),
@@ -89,7 +89,7 @@ impl Tree {
             nodes.push(Node::new(span(leaf), span(leaf).len(), parent));
         }
         let onoff = Here::place(Line(locks.spin()));
-        let force = Here::place(Line(RawLock::new()));
+        let force = Here::place(Line(TicketLock::default()));
         Here::name(&*onoff, "rcu onofflock");
         Here::name(&*force, "rcu fqslock");
         Self {

@@ -16,7 +16,6 @@ use crate::config::{Config, Preempt};
 use crate::futex::Futexes;
 use crate::irq::Agendas;
 use crate::lock_rules::LockRules;
-use crate::locks::Spin;
 use crate::preset::KernelPreset;
 use crate::rcu::Rcu;
 use crate::softirq::Softirqs;
@@ -58,7 +57,6 @@ impl Sched {
     /// The scheduler of `kernel` for the machine of `preset`, which must be the machine of this
     /// thread.
     pub fn new(kernel: &KernelPreset, preset: &convoy_machine::Preset) -> Rc<Self> {
-        Spin::build_with(kernel.locks.spinlock);
         let cpus = preset.topology.cpus;
         let rules = &kernel.sched;
         let rq = Rc::new(build::run_queues(kernel, preset));

@@ -128,19 +128,26 @@ impl Mutex<Native, NoSpin, crate::AdaptiveLock<Native>> {
     }
 }
 
-impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Default for Mutex<P, S, L> {
+impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Default> Default for Mutex<P, S, L> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
+impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Default> Mutex<P, S, L> {
     /// An unlocked mutex.
     pub fn new() -> Self {
+        Self::with_lock(L::default())
+    }
+}
+
+impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
+    /// An unlocked mutex around `lock`, its inner lock, which is free.
+    pub fn with_lock(lock: L) -> Self {
         Self {
             count: P::AtomicU32::new(FREE),
             owner: S::Owner::<P>::new(),
-            lock: L::new(),
+            lock,
             sleepers: Queue::new(),
             spinners: S::Queue::<P>::new(),
             policy: PhantomData,

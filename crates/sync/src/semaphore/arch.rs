@@ -83,7 +83,7 @@ unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync> Sync for ArchSem
 // SAFETY: a semaphore that can be moved has no waiters, so it owns no foreign pointer.
 unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send> Send for ArchSemaphore<P, L> {}
 
-impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default> ArchSemaphore<P, L> {
     /// A semaphore with `count` free units.
     ///
     /// # Panics
@@ -94,11 +94,13 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
         Self {
             count: P::AtomicU32::new(count),
             sleepers: Cell::new(0),
-            lock: L::new(),
+            lock: L::default(),
             queue: Queue::new(),
         }
     }
+}
 
+impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
     /// Adds to the count; returns the new one.
     #[inline]
     fn add(&self, units: u32) -> i32 {
@@ -186,7 +188,7 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
     }
 }
 
-impl<P: Platform, L: RawLock<P>> RawSemaphore for ArchSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default> RawSemaphore for ArchSemaphore<P, L> {
     fn with_count(count: u32) -> Self {
         Self::new(count)
     }

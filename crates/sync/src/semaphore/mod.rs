@@ -172,12 +172,14 @@ unsafe impl<P: Platform, Q: Policy, L: RawLock<P> + Sync> Sync for Semaphore<P, 
 // SAFETY: a semaphore that can be moved has no waiters, so it owns no foreign pointer.
 unsafe impl<P: Platform, Q: Policy, L: RawLock<P> + Send> Send for Semaphore<P, Q, L> {}
 
-impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
+impl<P: Platform, Q: Policy, L: RawLock<P> + Default> Semaphore<P, Q, L> {
     /// A semaphore with `count` free units.
     pub fn new(count: u32) -> Self {
-        Self { state: State::new(count), lock: L::new(), policy: PhantomData }
+        Self { state: State::new(count), lock: L::default(), policy: PhantomData }
     }
+}
 
+impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
     fn lock(&self) -> P::IrqFlags {
         let flags = self.lock.lock_irqsave();
         P::touch(&self.state, Access::Write);
@@ -270,7 +272,7 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
     }
 }
 
-impl<P: Platform, Q: Policy, L: RawLock<P>> RawSemaphore for Semaphore<P, Q, L> {
+impl<P: Platform, Q: Policy, L: RawLock<P> + Default> RawSemaphore for Semaphore<P, Q, L> {
     fn with_count(count: u32) -> Self {
         Self::new(count)
     }
