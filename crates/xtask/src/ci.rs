@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything a change must pass, here and on a remote machine alike.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::stage::{Ending, Pipeline, cargo, run as show, run_filtered};
 use crate::{Outcome, golden, tidy};
@@ -39,6 +39,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
         show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))
     });
     pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));
+    pipeline.stage("dask", || dask(root));
     pipeline.print_summary();
     println!();
     closing.print();
@@ -53,6 +54,29 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
         return Ok(Ending::Missing("cure: rustup component add clippy rustfmt"));
     }
     show(&mut cargo(root, arguments))
+}
+
+/// A sweep on two Dask workers, one of them killed, with the program that the goldens were made
+/// with. Dask is installed beside the build; a machine that cannot get it says so and goes on, since
+/// the program does not need it.
+fn dask(root: &Path) -> anyhow::Result<Ending> {
+    let place = root.join("target/python");
+    let python = place.join("bin/python3");
+    let quiet = |command: &mut Command| {
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let has = |python: &Path| quiet(Command::new(python).args(["-c", "import distributed"]));
+    if !has(&python) {
+        let made = quiet(Command::new("python3").args(["-m", "venv"]).arg(&place));
+        let install = ["-m", "pip", "install", "--timeout", "20", "distributed==2026.8.0"];
+        if !made || !quiet(Command::new(&python).args(install)) || !has(&python) {
+            println!("skipped: python3 with venv and pip, and a package index, are not at hand");
+            return Ok(Ending::Passed);
+        }
+    }
+    let test = root.join("python/test_dask.py");
+    show(Command::new(&python).arg(test).arg(root.join("target/release/convoy")))
 }
 
 /// The lines with which the test runner closes each test program, kept for the end of the output.
