@@ -190,6 +190,8 @@ fn verdict(results: Results) -> Option<String> {
     let case = results.grid.labels(&results.grid.points[index]).join(", ");
     let (metric, ..) = shown(&compare.metric);
     let what = match compare.change {
+        Change::Loss if value < 0.0 => format!("gains {} % of {metric}", fixed(-value, 1)),
+        Change::Gain if value < 0.0 => format!("loses {} % of {metric}", fixed(-value, 1)),
         Change::Loss => format!("loses {} % of {metric}", fixed(value, 1)),
         Change::Gain => format!("gains {} % of {metric}", fixed(value, 1)),
         Change::Ratio => format!("has {} times the {metric}", fixed(value, 2)),

@@ -66,6 +66,9 @@ fn size(grid: &PlannedGrid) -> Option<String> {
     let Job::Sim(job) = job else { return None };
     let inputs = job.inputs();
     let scale = inputs.scale;
+    if inputs.shrink > 1 {
+        return Some(format!("loop counts / {}", inputs.shrink));
+    }
     if scale == 1 {
         return Some("full size".to_owned());
     }
