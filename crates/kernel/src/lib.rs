@@ -8,6 +8,7 @@ mod config;
 mod costs;
 
 mod futex;
+mod gate;
 mod ipc;
 pub mod irq;
 mod lock_rules;
@@ -35,6 +36,7 @@ pub use base::{Base, Counts};
 pub use bkl::BKL;
 pub use convoy_mm::{Moments, Stats as PageStats};
 pub use costs::{CostsError, costs_ns};
+pub use gate::Gate;
 
 pub use config::{Config, Preempt, SchedCosts};
 pub use lock_rules::{BklKind, BklTraffic, LockRules, MutexPolicy, SemaphorePolicy, Spinlock};

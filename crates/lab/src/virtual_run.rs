@@ -2,15 +2,15 @@
 //!
 //! The parent makes the fixtures, forks the users, waits until all are ready, takes t0, waits for
 //! the start delay and releases them; Real runs from t0 to the end of the last user, so it contains
-//! the delay, as AIM7's does. The *busy window* is Real without the delay. Users are released by
-//! closing a pipe that all of them read: nobody can miss it.
+//! the delay, as AIM7's does. The *busy window* is Real without the delay. Users are released as
+//! AIM7's are, by one signal to all of them: each costs one wakeup ([`convoy_kernel::Gate`]).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    BKL, FileSystem, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
+    BKL, FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::Kernel;
@@ -331,18 +331,16 @@ impl VirtualRun {
         k.mkdir(DIRECTORY).map_err(|error| fail("mkdir", &error))?;
         setup(k, &self.env(0)).map_err(|error| fail("fixtures", &error))?;
         let (ready_read, ready_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
-        let (gate_read, gate_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
+        let gate = Rc::new(Gate::closed());
         for user in 0..self.users {
             let env = self.env(user);
             let order = self.mix.order(self.seed, user);
-            let board = Rc::clone(board);
+            let (board, gate) = (Rc::clone(board), Rc::clone(&gate));
             let child = move |k: &mut Process| {
-                let ready = k.close(gate_write).and_then(|()| k.write(ready_write, &[1; 4]));
-                if ready.is_err() {
+                if k.write(ready_write, &[1; 4]).is_err() {
                     return 1;
                 }
-                // End of file: the parent has closed the gate.
-                while k.read(gate_read, &mut [0]).is_ok_and(|read| read > 0) {}
+                k.pause_at(&gate);
                 board.user(k, &env, &order);
                 0
             };
@@ -361,7 +359,7 @@ impl VirtualRun {
         *board.released.borrow_mut() = Snapshot::take(world, cpus);
         board.zones.replace(world.page_stats());
         Here::tell(Event::Measure(true));
-        k.close(gate_write).map_err(|error| fail("close", &error))?;
+        k.open_gate(&gate, self.users);
         if self.sample_ns > 0 {
             let (world, board, interval) = (Rc::clone(world), Rc::clone(board), self.sample_ns);
             let sampler = move |k: &mut Process| board.sample(k, &world, cpus, interval);

@@ -1,10 +1,11 @@
 //! Processes, signals, memory and IPC through the trait `Kernel`.
 
 use super::common::{run, run_kernel, run_with, units};
-use convoy_kernel::{KernelPreset, Options, Process, World, WorldError};
+use convoy_kernel::{Gate, KernelPreset, Options, Process, World, WorldError};
 use convoy_machine::Machine;
 use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Kernel, Open, Program, Query, Signal, SocketKind};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 #[test]
@@ -435,4 +436,38 @@ fn a_calibration_without_a_program_is_refused() {
     units.remove("list_program");
     let error = World::new(&kernel, &preset, &units, Options::default()).err().unwrap();
     assert!(matches!(error, WorldError::Unit { unit: "list_program" }));
+}
+
+/// Users passed one by one through the mutex of a pipe: 256 of them needed up to 294 ms.
+#[test]
+fn a_gate_lets_everybody_go_for_one_wakeup_each() {
+    const USERS: u32 = 40;
+    let passed = Rc::new(RefCell::new(Vec::new()));
+    let opened = Rc::new(Cell::new((0, 0)));
+    let (inner, times) = (Rc::clone(&passed), Rc::clone(&opened));
+    run_with("2.6.26-rc1", Options::default(), 1, move |k| {
+        let gate = Rc::new(Gate::closed());
+        for _ in 0..USERS {
+            let (gate, passed) = (Rc::clone(&gate), Rc::clone(&inner));
+            let user = move |k: &mut Process| {
+                k.pause_at(&gate);
+                passed.borrow_mut().push(k.now());
+                0
+            };
+            k.fork(user).unwrap();
+        }
+        k.sleep(50_000_000);
+        assert!(inner.borrow().is_empty(), "nobody passes a closed gate");
+        let begin = k.now();
+        k.open_gate(&gate, USERS);
+        times.set((begin, k.now()));
+        for _ in 0..USERS {
+            k.wait().unwrap();
+        }
+    });
+    let ((begin, end), passed) = (opened.get(), passed.borrow());
+    let each_ns = (end - begin) / u64::from(USERS);
+    assert!((100..20_000).contains(&each_ns), "a wakeup each: {each_ns} ns");
+    let last_ns = passed.iter().max().expect("users") - begin;
+    assert!(passed.len() == USERS as usize && last_ns < 10_000_000, "{last_ns} ns");
 }
