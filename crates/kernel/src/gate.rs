@@ -34,7 +34,8 @@ impl Process {
     /// Sleeps until the gate is open, and then takes the signal that opened it.
     pub fn pause_at(&mut self, gate: &Gate) {
         self.call("pause", || {
-            // Acquire: pairs with the release in `open_gate`; nobody misses a gate that opens first.
+            // Acquire: pairs with the release in `open_gate`; nobody misses a gate that opens
+            // first.
             while gate.state.load(Acquire) == CLOSED {
                 Smp::wait(&gate.state, CLOSED, Sleep::Uninterruptible, None);
             }

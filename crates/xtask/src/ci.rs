@@ -57,8 +57,8 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
 }
 
 /// A sweep on two Dask workers, one of them killed, with the program that the goldens were made
-/// with. Dask is installed beside the build; a machine that cannot get it says so and goes on, since
-/// the program does not need it.
+/// with. Dask is installed beside the build; a machine that cannot get it says so and goes on,
+/// since the program does not need it.
 fn dask(root: &Path) -> anyhow::Result<Ending> {
     let place = root.join("target/python");
     let python = place.join("bin/python3");

@@ -30,9 +30,10 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, path: &Path) -> Result<ExitCode
     incomplete(&done)?;
     let experiment = replaced(&plan, &done.outcomes);
     let body = toml::to_string(&experiment).map_err(Failure::environment)?;
-    let head = "# The virtual machine against a real one, which measured itself: `convoy \
-                reproduce` with this file.\n# Written by `convoy reproduce --measure`; docs/experiments.md \
-                explains the keys.\n";
+    let head = "\
+# The virtual machine against a real one, which measured itself: `convoy reproduce` with this file.
+# Written by `convoy reproduce --measure`; docs/experiments.md explains the keys.
+";
     output::file(path, &format!("{head}{body}"))?;
     output::message(&args.common, &format!("wrote {}", path.display()));
     Ok(ExitCode::SUCCESS)

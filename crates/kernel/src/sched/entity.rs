@@ -63,8 +63,8 @@ impl EevdfShare {
     }
 }
 
-/// What the class of 2.6.23 keeps of a task. Where the clock stood when its wait or sleep began is in
-/// `Entity::vruntime`, which follows the task to another CPU.
+/// What the class of 2.6.23 keeps of a task. Where the clock stood when its wait or sleep began is
+/// in `Entity::vruntime`, which follows the task to another CPU.
 #[derive(Debug, Default)]
 pub(crate) struct FairClockShare {
     /// Its share of the fair clock less what it ran, between minus and plus the limit.
