@@ -42,14 +42,6 @@ impl Inputs {
         self.settings.contains_key(key)
     }
 
-    /// The same, with `key` set to `value` if it is not set.
-    #[must_use]
-    pub fn or(&self, key: &str, value: &str) -> Self {
-        let mut inputs = self.clone();
-        inputs.settings.entry(key.to_owned()).or_insert_with(|| Setting::Text(value.to_owned()));
-        inputs
-    }
-
     /// A whole number; its range was checked when the file was read.
     pub fn whole(&self, key: &str, default: u32) -> u32 {
         self.settings.get(key).and_then(Setting::number).map_or(default, |value| value as u32)

@@ -12,9 +12,6 @@ use crate::experiment::Inputs;
 use crate::native::{self, Loop, Policy};
 use crate::virtual_locks::VirtualLocks;
 
-/// Kernel of a virtual lock loop that names none.
-const KERNEL: &str = "6.18";
-
 /// A lock, threads, a section, and where.
 #[derive(Clone, Debug)]
 pub struct LocksJob {
@@ -48,7 +45,7 @@ impl LocksJob {
             let parts = Vec::new();
             return Ok(Self { measured, virtual_machine: None, parts });
         }
-        let kernel = inputs.or("kernel", KERNEL).preset::<KernelPreset>(&KERNELS)?;
+        let kernel = inputs.preset::<KernelPreset>(&KERNELS)?;
         let machine = inputs.preset::<Preset>(&MACHINES)?;
         let pinned = kept_to_first(measured.cpus, machine.topology.cpus)?;
         let parts = vec![Part::of("kernel", &kernel), Part::of("machine", &machine)];
