@@ -7,7 +7,6 @@ mod disk;
 mod engine;
 mod fifo;
 mod hierarchy;
-mod ledger;
 mod line;
 mod machine;
 mod memory;

@@ -335,6 +335,6 @@ impl Here {
 
     /// What was seen of the watched locks so far.
     pub fn watched() -> Vec<Watch> {
-        engine().watches.snapshot(&engine().ledger, engine().now())
+        engine().watches.snapshot(engine().now())
     }
 }

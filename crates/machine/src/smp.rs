@@ -157,13 +157,13 @@ impl Platform for Smp {
         let engine = engine();
         let lock_at = engine.offset(lock);
         engine.tell(|| Event::Lock { event, lock: lock_at, task });
+        engine.ledger.event(event, lock_at, task, core::any::type_name::<T>(), engine.now());
         if cfg!(debug_assertions) {
             engine.check_rules(event, lock_at, task, core::any::type_name::<T>());
         }
         if engine.watches.any() {
             let current = engine.this().task.get();
-            engine.watches.event(&engine.ledger, event, lock_at, task, current, engine.now());
+            engine.watches.event(event, lock_at, task, current, engine.now());
         }
-        engine.ledger.event(event, lock_at, task, core::any::type_name::<T>(), engine.now());
     }
 }

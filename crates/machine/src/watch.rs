@@ -1,7 +1,5 @@
-//! Watched locks: for how long they are owned, and whether the owner is running. Who owns them is
-//! known to the [`Ledger`].
+//! Watched locks: who owns them, for how long, and whether the owner is running.
 
-use crate::ledger::Ledger;
 use convoy_sync::{LockEvent, TaskId};
 use core::cell::{Cell, RefCell};
 
@@ -11,6 +9,7 @@ pub struct Watch {
     /// Name, as printed.
     pub name: String,
     pub(crate) offset: usize,
+    owner: Option<TaskId>,
     running: bool,
     since: u64,
     /// Time with an owner that was not on a CPU.
@@ -33,9 +32,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Counts the time until `now`, in which the lock was `owned` or not.
-    fn settle(&mut self, owned: bool, now: u64) {
-        if owned {
+    fn settle(&mut self, now: u64) {
+        if self.owner.is_some() {
             let span = now.saturating_sub(self.since);
             if self.running {
                 self.owner_running += span;
@@ -48,6 +46,7 @@ impl Watch {
     }
 
     fn own(&mut self, task: TaskId, running: bool) {
+        self.owner = Some(task);
         self.running = running;
         self.acquisitions += 1;
         if self.last != Some(task) {
@@ -77,25 +76,24 @@ impl Watches {
     }
 
     /// The watches, settled at `now`.
-    pub(crate) fn snapshot(&self, ledger: &Ledger, now: u64) -> Vec<Watch> {
+    pub(crate) fn snapshot(&self, now: u64) -> Vec<Watch> {
         let mut list = self.list.borrow_mut();
         for watch in list.iter_mut() {
-            watch.settle(ledger.owner(watch.offset).is_some(), now);
+            watch.settle(now);
         }
         list.clone()
     }
 
     /// A CPU switched from `prev` to `next`.
     #[inline]
-    pub(crate) fn switched(&self, ledger: &Ledger, prev: TaskId, next: TaskId, now: u64) {
+    pub(crate) fn switched(&self, prev: TaskId, next: TaskId, now: u64) {
         if !self.any.get() {
             return;
         }
         for watch in self.list.borrow_mut().iter_mut() {
-            let owner = ledger.owner(watch.offset);
-            if owner == Some(prev) || owner == Some(next) {
-                watch.settle(true, now);
-                watch.running = owner == Some(next);
+            if watch.owner == Some(prev) || watch.owner == Some(next) {
+                watch.settle(now);
+                watch.running = watch.owner == Some(next);
             }
         }
     }
@@ -106,13 +104,11 @@ impl Watches {
         self.any.get()
     }
 
-    /// `event` of the lock at `offset` for `task`, of which the ledger does not know yet; `current`
-    /// is the running task.
+    /// `event` of the lock at `offset` for `task`; `current` is the running task.
     #[cold]
     #[inline(never)]
     pub(crate) fn event(
         &self,
-        ledger: &Ledger,
         event: LockEvent,
         offset: usize,
         task: TaskId,
@@ -120,21 +116,23 @@ impl Watches {
         now: u64,
     ) {
         for watch in self.list.borrow_mut().iter_mut().filter(|watch| watch.offset == offset) {
-            let owner = ledger.owner(offset);
             match event {
                 // After a hand-off the new owner's own report changes nothing: it has owned the
                 // lock since then.
-                LockEvent::Acquired if owner == Some(task) => {}
+                LockEvent::Acquired if watch.owner == Some(task) => {}
                 LockEvent::Acquired => {
-                    watch.settle(owner.is_some(), now);
+                    watch.settle(now);
                     watch.own(task, task == current);
                 }
                 LockEvent::Handoff => {
-                    watch.settle(owner.is_some(), now);
+                    watch.settle(now);
                     watch.handoffs += 1;
                     watch.own(task, task == current);
                 }
-                LockEvent::Released => watch.settle(owner.is_some(), now),
+                LockEvent::Released if watch.owner == Some(task) => {
+                    watch.settle(now);
+                    watch.owner = None;
+                }
                 LockEvent::Contended => watch.contended += 1,
                 LockEvent::Stolen => watch.stolen += 1,
                 _ => {}

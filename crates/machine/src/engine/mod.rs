@@ -14,7 +14,6 @@ mod time;
 mod watchdog;
 
 use crate::disk::Disk;
-use crate::ledger::Ledger;
 use crate::line::{Lines, mix};
 use crate::memory::{LINE, PooledStack, Region};
 use crate::os::Os;
@@ -27,7 +26,7 @@ use convoy_sync::TaskId;
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use corosensei::{Coroutine, Yielder};
 use std::rc::Rc;
-use watchdog::Watchdog;
+use watchdog::{Ledger, Watchdog};
 
 pub(crate) use overflow::{catch, command};
 pub(crate) use task::fetch;

@@ -93,7 +93,7 @@ impl Engine {
         self.slots[prev as usize].running.set(false);
         self.tell(|| Event::Switch { prev, next });
         self.assign(cpu, next);
-        self.watches.switched(&self.ledger, prev, next, self.clock.get());
+        self.watches.switched(prev, next, self.clock.get());
         self.release_askers(prev);
     }
 
@@ -147,7 +147,7 @@ impl Engine {
         self.tell(|| Event::Switch { prev, next });
         self.progress();
         self.assign(cpu, next);
-        self.watches.switched(&self.ledger, prev, next, self.clock.get());
+        self.watches.switched(prev, next, self.clock.get());
         self.dead.set(prev);
         cpu.clock.set(self.clock.get());
         self.tree.set(self.cpu.get(), self.clock.get());
