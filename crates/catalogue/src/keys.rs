@@ -46,7 +46,7 @@ pub fn keys<T: JsonSchema>() -> Vec<Key> {
 pub fn markdown<T: JsonSchema>() -> String {
     let mut text = String::from("| key | takes | meaning |\n|---|---|---|\n");
     for key in keys::<T>() {
-        let optional = if key.required || key.path.ends_with("<name>") { "" } else { " Optional." };
+        let optional = if key.required || key.path.contains("<name>") { "" } else { " Optional." };
         let meaning = key.meaning.replace('|', "\\|");
         let _infallible =
             writeln!(text, "| `{}` | {} | {} |", key.path, key.takes, (meaning + optional).trim());
@@ -133,12 +133,17 @@ fn takes(leaf: &Json) -> String {
         let quoted: Vec<String> = names.iter().map(|name| format!("`\"{name}\"`")).collect();
         return quoted.join(", ");
     }
+    if let Some(several) = leaf.get("anyOf").and_then(Json::as_array) {
+        let mut all: Vec<String> = several.iter().map(takes).collect();
+        all.dedup();
+        return all.join(", ");
+    }
     match accepted(leaf) {
         Some(range) if is(leaf, "integer") => range,
         Some(range) => format!("number, {range}"),
         None if is(leaf, "boolean") => "`true`, `false`".to_owned(),
         None if is(leaf, "string") => "text".to_owned(),
-        None => "a number".to_owned(),
+        None => "number".to_owned(),
     }
 }
 

@@ -33,7 +33,7 @@ enum Kind {
     Mixes,
     /// Jobs of AIM7, for --job
     Jobs,
-    /// Locks, for `convoy locks`
+    /// Locks, for `convoy locks` and `convoy check`
     Locks,
     /// Experiments, for `convoy reproduce`
     Experiments,

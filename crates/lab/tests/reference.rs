@@ -1,7 +1,8 @@
-//! docs/presets.md lists every key of every kind of preset, as the types have them.
+//! docs/presets.md lists every key of every kind of file, as the types have them.
 
 use convoy_catalogue::markdown;
 use convoy_kernel::KernelPreset;
+use convoy_lab::experiment::Experiment;
 use convoy_machine::Preset;
 
 /// `text` with `table` between the two comments that name `kind`.
@@ -18,6 +19,7 @@ fn the_reference_has_every_key() {
     let text = std::fs::read_to_string(path).expect("readable");
     let due = filled(&text, "kernel", &markdown::<KernelPreset>());
     let due = filled(&due, "machine", &markdown::<Preset>());
+    let due = filled(&due, "experiment", &markdown::<Experiment>());
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, &due).expect("written");
     } else {
