@@ -1,7 +1,7 @@
-//! The scheduler. From the ground up: tasks ([`task`]) and their classes, the run queues and what
-//! changes with them ([`queue`]), moving tasks between queues ([`rt_move`], [`wake`], [`balance`]),
-//! and on top ([`scheduler`]) switching, sleeping, ticks and kernel threads. What differs between
-//! kernels is named by [`rules`].
+//! The scheduler. From the ground up: tasks (`task`) and their classes, the run queues and what
+//! changes with them (`queue`), moving tasks between queues (`rt_move`, `wake`, `balance`),
+//! and on top (`scheduler`) switching, sleeping, ticks and kernel threads. What differs between
+//! kernels is named by `rules`.
 //!
 //! Order of a context switch: release the big kernel lock, lock the run queue, dequeue a task that
 //! goes to sleep, try to pull when nothing is left, pick, switch, and take the big kernel lock

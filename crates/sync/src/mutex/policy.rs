@@ -6,7 +6,7 @@ use crate::platform::{Atomic, Platform, TaskId};
 /// No task: the owner of a free mutex.
 pub(super) const NOBODY: TaskId = TaskId::MAX;
 
-/// What waiters of a [`Mutex`] do before they sleep.
+/// What waiters of a [`Mutex`](super::Mutex) do before they sleep.
 pub trait SpinPolicy: 'static {
     /// Who owns the mutex, for spinners.
     type Owner<P: Platform>: Owner<P>;
