@@ -381,6 +381,12 @@ impl Kernel for Host {
                 Command::new(format!("{}/{}", self.directory, workdir::TRUE_SCRIPT))
             }
             Program::ListScript => {
+                let script = format!("{}/{}", self.directory, workdir::LIST_SCRIPT);
+                let mut command = Command::new(script);
+                command.arg(argument);
+                command
+            }
+            Program::SystemListScript => {
                 // What `system("script directory")` executes; the names travel as arguments, so no
                 // character of them means anything to the shell.
                 let mut command = Command::new("/bin/sh");
@@ -409,6 +415,9 @@ impl Kernel for Host {
                     rustix::process::geteuid(),
                     rustix::process::getgid(),
                     rustix::process::getegid(),
+                    rustix::process::getpid(),
+                    rustix::process::getppid(),
+                    rustix::process::getpgrp(),
                 );
                 sys(rustix::process::getgroups())?;
             }

@@ -228,6 +228,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             schema: SCHEMA,
             target: "host".to_owned(),
             mix: options.mix.name.clone(),
+            dialect: options.mix.dialect,
             seed: options.seed,
             shrink: options.shrink.max(1),
             start_delay_s: options.start_delay.as_secs_f64(),
@@ -281,6 +282,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
     fn plan(&self, users: u32) -> Plan {
         let options = self.options;
         let env = JobEnv {
+            dialect: options.mix.dialect,
             seed: options.seed,
             shrink: options.shrink.max(1),
             shell_sleep: options.shell_sleep,

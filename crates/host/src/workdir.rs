@@ -85,7 +85,8 @@ impl WorkDir {
         // From here on drop removes what exists.
         let directory = Self { parent: absolute, path, _lock: lock };
         directory.add_script(TRUE_SCRIPT, "#!/bin/sh\nexit 0\n").map_err(failed)?;
-        let list = "#!/bin/sh\nexec ls -l \"$1\" >/dev/null\n";
+        // Not `exec ls`: the script of the originals waits for it.
+        let list = "#!/bin/sh\nls -l \"$1\" >/dev/null\n";
         directory.add_script(LIST_SCRIPT, list).map_err(failed)?;
         Ok(directory)
     }

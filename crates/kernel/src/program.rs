@@ -119,7 +119,8 @@ impl Process {
     pub(crate) fn run_program(&self, program: Program, argument: &str) -> i32 {
         match program {
             Program::TrueScript => self.run_shell("/bin/true.sh"),
-            Program::ListScript => {
+            Program::ListScript => self.run_list_script(argument),
+            Program::SystemListScript => {
                 // `sh -c script` executes the script without another fork.
                 match self.run_shell("/bin/list.sh") {
                     0 => self.run_list_script(argument),

@@ -98,7 +98,7 @@ impl Process {
         match query {
             Query::WorkingDirectory => self.call("getcwd", || self.working_directory()),
             Query::Ids => {
-                (0..5).for_each(|_| self.call("getuid", || Here::pass(world.costs.getpid)));
+                (0..8).for_each(|_| self.call("getuid", || Here::pass(world.costs.getpid)));
             }
             Query::UserDatabase => (0..3).for_each(|_| self.look_up_user()),
             Query::System => {

@@ -2,6 +2,7 @@
 
 use convoy_catalogue::Source;
 use convoy_kernel::FileSystem;
+use convoy_workload::dialect::Dialect;
 use serde::{Deserialize, Serialize};
 
 use crate::virtual_run::VirtualRun;
@@ -21,6 +22,8 @@ pub struct Inputs {
     pub cpus: usize,
     /// The mix.
     pub mix: Source,
+    /// Whose jobs.
+    pub dialect: Dialect,
     /// Jobs that one user runs.
     pub jobs_per_user: u32,
     /// Size of a user's file without its share of the pool, KB.
@@ -53,6 +56,7 @@ impl Inputs {
             machine: machine.clone(),
             cpus: run.machine.topology.cpus,
             mix: run.mix.source.clone(),
+            dialect: run.mix.dialect,
             jobs_per_user: run.mix.jobs_per_user(),
             file_kb: run.mix.sizes.file_kb,
             pool_kb: run.mix.sizes.pool_kb,

@@ -256,6 +256,7 @@ impl VirtualRun {
     fn env(&self, user: u32) -> JobEnv {
         JobEnv {
             directory: DIRECTORY.to_owned(),
+            dialect: self.mix.dialect,
             user,
             file_kb: self.mix.file_kb(self.pool_users.max(1)),
             seed: self.seed,

@@ -89,6 +89,14 @@ pub struct RunPoint {
     pub bulk: Vec<BulkUse>,
 }
 
+impl RunPoint {
+    /// Share of the users' CPU time that they spent in the kernel, percent.
+    fn kernel_percent(&self) -> Option<f64> {
+        let (user, system) = (self.user_s?, self.system_s?);
+        (user + system > 0.0).then(|| 100.0 * system / (user + system))
+    }
+}
+
 /// A column that a table for people has only where some point knows the number.
 struct Optional {
     title: &'static str,
@@ -143,6 +151,7 @@ const REAIM: &[Optional] = &[
 
 /// What the machine did meanwhile.
 const MACHINE: &[Optional] = &[
+    optional("in kernel", "%", "kernel_percent", 1, RunPoint::kernel_percent),
     optional("user", "%", "user_percent", 1, |p| p.user_percent),
     optional("system", "%", "system_percent", 1, |p| p.system_percent),
     IDLE,
@@ -258,7 +267,8 @@ impl RunReport {
             table.row(cells);
         }
         table.note(
-            "user to steal: of all CPUs, whoever used them; switches and faults: of the users; \
+            "in kernel: of the users' CPU time; user to steal: of all CPUs, whoever used them; \
+             switches and faults: of the users; \
              start p99: from the release to a user's start; overhead: wall time beyond Real",
         );
         Some(table)

@@ -124,11 +124,13 @@ pub enum Exit {
 /// work directory, the virtual kernel has their system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A shell script that does nothing and is found by its `#!` line: `exec_test` runs five of
-    /// them.
+    /// A shell script that does nothing and is found by its `#!` line: `exec_test` of 1996 runs
+    /// five of them.
     TrueScript,
-    /// `system("script")` with a script that runs `ls -l DIRECTORY > /dev/null`: the shell jobs.
+    /// A script that runs `ls -l DIRECTORY > /dev/null`: `exec_test` of re-aim runs five of them.
     ListScript,
+    /// `system("script DIRECTORY")` with that script: the shell jobs.
+    SystemListScript,
 }
 
 /// Identity queries of `misc_rtns_1`, each one library call of the original job.
@@ -136,7 +138,7 @@ pub enum Program {
 pub enum Query {
     /// `getcwd`.
     WorkingDirectory,
-    /// `getuid`, `geteuid`, `getgid`, `getegid`, `getgroups`.
+    /// `getuid`, `geteuid`, `getgid`, `getegid`, `getgroups`, `getpid`, `getppid`, `getpgrp`.
     Ids,
     /// `getpwnam`, `getpwuid`, `getgrgid`: the user database.
     UserDatabase,
@@ -242,7 +244,8 @@ pub trait Kernel: Sized {
 
     /// `fork`; the child runs `child` and exits with its result.
     fn fork(&mut self, child: impl FnOnce(&mut Self) -> i32 + 'static) -> Sys<Pid>;
-    /// `execve`; returns only on failure. `argument` is the directory of [`Program::ListScript`].
+    /// `execve`; returns only on failure. `argument` is the directory of the
+    /// scripts that list one.
     fn exec(&mut self, program: Program, argument: &str) -> Errno;
     /// `wait`: the next child that ended; `ECHILD` when there is none.
     fn wait(&mut self) -> Sys<(Pid, Exit)>;

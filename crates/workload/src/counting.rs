@@ -37,6 +37,7 @@ struct Inode {
 pub struct Counting {
     calls: BTreeMap<&'static str, u64>,
     units: BTreeMap<&'static str, u64>,
+    bytes: u64,
     names: BTreeMap<String, usize>,
     inodes: Vec<Inode>,
     files: BTreeMap<Fd, File>,
@@ -68,6 +69,7 @@ impl Counting {
         Self {
             calls: BTreeMap::new(),
             units: BTreeMap::new(),
+            bytes: 0,
             names: BTreeMap::from([(String::new(), 0)]),
             inodes: vec![root],
             files: BTreeMap::new(),
@@ -96,8 +98,14 @@ impl Counting {
         &self.units
     }
 
+    /// Bytes that were read and written since [`Self::reset`].
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Forgets the counts, not the files.
     pub fn reset(&mut self) {
+        self.bytes = 0;
         self.calls.clear();
         self.units.clear();
     }
@@ -210,24 +218,27 @@ impl Kernel for Counting {
 
     fn read(&mut self, fd: Fd, buffer: &mut [u8]) -> Sys<usize> {
         self.count("read");
-        match self.files.get_mut(&fd).ok_or(Errno::EBADF)? {
+        let read = match self.files.get_mut(&fd).ok_or(Errno::EBADF)? {
             File::Inode(inode, offset) => {
                 let left = self.inodes[*inode].size.saturating_sub(*offset);
                 let read = left.min(buffer.len() as u64);
                 *offset += read;
-                Ok(read as usize)
+                read as usize
             }
             File::Channel { read, .. } => {
                 let channel = read.ok_or(Errno::EBADF)?;
                 let read = self.channels[channel].min(buffer.len());
                 self.channels[channel] -= read;
-                Ok(read)
+                read
             }
-        }
+        };
+        self.bytes += read as u64;
+        Ok(read)
     }
 
     fn write(&mut self, fd: Fd, buffer: &[u8]) -> Sys<usize> {
         self.count("write");
+        self.bytes += buffer.len() as u64;
         match self.files.get_mut(&fd).ok_or(Errno::EBADF)? {
             File::Inode(inode, offset) => {
                 *offset += buffer.len() as u64;
@@ -467,7 +478,8 @@ impl Kernel for Counting {
         self.count("execve");
         self.count(match program {
             Program::TrueScript => "(shell on a script)",
-            Program::ListScript => "(shell -c, script, ls -l)",
+            Program::ListScript => "(script, ls -l)",
+            Program::SystemListScript => "(shell -c, script, ls -l)",
         });
         self.executed = true;
         Errno(0)
@@ -479,12 +491,21 @@ impl Kernel for Counting {
     }
 
     fn query(&mut self, query: Query) -> Sys<()> {
-        self.count(match query {
-            Query::WorkingDirectory => "getcwd",
-            Query::Ids => "(user and group ids)",
-            Query::UserDatabase => "(user database)",
-            Query::System => "(times, uname)",
-            Query::Terminal => "(isatty, ttyname)",
+        self.count_all(match query {
+            Query::WorkingDirectory => &["getcwd"],
+            Query::Ids => &[
+                "getuid",
+                "geteuid",
+                "getgid",
+                "getegid",
+                "getgroups",
+                "getpid",
+                "getppid",
+                "getpgrp",
+            ],
+            Query::UserDatabase => &["(user database)"],
+            Query::System => &["times", "uname"],
+            Query::Terminal => &["ioctl", "ioctl"],
         });
         Ok(())
     }

@@ -7,8 +7,9 @@
 //!
 //! | name | what |
 //! |---|---|
-//! | `tree/d00` … `tree/d23` | directories; together 320 links to one small file |
+//! | `tree/d0` … `tree/d3/s1/s2/s3/s4/s5` | directories; together 320 links to one small file |
 //! | `tree/dirlist` | the list of names that `disk_src` reads |
+//! | `localtime` | the file that stands for the time zone's, which `string_rtns` looks at |
 //! | `bin/` | the directory that `dir_rtns_1` and the shell jobs list: 100 links to one small file
 //! |
 //! | `tmpa.common` | the file that `disk_rd`, `disk_cp` and `sync_disk_cp` read; as large as a
@@ -18,33 +19,58 @@ use crate::api::{Kernel, Open};
 
 use crate::jobs::{BLOCK_BYTES, JobEnv, JobError, call};
 
-/// Directories of the tree.
+/// Directories of the tree: four chains of six.
 pub const DIRECTORIES: usize = 24;
+/// Directories of one chain, each inside the one before.
+const CHAIN: usize = 6;
 /// Names of the one file in the tree.
 pub const TREE_NAMES: usize = 320;
 /// Names in the `bin` directory.
 pub const BIN_NAMES: usize = 100;
 /// Names in the list.
-pub const LIST_NAMES: usize = 75;
-/// Names of the list that exist; 100 visits then find 57 names and miss 43, as in the original.
-pub const LIST_EXISTING: usize = 43;
+pub const LIST_NAMES: usize = 100;
+/// Names of the list that exist; `disk_src` makes and removes the others.
+pub const LIST_EXISTING: usize = 57;
+/// Length of the list, bytes, as in the originals: most of it are comments, which nobody reads but
+/// everybody fetches.
+pub const LIST_BYTES: usize = 10_726;
 
-/// The path, below `tree`, of the tree's name number `index`.
+/// The path, below `tree`, of directory number `index`.
+pub fn directory_name(index: usize) -> String {
+    let mut path = format!("d{}", index / CHAIN);
+    for level in 1..=index % CHAIN {
+        path.push_str(&format!("/s{level}"));
+    }
+    path
+}
+
+/// The path, below `tree`, of the tree's name number `index`: 4.5 components on average.
 pub fn tree_name(index: usize) -> String {
-    format!("d{:02}/file{:03}", index % DIRECTORIES, index)
+    format!("{}/file{index:03}", directory_name(index % DIRECTORIES))
 }
 
 /// The list's name number `index` and whether it exists.
 pub fn list_name(index: usize) -> (String, bool) {
-    // 43 and 75 have no common factor: the existing names are spread over the list.
+    // 57 and 100 have no common factor: the existing names are spread over the list.
     let exists = index * LIST_EXISTING % LIST_NAMES < LIST_EXISTING;
     let name = tree_name(index * TREE_NAMES / LIST_NAMES);
-    if exists { (name, true) } else { (format!("{name}.none"), false) }
+    if exists { (name, true) } else { (format!("{name}.new"), false) }
 }
 
-/// The text of `tree/dirlist`: one name a line.
+/// The text of `tree/dirlist`: one name a line, `s` before those to look up and `c` before those to
+/// create, and comments.
 pub fn list_text() -> String {
-    (0..LIST_NAMES).map(|index| list_name(index).0 + "\n").collect()
+    let line = |index| {
+        let (name, exists) = list_name(index);
+        format!("{} {name}\n", if exists { 's' } else { 'c' })
+    };
+    let mut text: String = (0..LIST_NAMES).map(line).collect();
+    while text.len() < LIST_BYTES {
+        let rest = LIST_BYTES - text.len();
+        text.push_str(&"#".repeat(rest.min(80) - 1));
+        text.push('\n');
+    }
+    text
 }
 
 /// Makes the directories and names of the fixture below `env.directory`, which must exist.
@@ -55,7 +81,7 @@ pub fn make_tree<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let tree = env.path("tree");
     call("mkdir", k.mkdir(&tree))?;
     for directory in 0..DIRECTORIES {
-        call("mkdir", k.mkdir(&format!("{tree}/d{directory:02}")))?;
+        call("mkdir", k.mkdir(&format!("{tree}/{}", directory_name(directory))))?;
     }
     let first = format!("{tree}/{}", tree_name(0));
     make_file(k, &first, b"one file of many names\n")?;
@@ -63,6 +89,7 @@ pub fn make_tree<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
         call("link", k.link(&first, &format!("{tree}/{}", tree_name(index))))?;
     }
     make_file(k, &format!("{tree}/dirlist"), list_text().as_bytes())?;
+    make_file(k, &env.path("localtime"), b"UTC0\n")?;
     let bin = env.path("bin");
     call("mkdir", k.mkdir(&bin))?;
     let program = format!("{bin}/program000");
@@ -97,13 +124,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_the_existing_names_it_claims() {
+    fn the_list_is_as_long_and_as_deep_as_the_originals() {
         let existing = (0..LIST_NAMES).filter(|&index| list_name(index).1).count();
         assert_eq!(existing, LIST_EXISTING);
         let mut names: Vec<String> = (0..LIST_NAMES).map(|index| list_name(index).0).collect();
+        let components: usize = names.iter().map(|name| name.split('/').count()).sum();
+        assert!((430..=470).contains(&components), "{components} in {LIST_NAMES} names");
         names.sort();
         names.dedup();
         assert_eq!(names.len(), LIST_NAMES);
-        assert_eq!(list_text().lines().count(), LIST_NAMES);
+        assert_eq!(list_text().len(), LIST_BYTES);
     }
 }

@@ -10,6 +10,7 @@ pub mod api;
 pub mod calibration;
 pub mod columns;
 pub mod counting;
+pub mod dialect;
 pub mod draw;
 mod errno;
 pub mod fixture;

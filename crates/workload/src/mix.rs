@@ -3,6 +3,7 @@
 use convoy_catalogue::{CatalogueError, MIXES, Source, Text};
 use serde::{Deserialize, Serialize};
 
+use crate::dialect::Dialect;
 use crate::jobs::Job;
 use crate::sizes::{Convention, SizeError, Sizes, Stated};
 use crate::workfile::{self, WorkfileError};
@@ -24,6 +25,8 @@ pub struct Mix {
     /// Where it comes from.
     #[serde(skip)]
     pub source: Source,
+    /// Whose jobs.
+    pub dialect: Dialect,
     /// The sizes in force.
     pub sizes: Sizes,
     /// The sizes that the workfile sets.
@@ -77,6 +80,7 @@ impl Mix {
         Self {
             name: job.name().to_owned(),
             source: Source::of_text(job.name(), &format!("1 {}\n", job.name())),
+            dialect: Dialect::default(),
             sizes: Sizes::REAIM,
             live: Stated::default(),
             commented: Stated::default(),
@@ -106,6 +110,17 @@ impl Mix {
             Convention::Reaim => Sizes::REAIM,
         };
         Ok(())
+    }
+
+    /// Runs the jobs of `dialect`, on its sizes where the workfile states any.
+    pub fn set_dialect(&mut self, dialect: Dialect) {
+        self.dialect = dialect;
+        let sizes = match dialect {
+            Dialect::Original => Convention::Original,
+            Dialect::Reaim => Convention::Reaim,
+        };
+        // A mix that states no sizes of 1996 keeps the default.
+        let _keeps = self.set_sizes(sizes);
     }
 
     /// How often each user runs each job: round-half-up of its share of [`Self::jobs`], at least

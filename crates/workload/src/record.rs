@@ -3,6 +3,7 @@
 //! Fields are only added; a reader must accept records without the newer ones. A field that a
 //! target cannot know is absent, never zero.
 
+use crate::dialect::Dialect;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::CalibrationHost;
@@ -21,6 +22,9 @@ pub struct RunRecord {
     pub target: String,
     /// Mix or workfile.
     pub mix: String,
+    /// Whose jobs: those of 1996 where an older record does not say.
+    #[serde(default)]
+    pub dialect: Dialect,
     /// Seed of the orders and offsets.
     pub seed: u64,
     /// Every loop count was divided by this; 1 is AIM7's size.

@@ -73,6 +73,10 @@ units! {
         "12 dependent checked i32 additions of 3 and -3 in turn.";
     ADD_SHORT = "add_short_loop", Work::Body(arithmetic::add_short),
         "12 dependent checked i16 additions of 3 and -3 in turn.";
+    ADD_LONG_FOLDED = "add_long_folded_loop", Work::Body(arithmetic::add_long_folded),
+        "6 dependent checked i64 additions of 3 and -3 in turn.";
+    ADD_INT_FOLDED = "add_int_folded_loop", Work::Body(arithmetic::add_int_folded),
+        "6 dependent checked i32 additions of 3 and -3 in turn.";
     MUL_DOUBLE = "mul_double_loop", Work::Body(arithmetic::mul_double),
         "12 dependent f64 multiplications by pi and 1/pi in turn.";
     MUL_FLOAT = "mul_float_loop", Work::Body(arithmetic::mul_float),
@@ -116,7 +120,9 @@ units! {
     BLOCKS = "block_operations", Work::Body(memory::block_operations),
         "Two fills, search, compare, copy and move of one block of 1 B to 8 KB.";
     COPIES = "copy_pass", Work::Body(memory::copies),
-        "93 copies of 1 B to 64 KB, 139,996 B, at alignments 0 to 7.";
+        "100 copies of 1 B to 64 KB at alignments 0 to 7.";
+    COPIES_OF_1996 = "copy_pass_1996", Work::Body(memory::copies_of_1996),
+        "The first 64 of these copies.";
     JUMPS = "non_local_jump", Work::Body(memory::jumps),
         "Save 8 words, recurse 10 frames deep, leave them all, restore.";
     CALLS_0 = "calls_without_arguments", Work::Body(calls::without_arguments),
@@ -130,7 +136,7 @@ units! {
     DIRECTORY_ENTRY = "directory_entry", Work::Body(library::directory_entries),
         "One entry taken from the library's directory buffer.";
     NAME_LIST = "name_list", Work::Body(library::name_lists),
-        "A list of 75 names parsed and shuffled five times.";
+        "A list of 100 names in 10.7 KB parsed and shuffled five times.";
     RANDOM_OFFSET = "random_offset", Work::Body(library::random_offsets),
         "One random block offset of 30 bits.";
     SHELL = "shell_start", Work::Program(ProgramWork::Shell),

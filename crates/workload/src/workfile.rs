@@ -13,6 +13,7 @@
 //! name is written with dashes. A job with weight 0 is left out. A job listed twice counts as in
 //! re-aim: its last weight holds, and the sum of the weights counts every line; a note says so.
 
+use crate::dialect::Dialect;
 use crate::jobs::{Job, nearest_job};
 use crate::mix::{JOBS_PER_USER, Mix};
 use crate::sizes::{self, Sizes, Stated};
@@ -60,6 +61,7 @@ pub fn parse(file: &str, text: &str) -> Result<Mix, WorkfileError> {
     let mut mix = Mix {
         name: file.to_owned(),
         source: Source::of_text(file, text),
+        dialect: Dialect::default(),
         sizes: Sizes::REAIM,
         live: Stated::default(),
         commented: Stated::default(),

@@ -55,6 +55,9 @@ pub(crate) fn mix(args: &Load, config: &ReaimConfig, default: &str) -> Result<Mi
     } else {
         Mix::load(args.mix.as_deref().unwrap_or(default)).map_err(Failure::usage)?
     };
+    if let Some(dialect) = &args.dialect {
+        mix.set_dialect(dialect.parse().map_err(Failure::usage)?);
+    }
     if let Some(convention) = &args.sizes {
         let convention: Convention = convention.parse().map_err(Failure::usage)?;
         mix.set_sizes(convention).map_err(Failure::usage)?;

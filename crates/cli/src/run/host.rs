@@ -7,6 +7,7 @@ use crate::fail::Failure;
 use crate::load;
 use convoy_host::HostRun;
 use convoy_report::{Columns, RunPoint, RunReport};
+use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
 use convoy_workload::reaim_config::ReaimConfig;
 use convoy_workload::record::{Point, RunRecord};
@@ -96,8 +97,10 @@ fn machine(record: &RunRecord) -> String {
 }
 
 fn report(args: &Run, record: &RunRecord) -> RunReport {
+    let RunRecord { mix, dialect, jobs_per_user, .. } = record;
+    let whose = if *dialect == Dialect::Reaim { " of re-aim" } else { "" };
     RunReport {
-        title: format!("{}: {} jobs per user, this machine", record.mix, record.jobs_per_user),
+        title: format!("{mix}{whose}: {jobs_per_user} jobs per user, this machine"),
         inputs: None,
         points: record.points.iter().map(|point| report_point(args, point)).collect(),
         notes: notes(record),

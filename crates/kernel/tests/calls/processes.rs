@@ -352,15 +352,15 @@ fn shells_take_the_big_kernel_lock_as_often_as_the_preset_says() {
     assert_eq!(scripts("2.6.25", true, 8.0), 80);
     // Two shells, /dev/null, one try of the name service for each kind; 2.6.25 asks for the window
     // size.
-    assert_eq!(bkl_of("2.6.26-rc1", true, Program::ListScript, 4.0), 110);
-    assert_eq!(bkl_of("2.6.25", true, Program::ListScript, 4.0), 120);
+    assert_eq!(bkl_of("2.6.26-rc1", true, Program::SystemListScript, 4.0), 110);
+    assert_eq!(bkl_of("2.6.25", true, Program::SystemListScript, 4.0), 120);
 }
 
 #[test]
 fn programs_report_their_status() {
     run(|k| {
         let status = |k: &mut Process, directory: &'static str| {
-            k.fork(move |k| k.exec(Program::ListScript, directory).0).unwrap();
+            k.fork(move |k| k.exec(Program::SystemListScript, directory).0).unwrap();
             k.wait().unwrap().1
         };
         k.mkdir("/tmp/d").unwrap();

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Host, Locks, Sim};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 18] = [
+pub const INPUTS: [Input; 19] = [
     input("kernel", &[Sim, Locks], Kind::Text, "kernel preset or file; of locks with a machine"),
     input("machine", &[Sim, Locks], Kind::Text, "machine preset or file; locks: else this machine"),
     input("cpus", &[Sim, Locks], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
@@ -95,6 +95,12 @@ pub const INPUTS: [Input; 18] = [
         "CPUs that all tasks are kept to: all, or 1 on a virtual machine",
     ),
     input("mix", &[Sim, Host], Kind::Text, "AIM7 mix or workfile; default shared"),
+    input(
+        "dialect",
+        &[Sim, Host],
+        Kind::Text,
+        "whose jobs and file sizes: 1996 or re-aim; default 1996 and the sizes of the workfile",
+    ),
     input("users", &[Sim, Host], Kind::Whole(1, 1_000_000), "concurrent users; default 1"),
     input("start_delay_s", &[Sim, Host], Kind::Number(0.0, 1e4), "delay inside Real; default 0"),
     input(

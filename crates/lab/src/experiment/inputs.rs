@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use convoy_catalogue::{Entry, Loaded, MIXES, Set, Sheet, Shelf, Source};
+use convoy_workload::dialect::DialectError;
 use convoy_workload::mix::Mix;
 
 use super::{Setting, Settings};
@@ -100,7 +101,14 @@ impl Inputs {
         let beside = self.directory.as_ref().map(|directory| directory.join(&name));
         let path = beside.filter(|path| MIXES.shipped(&name).is_none() && path.is_file());
         let name = path.map_or(name, |path| path.display().to_string());
-        let mix = Mix::load(&name)?;
+        let mut mix = Mix::load(&name)?;
+        if self.has("dialect") {
+            let parsed = self.text("dialect", "").parse();
+            mix.set_dialect(parsed.map_err(|error: DialectError| JobError::Input {
+                key: "dialect".to_owned(),
+                problem: error.to_string(),
+            })?);
+        }
         let part = Part::mix(&mix);
         Ok((mix, part))
     }

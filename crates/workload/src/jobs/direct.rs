@@ -113,8 +113,8 @@ fn random_job<K: Kernel>(k: &mut K, env: &JobEnv, write: bool) -> Result<(), Job
             read_block(k, fd, buffer.first(unit << 10))?;
         }
     }
-    call("close", k.close(fd))?;
     call("unlink", k.unlink(&path))?;
+    call("close", k.close(fd))?;
     sync(k, env)
 }
 
@@ -197,6 +197,7 @@ pub(super) fn disk_dio_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobE
     let fd = open_direct(k, &env.path("tmpa.common"), Open::READ)?;
     let kb = env.loops(env.file_kb);
     let mut buffer = Aligned::new(0);
+    call("lseek", k.seek(fd, 0))?;
     // A file shorter than every transfer has none to read.
     if kb >= TRANSFERS_KB[1] as u64 {
         let unit = first_block(k, "read", |k, bytes| k.read(fd, buffer.first(bytes)))?;
@@ -215,20 +216,22 @@ pub(super) fn disk_dio_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobE
     let from = open_direct(k, &env.path("tmpa.common"), Open::READ)?;
     let to = open_direct(k, &path, Open::CREAT)?;
     sync(k, env)?;
+    call("lseek", k.seek(from, 0))?;
     let kb = env.loops(env.file_kb);
     let mut buffer = Aligned::new(0);
-    if kb > 0 {
-        // What one block of the target takes, the source takes too: both lie in one directory.
-        let unit = first_block(k, "write", |k, bytes| k.write(to, buffer.first(bytes)))?;
-        call("lseek", k.seek(to, 0))?;
-        for _ in 0..kb / unit as u64 {
-            read_block(k, from, buffer.first(unit << 10))?;
+    if kb >= TRANSFERS_KB[1] as u64 {
+        // What one block of the source takes, the target takes too: both lie in one directory.
+        let unit = first_block(k, "read", |k, bytes| k.read(from, buffer.first(bytes)))?;
+        for block in 0..kb / unit as u64 {
+            if block > 0 {
+                read_block(k, from, buffer.first(unit << 10))?;
+            }
             let written = call("write", k.write(to, buffer.first(unit << 10)))?;
             check(written == unit << 10, "a direct write stopped short")?;
         }
     }
+    call("unlink", k.unlink(&path))?;
     call("close", k.close(from))?;
     call("close", k.close(to))?;
-    call("unlink", k.unlink(&path))?;
     sync(k, env)
 }

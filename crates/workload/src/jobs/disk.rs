@@ -3,22 +3,14 @@
 //! A user's file has `env.file_kb` blocks; the `sync_` jobs write half of them synchronously. As in
 //! 1996 no job calls `sync`, unless the run asks for it: then the plain jobs call it at the places
 //! where re-aim's do without `-y`. The buffered jobs of re-aim (`disk_b…`) are the plain ones and
-//! never call it. `disk_rd` reads the shared file, as in 1996; re-aim's writes a file of its own
-//! first.
+//! never call it.
 
 use crate::api::{Fd, Kernel, Open};
 
 use super::{BLOCK_BYTES, JobEnv, JobError, call, read_all, sync, write_all};
+use crate::dialect::Dialect;
 use crate::draw::Lcg;
 use crate::units;
-
-/// What is done at each random offset.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
-    ReadWrite,
-}
 
 fn blocks(env: &JobEnv) -> u64 {
     env.loops(env.file_kb)
@@ -51,59 +43,74 @@ fn buffered(env: &JobEnv) -> JobEnv {
     JobEnv { sync: false, ..env.clone() }
 }
 
-/// `count` blocks at random offsets of the whole file of `count` blocks.
+/// Moves `count` blocks at random offsets of the whole file of `count` blocks.
 fn random_blocks<K: Kernel>(
     k: &mut K,
     env: &JobEnv,
     fd: Fd,
     count: u64,
-    access: Access,
+    write: bool,
 ) -> Result<(), JobError> {
     units::run(k, &units::RANDOM_OFFSET, count)?;
     let mut random = Lcg::for_user(env.seed, env.user);
     let mut block = [b'r'; BLOCK_BYTES];
     for _ in 0..count {
-        let offset = random.draw_below(count) * BLOCK_BYTES as u64;
-        if access != Access::Write {
-            call("lseek", k.seek(fd, offset))?;
-            read_all(k, fd, &mut block)?;
-        }
-        if access != Access::Read {
-            call("lseek", k.seek(fd, offset))?;
+        call("lseek", k.seek(fd, random.draw_below(count) * BLOCK_BYTES as u64))?;
+        if write {
             write_all(k, fd, &block)?;
+        } else {
+            read_all(k, fd, &mut block)?;
         }
     }
     Ok(())
 }
 
-/// Writes a file of `count` blocks, opens it with `flags`, works at random offsets, removes it.
+/// When a job removes the name of its file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unlink {
+    /// While it is open: the last `close` then frees the blocks.
+    Open,
+    /// After the last `close`.
+    Closed,
+}
+
+/// Ends the work on the file at `path`.
+fn finish<K: Kernel>(k: &mut K, fd: Fd, path: &str, unlink: Unlink) -> Result<(), JobError> {
+    if unlink == Unlink::Open {
+        call("unlink", k.unlink(path))?;
+    }
+    call("close", k.close(fd))?;
+    if unlink == Unlink::Closed { call("unlink", k.unlink(path)) } else { Ok(()) }
+}
+
+/// Writes a file of `count` blocks, opens it with `flags`, reads or writes (as they say) at random
+/// offsets, removes it.
 fn random_job<K: Kernel>(
     k: &mut K,
     env: &JobEnv,
     count: u64,
     flags: Open,
-    access: Access,
+    unlink: Unlink,
 ) -> Result<(), JobError> {
     let path = env.own_path("random");
     write_file(k, &path, Open::CREAT, count)?;
     sync(k, env)?;
     let fd = call("open", k.open(&path, flags))?;
-    random_blocks(k, env, fd, count, access)?;
-    call("close", k.close(fd))?;
-    call("unlink", k.unlink(&path))?;
+    random_blocks(k, env, fd, count, flags.write)?;
+    finish(k, fd, &path, unlink)?;
     sync(k, env)
 }
 
 pub(super) fn disk_rr<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    random_job(k, env, blocks(env), Open::READ, Access::Read)
+    random_job(k, env, blocks(env), Open::READ, Unlink::Closed)
 }
 
 pub(super) fn disk_rw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    random_job(k, env, blocks(env), Open::READ_WRITE, Access::Write)
+    random_job(k, env, blocks(env), Open::WRITE, Unlink::Open)
 }
 
 pub(super) fn disk_brr<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    disk_rr(k, &buffered(env))
+    random_job(k, &buffered(env), blocks(env), Open::READ, Unlink::Open)
 }
 
 pub(super) fn disk_brw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
@@ -111,23 +118,39 @@ pub(super) fn disk_brw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErro
 }
 
 pub(super) fn sync_disk_rw<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    let flags = Open::READ_WRITE.synchronous();
-    random_job(k, &buffered(env), half(env), flags, Access::ReadWrite)
+    let flags = Open::WRITE.synchronous();
+    random_job(k, &buffered(env), half(env), flags, Unlink::Closed)
 }
 
-pub(super) fn disk_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    sync(k, env)?;
-    let fd = call("open", k.open(&env.path("tmpa.common"), Open::READ))?;
+/// Reads the first blocks of the file at `path`.
+fn read_file<K: Kernel>(k: &mut K, env: &JobEnv, path: &str) -> Result<(), JobError> {
+    let fd = call("open", k.open(path, Open::READ))?;
+    call("lseek", k.seek(fd, 0))?;
     let mut block = [0; BLOCK_BYTES];
     for _ in 0..blocks(env) {
         read_all(k, fd, &mut block)?;
     }
-    call("close", k.close(fd))?;
-    sync(k, env)
+    call("close", k.close(fd))
 }
 
+/// Reads the shared file; re-aim's writes one of its own and reads that.
+pub(super) fn disk_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    if env.dialect == Dialect::Original {
+        sync(k, env)?;
+        read_file(k, env, &env.path("tmpa.common"))?;
+        return sync(k, env);
+    }
+    let path = env.own_path("read");
+    write_file(k, &path, Open::CREAT, blocks(env))?;
+    sync(k, env)?;
+    read_file(k, env, &path)?;
+    sync(k, env)?;
+    call("unlink", k.unlink(&path))
+}
+
+/// Reads the shared file.
 pub(super) fn disk_brd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    disk_rd(k, &buffered(env))
+    read_file(k, env, &env.path("tmpa.common"))
 }
 
 /// Reads a random block and writes the next one: as in the original nothing seeks back, so the
@@ -150,14 +173,24 @@ pub(super) fn sync_disk_update<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(),
     call("unlink", k.unlink(&path))
 }
 
-pub(super) fn disk_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+/// Creates a file with `flags`, writes `count` blocks, removes it.
+fn write_job<K: Kernel>(
+    k: &mut K,
+    env: &JobEnv,
+    count: u64,
+    flags: Open,
+    unlink: Unlink,
+) -> Result<(), JobError> {
     let path = env.own_path("write");
-    let fd = call("creat", k.open(&path, Open::CREAT))?;
+    let fd = call("creat", k.open(&path, flags))?;
     sync(k, env)?;
-    write_blocks(k, fd, blocks(env))?;
-    call("close", k.close(fd))?;
-    call("unlink", k.unlink(&path))?;
+    write_blocks(k, fd, count)?;
+    finish(k, fd, &path, unlink)?;
     sync(k, env)
+}
+
+pub(super) fn disk_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    write_job(k, env, blocks(env), Open::CREAT, Unlink::Open)
 }
 
 pub(super) fn disk_bwrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
@@ -165,41 +198,64 @@ pub(super) fn disk_bwrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErr
 }
 
 pub(super) fn sync_disk_wrt<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    let path = env.own_path("write");
-    write_file(k, &path, Open::CREAT.synchronous(), half(env))?;
-    call("unlink", k.unlink(&path))
+    let flags = Open::CREAT.synchronous();
+    write_job(k, &buffered(env), half(env), flags, Unlink::Closed)
 }
 
+/// The copy has no name while its blocks are written in 1996, and loses it before the last `close`
+/// in re-aim, which asks a second time for what is gone by then.
 pub(super) fn disk_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     sync(k, env)?;
-    copy_common(k, env, blocks(env), Open::CREAT)
+    let path = env.own_path("copy");
+    let (from, to) = open_copy(k, env, &path, Open::CREAT)?;
+    let nameless_first = env.dialect == Dialect::Original;
+    if nameless_first {
+        call("unlink", k.unlink(&path))?;
+    }
+    sync(k, env)?;
+    copy_blocks(k, from, to, blocks(env))?;
+    if !nameless_first {
+        call("unlink", k.unlink(&path))?;
+    }
+    call("close", k.close(from))?;
+    call("close", k.close(to))?;
+    if !nameless_first {
+        let _gone = k.unlink(&path);
+    }
+    sync(k, env)
 }
 
+/// Only re-aim has it: the name goes after the last block is written in either dialect.
 pub(super) fn disk_bcp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    disk_cp(k, &buffered(env))
+    disk_cp(k, &JobEnv { dialect: Dialect::Reaim, ..buffered(env) })
 }
 
 pub(super) fn sync_disk_cp<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    copy_common(k, &buffered(env), half(env), Open::CREAT.synchronous())
+    let path = env.own_path("copy");
+    let (from, to) = open_copy(k, env, &path, Open::CREAT.synchronous())?;
+    copy_blocks(k, from, to, half(env))?;
+    call("close", k.close(from))?;
+    finish(k, to, &path, Unlink::Closed)
 }
 
-fn copy_common<K: Kernel>(
+/// The shared file at its start, and a new file at `path`.
+fn open_copy<K: Kernel>(
     k: &mut K,
     env: &JobEnv,
-    count: u64,
+    path: &str,
     flags: Open,
-) -> Result<(), JobError> {
-    let path = env.own_path("copy");
+) -> Result<(Fd, Fd), JobError> {
     let from = call("open", k.open(&env.path("tmpa.common"), Open::READ))?;
-    let to = call("creat", k.open(&path, flags))?;
-    sync(k, env)?;
+    let to = call("creat", k.open(path, flags))?;
+    Ok((from, to))
+}
+
+fn copy_blocks<K: Kernel>(k: &mut K, from: Fd, to: Fd, count: u64) -> Result<(), JobError> {
+    call("lseek", k.seek(from, 0))?;
     let mut block = [0; BLOCK_BYTES];
     for _ in 0..count {
         read_all(k, from, &mut block)?;
         write_all(k, to, &block)?;
     }
-    call("close", k.close(from))?;
-    call("close", k.close(to))?;
-    call("unlink", k.unlink(&path))?;
-    sync(k, env)
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! The jobs about names: create, link, look up, list.
 
-use crate::Errno;
-use crate::api::{Kernel, Open};
+use crate::api::{Kernel, Open, Query};
 
 use super::{JobEnv, JobError, call, check};
 use crate::draw::{Lcg, shuffle};
@@ -13,8 +12,6 @@ const LINKS: usize = 8;
 const LINK_ROUNDS: u64 = 9;
 /// Entries that `dir_rtns_1` reads.
 const ENTRIES: u64 = 10_000;
-/// Names that `disk_src` looks up.
-const VISITS: u64 = 100;
 
 pub(super) fn creat_clo<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("creat");
@@ -63,6 +60,7 @@ pub(super) fn dir_rtns_1<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobEr
 }
 
 pub(super) fn disk_src<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    call("getcwd", k.query(Query::WorkingDirectory))?;
     call("chdir", k.chdir(&env.path("tree")))?;
     let result = visit_names(k, env);
     call("chdir", k.chdir(&env.directory))?;
@@ -82,26 +80,21 @@ fn visit_names<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     call("close", k.close(fd))?;
     check(bytes == fixture::list_text().len(), "length of dirlist")?;
     units::run(k, &units::NAME_LIST, 1)?;
+    let own = k.pid();
     let mut random = Lcg::for_user(env.seed, env.user);
     let mut names: Vec<(String, bool)> = (0..fixture::LIST_NAMES).map(fixture::list_name).collect();
     shuffle(&mut random, &mut names);
-    for (name, exists) in names.iter().cycle().take(env.loops(VISITS) as usize) {
+    for (name, exists) in names.iter().take(env.loops(fixture::LIST_NAMES as u64) as usize) {
         if *exists {
             call("stat", k.stat(name))?;
             continue;
         }
-        // Users share the tree, so a missing name carries the user's index: nobody removes another
+        // Users share the tree, so a name that is made carries the process: nobody removes another
         // one's file.
-        let own = format!("{name}.{}", env.user);
-        match k.stat(&own) {
-            Err(Errno::ENOENT) => {
-                let fd = call("creat", k.open(&own, Open::CREAT))?;
-                call("close", k.close(fd))?;
-                call("unlink", k.unlink(&own))?;
-            }
-            Ok(_) => return Err(JobError::Wrong { what: "a name that should be missing exists" }),
-            Err(errno) => return Err(JobError::Call { call: "stat", errno }),
-        }
+        let made = format!("{name}{:05}", own % 100_000);
+        let fd = call("creat", k.open(&made, Open::CREAT))?;
+        call("close", k.close(fd))?;
+        call("unlink", k.unlink(&made))?;
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ impl Job {
             Self::SortRtns1 => (2, "passes"),
             Self::MemRtns1 => (30_000, "allocations and frees"),
             Self::MemRtns2 => (600, "block operations"),
-            Self::RamCopy => (139_996, "bytes"),
+            Self::RamCopy => (64, "copies"),
             Self::JmpTest => (1000, "jumps"),
             Self::MiscRtns1 => (10, "rounds"),
             Self::PageTest => (1700, "heap changes"),

@@ -1,6 +1,7 @@
 //! The memory jobs: allocator, block operations, copies, and the non-local jump.
 
 use core::hint::black_box;
+use std::cell::RefCell;
 
 /// Block sizes of the allocator and block jobs, bytes; one half of the table, used twice. The two
 /// halves are 41,960.
@@ -53,25 +54,62 @@ pub(crate) fn block_operations(count: u64) -> bool {
     })
 }
 
-/// The 93 sizes of the copy job: all powers of two up to 65,536 and 76 middle sizes; 139,996 bytes
-/// as in the original, whose individual sizes differ.
-fn copy_sizes() -> impl Iterator<Item = usize> {
-    let powers = (0..17).map(|shift| 1_usize << shift);
-    powers.chain((0..76).map(|index| 80 + index - usize::from(index < 5)))
+/// Sizes of the copy job, bytes, with how often each stands there in a row: 93 in all, 139,968 B.
+const COPY_RUNS: [(&[usize], usize); 15] = [
+    (&[1, 2, 3, 4, 5, 6], 1),
+    (&[7], 6),
+    (&[8, 9, 11, 17, 33, 63], 1),
+    (&[7], 6),
+    (&[1, 2, 3, 4, 5, 6], 1),
+    (&[7], 6),
+    (&[127, 256, 1001, 1200, 1492, 1500], 1),
+    (&[1024, 2048, 3172, 4096, 8192, 16384, 32768, 65536, 512], 1),
+    (&[7], 6),
+    (&[1, 2, 3, 4, 5, 6], 1),
+    (&[7], 6),
+    (&[8, 9, 11, 17, 33, 63], 1),
+    (&[7], 6),
+    (&[1, 2, 3, 4, 5, 6], 1),
+    (&[7], 6),
+];
+
+/// The sizes of the copies, in turn.
+fn copy_sizes() -> impl Iterator<Item = usize> + Clone {
+    let run = |(sizes, times): &(&'static [usize], usize)| {
+        sizes.iter().copied().cycle().take(sizes.len() * times)
+    };
+    COPY_RUNS.iter().flat_map(run)
 }
 
-/// `passes` over the 93 copies, at alignments 0 to 7.
-pub(crate) fn copies(passes: u64) -> bool {
-    let source = vec![7_u8; 65_536 + 8];
-    let mut target = vec![0_u8; 65_536 + 8];
-    (0..passes).all(|_| {
-        for (index, size) in copy_sizes().enumerate() {
-            let (from, to) = (index % 8, (index / 8) % 8);
-            target[to..to + size].copy_from_slice(&black_box(&source)[from..from + size]);
-            black_box(&mut target);
+thread_local! {
+    /// Source and target of the copies. The originals have them as static arrays: no run of the job
+    /// makes or clears them.
+    static COPY_BUFFERS: RefCell<[Vec<u8>; 2]> =
+        RefCell::new([7, 0].map(|byte| vec![byte; 65_536 + 8]));
+}
+
+/// `passes` of `count` copies each, at alignments 0 to 7.
+fn copy(passes: u64, count: usize) -> bool {
+    COPY_BUFFERS.with_borrow_mut(|[source, target]| {
+        for _ in 0..passes {
+            for (index, size) in copy_sizes().cycle().take(count).enumerate() {
+                let (from, to) = (index % 8, (index / 8) % 8);
+                target[to..to + size].copy_from_slice(&black_box(&*source)[from..from + size]);
+                black_box(&mut *target);
+            }
         }
         target[65_535] == 7
     })
+}
+
+/// `passes` over the copies of re-aim.
+pub(crate) fn copies(passes: u64) -> bool {
+    copy(passes, 100)
+}
+
+/// `passes` over the copies of 1996.
+pub(crate) fn copies_of_1996(passes: u64) -> bool {
+    copy(passes, 64)
 }
 
 /// What a frame below the jump point returns: whether the jump is under way.
@@ -107,7 +145,7 @@ mod tests {
     fn the_tables_have_the_sums_of_the_original() {
         assert_eq!(2 * BLOCK_SIZES.iter().sum::<usize>(), 41_960);
         assert_eq!(copy_sizes().count(), 93);
-        assert_eq!(copy_sizes().sum::<usize>(), 139_996);
+        assert_eq!(copy_sizes().sum::<usize>(), 139_968);
         assert_eq!(copy_sizes().max(), Some(65_536));
     }
 
@@ -116,6 +154,7 @@ mod tests {
         assert!(allocator_rounds(2));
         assert!(block_operations(40));
         assert!(copies(2));
+        assert!(copies_of_1996(2));
         assert!(jumps(10));
     }
 }
