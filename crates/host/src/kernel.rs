@@ -419,7 +419,7 @@ impl Kernel for Host {
                     rustix::process::getppid(),
                     rustix::process::getpgrp(),
                 );
-                sys(rustix::process::getgroups())?;
+                sys::groups()?;
             }
             Query::UserDatabase => sys::user_database(),
             Query::System => {

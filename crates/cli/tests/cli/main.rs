@@ -1,6 +1,7 @@
 //! The `convoy` binary as its users meet it: exit codes, messages, JSON, interrupts.
 
 mod bad_input;
+mod calls;
 mod check;
 mod compare;
 mod explain;
