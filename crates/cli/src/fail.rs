@@ -4,6 +4,8 @@ use crate::args::Args;
 use crate::output;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use convoy_lab::measure::MeasureError;
+use convoy_store::StoreError;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -49,6 +51,21 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         output::say(&format!("convoy: {}", one_line(&self.message)));
         ExitCode::from(self.code)
+    }
+}
+
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Self {
+        match error {
+            MeasureError::Request(_) => Self::usage(error),
+            MeasureError::Machine(_) => Self::environment(error),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        MeasureError::from(error).into()
     }
 }
 

@@ -15,7 +15,7 @@ mod list;
 mod load;
 mod locks;
 mod look;
-mod measure;
+mod metric;
 mod output;
 mod presets;
 mod run;

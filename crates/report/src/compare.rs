@@ -2,14 +2,16 @@
 //!
 //! The numbers come judged; nothing here computes a statistic.
 
-use core::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::json;
 use crate::table::{Cell, Column, Table};
 
 pub use crate::compare_text::CompareLayout;
+pub use convoy_lab::compare::{
+    Failures as CompareFailure, Floor as CompareFloor, RangeChange as CompareRange,
+    WarmedUp as CompareWarmUp,
+};
 
 /// One side of one row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,76 +70,6 @@ pub struct CompareRow {
     /// Values a side would need for the test to be able to find anything; `None` if there are
     /// enough.
     pub needs: Option<usize>,
-}
-
-/// The mean change of one workload over a range of users.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompareRange {
-    /// The candidate.
-    pub candidate: String,
-    /// The workload.
-    pub workload: String,
-    /// First and last number of users.
-    pub users: [u32; 2],
-    /// Load points in it that both sides have.
-    pub points: usize,
-    /// Mean over these of the change in performance, percent; `None` without points.
-    pub change_percent: Option<f64>,
-    /// Stars of the signed-rank test over the load points, corrected over the table.
-    pub stars: usize,
-}
-
-/// What the same command against itself showed on this machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompareFloor {
-    /// Where it comes from: `A/A runs` or `halves of the baseline`.
-    pub source: String,
-    /// The largest relative difference that the interval admits, percent.
-    pub percent: f64,
-}
-
-/// Runs that failed on one side.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompareFailure {
-    /// The side.
-    pub label: String,
-    /// How many of its runs failed.
-    pub failed: u64,
-    /// How many were tried.
-    pub tried: u64,
-    /// How the first one ended.
-    pub first: String,
-}
-
-/// Runs that came before and do not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompareWarmUp {
-    /// How many of each side.
-    pub blocks: usize,
-    /// Whether they went on until they were stable, or were a given number.
-    pub auto: bool,
-    /// Whether they became stable before the most that are tried; true if it was not asked.
-    pub stable: bool,
-}
-
-impl Default for CompareWarmUp {
-    fn default() -> Self {
-        Self { blocks: 0, auto: false, stable: true }
-    }
-}
-
-impl fmt::Display for CompareWarmUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = match (self.auto, self.stable) {
-            (false, _) => "",
-            (true, true) => ", until stable",
-            (true, false) => ", never stable",
-        };
-        match self.blocks {
-            0 => f.write_str("without warm-up"),
-            blocks => write!(f, "after {blocks} of warm-up{end}"),
-        }
-    }
 }
 
 /// The result of `convoy compare`.

@@ -20,7 +20,6 @@ mod flame;
 mod format;
 mod host;
 mod json;
-mod metric;
 mod native;
 mod picture;
 mod plot;
@@ -40,12 +39,13 @@ pub use compare::{
     CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport, CompareRow,
     CompareSide, CompareWarmUp,
 };
+use convoy_lab::figures as metric;
+pub use convoy_lab::figures::{Metric, metric};
 pub use experiment::ExperimentReport;
 pub use explain::ExplainReport;
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, significant, wrap};
 pub use host::{HostErrors, HostReport, HostRow};
-pub use metric::{Metric, metric};
 pub use native::{native_csv, native_json, native_tables, native_text};
 pub use picture::{PictureError, png};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};

@@ -1,10 +1,11 @@
 //! Flags of `convoy bisect`.
 
-use super::journal::Layout;
 use crate::args::Common;
 use crate::keep::StoreArgs;
-use crate::measure::MetricArgs;
+use crate::metric::{CpuList, MetricArgs};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use convoy_lab::bisect::Layout;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -80,7 +81,9 @@ pub(crate) struct Bisect {
     pub(crate) build_cost: Option<f64>,
     /// What building a commit again gives: the same program, or one with a new layout (as a boot
     /// does); none: neither shifts the value
-    #[arg(long, value_enum, value_name = "KIND", default_value = "same")]
+    #[arg(long, value_name = "KIND", default_value = "same")]
+    #[arg(value_parser = PossibleValuesParser::new(Layout::NAMES.map(|(name, _)| name))
+        .map(|name| Layout::named(&name).unwrap_or(Layout::Same)))]
     #[arg(hide_short_help = true)]
     pub(crate) layout: Layout,
     /// Builds kept on disk at a time
@@ -99,7 +102,7 @@ pub(crate) struct Bisect {
     /// CPUs that runs are pinned to: 2,3 or 4-7
     #[arg(long, value_name = "LIST")]
     #[arg(hide_short_help = true)]
-    pub(crate) cpus: Option<String>,
+    pub(crate) cpus: Option<CpuList>,
     /// Pairs of runs, first bad commit against its parent in random order, that confirm the answer
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(hide_short_help = true)]

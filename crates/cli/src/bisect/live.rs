@@ -1,9 +1,9 @@
 //! The posterior while the search goes on: one line that changes on a terminal, plain lines where
 //! standard error is something else.
 
-use super::git::{Commit, Commits};
 use crate::args::Common;
 use crate::output;
+use convoy_lab::bisect::{Commit, Commits, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -42,44 +42,35 @@ impl Live {
         }
     }
 
-    /// Whether anybody looks.
-    pub(crate) fn wants(&self) -> bool {
-        !self.quiet
+    /// Shows what happens.
+    pub(crate) fn take(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::Visit { commit, runs, why } => self.visit(commit, runs, why),
+            Progress::Building(commit) => {
+                if let Some(bar) = &self.bar {
+                    bar.set_message(format!("{} | building {}", self.last, commit.short()));
+                }
+            }
+            Progress::Observed { search, commits, builds, bits } if !self.quiet => {
+                let runs = search.runs();
+                self.last = summary(search.posterior(), commits, [runs, builds], bits);
+                if let Some(bar) = &self.bar {
+                    bar.set_message(format!("{} | {}", self.last, self.visit));
+                }
+            }
+            Progress::Observed { .. } => {}
+            Progress::Note(text) => self.line(text),
+            Progress::End => self.finish(),
+        }
     }
 
     /// The search turns to `commit`.
-    pub(crate) fn visit(&mut self, commit: &Commit, runs: u32, why: &str) {
+    fn visit(&mut self, commit: &Commit, runs: u32, why: &str) {
         if self.bar.is_none() && !self.last.is_empty() && self.printed.elapsed() > LINES {
             self.line(&self.last);
             self.printed = Instant::now();
         }
         self.visit = format!("{} of {}: {why}", counted(runs as usize, "run"), commit.short());
-    }
-
-    /// `commit` is being built.
-    pub(crate) fn building(&self, commit: &Commit) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{} | building {}", self.last, commit.short()));
-        }
-    }
-
-    /// The state after a run; `bits` is the information of one run.
-    pub(crate) fn show(
-        &mut self,
-        posterior: &[f64],
-        commits: &Commits,
-        [runs, builds]: [u32; 2],
-        bits: f64,
-    ) {
-        self.last = summary(posterior, commits, [runs, builds], bits);
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{} | {}", self.last, self.visit));
-        }
-    }
-
-    /// A line that stays.
-    pub(crate) fn note(&self, text: &str) {
-        self.line(text);
     }
 
     fn line(&self, text: &str) {
@@ -90,7 +81,7 @@ impl Live {
         }
     }
 
-    pub(crate) fn finish(&mut self) {
+    fn finish(&mut self) {
         match &self.bar {
             Some(bar) => bar.finish_and_clear(),
             None if !self.last.is_empty() => self.line(&self.last),

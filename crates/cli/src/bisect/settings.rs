@@ -1,12 +1,8 @@
 //! From flags to what is fixed when a search begins.
 
 use super::args::Bisect;
-use super::confirm::mixed;
-use super::git::{Ends, Git};
-use super::journal::{Direction, Settings};
 use crate::fail::Failure;
-use clap::ValueEnum as _;
-use std::path::{Path, PathBuf};
+use convoy_lab::bisect::{Direction, Git, Settings};
 
 /// Runs of a search unless a flag says otherwise: noise of 40 % hides a change of 1 % for longer.
 const MOST_RUNS: u32 = 1000;
@@ -22,9 +18,9 @@ pub(crate) fn of(args: &Bisect, git: &Git) -> Result<Settings, Failure> {
         args.command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
     let command =
         command.ok_or_else(|| Failure::usage("the command is no UTF-8; put it into a script"))?;
-    let metric = args.metric.metric.to_possible_value();
-    let printed = args.metric.metric_regex.is_some() || args.metric.metric_json.is_some();
-    let direction = match (args.higher_is_better, args.lower_is_better || !printed) {
+    let metric = args.metric.choice();
+    let direction = match (args.higher_is_better, args.lower_is_better || !args.metric.is_printed())
+    {
         (true, _) => Direction::HigherIsBetter,
         (_, true) => Direction::LowerIsBetter,
         _ => Direction::Either,
@@ -41,10 +37,10 @@ pub(crate) fn of(args: &Bisect, git: &Git) -> Result<Settings, Failure> {
         path_weight: args.path_weight,
         build: args.build.clone(),
         command,
-        metric: metric.map(|value| value.get_name().to_owned()).unwrap_or_default(),
-        metric_regex: args.metric.metric_regex.clone(),
-        metric_json: args.metric.metric_json.clone(),
-        unit: args.metric.unit.clone(),
+        metric: metric.resource.name().to_owned(),
+        metric_regex: metric.regex,
+        metric_json: metric.json,
+        unit: metric.unit,
         confidence: args.confidence,
         direction,
         min_effect: args.min_effect,
@@ -58,7 +54,7 @@ pub(crate) fn of(args: &Bisect, git: &Git) -> Result<Settings, Failure> {
         keep_builds: args.keep_builds,
         incremental: args.incremental,
         jobs: args.jobs,
-        cpus: args.cpus.as_deref().map(cpus).transpose()?,
+        cpus: args.cpus.as_ref().map(|cpus| cpus.0.clone()),
         confirm: args.confirm,
         seed: args.seed,
     })
@@ -77,62 +73,4 @@ fn numbers(args: &Bisect) -> Result<(), Failure> {
     within("--build-timeout", args.build_timeout, 0.001, LONGEST_S)?;
     within("--path-weight", args.path_weight, 0.001, 1e6)?;
     within("--build-cost", args.build_cost, 0.0, 1e9)
-}
-
-/// A list such as 0,2-3.
-fn cpus(list: &str) -> Result<Vec<usize>, Failure> {
-    let wrong = || Failure::usage(format!("--cpus {list}: give numbers such as 0,2-3"));
-    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu < 1024);
-    let mut cpus = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first = number(first).ok_or_else(wrong)?;
-        let last = number(last).filter(|&last| last >= first).ok_or_else(wrong)?;
-        cpus.extend(first..=last);
-    }
-    Ok(cpus)
-}
-
-/// The directory of the searches in one repository, unless a flag names another.
-pub(crate) fn state_of(git: &Git) -> Result<PathBuf, Failure> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = cache.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    let cache = cache.ok_or_else(|| {
-        Failure::usage("neither HOME nor XDG_CACHE_HOME says where state may be; give --state DIR")
-    })?;
-    let common = git.common_directory();
-    let bytes = common.as_os_str().as_encoded_bytes();
-    let hash = bytes.iter().fold(0, |hash, byte| mixed(hash, u64::from(*byte)));
-    let tree = common.file_name().filter(|name| *name != ".git").map(Path::new);
-    let tree = tree.or_else(|| common.parent()?.file_name().map(Path::new));
-    let name = tree.map_or("repository".into(), |name| name.to_string_lossy());
-    Ok(cache.join("convoy").join(format!("bisect-{name}-{:08x}", hash as u32)))
-}
-
-/// `path` from the root: commands run elsewhere.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|error| {
-        Failure::environment(format!("cannot use {}: {error}; give --state DIR", path.display()))
-    })
-}
-
-impl Settings {
-    /// The ends of the search.
-    pub(crate) fn ends(&self) -> Ends {
-        Ends { good: self.good.clone(), bad: self.bad.clone(), note: self.note.clone() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(cpus("0,2-4").expect("a list"), [0, 2, 3, 4]);
-        for wrong in ["", "a", "3-1", "1-", "5000"] {
-            assert!(cpus(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! Flags of `convoy compare`.
 
 use crate::keep::StoreArgs;
-use crate::measure::MetricArgs;
+use crate::metric::{CpuList, MetricArgs};
 use clap::{Args, ValueEnum};
+use convoy_lab::compare::Warmup;
 use convoy_report::CompareLayout;
 use convoy_stats::{Correction, Interval};
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ pub(crate) struct Compare {
     /// Run the commands on these CPUs only: 1 or 0,2-3
     #[arg(long, value_name = "CPUS")]
     #[arg(hide_short_help = true)]
-    pub(crate) pin: Option<String>,
+    pub(crate) pin: Option<CpuList>,
     /// Kill a run that takes longer than this, seconds, and count it as failed
     #[arg(long, value_name = "S")]
     #[arg(hide_short_help = true)]
@@ -105,15 +106,6 @@ pub(crate) struct Compare {
     /// Where the record goes.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-}
-
-/// Runs that do not count because the program or the machine is still warming up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Warmup {
-    /// Until a block is like those before.
-    Auto,
-    /// So many of each side.
-    Blocks(u32),
 }
 
 /// `auto` or a number of runs.
@@ -204,20 +196,6 @@ fn percent(text: &str) -> Result<f64, String> {
     let good = number.ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
     good.map(|percent| percent / 100.0)
         .ok_or_else(|| "a percentage above 0 and up to 100, such as 1%".to_owned())
-}
-
-/// `0,2-3` as the numbers 0, 2 and 3.
-pub(crate) fn cpus(text: &str) -> Option<Vec<usize>> {
-    let mut list = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let range = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
-        if range.0 > range.1 || range.1 > 4096 {
-            return None;
-        }
-        list.extend(range.0..=range.1);
-    }
-    Some(list)
 }
 
 /// `10-100,200-1000` as pairs.

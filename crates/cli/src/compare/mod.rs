@@ -1,26 +1,17 @@
 //! `convoy compare`: a baseline and candidates, measured or read, judged, printed and kept.
 
 mod args;
-mod judge;
-mod live;
-mod notes;
-mod operand;
-mod read;
-mod series;
+mod report;
 
 pub(crate) use args::Compare;
-pub(crate) use operand::store_failure;
 
 use crate::args::{Common, Format};
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use args::CompareFormat;
 use convoy_host::Interrupts;
+use convoy_lab::compare::{Case, Measured, Operand, Operands, Request, Side, resolve};
 use convoy_report::CompareReport;
-use judge::Case;
-use live::{Measured, Plan};
-use operand::Operand;
-use series::Side;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::process::ExitCode;
@@ -28,24 +19,28 @@ use std::process::ExitCode;
 /// Version of the record.
 const SCHEMA: u32 = 1;
 
-/// Runs of commands that are compared with stored numbers, so that there is nothing to watch.
-const UNWATCHED: u32 = 20;
-
 /// The command.
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let common = Common { format: Format::Table, output: args.output.clone(), quiet: args.quiet };
     output::ready(args.output.as_deref())?;
-    check(args)?;
-    let operands = operand::resolve(args)?;
-    let seed = args.seed.unwrap_or_else(|| default_seed(&operands));
-    let (mut sides, measured) = sides(args, seed, &common, &operands)?;
-    let live: Vec<bool> = operands.iter().map(|o| matches!(o, Operand::Command(_))).collect();
+    let ranges = args::ranges(&args.ranges).ok_or_else(|| {
+        Failure::usage(format!("--ranges {}: a list such as 10-100,200-1000", args.ranges))
+    })?;
+    if args.name.len() > args.operands.len().max(2) {
+        return Err(Failure::usage("more --name than sides; leave some out"));
+    }
+    let operands = resolve(&operands(args)?)?;
+    let operands: Vec<_> = labels(args, &operands).into_iter().zip(operands).collect();
+    let request = request(args, &operands);
+    let (mut sides, mut measured) = measure(&request, &common, &operands)?;
+    let live = |(_, operand): &(String, Operand)| matches!(operand, Operand::Command(_));
+    let live: Vec<bool> = operands.iter().map(live).collect();
     // Without --runs the runs were watched, and the verdict must be worth it.
     let sequential = args.runs.is_none() && live.iter().all(|live| *live);
-    let case = Case { args, seed, live: &live, sequential };
+    let case = Case { request: &request, live: &live, sequential };
     let again = (args.aa && measured.blocks > 0).then(|| sides.pop()).flatten();
     let rows = case.rows(&sides)?;
-    let report = notes::report(case, &sides, again.as_ref(), &rows, &measured);
+    let report = report::report(case, &sides, again.as_ref(), &rows, &measured, &ranges);
     print(args, &common, &report)?;
     let record = serde_json::json!({
         "schema": SCHEMA,
@@ -54,33 +49,73 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
         "again": again,
         "order": measured.order,
     });
-    args.store.keep(&common, "compare", Some(seed), record);
-    if let Some(broken) = measured.broken {
-        return Err(broken.with(&format!("; the {} finished runs above count", measured.blocks)));
+    args.store.keep(&common, "compare", Some(request.seed), record);
+    if let Some(broken) = measured.broken.take() {
+        let done = format!("; the {} finished runs above count", measured.blocks);
+        return Err(broken.with(&done).into());
     }
     let slower = report.rows.iter().any(|row| row.verdict == "slower");
     Ok(if slower { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 
-fn check(args: &Compare) -> Result<(), Failure> {
-    if !(args.alpha > 0.0 && args.alpha < 0.5) {
-        return Err(Failure::usage(format!("--alpha {} must lie between 0 and 0.5", args.alpha)));
+/// Where the operands are looked for.
+fn operands(args: &Compare) -> Result<Operands, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::environment(format!("cannot find this program to run it again: {error}"))
+    })?;
+    Ok(Operands {
+        given: args.operands.clone(),
+        store: args.store.path().or_else(crate::keep::default_path),
+        no_shell: args.no_shell,
+        program: (!args.metric.is_printed()).then_some(own),
+    })
+}
+
+/// What the flags ask for.
+fn request(args: &Compare, operands: &[(String, Operand)]) -> Request {
+    Request {
+        metric: args.metric.choice(),
+        runs: args.runs,
+        max_runs: args.max_runs,
+        max_time: args.max_time,
+        warmup: args.warmup,
+        prepare: args.prepare.clone(),
+        cpus: args.pin.as_ref().map(|cpus| cpus.0.clone()),
+        timeout: args.timeout,
+        ignore_failure: args.ignore_failure,
+        aa: args.aa,
+        higher_is_better: args.higher_is_better,
+        same_within: args.same_within,
+        alpha: args.alpha,
+        interval: args.ci.into(),
+        correction: args.correction.into(),
+        seed: args.seed.unwrap_or_else(|| default_seed(operands)),
     }
-    if args::ranges(&args.ranges).is_none() {
-        let text = format!("--ranges {}: a list such as 10-100,200-1000", args.ranges);
-        return Err(Failure::usage(text));
-    }
-    if args.name.len() > args.operands.len().max(2) {
-        return Err(Failure::usage("more --name than sides; leave some out"));
-    }
-    Ok(())
+}
+
+fn measure(
+    request: &Request,
+    common: &Common,
+    operands: &[(String, Operand)],
+) -> Result<(Vec<Side>, Measured), Failure> {
+    let bar = output::progress(common, u64::from(request.max_runs));
+    bar.set_message("runs of each side at most");
+    let done = request.sides(operands, &Interrupts::catch(), &mut |at, most, what| {
+        bar.set_length(u64::from(most));
+        bar.set_position(at as u64);
+        if !what.is_empty() {
+            bar.set_message(what.to_owned());
+        }
+    });
+    bar.finish_and_clear();
+    Ok(done?)
 }
 
 /// The seed if none is given. Simulations give the same numbers each time. On a real machine the
 /// order of the runs is the coin that the test rests upon: it must fall anew each time, or luck and
 /// whatever recurs on the machine would be the same in every repetition.
-fn default_seed(operands: &[Operand]) -> u64 {
-    let simulated = |operand: &Operand| match operand {
+fn default_seed(operands: &[(String, Operand)]) -> u64 {
+    let simulated = |(_, operand): &(String, Operand)| match operand {
         Operand::Command(command) => command.ours,
         Operand::Numbers(_) => true,
     };
@@ -89,81 +124,6 @@ fn default_seed(operands: &[Operand]) -> u64 {
     }
     // The standard library's hasher is keyed by the operating system's random numbers.
     RandomState::new().build_hasher().finish() >> 32
-}
-
-/// The sides with their numbers: those of files and records as they are, the commands measured.
-fn sides(
-    args: &Compare,
-    seed: u64,
-    common: &Common,
-    operands: &[Operand],
-) -> Result<(Vec<Side>, Measured), Failure> {
-    let labels = labels(args, operands);
-    let commands = operands.iter().zip(&labels).filter_map(|(operand, label)| match operand {
-        Operand::Command(command) => Some((label.clone(), command)),
-        Operand::Numbers(_) => None,
-    });
-    let mut commands: Vec<_> = commands.collect();
-    let mut measured = Measured::default();
-    if !commands.is_empty() {
-        if args.aa {
-            let Operand::Command(baseline) = &operands[0] else {
-                return Err(Failure::usage("--aa needs a baseline that is a command"));
-            };
-            commands.push((format!("{} (again)", labels[0]), baseline));
-        }
-        measured = measure(args, seed, common, commands, operands.len())?;
-    }
-    let mut live = std::mem::take(&mut measured.sides).into_iter();
-    let numbers = |(operand, label): (&Operand, &String)| match operand {
-        Operand::Command(_) => live.next().expect("a side for each command"),
-        Operand::Numbers(side) => Side { label: label.clone(), ..side.clone() },
-    };
-    let mut sides: Vec<Side> = operands.iter().zip(&labels).map(numbers).collect();
-    sides.extend(live);
-    Ok((sides, measured))
-}
-
-fn measure(
-    args: &Compare,
-    seed: u64,
-    common: &Common,
-    commands: Vec<(String, &operand::Command)>,
-    sides: usize,
-) -> Result<Measured, Failure> {
-    let every = commands.len() == sides + usize::from(args.aa);
-    let plan = Plan::new(args, seed, commands)?;
-    let plan = plan.with_cap(if every { args.max_runs } else { args.max_runs.min(UNWATCHED) });
-    let bar = output::progress(common, u64::from(plan.cap));
-    bar.set_message("runs of each side at most");
-    let interrupts = Interrupts::catch();
-    let watch = notes::Watch::new(args, every.then_some(sides));
-    let mut measured = plan.measure(
-        &interrupts,
-        &mut |at, what| {
-            bar.set_position(at as u64);
-            if !what.is_empty() {
-                bar.set_message(what.to_owned());
-            }
-        },
-        &mut |sides| watch.enough(sides),
-    );
-    bar.finish_and_clear();
-    if measured.blocks == 0 {
-        return Err(match measured.broken.take() {
-            Some(broken) => broken,
-            None => nothing(&measured),
-        });
-    }
-    Ok(measured)
-}
-
-fn nothing(measured: &Measured) -> Failure {
-    let all = measured.failures.iter().filter(|failure| failure.failed > 0);
-    let all: Vec<String> = all
-        .map(|f| format!("{} failed in {} of {} runs ({})", f.label, f.failed, f.tried, f.first))
-        .collect();
-    Failure::environment(format!("no block of runs in which nothing failed: {}", all.join("; ")))
 }
 
 /// The names of the sides: as given, else what they are, made different where they are not.

@@ -5,7 +5,6 @@
 
 use super::Explain;
 use crate::build::build;
-use crate::compare::store_failure;
 use crate::experiment;
 use crate::fail::Failure;
 use crate::keep::default_path;
@@ -72,8 +71,8 @@ impl Target {
 
     fn stored(args: &Explain) -> Result<Self, Failure> {
         let path = args.store.clone().or_else(default_path).ok_or(StoreError::NoPlace);
-        let store = path.and_then(Store::read).map_err(store_failure)?;
-        let stored = store.find(&args.run).map_err(store_failure)?;
+        let store = path.and_then(Store::read)?;
+        let stored = store.find(&args.run)?;
         let record = Record::deserialize(&stored.entry.body).map_err(|_| {
             Failure::usage(format!(
                 "run {} is a {} without the content of a simulation; only runs on the virtual \

@@ -4,7 +4,6 @@ mod prune;
 mod show;
 
 use crate::args::{Common, Format};
-use crate::compare::store_failure;
 use crate::fail::Failure;
 use crate::keep::{STORE_HELP, default_path};
 use crate::output;
@@ -101,11 +100,11 @@ struct Tag {
 impl Where {
     fn path(&self) -> Result<PathBuf, Failure> {
         let path = self.store.clone().or_else(default_path);
-        path.ok_or_else(|| store_failure(StoreError::NoPlace))
+        path.ok_or_else(|| Failure::from(StoreError::NoPlace))
     }
 
     fn read(&self) -> Result<Store, Failure> {
-        Store::read(self.path()?).map_err(store_failure)
+        Ok(Store::read(self.path()?)?)
     }
 
     /// To write into a store that is there; a mistyped name makes no new one.
@@ -147,7 +146,7 @@ fn found(args: &List) -> Result<Vec<Stored>, Failure> {
     match Store::read(args.place.path()?) {
         // Nothing has been stored yet: that is an empty list, not an error.
         Err(StoreError::Missing { .. }) => Ok(Vec::new()),
-        store => store.and_then(|store| store.list(&args.which.filter())).map_err(store_failure),
+        store => Ok(store?.list(&args.which.filter())?),
     }
 }
 
@@ -204,9 +203,9 @@ fn export(args: &List) -> Result<(), Failure> {
 
 fn tag(args: &Tag) -> Result<(), Failure> {
     let mut store = args.place.write()?;
-    let id = store.find(&args.run).map_err(store_failure)?.id;
+    let id = store.find(&args.run)?.id;
     for tag in &args.tags {
-        store.tag(id, tag, !args.remove).map_err(store_failure)?;
+        store.tag(id, tag, !args.remove)?;
     }
     Ok(())
 }

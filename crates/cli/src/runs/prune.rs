@@ -2,7 +2,6 @@
 
 use super::{Where, table};
 use crate::args::{Common, Format};
-use crate::compare::store_failure;
 use crate::fail::Failure;
 use crate::output;
 use clap::Args;
@@ -57,12 +56,12 @@ pub(super) fn run(args: &Prune) -> Result<(), Failure> {
         untagged: !args.tagged,
         ..Filter::default()
     };
-    let mut runs: Vec<Stored> = store.list(&filter).map_err(store_failure)?;
+    let mut runs: Vec<Stored> = store.list(&filter)?;
     if let Some(keep) = args.keep {
         runs.truncate(runs.len().saturating_sub(keep));
     }
     let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
-    let removed = if args.dry_run { 0 } else { store.remove(&ids).map_err(store_failure)? };
+    let removed = if args.dry_run { 0 } else { store.remove(&ids)? };
     let table = table(&runs, args.common.format == Format::Table);
     output::print(
         &args.common,

@@ -2,7 +2,6 @@
 
 use super::{Show, time};
 use crate::args::Format;
-use crate::compare::store_failure;
 use crate::fail::Failure;
 use crate::output;
 use convoy_lab::native::NativeRecord;
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 /// `convoy runs show`.
 pub(super) fn run(args: &Show) -> Result<(), Failure> {
-    let run = args.place.read()?.find(&args.run).map_err(store_failure)?;
+    let run = args.place.read()?.find(&args.run)?;
     let text = match args.common.format {
         Format::Table => head(&run) + &body(&run.entry),
         Format::Json => serde_json::to_string_pretty(&run).map_err(Failure::environment)?,

@@ -183,8 +183,8 @@ fn a_command_that_fails_is_named_or_counted() {
 #[test]
 fn flags_out_of_range_are_usage() {
     refused(&with(&["echo 1"]), USAGE, &["baseline and a candidate"]);
-    refused(&with(&["--pin", "x", "echo 1", "echo 1"]), USAGE, &["--pin x", "0,2-3"]);
-    refused(&with(&["--pin", "4000", "echo 1", "echo 1"]), ENVIRONMENT, &["CPUs that exist"]);
+    refused(&with(&["--pin", "x", "echo 1", "echo 1"]), USAGE, &["'x' for '--pin", "0,2-3"]);
+    refused(&with(&["--pin", "1000", "echo 1", "echo 1"]), ENVIRONMENT, &["CPUs that exist"]);
     refused(&with(&["--same-within", "0", "echo 1", "echo 1"]), USAGE, &["such as 1%"]);
     refused(&with(&["--alpha", "0.7", "echo 1", "echo 1"]), USAGE, &["0.5"]);
     refused(&with(&["--ranges", "5-1", "echo 1", "echo 1"]), USAGE, &["10-100"]);

@@ -17,9 +17,15 @@ const DETERMINISTIC: &[&str] = &[
     "crates/mm/src/",
 ];
 
-/// The part of `load` that drives the real machine.
-const HOST: &[&str] =
-    &["crates/lab/src/native", "crates/lab/src/calibrate", "crates/lab/src/pool.rs"];
+/// The parts of `lab` that drive the real machine.
+const HOST: &[&str] = &[
+    "crates/lab/src/bisect",
+    "crates/lab/src/calibrate",
+    "crates/lab/src/compare",
+    "crates/lab/src/measure",
+    "crates/lab/src/native",
+    "crates/lab/src/pool.rs",
+];
 
 /// What differs between two executions, and what to use instead.
 const AMBIENT: &[(&str, &str)] = &[

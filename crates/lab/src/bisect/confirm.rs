@@ -4,21 +4,21 @@
 
 /// A confirmation under way, or made.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Confirmation {
-    pub(crate) culprit: usize,
-    pub(crate) parent: usize,
+pub(super) struct Confirmation {
+    pub(super) culprit: usize,
+    pub(super) parent: usize,
     /// Values of the parent and of the culprit.
-    pub(crate) values: [Vec<f64>; 2],
+    pub(super) values: [Vec<f64>; 2],
     over: bool,
 }
 
 impl Confirmation {
-    pub(crate) fn new(culprit: usize, parent: usize) -> Self {
+    pub(super) fn new(culprit: usize, parent: usize) -> Self {
         Self { culprit, parent, values: [Vec::new(), Vec::new()], over: false }
     }
 
     /// The commit whose turn it is; `None` after all pairs.
-    pub(crate) fn next(&self, pairs: u32, seed: u64) -> Option<usize> {
+    pub(super) fn next(&self, pairs: u32, seed: u64) -> Option<usize> {
         let [parent, culprit] = self.values.each_ref().map(Vec::len);
         if self.over || parent.min(culprit) >= pairs as usize {
             return None;
@@ -33,25 +33,25 @@ impl Confirmation {
     }
 
     /// A run of the confirmation.
-    pub(crate) fn take(&mut self, node: usize, value: f64) {
+    pub(super) fn take(&mut self, node: usize, value: f64) {
         let side = usize::from(node == self.culprit);
         self.values[side].push(value);
     }
 
     /// One of the two cannot be measured any more.
-    pub(crate) fn skipped(&mut self, node: usize) {
+    pub(super) fn skipped(&mut self, node: usize) {
         self.over |= node == self.culprit || node == self.parent;
     }
 
     /// Complete pairs: parent, culprit.
-    pub(crate) fn pairs(&self) -> [Vec<f64>; 2] {
+    pub(super) fn pairs(&self) -> [Vec<f64>; 2] {
         let n = self.values[0].len().min(self.values[1].len());
         self.values.each_ref().map(|values| values[..n].to_vec())
     }
 }
 
 /// A well mixed number of `seed` and `index` (the finaliser of `splitmix64`).
-pub(crate) fn mixed(seed: u64, index: u64) -> u64 {
+pub(super) fn mixed(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -74,7 +74,7 @@ fn point(
 }
 
 /// The points of `convoy run`, as its record and its `--format json` have them.
-pub(crate) fn points(path: &Path, value: &Value) -> Result<Vec<Series>, ReadError> {
+pub(in crate::compare) fn points(path: &Path, value: &Value) -> Result<Vec<Series>, ReadError> {
     let mix = value["mix"].as_str().unwrap_or_default();
     let points = value["points"].as_array();
     let points = points.ok_or_else(|| ReadError::new(path, "\"points\" is no list"))?;

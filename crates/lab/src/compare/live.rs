@@ -1,13 +1,13 @@
 //! Running the commands: in blocks, each side once in each block, in an order drawn from the seed.
 
-use super::args::{Compare, Warmup, cpus};
 use super::operand::{self, Command};
 use super::series::{Series, Side};
-use crate::fail::Failure;
-use crate::measure::{Ending, Finished, Metric, Program, RunError, run};
+use super::{Request, Warmup};
+use crate::measure::{Ending, Finished, MeasureError, Metric, Program, run};
 use convoy_host::Interrupts;
-use convoy_report::{CompareFailure, CompareWarmUp};
 use convoy_stats::Rng;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Longest filling of the environment, bytes. Its length moves the stack and with it the cache
@@ -22,35 +22,77 @@ const MOST_WARM_UP: usize = 10;
 /// The smallest value that has a logarithm worth comparing.
 const LEAST: f64 = 1e-150;
 
+/// Runs that failed on one side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// The side.
+    pub label: String,
+    /// How many of its runs failed.
+    pub failed: u64,
+    /// How many were tried.
+    pub tried: u64,
+    /// How the first one ended.
+    pub first: String,
+}
+
+/// Runs that came before and do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmedUp {
+    /// How many of each side.
+    pub blocks: usize,
+    /// Whether they went on until they were stable, or were a given number.
+    pub auto: bool,
+    /// Whether they became stable before the most that are tried; true if it was not asked.
+    pub stable: bool,
+}
+
+impl Default for WarmedUp {
+    fn default() -> Self {
+        Self { blocks: 0, auto: false, stable: true }
+    }
+}
+
+impl fmt::Display for WarmedUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = match (self.auto, self.stable) {
+            (false, _) => "",
+            (true, true) => ", until stable",
+            (true, false) => ", never stable",
+        };
+        match self.blocks {
+            0 => f.write_str("without warm-up"),
+            blocks => write!(f, "after {blocks} of warm-up{end}"),
+        }
+    }
+}
+
 /// What the runs gave.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub struct Measured {
     /// The sides with the values of whole blocks: value `i` of each side ran in the same block.
-    pub(crate) sides: Vec<Side>,
+    pub sides: Vec<Side>,
     /// The sides of each block, in the order they ran, by number.
-    pub(crate) order: Vec<Vec<usize>>,
+    pub order: Vec<Vec<usize>>,
     /// The blocks that do not count.
-    pub(crate) warm_up: CompareWarmUp,
+    pub warm_up: WarmedUp,
     /// Whole blocks.
-    pub(crate) blocks: usize,
+    pub blocks: usize,
     /// Failed runs that were left out.
-    pub(crate) failures: Vec<CompareFailure>,
+    pub failures: Vec<Failures>,
     /// Why there are no more.
-    pub(crate) stopped: String,
+    pub stopped: String,
     /// What ended it early, if something did; the finished blocks are there all the same.
-    pub(crate) broken: Option<Failure>,
+    pub broken: Option<MeasureError>,
 }
 
 /// What is to be measured, and how.
-pub(crate) struct Plan<'a> {
-    pub(crate) args: &'a Compare,
-    seed: u64,
+pub(super) struct Plan<'a> {
+    request: &'a Request,
     /// The commands with the names of their sides.
-    pub(crate) sides: Vec<(String, &'a Command)>,
-    pub(crate) metric: Metric,
-    cpus: Option<Vec<usize>>,
+    sides: Vec<(String, &'a Command)>,
+    metric: Metric,
     /// Blocks at most.
-    pub(crate) cap: u32,
+    cap: u32,
 }
 
 /// The numbers of the sides in random order.
@@ -77,42 +119,23 @@ enum Outcome {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(
-        args: &'a Compare,
-        seed: u64,
+    pub(super) fn new(
+        request: &'a Request,
         sides: Vec<(String, &'a Command)>,
-    ) -> Result<Self, Failure> {
-        let metric = args.metric.metric().map_err(Failure::usage)?;
-        let list = match &args.pin {
-            None => None,
-            Some(text) => Some(cpus(text).filter(|list| !list.is_empty()).ok_or_else(|| {
-                Failure::usage(format!("--pin {text}: a list of CPUs such as 1 or 0,2-3"))
-            })?),
-        };
-        for (flag, seconds) in [("--timeout", args.timeout), ("--max-time", args.max_time)] {
-            if seconds.is_some_and(|s| !(s > 0.0 && s <= 1e7)) {
-                return Err(Failure::usage(format!(
-                    "{flag} must be above 0 and up to 1e7 seconds"
-                )));
-            }
-        }
-        let cap = args.runs.unwrap_or(args.max_runs);
-        Ok(Self { args, seed, sides, metric, cpus: list, cap })
-    }
-
-    /// The same with at most `cap` blocks, unless `--runs` says how many.
-    pub(crate) fn with_cap(self, cap: u32) -> Self {
-        Self { cap: self.args.runs.unwrap_or(cap), ..self }
+        cap: u32,
+    ) -> Result<Self, MeasureError> {
+        let metric = request.metric.metric().map_err(MeasureError::request)?;
+        Ok(Self { request, sides, metric, cap })
     }
 
     /// Runs warm-up and blocks until `enough` says why there are enough, or the cap is reached.
-    pub(crate) fn measure(
+    pub(super) fn measure(
         &self,
         interrupts: &Interrupts,
-        progress: &mut dyn FnMut(usize, &str),
+        progress: &mut dyn FnMut(usize, u32, &str),
         enough: &mut dyn FnMut(&[Side]) -> Option<String>,
     ) -> Measured {
-        let mut draw = Rng::new(self.seed);
+        let mut draw = Rng::new(self.request.seed);
         let mut measured = Measured { sides: self.named(), ..Measured::default() };
         measured.failures = self.sides.iter().map(|(label, _)| no_failure(label)).collect();
         match self.warm_up(interrupts, &mut draw, progress) {
@@ -130,19 +153,19 @@ impl<'a> Plan<'a> {
                 measured.broken = Some(failure);
                 return measured;
             }
-            progress(measured.blocks, "");
-            if self.args.runs.is_none()
+            progress(measured.blocks, cap, "");
+            if self.request.runs.is_none()
                 && let Some(reason) = enough(&measured.sides)
             {
                 measured.stopped = reason;
                 return measured;
             }
-            if self.args.max_time.is_some_and(|s| begin.elapsed().as_secs_f64() > s) {
+            if self.request.max_time.is_some_and(|s| begin.elapsed().as_secs_f64() > s) {
                 "--max-time was reached".clone_into(&mut measured.stopped);
                 return measured;
             }
         }
-        measured.stopped = match self.args.runs {
+        measured.stopped = match self.request.runs {
             Some(runs) => format!("--runs {runs}"),
             None => format!("the cap of {cap} runs was reached (--max-runs)"),
         };
@@ -164,11 +187,11 @@ impl<'a> Plan<'a> {
         &self,
         interrupts: &Interrupts,
         draw: &mut Rng,
-        progress: &mut dyn FnMut(usize, &str),
-    ) -> Result<CompareWarmUp, Failure> {
+        progress: &mut dyn FnMut(usize, u32, &str),
+    ) -> Result<WarmedUp, MeasureError> {
         // A simulation has nothing that warms up, and a run of this program a warm-up of its own.
         let ours = self.sides.iter().all(|(_, command)| command.ours);
-        let (least, most) = match self.args.warmup {
+        let (least, most) = match self.request.warmup {
             Warmup::Auto if ours => (0, 0),
             Warmup::Auto => (2, MOST_WARM_UP),
             Warmup::Blocks(blocks) => (blocks as usize, blocks as usize),
@@ -176,14 +199,14 @@ impl<'a> Plan<'a> {
         let auto = least < most;
         let mut speeds = Vec::new();
         for round in 0..most {
-            if round >= least && settled(&speeds, self.args.same_within) {
+            if round >= least && settled(&speeds, self.request.same_within) {
                 break;
             }
             let mut logs = Vec::new();
             for side in order(draw, self.sides.len()) {
-                progress(0, "warm-up");
+                progress(0, self.cap, "warm-up");
                 match self.once(side, round as u64, interrupts, draw)? {
-                    Outcome::Failed(how) if !self.args.ignore_failure => {
+                    Outcome::Failed(how) if !self.request.ignore_failure => {
                         return Err(self.failed(side, "in the warm-up", &how));
                     }
                     Outcome::Failed(_) => {}
@@ -194,8 +217,8 @@ impl<'a> Plan<'a> {
             }
             speeds.push(logs.iter().sum::<f64>() / logs.len().max(1) as f64);
         }
-        let stable = !auto || settled(&speeds, self.args.same_within);
-        Ok(CompareWarmUp { blocks: speeds.len(), auto, stable })
+        let stable = !auto || settled(&speeds, self.request.same_within);
+        Ok(WarmedUp { blocks: speeds.len(), auto, stable })
     }
 
     /// One block. If a run of it fails and that is allowed, none of the block counts: the values
@@ -206,7 +229,7 @@ impl<'a> Plan<'a> {
         interrupts: &Interrupts,
         draw: &mut Rng,
         block: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MeasureError> {
         let order = order(draw, self.sides.len());
         let mut values: Vec<Vec<(Series, f64)>> = vec![Vec::new(); self.sides.len()];
         let mut whole = true;
@@ -221,7 +244,7 @@ impl<'a> Plan<'a> {
                     }
                     count.failed += 1;
                     whole = false;
-                    if !self.args.ignore_failure {
+                    if !self.request.ignore_failure {
                         return Err(self.failed(side, &format!("in run {}", block + 1), &how));
                     }
                 }
@@ -239,14 +262,14 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn failed(&self, side: usize, when: &str, how: &str) -> Failure {
+    fn failed(&self, side: usize, when: &str, how: &str) -> MeasureError {
         let text = &self.sides[side].1.text;
         let cure = "correct it, or use --ignore-failure to leave failed runs out";
         let text = format!("`{text}` {when}: {how}; {cure}");
         // The shell's codes for a command that is not there or cannot be executed.
         let missing = how.starts_with("ended with exit code 127;")
             || how.starts_with("ended with exit code 126;");
-        if missing { Failure::usage(text) } else { Failure::environment(text) }
+        if missing { MeasureError::request(text) } else { MeasureError::machine(text) }
     }
 
     fn once(
@@ -255,23 +278,23 @@ impl<'a> Plan<'a> {
         block: u64,
         interrupts: &Interrupts,
         draw: &mut Rng,
-    ) -> Result<Outcome, Failure> {
-        if let Some(prepare) = &self.args.prepare {
-            let done = start(&Program::shell(prepare), interrupts)?;
+    ) -> Result<Outcome, MeasureError> {
+        if let Some(prepare) = &self.request.prepare {
+            let done = run(&Program::shell(prepare), interrupts)?;
             if done.ending != Ending::Code(0) {
                 let how = done.describe();
-                return Err(Failure::environment(format!(
+                return Err(MeasureError::machine(format!(
                     "--prepare `{prepare}` {how}; correct it"
                 )));
             }
         }
         let command = self.sides[side].1;
-        let mut program = command.program(self.seed, block)?;
-        program.cpus.clone_from(&self.cpus);
-        program.limit = self.args.timeout.map(Duration::from_secs_f64);
+        let mut program = command.program(self.request.seed, block);
+        program.cpus.clone_from(&self.request.cpus);
+        program.limit = self.request.timeout.map(Duration::from_secs_f64);
         let padding = "x".repeat(draw.below(PADDING));
         program.environment.push(("CONVOY_PADDING".to_owned(), padding.into()));
-        let finished = start(&program, interrupts)?;
+        let finished = run(&program, interrupts)?;
         if finished.ending != Ending::Code(0) {
             return Ok(Outcome::Failed(finished.describe()));
         }
@@ -293,21 +316,14 @@ impl<'a> Plan<'a> {
                 .collect());
         }
         let value = self.metric.value(finished).map_err(|error| error.to_string())?;
-        let higher = self.args.higher_is_better;
+        let higher = self.request.higher_is_better;
         let like = Series::new("", &self.metric.name(), self.metric.unit(), higher);
         Ok(vec![(like, value)])
     }
 }
 
-fn no_failure(label: &str) -> CompareFailure {
-    CompareFailure { label: label.to_owned(), failed: 0, tried: 0, first: String::new() }
-}
-
-fn start(program: &Program, interrupts: &Interrupts) -> Result<Finished, Failure> {
-    run(program, interrupts).map_err(|error| match error {
-        RunError::Start { .. } => Failure::usage(error),
-        RunError::Interrupted | RunError::System { .. } => Failure::environment(error),
-    })
+fn no_failure(label: &str) -> Failures {
+    Failures { label: label.to_owned(), failed: 0, tried: 0, first: String::new() }
 }
 
 #[cfg(test)]

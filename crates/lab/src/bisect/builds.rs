@@ -4,9 +4,9 @@
 //! commit, but never that of an end of the search, which is measured again and again.
 
 use super::git::{Commits, Git};
-use super::journal::{Event, Journal, Layout, Settings};
-use crate::fail::Failure;
-use crate::measure::{Ending, Finished, Program, RunError, kill_leftover, run};
+use super::journal::{Event, Journal};
+use super::settings::{Layout, Settings};
+use crate::measure::{Ending, Finished, MeasureError, Program, RunError, kill_leftover, run};
 use convoy_host::Interrupts;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ struct Tree {
 
 /// All builds of a search.
 #[derive(Debug)]
-pub(crate) struct Builds {
+pub(super) struct Builds {
     git: Git,
     state: PathBuf,
     trees: Vec<Tree>,
@@ -41,33 +41,33 @@ pub(crate) struct Builds {
     next: u64,
     uses: u64,
     /// Builds made.
-    pub(crate) made: u32,
+    pub(super) made: u32,
     /// What each took, seconds.
-    pub(crate) seconds: Vec<f64>,
+    pub(super) seconds: Vec<f64>,
 }
 
 /// Why there is no build.
 #[derive(Debug)]
-pub(crate) enum NoBuild {
+pub(super) enum NoBuild {
     /// The commit cannot be built; the cause.
     Skip(String),
     /// The search cannot go on.
-    Stop(Failure),
+    Stop(MeasureError),
 }
 
-impl From<Failure> for NoBuild {
-    fn from(failure: Failure) -> Self {
+impl From<MeasureError> for NoBuild {
+    fn from(failure: MeasureError) -> Self {
         Self::Stop(failure)
     }
 }
 
 /// The failure of an interrupted search.
-pub(crate) fn interrupted() -> Failure {
-    Failure::environment("interrupted; go on with convoy bisect --resume: no finished run is lost")
+pub(super) fn interrupted() -> MeasureError {
+    MeasureError::machine("interrupted; go on with convoy bisect --resume: no finished run is lost")
 }
 
 impl Builds {
-    pub(crate) fn new(git: Git, state: &Path, settings: &Settings) -> Self {
+    pub(super) fn new(git: Git, state: &Path, settings: &Settings) -> Self {
         kill_leftover(&state.join("running"));
         let program = settings.build.as_deref().map(|line| {
             let mut program = Program::shell(line);
@@ -103,12 +103,12 @@ impl Builds {
     }
 
     /// From the log: the work tree `name` was given to another commit.
-    pub(crate) fn replay_building(&mut self, name: &str) {
+    pub(super) fn replay_building(&mut self, name: &str) {
         self.trees.retain(|tree| tree.name != name);
     }
 
     /// From the log: `node` was built in the work tree `name`.
-    pub(crate) fn replay_built(&mut self, node: usize, build: u64, name: &str, seconds: f64) {
+    pub(super) fn replay_built(&mut self, node: usize, build: u64, name: &str, seconds: f64) {
         self.note(Tree { name: name.to_owned(), node, build, used: 0 }, seconds);
     }
 
@@ -121,10 +121,10 @@ impl Builds {
     }
 
     /// After the log was read: keeps the work trees that are still what it says, removes all else.
-    pub(crate) fn recover(&mut self, commits: &Commits) -> Result<(), Failure> {
+    pub(super) fn recover(&mut self, commits: &Commits) -> Result<(), MeasureError> {
         let place = self.state.join("trees");
         std::fs::create_dir_all(&place).map_err(|error| {
-            Failure::environment(format!("cannot make {}: {error}", place.display()))
+            MeasureError::machine(format!("cannot make {}: {error}", place.display()))
         })?;
         let git = self.git.clone();
         self.trees.retain(|tree| {
@@ -141,7 +141,7 @@ impl Builds {
     }
 
     /// The directory of build `build`, if it is kept.
-    pub(crate) fn find(&mut self, build: u64) -> Option<PathBuf> {
+    pub(super) fn find(&mut self, build: u64) -> Option<PathBuf> {
         self.uses += 1;
         let tree = self.trees.iter_mut().find(|tree| tree.build == build)?;
         tree.used = self.uses;
@@ -150,12 +150,12 @@ impl Builds {
     }
 
     /// A build of `node` that is kept.
-    pub(crate) fn of(&self, node: usize) -> Option<u64> {
+    pub(super) fn of(&self, node: usize) -> Option<u64> {
         self.trees.iter().rev().find(|tree| tree.node == node).map(|tree| tree.build)
     }
 
     /// Builds `node`: its number.
-    pub(crate) fn make(
+    pub(super) fn make(
         &mut self,
         node: usize,
         commits: &Commits,
@@ -223,16 +223,16 @@ impl Builds {
                 Err(NoBuild::Skip(format!("the build {}", finished.describe())))
             }
             Err(RunError::Interrupted) => Err(NoBuild::Stop(interrupted())),
-            Err(error) => Err(NoBuild::Stop(Failure::environment(format!("--build: {error}")))),
+            Err(error) => Err(NoBuild::Stop(MeasureError::machine(format!("--build: {error}")))),
         }
     }
 
     /// A full disk fails every build; that says nothing about a commit.
-    fn space(&self) -> Result<(), Failure> {
+    fn space(&self) -> Result<(), MeasureError> {
         let Ok(disk) = rustix::fs::statvfs(&self.state) else { return Ok(()) };
         if disk.f_bavail.saturating_mul(disk.f_frsize) < SPACE {
             let name = self.state.display();
-            return Err(Failure::environment(format!(
+            return Err(MeasureError::machine(format!(
                 "a build failed and the disk of {name} is full; free space, then go on with \
                  --resume"
             )));
@@ -241,7 +241,7 @@ impl Builds {
     }
 
     /// Removes all work trees.
-    pub(crate) fn clean(&mut self) {
+    pub(super) fn clean(&mut self) {
         let place = self.state.join("trees");
         for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
             self.git.remove_worktree(&entry.path());

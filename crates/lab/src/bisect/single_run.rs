@@ -2,10 +2,11 @@
 
 use super::builds::interrupted;
 use super::confirm::mixed;
-use crate::fail::Failure;
-use crate::measure::{Ending, Metric, MetricError, Program, RunError, run};
+use super::settings::Settings;
+use crate::measure::{Ending, MeasureError, Metric, MetricError, Program, RunError, run};
 use convoy_host::Interrupts;
 use std::path::Path;
+use std::time::Duration;
 
 /// The exit code that says: this commit cannot be tested. As in `git bisect run`.
 const SKIP: i32 = 125;
@@ -15,7 +16,7 @@ const PAD: u64 = 4096;
 
 /// What one run gave.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Gave {
+pub(super) enum Gave {
     /// A value, or a bound if it was ended at its limit.
     Value { value: f64, above: bool, seconds: f64 },
     /// The command asks to skip the commit.
@@ -26,21 +27,31 @@ pub(crate) enum Gave {
 
 /// How the command is run.
 #[derive(Clone, Debug)]
-pub(crate) struct Runner {
-    pub(crate) program: Program,
-    pub(crate) metric: Metric,
-    pub(crate) seed: u64,
+pub(super) struct Runner {
+    program: Program,
+    pub(super) metric: Metric,
+    seed: u64,
 }
 
 impl Runner {
+    /// The runs of a search whose files are in `state`.
+    pub(super) fn new(settings: &Settings, state: &Path) -> Result<Self, MeasureError> {
+        let words: Vec<_> = settings.command.iter().map(Into::into).collect();
+        let mut program = Program::given(&words);
+        program.limit = settings.timeout.map(Duration::from_secs_f64);
+        program.cpus.clone_from(&settings.cpus);
+        program.marker = Some(state.join("running"));
+        Ok(Self { program, metric: settings.metric()?, seed: settings.seed })
+    }
+
     /// Run `number` of the search, in `directory`.
-    pub(crate) fn run(
+    pub(super) fn run(
         &self,
         directory: &Path,
         commit: &str,
         number: u64,
         interrupts: &Interrupts,
-    ) -> Result<Gave, Failure> {
+    ) -> Result<Gave, MeasureError> {
         let mut program = self.program.clone();
         program.directory = Some(directory.to_owned());
         program.environment.push(("CONVOY_COMMIT".into(), commit.into()));
@@ -52,14 +63,14 @@ impl Runner {
             Ok(finished) => finished,
             Err(RunError::Interrupted) => return Err(interrupted()),
             Err(error @ RunError::Start { .. }) => return Ok(Gave::Failure(error.to_string())),
-            Err(error) => return Err(Failure::environment(error)),
+            Err(error) => return Err(MeasureError::machine(error)),
         };
         let seconds = finished.wall.as_secs_f64();
         Ok(match finished.ending {
             Ending::Code(0) => match self.metric.value(&finished) {
                 Ok(value) => Gave::Value { value, above: false, seconds },
                 // No commit is at fault when the numbers cannot be compared.
-                Err(error @ MetricError::Unit { .. }) => return Err(Failure::usage(error)),
+                Err(error @ MetricError::Unit { .. }) => return Err(MeasureError::request(error)),
                 Err(error) => Gave::Failure(error.to_string()),
             },
             Ending::Code(SKIP) => Gave::Skip(format!("the command ended with {SKIP}: skip")),

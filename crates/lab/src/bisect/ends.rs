@@ -2,8 +2,9 @@
 //! counts, and whether there is one.
 
 use super::journal::Event;
-use super::session::{Session, outcome, search_of};
-use crate::fail::Failure;
+use super::model::search_of;
+use super::session::{Session, outcome};
+use crate::measure::MeasureError;
 use convoy_stats::Sample;
 use convoy_stats::bisect::{Answer, Ending};
 
@@ -14,7 +15,7 @@ const SURE_RUNS: usize = 8;
 
 impl Session<'_> {
     /// Once both ends have been measured: what a run and a build cost, and which difference counts.
-    pub(super) fn find_costs(&mut self) -> Result<(), Failure> {
+    pub(super) fn find_costs(&mut self) -> Result<(), MeasureError> {
         let ends = self.commits.ends();
         let of = |end: usize| self.observed.iter().filter(move |run| run.node == end);
         if self.costs || ends.into_iter().any(|end| of(end).count() < END_RUNS) {
@@ -30,15 +31,15 @@ impl Session<'_> {
     }
 
     /// The search with its costs, told again what it was told.
-    pub(super) fn apply_costs(&mut self, costs: [f64; 3]) -> Result<(), Failure> {
-        let prior = self.prior.as_ref();
+    pub(super) fn apply_costs(&mut self, costs: [f64; 3]) -> Result<(), MeasureError> {
+        let prior = self.prior;
         self.search = search_of(self.settings, self.commits, prior, Some(costs))?;
         for run in &self.observed {
             let search = &mut self.search;
-            search.observe(run.node, run.build, outcome(run)).map_err(Failure::environment)?;
+            search.observe(run.node, run.build, outcome(run)).map_err(MeasureError::machine)?;
         }
         for node in self.skipped.keys() {
-            self.search.skip(*node).map_err(Failure::environment)?;
+            self.search.skip(*node).map_err(MeasureError::machine)?;
         }
         self.costs = true;
         self.least = Some(costs[2]);

@@ -1,18 +1,18 @@
 //! A search under way: what the mathematics wants next is built, run, logged and told back.
 
+use super::Plan;
 use super::builds::{Builds, NoBuild};
 use super::confirm::Confirmation;
-use super::git::{Commits, Git};
-use super::journal::{Direction, Event, Journal, Layout, Purpose, Settings};
-use super::live::Live;
+use super::git::{Commit, Commits};
+use super::journal::{Event, Journal};
+use super::model::search_of;
+use super::settings::{Purpose, Settings};
 use super::single_run::{Gave, Runner};
-use crate::fail::Failure;
+use crate::measure::MeasureError;
 use convoy_host::Interrupts;
-use convoy_stats::bisect::{
-    Answer, Config, Direction as Worse, Ending, History, Layout as Shift, Outcome, Search, Step,
-};
+use convoy_stats::bisect::{Answer, Ending, Outcome, Search, Step};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// After this many runs elsewhere an end is measured, so that a drift of the machine shows and its
@@ -21,13 +21,50 @@ const REFERENCE_EVERY: u32 = 6;
 
 /// A run that gave a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Observed {
-    pub(crate) node: usize,
-    pub(crate) build: u64,
-    pub(crate) purpose: Purpose,
-    pub(crate) value: f64,
-    pub(crate) above: bool,
-    pub(crate) seconds: f64,
+pub struct Observed {
+    /// The number of its commit.
+    pub node: usize,
+    /// The number of its build.
+    pub build: u64,
+    /// What it was made for.
+    pub purpose: Purpose,
+    /// The value, in the unit of the metric.
+    pub value: f64,
+    /// Whether it was ended at its limit, so that the value lies above.
+    pub above: bool,
+    /// How long it took, seconds.
+    pub seconds: f64,
+}
+
+/// What happens, for whoever watches.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// The search turns to a commit.
+    Visit {
+        /// The commit.
+        commit: &'a Commit,
+        /// Runs of it that are wanted.
+        runs: u32,
+        /// Why.
+        why: &'a str,
+    },
+    /// A commit is being built.
+    Building(&'a Commit),
+    /// A run was observed.
+    Observed {
+        /// What is known now.
+        search: &'a mut Search,
+        /// The commits.
+        commits: &'a Commits,
+        /// Builds so far.
+        builds: u32,
+        /// Information of one more run, bits.
+        bits: f64,
+    },
+    /// Something that a reader must know.
+    Note(&'a str),
+    /// The search is over.
+    End,
 }
 
 /// Runs that are wanted and not yet made.
@@ -40,19 +77,25 @@ struct Wish {
 }
 
 /// A search with everything it needs.
-pub(crate) struct Session<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) commits: &'a Commits,
-    pub(super) prior: Option<Vec<f64>>,
-    pub(super) search: Search,
+pub struct Session<'a> {
+    /// What was fixed when it began.
+    pub settings: &'a Settings,
+    /// The commits that it is about.
+    pub commits: &'a Commits,
+    /// What is known of them.
+    pub search: Search,
+    /// The runs that gave a value, in order.
+    pub observed: Vec<Observed>,
+    /// The commits that cannot be measured, with the cause.
+    pub skipped: BTreeMap<usize, String>,
+    /// How many runs gave no value.
+    pub failed: u32,
+    pub(super) prior: Option<&'a Vec<f64>>,
     pub(super) journal: Journal,
     pub(super) builds: Builds,
     runner: Runner,
     interrupts: &'a Interrupts,
-    live: Live,
-    pub(super) observed: Vec<Observed>,
-    pub(super) skipped: BTreeMap<usize, String>,
-    pub(super) failed: u32,
+    progress: &'a mut dyn FnMut(Progress<'_>),
     pub(super) costs: bool,
     /// The smallest difference of the ends that is a regression, in units of the metric.
     pub(super) least: Option<f64>,
@@ -63,75 +106,28 @@ pub(crate) struct Session<'a> {
     ended: bool,
 }
 
-/// What a search is made of besides its log.
-pub(crate) struct Parts<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) commits: &'a Commits,
-    pub(crate) prior: Option<Vec<f64>>,
-    pub(crate) git: Git,
-    pub(crate) state: PathBuf,
-    pub(crate) runner: Runner,
-    pub(crate) interrupts: &'a Interrupts,
-    pub(crate) live: Live,
-}
-
-/// The search of `commits`, with costs if they are known.
-pub(crate) fn search_of(
-    settings: &Settings,
-    commits: &Commits,
-    prior: Option<&Vec<f64>>,
-    costs: Option<[f64; 3]>,
-) -> Result<Search, Failure> {
-    let [good, bad] = commits.ends();
-    let history = History::dag(&commits.parents, good, bad).map_err(Failure::usage)?;
-    let direction = match settings.direction {
-        Direction::Either => Worse::Either,
-        Direction::LowerIsBetter => Worse::HigherIsWorse,
-        Direction::HigherIsBetter => Worse::LowerIsWorse,
-    };
-    let layout = match settings.layout {
-        Layout::Same => Shift::PerCommit,
-        Layout::New => Shift::PerBuild,
-        Layout::None => Shift::None,
-    };
-    let mut config = Config {
-        confidence: settings.confidence,
-        max_runs: settings.max_runs,
-        max_builds: settings.max_builds,
-        direction,
-        layout,
-        prior: prior.cloned(),
-        ..Config::default()
-    };
-    if let Some([run, build, min_effect]) = costs {
-        config.run_cost = run;
-        config.build_cost = build;
-        config.min_effect = Some(min_effect);
-    }
-    Search::new(history, config).map_err(Failure::usage)
-}
-
 impl<'a> Session<'a> {
-    /// A search at its begin, or where `events` of its log left it.
-    pub(crate) fn new(
-        parts: Parts<'a>,
+    /// A search at its begin, or where its journal left it. `progress` hears what happens.
+    pub fn new(
+        plan: &'a Plan,
         journal: Journal,
-        events: &[Event],
-    ) -> Result<Self, Failure> {
-        let search = search_of(parts.settings, parts.commits, parts.prior.as_ref(), None)?;
+        interrupts: &'a Interrupts,
+        progress: &'a mut dyn FnMut(Progress<'_>),
+    ) -> Result<Self, MeasureError> {
+        let (settings, commits, prior) = (&plan.settings, &plan.commits, plan.prior.as_ref());
         let mut session = Self {
-            builds: Builds::new(parts.git, &parts.state, parts.settings),
-            settings: parts.settings,
-            commits: parts.commits,
-            prior: parts.prior,
-            search,
-            journal,
-            runner: parts.runner,
-            interrupts: parts.interrupts,
-            live: parts.live,
+            settings,
+            commits,
+            search: search_of(settings, commits, prior, None)?,
             observed: Vec::new(),
             skipped: BTreeMap::new(),
             failed: 0,
+            prior,
+            journal,
+            builds: Builds::new(plan.git.clone(), &plan.state, settings),
+            runner: Runner::new(settings, &plan.state)?,
+            interrupts,
+            progress,
             costs: false,
             least: None,
             wish: None,
@@ -139,16 +135,16 @@ impl<'a> Session<'a> {
             confirmation: None,
             ended: false,
         };
-        for event in events {
+        for event in &plan.events {
             session.replay(event)?;
         }
-        session.builds.recover(session.commits)?;
+        session.builds.recover(commits)?;
         Ok(session)
     }
 
-    fn node(&self, commit: &str) -> Result<usize, Failure> {
+    fn node(&self, commit: &str) -> Result<usize, MeasureError> {
         self.commits.find(commit).ok_or_else(|| {
-            Failure::usage(format!(
+            MeasureError::request(format!(
                 "{} speaks of commit {commit}, which does not lie between the ends any more; use \
                  --restart",
                 self.journal.path().display()
@@ -157,7 +153,7 @@ impl<'a> Session<'a> {
     }
 
     /// Takes a line of the log as it was taken when it was written.
-    fn replay(&mut self, event: &Event) -> Result<(), Failure> {
+    fn replay(&mut self, event: &Event) -> Result<(), MeasureError> {
         match event {
             Event::Begin { .. } => {}
             Event::Costs { run, build, min_effect } => {
@@ -193,7 +189,7 @@ impl<'a> Session<'a> {
     }
 
     /// Searches to the end: the answer.
-    pub(crate) fn run(&mut self) -> Result<Answer, Failure> {
+    pub fn run(&mut self) -> Result<Answer, MeasureError> {
         loop {
             if let Some(wish) = self.wish.filter(|wish| wish.runs > 0) {
                 self.visit(wish)?;
@@ -224,7 +220,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn want(&mut self, wish: Wish, why: &str) -> Result<(), Failure> {
+    fn want(&mut self, wish: Wish, why: &str) -> Result<(), MeasureError> {
         self.journal.append(&Event::Wish {
             commit: self.commits.list[wish.node].id.clone(),
             runs: wish.runs,
@@ -233,7 +229,8 @@ impl<'a> Session<'a> {
             why: why.to_owned(),
         })?;
         self.wish = Some(wish);
-        self.live.visit(&self.commits.list[wish.node], wish.runs, why);
+        let (commit, runs) = (&self.commits.list[wish.node], wish.runs);
+        (self.progress)(Progress::Visit { commit, runs, why });
         Ok(())
     }
 
@@ -253,24 +250,39 @@ impl<'a> Session<'a> {
     }
 
     /// What is measured, in a word or two.
-    pub(super) fn metric_name(&self) -> String {
+    pub fn metric_name(&self) -> String {
         self.runner.metric.name()
     }
 
     /// Its unit; may be empty.
-    pub(super) fn unit(&self) -> String {
+    pub fn unit(&self) -> String {
         self.runner.metric.unit().to_owned()
     }
 
-    fn end(&mut self, answer: Answer) -> Result<Answer, Failure> {
-        self.live.finish();
+    /// How many builds were made.
+    pub fn builds(&self) -> u32 {
+        self.builds.made
+    }
+
+    /// Where the journal is.
+    pub fn journal(&self) -> &Path {
+        self.journal.path()
+    }
+
+    /// Removes the work trees; the journal stays.
+    pub fn clean(&mut self) {
+        self.builds.clean();
+    }
+
+    fn end(&mut self, answer: Answer) -> Result<Answer, MeasureError> {
+        (self.progress)(Progress::End);
         self.builds.clean();
         if answer.ending == Ending::EndSkipped {
             let [good, bad] = self.commits.ends();
             let (flag, end) =
                 if self.skipped.contains_key(&good) { ("--good", good) } else { ("--bad", bad) };
             let cause = self.skipped.get(&end).map_or("it was skipped", String::as_str);
-            return Err(Failure::usage(format!(
+            return Err(MeasureError::request(format!(
                 "the {flag} end {} cannot be measured: {cause}; correct --build or the command, or \
                  choose another revision (--restart throws this search away)",
                 self.commits.list[end].short()
@@ -290,7 +302,7 @@ impl<'a> Session<'a> {
 
     /// Measures the first bad commit against its parent, one run at a time, after the search has
     /// its answer: whether a run was made.
-    fn confirm(&mut self, answer: &Answer) -> Result<bool, Failure> {
+    fn confirm(&mut self, answer: &Answer) -> Result<bool, MeasureError> {
         let Some(culprit) = answer.culprit.filter(|_| !self.ended) else { return Ok(false) };
         let most = self.settings.max_runs.unwrap_or(u32::MAX);
         if self.settings.confirm == 0 || self.search.runs() >= most {
@@ -305,7 +317,7 @@ impl<'a> Session<'a> {
             let id = |node: usize| self.commits.list[node].id.clone();
             self.journal.append(&Event::Confirm { commit: id(culprit), parent: id(parent) })?;
             self.confirmation = Some(Confirmation::new(culprit, parent));
-            self.live.note("confirming the answer against its parent");
+            (self.progress)(Progress::Note("confirming the answer against its parent"));
         }
         let next = self.confirmation.as_ref();
         let next = next.and_then(|begun| begun.next(self.settings.confirm, self.settings.seed));
@@ -315,7 +327,7 @@ impl<'a> Session<'a> {
     }
 
     /// One run of `wish`, or of an end if it is time for one.
-    fn visit(&mut self, wish: Wish) -> Result<(), Failure> {
+    fn visit(&mut self, wish: Wish) -> Result<(), MeasureError> {
         let ends = self.commits.ends();
         let runs = |end: &usize| self.observed.iter().filter(|run| run.node == *end).count();
         let end = ends.into_iter().filter(|end| !self.skipped.contains_key(end)).min_by_key(runs);
@@ -329,12 +341,12 @@ impl<'a> Session<'a> {
     }
 
     /// Builds if need be and runs once; whether that gave a value.
-    fn measure(&mut self, wish: Wish, purpose: Purpose) -> Result<bool, Failure> {
+    fn measure(&mut self, wish: Wish, purpose: Purpose) -> Result<bool, MeasureError> {
         let kept = wish.build.filter(|build| self.builds.find(*build).is_some());
         let build = if let Some(build) = kept {
             build
         } else {
-            self.live.building(&self.commits.list[wish.node]);
+            (self.progress)(Progress::Building(&self.commits.list[wish.node]));
             let (commits, interrupts) = (self.commits, self.interrupts);
             match self.builds.make(wish.node, commits, &mut self.journal, interrupts) {
                 Ok(build) => build,
@@ -385,7 +397,8 @@ impl<'a> Session<'a> {
                 Gave::Failure(cause) => {
                     failures += 1;
                     self.failed += 1;
-                    self.live.note(&format!("{}: {cause}; again", &commit[..12]));
+                    let note = format!("{}: {cause}; again", &commit[..12]);
+                    (self.progress)(Progress::Note(&note));
                     let commit = commit.clone();
                     self.journal.append(&Event::Failed { commit, build, cause })?;
                 }
@@ -393,27 +406,27 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn skip(&mut self, node: usize, cause: &str) -> Result<bool, Failure> {
+    fn skip(&mut self, node: usize, cause: &str) -> Result<bool, MeasureError> {
         let commit = self.commits.list[node].id.clone();
-        self.live.note(&format!("{}: skipped: {cause}", &commit[..12]));
+        (self.progress)(Progress::Note(&format!("{}: skipped: {cause}", &commit[..12])));
         self.journal.append(&Event::Skip { commit, cause: cause.to_owned() })?;
         self.take_skip(node, cause)?;
         Ok(false)
     }
 
-    fn take_skip(&mut self, node: usize, cause: &str) -> Result<(), Failure> {
+    fn take_skip(&mut self, node: usize, cause: &str) -> Result<(), MeasureError> {
         self.skipped.insert(node, cause.to_owned());
         self.wish = self.wish.filter(|wish| wish.node != node);
         if let Some(confirmation) = &mut self.confirmation {
             confirmation.skipped(node);
         }
-        self.search.skip(node).map_err(Failure::environment)
+        self.search.skip(node).map_err(MeasureError::machine)
     }
 
     /// What follows from a run.
-    fn take(&mut self, run: Observed) -> Result<(), Failure> {
+    fn take(&mut self, run: Observed) -> Result<(), MeasureError> {
         let search = &mut self.search;
-        search.observe(run.node, run.build, outcome(&run)).map_err(Failure::environment)?;
+        search.observe(run.node, run.build, outcome(&run)).map_err(MeasureError::machine)?;
         self.observed.push(run);
         if self.commits.ends().contains(&run.node) {
             self.since_end = 0;
@@ -440,12 +453,9 @@ impl<'a> Session<'a> {
     }
 
     fn show(&mut self) {
-        if self.live.wants() {
-            let runs = self.search.runs();
-            let bits = self.wish.map_or(0.0, |wish| wish.bits / f64::from(wish.runs.max(1)));
-            let posterior = self.search.posterior().to_vec();
-            self.live.show(&posterior, self.commits, [runs, self.builds.made], bits);
-        }
+        let bits = self.wish.map_or(0.0, |wish| wish.bits / f64::from(wish.runs.max(1)));
+        let (commits, builds) = (self.commits, self.builds.made);
+        (self.progress)(Progress::Observed { search: &mut self.search, commits, builds, bits });
     }
 }
 

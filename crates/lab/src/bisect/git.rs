@@ -2,7 +2,7 @@
 //!
 //! Only plumbing with a fixed output; no hook runs, and the user's checkout is never written.
 
-use crate::fail::Failure;
+use crate::measure::MeasureError;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,72 +10,81 @@ use std::process::{Command, Stdio};
 
 /// A repository.
 #[derive(Clone, Debug)]
-pub(crate) struct Git {
+pub struct Git {
     directory: PathBuf,
 }
 
 /// One commit, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Commit {
-    pub(crate) id: String,
-    pub(crate) author: String,
-    pub(crate) date: String,
-    pub(crate) subject: String,
+pub struct Commit {
+    /// Its full id.
+    pub id: String,
+    /// Who wrote it.
+    pub author: String,
+    /// When, as ISO 8601.
+    pub date: String,
+    /// The first line of its message.
+    pub subject: String,
 }
 
 impl Commit {
     /// The first characters of its id.
-    pub(crate) fn short(&self) -> &str {
+    pub fn short(&self) -> &str {
         short(&self.id)
     }
 }
 
 /// The first characters of an id.
-pub(crate) fn short(id: &str) -> &str {
+fn short(id: &str) -> &str {
     &id[..id.len().min(12)]
 }
 
 /// The commits of a search. The good end is number 0, the bad end the last; parents come first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Commits {
-    pub(crate) list: Vec<Commit>,
+pub struct Commits {
+    /// All of them.
+    pub list: Vec<Commit>,
     /// Parents that are in the list.
-    pub(crate) parents: Vec<Vec<usize>>,
+    pub parents: Vec<Vec<usize>>,
 }
 
 impl Commits {
     /// The number of the commit `id`.
-    pub(crate) fn find(&self, id: &str) -> Option<usize> {
+    pub(super) fn find(&self, id: &str) -> Option<usize> {
         self.list.iter().position(|commit| commit.id == id)
     }
 
     /// The ends, by number.
-    pub(crate) fn ends(&self) -> [usize; 2] {
+    pub fn ends(&self) -> [usize; 2] {
         [0, self.list.len() - 1]
     }
 }
 
 /// The ends of a search after their names were looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ends {
-    pub(crate) good: String,
-    pub(crate) bad: String,
+pub struct Ends {
+    /// Full id of the good one.
+    pub good: String,
+    /// Full id of the bad one.
+    pub bad: String,
     /// Said to the user if the good end is not what was given.
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
 }
 
 impl Git {
     /// The repository that `directory` is in.
-    pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
+    pub fn open(directory: &Path) -> Result<Self, MeasureError> {
         let name = directory.display();
         if !directory.is_dir() {
-            return Err(Failure::usage(format!("--repo {name}: there is no such directory")));
+            return Err(MeasureError::request(format!(
+                "--repo {name}: there is no such directory"
+            )));
         }
         let git = Self { directory: directory.to_owned() };
         let common = git.ask(["rev-parse", "--path-format=absolute", "--git-common-dir"]);
         let common = common.map_err(|error| {
             if error.stderr.contains("not a git repository") {
-                Failure::usage(format!("{name} is not in a git repository; give --repo DIR"))
+                MeasureError::request(format!("{name} is not in a git repository; give --repo DIR"))
             } else {
                 error.environment()
             }
@@ -84,20 +93,20 @@ impl Git {
     }
 
     /// The directory that all its work trees share.
-    pub(crate) fn common_directory(&self) -> &Path {
+    pub fn common_directory(&self) -> &Path {
         &self.directory
     }
 
     /// The full id of a commit.
-    fn resolve(&self, flag: &str, revision: &str) -> Result<String, Failure> {
+    fn resolve(&self, flag: &str, revision: &str) -> Result<String, MeasureError> {
         let name = format!("{revision}^{{commit}}");
         let found = self.ask(["rev-parse", "--verify", "--quiet", "--end-of-options", &name]);
         found.map(|id| id.trim().to_owned()).map_err(|error| {
             if error.stderr.contains("ambiguous") {
                 let text = format!("{flag} {revision}: more than one object begins so; give more");
-                return Failure::usage(text);
+                return MeasureError::request(text);
             }
-            Failure::usage(format!(
+            MeasureError::request(format!(
                 "{flag} {revision}: there is no such commit in this repository; correct the name, \
                  or fetch it"
             ))
@@ -105,10 +114,12 @@ impl Git {
     }
 
     /// Looks up both ends. A good end that is no ancestor is replaced by the merge base.
-    pub(crate) fn ends(&self, good: &str, bad: &str) -> Result<Ends, Failure> {
+    pub fn ends(&self, good: &str, bad: &str) -> Result<Ends, MeasureError> {
         let (good_id, bad_id) = (self.resolve("--good", good)?, self.resolve("--bad", bad)?);
         if good_id == bad_id {
-            return Err(Failure::usage(format!("--good {good} and --bad {bad} are one commit")));
+            return Err(MeasureError::request(format!(
+                "--good {good} and --bad {bad} are one commit"
+            )));
         }
         let base = self.ask(["merge-base", &good_id, &bad_id]).unwrap_or_default();
         let base = base.trim().to_owned();
@@ -116,7 +127,7 @@ impl Git {
             return Ok(Ends { good: good_id, bad: bad_id, note: None });
         }
         if base == bad_id {
-            return Err(Failure::usage(format!(
+            return Err(MeasureError::request(format!(
                 "--bad {bad} is an ancestor of --good {good}: no commit between them can have \
                  made it bad; exchange the two to look for what made it better"
             )));
@@ -128,7 +139,7 @@ impl Git {
                 _ => "choose two revisions of one history",
             };
             let text = format!("--good {good} and --bad {bad} have no common ancestor; {cure}");
-            return Err(Failure::usage(text));
+            return Err(MeasureError::request(text));
         }
         let note = format!(
             "{good} is no ancestor of {bad}: their merge base {} is measured as the good end",
@@ -138,7 +149,7 @@ impl Git {
     }
 
     /// All commits that `bad` contains and `good` does not, and `good`.
-    pub(crate) fn commits(&self, ends: &Ends, first_parent: bool) -> Result<Commits, Failure> {
+    pub fn commits(&self, ends: &Ends, first_parent: bool) -> Result<Commits, MeasureError> {
         let range = format!("{}..{}", ends.good, ends.bad);
         let format = "--format=%H%x00%P%x00%an%x00%aI%x00%s";
         let plain =
@@ -162,18 +173,18 @@ impl Git {
             commits.list.push(Commit { id, author, date, subject });
         }
         if commits.list.len() < 2 || commits.list.last().is_none_or(|last| last.id != ends.bad) {
-            return Err(Failure::environment("git log does not end with the bad commit"));
+            return Err(MeasureError::machine("git log does not end with the bad commit"));
         }
         Ok(commits)
     }
 
     /// The commits of the range that change one of `paths`.
-    pub(crate) fn changing(
+    pub(super) fn changing(
         &self,
         ends: &Ends,
         first_parent: bool,
         paths: &[String],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, MeasureError> {
         let range = format!("{}..{}", ends.good, ends.bad);
         let mut words = vec!["rev-list", "--full-history"];
         words.extend(first_parent.then_some("--first-parent"));
@@ -183,7 +194,7 @@ impl Git {
     }
 
     /// Makes a work tree of commit `id` at `directory`, which does not exist.
-    pub(crate) fn add_worktree(&self, directory: &Path, id: &str) -> Result<(), Failure> {
+    pub(super) fn add_worktree(&self, directory: &Path, id: &str) -> Result<(), MeasureError> {
         let path = directory.as_os_str();
         let words = ["worktree", "add", "--quiet", "--force", "--force", "--detach"];
         let words = words.map(OsStr::new).into_iter().chain([path, OsStr::new(id)]);
@@ -192,7 +203,11 @@ impl Git {
 
     /// Puts the work tree at `directory` on commit `id`; what git does not track goes, too, unless
     /// `keep`.
-    pub(crate) fn move_worktree(directory: &Path, id: &str, keep: bool) -> Result<(), Failure> {
+    pub(super) fn move_worktree(
+        directory: &Path,
+        id: &str,
+        keep: bool,
+    ) -> Result<(), MeasureError> {
         let git = Self { directory: directory.to_owned() };
         git.say(["checkout", "--quiet", "--force", "--detach", id])?;
         if !keep {
@@ -202,7 +217,7 @@ impl Git {
     }
 
     /// The commit that the work tree at `directory` is on.
-    pub(crate) fn head(directory: &Path) -> Option<String> {
+    pub(super) fn head(directory: &Path) -> Option<String> {
         let git = Self { directory: directory.to_owned() };
         let top = git.ask(["rev-parse", "--show-toplevel", "HEAD"]).ok()?;
         let (top, head) = top.trim().split_once('\n')?;
@@ -212,7 +227,7 @@ impl Git {
     }
 
     /// Removes the work tree at `directory`, whatever state it is in.
-    pub(crate) fn remove_worktree(&self, directory: &Path) {
+    pub(super) fn remove_worktree(&self, directory: &Path) {
         let path = directory.as_os_str();
         let words = ["worktree", "remove", "--force", "--force"].map(OsStr::new);
         if self.ask(words.into_iter().chain([path])).is_err() {
@@ -225,7 +240,10 @@ impl Git {
     }
 
     /// Output of a git command that must not fail.
-    fn say<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<String, Failure> {
+    fn say<W: AsRef<OsStr>>(
+        &self,
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<String, MeasureError> {
         self.ask(words).map_err(Refused::environment)
     }
 
@@ -262,9 +280,9 @@ struct Refused {
 }
 
 impl Refused {
-    fn environment(self) -> Failure {
+    fn environment(self) -> MeasureError {
         let lines: Vec<&str> = self.stderr.lines().rev().take(3).collect();
         let lines: Vec<&str> = lines.into_iter().rev().collect();
-        Failure::environment(format!("git {}: {}", self.verb, lines.join("; ")))
+        MeasureError::machine(format!("git {}: {}", self.verb, lines.join("; ")))
     }
 }

@@ -1,16 +1,17 @@
 //! Readers of the files that other tools leave, told by their content.
 
-pub(crate) mod aim;
+pub(super) mod aim;
 mod criterion;
 mod go;
 mod hyperfine;
 
 use super::series::Side;
+use crate::measure::MeasureError;
 use convoy_catalogue::read::bytes_up_to;
 use std::path::Path;
 
 /// What a file can be.
-pub(crate) const FORMATS: &str = "hyperfine's --export-json, criterion's sample.json or its \
+const FORMATS: &str = "hyperfine's --export-json, criterion's sample.json or its \
     folder, Go benchmark text, reaim.csv, AIM7's suite7.ss, a record of convoy run";
 
 /// Largest file that is read, bytes: ten million numbers.
@@ -19,9 +20,15 @@ const LARGEST: u64 = 256 << 20;
 /// Why a file gives no numbers: one line that names the file, the place and the cure.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {what}")]
-pub(crate) struct ReadError {
+pub struct ReadError {
     file: String,
     what: String,
+}
+
+impl From<ReadError> for MeasureError {
+    fn from(error: ReadError) -> Self {
+        Self::request(error)
+    }
 }
 
 impl ReadError {
@@ -32,7 +39,7 @@ impl ReadError {
 
 /// Reads what `path` names. Several sides come from a file that holds several commands: they are
 /// what is compared if it is the only operand.
-pub(crate) fn read(path: &Path) -> Result<Vec<Side>, ReadError> {
+pub(super) fn read(path: &Path) -> Result<Vec<Side>, ReadError> {
     let sides = if path.is_dir() { directory(path)? } else { file(path)? };
     for series in sides.iter().flat_map(|side| &side.series) {
         if let Some(at) = series.values.iter().position(|value| !value.is_finite()) {

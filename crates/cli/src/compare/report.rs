@@ -1,15 +1,12 @@
-//! The report around the rows: title, noise floor, what ended the measuring, and what a reader must
-//! know; and the watch that ends the measuring when the verdict is sure.
+//! From verdicts to the report: its rows, title, noise floor, what ended the measuring, and what a
+//! reader must know.
 
-use super::args::{self, Compare};
-use super::judge::{self, Case, Row};
-use super::live::Measured;
-use super::series::{Series, Side};
-use convoy_report::{CompareReport, fixed};
-use convoy_stats::{Design, Finding, Goal, Sample, Verdict, diagnose, differences};
-
-/// Blocks before the first look: with fewer not even ranks could tell two sides apart.
-const FIRST_LOOK: usize = 6;
+use convoy_lab::compare::{Case, Measured, Row, Series, Side, partner};
+use convoy_report::{CompareReport, CompareRow, CompareSide, fixed};
+use convoy_stats::{
+    Better, Correction, Design, Estimate, Finding, Goal, Interval, Ratio, Sample, Verdict,
+    diagnose, differences,
+};
 
 /// Chance to find what is there, of the number of runs that is proposed.
 const PLANNED_POWER: f64 = 0.8;
@@ -24,19 +21,19 @@ pub(crate) fn report(
     again: Option<&Side>,
     rows: &[Row<'_>],
     measured: &Measured,
+    ranges: &[[u32; 2]],
 ) -> CompareReport {
-    let args = case.args;
     let measured_here = measured.blocks > 0;
     let floor = measured_here
         .then(|| case.floor(&sides[0].series[0], again.and_then(|side| side.series.first())))
         .flatten();
-    let failures: Vec<_> = measured.failures.iter().filter(|f| f.failed > 0).cloned().collect();
+    let failures = measured.failures.iter().filter(|failure| failure.failed > 0);
     let mut report = CompareReport {
         title: title(case, sides, measured),
-        rows: rows.iter().map(|row| judge::row(case, row)).collect(),
-        ranges: judge::ranges(case, rows, &args::ranges(&args.ranges).unwrap_or_default()),
+        rows: rows.iter().map(|of| row(case, of)).collect(),
+        ranges: case.ranges(rows, ranges),
         noise_floor: floor,
-        failures,
+        failures: failures.cloned().collect(),
         warm_up: measured.warm_up,
         runs: measured_here.then_some(measured.blocks),
         stopped: measured.stopped.clone(),
@@ -55,7 +52,7 @@ fn title(case: Case<'_>, sides: &[Side], measured: &Measured) -> String {
     format!(
         "{} runs of each side, in blocks of random order (seed {}), {}; {}{}",
         measured.blocks,
-        case.seed,
+        case.request.seed,
         measured.warm_up,
         if measured.broken.is_some() { "PARTIAL: " } else { "" },
         measured.stopped
@@ -111,7 +108,7 @@ fn notes(
 
 /// Test, level, correction and intervals, so that nobody must guess.
 fn method(case: Case<'_>, rows: &[Row<'_>]) -> String {
-    let args = case.args;
+    let request = case.request;
     let paired = rows.iter().all(|row| row.comparison.question.design == Design::Paired);
     let test = if case.sequential && paired {
         "bets on the sign of each block's log ratio, valid at every look whatever the noise, as \
@@ -121,19 +118,21 @@ fn method(case: Case<'_>, rows: &[Row<'_>]) -> String {
     } else {
         "exact Wilcoxon rank-sum test"
     };
-    let correction = match (rows.len(), args.correction) {
-        (1, _) | (_, args::Corrected::None) => "p not corrected".to_owned(),
-        (n, args::Corrected::Bh) => format!("p corrected for {n} comparisons (Benjamini-Hochberg)"),
-        (n, args::Corrected::Holm) => format!("p corrected for {n} comparisons (Holm)"),
+    let correction = match (rows.len(), request.correction) {
+        (1, _) | (_, Correction::None) => "p not corrected".to_owned(),
+        (n, Correction::BenjaminiHochberg) => {
+            format!("p corrected for {n} comparisons (Benjamini-Hochberg)")
+        }
+        (n, Correction::Holm) => format!("p corrected for {n} comparisons (Holm)"),
     };
-    let interval = match args.ci {
-        args::Ci::T => "95 % intervals by Student's t",
-        args::Ci::Z => "95 % intervals by the normal distribution, 1.96 sd / sqrt(n)",
+    let interval = match request.interval {
+        Interval::T => "95 % intervals by Student's t",
+        Interval::Z => "95 % intervals by the normal distribution, 1.96 sd / sqrt(n)",
     };
     format!(
         "{test}; {correction}; * p <= 0.05, ** 0.01, *** 0.001; {interval}; same: shown to differ \
          by less than {} %",
-        (args.same_within * 1e8).round() / 1e6
+        (request.same_within * 1e8).round() / 1e6
     )
 }
 
@@ -162,8 +161,7 @@ fn missing(sides: &[Side]) -> Vec<String> {
     let mut notes = Vec::new();
     for side in &sides[1..] {
         let only = |one: &Side, other: &Side| -> Vec<String> {
-            let alone =
-                one.series.iter().filter(|s| super::series::partner(one, s, other).is_none());
+            let alone = one.series.iter().filter(|s| partner(one, s, other).is_none());
             alone.map(Series::name).collect()
         };
         for (label, names) in
@@ -185,7 +183,7 @@ fn diagnoses(case: Case<'_>, sides: &[Side], warm_up: usize) -> Vec<String> {
     for (side, _) in sides.iter().zip(case.live).filter(|(_, live)| **live) {
         for series in &side.series {
             let Ok(sample) = Sample::new(series.values.clone()) else { continue };
-            let found = diagnose(&sample, case.seed);
+            let found = diagnose(&sample, case.request.seed);
             let label = &side.label;
             notes.extend(
                 found.iter().filter_map(|found| finding(label, &series.unit, found, warm_up)),
@@ -275,30 +273,48 @@ fn runs_needed(row: &Row<'_>) -> Option<usize> {
     goal.runs().ok()
 }
 
-/// Ends the measuring when every candidate's verdict is sure.
-pub(crate) struct Watch<'a> {
-    args: &'a Compare,
-    sides: Option<usize>,
+/// A row as it is printed.
+fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
+    let (comparison, series) = (&row.comparison, row.baseline.1);
+    let speedup = comparison.speedup();
+    let verdict = match comparison.verdict() {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Same { .. } => "same",
+        Verdict::Unsure => "unsure",
+    };
+    CompareRow {
+        benchmark: series.benchmark.clone(),
+        users: series.users,
+        metric: series.metric.clone(),
+        unit: series.unit.clone(),
+        higher_is_better: comparison.question.better == Better::Higher,
+        baseline: side(&row.baseline.0.label, &comparison.baseline),
+        candidate: side(&row.candidate.0.label, &comparison.candidate),
+        verdict: verdict.to_owned(),
+        speedup: speedup.map(|ratio| ratio.value),
+        ci95: speedup.map_or([f64::NAN; 2], |ratio: Ratio| [ratio.lo, ratio.hi]),
+        p: comparison.p,
+        p_raw: row.raw,
+        p_floor: comparison.test.floor,
+        test: match comparison.question.design {
+            Design::Paired if case.sequential => "betting".to_owned(),
+            Design::Paired => "signed-rank".to_owned(),
+            Design::Unpaired => "rank-sum".to_owned(),
+        },
+        stars: comparison.stars(),
+        superiority: comparison.superiority,
+        shift: comparison.shift.map(|shift| shift.value),
+        needs: comparison.needs,
+    }
 }
 
-impl<'a> Watch<'a> {
-    /// A watch over the first `sides` sides; none if some side is not measured here.
-    pub(crate) fn new(args: &'a Compare, sides: Option<usize>) -> Self {
-        Self { args, sides }
-    }
-
-    /// Why there are enough runs, if there are. It may be asked after every block: the test bounds
-    /// the error over all looks together.
-    pub(crate) fn enough(&self, sides: &[Side]) -> Option<String> {
-        let count = self.sides?;
-        let blocks = sides.first()?.series.first()?.values.len();
-        if blocks < FIRST_LOOK {
-            return None;
-        }
-        let live = vec![true; count];
-        let case = Case { args: self.args, seed: 0, live: &live, sequential: true };
-        let rows = case.rows(&sides[..count]).ok()?;
-        let sure = rows.iter().all(|row| row.comparison.verdict() != Verdict::Unsure);
-        sure.then(|| format!("sure after {blocks} runs of each side"))
+fn side(label: &str, estimate: &Estimate) -> CompareSide {
+    CompareSide {
+        label: label.to_owned(),
+        runs: estimate.n,
+        mean: estimate.mean,
+        sd: estimate.sd,
+        ci95: [estimate.lo, estimate.hi],
     }
 }

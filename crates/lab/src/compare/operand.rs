@@ -1,20 +1,19 @@
 //! What an operand means: a command, a stored run or a file.
 
-use super::args::Compare;
 use super::read::{self, aim};
 use super::series::{Series, Side};
-use crate::fail::Failure;
-use crate::measure::Program;
-use convoy_lab::record::Record;
+use crate::figures::metric;
+use crate::measure::{MeasureError, Program};
+use crate::record::Record;
 use convoy_store::{Store, StoreError, Stored};
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A side before it is measured.
 #[derive(Clone, Debug)]
-pub(crate) enum Operand {
+pub enum Operand {
     /// To be run.
     Command(Command),
     /// Numbers that are there.
@@ -23,87 +22,101 @@ pub(crate) enum Operand {
 
 /// A command to be run again and again.
 #[derive(Clone, Debug)]
-pub(crate) struct Command {
+pub struct Command {
     /// As it was given.
-    pub(crate) text: String,
+    pub text: String,
     /// Whether it is a line of this program, which gets seeds and gives its result as JSON.
-    pub(crate) ours: bool,
-    /// Whether it goes without a shell.
-    bare: bool,
+    pub ours: bool,
+    /// What is started.
+    program: Program,
+}
+
+/// What the operands of a comparison are looked up with.
+#[derive(Clone, Debug)]
+pub struct Operands {
+    /// As they were given, the baseline first.
+    pub given: Vec<String>,
+    /// The store of runs, if there is one.
+    pub store: Option<PathBuf>,
+    /// Whether commands go without a shell.
+    pub no_shell: bool,
+    /// This program, which runs its own lines again; `None` if they are commands as any other.
+    pub program: Option<PathBuf>,
 }
 
 impl Command {
-    /// What is started in block `block`.
-    pub(crate) fn program(&self, seed: u64, block: u64) -> Result<Program, Failure> {
-        if self.ours {
-            return self.ourselves(seed.wrapping_add(block) % u64::from(u32::MAX));
+    /// What is started in block `block`. Both sides get the same seed in the same block.
+    pub(super) fn program(&self, seed: u64, block: u64) -> Program {
+        let mut program = self.program.clone();
+        if self.ours && !has(&program, "--seed") {
+            let seed = seed.wrapping_add(block) % u64::from(u32::MAX);
+            program.words.extend(["--seed".into(), seed.to_string().into()]);
         }
-        if !self.bare {
-            return Ok(Program::shell(&self.text));
-        }
-        let words = shell_words::split(&self.text).map_err(|error| {
-            Failure::usage(format!("{:?}: {error}; close the quote", self.text))
-        })?;
-        if words.is_empty() {
-            return Err(Failure::usage("an empty command; give a command line, a run or a file"));
-        }
-        Ok(Program::words(words.into_iter().map(Into::into).collect()))
+        program
     }
 
-    /// A line of this program, with what it needs to be read by us. Both sides get the same seed
-    /// in the same block.
-    fn ourselves(&self, seed: u64) -> Result<Program, Failure> {
-        let broken = |error| Failure::usage(format!("{:?}: {error}; close the quote", self.text));
-        let mut words = shell_words::split(&self.text).map_err(broken)?;
-        let exe = std::env::current_exe().map_err(|error| {
-            Failure::environment(format!("cannot find this program to run it again: {error}"))
+    fn new(operands: &Operands, text: &str) -> Result<Self, MeasureError> {
+        let mut first = text.split_whitespace();
+        let ours = first.next() == Some("convoy")
+            && matches!(first.next(), Some("run" | "sim" | "reproduce"));
+        let own = operands.program.as_ref().filter(|_| ours);
+        let ours = own.is_some();
+        if !ours && !operands.no_shell {
+            return Ok(Self { text: text.to_owned(), ours, program: Program::shell(text) });
+        }
+        let words = shell_words::split(text).map_err(|error| {
+            MeasureError::Request(format!("{text:?}: {error}; close the quote"))
         })?;
-        words[0] = exe.to_string_lossy().into_owned();
-        let has = |words: &[String], flag: &str| words.iter().any(|word| word.starts_with(flag));
-        for (flag, value) in [("--format", "json"), ("--seed", &seed.to_string())] {
-            if !has(&words, flag) {
-                words.extend([flag.to_owned(), value.to_owned()]);
-            }
-        }
-        if !has(&words, "--quiet") && !words.iter().any(|word| word == "-q") {
-            words.push("--quiet".to_owned());
-        }
         let mut program = Program::words(words.into_iter().map(Into::into).collect());
-        // The record of the comparison holds the numbers; one for each run would only be noise.
-        program.environment.push(("CONVOY_STORE".to_owned(), crate::keep::NONE.into()));
-        Ok(program)
+        if let Some(own) = own {
+            program.words[0] = own.into();
+            if !has(&program, "--format") {
+                program.words.extend(["--format".into(), "json".into()]);
+            }
+            if !has(&program, "--quiet") && !program.words.iter().any(|word| word == "-q") {
+                program.words.push("--quiet".into());
+            }
+            // The record of the comparison holds the numbers; one for each run would only be noise.
+            program.environment.push(("CONVOY_STORE".to_owned(), "none".into()));
+        }
+        Ok(Self { text: text.to_owned(), ours, program })
     }
+}
+
+fn has(program: &Program, flag: &str) -> bool {
+    program.words.iter().any(|word| word.as_encoded_bytes().starts_with(flag.as_bytes()))
 }
 
 /// The sides that the operands mean, the baseline first.
-pub(crate) fn resolve(args: &Compare) -> Result<Vec<Operand>, Failure> {
-    if let [only] = args.operands.as_slice() {
+pub fn resolve(args: &Operands) -> Result<Vec<Operand>, MeasureError> {
+    if let [only] = args.given.as_slice() {
         let path = Path::new(only);
-        let sides =
-            if path.exists() { read::read(path).map_err(Failure::usage)? } else { Vec::new() };
+        let sides = if path.exists() { read::read(path)? } else { Vec::new() };
         let stored = if sides.is_empty() { sides_of_record(args, only)? } else { sides };
         if stored.len() < 2 {
             let text = "one operand, and it holds no two sides: name a baseline and a candidate";
-            return Err(Failure::usage(text));
+            return Err(MeasureError::request(text));
         }
         return Ok(stored.into_iter().map(Operand::Numbers).collect());
     }
-    args.operands.iter().map(|text| operand(args, text)).collect()
+    args.given.iter().map(|text| operand(args, text)).collect()
 }
 
-fn operand(args: &Compare, text: &str) -> Result<Operand, Failure> {
+fn operand(args: &Operands, text: &str) -> Result<Operand, MeasureError> {
     if text.trim().is_empty() {
-        return Err(Failure::usage("an empty operand: give a command line, a run or a file"));
+        return Err(MeasureError::request(
+            "an empty operand: give a command line, a run or a file",
+        ));
     }
     let path = Path::new(text);
     if let Some(numbers) = stored(args, text)? {
         return Ok(Operand::Numbers(numbers));
     }
     if is_data(path) {
-        let mut sides = read::read(path).map_err(Failure::usage)?;
+        let mut sides = read::read(path)?;
         if sides.len() > 1 && sides[0].label != "base" {
             let labels: Vec<&str> = sides.iter().map(|side| side.label.as_str()).collect();
-            return Err(Failure::usage(format!(
+            return Err(MeasureError::request(format!(
                 "{text} holds {} sides ({}): give it alone to compare them with each other",
                 labels.len(),
                 labels.join(", ")
@@ -112,11 +125,7 @@ fn operand(args: &Compare, text: &str) -> Result<Operand, Failure> {
         // Of a folder of criterion, the newest.
         return Ok(Operand::Numbers(sides.pop().expect("a side")));
     }
-    let mut words = text.split_whitespace();
-    let ours =
-        words.next() == Some("convoy") && matches!(words.next(), Some("run" | "sim" | "reproduce"));
-    let ours = ours && args.metric.metric_regex.is_none() && args.metric.metric_json.is_none();
-    Ok(Operand::Command(Command { text: text.to_owned(), ours, bare: args.no_shell }))
+    Command::new(args, text).map(Operand::Command)
 }
 
 /// A folder, a file that cannot be executed, or what is called like a file of measurements.
@@ -131,7 +140,7 @@ fn is_data(path: &Path) -> bool {
 
 /// The stored run that `text` names: `@12`, `@tag`, a bare number, or the bare tag of a run where
 /// there is no program or file of that name.
-fn stored(args: &Compare, text: &str) -> Result<Option<Side>, Failure> {
+fn stored(args: &Operands, text: &str) -> Result<Option<Side>, MeasureError> {
     let explicit = text.starts_with('@');
     let number = text.chars().all(|c| c.is_ascii_digit());
     let word = !text.contains(|c: char| c.is_whitespace() || "|&;<>()$`'\"".contains(c));
@@ -143,7 +152,7 @@ fn stored(args: &Compare, text: &str) -> Result<Option<Side>, Failure> {
         Err(StoreError::Unknown { .. } | StoreError::Missing { .. }) if !explicit && !number => {
             return Ok(None);
         }
-        found => found.map_err(store_failure)?,
+        found => found?,
     };
     let sides = sides_of(&found)?;
     let labels: Vec<String> = sides.iter().map(|side| side.label.clone()).collect();
@@ -153,7 +162,7 @@ fn stored(args: &Compare, text: &str) -> Result<Option<Side>, Failure> {
         None => None,
     };
     chosen.map(Some).ok_or_else(|| {
-        Failure::usage(format!(
+        MeasureError::request(format!(
             "run {} has the sides {}: say which one, such as @{}#{}",
             found.id,
             labels.join(", "),
@@ -163,32 +172,35 @@ fn stored(args: &Compare, text: &str) -> Result<Option<Side>, Failure> {
     })
 }
 
-fn find(args: &Compare, name: &str) -> Result<Stored, StoreError> {
-    let path = args.store.path().or_else(crate::keep::default_path).ok_or(StoreError::NoPlace)?;
-    Store::read(path)?.find(name)
+fn find(args: &Operands, name: &str) -> Result<Stored, StoreError> {
+    Store::read(args.store.clone().ok_or(StoreError::NoPlace)?)?.find(name)
 }
 
-/// A store is usage as far as names go, else environment.
-pub(crate) fn store_failure(error: StoreError) -> Failure {
-    match error {
-        StoreError::Unknown { .. } | StoreError::Tag { .. } => Failure::usage(error),
-        _ => Failure::environment(error),
+impl From<StoreError> for MeasureError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unknown { .. } | StoreError::Tag { .. } => Self::request(error),
+            _ => Self::machine(error),
+        }
     }
 }
 
-fn sides_of_record(args: &Compare, text: &str) -> Result<Vec<Side>, Failure> {
+fn sides_of_record(args: &Operands, text: &str) -> Result<Vec<Side>, MeasureError> {
     let known = text.starts_with('@') || text.chars().all(|c| c.is_ascii_digit());
     if !known {
         return Ok(Vec::new());
     }
-    sides_of(&find(args, text).map_err(store_failure)?)
+    sides_of(&find(args, text)?)
 }
 
 /// The sides in a record.
-fn sides_of(stored: &Stored) -> Result<Vec<Side>, Failure> {
+fn sides_of(stored: &Stored) -> Result<Vec<Side>, MeasureError> {
     let body = &stored.entry.body;
     let unusable = |why: String| {
-        Failure::usage(format!("run {} has nothing to compare: {why}; name another", stored.id))
+        MeasureError::request(format!(
+            "run {} has nothing to compare: {why}; name another",
+            stored.id
+        ))
     };
     let tag = stored.entry.tags.first().cloned();
     let label = tag.unwrap_or_else(|| format!("run {}", stored.id));
@@ -201,7 +213,7 @@ fn sides_of(stored: &Stored) -> Result<Vec<Side>, Failure> {
 }
 
 /// The numbers in what `convoy run`, `sim` and `convoy reproduce` print or keep.
-pub(crate) fn printed(body: &Value) -> Result<Vec<Series>, String> {
+pub(super) fn printed(body: &Value) -> Result<Vec<Series>, String> {
     let body = body.get("results").unwrap_or(body);
     if body.get("points").is_some() {
         return aim::points(Path::new("the record"), body).map_err(|error| error.to_string());
@@ -236,7 +248,7 @@ fn of_record(record: &Record) -> Vec<Series> {
                 continue;
             }
             let rates = ["jobs_per_min", "jobs_per_sec_per_task", "jti", "acquisitions_per_s"];
-            let unit = convoy_report::metric(key).map_or("", |metric| metric.unit);
+            let unit = metric(key).map_or("", |metric| metric.unit);
             let mut one = Series::new(&name, key, unit, rates.contains(&key.as_str()));
             one.values.push(*value);
             series.push(one);

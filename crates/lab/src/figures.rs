@@ -16,7 +16,7 @@ pub struct Metric {
 }
 
 /// The columns of an AIM7 table, in the order of the source.
-pub(crate) const AIM7: [Metric; 5] = [
+pub const AIM7: [Metric; 5] = [
     Metric { head: "", ..Metric::new("jobs_per_min", "Jobs/Min", "1/min", 1) },
     Metric::new("jti", "JTI", "%", 1),
     Metric::new("real_s", "Real", "s", 1),
@@ -25,7 +25,7 @@ pub(crate) const AIM7: [Metric; 5] = [
 ];
 
 /// What explains them: where the time went.
-pub(crate) const CAUSES: [Metric; 5] = [
+pub const CAUSES: [Metric; 5] = [
     Metric::new("jobs_per_min_change_percent", "Change", "%", 1),
     Metric::new("idle_percent", "Idle", "%", 1),
     Metric::new("context_switches_per_s", "Switches", "1/s", 0),
@@ -65,6 +65,6 @@ pub fn metric(key: &str) -> Option<Metric> {
 }
 
 /// Whether the published tables have a column for it.
-pub(crate) fn in_columns(key: &str) -> bool {
+pub fn in_columns(key: &str) -> bool {
     AIM7.iter().chain(&CAUSES).any(|metric| metric.key == key)
 }

@@ -4,35 +4,35 @@ use serde::{Deserialize, Serialize};
 
 /// The numbers of one benchmark on one side, in the order measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Series {
+pub struct Series {
     /// Which benchmark or workload; empty if the side has but one.
-    pub(crate) benchmark: String,
+    pub benchmark: String,
     /// At how many users, if it is a load point.
-    pub(crate) users: Option<u32>,
+    pub users: Option<u32>,
     /// What is measured.
-    pub(crate) metric: String,
+    pub metric: String,
     /// In which unit; times are always in seconds.
-    pub(crate) unit: String,
+    pub unit: String,
     /// Whether more is better.
-    pub(crate) higher_is_better: bool,
+    pub higher_is_better: bool,
     /// The numbers.
-    pub(crate) values: Vec<f64>,
+    pub values: Vec<f64>,
 }
 
 /// The baseline or a candidate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Side {
+pub struct Side {
     /// Its name in tables.
-    pub(crate) label: String,
+    pub label: String,
     /// The command, the file or the stored run it comes from.
-    pub(crate) source: String,
+    pub source: String,
     /// What was measured of it.
-    pub(crate) series: Vec<Series>,
+    pub series: Vec<Series>,
 }
 
 impl Side {
     /// Adds a number to the series that `like` describes, which is made if it is new.
-    pub(crate) fn push(&mut self, like: &Series, value: f64) {
+    pub(super) fn push(&mut self, like: &Series, value: f64) {
         let found = self.series.iter_mut().find(|series| series.same(like));
         match found {
             Some(series) => series.values.push(value),
@@ -43,7 +43,7 @@ impl Side {
 
 impl Series {
     /// An empty series.
-    pub(crate) fn new(benchmark: &str, metric: &str, unit: &str, higher_is_better: bool) -> Self {
+    pub(super) fn new(benchmark: &str, metric: &str, unit: &str, higher_is_better: bool) -> Self {
         Self {
             benchmark: benchmark.to_owned(),
             users: None,
@@ -55,12 +55,12 @@ impl Series {
     }
 
     /// AIM7's throughput at `users`.
-    pub(crate) fn jobs_per_min(benchmark: &str, users: u32) -> Self {
+    pub(super) fn jobs_per_min(benchmark: &str, users: u32) -> Self {
         Self { users: Some(users), ..Self::new(benchmark, "jobs/min", "jobs/min", true) }
     }
 
     /// Whether both are of the same thing.
-    pub(crate) fn same(&self, other: &Self) -> bool {
+    pub(super) fn same(&self, other: &Self) -> bool {
         self.benchmark == other.benchmark && self.alike(other)
     }
 
@@ -69,7 +69,7 @@ impl Series {
     }
 
     /// How messages call it.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let users = self.users.map(|users| format!("{users} users"));
         let parts = [Some(self.benchmark.clone()), users, Some(self.metric.clone())];
         let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
@@ -79,11 +79,7 @@ impl Series {
 
 /// The series of `candidate` that `series` of the baseline is compared with. Where both sides have
 /// one benchmark only, its name does not matter.
-pub(crate) fn partner<'a>(
-    baseline: &Side,
-    series: &Series,
-    candidate: &'a Side,
-) -> Option<&'a Series> {
+pub fn partner<'a>(baseline: &Side, series: &Series, candidate: &'a Side) -> Option<&'a Series> {
     let single =
         |side: &Side| side.series.iter().all(|series| series.benchmark == side.series[0].benchmark);
     let exact = candidate.series.iter().find(|other| series.same(other));

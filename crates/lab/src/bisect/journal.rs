@@ -4,96 +4,18 @@
 //! that is needed to go on after the process died, wherever it was: it is read back, and the search
 //! is told again what it had been told.
 
-use crate::fail::Failure;
+use super::settings::{Purpose, SCHEMA, Settings};
+use crate::measure::MeasureError;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Version of the log. Fields may be added; none changes its meaning.
-const SCHEMA: u32 = 1;
-
-/// What is fixed when a search begins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Settings {
-    pub(crate) schema: u32,
-    pub(crate) convoy: String,
-    pub(crate) repo: String,
-    pub(crate) good: String,
-    pub(crate) bad: String,
-    pub(crate) note: Option<String>,
-    pub(crate) first_parent: bool,
-    pub(crate) path: Vec<String>,
-    pub(crate) path_weight: Option<f64>,
-    pub(crate) build: Option<String>,
-    pub(crate) command: Vec<String>,
-    pub(crate) metric: String,
-    pub(crate) metric_regex: Option<String>,
-    pub(crate) metric_json: Option<String>,
-    pub(crate) unit: Option<String>,
-    pub(crate) confidence: f64,
-    pub(crate) direction: Direction,
-    pub(crate) min_effect: f64,
-    pub(crate) timeout: Option<f64>,
-    pub(crate) build_timeout: Option<f64>,
-    pub(crate) retries: u32,
-    pub(crate) max_runs: Option<u32>,
-    pub(crate) max_builds: Option<u32>,
-    pub(crate) build_cost: Option<f64>,
-    pub(crate) layout: Layout,
-    pub(crate) keep_builds: u32,
-    pub(crate) incremental: bool,
-    pub(crate) jobs: Option<u32>,
-    pub(crate) cpus: Option<Vec<usize>>,
-    pub(crate) confirm: u32,
-    pub(crate) seed: u64,
-}
-
-impl Settings {
-    /// The version that this program writes.
-    pub(crate) const fn schema() -> u32 {
-        SCHEMA
-    }
-}
-
-/// Which change of the metric is a regression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Direction {
-    Either,
-    LowerIsBetter,
-    HigherIsBetter,
-}
-
-/// What a second build of a commit is to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Layout {
-    /// The same program as before: compilers are deterministic.
-    Same,
-    /// A new layout, and so a new shift of the value.
-    New,
-    /// Builds shift nothing.
-    None,
-}
-
-/// What a run was made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Purpose {
-    /// The search wanted it.
-    Search,
-    /// An end between the probes, against drift.
-    Reference,
-    /// The first bad commit or its parent, after the search.
-    Confirm,
-}
-
 /// One line of the log. Commits are named by their ids.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(crate) enum Event {
+pub(super) enum Event {
     /// The search begins.
     Begin { settings: Box<Settings>, commits: usize },
     /// What a run and a build cost, in one unit, and the smallest difference of the ends that is a
@@ -125,9 +47,9 @@ pub(crate) enum Event {
     End { first_bad: Option<String>, confidence: f64, runs: u32, builds: u32 },
 }
 
-/// The open log.
+/// The log of a search, open.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     file: File,
     path: PathBuf,
 }
@@ -135,17 +57,17 @@ pub(crate) struct Journal {
 impl Journal {
     /// A new log in `state`. An unfinished one is in the way unless `restart`; a finished one is
     /// kept as `previous.jsonl`.
-    pub(crate) fn create(state: &Path, restart: bool) -> Result<Self, Failure> {
+    pub(super) fn create(state: &Path, restart: bool) -> Result<Self, MeasureError> {
         let directory = state.display();
         std::fs::create_dir_all(state).map_err(|error| {
-            Failure::environment(format!("cannot make {directory}: {error}; give --state DIR"))
+            MeasureError::machine(format!("cannot make {directory}: {error}; give --state DIR"))
         })?;
         let path = Self::path_in(state);
         if path.exists() {
             let (old, events) = Self::open(state)?;
             let finished = matches!(events.last(), None | Some(Event::End { .. }));
             if !finished && !restart {
-                return Err(Failure::usage(format!(
+                return Err(MeasureError::request(format!(
                     "an unfinished search is in {directory}: go on with it (--resume), throw it \
                      away (--restart), or give --state DIR"
                 )));
@@ -161,12 +83,12 @@ impl Journal {
 
     /// The log in `state` with what it holds. A last line that was cut off is removed: nothing was
     /// done yet that it speaks of.
-    pub(crate) fn open(state: &Path) -> Result<(Self, Vec<Event>), Failure> {
+    pub(super) fn open(state: &Path) -> Result<(Self, Vec<Event>), MeasureError> {
         let path = Self::path_in(state);
         let name = path.display();
         let opened = OpenOptions::new().read(true).append(true).open(&path);
         let mut file = opened.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Failure::usage(format!(
+            std::io::ErrorKind::NotFound => MeasureError::request(format!(
                 "there is no search to go on with in {}; give its --state DIR, or begin one with \
                  --good, --bad and a command",
                 state.display()
@@ -187,14 +109,16 @@ impl Journal {
             }
             let event = serde_json::from_slice(line).map_err(|error| {
                 let line = index + 1;
-                Failure::usage(format!("{name}:{line}: {error}; correct it or use --restart"))
+                MeasureError::request(format!(
+                    "{name}:{line}: {error}; correct it or use --restart"
+                ))
             })?;
             events.push(event);
         }
         if let Some(Event::Begin { settings, .. }) = events.first()
             && settings.schema > SCHEMA
         {
-            return Err(Failure::usage(format!(
+            return Err(MeasureError::request(format!(
                 "{name} is of version {}, and this convoy reads up to {SCHEMA}; use a newer one",
                 settings.schema
             )));
@@ -207,17 +131,17 @@ impl Journal {
     }
 
     /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Appends `event`; it is on disk when this returns.
-    pub(crate) fn append(&mut self, event: &Event) -> Result<(), Failure> {
-        let mut line = serde_json::to_string(event).map_err(Failure::environment)?;
+    pub(super) fn append(&mut self, event: &Event) -> Result<(), MeasureError> {
+        let mut line = serde_json::to_string(event).map_err(MeasureError::machine)?;
         line.push('\n');
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| {
-            Failure::environment(format!(
+            MeasureError::machine(format!(
                 "cannot write {}: {error}; free space, then go on with --resume: no finished run \
                  is lost",
                 self.path.display()
@@ -226,14 +150,14 @@ impl Journal {
     }
 }
 
-fn trouble(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment(format!("cannot use {}: {error}; give --state DIR", path.display()))
+fn trouble(path: &Path, error: &std::io::Error) -> MeasureError {
+    MeasureError::machine(format!("cannot use {}: {error}; give --state DIR", path.display()))
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), Failure> {
+fn lock(file: &File, path: &Path) -> Result<(), MeasureError> {
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         let name = path.display();
-        Failure::environment(format!("another search uses {name}; wait, or give --state DIR"))
+        MeasureError::machine(format!("another search uses {name}; wait, or give --state DIR"))
     })
 }
 

@@ -1,32 +1,26 @@
 //! The number taken from an execution: time, resource usage, or what the command printed.
 
 use super::process::{Finished, last_line};
-use clap::{Args, ValueEnum};
 use regex::Regex;
 use serde_json::Value;
 use std::sync::OnceLock;
 
-/// Flags that choose the metric.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct MetricArgs {
-    /// What is measured: seconds, bytes (rss) or a count (switches)
-    #[arg(long, value_enum, default_value = "wall", value_name = "NAME")]
-    pub(crate) metric: Resource,
-    /// Last number on standard output that matches this pattern: group 1, or all
-    #[arg(long, value_name = "RE", conflicts_with = "metric")]
-    pub(crate) metric_regex: Option<String>,
-    /// Number in the last JSON document on standard output, such as jobs.0.real
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["metric", "metric_regex"])]
-    pub(crate) metric_json: Option<String>,
-    /// Unit of a number that the command prints, for tables and plots
-    #[arg(long, value_name = "UNIT")]
-    #[arg(hide_short_help = true)]
-    pub(crate) unit: Option<String>,
+/// Which number is taken: at most one of `regex` and `json` is there, and comes before `resource`.
+#[derive(Clone, Debug, Default)]
+pub struct MetricChoice {
+    /// What the kernel knows.
+    pub resource: Resource,
+    /// The last match on standard output, its group 1 if it has one.
+    pub regex: Option<String>,
+    /// A path into the last JSON document on standard output, such as `jobs.0.real`.
+    pub json: Option<String>,
+    /// Unit of a number that the command prints.
+    pub unit: Option<String>,
 }
 
 /// What the kernel knows about an execution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Resource {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resource {
     /// Time from start to end.
     #[default]
     Wall,
@@ -42,9 +36,31 @@ pub(crate) enum Resource {
     Switches,
 }
 
+impl Resource {
+    /// All of them, each with the name that stands for it.
+    pub const NAMES: [(&str, Self); 6] = [
+        ("wall", Self::Wall),
+        ("user", Self::User),
+        ("system", Self::System),
+        ("cpu", Self::Cpu),
+        ("rss", Self::Rss),
+        ("switches", Self::Switches),
+    ];
+
+    /// The resource with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(own, _)| *own == name).map(|(_, resource)| *resource)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, own)| *own == self).expect("all have one").0
+    }
+}
+
 /// What is measured.
 #[derive(Clone, Debug)]
-pub(crate) struct Metric {
+pub struct Metric {
     source: Source,
     unit: String,
     /// The unit that the command printed with the first number.
@@ -60,32 +76,51 @@ enum Source {
 
 /// Why an execution that ended well has no number.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum MetricError {
+pub enum MetricError {
     /// The pattern is none.
     #[error("--metric-regex {0}")]
     Pattern(String),
     /// The command printed no such thing.
     #[error("{wanted} is not in the output; {printed}")]
-    Missing { wanted: String, printed: String },
+    Missing {
+        /// What was looked for.
+        wanted: String,
+        /// What was there.
+        printed: String,
+    },
     /// Numbers in two units cannot be compared.
     #[error("{wanted} found a number in {found:?}, but {before:?} {why}; print all in one unit")]
-    Unit { wanted: String, found: String, before: String, why: &'static str },
+    Unit {
+        /// What was looked for.
+        wanted: String,
+        /// The unit that it has.
+        found: String,
+        /// The unit that it should have.
+        before: String,
+        /// Why.
+        why: &'static str,
+    },
     /// What is there is no number.
     #[error("{wanted} is {found:?}, which is no finite number")]
-    NoNumber { wanted: String, found: String },
+    NoNumber {
+        /// What was looked for.
+        wanted: String,
+        /// What was there.
+        found: String,
+    },
 }
 
-impl MetricArgs {
-    /// The metric that the flags mean.
-    pub(crate) fn metric(&self) -> Result<Metric, MetricError> {
-        let source = match (&self.metric_regex, &self.metric_json) {
+impl MetricChoice {
+    /// The metric that it means.
+    pub fn metric(&self) -> Result<Metric, MetricError> {
+        let source = match (&self.regex, &self.json) {
             (Some(pattern), _) => Source::Regex(Regex::new(pattern).map_err(|error| {
                 let text = error.to_string();
                 let cause = text.lines().last().unwrap_or_default().trim();
                 MetricError::Pattern(format!("{pattern:?}: {cause}"))
             })?),
             (None, Some(path)) => Source::Json(path.clone()),
-            (None, None) => Source::Resource(self.metric),
+            (None, None) => Source::Resource(self.resource),
         };
         let unit = match (&self.unit, &source) {
             (Some(unit), _) => unit.clone(),
@@ -100,7 +135,7 @@ impl MetricArgs {
 
 impl Metric {
     /// The number. It is finite.
-    pub(crate) fn value(&self, finished: &Finished) -> Result<f64, MetricError> {
+    pub fn value(&self, finished: &Finished) -> Result<f64, MetricError> {
         let usage = finished.usage;
         match &self.source {
             Source::Resource(Resource::Wall) => Ok(finished.wall.as_secs_f64()),
@@ -129,7 +164,7 @@ impl Metric {
     }
 
     /// What is measured, in a word or two.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match &self.source {
             Source::Resource(Resource::Wall) => "wall time".to_owned(),
             Source::Resource(Resource::User) => "user time".to_owned(),
@@ -143,12 +178,12 @@ impl Metric {
     }
 
     /// Its unit; empty if nobody said it.
-    pub(crate) fn unit(&self) -> &str {
+    pub fn unit(&self) -> &str {
         &self.unit
     }
 
     /// Whether the wall time is the number: then a time limit is a bound on it.
-    pub(crate) fn is_wall(&self) -> bool {
+    pub fn is_wall(&self) -> bool {
         matches!(self.source, Source::Resource(Resource::Wall))
     }
 }
@@ -300,12 +335,12 @@ mod tests {
     }
 
     fn regex(pattern: &str, text: &str) -> Result<f64, MetricError> {
-        let args = MetricArgs { metric_regex: Some(pattern.to_owned()), ..MetricArgs::default() };
+        let args = MetricChoice { regex: Some(pattern.to_owned()), ..MetricChoice::default() };
         args.metric()?.value(&printed(text))
     }
 
     fn json(path: &str, text: &str) -> Result<f64, MetricError> {
-        let args = MetricArgs { metric_json: Some(path.to_owned()), ..MetricArgs::default() };
+        let args = MetricChoice { json: Some(path.to_owned()), ..MetricChoice::default() };
         args.metric()?.value(&printed(text))
     }
 
@@ -338,16 +373,16 @@ mod tests {
 
     #[test]
     fn numbers_in_two_units_are_refused() {
-        let both = |args: MetricArgs, first: &str, second: &str| {
+        let both = |args: MetricChoice, first: &str, second: &str| {
             let metric = args.metric().expect("a metric");
             metric.value(&printed(first)).and_then(|_| metric.value(&printed(second)))
         };
-        let pattern = |pattern: &str| MetricArgs {
-            metric_regex: Some(pattern.to_owned()),
-            ..MetricArgs::default()
+        let pattern = |pattern: &str| MetricChoice {
+            regex: Some(pattern.to_owned()),
+            ..MetricChoice::default()
         };
         let path =
-            |path: &str| MetricArgs { metric_json: Some(path.to_owned()), ..MetricArgs::default() };
+            |path: &str| MetricChoice { json: Some(path.to_owned()), ..MetricChoice::default() };
         for (args, first, second) in [
             (pattern(r"took (\S+)"), "took 980ms", "took 1.2s"),
             (pattern(r"took ([0-9.]+)"), "took 980 ms.", "took 1.2 s in all"),
@@ -357,7 +392,7 @@ mod tests {
                 r#"{"b": [{"t": 1, "unit": "ms"}]}"#,
                 r#"{"b": [{"t": 1, "unit": "s"}]}"#,
             ),
-            (MetricArgs { unit: Some("ms".to_owned()), ..pattern(r"(\S+)$") }, "1ms", "1.2s"),
+            (MetricChoice { unit: Some("ms".to_owned()), ..pattern(r"(\S+)$") }, "1ms", "1.2s"),
         ] {
             assert!(both(args.clone(), first, first).is_ok(), "{first}");
             let error = both(args, first, second).expect_err(second).to_string();
@@ -373,10 +408,10 @@ mod tests {
 
     #[test]
     fn resources_have_units() {
-        let wall = MetricArgs::default().metric().expect("wall");
+        let wall = MetricChoice::default().metric().expect("wall");
         assert_eq!(wall.value(&printed("")), Ok(1.5));
         assert_eq!((wall.name().as_str(), wall.unit()), ("wall time", "s"));
-        let rss = MetricArgs { metric: Resource::Rss, ..MetricArgs::default() };
+        let rss = MetricChoice { resource: Resource::Rss, ..MetricChoice::default() };
         let rss = rss.metric().expect("rss");
         assert_eq!((rss.value(&printed("")), rss.unit()), (Ok(4096.0), "bytes"));
     }

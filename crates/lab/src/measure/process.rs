@@ -30,35 +30,35 @@ const KEPT: usize = 16 << 20;
 
 /// A command as it is started each time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Program {
+pub struct Program {
     /// The program and its arguments.
-    pub(crate) words: Vec<OsString>,
+    pub words: Vec<OsString>,
     /// Where it runs; `None`: here.
-    pub(crate) directory: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     /// Added to the environment.
-    pub(crate) environment: Vec<(String, OsString)>,
+    pub environment: Vec<(String, OsString)>,
     /// It is killed when it takes longer.
-    pub(crate) limit: Option<Duration>,
+    pub limit: Option<Duration>,
     /// The CPUs it may run on; `None`: all.
-    pub(crate) cpus: Option<Vec<usize>>,
+    pub cpus: Option<Vec<usize>>,
     /// A file that holds the process while it runs, for [`kill_leftover`].
-    pub(crate) marker: Option<PathBuf>,
+    pub marker: Option<PathBuf>,
 }
 
 impl Program {
     /// A command line for the shell.
-    pub(crate) fn shell(line: &str) -> Self {
+    pub fn shell(line: &str) -> Self {
         Self::words(vec!["/bin/sh".into(), "-c".into(), line.into()])
     }
 
     /// A program and its arguments, started without a shell.
-    pub(crate) fn words(words: Vec<OsString>) -> Self {
+    pub fn words(words: Vec<OsString>) -> Self {
         Self { words, ..Self::default() }
     }
 
     /// What stands after `--`: one word with a blank or a character of the shell in it is a command
     /// line, anything else a program and its arguments.
-    pub(crate) fn given(words: &[OsString]) -> Self {
+    pub fn given(words: &[OsString]) -> Self {
         let special = |c: char| c.is_whitespace() || "|&;<>()$`\\\"'*?[]#~=%!{}".contains(c);
         match words {
             [line] if line.to_str().is_some_and(|line| line.contains(special)) => {
@@ -71,7 +71,7 @@ impl Program {
 
 /// How an execution ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// It left with this code.
     Code(i32),
     /// A signal ended it.
@@ -82,22 +82,22 @@ pub(crate) enum Ending {
 
 /// An execution that came to an end.
 #[derive(Clone, Debug)]
-pub(crate) struct Finished {
+pub struct Finished {
     /// How.
-    pub(crate) ending: Ending,
+    pub ending: Ending,
     /// From its start to its end.
-    pub(crate) wall: Duration,
+    pub wall: Duration,
     /// What it used.
-    pub(crate) usage: ChildUsage,
+    pub usage: ChildUsage,
     /// Standard output; the last 16 MiB.
-    pub(crate) stdout: Vec<u8>,
+    pub stdout: Vec<u8>,
     /// Standard error; the last 16 MiB.
-    pub(crate) stderr: Vec<u8>,
+    pub stderr: Vec<u8>,
 }
 
 impl Finished {
     /// How it ended, with the last line it said, for a message.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let ending = match self.ending {
             Ending::Code(code) => format!("ended with exit code {code}"),
             Ending::Signal(signal) => format!("was killed by signal {signal}"),
@@ -113,7 +113,7 @@ impl Finished {
 }
 
 /// The last line with text in it, shortened, without control characters.
-pub(crate) fn last_line(output: &[u8]) -> Option<String> {
+pub(super) fn last_line(output: &[u8]) -> Option<String> {
     const LONGEST: usize = 200;
     let tail = &output[output.len().saturating_sub(8 * LONGEST)..];
     let text = String::from_utf8_lossy(tail);
@@ -125,16 +125,28 @@ pub(crate) fn last_line(output: &[u8]) -> Option<String> {
 
 /// Why an execution came to no end of its own.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
+pub enum RunError {
     /// SIGINT, SIGTERM or SIGHUP came; the command was killed.
     #[error("interrupted")]
     Interrupted,
     /// It does not start.
     #[error("cannot start `{program}`: {cause}; {cure}")]
-    Start { program: String, cause: std::io::Error, cure: &'static str },
+    Start {
+        /// Its name.
+        program: String,
+        /// Why.
+        cause: std::io::Error,
+        /// What to do.
+        cure: &'static str,
+    },
     /// The machine refuses something.
     #[error("cannot {what}: {cause}")]
-    System { what: &'static str, cause: std::io::Error },
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        cause: std::io::Error,
+    },
 }
 
 fn system<E: Into<std::io::Error>>(what: &'static str) -> impl Fn(E) -> RunError {
@@ -142,7 +154,7 @@ fn system<E: Into<std::io::Error>>(what: &'static str) -> impl Fn(E) -> RunError
 }
 
 /// Runs `program` to its end.
-pub(crate) fn run(program: &Program, interrupts: &Interrupts) -> Result<Finished, RunError> {
+pub fn run(program: &Program, interrupts: &Interrupts) -> Result<Finished, RunError> {
     if interrupts.pending() {
         return Err(RunError::Interrupted);
     }
@@ -374,7 +386,7 @@ fn mark(marker: &Path, pid: Pid) -> std::io::Result<()> {
 }
 
 /// Kills the command that `marker` names if it survived us, that is a SIGKILL to this program.
-pub(crate) fn kill_leftover(marker: &Path) {
+pub fn kill_leftover(marker: &Path) {
     let Ok(text) = std::fs::read_to_string(marker) else { return };
     let mut fields = text.split_whitespace();
     let pid = fields.next().and_then(|field| field.parse::<i32>().ok());

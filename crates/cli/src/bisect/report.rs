@@ -1,0 +1,124 @@
+//! From the answer of a search to its report.
+
+use convoy_lab::bisect::{Commit, Session};
+use convoy_report::{
+    BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
+    BisectSuspect, BisectVerdict,
+};
+use convoy_stats::bisect::{Answer, Ending, Interval};
+
+fn commit(commit: &Commit) -> BisectCommit {
+    let Commit { id, author, date, subject } = commit.clone();
+    BisectCommit { commit: id, author, date, subject }
+}
+
+fn interval(of: Interval) -> BisectInterval {
+    BisectInterval { mean: of.mean, ci95: [of.lo, of.hi] }
+}
+
+/// The report of `answer`.
+pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport {
+    let verdict = match answer.ending {
+        Ending::Found => BisectVerdict::Found,
+        Ending::NoRegression => BisectVerdict::NoRegression,
+        Ending::WrongDirection => BisectVerdict::Improvement,
+        _ if answer.no_regression > 0.5 => BisectVerdict::NoRegression,
+        _ => BisectVerdict::Set,
+    };
+    let estimates = &answer.estimates;
+    let level = estimates.good.mean.abs();
+    let percent = |value: f64| 100.0 * value / level;
+    let effect = estimates.effect;
+    let list = &session.commits.list;
+    let [good, bad] = session.commits.ends();
+    let suspects = answer.credible_set.iter();
+    BisectReport {
+        verdict,
+        first_bad: answer.culprit.map(|node| list[node].id.clone()),
+        confidence: answer.confidence,
+        runs: session.search.runs(),
+        builds: session.builds(),
+        failed_runs: session.failed,
+        why: answer.ending.to_string(),
+        candidates: session.search.history().candidates().len(),
+        metric: session.metric_name(),
+        unit: session.unit(),
+        good: commit(&list[good]),
+        bad: commit(&list[bad]),
+        credible_set: suspects
+            .map(|&(node, probability)| BisectSuspect { commit: commit(&list[node]), probability })
+            .collect(),
+        good_level: interval(estimates.good),
+        bad_level: interval(estimates.bad),
+        effect: interval(effect),
+        effect_percent: BisectInterval {
+            mean: percent(effect.mean),
+            ci95: [percent(effect.lo), percent(effect.hi)],
+        },
+        noise: estimates.noise.mean,
+        confirmation: confirmed(session, answer),
+        skipped: skips(session),
+        notes: notes(session, answer),
+        log: session.journal().display().to_string(),
+        points: points(session, answer),
+    }
+}
+
+fn confirmed(session: &Session<'_>, answer: &Answer) -> Option<BisectConfirmation> {
+    let made = session.confirmed(answer)?;
+    let difference = made.difference;
+    Some(BisectConfirmation {
+        parent: session.commits.list[made.parent].id.clone(),
+        pairs: made.pairs,
+        difference: BisectInterval { mean: difference.mean, ci95: [difference.lo, difference.hi] },
+        p: made.p,
+        confirmed: made.sure,
+    })
+}
+
+fn skips(session: &Session<'_>) -> Vec<BisectSkip> {
+    let list = &session.commits.list;
+    let skip = |(node, cause): (&usize, &String)| BisectSkip {
+        commit: list[*node].id.clone(),
+        cause: cause.clone(),
+    };
+    session.skipped.iter().map(skip).collect()
+}
+
+fn points(session: &mut Session<'_>, answer: &Answer) -> Vec<BisectPoint> {
+    let posterior = session.search.posterior().to_vec();
+    let in_set = |node: usize| answer.credible_set.iter().any(|&(of, _)| of == node);
+    let mut points: Vec<BisectPoint> = Vec::new();
+    for (node, commit) in session.commits.list.iter().enumerate() {
+        let values: Vec<f64> =
+            session.observed.iter().filter(|run| run.node == node).map(|run| run.value).collect();
+        if values.is_empty() && !in_set(node) && !session.skipped.contains_key(&node) {
+            continue;
+        }
+        let (commit, probability) = (commit.id.clone(), posterior[node]);
+        points.push(BisectPoint { position: node, commit, probability, values });
+    }
+    points
+}
+
+fn notes(session: &Session<'_>, answer: &Answer) -> Vec<String> {
+    let mut notes: Vec<String> = session.settings.note.iter().cloned().collect();
+    let above = session.observed.iter().filter(|run| run.above).count();
+    if above > 0 {
+        notes.push(format!("{above} runs took longer than --timeout and count as slower"));
+    }
+    if let Some(percent) = session.drift() {
+        notes.push(format!(
+            "the ends drifted by {percent:+.1} % during the search: quiet the machine, or \
+             trust the confirmation, which is interleaved"
+        ));
+    }
+    let parents = answer.culprit.map_or(0, |node| session.commits.parents[node].len());
+    if parents > 1 && !session.settings.first_parent {
+        notes.push(
+            "the first bad commit is a merge: its parents are good, together they are not"
+                .to_owned(),
+        );
+    }
+    notes
+}
