@@ -1,6 +1,9 @@
 //! The search for a culprit keeps what it states. The large version of these figures is the example
 //! `bisect_simulation`.
 
+#[path = "../examples/bisect_simulation/noise.rs"]
+#[expect(dead_code, reason = "the example uses all of it")]
+mod noise;
 #[path = "../examples/bisect_simulation/simulate.rs"]
 #[expect(dead_code, reason = "the example uses all of it")]
 mod simulate;
@@ -8,7 +11,8 @@ mod simulate;
 use convoy_stats::bisect::{
     Answer, BisectError, Config, Direction, Ending, History, Outcome, Search, Step,
 };
-use simulate::{Noise, Random, Scenario, bound, git_bisect, repeats_for_99, summarise};
+use noise::{Noise, Random};
+use simulate::{Scenario, bound, git_bisect, repeats_for_99, summarise};
 
 /// One observation.
 type Observed = (usize, u64, Outcome);

@@ -3,21 +3,24 @@
 //!
 //! `cargo run --release -p convoy-stats --example bisect_simulation -- --histories 2000`
 //!
-//! `--part known|unknown|shiftless|builds|hard` prints one table only, `--seed N` takes other
-//! histories. `--noise gaussian|t3|outliers` and `--cells 5,2,1` (effects over noise, rounded as
-//! printed) print some rows of the tables of nine cells.
+//! `--part known|unknown|shiftless|builds|hard|noise|nothing` prints one table only, `--seed N`
+//! takes other histories. `--noise gaussian,t3`, `--cells 5,2,1` (effects over noise, rounded as
+//! printed) and `--commits N` print other rows.
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
 //! measures both ends itself to place its threshold and choose its repeats.
 //! The same seed gives the same table with any number of `--threads`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints tables")]
 
+mod noise;
 mod simulate;
 
 use std::process::ExitCode;
 
+use convoy_stats::bisect::Layout;
+use noise::{NOISES, Noise};
 use simulate::{
-    Noise, Scenario, Summary, bound, git_bisect, git_measured_runs, repeats_for_99, summarise,
+    Kind, Scenario, Summary, bound, git_bisect, git_measured_runs, repeats_for_99, summarise,
 };
 
 /// Effects and noise of the nine cells, as parts of the level.
@@ -33,6 +36,8 @@ const CELLS: [(f64, f64); 9] = [
     (0.02, 0.05),
 ];
 
+const PARTS: [&str; 7] = ["known", "unknown", "shiftless", "builds", "hard", "noise", "nothing"];
+
 /// Histories from which the repeats of `git bisect` are found.
 const GIT_HISTORIES: u64 = 1000;
 
@@ -41,7 +46,9 @@ struct Options {
     threads: usize,
     seed: u64,
     part: Option<String>,
+    /// Shapes of noise; empty for those of each table.
     noises: Vec<Noise>,
+    commits: Option<usize>,
     /// Effects over noise as they are printed; empty for all.
     cells: Vec<String>,
 }
@@ -65,7 +72,7 @@ fn main() -> ExitCode {
     }
     if wanted("shiftless") {
         cells(&options, "Nothing known but that builds bring no shifts", |cell| {
-            cell.shiftless = true;
+            cell.assumed = Layout::None;
         });
     }
     if wanted("builds") {
@@ -74,14 +81,26 @@ fn main() -> ExitCode {
     if wanted("hard") {
         hard(&options);
     }
+    if wanted("noise") {
+        noises(&options);
+    }
+    if wanted("nothing") {
+        nothing(&options);
+    }
     ExitCode::SUCCESS
 }
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let noises = vec![Noise::Gaussian, Noise::T3, Noise::Outliers];
-    let cells = Vec::new();
-    let mut options = Options { histories: 2000, threads, seed: 1, part: None, noises, cells };
+    let mut options = Options {
+        histories: 2000,
+        threads,
+        seed: 1,
+        part: None,
+        noises: Vec::new(),
+        commits: None,
+        cells: Vec::new(),
+    };
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or(format!("{name} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{name} {value}: not a number"));
@@ -89,17 +108,18 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--histories" => options.histories = number()?.max(1),
             "--threads" => options.threads = number()?.max(1) as usize,
             "--seed" => options.seed = number()?,
-            "--part"
-                if ["known", "unknown", "shiftless", "builds", "hard"]
-                    .contains(&value.as_str()) =>
-            {
+            "--part" if PARTS.contains(&value.as_str()) => {
                 options.part = Some(value);
             }
-            "--noise" => options.noises = vec![noise(&value)?],
+            "--noise" => {
+                options.noises = value.split(',').map(noise).collect::<Result<_, _>>()?;
+            }
+            "--commits" => options.commits = Some(number()?.max(1) as usize),
             "--cells" => options.cells = value.split(',').map(String::from).collect(),
             _ => {
                 return Err(format!(
-                    "{name} {value}: take --histories, --threads, --seed, --part, --noise, --cells"
+                    "{name} {value}: take --histories, --threads, --seed, --part, --noise, \
+                     --cells, --commits"
                 ));
             }
         }
@@ -108,17 +128,71 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 }
 
 fn noise(name: &str) -> Result<Noise, String> {
-    match name {
-        "gaussian" => Ok(Noise::Gaussian),
-        "t3" => Ok(Noise::T3),
-        "outliers" => Ok(Noise::Outliers),
-        _ => Err(format!("--noise {name}: take gaussian, t3 or outliers")),
+    let found = NOISES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, noise)| *noise).ok_or_else(|| {
+        let names: Vec<&str> = NOISES.iter().map(|(name, _)| *name).collect();
+        format!("--noise {name}: take one of {}", names.join(", "))
+    })
+}
+
+/// Every shape of noise at four effects, as `convoy bisect` searches by default: at most 1000 runs,
+/// one build for each commit.
+fn noises(options: &Options) {
+    println!("\nNothing known, {} histories, 99 % stated, 1000 runs", options.histories);
+    println!(
+        "{:<12} {:>4} {:>6} {:>7} {:>7} {:>6} {:>6}",
+        "noise", "d", "named", "right", "runs", "p95", "ratio"
+    );
+    for (name, noise) in NOISES {
+        if !options.noises.is_empty() && !options.noises.contains(&noise) {
+            continue;
+        }
+        for d in ["0.5", "1", "2", "5"] {
+            if !options.cells.is_empty() && !options.cells.iter().any(|cell| cell == d) {
+                continue;
+            }
+            let effect: f64 = 0.05 * d.parse::<f64>().unwrap_or(1.0);
+            let scenario = default_search(options, effect, noise);
+            let of = summarise(&scenario, options.histories, options.seed, options.threads);
+            let floor = bound(scenario.d(), scenario.commits, 0.01);
+            println!(
+                "{name:<12} {d:>4} {:>6.3} {:>7.4} {:>7.1} {:>6} {:>6.2}",
+                of.named,
+                of.named_right,
+                of.runs,
+                of.runs_p95,
+                of.runs / floor
+            );
+        }
+    }
+}
+
+/// A search as `convoy bisect` makes it, with noise of 5 %.
+fn default_search(options: &Options, effect: f64, noise: Noise) -> Scenario {
+    Scenario {
+        commits: options.commits.unwrap_or(200),
+        assumed: Layout::PerCommit,
+        max_runs: 1000,
+        ..Scenario::new(effect, 0.05, noise)
+    }
+}
+
+/// Histories without a culprit.
+fn nothing(options: &Options) {
+    println!("\nNo culprit, at most 1000 runs, noise 5 %");
+    for (name, kind, effect) in [
+        ("nothing", Kind::Nothing, 0.0),
+        ("ramp of 2 sd", Kind::Ramp, 0.1),
+        ("ramp of 5 sd", Kind::Ramp, 0.25),
+    ] {
+        let scenario = Scenario { kind, ..default_search(options, effect, Noise::Gaussian) };
+        line(name, &summarise(&scenario, options.histories, options.seed, options.threads));
     }
 }
 
 /// The nine cells under the three kinds of noise, and `git bisect` with repeats.
 fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
-    println!("\n{title}: {} histories of 1000 commits, 99 % stated", options.histories);
+    println!("\n{title}: {} histories, 99 % stated", options.histories);
     println!(
         "{:<9} {:>5} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>7} {:>15} {:>6} {:>7} {:>6} \
          {:>7} {:>6}",
@@ -138,9 +212,12 @@ fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
         "untold",
         "/us"
     );
-    for &noise in &options.noises {
+    let all = [Noise::Gaussian, Noise::T3, Noise::Outliers];
+    let noises = if options.noises.is_empty() { &all[..] } else { &options.noises };
+    for &noise in noises {
         for (effect, cv) in CELLS {
             let mut scenario = Scenario::new(effect, cv, noise);
+            scenario.commits = options.commits.unwrap_or(scenario.commits);
             let d = format!("{:.2}", scenario.d());
             let d = d.trim_end_matches('0').trim_end_matches('.');
             if !options.cells.is_empty() && !options.cells.iter().any(|cell| cell == d) {
@@ -182,11 +259,13 @@ fn git_runs(scenario: &Scenario) -> f64 {
 /// Builds that cost ten runs each, at effect/cv 0.4.
 fn builds(options: &Options) {
     println!("\nA build costs ten runs, effect/cv 0.4");
-    for (name, known, shiftless) in
-        [("all known", true, true), ("no shifts", false, true), ("nothing known", false, false)]
-    {
+    for (name, known, assumed) in [
+        ("all known", true, Layout::None),
+        ("no shifts", false, Layout::None),
+        ("nothing known", false, Layout::PerBuild),
+    ] {
         let mut scenario = Scenario::new(0.02, 0.05, Noise::Gaussian);
-        (scenario.known, scenario.shiftless, scenario.build_cost) = (known, shiftless, 10.0);
+        (scenario.known, scenario.assumed, scenario.build_cost) = (known, assumed, 10.0);
         scenario.max_runs = 6000;
         line(name, &summarise(&scenario, options.histories, options.seed, options.threads));
     }
@@ -200,7 +279,7 @@ fn hard(options: &Options) {
         for (name, scenario) in [
             ("plain", plain),
             ("layout 0.5 sd", Scenario { layout: 0.5, ..plain }),
-            ("layout 0.5 sd, ignored", Scenario { layout: 0.5, shiftless: true, ..plain }),
+            ("layout 0.5 sd, ignored", Scenario { layout: 0.5, assumed: Layout::None, ..plain }),
             ("layout 1 sd", Scenario { layout: 1.0, ..plain }),
             ("merges", Scenario { merges: true, ..plain }),
             ("10 % unbuildable", Scenario { broken: 0.1, ..plain }),

@@ -1,68 +1,21 @@
 //! Simulated histories to search in, the bound on the number of runs, and `git bisect` with
 //! repeats as the baseline. The example and the tests share it.
 
+use super::noise::{Machine, Noise, Random};
 use convoy_stats::bisect::{Config, History, Known, Layout, Outcome, Search, Step, Tails};
 
 /// Level of a good commit; effects and noise are given as parts of it.
 pub(crate) const LEVEL: f64 = 100.0;
 
-/// A small generator (`SplitMix64`): the same numbers everywhere for a seed.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D)
-    }
-
-    pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in `(0, 1)`.
-    pub(crate) fn uniform(&mut self) -> f64 {
-        ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.uniform() * n as f64) as usize
-    }
-
-    /// Standard normal (Box and Muller).
-    pub(crate) fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * self.uniform().ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
-
-/// The noise of one run, with unit standard deviation (of the core).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Noise {
-    Gaussian,
-    /// Student t with 3 degrees of freedom, scaled to unit variance.
-    T3,
-    /// 5 % of the runs are slower by the size of a normal value with sd 10.
-    Outliers,
-}
-
-impl Noise {
-    pub(crate) fn draw(self, random: &mut Random) -> f64 {
-        match self {
-            Self::Gaussian => random.normal(),
-            Self::T3 => {
-                let squares: f64 = (0..3).map(|_| random.normal().powi(2)).sum();
-                random.normal() / squares.sqrt()
-            }
-            Self::Outliers => {
-                let core = random.normal();
-                let slow = 10.0 * random.normal().abs();
-                if random.uniform() < 0.05 { core + slow } else { core }
-            }
-        }
-    }
+/// How the level changes from the good end to the bad one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// At one commit, the culprit.
+    Step,
+    /// Nowhere.
+    Nothing,
+    /// By equal parts at every commit.
+    Ramp,
 }
 
 /// One kind of history.
@@ -83,8 +36,10 @@ pub(crate) struct Scenario {
     pub(crate) merges: bool,
     /// Levels and noise told to the search.
     pub(crate) known: bool,
-    /// The search is told that builds bring no shifts.
-    pub(crate) shiftless: bool,
+    /// What the search assumes of the shifts of builds.
+    pub(crate) assumed: Layout,
+    /// How the level changes over the history.
+    pub(crate) kind: Kind,
     pub(crate) build_cost: f64,
     pub(crate) max_runs: u32,
 }
@@ -101,7 +56,8 @@ impl Scenario {
             broken: 0.0,
             merges: false,
             known: false,
-            shiftless: false,
+            assumed: Layout::PerBuild,
+            kind: Kind::Step,
             build_cost: 0.2,
             max_runs: 20_000,
         }
@@ -131,6 +87,7 @@ pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
     let culprit = history.candidates()[random.below(history.candidates().len())];
     let reach: Vec<bool> = bad_nodes(scenario, &history, culprit, seed);
     let ends = [history.good(), history.bad()];
+    let history_nodes = history.nodes() as f64;
     let broken: Vec<bool> = (0..history.nodes())
         .map(|node| random.uniform() < scenario.broken && !ends.contains(&node))
         .collect();
@@ -138,6 +95,7 @@ pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
     let mut config = Config {
         build_cost: scenario.build_cost,
         max_runs: Some(scenario.max_runs),
+        layout: scenario.assumed,
         ..Config::default()
     };
     if scenario.known {
@@ -146,10 +104,9 @@ pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
         if scenario.noise == Noise::Gaussian {
             config.tails = Tails::Gaussian;
         }
-    }
-    if scenario.known || scenario.shiftless {
         config.layout = Layout::None;
     }
+    let mut machine = Machine::new(scenario.noise, &mut random);
     let mut search = Search::new(history, config).expect("settings have a meaning");
     let mut shifts: Vec<f64> = Vec::new();
     loop {
@@ -163,11 +120,16 @@ pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
                 if wish.build.is_none() {
                     shifts.push(scenario.layout * random.normal());
                 }
+                let part = match scenario.kind {
+                    Kind::Step => f64::from(u8::from(reach[wish.node])),
+                    Kind::Nothing => 0.0,
+                    Kind::Ramp => wish.node as f64 / history_nodes,
+                };
                 for _ in 0..wish.runs {
-                    let level = if reach[wish.node] { 1.0 + scenario.effect } else { 1.0 };
                     let drift = scenario.drift * f64::from(search.runs()) / 100.0;
-                    let noise = scenario.noise.draw(&mut random) + shifts[build as usize];
-                    let value = LEVEL * (level + drift) + sd * noise;
+                    let level = LEVEL * (1.0 + scenario.effect * part + drift);
+                    let shift = sd * shifts[build as usize];
+                    let value = machine.run(level + shift, sd, &mut random);
                     search.observe(wish.node, build, Outcome::Value(value)).expect("finite");
                 }
             }
@@ -274,12 +236,13 @@ pub(crate) fn git_bisect_measured(
 ) -> (u32, bool) {
     let mut random = Random::new(seed);
     let culprit = 1 + random.below(scenario.commits);
+    let mut machine = Machine::new(scenario.noise, &mut random);
     let mut ends = [(0.0, 0.0); 2];
     let (mut runs, mut d, mut each) = (0, 0.0, 0.0);
     while each < least || d * f64::sqrt(each / 2.0) < t {
         each += 1.0;
         for (level, (sum, squares)) in [0.0, scenario.d()].into_iter().zip(&mut ends) {
-            let value = level + scenario.noise.draw(&mut random);
+            let value = level + machine.draw(&mut random);
             (*sum, *squares) = (*sum + value, *squares + value * value);
             runs += 1;
         }
@@ -302,10 +265,11 @@ fn halve(
     random: &mut Random,
 ) -> (u32, bool) {
     let (mut good, mut bad, mut runs) = (0, scenario.commits, 0);
+    let mut machine = Machine::new(scenario.noise, random);
     while bad - good > 1 {
         let middle = usize::midpoint(good, bad);
         let level = if middle >= culprit { scenario.d() } else { 0.0 };
-        let sum: f64 = (0..repeats).map(|_| level + scenario.noise.draw(random)).sum();
+        let sum: f64 = (0..repeats).map(|_| level + machine.draw(random)).sum();
         runs += repeats;
         if sum / f64::from(repeats) > threshold { bad = middle } else { good = middle }
     }
