@@ -26,6 +26,7 @@ pub use identity::describe_host;
 pub use kernel::Host;
 pub use limits::Shortage;
 pub use run::{Finished, HostRun, Progress};
+pub use supervisor::Hooks;
 pub use sys::aio::Engine;
 
 /// Catches SIGINT, SIGTERM and SIGHUP while it lives, so that a long command can end in order.

@@ -8,12 +8,14 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use convoy_workload::fixture;
 use convoy_workload::jobs::Job;
 
 /// Processes of run control: program, supervisor, anchor; and some for the user's shell.
 const OWN_PROCESSES: u64 = 8;
-/// Processes below a user in its most demanding job: a shell, the shell it starts, a listing.
-const SHELL_PROCESSES: u64 = 3;
+/// Processes below a user in its most demanding job: a child, the shell it starts, the script's
+/// shell, a listing.
+const SHELL_PROCESSES: u64 = 4;
 /// Descriptors of a process: the standard three, locks, pipes and signals of run control, and what
 /// a job opens.
 const DESCRIPTORS: u64 = 20;
@@ -25,8 +27,9 @@ const USER_KB: u64 = 2048;
 const SEGMENT_PAGES: u64 = 16;
 /// Names of a user in a directory.
 const USER_NAMES: u64 = 4;
-/// Names of the fixture, and some.
-const FIXTURE_NAMES: u64 = 64;
+/// Names of the fixture, and some: a tmpfs counts an inode for each name of a file.
+const FIXTURE_NAMES: u64 =
+    (fixture::TREE_NAMES + fixture::BIN_NAMES + fixture::DIRECTORIES + 32) as u64;
 
 /// A limit that is too low.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +80,8 @@ struct Have {
     segment_bytes: Option<u64>,
     /// Memory that can be had, KB.
     memory_kb: Option<u64>,
+    /// Memory that the control group admits beyond what it uses, KB, and its file.
+    group_memory: Option<(u64, String)>,
     /// Of each work directory: its path, room in KB, names left.
     places: Vec<(String, u64, Option<u64>)>,
 }
@@ -177,6 +182,10 @@ fn room(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
     let memory = users * USER_KB;
     let cure = |_| "use fewer users, or free memory".to_owned();
     lack(found, "memory, KB", memory, have.memory_kb, cure);
+    if let Some((left, file)) = &have.group_memory {
+        let cure = |_| format!("use fewer users, or raise {file}");
+        lack(found, "memory of the control group, KB", memory, Some(*left), cure);
+    }
     let sized = need.jobs.iter().any(|(job, _)| job.depends_on_file_size());
     let here = users.div_ceil(have.places.len().max(1) as u64);
     for (path, room_kb, names) in &have.places {
@@ -197,7 +206,7 @@ impl Have {
             user_processes: current(Resource::Nproc).filter(|_| !privileged),
             pid_max: number("/proc/sys/kernel/pid_max"),
             threads_max: number("/proc/sys/kernel/threads-max"),
-            group_pids: group_pids(),
+            group_pids: group_limit(&PIDS),
             descriptors: current(Resource::Nofile),
             files: files_left(),
             ports: numbers("/proc/sys/net/ipv4/ip_local_port_range")
@@ -209,6 +218,7 @@ impl Have {
             segment_pages: number("/proc/sys/kernel/shmall"),
             segment_bytes: number("/proc/sys/kernel/shmmax"),
             memory_kb: memory_kb(),
+            group_memory: group_limit(&MEMORY).map(|(bytes, file)| (bytes >> 10, file)),
             places: directories.iter().filter_map(|path| place(path)).collect(),
         }
     }
@@ -251,25 +261,47 @@ fn files_left() -> Option<u64> {
     Some(all.get(2)?.saturating_sub(*all.first()?))
 }
 
-/// What the process controller of this group, or of a group above it, still admits.
-fn group_pids() -> Option<(u64, String)> {
+/// A controller of control groups, and its files: the limit and what is used, in the second version
+/// and in the first.
+struct Controller {
+    name: &'static str,
+    second: [&'static str; 2],
+    first: [&'static str; 2],
+}
+
+const PIDS: Controller = Controller {
+    name: "pids",
+    second: ["pids.max", "pids.current"],
+    first: ["pids.max", "pids.current"],
+};
+const MEMORY: Controller = Controller {
+    name: "memory",
+    second: ["memory.max", "memory.current"],
+    first: ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+};
+
+/// What `controller` still admits in this group or in a group above it, and the file that says so.
+/// In a container the own group is often the root of what is mounted.
+fn group_limit(controller: &Controller) -> Option<(u64, String)> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut least: Option<(u64, String)> = None;
     for line in text.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            "pids" => "/sys/fs/cgroup/pids",
-            _ => continue,
+        let (root, [limit, usage]) = if controllers.is_empty() {
+            ("/sys/fs/cgroup".to_owned(), controller.second)
+        } else if controllers.split(',').any(|name| name == controller.name) {
+            (format!("/sys/fs/cgroup/{}", controller.name), controller.first)
+        } else {
+            continue;
         };
         for group in Path::new(path).ancestors() {
             let directory = format!("{root}{}", group.display().to_string().trim_end_matches('/'));
-            let most = number(&format!("{directory}/pids.max"));
-            let used = number(&format!("{directory}/pids.current"));
-            let left = most.map(|most| most.saturating_sub(used.unwrap_or(0)));
+            let file = format!("{directory}/{limit}");
+            let used = number(&format!("{directory}/{usage}"));
+            let left = number(&file).map(|most| most.saturating_sub(used.unwrap_or(0)));
             if let Some(left) = left.filter(|left| least.as_ref().is_none_or(|(l, _)| left < l)) {
-                least = Some((left, format!("{directory}/pids.max")));
+                least = Some((left, file));
             }
         }
     }
@@ -311,6 +343,7 @@ mod tests {
             segment_pages: Some(1 << 40),
             segment_bytes: Some(1 << 40),
             memory_kb: Some(100_000_000),
+            group_memory: Some((100_000_000, "/sys/fs/cgroup/memory.max".to_owned())),
             places: vec![("/w".to_owned(), 100_000_000, Some(1_000_000))],
         }
     }
@@ -334,11 +367,11 @@ mod tests {
     #[test]
     fn each_shortage_names_its_cure() {
         type Change = fn(&mut Have);
-        let cases: [(Change, &str); 13] = [
-            (|h| h.user_processes = Some(8000), "ulimit -u 8008"),
-            (|h| h.pid_max = Some(8107), "sysctl -w kernel.pid_max=8108"),
-            (|h| h.threads_max = Some(8107), "sysctl -w kernel.threads-max=8108"),
-            (|h| h.group_pids = Some((9, "/g/pids.max".to_owned())), "echo 8008 > /g/pids.max"),
+        let cases: [(Change, &str); 14] = [
+            (|h| h.user_processes = Some(8000), "ulimit -u 10008"),
+            (|h| h.pid_max = Some(10_107), "sysctl -w kernel.pid_max=10108"),
+            (|h| h.threads_max = Some(10_107), "sysctl -w kernel.threads-max=10108"),
+            (|h| h.group_pids = Some((9, "/g/pids.max".to_owned())), "echo 10008 > /g/pids.max"),
             (|h| h.descriptors = Some(10), "ulimit -n 20"),
             (|h| h.files = Some(100), "sysctl -w fs.file-max="),
             (|h| h.ports = Some((32_768, 33_000)), "net.ipv4.ip_local_port_range"),
@@ -346,8 +379,9 @@ mod tests {
             (|h| h.segments = Some(2001), "sysctl -w kernel.shmmni=2002"),
             (|h| h.segment_pages = Some(9), "sysctl -w kernel.shmall=32032"),
             (|h| h.memory_kb = Some(1000), "fewer users"),
+            (|h| h.group_memory = Some((60 << 10, "/g/memory.max".to_owned())), "/g/memory.max"),
             (|h| h.places[0].1 = 2_000_000, "--dir other than /w"),
-            (|h| h.places[0].2 = Some(5), "remove files"),
+            (|h| h.places[0].2 = Some(8400), "remove files"),
         ];
         for (change, cure) in cases {
             let found = short_of(2000, change);

@@ -43,6 +43,7 @@ use super::sys::{self, Ended, Forked};
 use super::workdir::{USERS_FILE, remove_tree};
 use crate::clock;
 use convoy_workload::jobs::{Job, JobEnv, JobError};
+use convoy_workload::rotation::Rotation;
 use convoy_workload::user::{self, Next};
 
 /// Signals that the supervisor reads.
@@ -65,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) delay: Duration,
     /// CPUs that users are bound to in turn; none: they are not bound.
     pub(crate) cpus: Vec<usize>,
+    /// Commands around the measured window.
+    pub(crate) hooks: Hooks,
     /// How long each job of an order is repeated; `None`: it runs once.
     pub(crate) period: Option<Duration>,
     /// A fault to inject.
@@ -76,6 +79,29 @@ impl Plan {
     fn env_of(&self, user: u32) -> JobEnv {
         let directory = self.directories[user as usize % self.directories.len()].clone();
         JobEnv { directory, user, ..self.env.clone() }
+    }
+}
+
+/// Commands that a shell runs around the measured window of each execution, for profilers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// When all users are ready, just before the window.
+    pub start: Option<String>,
+    /// When the last user has ended.
+    pub stop: Option<String>,
+}
+
+impl Hooks {
+    /// Runs `command` to its end with the number of users in `CONVOY_USERS`.
+    fn run(command: Option<&String>, name: &'static str, users: u32) -> Result<(), Stop> {
+        let Some(command) = command else { return Ok(()) };
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", command]).env("CONVOY_USERS", users.to_string());
+        match shell.stdin(std::process::Stdio::null()).status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Stop::Hook { name, status: status.code().unwrap_or(-1) }),
+            Err(_) => Err(Stop::Hook { name, status: -1 }),
+        }
     }
 }
 
@@ -96,6 +122,8 @@ pub(crate) enum Outcome {
     Limit,
     /// A call of the supervisor failed.
     System,
+    /// A command around the measured window failed.
+    Hook,
 }
 
 impl Outcome {
@@ -109,6 +137,7 @@ impl Outcome {
             Self::Fork,
             Self::Limit,
             Self::System,
+            Self::Hook,
         ];
         let told = board.get(Head::Outcome);
         all.into_iter().find(|outcome| *outcome as u64 == told).unwrap_or(Self::Unknown)
@@ -123,6 +152,7 @@ enum Stop {
     Fork { user: u32, errno: Errno },
     Limit { user: u32 },
     System { call: &'static str, errno: Errno },
+    Hook { name: &'static str, status: i32 },
 }
 
 /// Runs the load point in the calling process, a fresh child of `parent`; the board tells how it
@@ -169,6 +199,11 @@ fn report(board: &Board, result: Result<(), Stop>) {
             board.set_text(call);
             board.set(Head::Errno, errno.0 as u64);
             Outcome::System
+        }
+        Err(Stop::Hook { name, status }) => {
+            board.set_text(name);
+            board.set(Head::Errno, status as u64);
+            Outcome::Hook
         }
     };
     board.set(Head::Outcome, outcome as u64);
@@ -243,6 +278,8 @@ impl<'a> Supervisor<'a> {
         drop((ready_write, gate_read));
         self.leave_word();
         self.wait_until_ready(&ready_read)?;
+        let (hooks, users) = (&self.plan.hooks, self.board.users());
+        Hooks::run(hooks.start.as_ref(), "--on-point-start", users)?;
         let before = clock::cpu_ticks();
         self.board.set(Head::Start, clock::monotonic_ns());
         self.delay()?;
@@ -253,7 +290,7 @@ impl<'a> Supervisor<'a> {
         if let (Some(before), Some(after)) = (before, clock::cpu_ticks()) {
             self.board.set_ticks(&before, &after);
         }
-        Ok(())
+        Hooks::run(hooks.stop.as_ref(), "--on-point-stop", users)
     }
 
     /// Writes down who the users are, for a later run that finds this one killed.
@@ -428,11 +465,13 @@ fn run_user(
     let slot = board.slot(user);
     slot.set_pid(process::getpid().as_raw_nonzero().get());
     slot.begin(clock::monotonic_ns());
-    let env = plan.env_of(user);
+    let mut env = plan.env_of(user);
     let mut host = Host::of_user(&env.directory, Rc::clone(board), user);
     host.arm(plan.fault);
     let mut code = 0;
+    let mut rotation = Rotation::new(&env, plan.directories.len());
     for job in &plan.orders[user as usize] {
+        env.directory.clone_from(&plan.directories[rotation.take(*job)]);
         let deadline = plan.period.map(|period| clock::monotonic_ns() + period.as_nanos() as u64);
         loop {
             host.begin(*job);

@@ -18,6 +18,7 @@ pub mod jobs;
 pub mod mix;
 pub mod reaim_config;
 pub mod record;
+pub mod rotation;
 pub mod schedule;
 pub mod sizes;
 mod text;

@@ -90,6 +90,12 @@ pub(crate) struct HostArgs {
     /// Let the second shell job sleep for 5 s, as re-aim's does
     #[arg(long, hide_short_help = true)]
     pub(crate) shell_sleep: bool,
+    /// Run CMD in a shell when the users of a point are ready, just before they are let go
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
+    pub(crate) on_point_start: Option<String>,
+    /// Run CMD in a shell when the last user of a point has ended
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
+    pub(crate) on_point_stop: Option<String>,
     /// Bind the users to the CPUs, in turn
     #[arg(long)]
     pub(crate) pin: bool,

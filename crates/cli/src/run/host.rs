@@ -5,7 +5,7 @@ use super::progress::Live;
 use super::repeats;
 use crate::fail::Failure;
 use crate::load;
-use convoy_host::HostRun;
+use convoy_host::{Hooks, HostRun};
 use convoy_report::{Columns, RunPoint, RunReport};
 use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
@@ -80,6 +80,10 @@ pub(super) fn options(
         shrink: args.load.shrink,
         shell_sleep: args.host.shell_sleep,
         sync: args.host.sync,
+        hooks: Hooks {
+            start: args.host.on_point_start.clone(),
+            stop: args.host.on_point_stop.clone(),
+        },
         predict: !args.host.no_predict,
         repeats: repeats::repeats(&args.repeats)?,
         pin: args.host.pin,

@@ -371,6 +371,12 @@ impl Job {
         }
     }
 
+    /// Whether the originals hand it one of the work directories, in turn.
+    pub const fn takes_directory(self) -> bool {
+        self.depends_on_file_size()
+            || matches!(self, Self::CreatClo | Self::LinkTest | Self::DiskSrc | Self::SharedMemory)
+    }
+
     /// Whether its work depends on the size of a user's file.
     pub const fn depends_on_file_size(self) -> bool {
         // Then, and only then, so does the number of its operations.
