@@ -53,7 +53,14 @@ impl StoreArgs {
         kind: &str,
         seed: Option<u64>,
         body: serde_json::Value,
-    ) -> Option<i64> {
+    ) {
+        if let Some(keeper) = self.keeper(kind, seed) {
+            keeper.finish(common, body);
+        }
+    }
+
+    /// The keeper of a command of this `kind`, unless no record is wanted.
+    pub(crate) fn keeper(&self, kind: &str, seed: Option<u64>) -> Option<Keeper> {
         let none =
             self.store.is_none() && std::env::var_os("CONVOY_STORE").is_some_and(|s| s == NONE);
         if self.no_store || none {
@@ -62,25 +69,33 @@ impl StoreArgs {
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         let build = format!("convoy {} ({profile})", env!("CARGO_PKG_VERSION"));
         let command = std::env::args().skip(1).collect();
-        let entry =
-            Entry { seed, tags: self.tag.clone(), ..Entry::now(kind, command, &build, body) };
-        let stored = match self.path() {
-            Some(path) => Store::open(path).and_then(|mut store| store.append(&entry)),
-            None => Err(StoreError::NoPlace),
-        };
-        match stored {
+        let entry = Entry::now(kind, command, &build, serde_json::Value::Null);
+        Some(Keeper { path: self.path(), entry: Entry { seed, tags: self.tag.clone(), ..entry } })
+    }
+}
+
+/// The record of one command, which may grow while the command goes on.
+pub(crate) struct Keeper {
+    path: Option<PathBuf>,
+    entry: Entry,
+}
+
+impl Keeper {
+    /// Keeps `body` in place of what was kept before.
+    pub(crate) fn update(&mut self, body: serde_json::Value) -> Result<i64, StoreError> {
+        self.entry.set(body);
+        let path = self.path.clone().ok_or(StoreError::NoPlace)?;
+        Store::open(path)?.append(&self.entry)
+    }
+
+    /// Keeps the result, and says where.
+    pub(crate) fn finish(mut self, common: &Common, body: serde_json::Value) {
+        match self.update(body) {
             Ok(id) => {
                 output::message(common, &format!("stored as run {id}; convoy runs show {id}"));
-                Some(id)
             }
-            Err(error @ StoreError::Waiting { .. }) => {
-                warn(&error.to_string());
-                None
-            }
-            Err(error) => {
-                warn(&format!("{error}; {}", beside(&entry)));
-                None
-            }
+            Err(error @ StoreError::Waiting { .. }) => warn(&error.to_string()),
+            Err(error) => warn(&format!("{error}; {}", beside(&self.entry))),
         }
     }
 }
@@ -100,6 +115,6 @@ fn beside(entry: &Entry) -> String {
 }
 
 /// A warning is printed even with `--quiet`: something is not as it should be.
-fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     output::say(&format!("convoy: warning: {}", text.replace('\n', " ")));
 }

@@ -186,7 +186,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let record = record(&mix.name, &jobs, &outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
     let shape = (Columns::Aim7, details.as_str());
-    load::finish(&args.common, &args.results, &report, shape, (&place, ""), &record)?;
+    load::Files::new(&args.results).finish(&args.common, &report, shape, (&place, ""), &record)?;
     if done.interrupted {
         return Err(Failure::interrupted(points.len()));
     }

@@ -107,8 +107,8 @@ pub enum Progress {
     },
     /// A load point has ended, well or not.
     Finished {
-        /// Its result.
-        point: Box<Point>,
+        /// The record so far, whose last point it is.
+        record: Box<RunRecord>,
     },
 }
 
@@ -161,12 +161,7 @@ pub fn run(options: &HostRun, progress: impl FnMut(&Progress)) -> Finished {
         Ok(()) => run.points(),
         Err(error) => Some(error),
     };
-    let most = run.record.points.iter().map(|point| point.users).max().unwrap_or(0);
-    let words = |user| {
-        let order = options.mix.order(options.seed, user);
-        order.iter().map(|job| job.name()).collect::<Vec<_>>().join(" ")
-    };
-    run.record.orders = (0..most).map(words).collect();
+    run.record.unfinished = error.is_some();
     Finished { record: run.record, error }
 }
 
@@ -238,6 +233,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             jobs_per_user: options.mix.jobs_per_user(),
             notes: notes(&options.mix),
             host: describe_host(),
+            unfinished: true,
             ..RunRecord::default()
         };
         let (counts, cpus) = (options.mix.counts(), clock::cpus());
@@ -271,14 +267,26 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             }
             let ends_run = error.as_ref().is_some_and(|error| !error.is_of_point());
             if !ends_run || known {
-                (self.progress)(&Progress::Finished { point: Box::new(point.clone()) });
-                self.record.points.push(point);
+                self.add(point);
             }
             if error.is_some() && (ends_run || !self.options.go_on) {
                 return error;
             }
         }
         None
+    }
+
+    /// Takes a point into the record, and says so before the next one begins.
+    fn add(&mut self, point: Point) {
+        let options = self.options;
+        let words = |user| {
+            let order = options.mix.order(options.seed, user);
+            order.iter().map(|job| job.name()).collect::<Vec<_>>().join(" ")
+        };
+        let known = self.record.orders.len() as u32;
+        self.record.orders.extend((known..point.users).map(words));
+        self.record.points.push(point);
+        (self.progress)(&Progress::Finished { record: Box::new(self.record.clone()) });
     }
 
     /// The plan of a point; the directories are filled in for each execution.

@@ -54,8 +54,7 @@ impl Entry {
     pub fn now(kind: &str, command: Vec<String>, build: &str, body: serde_json::Value) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let time =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let time = since_1970();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let host = Host::this();
         Self {
@@ -70,6 +69,15 @@ impl Entry {
             tags: Vec::new(),
         }
     }
+
+    /// The result up to now.
+    pub fn set(&mut self, body: serde_json::Value) {
+        (self.time_ms, self.body) = (since_1970().as_millis() as i64, body);
+    }
+}
+
+fn since_1970() -> std::time::Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Host {

@@ -85,7 +85,7 @@ pub enum StoreError {
         tag: String,
     },
     /// A record in the database is damaged.
-    #[error("{}: run {id} cannot be read: {error}; remove it with `convoy runs prune --id {id}`",
+    #[error("{}: run {id} cannot be read: {error}; remove it with `convoy runs prune --tagged --id {id}`",
         path.display())]
     Damaged {
         /// The database.

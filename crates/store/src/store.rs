@@ -115,7 +115,8 @@ impl Store {
         self.writable
     }
 
-    /// Keeps `entry` and gives its number. It is durable when this returns.
+    /// Keeps `entry` and gives its number. It is durable when this returns. An entry with the same
+    /// `uid` is replaced: what is known of a run grows while it goes on.
     ///
     /// # Errors
     /// [`StoreError::Io`] if it could not be kept; [`StoreError::Waiting`] if it is durable in the
@@ -151,25 +152,27 @@ impl Store {
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for entry in entries.iter().flatten() {
             let text = serde_json::to_string(entry).expect("an entry has string keys");
-            let insert = "INSERT OR IGNORE INTO run (uid, kind, time_ms, entry)
-                          VALUES (?1, ?2, ?3, ?4)";
-            let values = params![entry.uid, entry.kind, entry.time_ms, text];
-            if transaction.execute(insert, values)? == 1 {
-                let id = transaction.last_insert_rowid();
-                for tag in &entry.tags {
-                    transaction
-                        .execute("INSERT OR IGNORE INTO tag VALUES (?1, ?2)", params![id, tag])?;
-                }
+            let known = "UPDATE run SET time_ms = ?2, entry = ?3 WHERE uid = ?1";
+            if transaction.execute(known, params![entry.uid, entry.time_ms, text])? > 0 {
+                continue;
+            }
+            let insert = "INSERT INTO run (uid, kind, time_ms, entry) VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(insert, params![entry.uid, entry.kind, entry.time_ms, text])?;
+            let id = transaction.last_insert_rowid();
+            for tag in &entry.tags {
+                transaction
+                    .execute("INSERT OR IGNORE INTO tag VALUES (?1, ?2)", params![id, tag])?;
             }
         }
         transaction.commit()
     }
 
-    /// The records that `filter` admits, oldest first.
+    /// The records that `filter` admits, oldest first, and the damaged ones among them as errors:
+    /// one record that cannot be read hides no other.
     ///
     /// # Errors
-    /// A database that cannot be read, a damaged record.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError> {
+    /// A database that cannot be read.
+    pub fn list(&self, filter: &Filter) -> Result<(Vec<Stored>, Vec<StoreError>), StoreError> {
         let query = "SELECT id, entry FROM run
             WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR time_ms < ?2)
               AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag WHERE run = run.id AND name = ?3))
@@ -183,12 +186,16 @@ impl Store {
         let rows = rows().map_err(|error| self.database(error))?;
         let asked =
             rows.into_iter().filter(|(id, _)| filter.ids.is_empty() || filter.ids.contains(id));
-        let mut found = Vec::new();
+        let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for (id, text) in asked.take(filter.newest.unwrap_or(usize::MAX)) {
-            found.push(self.stored(id, &text)?);
+            match self.stored(id, &text) {
+                Ok(run) => found.push(run),
+                Err(error @ StoreError::Damaged { .. }) => damaged.push(error),
+                Err(error) => return Err(error),
+            }
         }
         found.reverse();
-        Ok(found)
+        Ok((found, damaged))
     }
 
     fn stored(&self, id: i64, text: &str) -> Result<Stored, StoreError> {

@@ -20,7 +20,9 @@ fn entry(n: u64) -> Entry {
 }
 
 fn numbers(path: &Path) -> Vec<u64> {
-    let stored = Store::read(path).expect("opens").list(&Filter::default()).expect("lists");
+    let list = Store::read(path).expect("opens").list(&Filter::default());
+    let (stored, damaged) = list.expect("lists");
+    assert!(damaged.is_empty(), "{damaged:?}");
     stored.iter().map(|stored| stored.entry.body["n"].as_u64().expect("a number")).collect()
 }
 
@@ -191,6 +193,39 @@ fn stores_of_newer_versions_and_other_programs_stay_untouched() {
 }
 
 #[test]
+fn a_record_grows_while_its_run_goes_on() {
+    let directory = directory("grows");
+    let path = directory.join("runs.sqlite3");
+    let mut store = Store::open(&path).expect("made");
+    let mut one = entry(1);
+    let id = store.append(&one).expect("stored");
+    store.append(&entry(7)).expect("stored");
+    one.set(serde_json::json!({ "n": 2 }));
+    assert_eq!(store.append(&one).expect("stored"), id);
+    assert_eq!(numbers(&path), [2, 7]);
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn a_damaged_record_hides_no_other() {
+    let directory = directory("damaged");
+    let path = directory.join("runs.sqlite3");
+    let mut store = Store::open(&path).expect("made");
+    let ids: Vec<i64> = (0..3).map(|n| store.append(&entry(n)).expect("stored")).collect();
+    let connection = rusqlite::Connection::open(&path).expect("opens");
+    let damage = "UPDATE run SET entry = '{\"uid\": 3' WHERE id = ?1";
+    connection.execute(damage, [ids[1]]).expect("damaged");
+    let (runs, damaged) = store.list(&Filter::default()).expect("lists");
+    assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), [ids[0], ids[2]]);
+    let text = damaged[0].to_string();
+    assert!(
+        text.contains("run 2 cannot be read") && text.contains("prune --tagged --id 2"),
+        "{text}"
+    );
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
 fn tags_filters_and_removal() {
     let directory = directory("tags");
     let path = directory.join("deep/er/runs.sqlite3");
@@ -207,7 +242,7 @@ fn tags_filters_and_removal() {
         assert!(matches!(store.tag(ids[0], bad, true), Err(StoreError::Tag { .. })), "{bad:?}");
     }
     assert!(matches!(store.tag(999, "x", true), Err(StoreError::Unknown { .. })));
-    let count = |store: &Store, filter: Filter| store.list(&filter).expect("lists").len();
+    let count = |store: &Store, filter: Filter| store.list(&filter).expect("lists").0.len();
     let tagged = Filter { tag: Some("before".to_owned()), ..Filter::default() };
     assert_eq!(count(&store, tagged.clone()), 2);
     assert_eq!(count(&store, Filter { untagged: true, ..Filter::default() }), 3);

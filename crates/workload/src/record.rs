@@ -54,6 +54,9 @@ pub struct RunRecord {
     /// these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<String>,
+    /// Whether points were still to come when this was written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
     /// The load points, in the order they ran.
     pub points: Vec<Point>,
 }

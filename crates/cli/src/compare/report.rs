@@ -67,6 +67,7 @@ fn notes(
     report: &CompareReport,
 ) -> Vec<String> {
     let mut notes = vec![method(case, rows)];
+    notes.extend(sides.iter().flat_map(|side| side.notes.iter().cloned()));
     notes.extend(floors(rows));
     if let Some(floor) = &report.noise_floor {
         notes.push(format!(

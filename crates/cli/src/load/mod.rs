@@ -6,7 +6,7 @@ mod results;
 use clap::Args;
 use std::path::PathBuf;
 
-pub(crate) use results::{check, finish};
+pub(crate) use results::{Files, check};
 
 /// What the users run.
 #[derive(Debug, Args)]

@@ -22,42 +22,85 @@ pub(crate) fn check(common: &Common, results: &Results) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints `report` (in a text or a CSV with `details` beneath it) and writes the files that were
-/// asked for. `machine` and `date` say where and when it ran; `record` is what `--record` gets.
-pub(crate) fn finish(
-    common: &Common,
-    results: &Results,
-    report: &RunReport,
-    (columns, details): (Columns, &str),
-    (machine, date): (&str, &str),
-    record: &serde_json::Value,
-) -> Result<(), Failure> {
-    output::print(
-        common,
-        || report.to_text(columns) + details,
-        || report.to_json(),
-        || report.to_csv() + details,
-    )?;
-    for path in &results.export {
-        match export_of(path)? {
-            Export::Suite7 => output::append(path, &report.to_suite7(machine, date))?,
-            Export::Reaim => output::file(path, &report.to_reaim_csv())?,
-        }
+/// The files that a load writes.
+pub(crate) struct Files<'a> {
+    asked: &'a Results,
+    /// What stood in each exported file before, which AIM7 appends to; `None`: a device or a pipe,
+    /// which is written to once.
+    before: Vec<Option<Vec<u8>>>,
+}
+
+impl<'a> Files<'a> {
+    pub(crate) fn new(asked: &'a Results) -> Self {
+        let before = |path: &std::path::PathBuf| match std::fs::metadata(path) {
+            Ok(found) if !found.is_file() => None,
+            Ok(_) => std::fs::read(path).ok(),
+            Err(_) => Some(Vec::new()),
+        };
+        Self { asked, before: asked.export.iter().map(before).collect() }
     }
-    for path in &results.plot {
-        let svg = || report.curve(machine).to_svg();
-        match plot_of(path)? {
-            Picture::Svg => output::file(path, &svg())?,
-            Picture::Html => output::file(path, &report.to_html(machine, columns))?,
-            Picture::Png => {
-                let picture = convoy_report::png(&svg()).map_err(Failure::environment)?;
-                output::file(path, &picture)?;
+
+    /// Writes the record and the exports of the points so far, where they are ordinary files.
+    pub(crate) fn write(
+        &self,
+        report: &RunReport,
+        (machine, date): (&str, &str),
+        record: &serde_json::Value,
+    ) -> Result<(), Failure> {
+        for (path, before) in self.asked.export.iter().zip(&self.before) {
+            if let Some(before) = before {
+                let text = match export_of(path)? {
+                    Export::Suite7 => [before, report.to_suite7(machine, date).as_bytes()].concat(),
+                    Export::Reaim => report.to_reaim_csv().into_bytes(),
+                };
+                output::file(path, &text)?;
             }
         }
+        match self.asked.record.as_deref().filter(|path| !path.exists() || path.is_file()) {
+            Some(path) => output::file(path, &format!("{record:#}\n")),
+            None => Ok(()),
+        }
     }
-    match &results.record {
-        Some(path) => output::file(path, &format!("{record:#}\n")),
-        None => Ok(()),
+
+    /// Prints `report` (in a text or a CSV with `details` beneath it) and writes the files that
+    /// were asked for. `machine` and `date` say where and when it ran; `record` is what `--record`
+    /// gets.
+    pub(crate) fn finish(
+        &self,
+        common: &Common,
+        report: &RunReport,
+        (columns, details): (Columns, &str),
+        (machine, date): (&str, &str),
+        record: &serde_json::Value,
+    ) -> Result<(), Failure> {
+        output::print(
+            common,
+            || report.to_text(columns) + details,
+            || report.to_json(),
+            || report.to_csv() + details,
+        )?;
+        self.write(report, (machine, date), record)?;
+        for (path, _) in self.asked.export.iter().zip(&self.before).filter(|(_, b)| b.is_none()) {
+            match export_of(path)? {
+                Export::Suite7 => output::append(path, &report.to_suite7(machine, date))?,
+                Export::Reaim => output::file(path, &report.to_reaim_csv())?,
+            }
+        }
+        for path in &self.asked.plot {
+            let svg = || report.curve(machine).to_svg();
+            match plot_of(path)? {
+                Picture::Svg => output::file(path, &svg())?,
+                Picture::Html => output::file(path, &report.to_html(machine, columns))?,
+                Picture::Png => {
+                    let picture = convoy_report::png(&svg()).map_err(Failure::environment)?;
+                    output::file(path, &picture)?;
+                }
+            }
+        }
+        match self.asked.record.as_deref().filter(|path| path.exists() && !path.is_file()) {
+            Some(path) => output::file(path, &format!("{record:#}\n")),
+            None => Ok(()),
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use super::args::{ColumnsOf, OnError, Run};
 use super::progress::Live;
 use super::repeats;
 use crate::fail::Failure;
-use crate::load;
-use convoy_host::{Hooks, HostRun};
+use crate::keep::Keeper;
+use crate::load::{self, Files};
+use convoy_host::{Hooks, HostRun, Progress};
 use convoy_report::{Columns, RunPoint, RunReport};
 use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
@@ -31,21 +32,18 @@ pub(super) fn run(
     }
     let options = options(args, mix, schedule, config)?;
     let mut live = Live::new(&args.common, &options);
-    let finished = convoy_host::run::run(&options, |progress| live.show(progress));
+    let mut kept = Kept::new(args, options.seed);
+    let finished = convoy_host::run::run(&options, |progress| {
+        live.show(progress);
+        if let Progress::Finished { record } = progress {
+            kept.point(record);
+        }
+    });
     live.finish();
-    let record = finished.record;
+    let record = &finished.record;
     // A point that failed costs no finished one: those are printed and written before the error.
     if finished.error.is_none() || !record.points.is_empty() {
-        let report = report(args, &record);
-        let columns = match args.results.columns {
-            ColumnsOf::Aim7 => Columns::Aim7,
-            ColumnsOf::Reaim => Columns::Reaim,
-        };
-        let body = serde_json::to_value(&record).map_err(Failure::environment)?;
-        let machine = machine(&record);
-        let place = (machine.as_str(), record.host.date.as_str());
-        load::finish(&args.common, &args.results.files, &report, (columns, ""), place, &body)?;
-        args.store.keep(&args.common, "run", Some(record.seed), body);
+        kept.finish(record)?;
     }
     if let Some(error) = finished.error {
         return Err(Failure::environment(error));
@@ -60,6 +58,46 @@ pub(super) fn run(
             counted(first.users),
             first.failed.as_ref().map_or("", |cause| &cause.text)
         ))),
+    }
+}
+
+/// What is kept of a run while it goes on: whatever ends it later, its finished points are there.
+struct Kept<'a> {
+    args: &'a Run,
+    files: Files<'a>,
+    store: Option<Keeper>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(args: &'a Run, seed: u64) -> Self {
+        let files = Files::new(&args.results.files);
+        Self { args, files, store: args.store.keeper("run", Some(seed)) }
+    }
+
+    /// Another point has ended. What cannot be written now is tried again at the end, and said.
+    fn point(&mut self, record: &RunRecord) {
+        let Ok(body) = serde_json::to_value(record) else { return };
+        let (report, machine) = (report(self.args, record), machine(record));
+        let _said_at_the_end = self.files.write(&report, (&machine, &record.host.date), &body);
+        if let Some(store) = &mut self.store {
+            let _said_at_the_end = store.update(body);
+        }
+    }
+
+    /// All there is: printed, written and kept.
+    fn finish(self, record: &RunRecord) -> Result<(), Failure> {
+        let columns = match self.args.results.columns {
+            ColumnsOf::Aim7 => Columns::Aim7,
+            ColumnsOf::Reaim => Columns::Reaim,
+        };
+        let body = serde_json::to_value(record).map_err(Failure::environment)?;
+        let (report, machine) = (report(self.args, record), machine(record));
+        let place = (machine.as_str(), record.host.date.as_str());
+        self.files.finish(&self.args.common, &report, (columns, ""), place, &body)?;
+        if let Some(store) = self.store {
+            store.finish(&self.args.common, body);
+        }
+        Ok(())
     }
 }
 

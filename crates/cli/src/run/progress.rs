@@ -70,7 +70,8 @@ impl<'a> Live<'a> {
                 self.at(self.before + done);
                 self.working(*users, *done, *of);
             }
-            Progress::Finished { point } => {
+            Progress::Finished { record } => {
+                let Some(point) = record.points.last() else { return };
                 self.points.0 += 1;
                 let result = if point.failed.is_some() {
                     "failed".to_owned()

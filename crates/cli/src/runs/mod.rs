@@ -5,7 +5,7 @@ mod show;
 
 use crate::args::{Common, Format};
 use crate::fail::Failure;
-use crate::keep::{STORE_HELP, default_path};
+use crate::keep::{STORE_HELP, default_path, warn};
 use crate::output;
 use clap::{Args, Subcommand};
 use convoy_report::{Cell, Column, Table};
@@ -146,7 +146,13 @@ fn found(args: &List) -> Result<Vec<Stored>, Failure> {
     match Store::read(args.place.path()?) {
         // Nothing has been stored yet: that is an empty list, not an error.
         Err(StoreError::Missing { .. }) => Ok(Vec::new()),
-        store => Ok(store?.list(&args.which.filter())?),
+        store => {
+            let (runs, damaged) = store?.list(&args.which.filter())?;
+            for error in &damaged {
+                warn(&error.to_string());
+            }
+            Ok(runs)
+        }
     }
 }
 

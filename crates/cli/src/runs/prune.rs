@@ -3,9 +3,10 @@
 use super::{Where, table};
 use crate::args::{Common, Format};
 use crate::fail::Failure;
+use crate::keep::warn;
 use crate::output;
 use clap::Args;
-use convoy_store::{Filter, Stored};
+use convoy_store::{Filter, StoreError};
 
 /// `convoy runs prune`.
 #[derive(Debug, Args)]
@@ -56,11 +57,18 @@ pub(super) fn run(args: &Prune) -> Result<(), Failure> {
         untagged: !args.tagged,
         ..Filter::default()
     };
-    let mut runs: Vec<Stored> = store.list(&filter)?;
+    let (mut runs, damaged) = store.list(&filter)?;
     if let Some(keep) = args.keep {
         runs.truncate(runs.len().saturating_sub(keep));
     }
-    let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
+    let mut ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
+    for error in damaged {
+        match error {
+            // Named, it goes; else somebody may want to look at it first.
+            StoreError::Damaged { id, .. } if !args.id.is_empty() => ids.push(id),
+            error => warn(&error.to_string()),
+        }
+    }
     let removed = if args.dry_run { 0 } else { store.remove(&ids)? };
     let table = table(&runs, args.common.format == Format::Table);
     output::print(

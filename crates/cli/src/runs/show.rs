@@ -95,6 +95,12 @@ pub(super) fn result(entry: &Entry) -> String {
             let runs = body["runs"].as_array().map_or(0, Vec::len);
             format!("{} {runs} runs", body["experiment"]["name"].as_str().unwrap_or_default())
         }
+        "reproduce" => {
+            let grids = body["grids"].as_array().into_iter().flatten();
+            let cells: usize =
+                grids.filter_map(|grid| grid["cells"].as_array()).map(Vec::len).sum();
+            format!("{}: {cells} cells", body["name"].as_str().unwrap_or_default())
+        }
         _ => {
             body.get("title").and_then(Value::as_str).unwrap_or_default().chars().take(30).collect()
         }

@@ -1,10 +1,12 @@
 //! A search goes on where it was, whenever it was ended, and then is the same search.
 
+#[path = "../common/signals.rs"]
+mod common;
+
 use crate::{ENVIRONMENT, FINDING, NOISY, json, line};
-use rustix::process::{Pid, Signal, kill_process};
+use common::{interrupt, wait_until, with_default_signals};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::process::{Child, Output};
-use std::time::Duration;
 
 /// What was measured, in order: a killed search must not differ in it.
 fn runs(log: &[Value]) -> Vec<String> {
@@ -60,26 +62,19 @@ fn a_search_that_is_killed_again_and_again_is_the_same_search() {
     assert_eq!(answer["runs"].as_u64(), Some(runs(&whole.log()).len() as u64));
 }
 
-fn interrupt(child: Child) -> Output {
-    let pid = Pid::from_raw(child.id() as i32).expect("a process");
-    kill_process(pid, Signal::INT).expect("sent");
-    child.wait_with_output().expect("ends")
-}
-
 #[test]
 fn an_interrupt_leaves_the_log_and_nothing_else() {
     let repo = line("interrupt", 20, 9, ["100", "120"]);
     let before = repo.footprint();
     let [good, bad] = [repo.id(1), repo.id(20)];
     let args = ["--good", good, "--bad", bad, "--quiet", "--", "sleep 1000"];
-    let mut child = repo.bisect(&args).spawn().expect("starts");
+    let mut child = with_default_signals(&repo.bisect(&args)).spawn().expect("starts");
     let marker = repo.state().join("running");
-    while std::fs::read_to_string(&marker).map_or(true, |text| !text.ends_with('\n')) {
-        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was interrupted");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(&mut child, |_| {
+        std::fs::read_to_string(&marker).is_ok_and(|text| text.ends_with('\n'))
+    });
     let running = std::fs::read_to_string(&marker).expect("a marker");
-    let output = interrupt(child);
+    let output = interrupt(child, Signal::INT);
     assert_eq!(output.status.code(), Some(ENVIRONMENT));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("interrupted") && text.contains("--resume"), "{text}");

@@ -371,3 +371,22 @@ fn a_hundred_pairs_of_equals_and_one_three_percent_slower() {
     let found = found.count();
     assert!(found >= 8, "only {found} of 10 slower candidates were found");
 }
+
+#[test]
+fn every_execution_of_a_record_is_a_sample() {
+    let directory = directory("executions");
+    let record = |name: &str| {
+        let path = directory.join(name).to_string_lossy().into_owned();
+        let args = ["run", "--users", "1", "--shrink", "1000000", "--no-predict", "--quiet"];
+        let output = run(&[&args[..], &["--repeat", "6", "--record", &path]].concat());
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        path
+    };
+    let (one, two) = (record("r1.json"), record("r2.json"));
+    let args = ["compare", "--quiet", "--no-store", "--format", "json", &one, &two];
+    let output = run(&args);
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["rows"][0]["baseline"]["runs"], 6, "{value}");
+    assert_eq!(value["rows"][0]["candidate"]["runs"], 6, "{value}");
+    std::fs::remove_dir_all(directory).expect("removed");
+}

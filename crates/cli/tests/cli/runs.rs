@@ -171,6 +171,17 @@ fn every_kind_of_run_is_kept_and_compared_by_its_tag() {
     assert_eq!(list.matches("jobs/min").count(), 3, "{list}");
     let list = stdout(&runs(&store, &["list", "--kind", "sim"]));
     assert_eq!(list.matches("jobs/min").count(), 2, "{list}");
+    let list = stdout(&runs(&store, &["list", "--kind", "reproduce"]));
+    assert!(list.contains("semaphore-2008: "), "{list}");
+    // One record that cannot be read hides no other.
+    let connection = rusqlite::Connection::open(&store).expect("opens");
+    connection.execute("UPDATE run SET entry = '{' WHERE id = 2", []).expect("damaged");
+    let output = runs(&store, &["list"]);
+    assert_eq!(code(&output), Some(0));
+    assert!(stderr(&output).contains("run 2 cannot be read"), "{}", stderr(&output));
+    assert_eq!(stdout(&output).matches("jobs/min").count(), 2, "{}", stdout(&output));
+    assert_eq!(code(&runs(&store, &["prune", "--tagged", "--id", "2"])), Some(0));
+    assert_eq!(stderr(&runs(&store, &["list"])), "");
     let shown = stdout(&runs(&store, &["show", "paper"]));
     assert!(shown.contains("published"), "{shown}");
     std::fs::remove_dir_all(place).expect("removed");

@@ -1,20 +1,14 @@
 //! Interrupts: results so far, exit code 3, nothing left behind.
 
+#[path = "../common/signals.rs"]
+mod common;
+
 use crate::{code, convoy, directory, stderr, stdout};
-use rustix::process::{Pid, Signal, kill_process};
-use std::process::{Child, Output};
-use std::time::Duration;
+use common::{interrupt, wait_until, with_default_signals};
+use rustix::process::Signal;
+use std::process::Child;
 
 const ENVIRONMENT: i32 = 3;
-
-/// Waits until `ready` says so; a child that ends before is an error of the test.
-fn wait(child: &mut Child, ready: impl Fn(u32) -> bool) {
-    while !ready(child.id()) {
-        let ended = child.try_wait().expect("a child");
-        assert!(ended.is_none(), "ended too early: {ended:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// Whether the process catches SIGINT and SIGTERM by now.
 fn catches_interrupts(pid: u32) -> bool {
@@ -25,18 +19,16 @@ fn catches_interrupts(pid: u32) -> bool {
     mask.is_some_and(|mask| both.iter().all(|bit| mask & bit != 0))
 }
 
-fn interrupt(child: Child, signal: Signal) -> Output {
-    let pid = Pid::from_raw(child.id() as i32).expect("a process");
-    kill_process(pid, signal).expect("sent");
-    child.wait_with_output().expect("ends")
+fn start(args: &[&str]) -> Child {
+    with_default_signals(&convoy(args)).spawn().expect("starts")
 }
 
 #[test]
 fn an_interrupt_ends_a_reproduction_in_order() {
     // Full size: it cannot have finished.
     for signal in [Signal::INT, Signal::TERM] {
-        let mut child = convoy(&["reproduce", "--full", "--threads", "1"]).spawn().expect("starts");
-        wait(&mut child, catches_interrupts);
+        let mut child = start(&["reproduce", "--full", "--threads", "1"]);
+        wait_until(&mut child, catches_interrupts);
         let output = interrupt(child, signal);
         assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stdout(&output));
         let text = stderr(&output);
@@ -50,8 +42,8 @@ fn an_interrupt_ends_a_check_and_a_lock_experiment_in_order() {
     let check = ["check", "handoff", "--budget", "1000000000000"];
     for args in [check.as_slice(), &["reproduce", "semaphore-native"]] {
         for signal in [Signal::INT, Signal::TERM] {
-            let mut child = convoy(args).spawn().expect("starts");
-            wait(&mut child, catches_interrupts);
+            let mut child = start(args);
+            wait_until(&mut child, catches_interrupts);
             let output = interrupt(child, signal);
             assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stdout(&output));
             let text = stderr(&output);
@@ -66,8 +58,8 @@ fn an_interrupt_before_the_first_point_is_one_sentence() {
     let explain = [&["explain", "semaphore-2008"], &kernel[..]].concat();
     let sim = [&["sim"], &kernel[..]].concat();
     for args in [explain, sim] {
-        let mut child = convoy(&args).spawn().expect("starts");
-        wait(&mut child, catches_interrupts);
+        let mut child = start(&args);
+        wait_until(&mut child, catches_interrupts);
         let output = interrupt(child, Signal::INT);
         assert_eq!((code(&output), stdout(&output).as_str()), (Some(ENVIRONMENT), ""), "{args:?}");
         let text = stderr(&output);
@@ -82,8 +74,8 @@ fn an_interrupt_ends_a_load_and_leaves_nothing() {
         let name = directory.to_string_lossy().into_owned();
         // The delay lies inside the run: the users exist and wait.
         let args = ["run", "--users", "5", "--shrink", "1000000", "--start-delay", "3000", "--dir"];
-        let mut child = convoy(&[args.as_slice(), &[&name]].concat()).spawn().expect("starts");
-        wait(&mut child, |pid| users_of(pid) == 5);
+        let mut child = start(&[args.as_slice(), &[&name]].concat());
+        wait_until(&mut child, |pid| users_of(pid) == 5);
         let output = interrupt(child, signal);
         assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stderr(&output));
         assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
@@ -91,6 +83,36 @@ fn an_interrupt_ends_a_load_and_leaves_nothing() {
         assert_eq!(left, 0, "the work directory is gone");
         std::fs::remove_dir(directory).expect("removed");
     }
+}
+
+#[test]
+fn a_run_that_is_killed_keeps_its_finished_points() {
+    let place = directory("killed-run");
+    let name = |name: &str| place.join(name).to_string_lossy().into_owned();
+    let (store, record) = (name("runs.sqlite3"), name("r.json"));
+    let (ss, csv, work) = (name("suite7.ss"), name("reaim.csv"), name("work"));
+    std::fs::create_dir(&work).expect("made");
+    // The delay holds the last point up.
+    let args = ["run", "--users", "1,2,3,4", "--shrink", "1000000", "--start-delay", "1"];
+    let more = ["--no-predict", "--dir", &work, "--store", &store, "--record", &record];
+    let files = ["--export", &ss, "--export", &csv];
+    let mut child = start(&[&args[..], &more, &files].concat());
+    let points = || {
+        let text = std::fs::read_to_string(&record).unwrap_or_default();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        value["points"].as_array().map_or(0, Vec::len)
+    };
+    wait_until(&mut child, |pid| points() == 3 && users_of(pid) == 4);
+    interrupt(child, Signal::KILL);
+    let rows = |path: &str| std::fs::read_to_string(path).expect("written").lines().count();
+    assert_eq!((points(), rows(&ss), rows(&csv)), (3, 4 + 3, 1 + 3));
+    let output = convoy(&["runs", "export", "--store", &store]).output().expect("starts");
+    let runs: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(runs.as_array().map(Vec::len), Some(1), "{runs}");
+    let body = &runs[0]["entry"]["body"];
+    assert_eq!(body["points"].as_array().map(Vec::len), Some(3));
+    assert_eq!(body["unfinished"], true);
+    std::fs::remove_dir_all(place).expect("removed");
 }
 
 /// Users of the command: the supervisor's children but its anchor.

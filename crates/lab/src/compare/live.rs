@@ -5,7 +5,7 @@ use super::series::{Series, Side};
 use super::{Request, Warmup};
 use crate::measure::{Ending, Finished, MeasureError, Metric, Program, run};
 use convoy_host::Interrupts;
-use convoy_stats::Rng;
+use convoy_stats::{Rng, Sample};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -176,7 +176,7 @@ impl<'a> Plan<'a> {
         let side = |(label, command): &(String, &Command)| Side {
             label: label.clone(),
             source: command.text.clone(),
-            series: Vec::new(),
+            ..Side::default()
         };
         self.sides.iter().map(side).collect()
     }
@@ -310,10 +310,12 @@ impl<'a> Plan<'a> {
             let body =
                 serde_json::from_str(&text).map_err(|error| format!("printed no JSON: {error}"))?;
             let series = operand::printed(&body)?;
-            return Ok(series
-                .into_iter()
-                .filter_map(|s| s.values.first().copied().map(|v| (s, v)))
-                .collect());
+            // A run is one value of its side, however often it repeated itself.
+            let mean = |series: Series| {
+                let mean = Sample::new(series.values.clone()).ok()?.mean();
+                Some((series, mean))
+            };
+            return Ok(series.into_iter().filter_map(mean).collect());
         }
         let value = self.metric.value(finished).map_err(|error| error.to_string())?;
         let higher = self.request.higher_is_better;

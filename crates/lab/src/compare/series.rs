@@ -28,6 +28,9 @@ pub struct Side {
     pub source: String,
     /// What was measured of it.
     pub series: Vec<Series>,
+    /// What a reader must know of its numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl Side {

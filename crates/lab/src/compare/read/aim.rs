@@ -1,5 +1,6 @@
-//! The multiuser load's files: re-aim's CSV, AIM7's `suite7.ss`, and our own run records. A load
-//! point that is there several times has several values.
+//! The multiuser load's files: re-aim's CSV and what it prints, AIM7's `suite7.ss`, what it prints
+//! and its log of jobs, and our own run records. A load point that is there several times has
+//! several values.
 
 use super::ReadError;
 use crate::compare::series::{Series, Side};
@@ -11,48 +12,53 @@ pub(super) fn is_reaim(text: &str) -> bool {
     text.trim_start().to_ascii_lowercase().starts_with("forks,jpm")
 }
 
-/// Whether it has the heading of AIM7's table.
-pub(super) fn is_suite7(text: &str) -> bool {
-    text.lines().any(heading)
+/// Whether it has the heading of a table of AIM7 or re-aim.
+pub(super) fn is_table(text: &str) -> bool {
+    text.lines().any(|line| heading(line).is_some())
 }
 
-fn heading(line: &str) -> bool {
-    let mut words = line.split_whitespace();
-    words.next() == Some("Tasks") && words.next().is_some_and(|w| w.starts_with("Jobs/Min"))
+/// Whether it is AIM7's log of jobs: lines of load, job, and three times.
+pub(super) fn is_log(text: &str) -> bool {
+    text.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| logged(line).is_some())
+}
+
+/// The number of the column with Jobs per minute, if `line` is the heading of such a table: AIM7's
+/// `Tasks Jobs/Min`, or the second line of re-aim's.
+fn heading(line: &str) -> Option<usize> {
+    let line = line.to_ascii_lowercase();
+    let words: Vec<&str> = line.split_whitespace().take(4).collect();
+    match words[..] {
+        ["tasks", jobs, ..] if jobs.starts_with("jobs/min") => Some(1),
+        ["forked", "time", "systime", "utime"] => Some(4),
+        _ => None,
+    }
 }
 
 /// re-aim's CSV: Jobs per minute by forks.
-pub(super) fn reaim(path: &Path, text: &str) -> Result<Vec<Series>, ReadError> {
-    let mut side = Side::default();
+pub(super) fn reaim(path: &Path, text: &str, side: &mut Side) -> Result<(), ReadError> {
     for (number, line) in text.lines().enumerate() {
         // `-r` appends runs, each with its heading.
         if line.trim().is_empty() || is_reaim(line) {
             continue;
         }
         let mut fields = line.split(',').map(str::trim);
-        point(path, number, &mut side, fields.next(), fields.next())?;
+        point(path, number, side, fields.next(), fields.next())?;
     }
-    Ok(side.series)
+    Ok(())
 }
 
-/// AIM7's spreadsheet: each run appends its heading and its rows.
-pub(super) fn suite7(path: &Path, text: &str) -> Result<Vec<Series>, ReadError> {
-    let mut side = Side::default();
-    let mut inside = false;
+/// A spreadsheet of AIM7 or what either program prints: each run appends its heading and its rows.
+pub(super) fn table(path: &Path, text: &str, side: &mut Side) -> Result<(), ReadError> {
+    let mut column = None;
     for (number, line) in text.lines().enumerate() {
-        if heading(line) {
-            inside = true;
-            continue;
-        }
-        let mut fields = line.split_whitespace();
-        let first = fields.next();
-        let is_row = first.is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-        inside = inside && (is_row || first.is_none());
-        if inside && is_row {
-            point(path, number, &mut side, first, fields.next())?;
+        column = heading(line).or(column);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_row = words.first().is_some_and(|users| users.parse::<u32>().is_ok());
+        if let Some(jobs) = column.and_then(|column| words.get(column)).filter(|_| is_row) {
+            point(path, number, side, words.first().copied(), Some(jobs))?;
         }
     }
-    Ok(side.series)
+    Ok(())
 }
 
 fn point(
@@ -63,17 +69,43 @@ fn point(
     jobs: Option<&str>,
 ) -> Result<(), ReadError> {
     let users_read = users.and_then(|text| text.parse::<u32>().ok());
-    let jobs_read = jobs.and_then(|text| text.parse::<f64>().ok()).filter(|jobs| jobs.is_finite());
+    let jobs_read = jobs.and_then(|text| text.parse::<f64>().ok());
     let (Some(users), Some(jobs)) = (users_read, jobs_read) else {
         let found = format!("{:?}, {:?}", users.unwrap_or(""), jobs.unwrap_or(""));
         let text = format!("line {}: users and jobs per minute are {found}", number + 1);
         return Err(ReadError::new(path, text + "; correct or remove the line"));
     };
-    side.push(&Series::jobs_per_min("", users), jobs);
+    if jobs.is_finite() {
+        side.push(&Series::jobs_per_min("", users), jobs);
+    } else {
+        // What re-aim writes when its clock saw no time pass.
+        let file = path.display();
+        side.notes.push(format!(
+            "{file}: line {}: jobs per minute of {users} users are {jobs}; left out",
+            number + 1
+        ));
+    }
     Ok(())
 }
 
-/// The points of `convoy run`, as its record and its `--format json` have them.
+/// AIM7's log: what each job took, milliseconds, at each load.
+pub(super) fn log(text: &str, side: &mut Side) {
+    for (users, job, ms) in text.lines().filter_map(logged) {
+        let like = Series { users: Some(users), ..Series::new(job, "time", "s", false) };
+        side.push(&like, ms / 1e3);
+    }
+}
+
+fn logged(line: &str) -> Option<(u32, &str, f64)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let &[users, job, real, user, system] = words.as_slice() else { return None };
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let [real, _, _] = [number(real)?, number(user)?, number(system)?];
+    Some((users.parse().ok()?, job, real))
+}
+
+/// The points of `convoy run`, as its record and its `--format json` have them: every execution of
+/// a point is a value.
 pub(in crate::compare) fn points(path: &Path, value: &Value) -> Result<Vec<Series>, ReadError> {
     let mix = value["mix"].as_str().unwrap_or_default();
     let points = value["points"].as_array();
@@ -89,7 +121,13 @@ pub(in crate::compare) fn points(path: &Path, value: &Value) -> Result<Vec<Serie
             let text = format!("points[{at}] has no numbers \"users\" and \"jobs_per_min\"");
             return Err(ReadError::new(path, text + "; is it a record of convoy run?"));
         };
-        side.push(&Series::jobs_per_min(mix, users), jobs);
+        let like = Series::jobs_per_min(mix, users);
+        let single = point["repeats"].as_array().into_iter().flatten();
+        let single: Vec<f64> = single.filter_map(|one| one["jobs_per_min"].as_f64()).collect();
+        // The mean of one execution is that execution.
+        for value in if single.len() > 1 { single } else { vec![jobs] } {
+            side.push(&like, value);
+        }
     }
     Ok(side.series)
 }

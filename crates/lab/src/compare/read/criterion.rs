@@ -32,6 +32,7 @@ pub(super) fn folder(path: &Path) -> Result<Vec<Side>, ReadError> {
         label: label.to_owned(),
         source: path.display().to_string(),
         series,
+        ..Side::default()
     };
     if direct.is_file() {
         return Ok(vec![side(&name, vec![sample(&direct, "")?])]);

@@ -25,7 +25,8 @@ pub(super) fn sides(path: &Path, value: &Value) -> Result<Vec<Side>, ReadError> 
             let text = format!("{failed} runs of {command:?} failed; their times mean nothing");
             return Err(ReadError::new(path, text + ", measure again without them"));
         }
-        Ok(Side { label: command, source: path.display().to_string(), series: vec![series] })
+        let (source, series) = (path.display().to_string(), vec![series]);
+        Ok(Side { label: command, source, series, ..Side::default() })
     };
     results.iter().enumerate().map(side).collect()
 }

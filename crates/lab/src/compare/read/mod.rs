@@ -12,7 +12,8 @@ use std::path::Path;
 
 /// What a file can be.
 const FORMATS: &str = "hyperfine's --export-json, criterion's sample.json or its \
-    folder, Go benchmark text, reaim.csv, AIM7's suite7.ss, a record of convoy run";
+    folder, Go benchmark text, reaim.csv, AIM7's suite7.ss and log, what either prints, a record of \
+    convoy run";
 
 /// Largest file that is read, bytes: ten million numbers.
 const LARGEST: u64 = 256 << 20;
@@ -64,16 +65,18 @@ fn file(path: &Path) -> Result<Vec<Side>, ReadError> {
     }
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut side = Side { label: stem, source: path.display().to_string(), ..Side::default() };
-    side.series = if aim::is_reaim(&text) {
-        aim::reaim(path, &text)?
-    } else if aim::is_suite7(&text) {
-        aim::suite7(path, &text)?
+    if aim::is_reaim(&text) {
+        aim::reaim(path, &text, &mut side)?;
+    } else if aim::is_table(&text) {
+        aim::table(path, &text, &mut side)?;
     } else if go::is_go(&text) {
-        go::series(path, &text)?
+        side.series = go::series(path, &text)?;
+    } else if aim::is_log(&text) {
+        aim::log(&text, &mut side);
     } else {
         let text = format!("{name} has no format that is known; known are {FORMATS}");
         return Err(ReadError::new(path, text));
-    };
+    }
     Ok(vec![side])
 }
 
@@ -84,7 +87,9 @@ fn json(path: &Path, text: &str) -> Result<Vec<Side>, ReadError> {
     })?;
     let source = path.display().to_string();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let one = |series| vec![Side { label: stem.clone(), source: source.clone(), series }];
+    let one = |series| {
+        vec![Side { label: stem.clone(), source: source.clone(), series, ..Side::default() }]
+    };
     if value.get("results").is_some() {
         hyperfine::sides(path, &value)
     } else if value.get("iters").is_some() {
@@ -114,6 +119,7 @@ fn directory(path: &Path) -> Result<Vec<Side>, ReadError> {
         let known = ["csv", "ss", "json"].iter().any(|e| path.extension().is_some_and(|p| p == *e));
         if known {
             for read in file(path)? {
+                side.notes.extend(read.notes);
                 side.series.extend(read.series.into_iter().map(|mut series| {
                     series.benchmark.clone_from(&read.label);
                     series

@@ -134,6 +134,53 @@ fn the_load_files_have_a_value_for_each_run_of_a_point() {
 }
 
 #[test]
+fn rows_without_a_number_are_left_out_and_named() {
+    let files = Files::new("inf");
+    let text = "Forks,JPM,JPM_C\n1,inf,inf\n2,-nan,-nan\n4,5820.5,1455.1\n";
+    let side = read(&files.write("fast.csv", text)).expect("read").remove(0);
+    assert_eq!((side.series.len(), side.series[0].users), (1, Some(4)));
+    assert!(side.notes[0].contains("fast.csv: line 2") && side.notes[1].contains("NaN; left out"));
+    let error = files.error("none.csv", "Forks,JPM\n1,inf\n");
+    assert!(error.contains("no measurements"), "{error}");
+}
+
+#[test]
+fn what_aim7_and_reaim_print_and_log_is_read() {
+    let files = Files::new("printed");
+    let reaim = "REAIM Workload\nTimes are in seconds - Child times from tms.cstime\n\n\
+        Num     Parent   Child   Child  Jobs per   Jobs/min/  Std_dev  Std_dev  JTI\n\
+        Forked  Time     SysTime UTime   Minute     Child      Time     Percent\n\
+        1       5.10     0.40    4.61    1200.00    1200.00    0.00     0.00     100\n\
+        5       5.60     2.00    23.10   5464.29    1092.86    0.05     0.91     99\n\
+        Crossover achieved\nMax Jobs per Minute 5464.29\n";
+    let side = read(&files.write("reaim.out", reaim)).expect("read").remove(0);
+    assert_eq!((side.series[1].users, &side.series[1].values[..]), (Some(5), &[5464.29][..]));
+    let aim7 = "Tasks    jobs/min  jti  jobs/min/task      real       cpu\n    \
+        1      568.40  100       568.4000     10.40      0.50   Wed Jun 22 07:58:59 2005\n\n   \
+        101    37148.00   87       367.8000     16.10     48.00   Wed Jun 22 07:59:16 2005\n\n\
+        AIM Multiuser Benchmark - Suite VII\n   Testing over\n";
+    let side = read(&files.write("aim7.out", aim7)).expect("read").remove(0);
+    assert_eq!((side.series[1].users, &side.series[1].values[..]), (Some(101), &[37148.0][..]));
+    let log = "2 sync_disk_rw 2150 0 40\n2 add_int 80 80 0\n2 add_int 90 80 0\n";
+    let side = read(&files.write("logfile.suite7", log)).expect("read").remove(0);
+    let job = &side.series[1];
+    assert_eq!((job.benchmark.as_str(), &job.values[..]), ("add_int", &[0.08, 0.09][..]));
+}
+
+#[test]
+fn every_execution_of_a_point_is_a_value() {
+    let files = Files::new("executions");
+    let text = r#"{"mix": "shared", "points": [{"users": 2, "jobs_per_min": 110.0, "repeats":
+        [{"jobs_per_min": 100.0}, {"jobs_per_min": 120.0}]},
+        {"users": 4, "jobs_per_min": 90.0, "repeats": []}]}"#;
+    let side = read(&files.write("r1.json", text)).expect("read").remove(0);
+    assert_eq!(
+        (&side.series[0].values[..], &side.series[1].values[..]),
+        (&[100.0, 120.0][..], &[90.0][..])
+    );
+}
+
+#[test]
 fn a_run_record_of_the_first_schema_is_read() {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = manifests.join("../workload/tests/data/schema-1/run.json");
