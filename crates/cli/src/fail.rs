@@ -41,12 +41,6 @@ impl Failure {
         })
     }
 
-    /// The same with more words at its end.
-    pub(crate) fn with(mut self, words: &str) -> Self {
-        self.message.push_str(words);
-        self
-    }
-
     /// Prints the message in one line and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         output::say(&format!("convoy: {}", one_line(&self.message)));
@@ -78,8 +72,13 @@ pub(crate) fn command_line(error: &clap::Error) -> ExitCode {
         return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
     }
     let text = error.render().to_string();
-    let elsewhere = elsewhere(error).unwrap_or_default();
-    Failure::usage(text.strip_prefix("error: ").unwrap_or(&text)).with(&elsewhere).report()
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    // What is wrong comes first, then where the flag is at home, then the usage.
+    let text = match elsewhere(error) {
+        Some(elsewhere) => text.replacen('\n', &format!("\n{elsewhere}\n"), 1),
+        None => text.to_owned(),
+    };
+    Failure::usage(text).report()
 }
 
 /// The commands that take a flag which the one at hand does not.
@@ -95,7 +94,7 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
         .filter(takes)
         .map(|command| format!("`convoy {}`", command.get_name()))
         .collect();
-    (!takers.is_empty()).then(|| format!("; --{flag} belongs to {}", takers.join(", ")))
+    (!takers.is_empty()).then(|| format!("--{flag} belongs to {}", takers.join(", ")))
 }
 
 /// The lines of a message as one, without the excerpts of the file that a parser draws.
@@ -106,7 +105,7 @@ fn one_line(message: &str) -> String {
         rest.starts_with('|')
     };
     for part in message.lines().map(str::trim).filter(|part| !part.is_empty() && !drawn(part)) {
-        if line.ends_with(':') {
+        if line.ends_with([':', '.']) {
             line.push(' ');
         } else if !line.is_empty() {
             line.push_str("; ");

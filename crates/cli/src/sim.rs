@@ -1,6 +1,6 @@
 //! `convoy sim`: AIM7 on a virtual machine.
 
-use crate::args::{Common, Format};
+use crate::args::Common;
 use crate::build::build;
 use crate::experiment::{execute, threads};
 use crate::fail::Failure;
@@ -15,7 +15,7 @@ use convoy_lab::job::{Job, SimInputs, SimJob};
 use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
-use convoy_report::{Cell, Column, Columns, RunPoint, RunReport, Table};
+use convoy_report::{Columns, RunPoint, RunReport};
 use convoy_workload::mix::Mix;
 use convoy_workload::schedule::Schedule;
 use convoy_workload::users::counted;
@@ -169,24 +169,14 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     if points.is_empty() {
         return Err(Failure::interrupted(0));
     }
-    let mut details = String::new();
-    if args.place.timeline.is_some() && args.common.format == Format::Csv {
-        details = format!("\n{}", timeline("", &points).to_csv());
-    } else if args.place.timeline.is_some() {
-        for point in &points {
-            details.push('\n');
-            let title = format!("{}, by interval", counted(point.users));
-            details.push_str(&timeline(&title, &[*point]).to_text());
-        }
-    }
     let Some(Job::Sim(first)) = jobs.first() else { return Err(Failure::interrupted(0)) };
     let run = first.load_point();
     let inputs = Inputs::of(run, &kernel.source, &machine.source);
     let report = report(run, inputs, &points);
     let record = record(&mix.name, &jobs, &outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
-    let shape = (Columns::Aim7, details.as_str());
-    load::Files::new(&args.results).finish(&args.common, &report, shape, (&place, ""), &record)?;
+    let files = load::Files::new(&args.results);
+    files.finish(&args.common, &report, Columns::Aim7, (&place, ""), &record)?;
     if done.interrupted {
         return Err(Failure::interrupted(points.len()));
     }
@@ -232,9 +222,8 @@ fn record(
     let command: Vec<String> = std::env::args().skip(1).collect();
     let record = Record::of_load(name, points, &build(), &command);
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
-    let results = serde_json::to_value(report).map_err(Failure::environment)?;
     if let Some(body) = body.as_object_mut() {
-        body.insert("results".to_owned(), results);
+        body.insert("results".to_owned(), report.to_value());
     }
     Ok(body)
 }
@@ -254,6 +243,7 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
         owner_change_ms: point.bkl.map(|bkl| bkl.owner_change_ms).filter(|ms| ms.is_finite()),
         hash: Some(format!("{:016x}", point.hash)),
         bulk: point.bulk.clone(),
+        timeline: point.samples.clone(),
         ..RunPoint::default()
     }
 }
@@ -290,45 +280,4 @@ fn journal(stats: &JournalStats) -> String {
          requests",
         stats.handles, stats.waited, stats.commits, stats.blocks, stats.checkpoints, stats.requests
     )
-}
-
-/// The load points in intervals.
-fn timeline(title: &str, points: &[&VirtualPoint]) -> Table {
-    let bkl = points.iter().any(|point| point.bkl.is_some());
-    let mut columns = vec![
-        Column::number("Tasks", "").key("users"),
-        Column::number("at", "s").key("at_s"),
-        Column::number("idle", "%").key("idle_percent"),
-        Column::number("runnable", "tasks"),
-        Column::number("switches", "1/s").key("switches_per_s"),
-    ];
-    if bkl {
-        columns.extend([
-            Column::number("BKL", "1/s").key("bkl_per_s"),
-            Column::number("hand-offs", "1/s").key("handoffs_per_s"),
-            Column::number("owner off CPU", "%").key("owner_not_running_percent"),
-        ]);
-    }
-    let mut table = Table::new(title, columns);
-    let samples = points
-        .iter()
-        .flat_map(|point| point.samples.iter().map(|sample| (u64::from(point.users), sample)));
-    for (users, sample) in samples {
-        let mut cells = vec![
-            Cell::count(users),
-            Cell::number(sample.at_s, 2),
-            Cell::number(sample.idle_percent, 1),
-            Cell::count(sample.runnable),
-            Cell::number(sample.switches_per_s, 0),
-        ];
-        if bkl {
-            cells.extend([
-                Cell::number(sample.acquisitions_per_s, 0),
-                Cell::number(sample.handoffs_per_s, 0),
-                Cell::number(sample.owner_not_running_percent, 1),
-            ]);
-        }
-        table.row(cells);
-    }
-    table
 }

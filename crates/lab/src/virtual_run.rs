@@ -14,6 +14,7 @@ use convoy_kernel::{
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::Kernel;
+use serde::{Deserialize, Serialize};
 
 use crate::bulk::{self, BulkUse};
 use crate::virtual_end::{VirtualError, run_to_end};
@@ -65,7 +66,7 @@ pub struct VirtualRun {
 }
 
 /// One interval of a run: what the machine and the big kernel lock did in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, seconds from the release of the users.
     pub at_s: f64,

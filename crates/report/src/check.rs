@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::{width, wrap};
+use crate::format::{capital, list, width, wrap};
 use crate::json;
 use crate::table::{Cell, Column, Table};
 
@@ -129,15 +129,6 @@ impl Search {
     }
 }
 
-/// `one`, `one and two`, `one, two and three`.
-fn list(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [some @ .., last] => format!("{} and {last}", some.join(", ")),
-    }
-}
-
 impl CheckReport {
     /// Whether any row is a violation; the exit code depends on it.
     pub fn violation(&self) -> bool {
@@ -177,11 +168,9 @@ impl CheckReport {
                 exhaustive + partly
             ));
         }
-        let mut sentence = findings.join("; ");
-        if sentence.starts_with("no ") {
-            sentence.replace_range(0..1, "N");
-        }
-        sentence + "."
+        let sentence = findings.join("; ");
+        // The name of a lock keeps its form.
+        if sentence.starts_with("no ") { capital(&sentence) + "." } else { sentence + "." }
     }
 
     /// JSON: the flat fields at the top are those of the first violation, or of the first row if

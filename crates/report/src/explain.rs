@@ -2,8 +2,9 @@
 
 use crate::explain_text;
 use crate::format::{duration, fixed, wrap};
-use crate::json::to_json;
+use crate::json::{WithVerdict, to_json};
 use crate::table::{Cell, Column, Table, page_width};
+use crate::verdict;
 use convoy_explain::{LockSummary, Share, Spread, Summary};
 use convoy_lab::bulk::{BulkUse, MeanSd};
 use convoy_lab::inputs::Inputs;
@@ -42,7 +43,8 @@ pub struct ExplainReport {
 impl ExplainReport {
     /// For people.
     pub fn to_text(&self) -> String {
-        let mut text = format!("{}\n", self.title);
+        let mut text = wrap(&self.verdict(), page_width()).join("\n") + "\n\n";
+        text.extend([self.title.as_str(), "\n"]);
         let paragraph = |title: &str, sentences: &[String]| {
             let lines = wrap(&sentences.join(" "), page_width() - 2);
             let lines: Vec<String> =
@@ -73,9 +75,14 @@ impl ExplainReport {
         text
     }
 
+    /// What took the CPUs from the work, in one sentence.
+    pub fn verdict(&self) -> String {
+        verdict::account(&self.summary)
+    }
+
     /// For programs.
     pub fn to_json(&self) -> String {
-        to_json(self)
+        to_json(&WithVerdict { verdict: &self.verdict(), report: self })
     }
 
     /// The locks, for spreadsheets.

@@ -1,18 +1,17 @@
 //! An explained run in sentences. They follow from the figures; nothing here knows which kernel
 //! ran.
 
-use crate::format::{fixed, significant};
+use crate::format::{capital, fixed, significant};
+use crate::verdict::{LOSS, blamed, main_cause};
 use convoy_explain::{Cause, Convoy, HopSummary, Idle, LockSummary, Share, State, Summary};
 
-/// Idle or spun time below this share of all CPU time is not called a loss, percent.
-const LOSS: f64 = 5.0;
-
 /// `part` of `all` in percent.
-fn percent(part: f64, all: f64) -> f64 {
+pub(crate) fn percent(part: f64, all: f64) -> f64 {
     if all > 0.0 { 100.0 * part / all } else { 0.0 }
 }
 
-fn of(shares: &[Share], name: &str) -> f64 {
+/// Seconds of the part called `name`.
+pub(crate) fn of(shares: &[Share], name: &str) -> f64 {
     shares.iter().find(|share| share.name == name).map_or(0.0, |share| share.seconds)
 }
 
@@ -24,72 +23,31 @@ fn time(us: Option<f64>) -> String {
     }
 }
 
-/// Why the run took as long as it did.
+/// What stands behind the verdict: the convoys, and the lock.
 pub(crate) fn cause(summary: &Summary) -> Vec<String> {
     let all = summary.window_s * summary.cpus as f64;
-    let idle = of(&summary.states, State::Idle.name());
-    let spun = of(&summary.states, State::Spin.name());
     let mut text = Vec::new();
-    if percent(idle, all) >= LOSS {
-        idling(summary, idle, all, &mut text);
-    } else {
-        text.push(format!(
-            "The CPUs are busy: they idle for {} % of their time.",
-            fixed(percent(idle, all), 1)
-        ));
+    if percent(of(&summary.states, State::Idle.name()), all) < LOSS {
+        let user = percent(of(&summary.states, State::User.name()), all);
+        text.push(format!("{} % of the time of the CPUs is user mode.", fixed(user, 1)));
+        return text;
     }
-    if percent(spun, all) >= LOSS {
-        let most = summary.spinning.first().map_or("a lock", |share| share.name.as_str());
-        text.push(format!(
-            "They spin for {} % of it, most on {most}.",
-            fixed(percent(spun, all), 1)
-        ));
-    } else if percent(idle, all) < LOSS {
-        let user = of(&summary.states, State::User.name());
-        text.push(format!(
-            "{} % is user mode and {} % spinning, so no lock limits this run.",
-            fixed(percent(user, all), 1),
-            fixed(percent(spun, all), 1)
-        ));
-    }
-    text
-}
-
-fn idling(summary: &Summary, idle: f64, all: f64, text: &mut Vec<String>) {
-    let share = |cause: Idle| percent(of(&summary.idle, cause.name()), idle);
-    let main = Idle::ALL
-        .into_iter()
-        .fold(Idle::Nothing, |best, cause| if share(cause) > share(best) { cause } else { best });
-    text.push(format!(
-        "The CPUs idle for {} % of their time, and {} % of that is while {}.",
-        fixed(percent(idle, all), 1),
-        fixed(share(main), 1),
-        main.name()
-    ));
-    let stalls = &summary.stalls;
+    let main = main_cause(summary);
     if main == Idle::OwnerQueued {
+        let stalls = &summary.stalls;
         let longest = summary.longest.as_ref().map_or(0.0, Convoy::ms);
         text.push(format!(
-            "That is a lock convoy: {} intervals, {} % of the run, {} CPU seconds idled in them, \
-             the longest {} ms.",
+            "{} convoys take {} % of the run, {} CPU seconds idled in them, the longest {} ms.",
             stalls.convoys,
             fixed(percent(stalls.convoy_s, summary.window_s), 1),
             fixed(stalls.idle_cpu_s, 1),
             significant(longest)
         ));
     }
-    let worst = match main {
-        Idle::OwnerQueued => most(&summary.locks, |lock| lock.convoy_s),
-        Idle::Locks => most(&summary.locks, |lock| lock.wait_s),
-        Idle::Queued | Idle::Nothing => None,
-    };
-    if let Some(lock) = worst {
+    if let Some(lock) = blamed(summary, main) {
         text.extend(blame(lock, summary.window_s));
     }
-}
-
-fn most(locks: &[LockSummary], value: impl Fn(&LockSummary) -> f64) -> Option<&LockSummary> {
-    locks.iter().max_by(|a, b| value(a).total_cmp(&value(b))).filter(|lock| value(lock) > 0.0)
+    text
 }
 
 fn blame(lock: &LockSummary, window: f64) -> Vec<String> {
@@ -139,7 +97,7 @@ pub(crate) fn narrate(convoy: &Convoy) -> Vec<String> {
         significant(convoy.ms()),
         fixed(convoy.from_s, 3)
     )];
-    text.push(format!("{}{doing} owns {lock} and is on no CPU.", sentence(&convoy.owner)));
+    text.push(format!("{}{doing} owns {lock} and is on no CPU.", capital(&convoy.owner)));
     text.push(match convoy.cause {
         Cause::GivenWhileAsleep => format!(
             "It slept for the lock until {} gave it the lock and woke it.",
@@ -196,11 +154,6 @@ fn instead(convoy: &Convoy, cpu: usize) -> String {
         let verb = if convoy.instead_tasks == 1 { "runs" } else { "run" };
         format!("There {}{more} {verb} instead.", who.join(", "))
     }
-}
-
-fn sentence(words: &str) -> String {
-    let mut chars = words.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// The critical chain.

@@ -59,6 +59,21 @@ pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     lines
 }
 
+/// `text` with a capital at its beginning.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// `one`, `one and two`, `one, two and three`.
+pub(crate) fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [some @ .., last] => format!("{} and {last}", some.join(", ")),
+    }
+}
+
 /// The different words, in the order in which they first appear.
 pub(crate) fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();

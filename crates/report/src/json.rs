@@ -10,6 +10,14 @@ pub(crate) fn to_json<T: Serialize>(report: &T) -> String {
     text
 }
 
+/// A report with its first sentence.
+#[derive(Serialize)]
+pub(crate) struct WithVerdict<'a, T> {
+    pub(crate) verdict: &'a str,
+    #[serde(flatten)]
+    pub(crate) report: &'a T,
+}
+
 /// An interval as `[lo, hi]`; an end that is not finite is `null` and reads back as an infinity.
 pub(crate) mod interval {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

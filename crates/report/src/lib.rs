@@ -27,6 +27,8 @@ mod points;
 mod range;
 mod reproduce;
 mod table;
+mod timeline;
+mod verdict;
 
 pub use aim9::Aim9Report;
 pub use bisect::{

@@ -2,13 +2,19 @@
 
 use convoy_lab::bulk::BulkUse;
 use convoy_lab::inputs::Inputs;
+use convoy_lab::virtual_run::Sample;
 use convoy_workload::record::{Cause, JobStats, Repeat};
 use convoy_workload::users::counted;
 use serde::{Deserialize, Serialize};
 
-use crate::format::fixed;
-use crate::json;
-use crate::table::{Cell, Column, Table};
+use crate::format::{fixed, wrap};
+use crate::json::{self, WithVerdict};
+use crate::table::{Cell, Column, Table, page_width};
+use crate::{timeline, verdict};
+
+mod columns;
+
+use columns::{MACHINE, OPTIONAL, Optional, REAIM};
 
 /// One load point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,6 +93,9 @@ pub struct RunPoint {
     /// Bulk operations of the simulated page allocator; none on a real machine.
     #[serde(default)]
     pub bulk: Vec<BulkUse>,
+    /// The intervals of a simulation, if asked for.
+    #[serde(default)]
+    pub timeline: Vec<Sample>,
 }
 
 impl RunPoint {
@@ -96,75 +105,6 @@ impl RunPoint {
         (user + system > 0.0).then(|| 100.0 * system / (user + system))
     }
 }
-
-/// A column that a table for people has only where some point knows the number.
-struct Optional {
-    title: &'static str,
-    unit: &'static str,
-    key: &'static str,
-    decimals: usize,
-    value: fn(&RunPoint) -> Option<f64>,
-}
-
-const fn optional(
-    title: &'static str,
-    unit: &'static str,
-    key: &'static str,
-    decimals: usize,
-    value: fn(&RunPoint) -> Option<f64>,
-) -> Optional {
-    Optional { title, unit, key, decimals, value }
-}
-
-/// In both the first table and that of the machine.
-const IDLE: Optional = optional("idle", "%", "idle_percent", 1, |point| point.idle_percent);
-/// As above.
-const SWITCHES: Optional =
-    optional("switches", "1/s", "context_switches_per_s", 0, |point| point.context_switches_per_s);
-
-/// AIM7's columns after the first six, and those of the virtual machine.
-const OPTIONAL: &[Optional] = &[
-    optional("Jobs/min/task", "", "jobs_per_min_per_task", 2, |p| p.jobs_per_min_per_task),
-    optional("±", "%", "precision_percent", 2, |point| {
-        point.jobs_per_min_ci95.map(|[lo, hi]| 100.0 * (hi - lo) / (hi + lo))
-    }),
-    optional("meas/pred", "", "measured_over_predicted", 2, |p| p.measured_over_predicted),
-    IDLE,
-    SWITCHES,
-    optional("owner off CPU", "%", "owner_not_running_percent", 1, |point| {
-        point.owner_not_running_percent
-    }),
-    optional("owner change", "ms", "owner_change_ms", 2, |point| point.owner_change_ms),
-];
-
-/// re-aim's columns after the first.
-const REAIM: &[Optional] = &[
-    optional("Parent Time", "s", "real_s", 2, |point| Some(point.real_s)),
-    optional("Child SysTime", "s", "system_s", 2, |p| p.system_s),
-    optional("Child UTime", "s", "user_s", 2, |p| p.user_s),
-    optional("Jobs per Minute", "", "jobs_per_min", 2, |point| Some(point.jobs_per_min)),
-    optional("Jobs/min/Child", "", "jobs_per_min_per_task", 2, |p| p.jobs_per_min_per_task),
-    optional("Std_dev Time", "s", "std_dev_s", 4, |p| p.std_dev_s),
-    optional("Std_dev Percent", "%", "std_dev_percent", 2, |p| p.std_dev_percent),
-    optional("JTI", "%", "jti", 0, |point| Some(point.jti)),
-];
-
-/// What the machine did meanwhile.
-const MACHINE: &[Optional] = &[
-    optional("in kernel", "%", "kernel_percent", 1, RunPoint::kernel_percent),
-    optional("user", "%", "user_percent", 1, |p| p.user_percent),
-    optional("system", "%", "system_percent", 1, |p| p.system_percent),
-    IDLE,
-    optional("steal", "%", "steal_percent", 1, |p| p.steal_percent),
-    SWITCHES,
-    optional("involuntary", "1/s", "involuntary_switches_per_s", 0, |point| {
-        point.involuntary_switches_per_s
-    }),
-    optional("page faults", "1/s", "page_faults_per_s", 0, |p| p.page_faults_per_s),
-    optional("major", "1/s", "major_faults_per_s", 0, |p| p.major_faults_per_s),
-    optional("start p99", "ms", "start_skew_p99_ms", 2, |p| p.start_skew_p99_s.map(|s| s * 1e3)),
-    optional("overhead", "ms", "overhead_ms", 1, |p| p.overhead_s.map(|s| s * 1e3)),
-];
 
 /// Whose columns the first table has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,12 +131,23 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// JSON as DESIGN section 7 lays it down. Numbers of a point that was not measured are `null`.
-    pub fn to_json(&self) -> String {
-        json::to_json(self)
+    /// What came out, in one sentence.
+    pub fn verdict(&self) -> String {
+        verdict::load(&self.points)
     }
 
-    /// One line per load point, with every column.
+    /// The verdict and every field. Numbers of a point that was not measured are `null`.
+    pub fn to_json(&self) -> String {
+        json::to_json(&WithVerdict { verdict: &self.verdict(), report: self })
+    }
+
+    /// The same as a part of a record.
+    pub fn to_value(&self) -> serde_json::Value {
+        let all = WithVerdict { verdict: &self.verdict(), report: self };
+        serde_json::to_value(&all).unwrap_or_default()
+    }
+
+    /// One line per load point, with every column; then the intervals and the jobs.
     pub fn to_csv(&self) -> String {
         let mut columns: Vec<&Optional> = OPTIONAL.iter().collect();
         for more in REAIM.iter().chain(MACHINE) {
@@ -205,14 +156,18 @@ impl RunReport {
                 columns.push(more);
             }
         }
-        let jobs = self.per_job().map(|table| format!("\n{}", table.to_csv()));
-        self.rows(&columns, true).to_csv() + &jobs.unwrap_or_default()
+        let more = [timeline::all(&self.points), self.per_job()];
+        let more = more.iter().flatten().map(|table| format!("\n{}", table.to_csv()));
+        self.rows(&columns, true).to_csv() + &more.collect::<String>()
     }
 
-    /// The tables for people: AIM7's or re-aim's columns, what the machine did, and the jobs.
+    /// The verdict and the tables for people: AIM7's or re-aim's columns, what the machine did, the
+    /// intervals and the jobs.
     pub fn to_text(&self, columns: Columns) -> String {
+        let mut texts = vec![wrap(&self.verdict(), page_width()).join("\n") + "\n"];
         let tables = [Some(self.table(columns)), self.machine(), self.per_job()];
-        let texts: Vec<String> = tables.iter().flatten().map(Table::to_text).collect();
+        texts.extend(tables.iter().flatten().map(Table::to_text));
+        texts.extend(timeline::tables(&self.points).iter().map(Table::to_text));
         texts.join("\n")
     }
 
@@ -344,17 +299,6 @@ impl RunPoint {
     /// Whether it was measured on a real machine.
     fn is_real(&self) -> bool {
         self.overhead_s.is_some()
-    }
-}
-
-impl Optional {
-    fn column(&self) -> Column {
-        Column::number(self.title, self.unit).key(self.key)
-    }
-
-    /// What is not a number shows as unknown and is empty in CSV.
-    fn cell(&self, point: &RunPoint) -> Cell {
-        Cell::number((self.value)(point).unwrap_or(f64::NAN), self.decimals)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::format::{NOTHING, distinct, fixed, wrap};
 use crate::json;
 use crate::metric::{AIM7, CAUSES, Metric, in_columns, metric};
 use crate::table::{Cell, Column, Table};
+use crate::verdict::cpus;
 
 /// One number of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,18 +126,19 @@ impl ReproduceReport {
                 .iter()
                 .min_by(|a, b| a.reproduced_percent.total_cmp(&b.reproduced_percent));
             if let Some(row) = lost.filter(|row| row.ci95[1] < 0.0 || !row.ci95[0].is_finite()) {
-                parts.insert(
-                    0,
-                    format!(
-                        "{} loses {} % of {title} against {}{}",
-                        row.case,
-                        fixed(-row.reproduced_percent, 1),
-                        changes.baseline,
-                        row.published_percent.map_or_else(String::new, |value| {
-                            format!(" (published: {} %)", fixed(-value, 1))
-                        })
-                    ),
+                let published = row.published_percent;
+                let published = published.map(|p| format!(" (published: {} %)", fixed(-p, 1)));
+                let figure = |key: &str| self.find(&row.case, key).map(|row| row.reproduced);
+                let cause = cpus(figure("idle_percent"), figure("owner_not_running_percent"));
+                let loss = format!(
+                    "{} loses {} % of {title} against {}{}{}",
+                    row.case,
+                    fixed(-row.reproduced_percent, 1),
+                    changes.baseline,
+                    published.unwrap_or_default(),
+                    cause.map_or_else(String::new, |cause| format!(": {cause}"))
                 );
+                parts.insert(0, loss);
             }
         }
         (!parts.is_empty()).then(|| parts.join("; "))

@@ -6,10 +6,12 @@
 
 use core::fmt::Write;
 
-use crate::format::{fixed, width, wrap};
+use crate::format::{width, wrap};
 
+mod cell;
 mod page;
 
+pub use cell::Cell;
 use page::fit;
 pub(crate) use page::page_width;
 pub use page::set_page_width;
@@ -82,57 +84,7 @@ impl Column {
     }
 }
 
-/// One cell: what is shown, and what CSV says instead.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cell {
-    shown: String,
-    raw: String,
-}
-
-impl Cell {
-    /// A word.
-    pub fn text(text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { raw: text.clone(), shown: text }
-    }
-
-    /// A number with a fixed number of decimals; a number that is not finite shows as
-    /// [`NOTHING`](crate::NOTHING)
-    /// and is empty in CSV.
-    pub fn number(value: f64, decimals: usize) -> Self {
-        Self::shown(fixed(value, decimals), value)
-    }
-
-    /// A count.
-    pub fn count(value: u64) -> Self {
-        Self::text(value.to_string())
-    }
-
-    /// A number shown in the caller's form; CSV gets the number.
-    pub fn shown(shown: impl Into<String>, value: f64) -> Self {
-        let raw = if value.is_finite() { value.to_string() } else { String::new() };
-        Self { shown: shown.into(), raw }
-    }
-
-    /// A word that is not repeated on paper, because the row above says it, but is in CSV.
-    pub fn repeated(text: impl Into<String>) -> Self {
-        Self { shown: String::new(), raw: text.into() }
-    }
-
-    /// A cell without content.
-    pub fn empty() -> Self {
-        Self::default()
-    }
-
-    /// Appends `mark` to what is shown; CSV stays.
-    #[must_use]
-    pub fn marked(mut self, mark: &str) -> Self {
-        self.shown.push_str(mark);
-        self
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Row {
     Cells(Vec<Cell>),
     Heading(String),
@@ -140,7 +92,7 @@ enum Row {
 }
 
 /// A table under construction and its renderings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     title: String,
     columns: Vec<Column>,
@@ -279,7 +231,7 @@ impl Table {
         let mut text = csv_line(keys);
         for row in &self.rows {
             if let Row::Cells(cells) = row {
-                text.push_str(&csv_line(cells.iter().map(|cell| cell.raw.as_str())));
+                text.push_str(&csv_line(cells.iter().map(|cell| cell.value.csv())));
             }
         }
         text
@@ -288,13 +240,9 @@ impl Table {
     /// An array of objects, one for each row: the CSV's names and unrounded numbers; an empty cell
     /// is null.
     pub fn to_json(&self) -> serde_json::Value {
-        let value = |cell: &Cell| match cell.raw.as_str() {
-            "" => serde_json::Value::Null,
-            raw => raw.parse::<f64>().map_or_else(|_| raw.into(), serde_json::Value::from),
-        };
         let object = |cells: &Vec<Cell>| {
             let fields = self.columns.iter().zip(cells);
-            let fields = fields.map(|(column, cell)| (column.key.clone(), value(cell)));
+            let fields = fields.map(|(column, cell)| (column.key.clone(), cell.value.json()));
             serde_json::Value::Object(fields.collect())
         };
         let rows = self.rows.iter().filter_map(|row| match row {
@@ -411,9 +359,10 @@ fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+fn csv_line(cells: impl Iterator<Item = impl AsRef<str>>) -> String {
     let quoted: Vec<String> = cells
         .map(|cell| {
+            let cell = cell.as_ref();
             if cell.contains([',', '"', '\n', '\r']) {
                 format!("\"{}\"", cell.replace('"', "\"\""))
             } else {
@@ -464,6 +413,16 @@ mod tests {
     #[test]
     fn csv() {
         insta::assert_snapshot!(example().to_csv());
+    }
+
+    #[test]
+    fn json_has_the_type_of_the_source_not_of_the_text() {
+        let columns = ["kernel", "tasks", "rate", "seed"].map(Column::text);
+        let mut table = Table::new("", columns.into());
+        table.row(vec![Cell::text("3.0"), Cell::count(20), Cell::number(0.125, 1)]);
+        let wanted =
+            serde_json::json!([{ "kernel": "3.0", "tasks": 20, "rate": 0.125, "seed": null }]);
+        assert_eq!(table.to_json(), wanted);
     }
 
     #[test]

@@ -153,11 +153,11 @@ impl Target {
         }
         let sets: Vec<Set> = args.sets.iter().cloned().collect();
         let plan = experiment::plan(name, &sets, &changes)?;
-        let grid =
-            plan.grids.iter().find(|grid| grid.grid.target == Kind::Sim).ok_or_else(|| {
-                let text = format!("experiment {name} has no simulation of a kernel to explain");
-                Failure::usage(format!("{text}; its grids measure, or are lock loops"))
-            })?;
+        let grid = plan
+            .grids
+            .iter()
+            .find(|grid| grid.grid.target == Kind::Sim)
+            .ok_or_else(|| nothing_to_explain(name, &plan))?;
         let candidates = grid.points.iter().filter_map(|point| {
             let axes = grid.axes.iter().map(|axis| axis.name.clone());
             let labels = grid.labels(point).into_iter().map(str::to_owned);
@@ -172,6 +172,26 @@ impl Target {
         let flags = flags(args, &plan, &found, users);
         Ok(Self::of(plan.name.clone(), &job, flags, None))
     }
+}
+
+/// Says which grids of the experiment can be explained, if one can.
+fn nothing_to_explain(name: &str, plan: &Plan) -> Failure {
+    let all = plan.experiment.value.grid.iter();
+    let simulated: Vec<String> = all
+        .filter(|grid| grid.target == Kind::Sim)
+        .map(|grid| format!("--only {}", grid.name))
+        .collect();
+    let cure = if simulated.is_empty() {
+        "only AIM7 on a virtual kernel can be explained: name another experiment or a stored run"
+            .to_owned()
+    } else {
+        format!("it has some in other grids; say {}", simulated.join(" or "))
+    };
+    let asked = plan.grids.iter().map(|grid| grid.grid.name.as_str()).collect::<Vec<_>>();
+    Failure::usage(format!(
+        "experiment {name}, {}: measurements and lock loops have no kernel to explain; {cure}",
+        asked.join(", ")
+    ))
 }
 
 /// The flags that name the cell again.
@@ -242,24 +262,37 @@ fn choose(args: &Explain, what: &str, mut all: Vec<Candidate>) -> Result<Candida
     let Some(last) = all.pop() else {
         return Err(Failure::usage(format!("{what} has no simulation of a kernel to explain")));
     };
-    let differs = |axis: &String| all.iter().any(|one| one.at.get(axis) != last.at.get(axis));
-    let Some(axis) = last.at.keys().find(|axis| differs(axis)).cloned() else {
-        return Ok(last);
-    };
-    all.push(last);
-    let mut labels: Vec<&str> = Vec::new();
-    for label in all.iter().filter_map(|one| one.at.get(&axis)) {
-        if !labels.contains(&label.as_str()) {
-            labels.push(label);
+    let axes: Vec<String> = last.at.keys().cloned().collect();
+    let mut open = Vec::new();
+    for axis in axes {
+        let mut labels: Vec<&str> = Vec::new();
+        for label in all.iter().chain([&last]).filter_map(|one| one.at.get(&axis)) {
+            if !labels.contains(&label.as_str()) {
+                labels.push(label);
+            }
+        }
+        if labels.len() > 1 {
+            open.push((choice(&axis, labels[0]), format!("{axis}: {}", labels.join(", "))));
         }
     }
-    let labels = labels.join(", ");
-    let text = match axis.as_str() {
-        "kernel" => format!("{what} has several kernels; name one with --kernel: {labels}"),
-        "users" => format!("{what} has several load points; name one with --users: {labels}"),
-        _ => format!("{what} has several of {axis}; name one with --at '{axis}=LABEL': {labels}"),
-    };
-    Err(Failure::usage(text))
+    if open.is_empty() {
+        return Ok(last);
+    }
+    let (flags, labels): (Vec<String>, Vec<String>) = open.into_iter().unzip();
+    Err(Failure::usage(format!(
+        "{what} has {} simulations; name one, such as {}; {}",
+        all.len() + 1,
+        flags.join(" "),
+        labels.join("; ")
+    )))
+}
+
+/// The flag that names one label of an axis.
+fn choice(axis: &str, label: &str) -> String {
+    match axis {
+        "kernel" | "users" => format!("--{axis} {label}"),
+        _ => format!("--at '{axis}={label}'"),
+    }
 }
 
 fn narrowed(

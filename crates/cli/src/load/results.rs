@@ -62,23 +62,17 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Prints `report` (in a text or a CSV with `details` beneath it) and writes the files that
-    /// were asked for. `machine` and `date` say where and when it ran; `record` is what `--record`
-    /// gets.
+    /// Prints `report` and writes the files that were asked for. `machine` and `date` say where and
+    /// when it ran; `record` is what `--record` gets.
     pub(crate) fn finish(
         &self,
         common: &Common,
         report: &RunReport,
-        (columns, details): (Columns, &str),
+        columns: Columns,
         (machine, date): (&str, &str),
         record: &serde_json::Value,
     ) -> Result<(), Failure> {
-        output::print(
-            common,
-            || report.to_text(columns) + details,
-            || report.to_json(),
-            || report.to_csv() + details,
-        )?;
+        output::print(common, || report.to_text(columns), || report.to_json(), || report.to_csv())?;
         self.write(report, (machine, date), record)?;
         for (path, _) in self.asked.export.iter().zip(&self.before).filter(|(_, b)| b.is_none()) {
             match export_of(path)? {

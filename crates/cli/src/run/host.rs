@@ -93,7 +93,7 @@ impl<'a> Kept<'a> {
         let body = serde_json::to_value(record).map_err(Failure::environment)?;
         let (report, machine) = (report(self.args, record), machine(record));
         let place = (machine.as_str(), record.host.date.as_str());
-        self.files.finish(&self.args.common, &report, (columns, ""), place, &body)?;
+        self.files.finish(&self.args.common, &report, columns, place, &body)?;
         if let Some(store) = self.store {
             store.finish(&self.args.common, body);
         }
@@ -191,6 +191,7 @@ fn report_point(args: &Run, point: &Point) -> RunPoint {
         order_hash: Some(point.order_hash.clone()),
         jobs: if args.results.per_job { point.jobs.clone() } else { Vec::new() },
         bulk: Vec::new(),
+        timeline: Vec::new(),
     }
 }
 

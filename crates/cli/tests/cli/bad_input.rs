@@ -22,6 +22,7 @@ fn refused(args: &[&str], expected: i32, words: &[&str]) {
     assert_eq!(stdout(&output), "", "{args:?}");
     assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
     assert!(text.starts_with("convoy: "), "{args:?}: {text}");
+    assert!(!text.contains("; ;") && !text.contains(".;"), "{args:?}: {text}");
     for word in words {
         assert!(text.contains(word), "{args:?}: no {word:?} in {text}");
     }
@@ -159,7 +160,10 @@ fn files_that_cannot_be_read_or_understood() {
     let key = of("scale = 2\n", "scael = 2\n");
     refused(&["reproduce", &key], USAGE, &["experiment.toml:", "did you mean scale?"]);
     let nan = of("[56096.4, 55894.4]", "[nan, 55894.4]");
-    refused(&["reproduce", &nan], USAGE, &["experiment.toml:", "jobs_per_min", "finite"]);
+    refused(&["reproduce", &nan], USAGE, &["experiment.toml:35: ", "jobs_per_min[0]", "finite"]);
+    let huge = of("[56096.4, 55894.4]", "[56096.4, 1e300]");
+    let words = ["experiment.toml:35: ", "jobs_per_min[1]", "out of range (-1e15 to 1e15)"];
+    refused(&["reproduce", &huge], USAGE, &words);
     let baseline = of("baseline = \"2.6.25\"", "baseline = \"2.6.24\"");
     refused(&["reproduce", &baseline], USAGE, &["no point is \"2.6.24\""]);
     std::fs::remove_dir_all(directory).expect("removed");

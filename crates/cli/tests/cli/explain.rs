@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run of a fraction of a second that convoys.
-const SMALL: [&str; 6] = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "20", "--quiet"];
+const SMALL: [&str; 6] = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "25", "--quiet"];
 
 fn explain(more: &[&str]) -> Vec<&'static str> {
     let all = [&["explain"], SMALL.as_slice(), more].concat();
@@ -158,7 +158,10 @@ fn what_cannot_be_explained_is_refused() {
         assert_eq!(code(&output), Some(expected), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
     };
-    refused(&["explain", "semaphore-2008"], 2, "several kernels; name one with --kernel");
+    let which = "has 4 simulations; name one, such as --kernel 2.6.25; kernel: 2.6.25, 2.6.26-rc1";
+    refused(&["explain", "semaphore-2008"], 2, which);
+    refused(&["explain", "host"], 2, "name one, such as --at 'kept_to=");
+    refused(&["explain", "semaphore-native"], 2, "name another experiment or a stored run");
     refused(&["explain", "nothing"], 2, "semaphore-2008");
     refused(&["explain", "semaphore-2008", "--kernel", "nothing"], 2, "2.6.26-rc1");
     refused(&explain(&["--flame", "picture.png"]), 2, ".svg or .html");

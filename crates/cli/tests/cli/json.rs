@@ -72,7 +72,7 @@ fn reproduce_keeps_the_spread() {
     assert!(spread[0]["loss_percent 2.6.26-rc1"].is_f64(), "{}", spread[0]);
 }
 
-const POINT: [&str; 35] = [
+const POINT: [&str; 36] = [
     "bulk",
     "context_switches_per_s",
     "cpu_s",
@@ -105,6 +105,7 @@ const POINT: [&str; 35] = [
     "steal_percent",
     "system_percent",
     "system_s",
+    "timeline",
     "user_percent",
     "user_s",
     "users",
@@ -232,7 +233,8 @@ fn csv_keeps_the_timeline_and_the_jobs() {
     let text = stdout(&run(&[&args[..], &["--format", "csv"]].concat()));
     let (points, timeline) = text.split_once("\n\n").expect("two tables");
     assert_eq!(points.lines().count(), 3, "{text}");
-    assert!(timeline.starts_with("users,at_s,idle_percent,runnable,switches_per_s,"), "{text}");
+    let head = "users,at_s,idle_percent,runnable,switches_per_s,acquisitions_per_s,handoffs_per_s,";
+    assert!(timeline.starts_with(head), "{text}");
     for users in ["\n2,", "\n3,"] {
         assert!(timeline.contains(users), "{text}");
     }
@@ -240,6 +242,26 @@ fn csv_keeps_the_timeline_and_the_jobs() {
     let text = stdout(&run(&[&args[..], &["--format", "csv"]].concat()));
     let (_, jobs) = text.split_once("\n\n").expect("two tables");
     assert!(jobs.starts_with("users,job,runs,failed,p50_us,") && jobs.contains("disk_wrt"));
+}
+
+#[test]
+fn json_keeps_the_timeline_and_leads_with_the_verdict() {
+    let args = ["sim", "--kernel", "2.6.26-rc1", "--users", "2,3", "--timeline", "0.1"];
+    let value = json(&[&args[..], &["--format", "json"]].concat(), 0);
+    let verdict = value["verdict"].as_str().expect("a verdict");
+    assert!(verdict.starts_with("Throughput ") && verdict.ends_with('.'), "{verdict}");
+    for point in value["points"].as_array().expect("points") {
+        let samples = point["timeline"].as_array().expect("intervals");
+        assert!(!samples.is_empty(), "{point}");
+        for sample in samples {
+            assert_eq!(keys(sample).len(), 7, "{sample}");
+            assert!(sample["at_s"].is_f64() && sample["runnable"].is_u64(), "{sample}");
+        }
+    }
+    let text = stdout(&run(&args));
+    assert!(text.lines().next().is_some_and(|line| line.starts_with("Throughput ")), "{text}");
+    let account = stdout(&run(&["explain", "semaphore-2008", "--kernel", "3.0", "--users", "3"]));
+    assert!(account.starts_with("The CPUs "), "{account}");
 }
 
 #[test]

@@ -5,6 +5,11 @@ use convoy_catalogue::{EXPERIMENTS, Entry, Fault, Shelf};
 
 use super::{Axis, Experiment, Grid, Setting, Settings, Target, View, accept};
 
+/// Largest published value in its unit.
+const PUBLISHED_MAX: f64 = 1e15;
+/// Smallest measured rate.
+const RATE_MIN: f64 = 1e-9;
+
 impl Entry for Experiment {
     const SHELF: &'static Shelf = &EXPERIMENTS;
 
@@ -64,9 +69,8 @@ impl Grid {
         }
         if let Some(compare) = &self.compare {
             axis("compare.axis", &compare.axis)?;
-            if let Some((label, _)) = compare.published.iter().find(|(_, value)| !value.is_finite())
-            {
-                return Err(Fault::new(format!("compare.published.{label}"), "must be finite"));
+            for (label, value) in &compare.published {
+                published(format!("compare.published.{label}"), *value, -PUBLISHED_MAX)?;
             }
         }
         for (index, row) in self.published.iter().enumerate() {
@@ -75,14 +79,14 @@ impl Grid {
                 axis(&format!("{place}.at.{name}"), name)?;
             }
             for (metric, values) in &row.values {
-                let sound = !values.is_empty() && values.iter().all(|value| value.is_finite());
-                if !sound {
-                    let problem = "must be a list of finite numbers, one at least";
-                    return Err(Fault::new(format!("{place}.values.{metric}"), problem));
+                let key = format!("{place}.values.{metric}");
+                if values.is_empty() {
+                    return Err(Fault::new(key, "must be a list of numbers, one at least"));
                 }
-                if self.view == View::Measured && values.iter().any(|value| *value <= 0.0) {
-                    let problem = "a measured rate must be above 0";
-                    return Err(Fault::new(format!("{place}.values.{metric}"), problem));
+                // A measured value is a rate, and errors are relative to it.
+                let least = if self.view == View::Measured { RATE_MIN } else { -PUBLISHED_MAX };
+                for (at, value) in values.iter().enumerate() {
+                    published(format!("{key}[{at}]"), *value, least)?;
                 }
             }
         }
@@ -92,6 +96,14 @@ impl Grid {
         }
         Ok(())
     }
+}
+
+/// Whether a published value can be one: far beyond any rate per second.
+fn published(key: String, value: f64, least: f64) -> Result<(), Fault> {
+    if (least..=PUBLISHED_MAX).contains(&value) {
+        return Ok(());
+    }
+    Err(Fault::range(key, value, &format!("{least:e} to {PUBLISHED_MAX:e}")))
 }
 
 impl Axis {

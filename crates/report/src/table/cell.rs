@@ -1,0 +1,87 @@
+//! A cell: what a table shows, and the value behind it.
+
+use crate::format::fixed;
+
+/// What a cell holds, whatever is shown of it: CSV and JSON have this, unrounded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Value {
+    #[default]
+    Nothing,
+    Word(String),
+    Count(u64),
+    Number(f64),
+}
+
+impl Value {
+    pub(super) fn csv(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::Word(word) => word.clone(),
+            Self::Count(count) => count.to_string(),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+
+    pub(super) fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Nothing => serde_json::Value::Null,
+            Self::Word(word) => word.as_str().into(),
+            Self::Count(count) => (*count).into(),
+            Self::Number(number) => (*number).into(),
+        }
+    }
+}
+
+/// One cell: what is shown, and what CSV and JSON say instead.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    pub(super) shown: String,
+    pub(super) value: Value,
+}
+
+impl Cell {
+    /// A word, even one that looks like a number.
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { value: word(text.clone()), shown: text }
+    }
+
+    /// A number with a fixed number of decimals; a number that is not finite shows as
+    /// [`NOTHING`](crate::NOTHING)
+    /// and is empty in CSV.
+    pub fn number(value: f64, decimals: usize) -> Self {
+        Self::shown(fixed(value, decimals), value)
+    }
+
+    /// A count.
+    pub fn count(value: u64) -> Self {
+        Self { shown: value.to_string(), value: Value::Count(value) }
+    }
+
+    /// A number shown in the caller's form; CSV and JSON get the number.
+    pub fn shown(shown: impl Into<String>, value: f64) -> Self {
+        let value = if value.is_finite() { Value::Number(value) } else { Value::Nothing };
+        Self { shown: shown.into(), value }
+    }
+
+    /// A word that is not repeated on paper, because the row above says it, but is in CSV.
+    pub fn repeated(text: impl Into<String>) -> Self {
+        Self { shown: String::new(), value: word(text.into()) }
+    }
+
+    /// A cell without content.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Appends `mark` to what is shown; CSV stays.
+    #[must_use]
+    pub fn marked(mut self, mark: &str) -> Self {
+        self.shown.push_str(mark);
+        self
+    }
+}
+
+fn word(text: String) -> Value {
+    if text.is_empty() { Value::Nothing } else { Value::Word(text) }
+}

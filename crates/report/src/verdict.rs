@@ -1,0 +1,237 @@
+//! The first sentence of a report: what came out, from its figures alone.
+
+use convoy_explain::{Idle, LockSummary, State, Summary};
+use convoy_workload::users::counted;
+
+use crate::explain_text::{of, percent};
+use crate::format::{capital, fixed, list};
+use crate::points::RunPoint;
+
+/// Time of the CPUs below which idling or spinning limits nothing, percent.
+pub(crate) const LOSS: f64 = 5.0;
+/// Share of the time with an owner on no CPU from which idle CPUs are those of a convoy, percent.
+const CONVOY: f64 = 50.0;
+/// Throughput below this share of its peak has fallen.
+const FALLEN: f64 = 0.98;
+
+/// Load points: where throughput peaks, and what the CPUs did at the largest load.
+pub(crate) fn load(points: &[RunPoint]) -> String {
+    let whole: Vec<&RunPoint> = points
+        .iter()
+        .filter(|point| point.failed.is_none() && point.jobs_per_min.is_finite())
+        .collect();
+    let mut parts = Vec::new();
+    let best = whole.iter().max_by(|a, b| a.jobs_per_min.total_cmp(&b.jobs_per_min));
+    let last = whole.iter().max_by_key(|point| point.users);
+    if let (Some(best), Some(last)) = (best, last) {
+        parts.push(throughput(best, last, whole.len()));
+        let cpus = cpus(last.idle_percent, last.owner_not_running_percent);
+        let with = |what: &String| format!("with {}, {what}", counted(last.users));
+        let at_peak = best.users == last.users;
+        parts.extend(if at_peak { cpus } else { cpus.as_ref().map(with) });
+    }
+    parts.extend(failures(points));
+    if parts.is_empty() {
+        "No load point ran.".to_owned()
+    } else {
+        capital(&parts.join("; ")) + "."
+    }
+}
+
+fn throughput(best: &RunPoint, last: &RunPoint, count: usize) -> String {
+    let jobs = |point: &RunPoint| format!("{} jobs/min", fixed(point.jobs_per_min, 1));
+    let (peak, at) = (jobs(best), counted(best.users));
+    if count == 1 {
+        return format!("{peak} with {at}");
+    }
+    let share = last.jobs_per_min / best.jobs_per_min;
+    if best.users == last.users {
+        format!("throughput is highest with the most users: {peak} with {at}")
+    } else if share < FALLEN {
+        let lost = fixed(100.0 * (1.0 - share), 1);
+        format!("throughput peaks at {peak} with {at} and is {lost} % lower with {}", last.users)
+    } else {
+        format!("throughput peaks at {peak} with {at} and stays there up to {}", last.users)
+    }
+}
+
+/// What the CPUs did, by the percentages that they idled and that the big kernel lock had an owner
+/// on no CPU; `None` where nobody knows.
+pub(crate) fn cpus(idle: Option<f64>, owner_not_running: Option<f64>) -> Option<String> {
+    let idle = idle?;
+    let off = owner_not_running.filter(|off| *off >= CONVOY);
+    Some(match off {
+        _ if idle < LOSS => format!("the CPUs are busy {} % of the time", fixed(100.0 - idle, 1)),
+        None => format!("the CPUs idle {} % of the time", fixed(idle, 1)),
+        Some(off) => format!(
+            "the CPUs idle {} % of the time while the owner of the big kernel lock is on no CPU \
+             for {} % of it: a lock convoy",
+            fixed(idle, 1),
+            fixed(off, 1)
+        ),
+    })
+}
+
+fn failures(points: &[RunPoint]) -> Option<String> {
+    let failed: Vec<&RunPoint> = points.iter().filter(|point| point.failed.is_some()).collect();
+    let jobs: u64 = points.iter().map(|point| point.failed_jobs).sum();
+    match failed[..] {
+        [] if jobs == 0 => None,
+        [] => Some(format!("{jobs} jobs failed")),
+        [first, ..] => Some(format!(
+            "{} of {} load points failed, the first with {}",
+            failed.len(),
+            points.len(),
+            counted(first.users)
+        )),
+    }
+}
+
+/// The account of a run: what took the CPUs from the work, and which lock.
+pub(crate) fn account(summary: &Summary) -> String {
+    let all = summary.window_s * summary.cpus as f64;
+    let share = |state: State| percent(of(&summary.states, state.name()), all);
+    let (idle, spun) = (share(State::Idle), share(State::Spin));
+    let mut parts = Vec::new();
+    if idle >= LOSS {
+        parts.push(idling(summary, idle));
+    }
+    if spun >= LOSS {
+        let lock = summary.spinning.first().map_or("locks", |share| share.name.as_str());
+        parts.push(format!("spin {} % of the time, most for {lock}", fixed(spun, 1)));
+    }
+    if parts.is_empty() {
+        return format!(
+            "The CPUs are busy {} % of the time and spin {} %: no lock limits this run.",
+            fixed(100.0 - idle, 1),
+            fixed(spun, 1)
+        );
+    }
+    format!("The CPUs {}.", list(&parts))
+}
+
+fn idling(summary: &Summary, idle: f64) -> String {
+    let seconds = |cause: Idle| of(&summary.idle, cause.name());
+    let all: f64 = summary.idle.iter().map(|share| share.seconds).sum();
+    let main = main_cause(summary);
+    let lock = blamed(summary, main).map(|lock| lock.name.as_str());
+    let part = fixed(percent(seconds(main), all), 1);
+    let idle = fixed(idle, 1);
+    match (main, lock) {
+        (Idle::OwnerQueued, Some(lock)) => format!(
+            "idle {idle} % of the time, {part} % of it while the owner of {lock} waits for another \
+             CPU: a lock convoy"
+        ),
+        (Idle::Locks, Some(lock)) => format!(
+            "idle {idle} % of the time, {part} % of it while tasks sleep for locks, most for {lock}"
+        ),
+        _ => format!("idle {idle} % of the time, {part} % of it while {}", main.name()),
+    }
+}
+
+/// What the CPUs idle for most.
+pub(crate) fn main_cause(summary: &Summary) -> Idle {
+    let seconds = |cause: Idle| of(&summary.idle, cause.name());
+    let more = |best: Idle, cause: Idle| if seconds(cause) > seconds(best) { cause } else { best };
+    Idle::ALL.into_iter().fold(Idle::Nothing, more)
+}
+
+/// The lock behind that, if there is one.
+pub(crate) fn blamed(summary: &Summary, cause: Idle) -> Option<&LockSummary> {
+    let time = |lock: &&LockSummary| match cause {
+        Idle::OwnerQueued => lock.convoy_s,
+        Idle::Locks => lock.wait_s,
+        Idle::Queued | Idle::Nothing => 0.0,
+    };
+    let most = summary.locks.iter().max_by(|a, b| time(a).total_cmp(&time(b)));
+    most.filter(|lock| time(lock) > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_explain::Share;
+    use convoy_workload::record::Cause;
+
+    fn point(users: u64, jobs_per_min: f64) -> RunPoint {
+        RunPoint { users, jobs_per_min, ..RunPoint::default() }
+    }
+
+    #[test]
+    fn a_convoy_is_named_and_needs_both_idle_cpus_and_an_owner_on_none() {
+        let seen = |idle: f64, off: Option<f64>| {
+            let seen = RunPoint {
+                idle_percent: Some(idle),
+                owner_not_running_percent: off,
+                ..point(500, 32_597.4)
+            };
+            load(&[seen])
+        };
+        assert_eq!(
+            seen(42.9, Some(96.9)),
+            "32597.4 jobs/min with 500 users; the CPUs idle 42.9 % of the time while the owner of \
+             the big kernel lock is on no CPU for 96.9 % of it: a lock convoy."
+        );
+        assert!(seen(42.9, Some(3.0)).ends_with("; the CPUs idle 42.9 % of the time."));
+        assert!(seen(42.9, None).ends_with("; the CPUs idle 42.9 % of the time."));
+        assert!(seen(0.1, Some(96.9)).ends_with("; the CPUs are busy 99.9 % of the time."));
+    }
+
+    #[test]
+    fn a_curve_has_a_peak_and_an_end() {
+        let fell = [point(1, 500.0), point(10, 1000.0), point(50, 800.0)];
+        assert_eq!(
+            load(&fell),
+            "Throughput peaks at 1000.0 jobs/min with 10 users and is 20.0 % lower with 50."
+        );
+        let rose = load(&[point(1, 500.0), point(2, 990.0)]);
+        assert_eq!(rose, "Throughput is highest with the most users: 990.0 jobs/min with 2 users.");
+        let held = load(&[point(1, 500.0), point(2, 1000.0), point(3, 995.0)]);
+        assert!(held.ends_with("with 2 users and stays there up to 3."), "{held}");
+    }
+
+    #[test]
+    fn a_failed_point_is_no_peak() {
+        let failed = RunPoint { failed: Some(Cause::default()), ..point(20, 9e9) };
+        assert_eq!(
+            load(&[point(10, 1000.0), failed.clone()]),
+            "1000.0 jobs/min with 10 users; 1 of 2 load points failed, the first with 20 users."
+        );
+        assert_eq!(load(&[failed]), "1 of 1 load points failed, the first with 20 users.");
+        assert_eq!(load(&[]), "No load point ran.");
+    }
+
+    fn shares(pairs: &[(&str, f64)]) -> Vec<Share> {
+        pairs.iter().map(|&(name, seconds)| Share { name: name.to_owned(), seconds }).collect()
+    }
+
+    #[test]
+    fn an_account_says_what_took_the_cpus() {
+        let of = |idle: f64, spun: f64, cause: Idle| {
+            let states = [("user mode", 40.0 - idle - spun)];
+            let states =
+                [&states[..], &[(State::Idle.name(), idle), (State::Spin.name(), spun)]].concat();
+            account(&Summary {
+                window_s: 10.0,
+                cpus: 4,
+                states: shares(&states),
+                idle: shares(&[(cause.name(), idle * 0.75), (Idle::Nothing.name(), idle / 4.0)]),
+                spinning: shares(&[("dcache_lock", spun)]),
+                ..Summary::default()
+            })
+        };
+        assert_eq!(
+            of(0.4, 0.4, Idle::Queued),
+            "The CPUs are busy 99.0 % of the time and spin 1.0 %: no lock limits this run."
+        );
+        assert_eq!(
+            of(20.0, 0.0, Idle::Queued),
+            "The CPUs idle 50.0 % of the time, 75.0 % of it while tasks wait for another CPU."
+        );
+        assert_eq!(
+            of(4.0, 8.0, Idle::Queued),
+            "The CPUs idle 10.0 % of the time, 75.0 % of it while tasks wait for another CPU and \
+             spin 20.0 % of the time, most for dcache_lock."
+        );
+    }
+}
