@@ -27,6 +27,18 @@ pub struct CompareSide {
     /// The 95 % interval of the mean.
     #[serde(with = "json::interval")]
     pub ci95: [f64; 2],
+    /// The runs that were far worse than the rest; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collapses: Option<CompareCollapses>,
+}
+
+/// Runs that were far worse than the rest of their side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareCollapses {
+    /// How many of the runs.
+    pub runs: usize,
+    /// How many times as bad as the median of the side the middle one of them is.
+    pub factor: f64,
 }
 
 /// One candidate against the baseline in one benchmark and metric.
@@ -48,6 +60,9 @@ pub struct CompareRow {
     pub candidate: CompareSide,
     /// `faster`, `slower`, `same` or `unsure`.
     pub verdict: String,
+    /// What took the verdict on typical runs away: `mean`, `tail` or `noise floor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
     /// How many times better the candidate is; `None` without a ratio.
     pub speedup: Option<f64>,
     /// The 95 % interval of the speedup.

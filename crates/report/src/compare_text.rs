@@ -361,7 +361,7 @@ mod tests {
     fn side(label: &str, mean: f64, sd: f64) -> CompareSide {
         let half = sd / 2.0;
         let ci95 = [mean - half, mean + half];
-        CompareSide { label: label.to_owned(), runs: 15, mean, sd: Some(sd), ci95 }
+        CompareSide { label: label.to_owned(), runs: 15, mean, sd: Some(sd), ci95, collapses: None }
     }
 
     fn row(
@@ -380,6 +380,7 @@ mod tests {
             baseline,
             candidate,
             verdict: if stars > 0 { "slower" } else { "unsure" }.to_owned(),
+            doubt: None,
             speedup: Some(speedup),
             ci95: [speedup - 0.01, speedup + 0.01],
             p: if stars > 0 { 0.000_03 } else { 0.25 },

@@ -38,8 +38,8 @@ pub use bisect::{
 pub use changes::{ChangeRow, Changes};
 pub use check::{CheckReport, CheckRow};
 pub use compare::{
-    CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport, CompareRow,
-    CompareSide, CompareWarmUp,
+    CompareCollapses, CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport,
+    CompareRow, CompareSide, CompareWarmUp,
 };
 use convoy_lab::figures as metric;
 pub use convoy_lab::figures::{Metric, metric};

@@ -1,7 +1,6 @@
 //! Baseline against candidate: every number of a row of a table, and the verdict.
 
 use core::cmp::Ordering;
-use core::fmt;
 
 use crate::error::{Error, open_unit, positive};
 use crate::multiple::{Correction, adjust};
@@ -9,6 +8,8 @@ use crate::rank_test::{self, Alternative, RankTest, Zeros};
 use crate::ratio::{self, Ratio};
 use crate::sample::{CONFIDENCE, Estimate, Interval, Sample};
 use crate::shift::{self, Shift};
+use crate::tail::Tail;
+use crate::verdict::difference_of_means;
 use crate::welch::Welch;
 
 /// How the two sides were measured.
@@ -66,37 +67,6 @@ impl Default for Question {
     }
 }
 
-/// What a comparison comes to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
-    /// The candidate is better, and not within the margin.
-    Faster,
-    /// The candidate is worse, and not within the margin.
-    Slower,
-    /// Shown to differ by less than this relative margin.
-    Same {
-        /// The margin, 0.01 for 1 %.
-        within: f64,
-    },
-    /// Neither a difference nor equality is shown: more runs, less noise, or a wider margin.
-    Unsure,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Faster => f.write_str("faster"),
-            Self::Slower => f.write_str("slower"),
-            Self::Same { within } => {
-                // Rounded to six digits, as 100 times 0.07 is not 7.
-                let percent = (within * 1e8).round() / 1e6;
-                write!(f, "same within {percent} %")
-            }
-            Self::Unsure => f.write_str("unsure"),
-        }
-    }
-}
-
 /// Everything that a row of a table may print about two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
@@ -126,6 +96,11 @@ pub struct Comparison {
     pub superiority: f64,
     /// Whether the two are shown to be closer than the margin.
     pub equivalent: bool,
+    /// Candidate less baseline in the arithmetic mean, with the interval of confidence `1 - 2
+    /// alpha`.
+    pub mean: Estimate,
+    /// The runs that collapsed; `None` if a value is not positive.
+    pub tail: Option<Tail>,
     /// The fewest values per side with which the test could reach `alpha` at all, in its table if
     /// that was adjusted, if there are fewer: then no difference can be claimed, whatever the
     /// effect.
@@ -169,8 +144,8 @@ impl Comparison {
         let equivalence = ratio(1.0 - 2.0 * alpha, Interval::T);
         Ok(Self {
             question,
-            baseline: baseline.estimate_with(confidence, interval)?,
-            candidate: candidate.estimate_with(confidence, interval)?,
+            baseline: baseline.serial_estimate(confidence, interval)?,
+            candidate: candidate.serial_estimate(confidence, interval)?,
             ratio: ratio(confidence, interval),
             equivalence,
             shift,
@@ -182,6 +157,8 @@ impl Comparison {
                 Some(ratio) => within(ratio, question.margin),
                 None => close_means(baseline, candidate, question)?,
             },
+            mean: difference_of_means(baseline, candidate, question)?,
+            tail: Tail::new(baseline, candidate, better),
             needs: needs(baseline.n(), candidate.n(), &test, question)?,
         })
     }
@@ -211,24 +188,6 @@ impl Comparison {
         match self.question.better {
             Better::Lower => self.ratio.map(Ratio::inverse),
             Better::Higher => self.ratio,
-        }
-    }
-
-    /// The verdict. *Same* has precedence: a difference may be beyond doubt and still too small to
-    /// matter.
-    pub fn verdict(&self) -> Verdict {
-        let better = match self.question.better {
-            Better::Lower => Ordering::Less,
-            Better::Higher => Ordering::Greater,
-        };
-        if self.equivalent {
-            Verdict::Same { within: self.question.margin }
-        } else if self.p > self.question.alpha || self.direction.is_eq() {
-            Verdict::Unsure
-        } else if self.direction == better {
-            Verdict::Faster
-        } else {
-            Verdict::Slower
         }
     }
 
@@ -324,6 +283,7 @@ fn needs(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::Verdict;
 
     fn sample(values: &[f64]) -> Sample {
         Sample::new(values).unwrap()

@@ -190,7 +190,7 @@ fn the_verdict_is_that_of_the_table() {
         let bets = Betting::new(logs.values());
         let margin = 0.01_f64.ln_1p();
         let same = bets.one_sided(-margin)[0].max(bets.one_sided(margin)[1]) <= 0.05;
-        assert_eq!(matches!(row.verdict(), Verdict::Same { .. }), same);
+        assert_eq!(matches!(row.typical(), Verdict::Same { .. }), same);
         // The interval leaves each side half of the error, p their sum: it never claims more.
         let ratio = row.ratio.unwrap();
         assert!(bets.p(0.0) <= 0.05 || (ratio.lo..=ratio.hi).contains(&1.0), "{row:?}");

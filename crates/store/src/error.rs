@@ -85,8 +85,11 @@ pub enum StoreError {
         tag: String,
     },
     /// A record in the database is damaged.
-    #[error("{}: run {id} cannot be read: {error}; remove it with `convoy runs prune --tagged --id {id}`",
-        path.display())]
+    #[error(
+        "{}: run {id} cannot be read: {error}; remove it with `convoy runs prune --tagged --id \
+         {id}`",
+        path.display()
+    )]
     Damaged {
         /// The database.
         path: PathBuf,

@@ -71,6 +71,11 @@ pub(crate) struct Compare {
     #[arg(long, visible_alias = "threshold", value_name = "PERCENT", default_value = "1%")]
     #[arg(value_parser = percent)]
     pub(crate) same_within: f64,
+    /// Share of far slower runs that must not stay unseen when measuring ends early with faster or
+    /// same, percent: 5% takes 59 runs, 50% takes 5
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
+    #[arg(hide_short_help = true)]
+    pub(crate) tail: f64,
     /// Significance level: chance to call equal sides different
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     #[arg(hide_short_help = true)]

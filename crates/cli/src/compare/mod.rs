@@ -39,8 +39,8 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let sequential = args.runs.is_none() && live.iter().all(|live| *live);
     let case = Case { request: &request, live: &live, sequential };
     let again = (args.aa && measured.blocks > 0).then(|| sides.pop()).flatten();
-    let rows = case.rows(&sides)?;
-    let report = report::report(case, &sides, again.as_ref(), &rows, &measured, &ranges);
+    let rows = case.rows(&sides, again.as_ref())?;
+    let report = report::report(case, &sides, &rows, &measured, &ranges);
     print(args, &common, &report)?;
     let record = serde_json::json!({
         "schema": SCHEMA,
@@ -86,6 +86,7 @@ fn request(args: &Compare, operands: &[(String, Operand)]) -> Request {
         aa: args.aa,
         higher_is_better: args.higher_is_better,
         same_within: args.same_within,
+        tail: args.tail,
         alpha: args.alpha,
         interval: args.ci.into(),
         correction: args.correction.into(),

@@ -2,14 +2,17 @@
 //! reader must know.
 
 use convoy_lab::compare::{Case, Measured, Row, Series, Side, partner};
-use convoy_report::{CompareReport, CompareRow, CompareSide, fixed};
+use convoy_report::{CompareCollapses, CompareReport, CompareRow, CompareSide, fixed};
 use convoy_stats::{
-    Better, Correction, Design, Estimate, Finding, Goal, Interval, Ratio, Sample, Verdict,
-    diagnose, differences,
+    Better, Correction, Design, Doubt, Estimate, Finding, Goal, Interval, Ratio, Sample, Tail,
+    Verdict, diagnose, differences,
 };
 
 /// Chance to find what is there, of the number of runs that is proposed.
 const PLANNED_POWER: f64 = 0.8;
+
+/// Characters of a name in a sentence.
+const LONGEST_NAME: usize = 40;
 
 /// Outliers of one series that are named.
 const MOST_OUTLIERS: usize = 3;
@@ -18,15 +21,12 @@ const MOST_OUTLIERS: usize = 3;
 pub(crate) fn report(
     case: Case<'_>,
     sides: &[Side],
-    again: Option<&Side>,
     rows: &[Row<'_>],
     measured: &Measured,
     ranges: &[[u32; 2]],
 ) -> CompareReport {
     let measured_here = measured.blocks > 0;
-    let floor = measured_here
-        .then(|| case.floor(&sides[0].series[0], again.and_then(|side| side.series.first())))
-        .flatten();
+    let floor = rows.first().and_then(|row| row.floor.clone()).filter(|_| measured_here);
     let failures = measured.failures.iter().filter(|failure| failure.failed > 0);
     let mut report = CompareReport {
         title: title(case, sides, measured),
@@ -75,19 +75,12 @@ fn notes(
             fixed(floor.percent, 2),
             floor.source
         ));
-        let small = |row: &&Row<'_>| {
-            let far = matches!(row.comparison.verdict(), Verdict::Faster | Verdict::Slower);
-            let change =
-                row.comparison.ratio.map_or(f64::INFINITY, |r| 100.0 * (r.value - 1.0).abs());
-            far && change < floor.percent
-        };
-        for row in rows.iter().filter(small) {
-            let label = &row.candidate.0.label;
-            notes.push(format!(
-                "the difference of {label} is below that floor: do not trust it alone"
-            ));
-        }
     }
+    for row in rows {
+        notes.extend(collapses(row));
+        notes.extend(doubt(row));
+    }
+    notes.extend(unseen(case, rows));
     for failure in &report.failures {
         notes.push(format!(
             "{} of {} runs of {} failed and were left out with their blocks; the first {}",
@@ -246,7 +239,7 @@ fn finding(label: &str, unit: &str, finding: &Finding, warm_up: usize) -> Option
 /// How many runs it takes to find a difference of the margin, where nothing could be said.
 fn plans(rows: &[Row<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
-    for row in rows.iter().filter(|row| row.comparison.verdict() == Verdict::Unsure) {
+    for row in rows.iter().filter(|row| row.verdict() == Verdict::Unsure) {
         let Some(runs) = runs_needed(row) else { continue };
         let margin = 100.0 * row.comparison.question.margin;
         let text = format!(
@@ -278,7 +271,7 @@ fn runs_needed(row: &Row<'_>) -> Option<usize> {
 fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
     let (comparison, series) = (&row.comparison, row.baseline.1);
     let speedup = comparison.speedup();
-    let verdict = match comparison.verdict() {
+    let verdict = match row.verdict() {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
         Verdict::Same { .. } => "same",
@@ -290,9 +283,15 @@ fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
         metric: series.metric.clone(),
         unit: series.unit.clone(),
         higher_is_better: comparison.question.better == Better::Higher,
-        baseline: side(&row.baseline.0.label, &comparison.baseline),
-        candidate: side(&row.candidate.0.label, &comparison.candidate),
+        baseline: side(&row.baseline.0.label, &comparison.baseline, comparison.tail, 0),
+        candidate: side(&row.candidate.0.label, &comparison.candidate, comparison.tail, 1),
         verdict: verdict.to_owned(),
+        doubt: match comparison.doubt() {
+            _ if row.is_below_floor() => Some("noise floor".to_owned()),
+            Some(Doubt::Mean) => Some("mean".to_owned()),
+            Some(Doubt::Tail) => Some("tail".to_owned()),
+            None => None,
+        },
         speedup: speedup.map(|ratio| ratio.value),
         ci95: speedup.map_or([f64::NAN; 2], |ratio: Ratio| [ratio.lo, ratio.hi]),
         p: comparison.p,
@@ -310,12 +309,97 @@ fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
     }
 }
 
-fn side(label: &str, estimate: &Estimate) -> CompareSide {
+fn side(label: &str, estimate: &Estimate, tail: Option<Tail>, number: usize) -> CompareSide {
+    let collapses = tail.and_then(|tail| {
+        let (runs, factor) = (tail.collapses[number], tail.size[number]?);
+        Some(CompareCollapses { runs, factor })
+    });
     CompareSide {
         label: label.to_owned(),
         runs: estimate.n,
         mean: estimate.mean,
         sd: estimate.sd,
         ci95: [estimate.lo, estimate.hi],
+        collapses,
     }
+}
+
+/// What a row is of, for a sentence.
+fn name(row: &Row<'_>) -> String {
+    let label = &row.candidate.0.label;
+    let mut name: String = label.chars().take(LONGEST_NAME).collect();
+    if name.len() < label.len() {
+        name.push('…');
+    }
+    match row.baseline.1.users {
+        Some(users) => format!("{name}, {users} users"),
+        None => name,
+    }
+}
+
+/// The runs of a row that were far worse than the rest: how many, and by how much.
+fn collapses(row: &Row<'_>) -> Option<String> {
+    let tail = row.comparison.tail?;
+    let side = |number: usize| {
+        let (count, runs) = (tail.collapses[number], tail.runs[number]);
+        let share = fixed(100.0 * count as f64 / runs as f64, 0);
+        let size = tail.size[number];
+        let size = size.map_or(String::new(), |size| format!(", x{} its median", fixed(size, 2)));
+        format!("{count} of {runs} runs ({share} %{size})")
+    };
+    (tail.collapses != [0, 0])
+        .then(|| format!("{} collapses in {}; the baseline in {}", name(row), side(1), side(0)))
+}
+
+/// Why the verdict is not that on typical runs.
+fn doubt(row: &Row<'_>) -> Option<String> {
+    let (name, comparison) = (name(row), &row.comparison);
+    if row.is_below_floor() {
+        return Some(format!(
+            "{name}: no verdict, as the baseline differs from itself by as much; a quieter machine \
+             or more runs may tell"
+        ));
+    }
+    let doubt = comparison.doubt()?;
+    if row.verdict() == Verdict::Slower {
+        return Some(format!("{name}: slower by its collapses; typical runs are {}", typical(row)));
+    }
+    Some(match doubt {
+        Doubt::Tail => format!(
+            "{name}: no verdict, though typical runs are {}: it may collapse more often; more runs \
+             may tell",
+            typical(row)
+        ),
+        Doubt::Mean => {
+            let percent = |end: f64| fixed(100.0 * end / comparison.baseline.mean.abs(), 1);
+            let [lo, hi] = [percent(comparison.mean.lo), percent(comparison.mean.hi)];
+            format!(
+                "{name}: no verdict, though typical runs are {}: the mean changes by {lo} to \
+                 {hi} %; more runs may tell",
+                typical(row)
+            )
+        }
+    })
+}
+
+fn typical(row: &Row<'_>) -> &'static str {
+    match row.comparison.typical() {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Same { .. } => "the same",
+        Verdict::Unsure => "not told apart",
+    }
+}
+
+/// What so few runs cannot have shown of a candidate that is called faster or the same.
+fn unseen(case: Case<'_>, rows: &[Row<'_>]) -> Option<String> {
+    let called = |row: &&Row<'_>| matches!(row.verdict(), Verdict::Faster | Verdict::Same { .. });
+    let few = rows.iter().filter(called).map(|row| row.comparison.candidate.n).min()?;
+    let share = 1.0 - 0.05_f64.powf(1.0 / few as f64);
+    (share > case.request.tail).then(|| {
+        format!(
+            "{few} runs do not show collapses that come in less than {} % of the runs",
+            fixed(100.0 * share, 0)
+        )
+    })
 }

@@ -98,6 +98,59 @@ fn three_percent_are_found_within_the_cap_and_equals_are_not_called_different() 
 }
 
 #[test]
+fn a_candidate_that_collapses_is_not_faster_and_its_collapses_are_named() {
+    let directory = directory("collapse");
+    for seed in 1..=5 {
+        let a = noisy(&directory, "a", seed, 100.0);
+        let b = noisy(&directory, "b", seed + 1000, 97.0);
+        // Each tenth run of the candidate or so takes 1.8 times as long, after a while without one.
+        let count = directory.join("count");
+        std::fs::write(&count, "").expect("written");
+        let bad = format!(
+            "echo >> {0}; n=$(wc -l < {0}); v=$({b}); \
+             if [ $((n % 10)) = 4 ] && [ $n -gt 9 ]; then awk \"BEGIN{{print 1.8*$v}}\"; \
+             else echo $v; fi",
+            count.display()
+        );
+        let seed = seed.to_string();
+        let args = ["--format", "json", "--max-runs", "80", "--seed", &seed, &a, &bad];
+        let output = run(&with(&args));
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let verdict = found["verdict"].as_str().expect("a verdict");
+        assert!(["slower", "unsure"].contains(&verdict), "{found}");
+        assert_eq!(code(&output), Some(if verdict == "slower" { FINDING } else { SAME }));
+        let collapses = &found["rows"][0]["candidate"]["collapses"];
+        assert!(collapses["runs"].as_u64().expect("counted") >= 3, "{found}");
+        let factor = collapses["factor"].as_f64().expect("sized");
+        assert!((1.7..1.9).contains(&factor), "{factor}");
+        assert!(found["notes"].to_string().contains("collapses in"), "{found}");
+    }
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn below_the_noise_floor_there_is_no_verdict() {
+    let directory = directory("floor");
+    let state = directory.join("a");
+    // The baseline goes up and down by 20 %; the candidate is 3 % above it each time.
+    let wave = |name: &str, factor: &str| {
+        let file = state.with_extension(name);
+        format!(
+            "echo >> {0}; n=$(wc -l < {0}); awk \"BEGIN{{print {factor}*(100+20*($n%2))}}\"",
+            file.display()
+        )
+    };
+    let args = ["-r", "12", &wave("one", "1"), &wave("two", "1.03")];
+    let found = compared(&args, SAME);
+    assert_eq!(
+        (&found["verdict"], &found["rows"][0]["doubt"]),
+        (&"unsure".into(), &"noise floor".into())
+    );
+    assert!(found["notes"].to_string().contains("no verdict"), "{found}");
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
 fn warm_up_is_left_out_until_it_ends() {
     let directory = directory("warm-up");
     let side = |name: &str| {

@@ -4,8 +4,8 @@ use super::Request;
 use super::series::{Series, Side, partner};
 use crate::measure::MeasureError;
 use convoy_stats::{
-    Alternative, Better, Comparison, Design, Question, Sample, Zeros, adjust, adjust_table,
-    noise_floor, noise_floor_within, signed_rank_of, stars,
+    Alternative, Better, Comparison, Design, Question, Sample, Verdict, Zeros, adjust,
+    adjust_table, noise_floor, noise_floor_within, signed_rank_of, stars,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,31 @@ pub struct Row<'a> {
     pub comparison: Comparison,
     /// The p-value before it was corrected over the table.
     pub raw: f64,
+    /// How far the baseline is from itself, if that is known.
+    pub floor: Option<Floor>,
+}
+
+impl Row<'_> {
+    /// The verdict: that of the statistics, unless the baseline differs from itself by as much.
+    pub fn verdict(&self) -> Verdict {
+        match self.comparison.verdict() {
+            Verdict::Faster | Verdict::Slower if self.is_below_floor() => Verdict::Unsure,
+            verdict => verdict,
+        }
+    }
+
+    /// Whether the baseline differs from itself by as much as from the candidate, and nothing but
+    /// typical runs speaks.
+    pub fn is_below_floor(&self) -> bool {
+        let typical = matches!(self.comparison.typical(), Verdict::Faster | Verdict::Slower);
+        let (Some(floor), Some(ratio)) = (&self.floor, self.comparison.ratio) else { return false };
+        typical && 100.0 * (ratio.value - 1.0).abs() < floor.percent
+    }
+
+    /// Whether measuring may end with this verdict; see [`Comparison::is_settled`].
+    pub fn is_settled(&self, tail: f64) -> bool {
+        self.verdict() != Verdict::Unsure && self.comparison.is_settled(tail)
+    }
 }
 
 /// What the baseline against itself showed.
@@ -78,7 +103,12 @@ impl Case<'_> {
     }
 
     /// All candidates against the baseline, corrected over the table; benchmark by benchmark.
-    pub fn rows(self, sides: &[Side]) -> Result<Vec<Row<'_>>, MeasureError> {
+    /// `again` are A/A runs of the baseline, if there are any.
+    pub fn rows<'s>(
+        self,
+        sides: &'s [Side],
+        again: Option<&Side>,
+    ) -> Result<Vec<Row<'s>>, MeasureError> {
         let mut rows = Vec::new();
         let baseline = &sides[0];
         for series in &baseline.series {
@@ -96,7 +126,10 @@ impl Case<'_> {
                 }
                 let same = series.values.len() == other.values.len();
                 let paired = self.live[0] && self.live[number] && same;
-                rows.push(self.compare((baseline, series), (side, other), paired)?);
+                let mut row = self.compare((baseline, series), (side, other), paired)?;
+                row.floor =
+                    self.floor(series, again.and_then(|side| partner(baseline, series, side)));
+                rows.push(row);
             }
         }
         if rows.is_empty() {
@@ -131,11 +164,14 @@ impl Case<'_> {
             Comparison::new(&one, &two, question)
         };
         let comparison = comparison.map_err(MeasureError::request)?;
-        Ok(Row { baseline, candidate, raw: comparison.p, comparison })
+        Ok(Row { baseline, candidate, raw: comparison.p, comparison, floor: None })
     }
 
     /// How far the baseline is from itself: by its A/A runs, else by its neighbouring blocks.
-    pub fn floor(self, baseline: &Series, again: Option<&Series>) -> Option<Floor> {
+    fn floor(self, baseline: &Series, again: Option<&Series>) -> Option<Floor> {
+        if !self.live[0] {
+            return None;
+        }
         let own = Sample::new(baseline.values.clone()).ok()?;
         let (source, floor) = match again {
             Some(again) => {

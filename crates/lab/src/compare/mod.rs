@@ -9,7 +9,7 @@ mod series;
 
 use crate::measure::{MeasureError, MetricChoice};
 use convoy_host::Interrupts;
-use convoy_stats::{Correction, Interval, Verdict};
+use convoy_stats::{Correction, Interval};
 
 pub use judge::{Case, Floor, RangeChange, Row};
 pub use live::{Failures, Measured, WarmedUp};
@@ -59,6 +59,9 @@ pub struct Request {
     pub higher_is_better: bool,
     /// Relative difference that does not matter, 0.01 for 1 %.
     pub same_within: f64,
+    /// Share of collapsing runs of the candidate that must have shown before it is called faster or
+    /// the same early, 0.05 for 5 %.
+    pub tail: f64,
     /// Chance to call equal sides different.
     pub alpha: f64,
     /// The kind of intervals of means.
@@ -147,8 +150,8 @@ impl Request {
         }
         let live = vec![true; sides.len()];
         let case = Case { request: self, live: &live, sequential: true };
-        let rows = case.rows(sides).ok()?;
-        let sure = rows.iter().all(|row| row.comparison.verdict() != Verdict::Unsure);
+        let rows = case.rows(sides, None).ok()?;
+        let sure = rows.iter().all(|row| row.is_settled(self.tail));
         sure.then(|| format!("sure after {blocks} runs of each side"))
     }
 }

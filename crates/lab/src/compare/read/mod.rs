@@ -12,8 +12,8 @@ use std::path::Path;
 
 /// What a file can be.
 const FORMATS: &str = "hyperfine's --export-json, criterion's sample.json or its \
-    folder, Go benchmark text, reaim.csv, AIM7's suite7.ss and log, what either prints, a record of \
-    convoy run";
+    folder, Go benchmark text, reaim.csv, AIM7's suite7.ss and log, what either prints, a record \
+    of convoy run";
 
 /// Largest file that is read, bytes: ten million numbers.
 const LARGEST: u64 = 256 << 20;

@@ -1,0 +1,106 @@
+//! Estimates of a mean from values whose neighbours are alike.
+
+use crate::error::{Error, finite, open_unit};
+use crate::sample::{Estimate, Interval, Sample};
+use crate::{normal, student};
+
+/// Level at which the correlation of neighbours is believed.
+const LEVEL: f64 = 0.05;
+
+/// The largest correlation that is reckoned with: above it, a series is one drift.
+const MOST: f64 = 0.97;
+
+impl Sample {
+    /// [`Sample::estimate_with`] for values in the order in which they were measured: where
+    /// neighbours are alike, the interval is as wide as that of the fewer independent values that
+    /// the series is worth.
+    ///
+    /// The correlation is that of an AR(1) process, with the bias of a short series taken out (M.
+    /// Kendall, 1954), and counts if it is above what independent values show in 5 % of all cases.
+    /// The interval covers the mean of AR(0.9) in nine of ten series of 100; the plain one in four.
+    ///
+    /// # Errors
+    /// As [`Sample::estimate_with`], and [`Error::Overflow`] if an end does not fit a number.
+    pub fn serial_estimate(&self, confidence: f64, interval: Interval) -> Result<Estimate, Error> {
+        let plain = self.estimate_with(confidence, interval)?;
+        let (Some(sd), Interval::T) = (plain.sd, interval) else { return Ok(plain) };
+        let n = self.n() as f64;
+        let worth = self.worth();
+        if worth >= n {
+            return Ok(plain);
+        }
+        let tail = (1.0 - open_unit("confidence", confidence)?) / 2.0;
+        // The spread about the series' own mean misses that of the mean.
+        let spread = sd * ((n - 1.0) / n * worth / (worth - 1.0)).sqrt();
+        let half = student::tail_quantile(tail, worth - 1.0) * spread / worth.sqrt();
+        let half = finite(half)?.max(plain.half_width());
+        Ok(Estimate { lo: plain.mean - half, hi: plain.mean + half, ..plain })
+    }
+
+    /// How many independent values the series is worth; at least 2.
+    fn worth(&self) -> f64 {
+        let n = self.n() as f64;
+        let (mean, largest) = (self.mean(), self.max().abs().max(self.min().abs()));
+        let scaled: Vec<f64> = self.values().iter().map(|v| (v - mean) / largest).collect();
+        let squares: f64 = scaled.iter().map(|value| value * value).sum();
+        if self.n() < 4 || squares <= 0.0 || !squares.is_finite() {
+            return n;
+        }
+        let lag1 = scaled.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / squares;
+        if lag1 < normal::tail_quantile(LEVEL) / n.sqrt() - 1.0 / n {
+            return n;
+        }
+        let correlation = (lag1 + (1.0 + 3.0 * lag1) / n).min(MOST);
+        (n * (1.0 - correlation) / (1.0 + correlation)).max(2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    /// The share of `trials` series of `n` whose interval covers the mean.
+    fn coverage(correlation: f64, n: usize, serial: bool) -> f64 {
+        let mut rng = Rng::new(11);
+        let trials = 2000;
+        let covered = (0..trials).filter(|_| {
+            let step = (1.0 - correlation * correlation).sqrt();
+            let mut value = rng.normal();
+            let series = (0..n).map(|_| {
+                value = correlation * value + step * rng.normal();
+                100.0 + value
+            });
+            let sample = Sample::new(series.collect::<Vec<_>>()).unwrap();
+            let estimate = if serial {
+                sample.serial_estimate(0.95, Interval::T).unwrap()
+            } else {
+                sample.estimate()
+            };
+            estimate.contains(100.0)
+        });
+        covered.count() as f64 / f64::from(trials)
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_bears_neighbours_that_are_alike() {
+        let plain = coverage(0.9, 100, false);
+        assert!((0.25..0.5).contains(&plain), "{plain}");
+        for (correlation, n, least) in
+            [(0.9, 100, 0.88), (0.9, 30, 0.80), (0.6, 50, 0.90), (0.3, 50, 0.88), (0.0, 30, 0.94)]
+        {
+            let covered = coverage(correlation, n, true);
+            assert!(covered >= least, "AR({correlation}), {n} values: {covered}");
+        }
+        assert!(coverage(0.0, 30, true) < 0.98);
+    }
+
+    #[test]
+    fn hostile_series() {
+        for values in [&[1.0][..], &[2.0; 9], &[0.0; 5], &[1e150, -1e150, 1e150, -1e150, 1e150]] {
+            let sample = Sample::new(values).unwrap();
+            let estimate = sample.serial_estimate(0.95, Interval::T);
+            assert!(estimate.is_err() || !estimate.unwrap().mean.is_nan());
+        }
+    }
+}

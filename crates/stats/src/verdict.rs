@@ -1,0 +1,233 @@
+//! The verdict of a comparison: on typical runs, on the mean and on the tail together.
+
+use core::cmp::Ordering;
+use core::fmt;
+
+use crate::compare::{Better, Comparison, Design, Question};
+use crate::error::Error;
+use crate::ratio;
+use crate::sample::{Estimate, Interval, Sample};
+use crate::tail::Tail;
+
+/// Chance that a share of collapsing runs stays unseen in as many runs as it takes to exclude it.
+const UNSEEN: f64 = 0.05;
+
+/// What a comparison comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The candidate is better, and not within the margin.
+    Faster,
+    /// The candidate is worse, and not within the margin.
+    Slower,
+    /// Shown to differ by less than this relative margin.
+    Same {
+        /// The margin, 0.01 for 1 %.
+        within: f64,
+    },
+    /// Neither a difference nor equality is shown: more runs, less noise, or a wider margin.
+    Unsure,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Faster => f.write_str("faster"),
+            Self::Slower => f.write_str("slower"),
+            Self::Same { within } => {
+                // Rounded to six digits, as 100 times 0.07 is not 7.
+                let percent = (within * 1e8).round() / 1e6;
+                write!(f, "same within {percent} %")
+            }
+            Self::Unsure => f.write_str("unsure"),
+        }
+    }
+}
+
+/// Level below which it is held possible that the candidate collapses more often: one collapse of
+/// one side does not reach it, two to none do.
+const TAIL_DOUBT: f64 = 0.25;
+
+/// The share of `alpha` at which collapses are a claim: it may be looked for after every pair.
+const TAIL_CLAIM: f64 = 0.2;
+
+/// What speaks against the verdict of the ranks or the bets, which is about typical runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// The mean may be on the other side, or off by more than the margin.
+    Mean,
+    /// One side may collapse more often than the other.
+    Tail,
+}
+
+impl Comparison {
+    /// The verdict, on typical runs, mean and tail together: *faster* and *same* are never said
+    /// while mean or tail may be worse, nor *slower* while they are shown to be better. *Same* has
+    /// precedence: a difference may be beyond doubt and still too small to matter. Collapses that
+    /// are beyond doubt make a candidate slower that is not typically slower.
+    pub fn verdict(&self) -> Verdict {
+        let typical = self.typical();
+        let claim = TAIL_CLAIM * self.question.alpha;
+        match self.doubt() {
+            None => typical,
+            Some(_) if typical == Verdict::Slower => Verdict::Unsure,
+            Some(_) if self.tail.is_some_and(|tail| tail.worse <= claim) => Verdict::Slower,
+            Some(_) => Verdict::Unsure,
+        }
+    }
+
+    /// The verdict on typical runs alone.
+    pub fn typical(&self) -> Verdict {
+        let better = match self.question.better {
+            Better::Lower => Ordering::Less,
+            Better::Higher => Ordering::Greater,
+        };
+        if self.equivalent {
+            Verdict::Same { within: self.question.margin }
+        } else if self.p > self.question.alpha || self.direction.is_eq() {
+            Verdict::Unsure
+        } else if self.direction == better {
+            Verdict::Faster
+        } else {
+            Verdict::Slower
+        }
+    }
+
+    /// What speaks against the verdict on typical runs.
+    pub fn doubt(&self) -> Option<Doubt> {
+        let sign = if self.question.better == Better::Higher { -1.0 } else { 1.0 };
+        // How much worse the mean is, at least and at most.
+        let (one, two) = (sign * self.mean.lo, sign * self.mean.hi);
+        let (least, most) = (one.min(two), one.max(two));
+        let margin = self.question.margin * self.baseline.mean.abs();
+        let collapses = |p: fn(&Tail) -> f64| self.tail.is_some_and(|tail| p(&tail) <= TAIL_DOUBT);
+        let more = collapses(|tail| tail.worse);
+        let (mean, tail) = match self.typical() {
+            Verdict::Faster => (most > 0.0, more),
+            Verdict::Same { .. } => (most.max(-least) >= margin.max(f64::MIN_POSITIVE), more),
+            Verdict::Slower => (most < 0.0, collapses(|tail| tail.better) && most < 0.0),
+            Verdict::Unsure => (false, more),
+        };
+        if tail { Some(Doubt::Tail) } else { mean.then_some(Doubt::Mean) }
+    }
+
+    /// Whether measuring may end with this verdict. *Slower* is known when it is seen; *faster* and
+    /// *same* also need so many runs that collapses in at least the share `tail` of the
+    /// candidate's runs would have shown, with a chance of 95 %, and no more of them than of the
+    /// baseline's.
+    pub fn is_settled(&self, tail: f64) -> bool {
+        let runs = UNSEEN.ln() / (-tail.clamp(1e-6, 1.0 - 1e-6)).ln_1p();
+        let seen = self.tail.is_none_or(|tail| tail.collapses[1] <= tail.collapses[0]);
+        match self.verdict() {
+            Verdict::Unsure => false,
+            Verdict::Slower => true,
+            Verdict::Faster | Verdict::Same { .. } => seen && self.candidate.n as f64 >= runs,
+        }
+    }
+}
+
+/// The difference of the arithmetic means, with the interval of confidence `1 - 2 alpha`. Values
+/// whose neighbours are alike count for fewer.
+pub(crate) fn difference_of_means(
+    baseline: &Sample,
+    candidate: &Sample,
+    question: Question,
+) -> Result<Estimate, Error> {
+    let confidence = 1.0 - 2.0 * question.alpha;
+    if question.design == Design::Paired {
+        return ratio::differences(baseline, candidate)?.serial_estimate(confidence, Interval::T);
+    }
+    let one = baseline.serial_estimate(confidence, Interval::T)?;
+    let two = candidate.serial_estimate(confidence, Interval::T)?;
+    let half = one.half_width().hypot(two.half_width());
+    let mean = two.mean - one.mean;
+    Ok(Estimate { mean, sd: None, n: one.n.min(two.n), lo: mean - half, hi: mean + half })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    /// Watches a comparison as it is measured: verdict and number of pairs.
+    fn watch(rng: &mut Rng, candidate: impl Fn(&mut Rng) -> f64) -> (Comparison, usize) {
+        let (mut one, mut two) = (Vec::new(), Vec::new());
+        loop {
+            one.push((0.01 * rng.normal()).exp());
+            two.push(candidate(rng));
+            let pairs = one.len();
+            if pairs < 6 {
+                continue;
+            }
+            let sample = |values: &Vec<f64>| Sample::new(values.clone()).unwrap();
+            let found =
+                Comparison::watched(&sample(&one), &sample(&two), Question::default()).unwrap();
+            if pairs == 100 || found.is_settled(0.05) {
+                return (found, pairs);
+            }
+        }
+    }
+
+    #[test]
+    fn a_candidate_that_collapses_now_and_then_is_neither_faster_nor_the_same() {
+        for typical in [0.97, 1.0] {
+            let mut rng = Rng::new(5);
+            let mut slower = 0;
+            for history in 0..25 {
+                let (found, pairs) = watch(&mut rng, |rng| {
+                    let collapse = if rng.uniform() < 0.1 { 1.8 } else { 1.0 };
+                    typical * collapse * (0.01 * rng.normal()).exp()
+                });
+                let verdict = found.verdict();
+                assert!(
+                    matches!(verdict, Verdict::Slower | Verdict::Unsure),
+                    "history {history}: {verdict} after {pairs}"
+                );
+                let size = found.tail.unwrap().size[1].expect("it is named");
+                assert!((1.6..2.0).contains(&size), "{size}");
+                slower += usize::from(verdict == Verdict::Slower);
+            }
+            assert!(slower >= 20, "{slower} of 25");
+        }
+    }
+
+    #[test]
+    fn a_candidate_without_collapses_is_called_what_it_is() {
+        let mut rng = Rng::new(6);
+        for (typical, expected) in [
+            (0.97, Verdict::Faster),
+            (1.0, Verdict::Same { within: 0.01 }),
+            (1.03, Verdict::Slower),
+        ] {
+            let mut right = 0;
+            for _ in 0..20 {
+                let (found, pairs) = watch(&mut rng, |rng| typical * (0.01 * rng.normal()).exp());
+                right += usize::from(found.verdict() == expected);
+                let early = matches!(found.verdict(), Verdict::Slower);
+                assert_eq!(pairs >= 59, !early, "{pairs}");
+            }
+            // The level is 5 %.
+            assert!(right >= 18, "{expected}: {right} of 20");
+        }
+    }
+
+    #[test]
+    fn a_mean_that_may_be_worse_is_no_improvement() {
+        // Twenty runs 3 % faster, four of twice the time: the median is better, the mean is not.
+        let wave = |i: usize| 10.0 + 0.05 * ((i * 7) % 10) as f64;
+        let base: Vec<f64> = (0..24).map(wave).collect();
+        let mixed: Vec<f64> =
+            (0..24).map(|i| if i % 6 == 5 { 2.0 } else { 0.97 } * wave(i)).collect();
+        let ask = |one: &[f64], two: &[f64]| {
+            let question = Question { design: Design::Unpaired, ..Question::default() };
+            let [one, two] = [one, two].map(|side| Sample::new(side.to_vec()).unwrap());
+            Comparison::new(&one, &two, question).unwrap()
+        };
+        let found = ask(&base, &mixed);
+        assert_eq!(found.typical(), Verdict::Faster);
+        assert_eq!(found.doubt(), Some(Doubt::Tail));
+        assert_ne!(found.verdict(), Verdict::Faster);
+        // Nor is the other side slower, which never collapses and is better in the mean.
+        let back = ask(&mixed, &base);
+        assert_eq!((back.typical(), back.verdict()), (Verdict::Slower, Verdict::Unsure));
+    }
+}
