@@ -390,7 +390,10 @@ impl<P: Platform, L: RawLock<P> + Default> Lock for RwSemaphore<P, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Native;
+    use crate::{Native, Platform};
+
+    /// Nanoseconds, so many that only a wait lets them pass.
+    const TIMEOUT: u64 = 3_000_000;
 
     /// What one thread can see of a lock.
     fn alone<T: Lock>(name: LockName) {
@@ -404,8 +407,10 @@ mod tests {
         lock.release_shared();
         assert_eq!(lock.acquire_unless(Cancel::Signal), Ok(()), "{name}");
         if name.promises_to(Promise::Timeouts) {
-            let late = lock.acquire_unless(Cancel::After(1000));
+            let deadline = Native::now() + TIMEOUT;
+            let late = lock.acquire_unless(Cancel::After(TIMEOUT));
             assert_eq!(late, Err(WaitError::TimedOut), "{name}");
+            assert!(Native::now() >= deadline, "{name} does not wait");
         }
         lock.release();
         assert_eq!(lock.waiters(), 0, "{name}");

@@ -13,7 +13,7 @@
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{self, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{self, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 /// Looks at a word before a spinning thread gives up its time slice: 10 to 40 µs of `pause`, by the
@@ -37,7 +37,10 @@ crate::atomic_words! {
 #[derive(Debug)]
 pub struct Signals {
     pending: AtomicU32,
-    /// The word this thread sleeps on interruptibly; only its address is used, never its content.
+    /// Begins and ends of the waits that a signal may end: odd during one. Tells whoever raises a
+    /// signal that the wait it met is over, even if the next one is for the same word.
+    waits: AtomicU32,
+    /// The word of the last such wait; only its address is used, never its content.
     asleep_on: AtomicPtr<AtomicU32>,
 }
 
@@ -56,6 +59,7 @@ impl Signals {
             slot.get().unwrap_or_else(|| {
                 let signals: &'static Self = Box::leak(Box::new(Self {
                     pending: AtomicU32::new(0),
+                    waits: AtomicU32::new(0),
                     asleep_on: AtomicPtr::new(null_mut()),
                 }));
                 slot.set(Some(signals));
@@ -81,23 +85,34 @@ impl Signals {
     }
 
     fn raise(&self, signal: u32) {
-        // SeqCst pairs with `wait`: either we see the word the sleeper has published, or the
-        // sleeper sees the pending bit after it published the word.
+        // SeqCst pairs with `begin_wait`: either we see the wait that the sleeper has begun, or the
+        // sleeper sees the pending bit after it began.
         self.pending.fetch_or(signal, SeqCst);
-        let word = self.asleep_on.load(SeqCst);
-        if word.is_null() {
+        let wait = self.waits.load(SeqCst);
+        if wait.is_multiple_of(2) {
             return;
         }
         // The sleeper may have looked at `pending` already and not yet be in the system call, where
-        // the wake-up would miss it: repeat until it has left this wait.
-        loop {
-            futex_wake(word, usize::MAX);
-            // SeqCst, as above.
-            if self.asleep_on.load(SeqCst) != word || !self.is_pending(Sleep::Interruptible) {
-                return;
-            }
+        // the wake-up would miss it: repeat until it has left this wait. A wait that the signal
+        // does not admit is woken without reason, once, and the next one is not ours to end.
+        // SeqCst, as above.
+        while self.waits.load(SeqCst) == wait {
+            // Relaxed: the word of a later wait would only be woken without reason.
+            futex_wake(self.asleep_on.load(Relaxed), usize::MAX);
             yield_now();
         }
+    }
+
+    fn begin_wait(&self, word: &AtomicU32) {
+        // Relaxed: `waits` publishes it.
+        self.asleep_on.store(core::ptr::from_ref(word).cast_mut(), Relaxed);
+        // SeqCst pairs with `raise`: publish first, look at `pending` second.
+        self.waits.fetch_add(1, SeqCst);
+    }
+
+    fn end_wait(&self) {
+        // Release pairs with the loads in `raise`, which stops waking when it sees this.
+        self.waits.fetch_add(1, Release);
     }
 
     fn is_pending(&self, sleep: Sleep) -> bool {
@@ -217,14 +232,9 @@ impl Platform for Native {
             let late = futex_wait(word, expected, deadline);
             return if late { Wake::TimedOut } else { Wake::Woken };
         };
-        // SeqCst pairs with `Signals::raise`: publish first, look second.
-        signals.asleep_on.store(core::ptr::from_ref(word).cast_mut(), SeqCst);
-        let mut late = false;
-        if !signals.is_pending(sleep) {
-            late = futex_wait(word, expected, deadline);
-        }
-        // SeqCst: `raise` stops waking when it sees this.
-        signals.asleep_on.store(null_mut(), SeqCst);
+        signals.begin_wait(word);
+        let late = !signals.is_pending(sleep) && futex_wait(word, expected, deadline);
+        signals.end_wait();
         if signals.is_pending(sleep) {
             Wake::Interrupted
         } else if late {
@@ -330,6 +340,46 @@ mod tests {
         signals.interrupt();
         signals.kill();
         thread.join().unwrap();
+    }
+
+    /// A killable wait that is repeated while an interrupt is pending looks like the same wait for
+    /// ever to whoever sends the interrupt, but for its number.
+    #[test]
+    fn an_interrupt_returns_though_killable_waits_go_on() {
+        const TOO_MANY: u32 = 1000;
+        for _ in 0..20 {
+            let (send, receive) = mpsc::channel();
+            let thread = std::thread::spawn(move || {
+                send.send(Signals::of_this_thread()).unwrap();
+                let word = AtomicU32::new(0);
+                let mut waits = 1;
+                while Native::wait(&word, 0, Sleep::Killable, None) != Wake::Interrupted
+                    && waits < TOO_MANY
+                {
+                    waits += 1;
+                }
+                waits
+            });
+            let signals = receive.recv().unwrap();
+            while signals.waits.load(SeqCst) == 0 {
+                yield_now();
+            }
+            signals.interrupt();
+            signals.kill();
+            assert!(thread.join().unwrap() < TOO_MANY);
+        }
+    }
+
+    #[test]
+    fn a_signal_that_came_before_the_wait_ends_it() {
+        let (send, receive) = mpsc::channel();
+        std::thread::spawn(move || {
+            Signals::of_this_thread().interrupt();
+            let word = AtomicU32::new(0);
+            send.send(Native::wait(&word, 0, Sleep::Interruptible, None)).unwrap();
+        });
+        let ended = receive.recv_timeout(std::time::Duration::from_secs(30));
+        assert_eq!(ended, Ok(Wake::Interrupted), "or it sleeps for good");
     }
 
     #[test]
