@@ -4,6 +4,7 @@
 use crate::check::Subject;
 use crate::model::Model;
 use convoy_mm::{Bulk, HoldAll};
+use convoy_sync::rcu::Steps;
 use convoy_sync::{
     Atomic, Cancel, Lock, Mutex, OwnerWord, Platform, Promise, RawLock, Sleep, SpinPolicy,
     Unqueued, WaitError, Wake,
@@ -69,7 +70,47 @@ pub(crate) fn subjects() -> Vec<Subject> {
             "busted-double-unlock",
             "Gives the zone lock back twice after a batch.",
         ),
+        Subject::busted_rcu::<NoTag>(
+            "busted-rcu-tag",
+            "A note does not say of which grace period it is.",
+        ),
+        Subject::busted_rcu::<NoSecondLook>(
+            "busted-rcu-look",
+            "A report looks no more once it has the leaf's lock.",
+        ),
+        Subject::busted_rcu::<EarlyEnd>(
+            "busted-rcu-early",
+            "A grace period ends with the first report.",
+        ),
+        Subject::busted_rcu::<Joins>(
+            "busted-rcu-joins",
+            "A callback joins the grace period that is on its way.",
+        ),
     ]
+}
+
+/// RCU without the number in a noted quiescent state.
+struct NoTag;
+impl Steps for NoTag {
+    const TAGS: bool = false;
+}
+
+/// RCU without the second look under the leaf's lock.
+struct NoSecondLook;
+impl Steps for NoSecondLook {
+    const LOOKS_AGAIN: bool = false;
+}
+
+/// RCU whose root does not wait for all.
+struct EarlyEnd;
+impl Steps for EarlyEnd {
+    const ENDS_LAST: bool = false;
+}
+
+/// RCU whose callbacks wait for less than a whole grace period.
+struct Joins;
+impl Steps for Joins {
+    const WAITS_WHOLE: bool = false;
 }
 
 /// A lock that does nothing.

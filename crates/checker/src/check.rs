@@ -5,11 +5,13 @@ use crate::busted;
 use crate::model::{
     Budget, Failure, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation, explore,
 };
+use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
 use crate::shapes::SHAPES;
 use crate::visits::{READERS, WRITERS, visits};
 use crate::zone::{ZONE_SHAPES, zone_scenario};
 use convoy_mm::{Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
+use convoy_sync::rcu::{Sound, Steps};
 use convoy_sync::{Lock, LockName, Promise, TicketLock};
 
 /// The word for everything that ships.
@@ -114,7 +116,7 @@ macro_rules! locks {
     };
 }
 
-/// Everything that can be checked: the locks of the list, the zone, and what is broken on purpose.
+/// Everything that can be checked: the locks of the list, the zone, RCU, and what is broken on purpose.
 pub fn subjects() -> Vec<Subject> {
     type P = Model;
     type L = TicketLock<Model>;
@@ -128,6 +130,7 @@ pub fn subjects() -> Vec<Subject> {
             "The patch of 2007: keeps the lock of a dry zone.",
         ),
     ]);
+    all.push(rcu_subject::<Sound>("rcu", "Tree RCU of 2.6.39: frees after a grace period."));
     all.extend(busted::subjects());
     all
 }
@@ -149,6 +152,11 @@ impl Subject {
         B: Bulk<Model, TicketLock<Model>> + Copy + Default,
     {
         Self { busted: true, ..zone_subject::<B>(name, about) }
+    }
+
+    /// RCU that is.
+    pub(crate) fn busted_rcu<S: Steps>(name: &'static str, about: &'static str) -> Self {
+        Self { busted: true, ..rcu_subject::<S>(name, about) }
     }
 
     /// Whether `word` names it: its name, its family, `all` or `busted`.
@@ -219,6 +227,17 @@ where
         ZONE_SHAPES.iter().map(case).collect()
     };
     Subject { name, family: "zone", about, promises: &[], busted: false, scenarios }
+}
+
+fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
+    let scenarios = |subject: &Subject| {
+        let case = |shape| {
+            let scenario = rcu_scenario::<S>(subject.name, shape);
+            Case { shape: shape.name, about: shape.about, scenario }
+        };
+        RCU_SHAPES.iter().map(case).collect()
+    };
+    Subject { name, family: "rcu", about, promises: &[], busted: false, scenarios }
 }
 
 /// The subjects that `words` name: a lock, a family, `all` that ship, or `busted`. Each once, in

@@ -9,6 +9,7 @@
 mod busted;
 mod check;
 pub mod model;
+mod rcu;
 mod script;
 mod shapes;
 mod visits;
@@ -16,6 +17,7 @@ mod zone;
 
 pub use check::{CheckError, Replay, Row, Subject, replay, select, subjects};
 pub use model::{Budget, Property};
+pub use rcu::{Move, RCU_SHAPES, RcuShape, rcu_scenario};
 pub use script::{Shape, Step, script};
 pub use shapes::SHAPES;
 pub use visits::{Irq, READERS, WRITERS, visits};

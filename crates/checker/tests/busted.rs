@@ -40,6 +40,7 @@ fn every_family_has_a_lock_that_is_broken_and_every_property_is_broken_by_one() 
         Property::Fifo,
         Property::Signals,
         Property::Timeouts,
+        Property::GracePeriod,
     ] {
         assert!(broken.contains(&property), "{}", property.name());
     }

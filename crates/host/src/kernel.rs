@@ -377,16 +377,14 @@ impl Kernel for Host {
 
     fn exec(&mut self, program: Program, argument: &str) -> Errno {
         let mut command = match program {
-            Program::TrueScript => {
-                Command::new(format!("{}/{}", self.directory, workdir::TRUE_SCRIPT))
-            }
-            Program::ListScript => {
+            Program::True => Command::new(format!("{}/{}", self.directory, workdir::TRUE_SCRIPT)),
+            Program::List => {
                 let script = format!("{}/{}", self.directory, workdir::LIST_SCRIPT);
                 let mut command = Command::new(script);
                 command.arg(argument);
                 command
             }
-            Program::SystemListScript => {
+            Program::SystemList => {
                 // What `system("script directory")` executes; the names travel as arguments, so no
                 // character of them means anything to the shell.
                 let mut command = Command::new("/bin/sh");

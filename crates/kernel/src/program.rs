@@ -118,9 +118,9 @@ impl Process {
     /// Runs `program` in this process, which has no other future; returns its exit status.
     pub(crate) fn run_program(&self, program: Program, argument: &str) -> i32 {
         match program {
-            Program::TrueScript => self.run_shell("/bin/true.sh"),
-            Program::ListScript => self.run_list_script(argument),
-            Program::SystemListScript => {
+            Program::True => self.run_shell("/bin/true.sh"),
+            Program::List => self.run_list_script(argument),
+            Program::SystemList => {
                 // `sh -c script` executes the script without another fork.
                 match self.run_shell("/bin/list.sh") {
                     0 => self.run_list_script(argument),

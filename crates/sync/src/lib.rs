@@ -9,8 +9,9 @@
 //! | [`Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
 //! | [`RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
+//! | [`rcu::Rcu`] | readers that take nothing, frees that wait for them |
 //!
-//! No lock allocates. Waiting tasks are linked through records on their own stacks.
+//! No lock allocates but RCU, for its lists. Waiting tasks are linked through records on their own stacks.
 
 mod adaptive;
 mod event;
@@ -21,6 +22,7 @@ mod mutex;
 mod native;
 mod platform;
 mod queue;
+pub mod rcu;
 mod rwlock;
 mod rwsem;
 mod semaphore;

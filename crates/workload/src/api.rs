@@ -126,11 +126,11 @@ pub enum Exit {
 pub enum Program {
     /// A shell script that does nothing and is found by its `#!` line: `exec_test` of 1996 runs
     /// five of them.
-    TrueScript,
+    True,
     /// A script that runs `ls -l DIRECTORY > /dev/null`: `exec_test` of re-aim runs five of them.
-    ListScript,
+    List,
     /// `system("script DIRECTORY")` with that script: the shell jobs.
-    SystemListScript,
+    SystemList,
 }
 
 /// Identity queries of `misc_rtns_1`, each one library call of the original job.

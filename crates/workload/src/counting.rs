@@ -477,9 +477,9 @@ impl Kernel for Counting {
     fn exec(&mut self, program: Program, _argument: &str) -> Errno {
         self.count("execve");
         self.count(match program {
-            Program::TrueScript => "(shell on a script)",
-            Program::ListScript => "(script, ls -l)",
-            Program::SystemListScript => "(shell -c, script, ls -l)",
+            Program::True => "(shell on a script)",
+            Program::List => "(script, ls -l)",
+            Program::SystemList => "(shell -c, script, ls -l)",
         });
         self.executed = true;
         Errno(0)

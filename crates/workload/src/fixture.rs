@@ -37,11 +37,8 @@ pub const LIST_BYTES: usize = 10_726;
 
 /// The path, below `tree`, of directory number `index`.
 pub fn directory_name(index: usize) -> String {
-    let mut path = format!("d{}", index / CHAIN);
-    for level in 1..=index % CHAIN {
-        path.push_str(&format!("/s{level}"));
-    }
-    path
+    let inner = ["", "/s1", "/s1/s2", "/s1/s2/s3", "/s1/s2/s3/s4", "/s1/s2/s3/s4/s5"];
+    format!("d{}{}", index / CHAIN, inner[index % CHAIN])
 }
 
 /// The path, below `tree`, of the tree's name number `index`: 4.5 components on average.

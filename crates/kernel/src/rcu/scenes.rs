@@ -3,6 +3,7 @@
 use super::*;
 use crate::KernelPreset;
 use convoy_machine::{Machine, Outcome, Preset};
+use convoy_sync::Platform as _;
 
 const MS: u64 = 1_000_000_000; // picoseconds
 

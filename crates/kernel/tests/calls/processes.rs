@@ -296,7 +296,7 @@ fn memory_is_conserved() {
             .unwrap();
             assert_eq!(k.wait().unwrap().1, Exit::Code(0));
         }
-        k.fork(|k| k.exec(Program::TrueScript, "").0).unwrap();
+        k.fork(|k| k.exec(Program::True, "").0).unwrap();
         assert_eq!(k.wait().unwrap().1, Exit::Code(0));
     });
     let lost = before - ran.world.free_pages();
@@ -344,7 +344,7 @@ fn bkl_of(name: &str, terminal: bool, program: Program, events: f64) -> u64 {
 
 #[test]
 fn shells_take_the_big_kernel_lock_as_often_as_the_preset_says() {
-    let scripts = |name, terminal, events| bkl_of(name, terminal, Program::TrueScript, events);
+    let scripts = |name, terminal, events| bkl_of(name, terminal, Program::True, events);
     assert_eq!(scripts("2.6.25", true, 4.0), 40);
     assert_eq!(scripts("2.6.26-rc1", true, 4.0), 40);
     assert_eq!(scripts("2.6.26-rc1", false, 4.0), 40);
@@ -352,15 +352,15 @@ fn shells_take_the_big_kernel_lock_as_often_as_the_preset_says() {
     assert_eq!(scripts("2.6.25", true, 8.0), 80);
     // Two shells, /dev/null, one try of the name service for each kind; 2.6.25 asks for the window
     // size.
-    assert_eq!(bkl_of("2.6.26-rc1", true, Program::SystemListScript, 4.0), 110);
-    assert_eq!(bkl_of("2.6.25", true, Program::SystemListScript, 4.0), 120);
+    assert_eq!(bkl_of("2.6.26-rc1", true, Program::SystemList, 4.0), 110);
+    assert_eq!(bkl_of("2.6.25", true, Program::SystemList, 4.0), 120);
 }
 
 #[test]
 fn programs_report_their_status() {
     run(|k| {
         let status = |k: &mut Process, directory: &'static str| {
-            k.fork(move |k| k.exec(Program::SystemListScript, directory).0).unwrap();
+            k.fork(move |k| k.exec(Program::SystemList, directory).0).unwrap();
             k.wait().unwrap().1
         };
         k.mkdir("/tmp/d").unwrap();
@@ -400,7 +400,7 @@ fn the_same_seed_gives_the_same_schedule() {
                         k.close(fd).unwrap();
                         k.user("microsecond", 500, || ());
                     }
-                    k.exec(Program::TrueScript, "").0
+                    k.exec(Program::True, "").0
                 })
                 .unwrap();
             }
@@ -418,7 +418,7 @@ fn the_same_seed_gives_the_same_schedule() {
 fn a_run_leaves_nothing_behind() {
     let ran = run(|k| {
         for _ in 0..3 {
-            k.fork(|k| k.exec(Program::TrueScript, "").0).unwrap();
+            k.fork(|k| k.exec(Program::True, "").0).unwrap();
         }
         while k.wait().is_ok() {}
     });

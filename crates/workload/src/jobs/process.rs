@@ -27,8 +27,8 @@ pub(super) fn fork_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErr
 
 pub(super) fn exec_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let program = match env.dialect {
-        Dialect::Original => Program::TrueScript,
-        Dialect::Reaim => Program::ListScript,
+        Dialect::Original => Program::True,
+        Dialect::Reaim => Program::List,
     };
     for _ in 0..env.loops(5) {
         let directory = env.path("bin");
@@ -66,7 +66,7 @@ pub(super) fn shell_rtns_2<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), Job
 /// The library's `system`: fork, exec of the shell, wait.
 fn system_list<K: Kernel>(k: &mut K, directory: String) -> i32 {
     let forked = k.fork(move |k| {
-        let _errno = k.exec(Program::SystemListScript, &directory);
+        let _errno = k.exec(Program::SystemList, &directory);
         EXEC_FAILED
     });
     match forked.and_then(|_| k.wait()) {

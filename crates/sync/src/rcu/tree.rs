@@ -1,23 +1,16 @@
 //! The tree of nodes, and the grace periods that go over it.
-//!
-//! Locks: `onoff` or `force` may be held while a node's lock is taken; of the nodes' locks one at a
-//! time, all with interrupts off. The numbers of the last grace period that has begun and of the
-//! last that has ended are guarded by the root's lock; a grace period is on its way while they
-//! differ.
 
-use super::{FORCE_TICKS, Local, Rcu};
-use crate::lock_rules::LockRules;
-use crate::locks::{Field, Line, Spin};
-use convoy_machine::{Here, Sim, Smp};
-use convoy_sync::{Platform, RawLock, TicketLock};
+use super::{FORCE_TICKS, Line, Local, Rcu, Steps};
+use crate::{Access, Atomic, Platform, RawLock, TicketLock};
 use core::cell::Cell;
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::segments::Segments;
 
 /// CPUs of a leaf (`RCU_FANOUT_LEAF`), and children of an inner node (`CONFIG_RCU_FANOUT`).
 const LEAF_FANOUT: usize = 16;
 const INNER_FANOUT: usize = 64;
-/// The first number of a grace period: early enough to see it wrap.
-pub(super) const FIRST: i64 = -300;
 
 /// What a look at late CPUs does next.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,94 +21,121 @@ enum Signaled {
     ForceQs,
 }
 
-/// One node in simulated memory: a line of its own.
-struct NodeHot {
-    lock: TicketLock<Smp>,
-    gpnum: Field<i64>,
-    completed: Field<i64>,
+/// One node in the machine's memory: a line of its own. Its words are written under its lock and
+/// read without it as hints.
+struct NodeHot<P: Platform> {
+    lock: TicketLock<P>,
+    gpnum: P::AtomicUsize,
+    completed: P::AtomicUsize,
     /// Children that the grace period waits for.
-    qsmask: Field<u64>,
+    qsmask: P::AtomicUsize,
 }
 
-struct Node {
-    hot: Sim<Line<NodeHot>>,
+struct Node<P: Platform> {
+    hot: P::Home<Line<NodeHot<P>>>,
     /// All children.
-    children: u64,
+    children: usize,
     /// Its parent, and its bit there.
-    parent: Option<(usize, u64)>,
+    parent: Option<(usize, usize)>,
     cpus: Range<usize>,
 }
 
-impl Node {
-    fn new(cpus: Range<usize>, children: usize, parent: Option<(usize, u64)>) -> Self {
-        let hot = Here::place(Line(NodeHot {
+impl<P: Platform> Node<P> {
+    fn new(
+        cpus: Range<usize>,
+        children: usize,
+        parent: Option<(usize, usize)>,
+        first: usize,
+    ) -> Self {
+        let hot = P::place(Line(NodeHot {
             lock: TicketLock::default(),
-            gpnum: Field::new(FIRST),
-            completed: Field::new(FIRST),
-            qsmask: Field::new(0),
+            gpnum: Atomic::new(first),
+            completed: Atomic::new(first),
+            qsmask: Atomic::new(0),
         }));
-        Here::name(&hot.lock, "rcu_node->lock");
-        Self { hot, children: u64::MAX >> (64 - children), parent, cpus }
+        Self { hot, children: usize::MAX >> (usize::BITS as usize - children), parent, cpus }
+    }
+
+    fn hot(&self) -> &NodeHot<P> {
+        &self.hot.0
     }
 }
 
+/// The numbers of the last grace period that has begun and of the last that has ended: guarded by
+/// the root's lock, read without it.
+pub(super) struct Numbers<P: Platform> {
+    pub(super) gpnum: P::AtomicUsize,
+    completed: P::AtomicUsize,
+}
+
 /// `rcu_state`, with the nodes.
-pub(super) struct Tree {
+pub(super) struct Tree<P: Platform> {
     /// The root first, then the leaves; one node is both.
-    nodes: Vec<Node>,
-    gpnum: Sim<Line<Field<i64>>>,
-    completed: Cell<i64>,
+    nodes: Vec<Node<P>>,
+    pub(super) numbers: P::Home<Line<Numbers<P>>>,
     signaled: Cell<Signaled>,
     force_at: Cell<u64>,
     /// Held while a grace period begins, and while late CPUs are looked at.
-    onoff: Sim<Line<Spin>>,
-    force: Sim<Line<TicketLock<Smp>>>,
+    begins: P::Home<Line<TicketLock<P>>>,
+    force: P::Home<Line<TicketLock<P>>>,
     forcing: Cell<bool>,
     /// A grace period was wanted meanwhile.
     wanted: Cell<bool>,
 }
 
-impl Tree {
-    pub(super) fn new(locks: LockRules, cpus: usize) -> Self {
+impl<T> core::ops::Deref for Line<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<P: Platform> Tree<P> {
+    pub(super) fn new(cpus: usize, first: usize) -> Self {
         let leaves = cpus.div_ceil(LEAF_FANOUT);
         assert!(leaves <= INNER_FANOUT, "{cpus} CPUs; at most {}", LEAF_FANOUT * INNER_FANOUT);
         let span = |leaf: usize| leaf * LEAF_FANOUT..((leaf + 1) * LEAF_FANOUT).min(cpus);
         let mut nodes = Vec::new();
         if leaves > 1 {
-            nodes.push(Node::new(0..cpus, leaves, None));
+            nodes.push(Node::new(0..cpus, leaves, None, first));
         }
         for leaf in 0..leaves {
             let parent = (leaves > 1).then_some((0, 1 << leaf));
-            nodes.push(Node::new(span(leaf), span(leaf).len(), parent));
+            nodes.push(Node::new(span(leaf), span(leaf).len(), parent, first));
         }
-        let onoff = Here::place(Line(locks.spin()));
-        let force = Here::place(Line(TicketLock::default()));
-        Here::name(&*onoff, "rcu onofflock");
-        Here::name(&*force, "rcu fqslock");
+        let numbers = Numbers { gpnum: Atomic::new(first), completed: Atomic::new(first) };
         Self {
             nodes,
-            gpnum: Here::place(Line(Field::new(FIRST))),
-            completed: Cell::new(FIRST),
+            numbers: P::place(Line(numbers)),
             signaled: Cell::new(Signaled::SaveDynticks),
             force_at: Cell::new(u64::MAX),
-            onoff,
-            force,
+            begins: P::place(Line(TicketLock::default())),
+            force: P::place(Line(TicketLock::default())),
             forcing: Cell::new(false),
             wanted: Cell::new(false),
         }
     }
 
+    pub(super) fn locks(&self, tell: &mut impl FnMut(&TicketLock<P>, &'static str)) {
+        for node in &self.nodes {
+            tell(&node.hot().lock, "rcu_node->lock");
+        }
+        tell(&self.begins.0, "rcu onofflock");
+        tell(&self.force.0, "rcu fqslock");
+    }
+
     /// Whether a grace period is on its way; looks without a lock.
     pub(super) fn in_progress(&self) -> bool {
-        self.gpnum.read() != self.completed.get()
+        let numbers = &self.numbers.0;
+        numbers.gpnum.load(Relaxed) != numbers.completed.peek()
     }
 
-    /// Tick from which on late CPUs are looked at.
-    pub(super) fn force_at(&self) -> u64 {
-        self.force_at.get()
+    /// Whether late CPUs are to be looked at.
+    pub(super) fn force_is_due(&self, jiffies: u64) -> bool {
+        self.in_progress() && self.force_at.get() < jiffies
     }
 
-    fn leaf_of(&self, cpu: usize) -> (usize, u64) {
+    fn leaf_of(&self, cpu: usize) -> (usize, usize) {
         let first = usize::from(self.nodes.len() > 1);
         (first + cpu / LEAF_FANOUT, 1 << (cpu % LEAF_FANOUT))
     }
@@ -126,64 +146,66 @@ impl Tree {
 
     /// The last grace periods that have ended and begun as the leaf of `cpu` knows; looks without
     /// its lock.
-    pub(super) fn seen_by(&self, cpu: usize) -> (i64, i64) {
-        let hot = &self.nodes[self.leaf_of(cpu).0].hot;
-        (hot.completed.read(), hot.gpnum.peek())
+    pub(super) fn seen_by(&self, cpu: usize) -> (usize, usize) {
+        let hot = self.nodes[self.leaf_of(cpu).0].hot();
+        (hot.completed.load(Relaxed), hot.gpnum.peek())
     }
 
     /// Clears `bits` in `node`, whose lock the caller holds, and goes up as long as a node owes
     /// nothing more. Releases the lock; whether the grace period is over, and then the root is
     /// locked.
-    fn report(&self, node: usize, bits: u64) -> bool {
+    fn report<S: Steps>(&self, node: usize, bits: usize) -> bool {
         let (mut at, mut bits) = (node, bits);
         loop {
             let node = &self.nodes[at];
-            let mask = &node.hot.qsmask;
-            if mask.read() & bits == 0 {
-                node.hot.lock.unlock();
+            let hot = node.hot();
+            // Relaxed, as all words of a node: its lock orders them.
+            let mask = hot.qsmask.load(Relaxed);
+            if mask & bits == 0 {
+                hot.lock.unlock();
                 return false;
             }
-            mask.write(mask.peek() & !bits);
-            if mask.peek() != 0 {
-                node.hot.lock.unlock();
+            hot.qsmask.store(mask & !bits, Relaxed);
+            if mask & !bits != 0 && S::ENDS_LAST {
+                hot.lock.unlock();
                 return false;
             }
             let Some((parent, bit)) = node.parent else { return true };
             // The child's lock first: never two at a time.
-            node.hot.lock.unlock();
-            self.nodes[parent].hot.lock.lock();
+            hot.lock.unlock();
+            self.nodes[parent].hot().lock.lock();
             (at, bits) = (parent, bit);
         }
     }
 }
 
-impl Rcu {
+impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// Whether the grace period that this CPU knows has ended: its callbacks move on. Another CPU
     /// that holds the leaf's lock delays it to the next time.
     pub(super) fn note_end(&self) {
-        let (leaf, bit) = self.tree.leaf_of(Here::cpu());
-        let hot = &self.tree.nodes[leaf].hot;
+        let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
+        let hot = self.tree.nodes[leaf].hot();
         let local = self.here();
-        if local.completed.get() == hot.completed.read() {
+        if local.completed.get() == hot.completed.load(Relaxed) {
             return;
         }
-        Smp::irq_save();
+        let flags = P::irq_save();
         if hot.lock.try_lock() {
             Self::end_for(local, hot, bit);
             hot.lock.unlock();
         }
-        Smp::irq_restore(());
+        P::irq_restore(flags);
     }
 
-    fn end_for(local: &Local, hot: &NodeHot, bit: u64) {
-        let completed = hot.completed.read();
+    fn end_for(local: &Local<P, C>, hot: &NodeHot<P>, bit: usize) {
+        let completed = hot.completed.load(Relaxed);
         if local.completed.get() == completed {
             return;
         }
-        local.line.write(0);
-        local.change(super::Segments::advance);
+        local.touch(Access::Write);
+        local.change(Segments::advance);
         local.completed.set(completed);
-        if local.gpnum.get() < completed {
+        if Self::before(local.gpnum.get(), completed) {
             local.gpnum.set(completed);
         }
         if hot.qsmask.peek() & bit == 0 {
@@ -192,16 +214,16 @@ impl Rcu {
     }
 
     /// The leaf's lock is held: this CPU gets to know of a grace period.
-    fn begin_for(local: &Local, hot: &NodeHot, bit: u64) {
-        let gpnum = hot.gpnum.read();
+    fn begin_for(local: &Local<P, C>, hot: &NodeHot<P>, bit: usize) {
+        let gpnum = hot.gpnum.load(Relaxed);
         if local.gpnum.get() == gpnum {
             return;
         }
-        local.line.write(0);
+        local.touch(Access::Write);
         local.gpnum.set(gpnum);
         let owes = hot.qsmask.peek() & bit != 0;
         local.owes.set(owes);
-        if owes {
+        if owes && S::TAGS {
             local.passed.set(None);
         }
     }
@@ -209,40 +231,38 @@ impl Rcu {
     /// Gets to know of a new grace period, or reports the quiescent state that was seen in the
     /// known one: never both in one go.
     pub(super) fn check_quiescent_state(&self, jiffies: u64) {
-        let (leaf, bit) = self.tree.leaf_of(Here::cpu());
-        let hot = &self.tree.nodes[leaf].hot;
+        let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
+        let hot = self.tree.nodes[leaf].hot();
         let local = self.here();
-        if local.gpnum.get() != self.tree.gpnum.read() {
-            Smp::irq_save();
-            hot.lock.lock();
+        if local.gpnum.get() != self.latest() {
+            let flags = hot.lock.lock_irqsave();
             Self::begin_for(local, hot, bit);
-            hot.lock.unlock();
-            Smp::irq_restore(());
+            hot.lock.unlock_irqrestore(flags);
             return;
         }
         let Some(passed) = local.passed.get().filter(|_| local.owes.get()) else { return };
-        Smp::irq_save();
-        hot.lock.lock();
-        if passed != hot.completed.read() {
+        let flags = hot.lock.lock_irqsave();
+        if S::TAGS && S::LOOKS_AGAIN && passed != hot.completed.load(Relaxed) {
             // Seen in another grace period: it proves nothing for this one.
             local.passed.set(None);
             hot.lock.unlock();
-        } else if hot.qsmask.read() & bit == 0 {
+        } else if hot.qsmask.load(Relaxed) & bit == 0 {
             hot.lock.unlock();
         } else {
             local.owes.set(false);
-            local.change(super::Segments::ready);
-            if self.tree.report(leaf, bit) {
+            local.change(Segments::ready);
+            if self.tree.report::<S>(leaf, bit) {
                 self.finish(jiffies);
             }
         }
-        Smp::irq_restore(());
+        P::irq_restore(flags);
     }
 
     /// The root, which is locked, owes nothing more: the grace period is over, and the next one
     /// begins if this CPU waits for it.
     fn finish(&self, jiffies: u64) {
-        self.tree.completed.set(self.tree.gpnum.read());
+        let numbers = &self.tree.numbers.0;
+        numbers.completed.store(numbers.gpnum.load(Relaxed), Relaxed);
         self.tree.force_at.set(u64::MAX);
         self.count(|stats| stats.grace_periods += 1);
         self.start_locked(jiffies);
@@ -250,56 +270,59 @@ impl Rcu {
 
     /// Begins a grace period if this CPU needs one.
     pub(super) fn start(&self, jiffies: u64) {
-        Smp::irq_save();
-        self.tree.nodes[0].hot.lock.lock();
+        let flags = P::irq_save();
+        self.tree.nodes[0].hot().lock.lock();
         self.start_locked(jiffies);
-        Smp::irq_restore(());
+        P::irq_restore(flags);
     }
 
     /// The same with the root locked, which is released.
     fn start_locked(&self, jiffies: u64) {
         let tree = &self.tree;
-        let root = &tree.nodes[0].hot;
+        let (root, numbers) = (tree.nodes[0].hot(), &tree.numbers.0);
         let local = self.here();
         if !self.needs_grace_period(local) || tree.forcing.get() {
             if tree.forcing.get() {
                 tree.wanted.set(true);
             }
-            let lags = root.completed.read() != tree.completed.get();
+            let lags = root.completed.load(Relaxed) != numbers.completed.peek();
             root.lock.unlock();
             if lags {
                 self.tell_end();
             }
             return;
         }
-        tree.gpnum.write(tree.gpnum.peek() + 1);
+        let gpnum = numbers.gpnum.peek().wrapping_add(1);
+        numbers.gpnum.store(gpnum, Relaxed);
         tree.signaled.set(Signaled::SaveDynticks);
         tree.force_at.set(jiffies + FORCE_TICKS);
         root.lock.unlock();
-        let (mine, bit) = tree.leaf_of(Here::cpu());
+        let (mine, bit) = tree.leaf_of(P::cpu() as usize);
         // The grace period cannot end while this goes on: this CPU owes, with interrupts off.
-        tree.onoff.hold(|| {
-            for (number, node) in tree.nodes.iter().enumerate() {
-                node.hot.lock.lock();
-                node.hot.qsmask.write(node.children);
-                node.hot.gpnum.write(tree.gpnum.peek());
-                node.hot.completed.write(tree.completed.get());
-                if number == mine {
-                    Self::end_for(local, &node.hot, bit);
-                    local.change(super::Segments::begin);
-                    Self::begin_for(local, &node.hot, bit);
-                }
-                node.hot.lock.unlock();
+        tree.begins.0.lock();
+        for (number, node) in tree.nodes.iter().enumerate() {
+            let hot = node.hot();
+            hot.lock.lock();
+            hot.qsmask.store(node.children, Relaxed);
+            hot.gpnum.store(gpnum, Relaxed);
+            hot.completed.store(numbers.completed.peek(), Relaxed);
+            if number == mine {
+                Self::end_for(local, hot, bit);
+                local.change(Segments::begin);
+                Self::begin_for(local, hot, bit);
             }
-        });
+            hot.lock.unlock();
+        }
+        tree.begins.0.unlock();
     }
 
     /// Tells every node that a grace period has ended and none begins.
     fn tell_end(&self) {
         for node in &self.tree.nodes {
-            node.hot.lock.lock();
-            node.hot.completed.write(self.tree.completed.get());
-            node.hot.lock.unlock();
+            let hot = node.hot();
+            hot.lock.lock();
+            hot.completed.store(self.tree.numbers.0.completed.peek(), Relaxed);
+            hot.lock.unlock();
         }
     }
 
@@ -307,9 +330,9 @@ impl Rcu {
     pub(super) fn force(&self, jiffies: u64) -> Vec<usize> {
         let tree = &self.tree;
         let mut late = Vec::new();
-        Smp::irq_save();
-        if tree.force.try_lock() {
-            let root = &tree.nodes[0].hot;
+        let flags = P::irq_save();
+        if tree.force.0.try_lock() {
+            let root = tree.nodes[0].hot();
             root.lock.lock();
             tree.force_at.set(jiffies + FORCE_TICKS);
             let due = tree.in_progress();
@@ -327,9 +350,9 @@ impl Rcu {
                     root.lock.unlock();
                 }
             }
-            tree.force.unlock();
+            tree.force.0.unlock();
         }
-        Smp::irq_restore(());
+        P::irq_restore(flags);
         late
     }
 
@@ -337,8 +360,9 @@ impl Rcu {
         let tree = &self.tree;
         for number in tree.leaves() {
             let node = &tree.nodes[number];
-            node.hot.lock.lock();
-            let (mask, mut quiet) = (node.hot.qsmask.read(), 0);
+            let hot = node.hot();
+            hot.lock.lock();
+            let (mask, mut quiet) = (hot.qsmask.load(Relaxed), 0);
             for (place, cpu) in node.cpus.clone().enumerate() {
                 if mask & 1 << place == 0 {
                     continue;
@@ -357,8 +381,8 @@ impl Rcu {
                 }
             }
             if quiet == 0 {
-                node.hot.lock.unlock();
-            } else if tree.report(number, quiet) {
+                hot.lock.unlock();
+            } else if tree.report::<S>(number, quiet) {
                 self.finish(jiffies);
             }
         }
