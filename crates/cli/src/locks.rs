@@ -1,27 +1,27 @@
 //! `convoy locks`: locks in a loop, on this machine or a virtual one.
 
 use crate::args::Common;
-use crate::experiment::{execute, threads};
+use crate::experiment::carry_out;
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::output;
 use crate::presets::Sets;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use convoy_host::Interrupts;
-use convoy_lab::native::{self, NativeExperiment, NativeRecord, Policy, Think};
-use convoy_lab::pool::{self, Watch};
-use convoy_lab::virtual_locks::{self, VirtualLocks, VirtualLocksPoint};
-use convoy_report::{native_csv, native_json, native_text};
-use convoy_workload::user::Next;
+use convoy_catalogue::{EXPERIMENTS, Sheet};
+use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, given};
+use convoy_lab::lock_loop::{Policy, Promise, Think};
 use std::process::ExitCode;
+
+/// The experiment that the flags change.
+const NAME: &str = "locks";
 
 /// `convoy locks`.
 #[derive(Debug, Args)]
 pub(crate) struct Locks {
     /// What the threads do.
     #[command(flatten)]
-    plan: Plan,
+    loops: Loops,
     /// Kernel preset: run on a virtual machine instead of this one
     #[arg(long, value_name = "PRESET", help_heading = "Virtual machine")]
     kernel: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Locks {
 /// What the threads do. A list gives a row for each of its values.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Loop")]
-struct Plan {
+struct Loops {
     /// Locks; ratios have the first as their baseline [default: handoff,opportunistic,mutex,
     /// adaptive,test-and-set,ticket]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -66,7 +66,7 @@ struct Plan {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
     /// Number of rounds, on a virtual machine each with its own seed [default: 3, virtual 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Time before acquisitions count, milliseconds [default: 50]
     #[arg(long, value_name = "MS", hide_short_help = true)]
@@ -96,102 +96,85 @@ fn think(text: &str) -> Result<(Think, u32), String> {
     pair.ok_or_else(|| "give fixed:NS or exp:NS, such as exp:1000".to_owned())
 }
 
-impl Plan {
-    /// `base` with what the flags say.
-    fn over(&self, mut base: NativeExperiment) -> NativeExperiment {
-        fn set<T: Clone>(field: &mut T, flag: Option<&T>) {
-            if let Some(value) = flag {
-                field.clone_from(value);
-            }
-        }
-        set(&mut base.policies, self.lock.as_ref());
-        set(&mut base.threads, self.threads.as_ref());
-        set(&mut base.section_ns, self.section_ns.as_ref());
-        set(&mut base.rounds, self.rounds.as_ref());
-        set(&mut base.warmup_ms, self.warmup_ms.as_ref());
-        set(&mut base.window_ms, self.window_ms.as_ref());
-        set(&mut base.seed, self.seed.as_ref());
-        if let Some((think, ns)) = self.think {
-            (base.think, base.outside_ns) = (think, ns);
-        }
-        base.spin_limit = self.spin_limit.or(base.spin_limit);
-        base
-    }
-}
-
 /// The command.
 pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    let mut base = NativeExperiment::plain();
-    if args.kernel.is_some() {
-        // A virtual machine repeats, and its time is dear.
-        (base.rounds, base.window_ms, base.cpus) = (1, 20, None);
+    let plan = args.plan()?;
+    let kept = ("locks", args.loops.seed.unwrap_or(1), &args.store);
+    carry_out(&plan, &args.common, None, kept, None)
+}
+
+impl Locks {
+    /// The cells of the experiment [`NAME`], with what the flags say.
+    fn plan(&self) -> Result<Plan, Failure> {
+        let sheet = Sheet::open(&EXPERIMENTS, NAME, None).map_err(Failure::usage)?;
+        let mut experiment = sheet.read::<Experiment>(&[]).map_err(Failure::usage)?;
+        let compared = experiment.value.grid.iter_mut().filter_map(|grid| grid.compare.as_mut());
+        if let Some([first, ..]) = self.loops.lock.as_deref() {
+            compared.for_each(|compare| compare.baseline = first.to_string());
+        }
+        self.fits()?;
+        Plan::new(&experiment, &self.changes()).map_err(Failure::usage)
     }
-    let mut experiment = args.plan.over(base);
-    if args.kernel.is_none() {
-        if !args.sets.is_empty() {
+
+    /// A flag that would change nothing is refused.
+    fn fits(&self) -> Result<(), Failure> {
+        if self.kernel.is_none() && !self.sets.is_empty() {
             let text = "--set changes a preset, and this machine is none; name one with --kernel";
             return Err(Failure::usage(text));
         }
-        experiment.cpus = args.plan.cpus.or(experiment.cpus);
+        let spins = |lock: &Policy| lock.promises_to(Promise::SpinLimit);
+        let locks = self.loops.lock.as_deref();
+        match self.loops.spin_limit {
+            Some(limit) if locks.is_some_and(|locks| !locks.iter().any(spins)) => {
+                Err(Failure::usage(format!(
+                    "--spin-limit {limit}: no lock here spins for a while and then sleeps; \
+                     adaptive does"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
-    experiment.check().map_err(Failure::usage)?;
-    let record = match &args.kernel {
-        Some(kernel) => simulated(args, kernel, &experiment)?,
-        None => measured(args, &experiment)?,
-    };
-    let done = record.runs.len();
-    if done == 0 {
-        return Err(Failure::interrupted(0));
+
+    fn changes(&self) -> Changes {
+        let flags = &self.loops;
+        let here = self.kernel.is_none();
+        // A virtual machine repeats, and its time is dear.
+        let default = |virtual_one: u32| (!here).then_some(virtual_one);
+        let whole = |value: u32| Setting::Whole(i64::from(value));
+        let text = |name: &String| Setting::Text(given(name));
+        let think = |(think, _): (Think, u32)| Setting::Text(think.name().to_owned());
+        let settings = [
+            (if here { "kept_to" } else { "cpus" }, flags.cpus.map(whole)),
+            ("outside_ns", flags.think.map(|(_, ns)| whole(ns))),
+            ("think", flags.think.map(think)),
+            ("spin_limit", flags.spin_limit.map(whole)),
+            ("warmup_ms", flags.warmup_ms.map(whole)),
+            ("window_ms", flags.window_ms.or(default(20)).map(whole)),
+            ("kernel", self.kernel.as_ref().map(text)),
+            ("machine", self.kernel.as_ref().map(|_| text(&self.machine))),
+        ];
+        let points = [
+            ("lock", flags.lock.as_deref().map(words)),
+            ("threads", flags.threads.as_deref().map(words)),
+            ("section_ns", flags.section_ns.as_deref().map(words)),
+        ];
+        let settings = settings.into_iter().filter_map(|(key, value)| Some((key.into(), value?)));
+        let points = points.into_iter().filter_map(|(key, list)| Some((key.into(), list?)));
+        let mut changes = Changes {
+            settings: settings.collect(),
+            points: points.collect(),
+            seeds: flags.rounds.or(default(1)),
+            seed: flags.seed.unwrap_or(1),
+            ..Changes::default()
+        };
+        self.sets.iter().for_each(|set| changes.set(set));
+        changes
     }
-    output::print(
-        &args.common,
-        || native_text(&record),
-        || native_json(&record),
-        || native_csv(&record),
-    )?;
-    let body = serde_json::to_value(&record).map_err(Failure::environment)?;
-    args.store.keep(&args.common, "native", Some(experiment.seed), body);
-    if done < experiment.runs() {
-        return Err(Failure::interrupted(done));
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
-/// The loops on this machine, one after the other.
-fn measured(args: &Locks, experiment: &NativeExperiment) -> Result<NativeRecord, Failure> {
-    let interrupts = Interrupts::catch();
-    let bar = output::progress(&args.common, experiment.runs() as u64);
-    let record = native::run(experiment, &mut |at, what| {
-        bar.set_position(at as u64);
-        bar.set_message(what.to_owned());
-        if interrupts.pending() { Next::Stop } else { Next::Continue }
-    });
-    bar.finish_and_clear();
-    record.map_err(Failure::environment)
-}
-
-/// The loops on a virtual machine, side by side.
-fn simulated(
-    args: &Locks,
-    kernel: &str,
-    experiment: &NativeExperiment,
-) -> Result<NativeRecord, Failure> {
-    let kernel = args.sets.kernel(kernel)?;
-    let machine = args.sets.machine(&args.machine, args.plan.cpus.map(|cpus| cpus as usize))?;
-    let cells = virtual_locks::cells(experiment, &kernel, &machine);
-    let threads = threads(None)?;
-    let numbered = cells.iter().cloned().enumerate().collect();
-    let start = |watch: &mut Watch<VirtualLocksPoint>| {
-        let run = |cell: &VirtualLocks| Ok(cell.run()?);
-        pool::simulate(numbered, threads, run, watch)
-    };
-    let done = execute(&args.common, "lock loops", cells.len(), start, |_, _| Ok(()))?;
-    if let Some(error) = done.failures.first() {
-        return Err(Failure::environment(error));
-    }
-    let record = virtual_locks::record(experiment, &cells, &done.outcomes);
-    Ok(NativeRecord { kernel: Some(kernel.source), machine: Some(machine.source), ..record })
+fn words<T: ToString>(list: &[T]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

@@ -45,18 +45,20 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 11] = [
+const OTHERS: [Metric; 13] = [
     Metric::new("cpu_ms_per_job", "CPU/job", "ms", 3),
     Metric::new("pulled_newidle_per_s", "Newly idle: pulled", "1/s", 0),
     Metric::new("newidle_failed_per_s", "failed", "1/s", 0),
     Metric::new("acquisitions_per_s", "Sections", "1/s", 0),
-    Metric { head: "", ..Metric::new("jain", "Jain's index", "", 3) },
-    Metric { head: "", ..Metric::new("cpus_used", "CPUs used", "", 2) },
-    Metric::new("voluntary_switches_per_s", "Voluntary switches", "1/s", 0),
+    Metric { head: "", ..Metric::new("jain", "Jain", "", 3) },
+    Metric { head: "", ..Metric::new("cpus_used", "CPUs", "", 2) },
+    Metric { head: "", ..Metric::new("others_cpus", "CPUs of others", "", 2) },
+    Metric::new("voluntary_switches_per_s", "Switches", "1/s", 0),
     Metric { head: "", ..Metric::new("starved_threads", "Starved", "", 0) },
-    Metric::new("wait_p50_us", "Median wait", "us", 1),
-    Metric::new("wait_p99_us", "p99 wait", "us", 1),
-    Metric::new("wait_max_us", "Longest wait", "us", 0),
+    Metric { head: "", ..Metric::new("waiting_threads", "Waiting", "", 0) },
+    Metric { head: "", ..Metric::new("wait_p50_us", "Wait p50", "us", 1) },
+    Metric { head: "", ..Metric::new("wait_p99_us", "p99", "us", 1) },
+    Metric { head: "", ..Metric::new("wait_max_us", "max", "us", 0) },
 ];
 
 /// The metric with this name, if a table has a column for it.

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use convoy_stats::{LogHistogram, Rng};
+use convoy_stats::{LogHistogram, Rng, jain};
 use convoy_sync::{Atomic, Lock, Platform, Sleep};
 use serde::{Deserialize, Serialize};
 
@@ -23,41 +23,74 @@ pub(crate) const PHASE_WINDOW: u32 = 1;
 /// Everybody leaves.
 pub(crate) const PHASE_OVER: u32 = 2;
 
-pub use convoy_sync::LockName as Policy;
+pub use convoy_sync::{LockName as Policy, Promise};
 
-/// A lock in a file or a record: its name.
-pub(crate) mod by_name {
-    use super::Policy;
-    use serde::de::{Deserialize as _, Deserializer, Error};
-    use serde::ser::Serializer;
+/// One lock loop, on either kind of machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// The lock.
+    pub policy: Policy,
+    /// CPUs that the threads are kept to, if not all.
+    pub cpus: Option<u32>,
+    /// Threads.
+    pub threads: u32,
+    /// Length of the section, in nanoseconds, with its look at the clock.
+    pub section_ns: u32,
+    /// Work between two sections, in nanoseconds, with its look at the clock.
+    pub outside_ns: u32,
+    /// How that work varies.
+    pub think: Think,
+    /// Looks of a lock that spins before it sleeps, instead of its own number.
+    pub spin_limit: Option<u32>,
+    /// Seed of the draws, and of the perturbation of a virtual machine.
+    pub seed: u64,
+    /// Time from the opening of the gate to the window, in milliseconds.
+    pub warmup_ms: u32,
+    /// Length of the window, in milliseconds.
+    pub window_ms: u32,
+}
 
-    fn named<E: Error>(name: &str) -> Result<Policy, E> {
-        Policy::named(name).ok_or_else(|| E::unknown_variant(name, Policy::NAMES))
+/// What a lock loop gave.
+#[derive(Clone, Debug, Default)]
+pub struct LoopResult {
+    /// Length of the window as it was, in seconds.
+    pub window_s: f64,
+    /// Sections completed in it by each thread.
+    pub acquisitions: Vec<u64>,
+    /// CPUs in use, on average; on this machine those of the process.
+    pub cpus_used: f64,
+    /// CPUs that others used meanwhile, a hypervisor included; `None` if nobody knows.
+    pub others_cpus: Option<f64>,
+    /// Voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Threads that waited when the window ended.
+    pub waiting_threads: u32,
+    /// Waits, in nanoseconds.
+    pub waits: LogHistogram,
+}
+
+impl LoopResult {
+    /// Sections completed per second.
+    pub fn acquisitions_per_s(&self) -> f64 {
+        self.acquisitions.iter().sum::<u64>() as f64 / self.window_s
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-    pub(crate) fn serialize<S: Serializer>(lock: &Policy, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(lock.name())
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Policy, D::Error> {
-        named(&String::deserialize(from)?)
-    }
-
-    /// Several of them.
-    pub(crate) mod list {
-        use super::{Deserializer, Policy, Serializer, named};
-        use serde::de::Deserialize as _;
-
-        pub(crate) fn serialize<S: Serializer>(all: &[Policy], to: S) -> Result<S::Ok, S::Error> {
-            to.collect_seq(all.iter().map(|lock| lock.name()))
-        }
-
-        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-            from: D,
-        ) -> Result<Vec<Policy>, D::Error> {
-            Vec::<String>::deserialize(from)?.iter().map(|name| named(name)).collect()
-        }
+    /// Its numbers by the names that reports have for them; what is not known is not finite.
+    pub fn metrics(&self) -> [(&'static str, f64); 10] {
+        let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
+        let starved = self.acquisitions.iter().filter(|count| **count == 0).count();
+        [
+            ("acquisitions_per_s", self.acquisitions_per_s()),
+            ("jain", jain(&self.acquisitions).unwrap_or(f64::NAN)),
+            ("cpus_used", self.cpus_used),
+            ("others_cpus", self.others_cpus.unwrap_or(f64::NAN)),
+            ("voluntary_switches_per_s", self.voluntary_switches as f64 / self.window_s),
+            ("starved_threads", starved as f64),
+            ("waiting_threads", f64::from(self.waiting_threads)),
+            ("wait_p50_us", us(self.waits.percentile(50.0))),
+            ("wait_p99_us", us(self.waits.percentile(99.0))),
+            ("wait_max_us", us(self.waits.max())),
+        ]
     }
 }
 
@@ -70,6 +103,16 @@ pub enum Think {
     Fixed,
     /// It is drawn from the exponential distribution, by each thread with a generator of its own.
     Exponential,
+}
+
+impl Think {
+    /// As a file calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Exponential => "exponential",
+        }
+    }
 }
 
 /// The work between two sections of one thread.

@@ -3,7 +3,7 @@
 use crate::explain_text;
 use crate::format::{duration, fixed, wrap};
 use crate::json::{WithVerdict, to_json};
-use crate::table::{Cell, Column, Table, page_width};
+use crate::table::{Cell, Column, Table, page_width, page_wrap};
 use crate::verdict;
 use convoy_explain::{LockSummary, Share, Spread, Summary};
 use convoy_lab::bulk::{BulkUse, MeanSd};
@@ -43,7 +43,7 @@ pub struct ExplainReport {
 impl ExplainReport {
     /// For people.
     pub fn to_text(&self) -> String {
-        let mut text = wrap(&self.verdict(), page_width()).join("\n") + "\n\n";
+        let mut text = page_wrap(&self.verdict()) + "\n";
         text.extend([self.title.as_str(), "\n"]);
         let paragraph = |title: &str, sentences: &[String]| {
             let lines = wrap(&sentences.join(" "), page_width() - 2);

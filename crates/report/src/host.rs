@@ -128,6 +128,11 @@ impl HostReport {
         self.table().to_text() + "\n" + &self.error_table().to_text()
     }
 
+    /// The rows, and their errors by group.
+    pub fn tables(&self) -> Vec<Table> {
+        vec![self.table(), self.error_table()]
+    }
+
     fn error_table(&self) -> Table {
         let columns = vec![
             Column::text("Rows"),

@@ -7,9 +7,9 @@ use convoy_workload::record::{Cause, JobStats, Repeat};
 use convoy_workload::users::counted;
 use serde::{Deserialize, Serialize};
 
-use crate::format::{fixed, wrap};
+use crate::format::fixed;
 use crate::json::{self, WithVerdict};
-use crate::table::{Cell, Column, Table, page_width};
+use crate::table::{Cell, Column, Table, page_wrap};
 use crate::{timeline, verdict};
 
 mod columns;
@@ -164,7 +164,7 @@ impl RunReport {
     /// The verdict and the tables for people: AIM7's or re-aim's columns, what the machine did, the
     /// intervals and the jobs.
     pub fn to_text(&self, columns: Columns) -> String {
-        let mut texts = vec![wrap(&self.verdict(), page_width()).join("\n") + "\n"];
+        let mut texts = vec![page_wrap(&self.verdict())];
         let tables = [Some(self.table(columns)), self.machine(), self.per_job()];
         texts.extend(tables.iter().flatten().map(Table::to_text));
         texts.extend(timeline::tables(&self.points).iter().map(Table::to_text));

@@ -6,6 +6,8 @@
 
 use core::fmt::Write;
 
+use serde::{Deserialize, Serialize};
+
 use crate::format::{width, wrap};
 
 mod cell;
@@ -20,14 +22,15 @@ pub use page::set_page_width;
 pub const MAX_WIDTH: usize = 120;
 
 /// Where the text of a column goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Align {
     Left,
     Right,
 }
 
 /// The head of a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     title: String,
     unit: String,
@@ -76,6 +79,11 @@ impl Column {
         self
     }
 
+    /// Whether it is a column of words by itself.
+    fn is_label(&self) -> bool {
+        self.align == Align::Left && !self.joined
+    }
+
     /// Aligns to the left: for the part of a number that follows a joined mark.
     #[must_use]
     pub fn left(mut self) -> Self {
@@ -84,7 +92,8 @@ impl Column {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Row {
     Cells(Vec<Cell>),
     Heading(String),
@@ -92,7 +101,7 @@ enum Row {
 }
 
 /// A table under construction and its renderings.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     title: String,
     columns: Vec<Column>,
@@ -371,6 +380,11 @@ fn csv_line(cells: impl Iterator<Item = impl AsRef<str>>) -> String {
         })
         .collect();
     quoted.join(",") + "\n"
+}
+
+/// `text` in lines as wide as the page, with a line feed at the end of each.
+pub fn page_wrap(text: &str) -> String {
+    wrap(text, page_width()).join("\n") + "\n"
 }
 
 #[cfg(test)]

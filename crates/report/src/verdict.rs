@@ -4,7 +4,7 @@ use convoy_explain::{Idle, LockSummary, State, Summary};
 use convoy_workload::users::counted;
 
 use crate::explain_text::{of, percent};
-use crate::format::{capital, fixed, list};
+use crate::format::{capital, fixed, list, significant};
 use crate::points::RunPoint;
 
 /// Time of the CPUs below which idling or spinning limits nothing, percent.
@@ -147,6 +147,58 @@ pub(crate) fn blamed(summary: &Summary, cause: Idle) -> Option<&LockSummary> {
     most.filter(|lock| time(lock) > 0.0)
 }
 
+/// A lock loop as a verdict sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct LockCell {
+    /// The lock.
+    pub(crate) lock: String,
+    /// What else varies in the grid; empty if nothing does.
+    pub(crate) place: String,
+    /// Threads.
+    pub(crate) threads: u32,
+    /// Sections per second.
+    pub(crate) per_s: f64,
+    /// Sections over those of the baseline; `None` without one, and for the baseline itself.
+    pub(crate) ratio: Option<f64>,
+    /// Threads without a section in the window.
+    pub(crate) starved: Option<f64>,
+}
+
+impl LockCell {
+    fn starves(&self) -> Option<String> {
+        let starved = self.starved.filter(|starved| *starved >= 0.5)?;
+        Some(format!("starves {} of {} threads", fixed(starved, 0), self.threads))
+    }
+
+    fn place(&self) -> String {
+        if self.place.is_empty() { String::new() } else { format!(" ({})", self.place) }
+    }
+}
+
+/// Lock loops: the largest difference from the baseline and whom it starves, and whoever starves
+/// more threads than that; `None` without loops.
+pub(crate) fn locks(cells: &[LockCell], baseline: &str) -> Option<String> {
+    let far = |cell: &&LockCell| cell.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+    let main = cells.iter().max_by(|a, b| far(a).total_cmp(&far(b)))?;
+    let speed = match main.ratio {
+        None => format!("does {} sections a second", fixed(main.per_s, 0)),
+        Some(ratio) if ratio >= 1.005 => {
+            format!("is {} times as fast as {baseline}", significant(ratio))
+        }
+        Some(ratio) if ratio > 0.995 => format!("is as fast as {baseline}"),
+        Some(ratio) => {
+            format!("does {} % fewer sections than {baseline}", fixed(100.0 * (1.0 - ratio), 1))
+        }
+    };
+    let both = [Some(speed), main.starves()].into_iter().flatten().collect::<Vec<_>>();
+    let sentence = format!("{} {}{}", main.lock, both.join(" and "), main.place());
+    let share = |cell: &LockCell| cell.starved.unwrap_or(0.0) / f64::from(cell.threads.max(1));
+    let worst = cells.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    let worse = worst.starves().filter(|_| share(worst) > share(main));
+    let worse = worse.map(|starves| format!("; {} {starves}{}", worst.lock, worst.place()));
+    Some(sentence + &worse.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +251,37 @@ mod tests {
         );
         assert_eq!(load(&[failed]), "1 of 1 load points failed, the first with 20 users.");
         assert_eq!(load(&[]), "No load point ran.");
+    }
+
+    #[test]
+    fn a_lock_is_as_fast_as_it_is_fair() {
+        let cell = |lock: &str, ratio, starved| LockCell {
+            lock: lock.to_owned(),
+            place: String::new(),
+            threads: 2000,
+            per_s: 1e5,
+            ratio,
+            starved,
+        };
+        let base = cell("handoff", None, Some(0.0));
+        let of = |more: &[LockCell]| {
+            locks(&[std::slice::from_ref(&base), more].concat(), "handoff").unwrap_or_default()
+        };
+        assert_eq!(
+            of(&[cell("opportunistic", Some(6.8), Some(1992.0)), cell("fifo", Some(0.9), None)]),
+            "opportunistic is 6.80 times as fast as handoff and starves 1992 of 2000 threads"
+        );
+        let two = of(&[cell("mutex", Some(0.25), Some(0.0)), cell("ticket", Some(1.1), Some(5.0))]);
+        assert_eq!(
+            two,
+            "mutex does 75.0 % fewer sections than handoff; ticket starves 5 of 2000 threads"
+        );
+        let placed = LockCell { place: "threads 2000".to_owned(), ..base.clone() };
+        assert_eq!(
+            locks(&[placed], "").as_deref(),
+            Some("handoff does 100000 sections a second (threads 2000)")
+        );
+        assert_eq!(locks(&[], "handoff"), None);
     }
 
     fn shares(pairs: &[(&str, f64)]) -> Vec<Share> {

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::mpsc;
 
 pub(crate) use args::{Reproduce, SweepArgs, Which};
-pub(crate) use reproduce::run as reproduce;
+pub(crate) use reproduce::{carry_out, run as reproduce};
 pub(crate) use sweep::run as sweep;
 
 /// Environment variable with the number of simulations at a time, where no flag says it.

@@ -1,8 +1,10 @@
 //! `convoy reproduce`: an experiment out of the mechanism, beside what was published.
 
-use super::{Reproduce, execute, incomplete, measure, plot, print, threads};
+use super::{Reproduce, Which, execute, incomplete, measure, plot, print, threads};
+use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
+use crate::keep::StoreArgs;
 use crate::output;
 use convoy_lab::experiment::Plan;
 use convoy_lab::job::{Job, Outcome};
@@ -10,6 +12,7 @@ use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
 use convoy_report::ExperimentReport;
 use serde_json::Value;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The command.
@@ -20,26 +23,41 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.measure {
         return measure::run(args, &plan, path);
     }
+    let Which { threads, seed, .. } = args.which;
+    let kept = ("reproduce", seed, &args.store);
+    carry_out(&plan, &args.common, threads, kept, args.plot.as_deref())
+}
+
+/// Runs all cells of a plan, prints its report and keeps its record under a kind, with its seed.
+pub(crate) fn carry_out(
+    plan: &Plan,
+    common: &Common,
+    at_a_time: Option<u16>,
+    (kind, seed, store): (&str, u64, &StoreArgs),
+    picture: Option<&Path>,
+) -> Result<ExitCode, Failure> {
     let jobs: Vec<Job> = plan.jobs().cloned().collect();
     let all: Vec<usize> = (0..jobs.len()).collect();
-    let threads = threads(args.which.threads)?;
+    let threads = threads(at_a_time)?;
     let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &all, threads, Job::run, watch);
-    let done = execute(&args.common, plan.name.as_str(), all.len(), start, |_, _| Ok(()))?;
+    let done = execute(common, plan.name.as_str(), all.len(), start, |_, _| Ok(()))?;
     if done.outcomes.iter().all(Option::is_none) {
         incomplete(&done)?;
     }
-    let record = record(&plan, &done.outcomes);
-    let report = ExperimentReport::new(&plan, &done.outcomes, &record);
-    print(&args.common, &report)?;
+    let record = record(plan, &done.outcomes);
+    let report = ExperimentReport::new(plan, &done.outcomes, &record);
+    print(common, &report)?;
     incomplete(&done)?;
-    plot(&args.common, &report, args.plot.as_deref())?;
+    plot(common, &report, picture)?;
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
     // The report as it was printed is kept beside what it was made of.
     let printed = serde_json::from_str(&report.to_json()).map_err(Failure::environment)?;
-    if let (Some(body), Value::Object(printed)) = (body.as_object_mut(), printed) {
+    let tables = serde_json::to_value(report.tables()).map_err(Failure::environment)?;
+    if let (Some(body), Value::Object(mut printed)) = (body.as_object_mut(), printed) {
+        printed.insert("tables".to_owned(), tables);
         body.insert("report".to_owned(), Value::Object(printed));
     }
-    args.store.keep(&args.common, "reproduce", Some(args.which.seed), body);
+    store.keep(common, kind, Some(seed), body);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,10 +4,7 @@ use super::{Show, time};
 use crate::args::Format;
 use crate::fail::Failure;
 use crate::output;
-use convoy_lab::native::NativeRecord;
-use convoy_report::{
-    BisectReport, CompareLayout, CompareReport, ReproduceReport, fixed, native_csv, native_text,
-};
+use convoy_report::{BisectReport, CompareLayout, CompareReport, Table, fixed, page_wrap};
 use convoy_store::{Entry, Stored};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -40,16 +37,21 @@ fn head(run: &Stored) -> String {
 fn body(entry: &Entry) -> String {
     let body = &entry.body;
     let report = || typed::<CompareReport>(&body["report"]);
-    let reproduced =
-        || typed::<ReproduceReport>(&body["report"]).or_else(|| typed::<ReproduceReport>(body));
     match entry.kind.as_str() {
         "compare" => report().map(|report| report.to_text(CompareLayout::List)),
-        "reproduce" => reproduced().map(|report| report.to_text()),
         "bisect" => typed::<BisectReport>(body).map(|report| report.to_text()),
-        "native" => typed::<NativeRecord>(body).map(|record| native_text(&record)),
-        _ => None,
+        _ => tables(body).map(|tables| {
+            let verdict = body["report"]["verdict"].as_str().unwrap_or_default();
+            let texts = [page_wrap(verdict)].into_iter();
+            texts.chain(tables.iter().map(Table::to_text)).collect::<Vec<_>>().join("\n")
+        }),
     }
     .unwrap_or_else(|| format!("{body:#}\n"))
+}
+
+/// The tables of an experiment as they were printed.
+fn tables(body: &Value) -> Option<Vec<Table>> {
+    typed(&body["report"]["tables"])
 }
 
 /// A part of a record as what it was; `None` if it is something else.
@@ -62,8 +64,8 @@ fn csv(run: &Stored) -> Result<String, Failure> {
     let text = match run.entry.kind.as_str() {
         "compare" => typed::<CompareReport>(&body["report"]).map(|report| report.to_csv()),
         "bisect" => typed::<BisectReport>(body).map(|report| report.to_csv()),
-        "native" => typed::<NativeRecord>(body).map(|record| native_csv(&record)),
-        _ => None,
+        _ => tables(body)
+            .map(|tables| tables.iter().map(Table::to_csv).collect::<Vec<_>>().join("\n")),
     };
     text.ok_or_else(|| {
         let kind = &run.entry.kind;
@@ -91,11 +93,7 @@ pub(super) fn result(entry: &Entry) -> String {
             Some(commit) => commit.chars().take(12).collect(),
             None => body["verdict"].as_str().unwrap_or_default().to_owned(),
         },
-        "native" => {
-            let runs = body["runs"].as_array().map_or(0, Vec::len);
-            format!("{} {runs} runs", body["experiment"]["name"].as_str().unwrap_or_default())
-        }
-        "reproduce" => {
+        "reproduce" | "locks" => {
             let grids = body["grids"].as_array().into_iter().flatten();
             let cells: usize =
                 grids.filter_map(|grid| grid["cells"].as_array()).map(Vec::len).sum();

@@ -130,7 +130,7 @@ fn a_full_disk_costs_neither_result_nor_record() {
 }
 
 #[test]
-fn a_run_of_native_locks_is_kept_and_shown_as_it_was_printed() {
+fn a_run_of_locks_is_kept_and_shown_as_it_was_printed() {
     let place = directory("native");
     let store = place.join("runs.sqlite3");
     let args = ["locks", "--lock", "handoff,opportunistic", "--rounds", "2"];
@@ -143,10 +143,11 @@ fn a_run_of_native_locks_is_kept_and_shown_as_it_was_printed() {
     let shown = stdout(&runs(&store, &["show", "1"]));
     assert!(shown.contains("convoy locks") && shown.ends_with(&table), "{shown}\n{table}");
     let csv = stdout(&runs(&store, &["show", "1", "--format", "csv"]));
-    assert_eq!(csv.lines().count(), 1 + 4, "one line for each run: {csv}");
-    let exported = runs(&store, &["export", "--kind", "native"]);
+    assert_eq!(csv.lines().count(), 1 + 2, "one line for each lock: {csv}");
+    let exported = runs(&store, &["export", "--kind", "locks"]);
     let json: serde_json::Value = serde_json::from_slice(&exported.stdout).expect("JSON");
-    assert_eq!(json[0]["entry"]["body"]["runs"].as_array().map(Vec::len), Some(4), "{json}");
+    let cells = &json[0]["entry"]["body"]["grids"][0]["cells"];
+    assert_eq!(cells.as_array().map(Vec::len), Some(4), "{json}");
     std::fs::remove_dir_all(place).expect("removed");
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use convoy_catalogue::{CatalogueError, KERNELS, Loaded, MACHINES, Set, Sheet};
 
 use super::{
-    Axis, AxisPoint, Experiment, Grid, Inputs, Published, Setting, Settings, Target, accept,
+    Axis, AxisPoint, Experiment, Grid, INPUTS, Inputs, Published, Setting, Settings, Target, accept,
 };
 use crate::job::{Job, JobError};
 
@@ -107,6 +107,14 @@ pub struct PlannedAxis {
     pub name: String,
     /// Its points.
     pub levels: Vec<Level>,
+}
+
+impl Level {
+    /// The number that the label is, if it is the value of a key; a label of its own is a word.
+    pub fn number(&self) -> Option<f64> {
+        let value = self.set.values().find(|value| value.to_string() == self.label);
+        value.filter(|_| self.set.len() == 1)?.number()
+    }
 }
 
 impl PlannedAxis {
@@ -260,7 +268,27 @@ impl Planner<'_> {
         PlanError::Changes { experiment: self.experiment.value.name.clone(), problem }
     }
 
+    /// What is asked for is held to the ranges of the file.
+    fn check(&self) -> Result<(), PlanError> {
+        let Changes { settings, points, .. } = self.changes;
+        let shelf = |key: &str| [&KERNELS, &MACHINES].into_iter().any(|shelf| shelf.kind == key);
+        let names = points.iter().filter(|(key, _)| !shelf(key));
+        let values =
+            names.flat_map(|(key, all)| all.iter().map(move |word| (key, Setting::of(word))));
+        let given = settings.iter().map(|(key, value)| (key, value.clone()));
+        for (key, value) in given.chain(values) {
+            let mut inputs = INPUTS.iter().filter(|input| input.key == key);
+            if inputs.any(|input| input.targets.contains(&self.grid.target)) {
+                accept(self.grid.target, key, &value).map_err(|problem| {
+                    self.wrong(format!("grid {}: {key}: {problem}", self.grid.name))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     fn plan(&self) -> Result<PlannedGrid, PlanError> {
+        self.check()?;
         let axes =
             self.grid.axis.iter().map(|axis| self.axis(axis)).collect::<Result<Vec<_>, _>>()?;
         let count = self.changes.seeds.unwrap_or(self.grid.seeds).min(self.grid.seeds_at_most);
@@ -315,6 +343,12 @@ impl Planner<'_> {
     fn axis(&self, axis: &Axis) -> Result<PlannedAxis, PlanError> {
         let mut points = axis.points();
         let key = axis.key.as_deref().unwrap_or_default();
+        let shelf = [&KERNELS, &MACHINES].into_iter().find(|shelf| shelf.kind == key);
+        // A kernel may be called 3.0, which is no number.
+        let value = |name: &str| match shelf {
+            Some(_) => Setting::Text(name.to_owned()),
+            None => Setting::of(name),
+        };
         if let Some(wanted) = self.changes.points.get(key).filter(|wanted| !wanted.is_empty()) {
             // A name that is no point of the axis is a preset of its own.
             let plain = |name: &str| name.strip_prefix('v').unwrap_or(name).to_owned();
@@ -322,14 +356,13 @@ impl Planner<'_> {
                 let same = |point: &&AxisPoint| point.label == *name || point.label == plain(name);
                 points.iter().find(same).cloned().unwrap_or_else(|| AxisPoint {
                     label: name.clone(),
-                    set: [(key.to_owned(), Setting::Text(name.clone()))].into(),
+                    set: [(key.to_owned(), value(name))].into(),
                 })
             };
             points = wanted.iter().map(point).collect();
         }
         let mut levels = Vec::new();
         for AxisPoint { label: raw, set } in points {
-            let shelf = [&KERNELS, &MACHINES].into_iter().find(|shelf| shelf.kind == key);
             let label = match shelf {
                 None => raw.clone(),
                 Some(shelf) => {

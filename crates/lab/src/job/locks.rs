@@ -3,13 +3,15 @@
 use convoy_catalogue::{KERNELS, MACHINES};
 use convoy_kernel::KernelPreset;
 use convoy_machine::Preset;
+use convoy_sync::Promise;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::sim::kept_to_first;
 use super::{JobError, Outcome, Part};
 use crate::experiment::Inputs;
-use crate::native::{self, Loop, Policy};
+use crate::lock_loop::{Loop, Policy};
+use crate::native;
 use crate::virtual_locks::VirtualLocks;
 
 /// A lock, threads, a section, and where.
@@ -36,7 +38,9 @@ impl LocksJob {
             section_ns: inputs.whole("section_ns", 100),
             outside_ns: inputs.whole("outside_ns", 1000),
             think: of_name("think", inputs.text("think", "fixed"))?,
-            spin_limit: inputs.has("spin_limit").then(|| inputs.whole("spin_limit", 1)),
+            // A lock that does not spin for a while and then sleep has no such limit.
+            spin_limit: (policy.promises_to(Promise::SpinLimit) && inputs.has("spin_limit"))
+                .then(|| inputs.whole("spin_limit", 1)),
             warmup_ms: inputs.whole("warmup_ms", 150),
             window_ms: inputs.whole("window_ms", 300),
         };
@@ -65,11 +69,22 @@ impl LocksJob {
         Self { virtual_machine: None, parts: Vec::new(), ..self.clone() }
     }
 
+    /// CPUs of the virtual machine; `None` on this one.
+    pub fn cpus(&self) -> Option<usize> {
+        self.virtual_machine.as_ref().map(|(_, machine, _)| machine.topology.cpus)
+    }
+
+    /// Threads of the loop.
+    pub fn threads(&self) -> u32 {
+        self.measured.threads
+    }
+
     pub(super) fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    pub(super) fn settings(&self) -> Value {
+    /// What decides its outcome beside its presets.
+    pub fn settings(&self) -> Value {
         let own = &self.measured;
         json!({
             "lock": own.policy.name(),
@@ -86,46 +101,17 @@ impl LocksJob {
     }
 
     pub(super) fn run(&self) -> Result<Outcome, JobError> {
-        let own = &self.measured;
         let Some((kernel, machine, pinned)) = &self.virtual_machine else {
-            let run = native::once(own)?;
-            return Ok(Outcome::of([
-                ("acquisitions_per_s", run.acquisitions_per_s),
-                ("jain", run.jain.unwrap_or(f64::NAN)),
-                ("cpus_used", run.cpus_used),
-                ("others_cpus", run.others_cpus.unwrap_or(f64::NAN)),
-                ("voluntary_switches_per_s", run.voluntary_switches_per_s),
-                ("starved_threads", f64::from(run.starved_threads)),
-                ("wait_p50_us", run.wait_p50_us),
-                ("wait_p99_us", run.wait_p99_us),
-                ("wait_max_us", run.wait_max_us),
-            ]));
+            return Ok(Outcome::of(native::once(&self.measured)?.metrics()));
         };
         let cell = VirtualLocks {
-            policy: own.policy,
-            threads: own.threads,
+            measured: self.measured.clone(),
             pinned: *pinned,
-            section_ns: own.section_ns,
-            outside_ns: own.outside_ns,
-            think: own.think,
-            spin_limit: own.spin_limit,
-            warmup_ms: own.warmup_ms,
-            window_ms: own.window_ms,
             kernel: kernel.clone(),
             machine: machine.clone(),
-            seed: own.seed,
         };
         let point = cell.run()?;
-        let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
-        let outcome = Outcome::of([
-            ("acquisitions_per_s", point.acquisitions_per_s),
-            ("jain", point.jain.unwrap_or(f64::NAN)),
-            ("cpus_used", point.cpus_used),
-            ("voluntary_switches_per_s", point.voluntary_switches_per_s),
-            ("wait_p50_us", us(point.waits.percentile(50.0))),
-            ("wait_p99_us", us(point.waits.percentile(99.0))),
-            ("wait_max_us", us(point.waits.max())),
-        ]);
+        let outcome = Outcome::of(point.result.metrics());
         Ok(Outcome { schedule_hash: Some(format!("{:016x}", point.hash)), ..outcome })
     }
 }

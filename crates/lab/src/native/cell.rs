@@ -7,11 +7,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use convoy_stats::{LogHistogram, jain};
 use convoy_sync::{Lock, Native};
 
-use super::NativeRun;
-use crate::lock_loop::{Outside, PHASE_OVER, PHASE_WINDOW, Policy, Shared, Think, Trace};
+use crate::lock_loop::{LoopResult, Outside, PHASE_OVER, PHASE_WINDOW, Shared, Think, Trace};
 use convoy_host::clock::{
     CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
 };
@@ -52,22 +50,8 @@ pub(super) enum CellError {
     Cpus(CpusError),
 }
 
-/// What all threads of a cell saw.
-pub(super) struct Tally {
-    window_ns: u64,
-    cpu_ns: u64,
-    /// Share of the CPUs' time that somebody used, if the kernel tells.
-    busy_share: Option<f64>,
-    voluntary: u64,
-    involuntary: u64,
-    acquisitions: Vec<u64>,
-    waiting: u32,
-    waits: LogHistogram,
-    drain_ns: u64,
-}
-
 /// Runs one cell.
-pub(super) fn run<C: Lock + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+pub(super) fn run<C: Lock + Send + Sync>(plan: &Plan) -> Result<LoopResult, CellError> {
     // Threads inherit the CPUs of whoever starts them; the coordinator is kept there too.
     match plan.cpus {
         Some(cpus) => keeping_to(cpus, || start::<C>(plan)).map_err(CellError::Cpus)?,
@@ -75,7 +59,7 @@ pub(super) fn run<C: Lock + Send + Sync>(plan: &Plan) -> Result<Tally, CellError
     }
 }
 
-fn start<C: Lock + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
+fn start<C: Lock + Send + Sync>(plan: &Plan) -> Result<LoopResult, CellError> {
     let shared = Arc::new(Shared::<Native, C>::new(plan.section_steps, plan.spin_limit));
     let mut threads = Vec::with_capacity(plan.threads as usize);
     for index in 0..plan.threads {
@@ -103,7 +87,11 @@ fn start<C: Lock + Send + Sync>(plan: &Plan) -> Result<Tally, CellError> {
 
 impl<C: Lock + Send + Sync> Shared<Native, C> {
     /// The coordinator: opens the gate, opens and closes the window, collects.
-    fn observe(&self, plan: &Plan, threads: Vec<JoinHandle<Trace>>) -> Result<Tally, CellError> {
+    fn observe(
+        &self,
+        plan: &Plan,
+        threads: Vec<JoinHandle<Trace>>,
+    ) -> Result<LoopResult, CellError> {
         self.open_gate();
         thread::sleep(Duration::from_millis(u64::from(plan.warmup_ms)));
         let before = process_switches();
@@ -138,69 +126,29 @@ impl<C: Lock + Send + Sync> Shared<Native, C> {
             }
             thread::sleep(POLL);
         }
-        let drain_ns = monotonic_ns() - end;
-        let mut tally = Tally {
-            window_ns: end - begin,
-            cpu_ns,
-            busy_share,
-            voluntary: after.voluntary - before.voluntary,
-            involuntary: after.involuntary - before.involuntary,
-            acquisitions: Vec::with_capacity(threads.len()),
-            waiting: 0,
-            waits: LogHistogram::new(),
-            drain_ns,
+        let window_ns = (end - begin).max(1) as f64;
+        let cpus_used = cpu_ns as f64 / window_ns;
+        let mut result = LoopResult {
+            window_s: window_ns / 1e9,
+            cpus_used,
+            // The ticks of 10 ms may say less than the clock of the process.
+            others_cpus: busy_share.map(|share| (share * f64::from(cpus()) - cpus_used).max(0.0)),
+            voluntary_switches: after.voluntary - before.voluntary,
+            ..LoopResult::default()
         };
         for thread in threads {
             let trace = join(thread);
-            tally.acquisitions.push(trace.acquisitions);
-            tally.waiting += u32::from(trace.waiting);
-            tally.waits.merge(&trace.waits);
+            result.acquisitions.push(trace.acquisitions);
+            result.waiting_threads += u32::from(trace.waiting);
+            result.waits.merge(&trace.waits);
         }
-        Ok(tally)
+        Ok(result)
     }
 }
 
 /// The result of a thread; a panic in one is a panic here.
 fn join(thread: JoinHandle<Trace>) -> Trace {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-impl Tally {
-    /// The record of the cell.
-    pub(super) fn into_run(
-        self,
-        round: u32,
-        order: u32,
-        section_ns: u32,
-        threads: u32,
-        policy: Policy,
-    ) -> NativeRun {
-        let window_s = self.window_ns.max(1) as f64 / 1e9;
-        let cpus_used = self.cpu_ns as f64 / self.window_ns.max(1) as f64;
-        let cpus = f64::from(cpus());
-        let us = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e3;
-        NativeRun {
-            round,
-            order,
-            section_ns,
-            threads,
-            policy,
-            window_s,
-            cpus_used,
-            // The ticks of 10 ms may say less than the clock of the process.
-            others_cpus: self.busy_share.map(|share| (share * cpus - cpus_used).max(0.0)),
-            acquisitions_per_s: self.acquisitions.iter().sum::<u64>() as f64 / window_s,
-            voluntary_switches_per_s: self.voluntary as f64 / window_s,
-            involuntary_switches_per_s: Some(self.involuntary as f64 / window_s),
-            jain: jain(&self.acquisitions),
-            starved_threads: self.acquisitions.iter().filter(|count| **count == 0).count() as u32,
-            waiting_threads: self.waiting,
-            wait_p50_us: us(self.waits.percentile(50.0)),
-            wait_p99_us: us(self.waits.percentile(99.0)),
-            wait_max_us: us(self.waits.max()),
-            drain_ms: self.drain_ns as f64 / 1e6,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -268,9 +216,9 @@ mod tests {
         assert_eq!(tally.acquisitions.len(), 3);
         assert_eq!(
             tally.waits.count(),
-            tally.acquisitions.iter().sum::<u64>() + u64::from(tally.waiting)
+            tally.acquisitions.iter().sum::<u64>() + u64::from(tally.waiting_threads)
         );
-        assert!(tally.window_ns >= 20_000_000, "sleep never returns early");
+        assert!(tally.window_s >= 0.02, "sleep never returns early");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::host::HostReport;
 use crate::json;
 use crate::plot::{Panel, Plot};
 use crate::reproduce::ReproduceReport;
-use crate::table::Table;
+use crate::table::{Table, page_wrap};
 
 /// A grid with one outcome, or none, for each of its cells.
 #[derive(Clone, Copy)]
@@ -53,7 +53,8 @@ impl<'a> Results<'a> {
 enum Part {
     Published(ReproduceReport),
     Measured(HostReport),
-    Table(String, Table),
+    /// With its name and the rows of its JSON.
+    Table(String, Table, Value),
     Panel(Panel),
 }
 
@@ -120,30 +121,28 @@ impl ExperimentReport {
 
     /// For people.
     pub fn to_text(&self) -> String {
-        let mut texts = vec![format!("{}\n", self.verdict)];
-        for part in &self.parts {
-            match part {
-                Part::Published(report) => texts.push(report.to_text()),
-                Part::Measured(report) => texts.push(report.to_text()),
-                Part::Table(_, table) => texts.push(table.to_text()),
-                Part::Panel(panel) => texts.push(panel::table(panel).to_text()),
-            }
-        }
-        texts.join("\n")
+        let verdict = page_wrap(&self.verdict);
+        let tables = self.tables();
+        let texts = [verdict].into_iter().chain(tables.iter().map(Table::to_text));
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Its tables, which a record keeps.
+    pub fn tables(&self) -> Vec<Table> {
+        let tables = self.parts.iter().map(|part| match part {
+            Part::Published(report) => report.tables(),
+            Part::Measured(report) => report.tables(),
+            Part::Table(_, table, _) => vec![table.clone()],
+            Part::Panel(panel) => vec![panel::table(panel)],
+        });
+        tables.flatten().collect()
     }
 
     /// As Markdown, for documents.
     pub fn to_markdown(&self) -> String {
-        let mut texts = vec![format!("{}\n", self.verdict)];
-        for part in &self.parts {
-            match part {
-                Part::Published(report) => texts.push(report.to_markdown()),
-                Part::Measured(report) => texts.push(report.to_markdown()),
-                Part::Table(_, table) => texts.push(table.to_markdown()),
-                Part::Panel(panel) => texts.push(panel::table(panel).to_markdown()),
-            }
-        }
-        texts.join("\n")
+        let tables = self.tables();
+        let texts = [format!("{}\n", self.verdict)].into_iter();
+        texts.chain(tables.iter().map(Table::to_markdown)).collect::<Vec<_>>().join("\n")
     }
 
     /// For programs: the fields of the published table, and every other grid under its name.
@@ -160,7 +159,7 @@ impl ExperimentReport {
             match part {
                 Part::Published(report) => all.published = Some(report),
                 Part::Measured(report) => all.measured = Some(report),
-                Part::Table(name, table) => drop(all.grids.insert(name, table.to_json())),
+                Part::Table(name, _, rows) => drop(all.grids.insert(name, rows.clone())),
                 Part::Panel(panel) => {
                     all.grids.insert(&panel.title, panel::table(panel).to_json());
                 }
@@ -180,7 +179,7 @@ impl ExperimentReport {
             match part {
                 Part::Published(report) => texts.push(report.to_csv()),
                 Part::Measured(report) => texts.push(report.to_csv()),
-                Part::Table(_, table) => texts.push(table.to_csv()),
+                Part::Table(_, table, _) => texts.push(table.to_csv()),
                 Part::Panel(_) => {}
             }
         }
@@ -200,7 +199,8 @@ fn part(results: Results) -> (Part, Option<String>) {
         View::Measured => (Part::Measured(measured::report(results)), None),
         View::Table => {
             let (table, verdict) = rows::table(results);
-            (Part::Table(results.grid.grid.name.clone(), table), verdict)
+            let rows = rows::json(results, &table);
+            (Part::Table(results.grid.grid.name.clone(), table, rows), verdict)
         }
         View::Plot => (Part::Panel(panel::panel(results)), None),
     }

@@ -1,13 +1,18 @@
 //! A grid as a table: one row for each point, or with one axis across.
 
-use convoy_lab::experiment::Change;
+use std::collections::BTreeMap;
+
+use convoy_lab::experiment::{Change, Level, Point};
+use convoy_lab::job::Job;
 use convoy_stats::Estimate;
+use serde_json::Value;
 
 use super::published::{ending, estimate};
 use super::{Results, sentence};
-use crate::format::{fixed, wrap};
+use crate::format::{duration, fixed, wrap};
 use crate::metric::{Metric, metric};
 use crate::table::{Cell, Column, Table};
+use crate::verdict::{self, LockCell};
 
 /// The change of `key` from the point `base` to the point `index`, in pairs of seeds.
 pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> Option<Estimate> {
@@ -27,12 +32,69 @@ pub(super) fn half_width(value: f64) -> Cell {
     Cell::shown(text, value)
 }
 
+/// The cell of a metric: a time in the unit that a person reads.
+fn metric_cell(key: &str, value: f64, decimals: usize) -> Cell {
+    if key.ends_with("_us") {
+        return Cell::shown(duration(value), value);
+    }
+    Cell::number(value, decimals)
+}
+
+/// The label of a point on one axis; of a number, the number.
+fn label_cell(level: &Level) -> Cell {
+    match level.number() {
+        Some(number) if number >= 0.0 && number.fract() == 0.0 => Cell::count(number as u64),
+        Some(number) => Cell::shown(level.label.as_str(), number),
+        None => Cell::text(level.label.as_str()),
+    }
+}
+
 /// How a metric is printed.
 fn shown(key: &str) -> (String, &'static str, usize) {
     match metric(key) {
         Some(Metric { title, head, decimals, .. }) => (title.to_owned(), head, decimals),
         None => (key.to_owned(), "", 3),
     }
+}
+
+/// The values of each metric seed by seed, for each row of a table that has a row for each point.
+fn samples(results: Results) -> Vec<Value> {
+    let of = |index: usize| -> BTreeMap<String, Vec<f64>> {
+        let values = |key: String| Some((key.clone(), results.values(index, &key)?));
+        metrics(results).into_iter().filter_map(values).collect()
+    };
+    let told = (0..results.grid.points.len()).filter(|&index| results.point(index).is_some());
+    told.map(|index| serde_json::json!(of(index))).collect()
+}
+
+/// The rows of the JSON: those of the table, and where there are several seeds the values of each.
+pub(super) fn json(results: Results, table: &Table) -> Value {
+    let mut rows = table.to_json();
+    let pivot = results.grid.grid.columns.is_some();
+    if let (false, true, Some(rows)) = (pivot, results.grid.seeds.len() > 1, rows.as_array_mut()) {
+        for (row, samples) in rows.iter_mut().zip(samples(results)) {
+            row["samples"] = samples;
+        }
+    }
+    rows
+}
+
+/// CPUs that others may use before it is said: the ticks of a window of 0.3 s on two CPUs are 60,
+/// and rounding alone makes two of them.
+const QUIET_CPUS: f64 = 0.15;
+
+/// A warning if other programs had a part of the machine.
+fn disturbance(results: Results) -> Option<String> {
+    let points = 0..results.grid.points.len();
+    let others = points.filter_map(|index| estimate(results.values(index, "others_cpus")?));
+    let most = others.map(|others| others.mean).reduce(f64::max)?;
+    (most > QUIET_CPUS).then(|| {
+        format!(
+            "Other programs ran: they used up to {} CPUs. That slows a lock that keeps the CPUs \
+             busy and spares one that idles; repeat on a quiet machine.",
+            fixed(most, 2)
+        )
+    })
 }
 
 /// The table, and a sentence of its largest change.
@@ -46,7 +108,8 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
         Some(axis) => pivot(results, axis, &title),
         None => plain(results, &title),
     };
-    for note in grid.grid.notes.iter().cloned().chain(ending(results.outcomes)) {
+    let notes = grid.grid.notes.iter().cloned().chain(disturbance(results));
+    for note in notes.chain(ending(results.outcomes)) {
         table.note(note);
     }
     (table, verdict(results))
@@ -97,11 +160,12 @@ fn plain(results: Results, title: &str) -> Table {
             table.rule();
         }
         outer = first;
-        let mut row: Vec<Cell> = grid.labels(point).into_iter().map(Cell::text).collect();
+        let levels = grid.axes.iter().zip(&point.at).map(|(axis, &at)| &axis.levels[at]);
+        let mut row: Vec<Cell> = levels.map(label_cell).collect();
         for key in &metrics {
             let (_, _, decimals) = shown(key);
             let mean = results.values(index, key).and_then(estimate);
-            row.push(mean.map_or_else(Cell::empty, |mean| Cell::number(mean.mean, decimals)));
+            row.push(mean.map_or_else(Cell::empty, |m| metric_cell(key, m.mean, decimals)));
             let (Some((_, _, decimals, _)), Some(compare)) = (&compared, compare) else { continue };
             if compare.metric == *key {
                 let found =
@@ -148,9 +212,10 @@ fn pivot(results: Results, across: usize, title: &str) -> Table {
     }
     let mut table = Table::new(title, columns);
     for (index, point) in grid.points.iter().enumerate().filter(|(_, p)| p.at[across] == 0) {
-        let labels = grid.labels(point).into_iter().enumerate();
-        let labels = labels.filter(|(axis, _)| *axis != across);
-        let mut row: Vec<Cell> = labels.map(|(_, label)| Cell::text(label)).collect();
+        let axes = grid.axes.iter().zip(&point.at).enumerate();
+        let others = axes.filter(|(axis, _)| *axis != across).map(|(_, pair)| pair);
+        let mut row: Vec<Cell> =
+            others.map(|(axis, &level)| label_cell(&axis.levels[level])).collect();
         for level in 0..levels.len() {
             let own = grid.sibling(&point.at, across, level);
             for key in &metrics {
@@ -177,7 +242,39 @@ fn pivot(results: Results, across: usize, title: &str) -> Table {
     table
 }
 
+/// What the loops say of their locks.
+fn lock_cells(results: Results) -> Vec<LockCell> {
+    let grid = results.grid;
+    let compare = grid.grid.compare.as_ref();
+    let of = |(index, point): (usize, &Point)| {
+        let Job::Locks(job) = point.jobs.first()? else { return None };
+        let mean = |key: &str| results.values(index, key).and_then(estimate).map(|e| e.mean);
+        let levels = grid.axes.iter().zip(&point.at).filter(|(axis, _)| {
+            axis.levels.len() > 1 && compare.is_none_or(|compare| compare.axis != axis.name)
+        });
+        let place: Vec<String> = levels
+            .map(|(axis, &level)| format!("{} {}", axis.name, axis.levels[level].label))
+            .collect();
+        let base = results.baseline(index).filter(|base| *base != index);
+        let base = base.filter(|_| compare.is_some_and(|c| c.change == Change::Ratio));
+        let ratio = base.and_then(|base| change(results, base, index, "acquisitions_per_s"));
+        Some(LockCell {
+            lock: job.settings()["lock"].as_str().unwrap_or_default().to_owned(),
+            place: place.join(", "),
+            threads: job.threads(),
+            per_s: mean("acquisitions_per_s")?,
+            ratio: ratio.map(|ratio| ratio.mean),
+            starved: mean("starved_threads"),
+        })
+    };
+    grid.points.iter().enumerate().filter_map(of).collect()
+}
+
 fn verdict(results: Results) -> Option<String> {
+    let baseline = results.grid.grid.compare.as_ref().map_or("", |c| c.baseline.as_str());
+    if let Some(sentence) = verdict::locks(&lock_cells(results), baseline) {
+        return Some(sentence);
+    }
     let compare = results.grid.grid.compare.as_ref()?;
     let points = 0..results.grid.points.len();
     let found = points.filter_map(|index| {

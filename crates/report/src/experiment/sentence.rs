@@ -14,7 +14,12 @@ pub(super) fn setup(grid: &PlannedGrid) -> String {
         distinct(labels.iter().map(String::as_str)).into_iter().map(str::to_owned).collect()
     };
     let mut words: Vec<String> = Vec::new();
-    words.extend(one("machines", &labels("machine")));
+    let (kernels, machines) = (labels("kernel"), labels("machine"));
+    // An axis of kernels is in the table.
+    if let ([kernel], None) = (&kernels[..], grid.axis("kernel")) {
+        words.push(format!("kernel {kernel}"));
+    }
+    words.extend(one("machines", &machines));
     let cpus: Vec<String> = jobs().filter_map(cpus).map(|cpus| cpus.to_string()).collect();
     let cpus = distinct(cpus.iter().map(String::as_str));
     words.extend(match cpus[..] {
@@ -47,7 +52,8 @@ fn one(what: &str, labels: &[String]) -> Option<String> {
 fn cpus(job: &Job) -> Option<usize> {
     match job {
         Job::Sim(job) => Some(job.load_point().machine.topology.cpus),
-        Job::Locks(_) | Job::Host(_) => None,
+        Job::Locks(job) => job.cpus(),
+        Job::Host(_) => None,
     }
 }
 

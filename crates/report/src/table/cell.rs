@@ -1,9 +1,12 @@
 //! A cell: what a table shows, and the value behind it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::format::fixed;
 
 /// What a cell holds, whatever is shown of it: CSV and JSON have this, unrounded.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Value {
     #[default]
     Nothing,
@@ -33,7 +36,7 @@ impl Value {
 }
 
 /// One cell: what is shown, and what CSV and JSON say instead.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     pub(super) shown: String,
     pub(super) value: Value,

@@ -22,7 +22,7 @@ pub(crate) fn page_width() -> usize {
 
 impl Table {
     /// The columns of each part of at most `page` characters: first those that name a row, up to
-    /// the first of words, then as many others as there is room for.
+    /// the first of words and its like beside it, then as many others as there is room for.
     pub(super) fn parts(&self, page: usize) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.columns.len()).collect();
         let wide = |columns: &[usize]| {
@@ -33,7 +33,13 @@ impl Table {
             return vec![all];
         }
         let words = self.columns.iter().position(|column| column.align == Align::Left);
-        let keys = words.map_or(1, |last| last + 1);
+        let mut keys = words.map_or(1, |last| last + 1);
+        // The labels of several axes stand side by side, and only numbers behind them.
+        let labels = self.columns.iter().take_while(|column| column.is_label()).count();
+        let numbers = self.columns[labels..].iter().all(|column| !column.is_label());
+        if labels < all.len() && numbers && wide(&all[..labels]) <= page / 2 {
+            keys = keys.max(labels);
+        }
         let mut parts = vec![all[..keys].to_vec()];
         let mut next = keys;
         while next < self.columns.len() {
