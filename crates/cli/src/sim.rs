@@ -15,7 +15,7 @@ use convoy_lab::job::{Job, SimInputs, SimJob};
 use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
-use convoy_report::{Columns, RunPoint, RunReport};
+use convoy_report::{RunPoint, RunReport};
 use convoy_workload::mix::Mix;
 use convoy_workload::schedule::Schedule;
 use convoy_workload::users::counted;
@@ -176,7 +176,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let record = record(&mix.name, &jobs, &outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
     let files = load::Files::new(&args.results);
-    files.finish(&args.common, &report, Columns::Aim7, (&place, ""), &record)?;
+    files.finish(&args.common, &report, || report.to_text(), (&place, ""), &record)?;
     if done.interrupted {
         return Err(Failure::interrupted(points.len()));
     }

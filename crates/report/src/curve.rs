@@ -3,7 +3,7 @@
 use core::fmt::Write as _;
 
 use crate::plot::{Axis, Panel, Plot, Point, Scale, Series, escape};
-use crate::points::{Columns, RunPoint, RunReport};
+use crate::points::{RunPoint, RunReport};
 
 impl RunReport {
     /// The curve; points that failed are left out. `machine` tells where it was measured.
@@ -44,7 +44,7 @@ impl RunReport {
     }
 
     /// The curve and the tables as one page that needs nothing else.
-    pub fn to_html(&self, machine: &str, columns: Columns) -> String {
+    pub fn to_html(&self, machine: &str) -> String {
         let mut page = String::new();
         let title = escape(&self.title);
         let _ = write!(
@@ -58,7 +58,7 @@ impl RunReport {
              overflow-x: auto }}\n</style>\n</head>\n<body>\n"
         );
         page.push_str(&self.curve(machine).to_svg());
-        let _ = write!(page, "<pre>{}</pre>\n</body>\n</html>\n", escape(&self.to_text(columns)));
+        let _ = write!(page, "<pre>{}</pre>\n</body>\n</html>\n", escape(&self.to_text()));
         page
     }
 }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_page_needs_nothing_else() {
-        let page = example().to_html("2 CPUs", Columns::Aim7);
+        let page = example().to_html("2 CPUs");
         assert!(page.contains("<svg") && page.contains("a &lt;note&gt; &amp; more"));
         let external = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!external.contains("http") && !external.contains("src="), "{page}");

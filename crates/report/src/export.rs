@@ -41,9 +41,53 @@ impl RunReport {
         text
     }
 
+    /// What AIM7 prints while it runs: a heading, a row for each load point, the date at its end.
+    pub fn to_aim7_output(&self, date: &str) -> String {
+        let mut text = String::from("Tasks    jobs/min  jti  jobs/min/task      real       cpu\n");
+        for point in self.whole() {
+            let each = point.jobs_per_min / point.users.max(1) as f64;
+            let _ = writeln!(
+                text,
+                "{:5}{:12.2}{:5.0}{:15.4}{:10.2}{:10.2}   {date}",
+                point.users, point.jobs_per_min, point.jti, each, point.real_s, point.cpu_s
+            );
+        }
+        text
+    }
+
+    /// What re-aim prints: headings, a row of nine columns for each load point, the best of them.
+    /// A virtual machine does not know all of them; its points are left out.
+    pub fn to_reaim_output(&self) -> String {
+        let mut text = String::from(
+            "REAIM Workload\n\
+             Times are in seconds - Child times from tms.cstime and tms.cutime\n\n\
+             Num     Parent   Child   Child  Jobs per   Jobs/min/  Std_dev  Std_dev  JTI\n\
+             Forked  Time     SysTime UTime   Minute     Child      Time     Percent \n",
+        );
+        text.extend(self.whole().filter_map(reaim_line));
+        let best = self.whole().map(|point| point.jobs_per_min).fold(0.0, f64::max);
+        let _ = writeln!(text, "Max Jobs per Minute {best:.2}");
+        text
+    }
+
     fn whole(&self) -> impl Iterator<Item = &RunPoint> {
         self.points.iter().filter(|point| point.failed.is_none())
     }
+}
+
+fn reaim_line(point: &RunPoint) -> Option<String> {
+    Some(format!(
+        "{:<7} {:<8.2} {:<7.2} {:<6.2} {:<10.2} {:<10.2} {:<8.2} {:<8.2} {:<3.0}\n",
+        point.users,
+        point.real_s,
+        point.system_s?,
+        point.user_s?,
+        point.jobs_per_min,
+        point.jobs_per_min_per_task?,
+        point.std_dev_s?,
+        point.std_dev_percent?,
+        point.jti,
+    ))
 }
 
 fn reaim_row(point: &RunPoint) -> Option<String> {

@@ -49,6 +49,6 @@ pub use format::{NOTHING, fixed, significant, wrap};
 pub use host::{HostErrors, HostReport, HostRow};
 pub use picture::{PictureError, png};
 pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
-pub use points::{Columns, RunPoint, RunReport};
+pub use points::{RunPoint, RunReport};
 pub use reproduce::{ReproduceReport, ReproduceRow};
 pub use table::{Cell, Column, MAX_WIDTH, Table, page_wrap, set_page_width};

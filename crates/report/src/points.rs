@@ -106,16 +106,6 @@ impl RunPoint {
     }
 }
 
-/// Whose columns the first table has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Columns {
-    /// AIM7's.
-    #[default]
-    Aim7,
-    /// re-aim's.
-    Reaim,
-}
-
 /// The result of `convoy run` and `convoy sim`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
@@ -161,30 +151,26 @@ impl RunReport {
         self.rows(&columns, true).to_csv() + &more.collect::<String>()
     }
 
-    /// The verdict and the tables for people: AIM7's or re-aim's columns, what the machine did, the
+    /// The verdict and the tables for people: AIM7's columns, what the machine did, the
     /// intervals and the jobs.
-    pub fn to_text(&self, columns: Columns) -> String {
+    pub fn to_text(&self) -> String {
         let mut texts = vec![page_wrap(&self.verdict())];
-        let tables = [Some(self.table(columns)), self.machine(), self.per_job()];
+        let tables = [Some(self.table()), self.machine(), self.per_job()];
         texts.extend(tables.iter().flatten().map(Table::to_text));
         texts.extend(timeline::tables(&self.points).iter().map(Table::to_text));
         texts.join("\n")
     }
 
     /// The first table for people, without the columns that nothing is known for.
-    pub fn table(&self, columns: Columns) -> Table {
+    pub fn table(&self) -> Table {
         let known = |column: &&Optional| self.points.iter().any(|p| (column.value)(p).is_some());
         let elsewhere = |column: &&Optional| {
             let twice = MACHINE.iter().any(|other| other.key == column.key);
             twice && self.points.iter().any(RunPoint::is_real)
         };
-        let mut table = if columns == Columns::Reaim {
-            self.reaim()
-        } else {
-            let optional: Vec<&Optional> =
-                OPTIONAL.iter().filter(known).filter(|column| !elsewhere(column)).collect();
-            self.rows(&optional, false)
-        };
+        let optional: Vec<&Optional> =
+            OPTIONAL.iter().filter(known).filter(|column| !elsewhere(column)).collect();
+        let mut table = self.rows(&optional, false);
         let whole = self.points.iter().filter(|point| point.failed.is_none());
         let best = whole.max_by(|a, b| a.jobs_per_min.total_cmp(&b.jobs_per_min));
         if let Some(best) = best {
@@ -193,18 +179,6 @@ impl RunReport {
         }
         for note in &self.notes {
             table.note(note);
-        }
-        table
-    }
-
-    fn reaim(&self) -> Table {
-        let mut columns = vec![Column::number("Num Forked", "").key("users")];
-        columns.extend(REAIM.iter().map(Optional::column));
-        let mut table = Table::new(&self.title, columns);
-        for point in &self.points {
-            let mut cells = vec![Cell::count(point.users)];
-            cells.extend(REAIM.iter().map(|column| column.cell(point)));
-            table.row(cells);
         }
         table
     }
@@ -347,7 +321,7 @@ mod tests {
 
     #[test]
     fn text() {
-        insta::assert_snapshot!(example().to_text(Columns::Aim7));
+        insta::assert_snapshot!(example().to_text());
     }
 
     #[test]
@@ -402,8 +376,7 @@ mod tests {
 
     #[test]
     fn a_real_machine_tells_more() {
-        insta::assert_snapshot!(measured().to_text(Columns::Aim7));
-        insta::assert_snapshot!(measured().to_text(Columns::Reaim));
+        insta::assert_snapshot!(measured().to_text());
     }
 
     #[test]
@@ -412,7 +385,7 @@ mod tests {
         let cause =
             Cause { user: Some(3), text: "user 3: it broke".to_owned(), ..Cause::default() };
         report.points[1].failed = Some(cause);
-        let text = report.to_text(Columns::Aim7);
+        let text = report.to_text();
         assert!(text.contains("Max Jobs per Minute 589.6 with 1 user."), "{text}");
         assert!(text.contains("0!"), "{text}");
         assert!(report.to_csv().contains("user 3: it broke"));
@@ -440,10 +413,8 @@ mod tests {
                 point.owner_change_ms = Some(12_345.67);
             }
         }
-        for columns in [Columns::Aim7, Columns::Reaim] {
-            for line in report.to_text(columns).lines() {
-                assert!(line.chars().count() <= crate::MAX_WIDTH, "{line}");
-            }
+        for line in report.to_text().lines() {
+            assert!(line.chars().count() <= crate::MAX_WIDTH, "{line}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Results;
 use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
-use convoy_report::{Columns, RunReport};
+use convoy_report::RunReport;
 use std::path::Path;
 
 /// Every file that is to be written can be, asked before the run.
@@ -62,17 +62,17 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Prints `report` and writes the files that were asked for. `machine` and `date` say where and
+    /// Prints `report` (to people as `text`) and writes the files that were asked for. `machine` and `date` say where and
     /// when it ran; `record` is what `--record` gets.
     pub(crate) fn finish(
         &self,
         common: &Common,
         report: &RunReport,
-        columns: Columns,
+        text: impl FnOnce() -> String,
         (machine, date): (&str, &str),
         record: &serde_json::Value,
     ) -> Result<(), Failure> {
-        output::print(common, || report.to_text(columns), || report.to_json(), || report.to_csv())?;
+        output::print(common, text, || report.to_json(), || report.to_csv())?;
         self.write(report, (machine, date), record)?;
         for (path, _) in self.asked.export.iter().zip(&self.before).filter(|(_, b)| b.is_none()) {
             match export_of(path)? {
@@ -84,7 +84,7 @@ impl<'a> Files<'a> {
             let svg = || report.curve(machine).to_svg();
             match plot_of(path)? {
                 Picture::Svg => output::file(path, &svg())?,
-                Picture::Html => output::file(path, &report.to_html(machine, columns))?,
+                Picture::Html => output::file(path, &report.to_html(machine))?,
                 Picture::Png => {
                     let picture = convoy_report::png(&svg()).map_err(Failure::environment)?;
                     output::file(path, &picture)?;

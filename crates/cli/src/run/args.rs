@@ -110,7 +110,7 @@ pub(crate) struct HostArgs {
     pub(crate) no_predict: bool,
 }
 
-/// Whose columns the table has.
+/// Whose output is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColumnsOf {
     /// AIM7's.
@@ -123,9 +123,9 @@ pub(crate) enum ColumnsOf {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct HostResults {
-    /// Whose columns the table has; JSON and CSV have all
-    #[arg(long, value_enum, default_value = "aim7", hide_short_help = true)]
-    pub(crate) columns: ColumnsOf,
+    /// Print what AIM7 or re-aim prints, for programs that read it; JSON and CSV have all columns
+    #[arg(long, value_enum, hide_short_help = true)]
+    pub(crate) columns: Option<ColumnsOf>,
     /// JTI as AIM7 computes it, negative where the spread is one to two times the mean
     #[arg(long, hide_short_help = true)]
     pub(crate) compat: bool,

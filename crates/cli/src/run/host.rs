@@ -7,7 +7,7 @@ use crate::fail::Failure;
 use crate::keep::Keeper;
 use crate::load::{self, Files};
 use convoy_host::{Hooks, HostRun, Progress};
-use convoy_report::{Columns, RunPoint, RunReport};
+use convoy_report::{RunPoint, RunReport};
 use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
 use convoy_workload::reaim_config::ReaimConfig;
@@ -86,14 +86,15 @@ impl<'a> Kept<'a> {
 
     /// All there is: printed, written and kept.
     fn finish(self, record: &RunRecord) -> Result<(), Failure> {
-        let columns = match self.args.results.columns {
-            ColumnsOf::Aim7 => Columns::Aim7,
-            ColumnsOf::Reaim => Columns::Reaim,
-        };
         let body = serde_json::to_value(record).map_err(Failure::environment)?;
         let (report, machine) = (report(self.args, record), machine(record));
         let place = (machine.as_str(), record.host.date.as_str());
-        self.files.finish(&self.args.common, &report, columns, place, &body)?;
+        let text = || match self.args.results.columns {
+            None => report.to_text(),
+            Some(ColumnsOf::Aim7) => report.to_aim7_output(&record.host.date),
+            Some(ColumnsOf::Reaim) => report.to_reaim_output(),
+        };
+        self.files.finish(&self.args.common, &report, text, place, &body)?;
         if let Some(store) = self.store {
             store.finish(&self.args.common, body);
         }

@@ -25,12 +25,16 @@ pub(super) fn run(args: &Run, mix: Mix, config: &ReaimConfig) -> Result<ExitCode
         args.host.period,
         mix.file_kb(1)
     );
+    output::ready(args.results.files.record.as_deref())?;
     let options = host::options(args, mix, Schedule::List(vec![1]), config)?;
     let mut live = Live::new(&args.common, &options);
     let rates = aim9::run(&options, period, |progress| live.show(progress));
     live.finish();
     let report = Aim9Report { title, rows: rates.map_err(Failure::environment)? };
     output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
+    if let Some(path) = &args.results.files.record {
+        output::file(path, &(report.to_json() + "\n"))?;
+    }
     let failed: Vec<&str> =
         report.rows.iter().filter(|row| row.failures > 0).map(|row| row.job.as_str()).collect();
     if failed.is_empty() {

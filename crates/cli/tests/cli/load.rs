@@ -153,3 +153,36 @@ fn commands_run_around_the_measured_window() {
     let said = stderr(&output);
     assert!(said.contains("--on-point-start ended with status 7"), "{said}");
 }
+
+#[test]
+fn programs_that_read_the_originals_find_what_they_print() {
+    let load = ["run", "--job", "add_int", "--users", "1,2", "--jobs", "1", "--no-predict"];
+    let printed = |columns: &str| {
+        let output = run(&[&load[..], &["--columns", columns, "--quiet", "--no-store"]].concat());
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let numbers = |line: &str| -> Vec<f64> {
+        line.split_whitespace().map_while(|word| word.parse().ok()).collect()
+    };
+    let reaim = printed("reaim");
+    let rows: Vec<_> = reaim.lines().skip(5).map(numbers).filter(|row| row.len() == 9).collect();
+    assert_eq!(rows.iter().map(|row| row[0]).collect::<Vec<_>>(), [1.0, 2.0], "{reaim}");
+    let best = rows.iter().map(|row| row[4]).fold(0.0, f64::max);
+    assert!(reaim.ends_with(&format!("Max Jobs per Minute {best:.2}\n")), "{reaim}");
+    let aim7 = printed("aim7");
+    let rows: Vec<_> = aim7.lines().skip(1).map(numbers).collect();
+    assert!(aim7.starts_with("Tasks ") && rows.iter().all(|row| row.len() == 6), "{aim7}");
+}
+
+#[test]
+fn the_single_user_mode_writes_its_record() {
+    let path = directory("aim9").join("r.json");
+    let record = path.to_str().expect("UTF-8");
+    let output =
+        run(&["run", "--aim9", "--job", "add_int", "--period", "0.05", "--record", record]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let text = std::fs::read_to_string(&path).expect("written");
+    let record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(record.to_string().contains("add_int"), "{record}");
+}
