@@ -17,6 +17,7 @@ pub mod repeat;
 pub mod run;
 mod summary;
 mod supervisor;
+mod surroundings;
 mod sys;
 mod workdir;
 
@@ -27,6 +28,7 @@ pub use kernel::Host;
 pub use limits::Shortage;
 pub use run::{Finished, HostRun, Progress};
 pub use supervisor::Hooks;
+pub use surroundings::Surroundings;
 pub use sys::aio::Engine;
 
 /// Catches SIGINT, SIGTERM and SIGHUP while it lives, so that a long command can end in order.

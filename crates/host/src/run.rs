@@ -17,6 +17,8 @@ use super::sys::{self, InterruptGuard};
 use super::workdir::{self, WorkDirs};
 use crate::clock;
 use crate::identity::describe_host;
+use crate::surroundings::Surroundings;
+use convoy_workload::disturbance::Disturbance;
 use convoy_workload::jobs::{Job, JobEnv};
 use convoy_workload::mix::Mix;
 use convoy_workload::record::{Point, RunRecord, SCHEMA};
@@ -259,7 +261,11 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
         let mut visits = self.options.schedule.visits();
         while let Some(users) = visits.next_users() {
             let plan = self.plan(users);
+            let before = Surroundings::now();
             let (point, error) = self.point(&plan);
+            let Disturbance { throttled, stalled_s, .. } = before.since(0.0);
+            let kernel = Disturbance { throttled, stalled_s, ..Disturbance::default() };
+            self.record.disturbance.get_or_insert_default().add(&kernel);
             let known = point.real_s > 0.0;
             if known && error.is_none() {
                 let (jobs_per_min, real_s) = (point.jobs_per_min, point.real_s);
@@ -283,6 +289,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             let order = options.mix.order(options.seed, user);
             order.iter().map(|job| job.name()).collect::<Vec<_>>().join(" ")
         };
+        self.record.disturbance.get_or_insert_default().add(&disturbance(&point, self.cpus));
         let known = self.record.orders.len() as u32;
         self.record.orders.extend((known..point.users).map(words));
         self.record.points.push(point);
@@ -415,6 +422,14 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             point.measured_over_predicted = predicted.map(|s| busy_s / s);
         }
     }
+}
+
+/// Who else used the CPUs during a point.
+fn disturbance(point: &Point, cpus: u32) -> Disturbance {
+    let s = |percent: f64| percent / 100.0 * f64::from(cpus) * point.real_s;
+    let stolen_s = s(point.steal_percent.unwrap_or(0.0));
+    let others_s = s(point.other_percent.unwrap_or(0.0)) - stolen_s;
+    Disturbance { seconds: point.real_s, others_s, stolen_s, ..Disturbance::default() }
 }
 
 /// Fresh work directories in `given`, unless the run has been interrupted.

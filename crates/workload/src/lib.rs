@@ -11,6 +11,7 @@ pub mod calibration;
 pub mod columns;
 pub mod counting;
 pub mod dialect;
+pub mod disturbance;
 pub mod draw;
 mod errno;
 pub mod fixture;

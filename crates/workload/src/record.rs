@@ -4,6 +4,7 @@
 //! target cannot know is absent, never zero.
 
 use crate::dialect::Dialect;
+use crate::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::CalibrationHost;
@@ -54,6 +55,9 @@ pub struct RunRecord {
     /// these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<String>,
+    /// What else went on on the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
     /// Whether points were still to come when this was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,

@@ -103,6 +103,7 @@ fn points(session: &mut Session<'_>, answer: &Answer) -> Vec<BisectPoint> {
 
 fn notes(session: &Session<'_>, answer: &Answer) -> Vec<String> {
     let mut notes: Vec<String> = session.settings.note.iter().cloned().collect();
+    notes.extend(session.disturbance().sentence());
     let above = session.observed.iter().filter(|run| run.above).count();
     if above > 0 {
         notes.push(format!("{above} runs took longer than --timeout and count as slower"));

@@ -7,6 +7,7 @@ use convoy_stats::{
     Better, Correction, Design, Doubt, Estimate, Finding, Goal, Interval, Ratio, Sample, Tail,
     Verdict, diagnose, differences,
 };
+use convoy_workload::disturbance::Disturbance;
 
 /// Chance to find what is there, of the number of runs that is proposed.
 const PLANNED_POWER: f64 = 0.8;
@@ -76,6 +77,7 @@ fn notes(
             floor.source
         ));
     }
+    notes.extend(disturbed(sides));
     for row in rows {
         notes.extend(collapses(row));
         notes.extend(doubt(row));
@@ -287,6 +289,7 @@ fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
         candidate: side(&row.candidate.0.label, &comparison.candidate, comparison.tail, 1),
         verdict: verdict.to_owned(),
         doubt: match comparison.doubt() {
+            _ if row.unequal().is_some() => Some("treated unequally".to_owned()),
             _ if row.is_below_floor() => Some("noise floor".to_owned()),
             Some(Doubt::Mean) => Some("mean".to_owned()),
             Some(Doubt::Tail) => Some("tail".to_owned()),
@@ -337,6 +340,13 @@ fn name(row: &Row<'_>) -> String {
     }
 }
 
+/// What else went on on the machine, over all sides.
+fn disturbed(sides: &[Side]) -> Option<String> {
+    let mut all = Disturbance::default();
+    sides.iter().filter_map(|side| side.disturbance.as_ref()).for_each(|one| all.add(one));
+    all.sentence()
+}
+
 /// The runs of a row that were far worse than the rest: how many, and by how much.
 fn collapses(row: &Row<'_>) -> Option<String> {
     let tail = row.comparison.tail?;
@@ -354,6 +364,12 @@ fn collapses(row: &Row<'_>) -> Option<String> {
 /// Why the verdict is not that on typical runs.
 fn doubt(row: &Row<'_>) -> Option<String> {
     let (name, comparison) = (name(row), &row.comparison);
+    if let Some(unequal) = row.unequal() {
+        return Some(format!(
+            "{name}: no comparison, as only one side was disturbed ({unequal}); measure both in \
+             turns"
+        ));
+    }
     if row.is_below_floor() {
         return Some(format!(
             "{name}: no verdict, as the baseline differs from itself by as much; a quieter machine \

@@ -212,30 +212,10 @@ fn notes(record: &RunRecord) -> Vec<String> {
             "Means over up to {executions} executions of a point; ±: 95 % interval of Jobs/Min"
         ));
     }
-    notes.extend(busy(record));
+    notes.extend(record.disturbance.and_then(|disturbance| disturbance.sentence()));
     notes.extend(record.points.iter().filter_map(imprecise));
     notes.extend(record.points.iter().filter_map(trouble));
     notes
-}
-
-/// CPUs that others may use before it is said, as of lock loops.
-const QUIET_CPUS: f64 = 0.15;
-
-/// Shortest Real of which the ticks of 10 ms say who used the CPUs, seconds.
-const TICKS_S: f64 = 0.3;
-
-/// A warning if other programs had a part of the machine.
-fn busy(record: &RunRecord) -> Option<String> {
-    let cpus = f64::from(record.host.cpus);
-    let long = record.points.iter().filter(|point| point.real_s >= TICKS_S);
-    let others = long.filter_map(|point| point.other_percent);
-    let most = others.map(|percent| percent / 100.0 * cpus).reduce(f64::max)?;
-    (most > QUIET_CPUS).then(|| {
-        format!(
-            "Other programs ran: they used up to {most:.2} of {cpus} CPUs; repeat on a quiet \
-             machine."
-        )
-    })
 }
 
 fn imprecise(point: &Point) -> Option<String> {

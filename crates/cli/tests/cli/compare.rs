@@ -1,23 +1,24 @@
 //! `convoy compare` with commands whose numbers are known: they print them.
 
+use crate::common::{interrupt, wait_until, with_default_signals};
 use crate::{code, convoy, directory, json, run, stderr, stdout};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 
-const SAME: i32 = 0;
-const FINDING: i32 = 1;
-const USAGE: i32 = 2;
-const ENVIRONMENT: i32 = 3;
+pub(crate) const SAME: i32 = 0;
+pub(crate) const FINDING: i32 = 1;
+pub(crate) const USAGE: i32 = 2;
+pub(crate) const ENVIRONMENT: i32 = 3;
 
 /// Metric of the commands here: the number they print.
-const NUMBER: [&str; 6] = ["compare", "--metric-regex", r"^\S+", "-w", "0", "--quiet"];
+pub(crate) const NUMBER: [&str; 6] = ["compare", "--metric-regex", r"^\S+", "-w", "0", "--quiet"];
 
-fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [NUMBER.as_slice(), more].concat()
 }
 
-fn compared(more: &[&str], expected: i32) -> Value {
+pub(crate) fn compared(more: &[&str], expected: i32) -> Value {
     let output = run(&with(&[&["--format", "json"], more].concat()));
     assert_eq!(code(&output), Some(expected), "{more:?}: {}", stderr(&output));
     serde_json::from_slice(&output.stdout).expect("JSON")
@@ -36,7 +37,7 @@ fn refused(args: &[&str], expected: i32, words: &[&str]) {
 
 /// A command whose numbers are pseudo-random about `mean` with a standard deviation of 1 % and the
 /// same each time: its state is a file.
-fn noisy(directory: &Path, name: &str, seed: u64, mean: f64) -> String {
+pub(crate) fn noisy(directory: &Path, name: &str, seed: u64, mean: f64) -> String {
     let state = directory.join(name);
     std::fs::write(&state, format!("{seed}\n")).expect("written");
     let state = state.display();
@@ -94,59 +95,6 @@ fn three_percent_are_found_within_the_cap_and_equals_are_not_called_different() 
         assert!(slower["stopped"].as_str().expect("a reason").contains("sure after"), "{slower}");
     }
     assert!(wrong <= 1, "{wrong} of 12 equal pairs were called different");
-    std::fs::remove_dir_all(directory).expect("removed");
-}
-
-#[test]
-fn a_candidate_that_collapses_is_not_faster_and_its_collapses_are_named() {
-    let directory = directory("collapse");
-    for seed in 1..=5 {
-        let a = noisy(&directory, "a", seed, 100.0);
-        let b = noisy(&directory, "b", seed + 1000, 97.0);
-        // Each tenth run of the candidate or so takes 1.8 times as long, after a while without one.
-        let count = directory.join("count");
-        std::fs::write(&count, "").expect("written");
-        let bad = format!(
-            "echo >> {0}; n=$(wc -l < {0}); v=$({b}); \
-             if [ $((n % 10)) = 4 ] && [ $n -gt 9 ]; then awk \"BEGIN{{print 1.8*$v}}\"; \
-             else echo $v; fi",
-            count.display()
-        );
-        let seed = seed.to_string();
-        let args = ["--format", "json", "--max-runs", "80", "--seed", &seed, &a, &bad];
-        let output = run(&with(&args));
-        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let verdict = found["verdict"].as_str().expect("a verdict");
-        assert!(["slower", "unsure"].contains(&verdict), "{found}");
-        assert_eq!(code(&output), Some(if verdict == "slower" { FINDING } else { SAME }));
-        let collapses = &found["rows"][0]["candidate"]["collapses"];
-        assert!(collapses["runs"].as_u64().expect("counted") >= 3, "{found}");
-        let factor = collapses["factor"].as_f64().expect("sized");
-        assert!((1.7..1.9).contains(&factor), "{factor}");
-        assert!(found["notes"].to_string().contains("collapses in"), "{found}");
-    }
-    std::fs::remove_dir_all(directory).expect("removed");
-}
-
-#[test]
-fn below_the_noise_floor_there_is_no_verdict() {
-    let directory = directory("floor");
-    let state = directory.join("a");
-    // The baseline goes up and down by 20 %; the candidate is 3 % above it each time.
-    let wave = |name: &str, factor: &str| {
-        let file = state.with_extension(name);
-        format!(
-            "echo >> {0}; n=$(wc -l < {0}); awk \"BEGIN{{print {factor}*(100+20*($n%2))}}\"",
-            file.display()
-        )
-    };
-    let args = ["-r", "12", &wave("one", "1"), &wave("two", "1.03")];
-    let found = compared(&args, SAME);
-    assert_eq!(
-        (&found["verdict"], &found["rows"][0]["doubt"]),
-        (&"unsure".into(), &"noise floor".into())
-    );
-    assert!(found["notes"].to_string().contains("no verdict"), "{found}");
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
@@ -386,15 +334,11 @@ fn an_interrupt_keeps_what_was_measured() {
     let directory = directory("interrupted-compare");
     let counter = directory.join("counter");
     let command = format!("echo x >> {}; sleep 0.01; echo 3", counter.display());
-    let mut child = convoy(&with(&["-r", "100000", &command, "echo 3"])).spawn().expect("starts");
+    let command = convoy(&with(&["-r", "100000", &command, "echo 3"]));
+    let mut child = with_default_signals(&command).spawn().expect("starts");
     let lines = || std::fs::read_to_string(&counter).unwrap_or_default().lines().count();
-    while lines() < 5 {
-        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was interrupted");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let pid = Pid::from_raw(child.id() as i32).expect("a process");
-    kill_process(pid, Signal::INT).expect("sent");
-    let output = child.wait_with_output().expect("ends");
+    wait_until(&mut child, |_| lines() >= 5);
+    let output = interrupt(child, Signal::INT);
     assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
     assert!(stdout(&output).contains("PARTIAL"), "{}", stdout(&output));
@@ -423,23 +367,4 @@ fn a_hundred_pairs_of_equals_and_one_three_percent_slower() {
     let found = (1..=10).filter(|&seed| verdict(seed, &spin(309_000))["verdict"] == "slower");
     let found = found.count();
     assert!(found >= 8, "only {found} of 10 slower candidates were found");
-}
-
-#[test]
-fn every_execution_of_a_record_is_a_sample() {
-    let directory = directory("executions");
-    let record = |name: &str| {
-        let path = directory.join(name).to_string_lossy().into_owned();
-        let args = ["run", "--users", "1", "--shrink", "1000000", "--no-predict", "--quiet"];
-        let output = run(&[&args[..], &["--repeat", "6", "--record", &path]].concat());
-        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-        path
-    };
-    let (one, two) = (record("r1.json"), record("r2.json"));
-    let args = ["compare", "--quiet", "--no-store", "--format", "json", &one, &two];
-    let output = run(&args);
-    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(value["rows"][0]["baseline"]["runs"], 6, "{value}");
-    assert_eq!(value["rows"][0]["candidate"]["runs"], 6, "{value}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }

@@ -3,6 +3,8 @@
 mod bad_input;
 mod calls;
 mod check;
+#[path = "../common/signals.rs"]
+mod common;
 mod compare;
 mod explain;
 mod json;
@@ -13,6 +15,7 @@ mod runs;
 mod shell;
 mod signals;
 mod sweep;
+mod trust;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

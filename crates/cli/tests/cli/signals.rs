@@ -1,10 +1,7 @@
 //! Interrupts: results so far, exit code 3, nothing left behind.
 
-#[path = "../common/signals.rs"]
-mod common;
-
+use crate::common::{interrupt, wait_until, with_default_signals};
 use crate::{code, convoy, directory, stderr, stdout};
-use common::{interrupt, wait_until, with_default_signals};
 use rustix::process::Signal;
 use std::process::Child;
 

@@ -11,6 +11,7 @@ use super::single_run::{Gave, Runner};
 use crate::measure::MeasureError;
 use convoy_host::Interrupts;
 use convoy_stats::bisect::{Answer, Ending, Outcome, Search, Step};
+use convoy_workload::disturbance::Disturbance;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -262,6 +263,11 @@ impl<'a> Session<'a> {
     /// How many builds were made.
     pub fn builds(&self) -> u32 {
         self.builds.made
+    }
+
+    /// What else went on on the machine during the runs of this process.
+    pub fn disturbance(&self) -> &Disturbance {
+        &self.runner.disturbance
     }
 
     /// Where the journal is.

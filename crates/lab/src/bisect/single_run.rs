@@ -5,6 +5,7 @@ use super::confirm::mixed;
 use super::settings::Settings;
 use crate::measure::{Ending, MeasureError, Metric, MetricError, Program, RunError, run};
 use convoy_host::Interrupts;
+use convoy_workload::disturbance::Disturbance;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct Runner {
     program: Program,
     pub(super) metric: Metric,
     seed: u64,
+    /// What else went on on the machine during all runs.
+    pub(super) disturbance: Disturbance,
 }
 
 impl Runner {
@@ -41,12 +44,17 @@ impl Runner {
         program.limit = settings.timeout.map(Duration::from_secs_f64);
         program.cpus.clone_from(&settings.cpus);
         program.marker = Some(state.join("running"));
-        Ok(Self { program, metric: settings.metric()?, seed: settings.seed })
+        Ok(Self {
+            program,
+            metric: settings.metric()?,
+            seed: settings.seed,
+            disturbance: Disturbance::default(),
+        })
     }
 
     /// Run `number` of the search, in `directory`.
     pub(super) fn run(
-        &self,
+        &mut self,
         directory: &Path,
         commit: &str,
         number: u64,
@@ -65,6 +73,7 @@ impl Runner {
             Err(error @ RunError::Start { .. }) => return Ok(Gave::Failure(error.to_string())),
             Err(error) => return Err(MeasureError::machine(error)),
         };
+        self.disturbance.add(&finished.disturbance);
         let seconds = finished.wall.as_secs_f64();
         Ok(match finished.ending {
             Ending::Code(0) => match self.metric.value(&finished) {

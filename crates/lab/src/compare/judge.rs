@@ -43,9 +43,24 @@ impl Row<'_> {
     /// The verdict: that of the statistics, unless the baseline differs from itself by as much.
     pub fn verdict(&self) -> Verdict {
         match self.comparison.verdict() {
+            _ if self.unequal().is_some() => Verdict::Unsure,
             Verdict::Faster | Verdict::Slower if self.is_below_floor() => Verdict::Unsure,
             verdict => verdict,
         }
+    }
+
+    /// What disturbed one of two sides and not the other, if they were not measured in turns: then
+    /// it is the disturbance that may have been compared. What disturbs turns in random order is
+    /// noise that the tests bear.
+    pub fn unequal(&self) -> Option<String> {
+        let reasons = |side: &Side| side.disturbance.map_or(Vec::new(), |found| found.reasons());
+        let (one, two) = (reasons(self.baseline.0), reasons(self.candidate.0));
+        let paired = self.comparison.question.design == Design::Paired;
+        if paired || one.is_empty() == two.is_empty() {
+            return None;
+        }
+        let side = if one.is_empty() { self.candidate.0 } else { self.baseline.0 };
+        Some(format!("{}: {}", side.label, [one, two].concat().join("; ")))
     }
 
     /// Whether the baseline differs from itself by as much as from the candidate, and nothing but

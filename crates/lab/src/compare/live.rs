@@ -6,6 +6,7 @@ use super::{Request, Warmup};
 use crate::measure::{Ending, Finished, MeasureError, Metric, Program, run};
 use convoy_host::Interrupts;
 use convoy_stats::{Rng, Sample};
+use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -114,7 +115,7 @@ fn settled(logs: &[f64], margin: f64) -> bool {
 
 /// How one run went.
 enum Outcome {
-    Values(Vec<(Series, f64)>),
+    Values(Vec<(Series, f64)>, Disturbance),
     Failed(String),
 }
 
@@ -210,7 +211,7 @@ impl<'a> Plan<'a> {
                         return Err(self.failed(side, "in the warm-up", &how));
                     }
                     Outcome::Failed(_) => {}
-                    Outcome::Values(found) => {
+                    Outcome::Values(found, _) => {
                         logs.extend(found.iter().map(|(_, value)| value.abs().max(LEAST).ln()));
                     }
                 }
@@ -231,13 +232,13 @@ impl<'a> Plan<'a> {
         block: u64,
     ) -> Result<(), MeasureError> {
         let order = order(draw, self.sides.len());
-        let mut values: Vec<Vec<(Series, f64)>> = vec![Vec::new(); self.sides.len()];
+        let mut values = vec![(Vec::new(), Disturbance::default()); self.sides.len()];
         let mut whole = true;
         for &side in &order {
             let count = &mut measured.failures[side];
             count.tried += 1;
             match self.once(side, block, interrupts, draw)? {
-                Outcome::Values(found) => values[side] = found,
+                Outcome::Values(found, disturbance) => values[side] = (found, disturbance),
                 Outcome::Failed(how) => {
                     if count.failed == 0 {
                         count.first.clone_from(&how);
@@ -251,7 +252,8 @@ impl<'a> Plan<'a> {
             }
         }
         if whole {
-            for (side, found) in measured.sides.iter_mut().zip(values) {
+            for (side, (found, disturbance)) in measured.sides.iter_mut().zip(values) {
+                side.disturbance.get_or_insert_default().add(&disturbance);
                 for (like, value) in &found {
                     side.push(like, *value);
                 }
@@ -299,7 +301,7 @@ impl<'a> Plan<'a> {
             return Ok(Outcome::Failed(finished.describe()));
         }
         Ok(match self.values(command, &finished) {
-            Ok(values) => Outcome::Values(values),
+            Ok(values) => Outcome::Values(values, finished.disturbance),
             Err(how) => Outcome::Failed(how),
         })
     }

@@ -209,7 +209,7 @@ fn sides_of(stored: &Stored) -> Result<Vec<Side>, MeasureError> {
         return serde_json::from_value(sides.clone()).map_err(|e| unusable(e.to_string()));
     }
     let series = printed(body).map_err(unusable)?;
-    Ok(vec![Side { label, source, series, ..Side::default() }])
+    Ok(vec![Side { label, source, series, disturbance: aim::disturbance(body), ..Side::default() }])
 }
 
 /// The numbers in what `convoy run`, `sim` and `convoy reproduce` print or keep.

@@ -1,5 +1,6 @@
 //! What is compared: sides, and the series of numbers that each of them has.
 
+use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
 /// The numbers of one benchmark on one side, in the order measured.
@@ -28,6 +29,9 @@ pub struct Side {
     pub source: String,
     /// What was measured of it.
     pub series: Vec<Series>,
+    /// What else went on on the machine while they were measured, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
     /// What a reader must know of its numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -322,6 +322,7 @@ mod tests {
     use super::*;
     use crate::measure::Ending;
     use convoy_host::ChildUsage;
+    use convoy_workload::disturbance::Disturbance;
     use std::time::Duration;
 
     fn printed(text: &str) -> Finished {
@@ -329,6 +330,7 @@ mod tests {
             ending: Ending::Code(0),
             wall: Duration::from_millis(1500),
             usage: ChildUsage { max_resident_bytes: 4096, ..ChildUsage::default() },
+            disturbance: Disturbance::default(),
             stdout: text.into(),
             stderr: Vec::new(),
         }

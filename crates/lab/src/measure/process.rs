@@ -5,7 +5,8 @@
 //! that no helper thread competes with the command for a CPU. The group is killed after the command
 //! ended as well: a daemon left behind would disturb the next run, and would keep the pipes open.
 
-use convoy_host::{ChildUsage, Interrupts, wait_with_usage};
+use convoy_host::{ChildUsage, Interrupts, Surroundings, wait_with_usage};
+use convoy_workload::disturbance::Disturbance;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -89,6 +90,8 @@ pub struct Finished {
     pub wall: Duration,
     /// What it used.
     pub usage: ChildUsage,
+    /// What else went on on the machine.
+    pub disturbance: Disturbance,
     /// Standard output; the last 16 MiB.
     pub stdout: Vec<u8>,
     /// Standard error; the last 16 MiB.
@@ -158,6 +161,7 @@ pub fn run(program: &Program, interrupts: &Interrupts) -> Result<Finished, RunEr
     if interrupts.pending() {
         return Err(RunError::Interrupted);
     }
+    let before = Surroundings::now();
     let begin = Instant::now();
     let mut child = Group::start(program)?;
     let watched = child.watch(program.limit, begin, interrupts);
@@ -178,7 +182,8 @@ pub fn run(program: &Program, interrupts: &Interrupts) -> Result<Finished, RunEr
         (_, Some(code), _) => Ending::Code(code),
         (_, None, signal) => Ending::Signal(signal.unwrap_or(0)),
     };
-    Ok(Finished { ending, wall, usage, stdout: out.bytes, stderr: err.bytes })
+    let disturbance = before.since((usage.user + usage.system).as_secs_f64());
+    Ok(Finished { ending, wall, usage, disturbance, stdout: out.bytes, stderr: err.bytes })
 }
 
 struct Watched {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use convoy_lab::experiment::{Change, Level, Point};
 use convoy_lab::job::Job;
 use convoy_stats::Estimate;
+use convoy_workload::disturbance::Disturbance;
 use serde_json::Value;
 
 use super::published::{ending, estimate};
@@ -79,20 +80,16 @@ pub(super) fn json(results: Results, table: &Table) -> Value {
     rows
 }
 
-/// CPUs that others may use before it is said: the ticks of a window of 0.3 s on two CPUs are 60,
-/// and rounding alone makes two of them.
-const QUIET_CPUS: f64 = 0.15;
-
 /// A warning if other programs had a part of the machine.
 fn disturbance(results: Results) -> Option<String> {
     let points = 0..results.grid.points.len();
     let others = points.filter_map(|index| estimate(results.values(index, "others_cpus")?));
     let most = others.map(|others| others.mean).reduce(f64::max)?;
-    (most > QUIET_CPUS).then(|| {
+    let found = Disturbance { seconds: 1.0, others_s: most, ..Disturbance::default() };
+    found.sentence().map(|sentence| {
         format!(
-            "Other programs ran: they used up to {} CPUs. That slows a lock that keeps the CPUs \
-             busy and spares one that idles; repeat on a quiet machine.",
-            fixed(most, 2)
+            "{sentence} A load beside slows a lock that keeps the CPUs busy and spares one that \
+             idles."
         )
     })
 }

@@ -4,6 +4,8 @@
 
 use super::ReadError;
 use crate::compare::series::{Series, Side};
+use convoy_workload::disturbance::Disturbance;
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::path::Path;
 
@@ -102,6 +104,11 @@ fn logged(line: &str) -> Option<(u32, &str, f64)> {
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
     let [real, _, _] = [number(real)?, number(user)?, number(system)?];
     Some((users.parse().ok()?, job, real))
+}
+
+/// What else went on on the machine of a record of `convoy run`.
+pub(in crate::compare) fn disturbance(record: &Value) -> Option<Disturbance> {
+    Disturbance::deserialize(record.get("disturbance")?).ok()
 }
 
 /// The points of `convoy run`, as its record and its `--format json` have them: every execution of

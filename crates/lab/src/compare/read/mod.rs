@@ -95,7 +95,9 @@ fn json(path: &Path, text: &str) -> Result<Vec<Side>, ReadError> {
     } else if value.get("iters").is_some() {
         Ok(one(vec![criterion::series(path, "", &value)?]))
     } else if value.get("points").is_some() {
-        Ok(one(aim::points(path, &value)?))
+        let mut sides = one(aim::points(path, &value)?);
+        sides[0].disturbance = aim::disturbance(&value);
+        Ok(sides)
     } else if value.get("sides").is_some() {
         let sides = value["sides"].clone();
         serde_json::from_value(sides).map_err(|e| ReadError::new(path, format!("sides: {e}")))

@@ -1,0 +1,103 @@
+//! Can these numbers be believed: what else went on on the machine during a measurement.
+//!
+//! Loads, comparisons and searches ask this one module, so that the same disturbance has the same
+//! words and the same consequence everywhere: the sentence stands under the result and in its
+//! record, and two stored measurements of which one was disturbed are not compared.
+
+use serde::{Deserialize, Serialize};
+
+/// CPUs that others may use before it is said: the ticks of a window of 0.3 s on two CPUs are 60,
+/// and rounding alone makes two of them.
+const QUIET_CPUS: f64 = 0.15;
+
+/// CPUs that a hypervisor may take before it is said.
+const QUIET_STEAL_CPUS: f64 = 0.05;
+
+/// Share of the time in which some program may wait for memory before it is said.
+const QUIET_STALLS: f64 = 0.01;
+
+/// Shortest time of which the ticks of 10 ms say who used the CPUs, seconds.
+const TICKS_S: f64 = 0.3;
+
+/// What else a machine did during one or several measurements. A number that the kernel does not
+/// tell is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disturbance {
+    /// How long was measured, seconds.
+    pub seconds: f64,
+    /// CPU time of other programs, seconds; a little below zero where ticks were rounded.
+    pub others_s: f64,
+    /// CPU time that a hypervisor gave to others, seconds.
+    pub stolen_s: f64,
+    /// How often CPUs were slowed down: by heat, or by the quota of a control group.
+    pub throttled: u64,
+    /// Time in which some program waited for memory, seconds.
+    pub stalled_s: f64,
+}
+
+impl Disturbance {
+    /// Adds that of another measurement.
+    pub fn add(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        self.others_s += other.others_s;
+        self.stolen_s += other.stolen_s;
+        self.throttled += other.throttled;
+        self.stalled_s += other.stalled_s;
+    }
+
+    /// Each kind of disturbance that counts; none on a quiet machine.
+    pub fn reasons(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.seconds >= TICKS_S {
+            let [others, stolen] = [self.others_s, self.stolen_s].map(|s| s / self.seconds);
+            if others > QUIET_CPUS {
+                reasons.push(format!("other programs used {others:.2} CPUs"));
+            }
+            if stolen > QUIET_STEAL_CPUS {
+                reasons.push(format!("a hypervisor took {stolen:.2} CPUs"));
+            }
+            let stalled = self.stalled_s / self.seconds;
+            if stalled > QUIET_STALLS {
+                let percent = 100.0 * stalled;
+                reasons.push(format!("programs waited for memory in {percent:.0} % of the time"));
+            }
+        }
+        if self.throttled > 0 {
+            let count = self.throttled;
+            reasons.push(format!("CPUs were slowed down {count} times (heat, or a quota)"));
+        }
+        reasons
+    }
+
+    /// The sentence that stands under numbers which are not to be believed alone.
+    pub fn sentence(&self) -> Option<String> {
+        let reasons = self.reasons();
+        (!reasons.is_empty()).then(|| {
+            let reasons = reasons.join("; ");
+            format!("Do not believe these numbers alone: {reasons}. Repeat on a quiet machine.")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_disturbance_is_named_and_a_quiet_machine_is_not() {
+        let quiet =
+            Disturbance { seconds: 2.0, others_s: 0.1, stolen_s: 0.05, ..Disturbance::default() };
+        assert_eq!(quiet.sentence(), None);
+        assert_eq!(Disturbance { others_s: -0.3, ..quiet }.sentence(), None);
+        // A short measurement has too few ticks to say anything.
+        assert_eq!(Disturbance { seconds: 0.1, others_s: 0.1, ..quiet }.sentence(), None);
+        let mut all =
+            Disturbance { others_s: 1.0, stolen_s: 0.4, throttled: 3, stalled_s: 0.1, ..quiet };
+        all.add(&quiet);
+        let text = all.sentence().expect("disturbed");
+        for words in ["used 0.28 CPUs", "took 0.11 CPUs", "memory in 2 %", "slowed down 3 times"] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}
