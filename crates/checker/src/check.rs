@@ -8,7 +8,7 @@ use crate::model::{
 use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
 use crate::shapes::SHAPES;
-use crate::visits::{READERS, WRITERS, visits};
+use crate::visits::{READERS, WRITERS, together, visits};
 use crate::zone::{ZONE_SHAPES, zone_scenario};
 use convoy_mm::{Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
 use convoy_sync::rcu::{Sound, Steps};
@@ -206,6 +206,8 @@ fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
     let mut all = vec![visit("turns", "three tasks take turns", WRITERS)];
     if promises.contains(&Promise::Shared) {
         all.push(visit("readers", "two readers among the tasks", READERS));
+        let scenario = together::<T>(format!("{name}/together"), family);
+        all.push(case("together", "readers that wait for each other inside", scenario));
     }
     let played = SHAPES.iter().filter(|shape| shape.suits(promises)).map(|shape| {
         let scenario = script::<T>(format!("{name}/{}", shape.name), family, shape);

@@ -20,5 +20,5 @@ pub use model::{Budget, Property};
 pub use rcu::{Move, RCU_SHAPES, RcuShape, rcu_scenario};
 pub use script::{Shape, Step, script};
 pub use shapes::SHAPES;
-pub use visits::{Irq, READERS, WRITERS, visits};
+pub use visits::{Irq, READERS, WRITERS, together, visits};
 pub use zone::{Page, ZONE_SHAPES, ZoneShape, zone_scenario};

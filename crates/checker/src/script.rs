@@ -48,7 +48,9 @@ impl Shape {
     pub fn suits(&self, promises: &[Promise]) -> bool {
         let has = |promise| promises.contains(&promise);
         let needs = |steps: &[Step]| self.tasks.iter().any(|t| steps.iter().any(|s| t.contains(s)));
-        (has(Promise::Units) || (self.units == 1 && self.owned == 0))
+        // A task that sleeps for the lock may be given it by any other; who spins may not.
+        let owned_at_most = u32::from(has(Promise::Signals));
+        (has(Promise::Units) || (self.units == 1 && self.owned <= owned_at_most))
             && (has(Promise::Signals) || !needs(&[Step::Interruptible, Step::Killable]))
             && (has(Promise::Timeouts) || !needs(&[Step::Timeout]))
     }

@@ -48,6 +48,13 @@ pub const SHAPES: &[Shape] = &[
         tasks: &[&[Down], &[Interruptible, UpIfTaken], &[Interrupt(1)]],
     },
     Shape {
+        name: "interrupt-woken",
+        about: "a signal meets a waiter that was just woken, with another behind it",
+        units: 1,
+        owned: 1,
+        tasks: &[&[Interruptible, UpIfTaken], &[Down], &[Up], &[Interrupt(0)]],
+    },
+    Shape {
         name: "kill-kept",
         about: "a fatal signal ends a wait for an owner that stays",
         units: 1,

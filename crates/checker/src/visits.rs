@@ -1,10 +1,11 @@
 //! Tasks that visit a lock, alone or as readers: whether they exclude each other, and in turn.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
-use convoy_sync::{Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
+use convoy_sync::{Atomic, Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// Three tasks, the first of which comes twice.
 pub const WRITERS: &[&[bool]] = &[&[false, false], &[false], &[false]];
@@ -119,15 +120,53 @@ pub fn visits<T: Lock>(
             Box::new(move || visits.iter().for_each(visit))
         };
         let tasks = visits.iter().enumerate().map(|(task, visits)| body(task, visits)).collect();
-        Instance { tasks, verdict: Box::new(everybody_left) }
+        Instance { tasks, verdict: Box::new(move |end| everybody_left(end, &room.lock)) }
     };
-    let mut checks = vec![Property::Exclusion, Property::NoLostWakeup, Property::NoDeadlock];
+    let mut checks = vec![
+        Property::Exclusion,
+        Property::NoLostWakeup,
+        Property::NoDeadlock,
+        Property::UnitsKept,
+    ];
     checks.extend(fifo.then_some(Property::Fifo));
     Scenario { name, checks, build: Box::new(build) }
 }
 
+/// Three readers that wait for a writer, and of which none leaves before all are inside. The
+/// scenario is `name`, the lock `lock` in its story.
+pub fn together<T: Lock>(name: String, lock: &'static str) -> Scenario {
+    const ALL: u32 = 3;
+    type Word = <Model as Platform>::AtomicU32;
+    let build = move || {
+        // The lock, whether the writer has come, and how many readers have entered.
+        let room = Rc::new((T::unlocked(), Word::new(0), Word::new(0)));
+        let body = |reader: bool| -> Box<dyn FnOnce()> {
+            let room = Rc::clone(&room);
+            Box::new(move || {
+                let (shared, written, entered) = &*room;
+                Model::name(shared, lock, T::parts);
+                if reader {
+                    Model::spin_until(written, |written| written == 1);
+                    shared.acquire_shared();
+                    entered.fetch_add(1, SeqCst);
+                    Model::spin_until(entered, |entered| entered == ALL);
+                    shared.release_shared();
+                } else {
+                    shared.acquire();
+                    written.store(1, SeqCst);
+                    shared.release();
+                }
+            })
+        };
+        let tasks = [false, true, true, true].map(body).into();
+        Instance { tasks, verdict: Box::new(move |end| everybody_left(end, &room.0)) }
+    };
+    let checks = vec![Property::NoLostWakeup, Property::NoDeadlock, Property::UnitsKept];
+    Scenario { name, checks, build: Box::new(build) }
+}
+
 /// Whoever had the lock has given it back, so nobody may wait.
-fn everybody_left(end: &End) -> Result<(), Failure> {
+fn everybody_left<T: Lock>(end: &End, lock: &T) -> Result<(), Failure> {
     if !end.spinning.is_empty() {
         let text = format!("tasks {:?} spin forever", end.spinning);
         return Err((Property::NoDeadlock, text));
@@ -135,6 +174,10 @@ fn everybody_left(end: &End) -> Result<(), Failure> {
     if !end.asleep.is_empty() {
         let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
         return Err((Property::NoLostWakeup, text));
+    }
+    if !lock.try_acquire() {
+        let text = "nobody has the lock, and it cannot be taken".to_owned();
+        return Err((Property::UnitsKept, text));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use convoy_checker::model::{Budget, End, Instance, Model, Property, Scenario, ex
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Mutex, Opportunistic, Platform,
-    Promise, RwSemaphore, Semaphore, SpinQueue, TasLock, TicketLock,
+    Promise, RwSemaphore, Semaphore, SpinPolicy, SpinQueue, TasLock, TaskId, TicketLock,
 };
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -64,6 +64,47 @@ fn keeps<T: Lock>(promises: &[Promise]) {
             panic!("{}: {}\n{steps}", violation.schedule, violation.text);
         }
     }
+}
+
+/// A waiter whose CPU is wanted sleeps, though the owner runs on and on.
+#[test]
+fn a_waiter_whose_cpu_is_wanted_does_not_spin() {
+    gives_way::<convoy_sync::SpinOnOwner>();
+    gives_way::<convoy_sync::SpinReadFirst>();
+    gives_way::<convoy_sync::SpinMcs>();
+}
+
+fn gives_way<S: SpinPolicy>() {
+    const WAITER: TaskId = 1;
+    type Shared<S> = (Mutex<Model, S>, <Model as Platform>::AtomicU32);
+    let build = || {
+        let shared: Rc<Shared<S>> = Rc::new((Mutex::new(), Atomic::new(0)));
+        let body = |waits: bool| -> Box<dyn FnOnce()> {
+            let shared = Rc::clone(&shared);
+            Box::new(move || {
+                let (mutex, never) = &*shared;
+                if waits {
+                    Model::want_cpu();
+                }
+                mutex.lock();
+                if !waits {
+                    Model::spin_until(never, |never| never == 1);
+                }
+                mutex.unlock();
+            })
+        };
+        let asleep = |end: &End| {
+            if end.spinning.contains(&WAITER) {
+                return Err((Property::NoDeadlock, "it spins".to_owned()));
+            }
+            Ok(())
+        };
+        Instance { tasks: [false, true].map(body).into(), verdict: Box::new(asleep) }
+    };
+    let checks = vec![Property::NoDeadlock];
+    let scenario = Scenario { name: "gives-way".to_owned(), checks, build: Box::new(build) };
+    let report = explore(&scenario, BUDGET);
+    assert_eq!(report.violation.map(|found| found.narrative.join("\n")), None);
 }
 
 /// Three tasks that spin in turn, one of them twice: never two at a time, and nobody waits for

@@ -41,6 +41,10 @@ pub(super) struct Task {
     wake: Cell<Wake>,
     interrupted: Cell<bool>,
     killed: Cell<bool>,
+    /// Whether the scheduler wants its CPU for another task.
+    unwanted: Cell<bool>,
+    /// How often it has disabled preemption and not enabled it again, and interrupts likewise.
+    disabled: Cell<(i32, i32)>,
     /// What the task is in the middle of, for the narrative.
     call: Cell<&'static str>,
     stack: (usize, usize),
@@ -90,6 +94,8 @@ impl Task {
             wake: Cell::new(Wake::Woken),
             interrupted: Cell::new(false),
             killed: Cell::new(false),
+            unwanted: Cell::new(false),
+            disabled: Cell::new((0, 0)),
             call: Cell::new(""),
             stack,
         }
@@ -206,6 +212,35 @@ impl Execution {
         self.here().is_some_and(|task| task.pending(sleep))
     }
 
+    /// The scheduler wants the CPU of the running task for another one, from now on.
+    pub(super) fn want_cpu(&self) {
+        if let Some(task) = self.here() {
+            task.unwanted.set(true);
+        }
+    }
+
+    pub(super) fn need_resched(&self) -> bool {
+        self.here().is_some_and(|task| task.unwanted.get())
+    }
+
+    /// The running task disables preemption or interrupts (1), or enables them again (-1).
+    pub(super) fn disable(&self, preemption: i32, interrupts: i32) {
+        if let Some(task) = self.here() {
+            let (preempt, irq) = task.disabled.get();
+            task.disabled.set((preempt + preemption, irq + interrupts));
+        }
+    }
+
+    /// Every task that has ended has enabled what it disabled.
+    fn balanced(&self) -> Result<(), Failure> {
+        let done = self.tasks.iter().filter(|task| task.status.get() == Status::Done);
+        let mut left = done.map(|task| task.disabled.get());
+        let Some((preempt, irq)) = left.find(|&left| left != (0, 0)) else { return Ok(()) };
+        let text =
+            format!("a task ends with preemption disabled {preempt}, interrupts {irq} times");
+        Err((Property::Assertions, text))
+    }
+
     pub(super) fn current(&self) -> TaskId {
         // Set-up and verdict run as a task of their own.
         self.current.get().unwrap_or(self.tasks.len()) as TaskId
@@ -288,7 +323,11 @@ impl Execution {
             Status::Ready => true,
             Status::Spinning => {
                 let ready = here.predicate.get().expect("a spinning task has a predicate");
-                ready()
+                // The condition asks for its own task.
+                let last = self.current.replace(Some(task));
+                let holds = ready();
+                self.current.set(last);
+                holds
             }
             Status::Pausing => last != Some(task),
             Status::Asleep | Status::Done => false,
@@ -381,7 +420,8 @@ pub(super) fn run(
     if ended && execution.failure.borrow().is_none() {
         let verdict = instance.verdict;
         let end = execution.end();
-        let result = catch_unwind(AssertUnwindSafe(|| verdict(&end)));
+        let result =
+            catch_unwind(AssertUnwindSafe(|| verdict(&end).and_then(|()| execution.balanced())));
         *execution.failure.borrow_mut() = result.unwrap_or_else(|_| stuck(&end)).err();
     }
     execution.aborting.set(true);

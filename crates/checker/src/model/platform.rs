@@ -80,6 +80,11 @@ impl Model {
         with(|execution| execution.point(Footprint::EVERYTHING));
     }
 
+    /// The scheduler wants the CPU of the calling task for another one, from now on.
+    pub fn want_cpu() {
+        with(Execution::want_cpu);
+    }
+
     /// Handles the signals of the calling task.
     pub fn clear_signals() {
         with(Execution::clear_signals);
@@ -189,7 +194,7 @@ impl Platform for Model {
     }
 
     fn need_resched() -> bool {
-        false
+        with(Execution::need_resched).unwrap_or(false)
     }
 
     /// As if all tasks that can go on shared one CPU. A scheduling point.
@@ -198,13 +203,21 @@ impl Platform for Model {
         with(Execution::runnable).unwrap_or(1)
     }
 
-    fn irq_save() {}
+    fn irq_save() {
+        with(|execution| execution.disable(0, 1));
+    }
 
-    fn irq_restore((): ()) {}
+    fn irq_restore((): ()) {
+        with(|execution| execution.disable(0, -1));
+    }
 
-    fn preempt_disable() {}
+    fn preempt_disable() {
+        with(|execution| execution.disable(1, 0));
+    }
 
-    fn preempt_enable() {}
+    fn preempt_enable() {
+        with(|execution| execution.disable(-1, 0));
+    }
 
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)

@@ -169,3 +169,22 @@ fn a_schedule_of_other_code_is_refused() {
     let schedule: Schedule = "cv1:increments:7".parse().unwrap();
     assert_eq!(replay(&scenario, &schedule), Err(ScheduleError::Impossible(1)));
 }
+
+#[test]
+fn preemption_and_interrupts_are_allowed_again_at_the_end() {
+    let caught = |body: fn(&Shared)| {
+        let tasks = move |shared: &Shared| vec![task(shared, body)];
+        let report = explore(&scenario("balance", tasks, nobody_is_left), Budget::default());
+        report.violation.map(|violation| violation.property)
+    };
+    let balanced = |_: &Shared| {
+        Model::preempt_disable();
+        Model::irq_save();
+        Model::preempt_enable();
+        Model::irq_restore(());
+    };
+    assert_eq!(caught(balanced), None);
+    assert_eq!(caught(|_| Model::preempt_disable()), Some(Property::Assertions));
+    assert_eq!(caught(|_| Model::irq_save()), Some(Property::Assertions));
+    assert_eq!(caught(|_| Model::preempt_enable()), Some(Property::Assertions));
+}

@@ -418,6 +418,17 @@ mod tests {
     }
 
     #[test]
+    fn a_spinner_does_not_follow_a_chain_of_owners() {
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let owner = AtomicU32::new(2);
+            send.send(Mutex::<Native, SpinOnOwner>::spin_on_owner(&owner, 1)).unwrap();
+        });
+        let free = receive.recv_timeout(std::time::Duration::from_secs(30));
+        assert_eq!(free, Ok(false), "or it spins on the next owner");
+    }
+
+    #[test]
     fn a_static_mutex_needs_no_start() {
         assert!(MUTEX.try_lock() && MUTEX.is_locked());
         MUTEX.unlock();
