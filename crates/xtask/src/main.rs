@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | peers | skew |
+//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | peers | skew |
 //! nightly`.
 //!
 //! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
@@ -11,6 +11,7 @@
 
 mod ci;
 mod golden;
+mod mutants;
 mod nightly;
 mod peers;
 mod stage;
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
   ci                what every change must pass: fmt, clippy, tidy, test, doc, golden
   tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
+  mutants [WORDS]   faults put into the locks, those named so or all: which do the tests not see?
   peers [--json]    the lock-contention model here and on other simulators
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
@@ -67,6 +69,8 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["tidy", "--wrap"] => tidy::wrap(root),
         ["golden"] => golden::run(root, golden::Mode::Compare),
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
+        ["mutants"] => mutants::run(root, ""),
+        ["mutants", wanted] => mutants::run(root, wanted),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
         ["skew"] => skew(root),

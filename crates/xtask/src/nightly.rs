@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::stage::{Ending, Pipeline, cargo, run as show};
-use crate::{Outcome, golden};
+use crate::{Outcome, golden, mutants};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -52,6 +52,8 @@ pub(crate) fn run(root: &Path) -> Outcome {
         pipeline.stage(name, || show(cargo(root, arguments).env("CONVOY_BUDGET", &budget)));
     }
     pipeline.stage("perfetto", || perfetto(root));
+    pipeline.stage("mutants", || Ok(mutants::run(root, "")?.ending()));
+    pipeline.stage("cargo-mutants", || mutants::generated(root));
     pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));
     pipeline.print_summary();
     if pipeline.passed(true) { Outcome::Done } else { Outcome::Finding }

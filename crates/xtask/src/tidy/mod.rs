@@ -4,7 +4,7 @@
 //! are good and bad snippets. What a rule must know of this tree (figures, exceptions) stands in
 //! `tidy.toml` at the root.
 
-mod files;
+pub(crate) mod files;
 mod locks;
 mod manifests;
 mod rust;
