@@ -204,8 +204,13 @@ impl Analysis {
             Leave::Dead => Place::Dead,
         };
         self.runnable += u32::from(task.leaving == Leave::Runnable);
+        let waits = task.lock();
         for held in task.holds.clone() {
             self.owner_off(held.lock, true);
+        }
+        if let Some(lock) = waits {
+            self.see_owner(lock);
+            self.tasks.at(prev).owner_then = self.locks.all[lock as usize].by_owner;
         }
     }
 
@@ -268,7 +273,19 @@ impl Analysis {
         let span = record.at.saturating_sub(since);
         let lock = task.lock();
         let class = lock.map(|lock| self.locks.all[lock as usize].class);
-        self.flame.add(task, class, How::Blocked, span);
+        if let Some(lock) = lock {
+            self.see_owner(lock);
+        }
+        let task = self.tasks.at(id);
+        match lock.map(|lock| &self.locks.all[lock as usize]) {
+            Some(lock) => {
+                let now = lock.by_owner.into_iter().zip(task.owner_then);
+                let during: Vec<u64> = now.map(|(now, then)| now.saturating_sub(then)).collect();
+                let during = during.try_into().unwrap_or_default();
+                self.flame.add_wait(task, lock.class, during, span);
+            }
+            None => self.flame.add(task, None, How::Blocked(None), span),
+        }
         if timer {
             task.path.shares.slept += span;
         } else {
@@ -281,6 +298,9 @@ impl Analysis {
         task.place = Place::Runnable(record.at);
         task.cpu = cpu;
         self.runnable += 1;
+        for held in task.holds.clone() {
+            self.see_owner(held.lock);
+        }
         for index in 0..self.stalled.len() {
             let lock = self.stalled[index];
             let Some(stall) = &mut self.locks.all[lock as usize].stall else { continue };

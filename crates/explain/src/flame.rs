@@ -1,6 +1,6 @@
 //! Flame graphs: where tasks were blocked, spun or waited for a CPU, as folded stacks.
 
-use crate::locks::Class;
+use crate::locks::{Class, OwnerState};
 use crate::task::Task;
 use core::fmt::Write;
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// What a task that does not get on does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum How {
-    Blocked,
+    /// Asleep, for a lock with its owner in that state, or for something else.
+    Blocked(Option<OwnerState>),
     Spinning,
     Queued,
     QueuedOwner,
@@ -17,7 +18,11 @@ pub(crate) enum How {
 impl How {
     fn name(self) -> &'static str {
         match self {
-            Self::Blocked => "asleep",
+            Self::Blocked(None) => "asleep",
+            Self::Blocked(Some(OwnerState::Running)) => "asleep, owner running",
+            Self::Blocked(Some(OwnerState::Queued)) => "asleep, owner waits for a CPU",
+            Self::Blocked(Some(OwnerState::Asleep)) => "asleep, owner asleep",
+            Self::Blocked(Some(OwnerState::Free)) => "asleep, lock free",
             Self::Spinning => "spinning",
             Self::Queued => "waits for a CPU",
             Self::QueuedOwner => "owns it and waits for a CPU",
@@ -36,6 +41,21 @@ impl Flame {
     pub(crate) fn add(&mut self, task: &Task, class: Option<u32>, how: How, span: u64) {
         let frames = (task.label.kind, task.job, task.call, class, how);
         *self.0.entry(frames).or_default() += span;
+    }
+
+    /// `task` slept `span` for a lock of `class`, whose owner meanwhile was in each state for so
+    /// long: the parts are in proportion.
+    pub(crate) fn add_wait(&mut self, task: &Task, class: u32, owner: [u64; 4], span: u64) {
+        let all: u64 = owner.iter().sum();
+        for (state, part) in OwnerState::ALL.into_iter().zip(owner) {
+            let share = u128::from(span) * u128::from(part) / u128::from(all.max(1));
+            if share > 0 {
+                self.add(task, Some(class), How::Blocked(Some(state)), share as u64);
+            }
+        }
+        if all == 0 {
+            self.add(task, Some(class), How::Blocked(None), span);
+        }
     }
 
     /// Stacks from the outermost frame to the innermost, with their microseconds.

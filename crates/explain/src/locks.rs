@@ -54,9 +54,29 @@ impl Class {
     }
 }
 
+/// What the owner of a lock does; of several that which keeps others waiting longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum OwnerState {
+    /// There is none.
+    #[default]
+    Free,
+    Running,
+    Queued,
+    Asleep,
+}
+
+impl OwnerState {
+    /// Every state, in the order of their numbers.
+    pub(crate) const ALL: [Self; 4] = [Self::Free, Self::Running, Self::Queued, Self::Asleep];
+}
+
 /// One lock.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
+    /// Time with its owner in each state, and that of now with its beginning.
+    pub(crate) by_owner: [u64; 4],
+    pub(crate) owner: OwnerState,
+    pub(crate) owner_since: u64,
     pub(crate) class: u32,
     pub(crate) waiters: u32,
     /// Owners, of whom `off` are on no CPU.

@@ -1,6 +1,7 @@
 //! What happens to locks: owners, waiters, stalls.
 
 use crate::analysis::Analysis;
+use crate::locks::OwnerState;
 use crate::stall::{Stall, Why};
 use crate::task::{Place, Since};
 use convoy_machine::Record;
@@ -193,8 +194,23 @@ impl Analysis {
         self.stalled.push(lock);
     }
 
+    /// Adds the time since the last change to the account of the owner's state, and looks what it
+    /// is now.
+    pub(crate) fn see_owner(&mut self, lock: u32) {
+        let state = |id: &TaskId| match self.tasks.get(*id).map(|task| task.place) {
+            Some(Place::Asleep(_) | Place::Dead) => OwnerState::Asleep,
+            Some(Place::Runnable(_)) => OwnerState::Queued,
+            Some(Place::Running) | None => OwnerState::Running,
+        };
+        let this = &mut self.locks.all[lock as usize];
+        this.by_owner[this.owner as usize] += self.now.saturating_sub(this.owner_since);
+        this.owner_since = self.now;
+        this.owner = this.holders.iter().map(state).max().unwrap_or_default();
+    }
+
     /// Ends the stall of `lock` if it is over, begins one if there is one.
     fn look(&mut self, lock: u32) {
+        self.see_owner(lock);
         let this = &mut self.locks.all[lock as usize];
         if this.waiters > 0 && this.off > 0 {
             return self.start(lock);

@@ -92,6 +92,8 @@ pub(crate) struct Task {
     /// Who gave it.
     pub(crate) giver: Label,
     pub(crate) path: Path,
+    /// The account of the owner of the lock for which it went to sleep.
+    pub(crate) owner_then: [u64; 4],
 }
 
 impl Task {
@@ -108,6 +110,7 @@ impl Task {
             granted: None,
             giver: Label::UNKNOWN,
             path: Path::default(),
+            owner_then: [0; 4],
         }
     }
 

@@ -7,15 +7,20 @@ use std::fmt::Write;
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 20.0;
 const TOP: f64 = 56.0;
-/// Narrower frames are left out, pixels; the caption says so.
-const NARROW: f64 = 0.5;
+/// Narrower frames are left out, pixels: there would be nothing to zoom into. The caption says so.
+const NARROW: f64 = 0.01;
 /// Width of a character of the text, pixels.
 const CHARACTER: f64 = 6.6;
-/// A blue, an orange, a red and a grey that stay apart for the colour-blind (Okabe and Ito 2008).
+/// Colours that stay apart for the colour-blind (Okabe and Ito 2008).
 const BLUE: &str = "#56b4e9";
 const ORANGE: &str = "#e69f00";
 const RED: &str = "#d55e00";
+const PURPLE: &str = "#cc79a7";
+const YELLOW: &str = "#f0e442";
 const GREY: &str = "#cccccc";
+
+/// Zoom and search, without anything from outside the file.
+const SCRIPT: &str = include_str!("flame.js");
 
 #[derive(Default)]
 struct Frame {
@@ -55,8 +60,18 @@ pub fn flame_svg(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
     draw(&mut svg, "all tasks", &root, 0.0, WIDTH, 0, root.us);
     let _ = writeln!(
         svg,
-        "<text x=\"8\" y=\"{}\" fill=\"#555\">Width: time of tasks, {} s in all. Frames narrower \
-         than half a pixel are left out. Hover for figures.</text>\n</svg>",
+        "<text id=\"search\" x=\"{}\" y=\"20\" text-anchor=\"end\" fill=\"#06c\" \
+         style=\"cursor:pointer\">Search</text>\n\
+         <text id=\"found\" x=\"{}\" y=\"{}\" text-anchor=\"end\"></text>",
+        WIDTH - 8.0,
+        WIDTH - 8.0,
+        height - 8.0
+    );
+    let _ = writeln!(
+        svg,
+        "<text x=\"8\" y=\"{}\" fill=\"#555\">Width: time of tasks, {} s in all. Click a frame to \
+         zoom, the first to go back; hover for figures.</text>\n\
+         <script><![CDATA[{SCRIPT}]]></script>\n</svg>",
         height - 8.0,
         fixed(root.us as f64 / 1e6, 3)
     );
@@ -75,9 +90,11 @@ pub fn flame_html(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
 
 fn legend(svg: &mut String) {
     let entries = [
-        (BLUE, "asleep"),
+        (RED, "asleep for a lock whose owner waits for a CPU: a convoy"),
+        (PURPLE, "whose owner sleeps"),
+        (YELLOW, "whose owner runs, or spinning"),
         (ORANGE, "waits for a CPU"),
-        (RED, "owns a wanted lock and waits for a CPU, or spins"),
+        (BLUE, "asleep"),
         (GREY, "who and where"),
     ];
     let mut x = 8.0;
@@ -92,11 +109,18 @@ fn legend(svg: &mut String) {
     }
 }
 
-fn colour(name: &str) -> &'static str {
+/// The colour of a leaf by its state; a lock has that of the state that costs most.
+fn colour(name: &str, frame: &Frame) -> &'static str {
     match name {
-        "asleep" => BLUE,
+        "asleep, owner waits for a CPU" | "owns it and waits for a CPU" => RED,
+        "asleep, owner asleep" => PURPLE,
+        "asleep, owner running" | "asleep, lock free" | "spinning" => YELLOW,
         "waits for a CPU" => ORANGE,
-        "spinning" | "owns it and waits for a CPU" => RED,
+        "asleep" => BLUE,
+        _ if !frame.inner.is_empty() && frame.inner.values().all(|leaf| leaf.inner.is_empty()) => {
+            let most = frame.inner.iter().max_by_key(|(_, leaf)| leaf.us);
+            most.map_or(GREY, |(name, leaf)| colour(name, leaf))
+        }
         _ => GREY,
     }
 }
@@ -118,12 +142,13 @@ fn draw(svg: &mut String, name: &str, frame: &Frame, x: f64, wide: f64, depth: u
     };
     let _ = writeln!(
         svg,
-        "<g><title>{}: {seconds} s, {share} %</title><rect x=\"{x:.2}\" y=\"{y}\" \
+        "<g class=\"f\" data-x=\"{x:.4}\" data-w=\"{wide:.4}\" data-d=\"{depth}\"><title>{}: \
+         {seconds} s, {share} %</title><rect x=\"{x:.2}\" y=\"{y}\" \
          width=\"{wide:.2}\" height=\"{}\" fill=\"{}\" stroke=\"white\" stroke-width=\"0.5\"/>\
          <text x=\"{:.2}\" y=\"{}\">{}</text></g>",
         escape(name),
         ROW - 1.0,
-        colour(name),
+        colour(name, frame),
         x + 3.0,
         y + 14.0,
         escape(&shown)
