@@ -115,8 +115,9 @@ impl ReaimConfig {
         let number = |least, most| number(key, value, least, most);
         let users = |least| number(least, MOST_USERS).map(Some);
         match key.bytes().next().map(|letter| letter.to_ascii_uppercase()) {
-            Some(b'F') => self.sizes.file_kb = Some(parse_size(value)?),
-            Some(b'P') => self.sizes.pool_kb = Some(parse_size(value)?),
+            // Zero is not stated, as in re-aim: the default holds.
+            Some(b'F') => self.sizes.file_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
+            Some(b'P') => self.sizes.pool_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
             Some(b'D') => self.add_directory(value)?,
             Some(b'S') => self.start_users = users(1)?,
             Some(b'E') => self.end_users = users(1)?,
@@ -191,6 +192,13 @@ fn switch(key: &str, value: &str) -> Result<bool, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_of_zero_is_the_default() {
+        let config = ReaimConfig::parse("c", "FILESIZE 100k\nPOOLSIZE 0k\n").expect("valid");
+        assert_eq!((config.sizes.file_kb, config.sizes.pool_kb), (Some(100), None));
+        assert_eq!(config.sizes.or_default().of_user(1), 1124);
+    }
 
     #[test]
     fn the_config_of_aim7_is_a_list_of_directories() {
