@@ -45,7 +45,12 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 13] = [
+const OTHERS: [Metric; 18] = [
+    Metric { head: "", ..Metric::new("value", "Value", "", 4) },
+    Metric::new("user_s", "User", "s", 3),
+    Metric::new("system_s", "System", "s", 3),
+    Metric::new("rss_bytes", "RSS", "B", 0),
+    Metric { head: "", ..Metric::new("switches", "Switches", "", 0) },
     Metric::new("cpu_ms_per_job", "CPU/job", "ms", 3),
     Metric::new("pulled_newidle_per_s", "Newly idle: pulled", "1/s", 0),
     Metric::new("newidle_failed_per_s", "failed", "1/s", 0),

@@ -185,3 +185,34 @@ fn a_stored_run_is_explained_from_its_record_alone() {
         stored["entry"]["body"]["build"].is_string() && stored["entry"]["body"]["hash"].is_string()
     );
 }
+
+#[test]
+fn a_command_is_a_target_like_any_other() {
+    let directory = directory("command");
+    let file = directory.join("sleep.toml");
+    let text = r#"
+        title = "a command with more to do"
+        [inputs]
+        command = 'echo "took $((CONVOY_THREADS * 10 + 0 * CONVOY_SEED)) units"'
+        value_regex = 'took (\d+)'
+        [[grid]]
+        name = "units"
+        target = "command"
+        seeds = 2
+        compare = { axis = "threads", baseline = "1", metric = "value", change = "ratio" }
+        metrics = ["value", "real_s"]
+        [[grid.axis]]
+        key = "threads"
+        values = [1, 3]
+    "#;
+    std::fs::write(&file, text).expect("written");
+    let path = file.to_str().expect("UTF-8");
+    let output = run(&["reproduce", path, "--quiet", "--no-store"]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("30.0000") && said.contains("3.00"), "{said}");
+    std::fs::write(&file, text.replace("echo", "exit 4;")).expect("written");
+    let output = run(&["reproduce", path, "--quiet", "--no-store"]);
+    assert_eq!(code(&output), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("ended with exit code 4"), "{}", stderr(&output));
+}

@@ -81,16 +81,16 @@ pub struct Input {
     pub meaning: &'static str,
 }
 
-use Target::{Host, Locks, Sim};
+use Target::{Command, Host, Locks, Sim};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 19] = [
+pub const INPUTS: [Input; 22] = [
     input("kernel", &[Sim, Locks], Kind::Text, "kernel preset or file; of locks with a machine"),
     input("machine", &[Sim, Locks], Kind::Text, "machine preset or file; locks: else this machine"),
     input("cpus", &[Sim, Locks], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
     input(
         "kept_to",
-        &[Sim, Locks, Host],
+        &[Sim, Locks, Host, Command],
         Kind::Whole(1, 1024),
         "CPUs that all tasks are kept to: all, or 1 on a virtual machine",
     ),
@@ -101,7 +101,12 @@ pub const INPUTS: [Input; 19] = [
         Kind::Text,
         "whose jobs and file sizes: 1996 or re-aim; default 1996 and the sizes of the workfile",
     ),
-    input("users", &[Sim, Host], Kind::Whole(1, 1_000_000), "concurrent users; default 1"),
+    input(
+        "users",
+        &[Sim, Host, Command],
+        Kind::Whole(1, 1_000_000),
+        "concurrent users; default 1; a command finds it as CONVOY_USERS",
+    ),
     input("start_delay_s", &[Sim, Host], Kind::Number(0.0, 1e4), "delay inside Real; default 0"),
     input(
         "pool_users",
@@ -117,7 +122,12 @@ pub const INPUTS: [Input; 19] = [
     ),
     input("fs", &[Sim], Kind::Text, "file system of the work directory: tmpfs (default), journal"),
     input("lock", &[Locks], Kind::Text, "lock of the loop"),
-    input("threads", &[Locks], Kind::Whole(1, 16_384), "threads of the loop; default 2"),
+    input(
+        "threads",
+        &[Locks, Command],
+        Kind::Whole(1, 16_384),
+        "threads of the loop; default 2; a command finds it as CONVOY_THREADS",
+    ),
     input("section_ns", &[Locks], Kind::Whole(1, 1_000_000), "length of the section; default 100"),
     input(
         "outside_ns",
@@ -132,6 +142,14 @@ pub const INPUTS: [Input; 19] = [
         Kind::Whole(0, 1_000_000_000),
         "looks of a lock that spins before it sleeps; default its own",
     ),
+    input("command", &[Command], Kind::Text, "line for the shell, in the directory of the file"),
+    input(
+        "value_regex",
+        &[Command],
+        Kind::Text,
+        "what it prints: the last match on standard output, its group 1 if it has one",
+    ),
+    input("limit_s", &[Command], Kind::Number(0.001, 1e6), "it is killed when it takes longer"),
     input("warmup_ms", &[Locks], Kind::Whole(0, 60_000), "time before the window; default 150"),
     input("window_ms", &[Locks], Kind::Whole(1, 60_000), "time that counts; default 300"),
 ];

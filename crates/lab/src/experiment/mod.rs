@@ -31,6 +31,8 @@ pub enum Target {
     Sim,
     /// Lock loops, on this machine or, with a machine preset, on a virtual one.
     Locks,
+    /// A command on this machine.
+    Command,
 }
 
 impl fmt::Display for Target {
@@ -39,6 +41,7 @@ impl fmt::Display for Target {
             Self::Host => "host",
             Self::Sim => "sim",
             Self::Locks => "locks",
+            Self::Command => "command",
         })
     }
 }

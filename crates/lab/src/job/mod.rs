@@ -4,6 +4,7 @@
 //! A simulation is a pure function of its inputs, so its outcome may be kept under their hash and
 //! taken from there. A measurement is kept the same way: a sweep that was interrupted goes on.
 
+mod command;
 mod host;
 mod locks;
 mod sim;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+pub use command::CommandJob;
 pub use host::HostJob;
 pub use locks::LocksJob;
 pub use sim::{SimInputs, SimJob};
@@ -78,6 +80,14 @@ pub enum JobError {
     /// The load on this machine failed.
     #[error(transparent)]
     Host(#[from] convoy_host::HostError),
+    /// A command did not come to its end, or printed no number.
+    #[error("`{line}`: {problem}")]
+    Command {
+        /// The command line.
+        line: String,
+        /// What happened.
+        problem: String,
+    },
     /// The CPUs cannot be chosen.
     #[error(transparent)]
     Cpus(#[from] convoy_host::clock::CpusError),
@@ -92,6 +102,8 @@ pub enum Job {
     Locks(Box<LocksJob>),
     /// AIM7 on this machine.
     Host(Box<HostJob>),
+    /// A command on this machine.
+    Command(Box<CommandJob>),
 }
 
 /// A preset that a cell uses.
@@ -115,6 +127,7 @@ impl Job {
             Target::Sim => Self::Sim(Box::new(SimJob::new(inputs)?)),
             Target::Locks => Self::Locks(Box::new(LocksJob::new(inputs)?)),
             Target::Host => Self::Host(Box::new(HostJob::new(inputs)?)),
+            Target::Command => Self::Command(Box::new(CommandJob::new(inputs)?)),
         })
     }
 
@@ -127,6 +140,7 @@ impl Job {
             Self::Sim(job) => job.run(),
             Self::Locks(job) => job.run(),
             Self::Host(job) => job.run(),
+            Self::Command(job) => job.run(),
         }
     }
 
@@ -135,7 +149,7 @@ impl Job {
         match self {
             Self::Sim(_) => false,
             Self::Locks(job) => job.measures(),
-            Self::Host(_) => true,
+            Self::Host(_) | Self::Command(_) => true,
         }
     }
 
@@ -145,7 +159,7 @@ impl Job {
         match self {
             Self::Sim(job) => Self::Host(Box::new(HostJob::of(job))),
             Self::Locks(job) => Self::Locks(Box::new(job.native())),
-            Self::Host(_) => self.clone(),
+            Self::Host(_) | Self::Command(_) => self.clone(),
         }
     }
 
@@ -155,6 +169,7 @@ impl Job {
             Self::Sim(job) => job.inputs().seed,
             Self::Locks(job) => job.seed(),
             Self::Host(job) => job.seed(),
+            Self::Command(job) => job.seed(),
         }
     }
 
@@ -164,6 +179,7 @@ impl Job {
             Self::Sim(job) => job.parts(),
             Self::Locks(job) => job.parts(),
             Self::Host(job) => job.parts(),
+            Self::Command(_) => &[],
         }
     }
 
@@ -173,6 +189,7 @@ impl Job {
             Self::Sim(job) => json!(job.inputs()),
             Self::Locks(job) => job.settings(),
             Self::Host(job) => job.settings(),
+            Self::Command(job) => job.settings(),
         }
     }
 
@@ -182,6 +199,7 @@ impl Job {
             Self::Sim(_) => Target::Sim,
             Self::Locks(_) => Target::Locks,
             Self::Host(_) => Target::Host,
+            Self::Command(_) => Target::Command,
         }
     }
 
