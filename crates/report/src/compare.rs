@@ -147,7 +147,7 @@ impl CompareReport {
             .find_map(|verdict| self.rows.iter().find(|row| row.verdict == *verdict))
     }
 
-    /// JSON as DESIGN section 7 lays it down.
+    /// JSON: every field by its name, numbers with their units in it.
     pub fn to_json(&self) -> String {
         let row = self.deciding();
         json::to_json(&Envelope {

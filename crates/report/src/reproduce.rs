@@ -164,7 +164,7 @@ impl ReproduceReport {
         });
     }
 
-    /// JSON as DESIGN section 7 lays it down.
+    /// JSON: every field by its name, numbers with their units in it.
     pub fn to_json(&self) -> String {
         json::to_json(self)
     }
