@@ -17,6 +17,8 @@ pub enum BisectVerdict {
     Set,
     /// The ends do not differ.
     NoRegression,
+    /// The level changes little by little over the history.
+    Ramp,
     /// The ends differ in the direction that was not looked for.
     Improvement,
 }
@@ -213,6 +215,9 @@ impl BisectReport {
                 self.why
             ),
             BisectVerdict::NoRegression => format!("no regression: {}\n", self.why),
+            BisectVerdict::Ramp => {
+                format!("no single commit, with {percent} confidence: {}\n", self.why)
+            }
             BisectVerdict::Improvement => format!("no regression, an improvement: {}\n", self.why),
         }
     }

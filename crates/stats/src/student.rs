@@ -17,7 +17,7 @@ const QUANTILE_STEPS: u32 = 300;
 
 /// `Gamma(a + 1/2) / Gamma(a)` for `a` > 0: the asymptotic series of its logarithm from 30 on, and
 /// below that the recurrence. A difference of two `ln_gamma` would lose digits with growing `a`.
-fn gamma_ratio(mut a: f64) -> f64 {
+pub(crate) fn gamma_ratio(mut a: f64) -> f64 {
     let mut product = 1.0;
     while a < 30.0 {
         product *= a / (a + 0.5);

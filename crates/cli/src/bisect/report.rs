@@ -21,6 +21,7 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
     let verdict = match answer.ending {
         Ending::Found => BisectVerdict::Found,
         Ending::NoRegression => BisectVerdict::NoRegression,
+        Ending::Ramp => BisectVerdict::Ramp,
         Ending::WrongDirection => BisectVerdict::Improvement,
         _ if answer.no_regression > 0.5 => BisectVerdict::NoRegression,
         _ => BisectVerdict::Set,
@@ -32,14 +33,15 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
     let list = &session.commits.list;
     let [good, bad] = session.commits.ends();
     let suspects = answer.credible_set.iter();
+    let confirmation = confirmed(session, answer);
     BisectReport {
         verdict,
         first_bad: answer.culprit.map(|node| list[node].id.clone()),
-        confidence: answer.confidence,
+        confidence: confidence(answer, confirmation.as_ref()),
         runs: session.search.runs(),
         builds: session.builds(),
         failed_runs: session.failed,
-        why: answer.ending.to_string(),
+        why: why(session, answer),
         candidates: session.search.history().candidates().len(),
         metric: session.metric_name(),
         unit: session.unit(),
@@ -56,12 +58,31 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
             ci95: [percent(effect.lo), percent(effect.hi)],
         },
         noise: estimates.noise.mean,
-        confirmation: confirmed(session, answer),
+        confirmation,
         skipped: skips(session),
         notes: notes(session, answer),
         log: session.journal().display().to_string(),
         points: points(session, answer),
     }
+}
+
+/// Why the search ended, and how large a difference it leaves open if it found none.
+fn why(session: &Session<'_>, answer: &Answer) -> String {
+    let why = answer.ending.to_string();
+    if answer.ending != Ending::NoRegression || !answer.largest.is_finite() {
+        return why;
+    }
+    let percent = 100.0 * answer.largest / answer.estimates.good.mean.abs();
+    let unit = session.unit();
+    let space = if unit.is_empty() { "" } else { " " };
+    format!("{why}: they differ by at most {:.3}{space}{unit} ({percent:.2} %)", answer.largest)
+}
+
+/// The confidence of the search, or that of the comparison with the parent if that failed: who is
+/// shown both believes the smaller one.
+fn confidence(answer: &Answer, confirmation: Option<&BisectConfirmation>) -> f64 {
+    let failed = confirmation.filter(|made| !made.confirmed);
+    failed.map_or(answer.confidence, |made| answer.confidence.min(1.0 - made.p))
 }
 
 fn confirmed(session: &Session<'_>, answer: &Answer) -> Option<BisectConfirmation> {

@@ -2,6 +2,11 @@
 //! within each pair drawn from the seed. It is a comparison of its own, independent of the model of
 //! the search; its runs are evidence for the search as well.
 
+use convoy_stats::{Sample, paired_difference};
+
+/// A confirmation that fails is given up after this many times the pairs that were asked for.
+const MOST: u32 = 4;
+
 /// A confirmation under way, or made.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Confirmation {
@@ -30,6 +35,21 @@ impl Confirmation {
             culprit < parent
         };
         Some(if first { self.culprit } else { self.parent })
+    }
+
+    /// How many pairs are wanted: `pairs`, and up to [`MOST`] times as many as long as those that
+    /// were made do not show a difference on the side of `effect`.
+    pub(super) fn wanted(&self, pairs: u32, effect: f64) -> u32 {
+        let made = self.pairs()[0].len() as u32;
+        if made < pairs || self.shown(effect) { pairs } else { (made + 1).min(MOST * pairs) }
+    }
+
+    /// Whether the interval of the difference lies on the side of `effect`.
+    fn shown(&self, effect: f64) -> bool {
+        let [Ok(parent), Ok(culprit)] = self.pairs().map(Sample::new) else { return false };
+        paired_difference(&parent, &culprit).is_ok_and(|difference| {
+            if effect > 0.0 { difference.lo > 0.0 } else { difference.hi < 0.0 }
+        })
     }
 
     /// A run of the confirmation.
@@ -65,6 +85,23 @@ fn coin(seed: u64, index: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_confirmation_buys_pairs_and_gives_up() {
+        let mut confirmation = Confirmation::new(7, 5);
+        while let Some(node) = confirmation.next(confirmation.wanted(6, 1.0), 3) {
+            let pair = confirmation.values[usize::from(node == 7)].len();
+            confirmation.take(node, f64::from(u8::from((node == 7) == pair.is_multiple_of(2))));
+        }
+        assert_eq!(confirmation.pairs()[0].len(), 24, "no difference was shown");
+        let mut confirmation = Confirmation::new(7, 5);
+        while let Some(node) = confirmation.next(confirmation.wanted(6, 1.0), 3) {
+            let pair = confirmation.values[usize::from(node == 7)].len();
+            confirmation
+                .take(node, node as f64 + 0.1 * pair as f64 * f64::from(u8::from(node == 7)));
+        }
+        assert_eq!(confirmation.pairs()[0].len(), 6, "the difference was shown");
+    }
 
     #[test]
     fn both_sides_alternate_in_random_order_and_resume_where_they_were() {

@@ -1,17 +1,14 @@
-//! What the ends tell beside their levels: the cost of a run and of a build, which difference
-//! counts, and whether there is one.
+//! What the ends tell beside their levels: the cost of a run and of a build, and which difference
+//! counts.
 
 use super::journal::Event;
 use super::model::search_of;
 use super::session::{Session, outcome};
 use crate::measure::MeasureError;
 use convoy_stats::Sample;
-use convoy_stats::bisect::{Answer, Ending};
 
 /// Runs of each end after which the costs and the smallest effect are known.
 const END_RUNS: usize = 2;
-/// Runs of each end below which an interval of the effect is not trusted to show no difference.
-const SURE_RUNS: usize = 8;
 
 impl Session<'_> {
     /// Once both ends have been measured: what a run and a build cost, and which difference counts.
@@ -42,29 +39,7 @@ impl Session<'_> {
             self.search.skip(*node).map_err(MeasureError::machine)?;
         }
         self.costs = true;
-        self.least = Some(costs[2]);
         Ok(())
-    }
-
-    /// The answer if the 99 % interval of the effect lies within what is no regression.
-    pub(super) fn no_difference(&mut self) -> Option<Answer> {
-        let least = self.least?;
-        let of = |end: usize| self.observed.iter().filter(move |run| run.node == end && !run.above);
-        if self.commits.ends().into_iter().any(|end| of(end).count() < SURE_RUNS) {
-            return None;
-        }
-        let estimates = self.search.estimates()?;
-        let effect = estimates.effect;
-        // From the half width at 95 % (1.96) to that at 99 % (2.576).
-        let half = 0.5 * (effect.hi - effect.lo) * 2.576 / 1.96;
-        (effect.mean.abs() + half < least).then(|| Answer {
-            culprit: None,
-            confidence: 0.99,
-            credible_set: Vec::new(),
-            no_regression: self.search.no_regression(),
-            ending: Ending::NoRegression,
-            estimates,
-        })
     }
 }
 

@@ -98,8 +98,6 @@ pub struct Session<'a> {
     interrupts: &'a Interrupts,
     progress: &'a mut dyn FnMut(Progress<'_>),
     pub(super) costs: bool,
-    /// The smallest difference of the ends that is a regression, in units of the metric.
-    pub(super) least: Option<f64>,
     wish: Option<Wish>,
     since_end: u32,
     pub(super) confirmation: Option<Confirmation>,
@@ -130,7 +128,6 @@ impl<'a> Session<'a> {
             interrupts,
             progress,
             costs: false,
-            least: None,
             wish: None,
             since_end: 0,
             confirmation: None,
@@ -197,9 +194,6 @@ impl<'a> Session<'a> {
                 continue;
             }
             self.find_costs()?;
-            if let Some(answer) = self.no_difference() {
-                return self.end(answer);
-            }
             match self.search.next_step() {
                 Step::Measure(measure) => {
                     let (node, runs, build) = (measure.node, measure.runs, measure.build);
@@ -326,7 +320,10 @@ impl<'a> Session<'a> {
             (self.progress)(Progress::Note("confirming the answer against its parent"));
         }
         let next = self.confirmation.as_ref();
-        let next = next.and_then(|begun| begun.next(self.settings.confirm, self.settings.seed));
+        let next = next.and_then(|begun| {
+            let pairs = begun.wanted(self.settings.confirm, answer.estimates.effect.mean);
+            begun.next(pairs, self.settings.seed)
+        });
         let Some(node) = next else { return Ok(false) };
         let wish = Wish { node, runs: 1, build: self.builds.of(node), bits: 0.0 };
         self.measure(wish, Purpose::Confirm).map(|_| true)

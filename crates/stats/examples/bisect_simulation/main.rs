@@ -38,6 +38,9 @@ const CELLS: [(f64, f64); 9] = [
 
 const PARTS: [&str; 7] = ["known", "unknown", "shiftless", "builds", "hard", "noise", "nothing"];
 
+/// The most histories for each of the many cells of the tables of noise and of nothing to find.
+const NOISE_HISTORIES: u64 = 300;
+
 /// Histories from which the repeats of `git bisect` are found.
 const GIT_HISTORIES: u64 = 1000;
 
@@ -138,7 +141,8 @@ fn noise(name: &str) -> Result<Noise, String> {
 /// Every shape of noise at four effects, as `convoy bisect` searches by default: at most 1000 runs,
 /// one build for each commit.
 fn noises(options: &Options) {
-    println!("\nNothing known, {} histories, 99 % stated, 1000 runs", options.histories);
+    let histories = options.histories.min(NOISE_HISTORIES);
+    println!("\nNothing known, {histories} histories, 99 % stated, 1000 runs");
     println!(
         "{:<12} {:>4} {:>6} {:>7} {:>7} {:>6} {:>6}",
         "noise", "d", "named", "right", "runs", "p95", "ratio"
@@ -153,7 +157,7 @@ fn noises(options: &Options) {
             }
             let effect: f64 = 0.05 * d.parse::<f64>().unwrap_or(1.0);
             let scenario = default_search(options, effect, noise);
-            let of = summarise(&scenario, options.histories, options.seed, options.threads);
+            let of = summarise(&scenario, histories, options.seed, options.threads);
             let floor = bound(scenario.d(), scenario.commits, 0.01);
             println!(
                 "{name:<12} {d:>4} {:>6.3} {:>7.4} {:>7.1} {:>6} {:>6.2}",
@@ -186,7 +190,8 @@ fn nothing(options: &Options) {
         ("ramp of 5 sd", Kind::Ramp, 0.25),
     ] {
         let scenario = Scenario { kind, ..default_search(options, effect, Noise::Gaussian) };
-        line(name, &summarise(&scenario, options.histories, options.seed, options.threads));
+        let histories = options.histories.min(NOISE_HISTORIES);
+        line(name, &summarise(&scenario, histories, options.seed, options.threads));
     }
 }
 

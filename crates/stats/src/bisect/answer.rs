@@ -11,39 +11,69 @@ use super::types::{Answer, Direction, Ending, Estimates, Interval};
 /// measured before anything else.
 const DOUBT: f64 = 0.2;
 
+/// Runs that find a small effect, for each bit of the choice and times its square in standard
+/// deviations: three times `8 ln 2`, the bound at known levels.
+const RUNS_OF_SMALL: f64 = 16.6;
+/// Runs of each end below which no interval shows that there is no difference: a noise with two
+/// modes may have shown one of them only.
+const SURE_RUNS: usize = 8;
+/// Runs of the culprit and of each of its parents before it is named.
+const REPEATS: usize = 5;
+
 impl Search {
     /// Why the search is over, if it is.
     pub(super) fn ending(&self) -> Option<Ending> {
         let evidence = self.evidence.as_ref()?;
         let wanted = self.config.confidence;
         let none = evidence.none.p;
-        let regression = 1.0 - none;
+        let regression = (1.0 - none) * (1.0 - evidence.ramp);
         let sure = |p: f64| p * regression >= wanted;
         if self.by_node.iter().any(|p| sure(*p)) {
-            return Some(Ending::Found);
+            return self.to_repeat().is_none().then_some(Ending::Found);
         }
         // A set that only skipped commits could split.
         for (class, belief) in self.classes.iter().zip(&evidence.classes) {
-            if belief.p >= wanted && !policy::splits(&self.view(evidence), class) {
+            if sure(belief.p) && !policy::splits(&self.view(evidence), class) {
                 return Some(Ending::SkippedRemain);
             }
         }
-        let estimates = self.estimate(evidence);
-        if none >= wanted {
-            return Some(self.no_regression_or_wrong(&estimates));
+        if evidence.ramp >= wanted {
+            return Some(Ending::Ramp);
         }
-        if self.doubtful() {
-            let least = self.config.min_effect.unwrap_or(0.01 * estimates.good.mean.abs());
-            let (effect, variance) = self.end_effect(evidence);
-            let half = self.normal_half_width() * variance.sqrt();
-            if effect.abs() + half < least {
-                return Some(Ending::NoRegression);
-            }
-            if self.no_regression_or_wrong(&estimates) == Ending::WrongDirection {
-                return Some(Ending::WrongDirection);
-            }
+        let (effect, half) = self.end_effect();
+        let wrong = match self.config.direction {
+            Direction::Either => false,
+            Direction::HigherIsWorse => effect + half < 0.0,
+            Direction::LowerIsWorse => effect - half > 0.0,
+        };
+        let least = self
+            .config
+            .min_effect
+            .unwrap_or_else(|| 0.01 * self.estimate(evidence).good.mean.abs());
+        if wrong && self.doubtful() {
+            return Some(Ending::WrongDirection);
+        }
+        let most = effect.abs() + half;
+        let small = most < least || self.futile(most);
+        let trusted = self.history.ends().into_iter().all(|end| self.runs_of(end) >= SURE_RUNS);
+        if trusted && (none >= wanted || self.doubtful() && small) {
+            return Some(Ending::NoRegression);
         }
         None
+    }
+
+    /// What must be run again before the likely culprit is named: it and its parents have been run
+    /// [`REPEATS`] times each, one after the other. A run in a rare mode of the noise can pass for
+    /// a level; so many in a row cannot.
+    pub(super) fn to_repeat(&self) -> Option<usize> {
+        let evidence = self.evidence.as_ref().filter(|_| self.config.known.is_none())?;
+        let sure =
+            |p: &f64| p * (1.0 - evidence.none.p) * (1.0 - evidence.ramp) >= self.config.confidence;
+        let culprit = self.by_node.iter().position(sure)?;
+        let parents = self.history.parents(culprit).into_iter();
+        let both = parents.chain([culprit]).filter(|node| !self.skipped[*node]);
+        let short = both.map(|node| (self.runs_of(node), node)).min()?;
+        (short.0 < REPEATS).then_some(short.1)
     }
 
     /// Whether the ends may well not differ: then they are measured until that is clear.
@@ -51,37 +81,28 @@ impl Search {
         self.evidence.as_ref().is_some_and(|evidence| evidence.none.p > DOUBT)
     }
 
-    /// Bad end less good end from their own runs, and its variance.
-    fn end_effect(&self, evidence: &Evidence) -> (f64, f64) {
-        let (shape, scale) = likely_shape(self.grid.as_ref(), evidence);
-        let shape = &shapes()[shape];
-        let level = |end: usize| {
-            let (mut sum, mut total) = (0.0, 0.0);
-            for build in self.builds.iter().filter(|build| build.node == end) {
-                let (at, worth) = build.location(shape, scale);
-                let weight = 1.0 / (scale * scale / worth + evidence.none.layout);
-                sum += weight * at;
-                total += weight;
-            }
-            (sum / total, 1.0 / total)
-        };
-        let (good, bad) = (level(self.history.good()), level(self.history.bad()));
-        (bad.0 - good.0, good.1 + bad.1)
+    /// Whether the runs that are left would not find an effect of `most`.
+    fn futile(&self, most: f64) -> bool {
+        let Some(runs) = self.config.max_runs else { return false };
+        let bits = (self.history.candidates().len() as f64).log2().max(1.0);
+        let Some(evidence) = &self.evidence else { return false };
+        let (_, noise) = likely_shape(self.grid.as_ref(), evidence);
+        let wanted = RUNS_OF_SMALL * bits * (noise / most).powi(2);
+        wanted > f64::from(runs.saturating_sub(self.runs))
     }
 
-    /// Half the width of the normal interval of the wanted confidence, in standard deviations.
-    fn normal_half_width(&self) -> f64 {
-        crate::normal::quantile(0.5 + 0.5 * self.config.confidence)
-    }
-
-    fn no_regression_or_wrong(&self, estimates: &Estimates) -> Ending {
-        use Direction::{Either, HigherIsWorse, LowerIsWorse};
-        let wrong = match self.config.direction {
-            Either => false,
-            HigherIsWorse => estimates.effect.hi < 0.0,
-            LowerIsWorse => estimates.effect.lo > 0.0,
-        };
-        if wrong { Ending::WrongDirection } else { Ending::NoRegression }
+    /// Mean of the bad end less that of the good end, from their own runs, and half the width of
+    /// its interval (Student). Infinite before both have been measured.
+    pub(super) fn end_effect(&self) -> (f64, f64) {
+        let [good, bad] = self.end_values().map(|values| moments(&values));
+        let freedom = good.2 + bad.2 - 2.0;
+        if good.2 < 1.0 || bad.2 < 1.0 || freedom < 1.0 {
+            return (0.0, f64::INFINITY);
+        }
+        let t = crate::student::quantile(0.5 + 0.5 * self.config.confidence, freedom);
+        let square = (good.1 + bad.1) / freedom;
+        let error = square.sqrt() * (1.0 / good.2 + 1.0 / bad.2).sqrt();
+        (bad.0 - good.0, t * error)
     }
 
     pub(super) fn estimate(&self, evidence: &Evidence) -> Estimates {
@@ -113,7 +134,7 @@ impl Search {
             bad: Interval::normal(bad + origin, bad_var),
             effect: Interval::normal(effect, effect_var),
             noise: interval(&|hyper| hyper.scale),
-            layout: interval(&|hyper| hyper.scale * hyper.ratio),
+            layout: shifts(evidence),
             heavy_tails: weighted().filter(|(_, h)| h.shape > 0).map(|(p, _)| p).sum(),
         }
     }
@@ -121,16 +142,18 @@ impl Search {
     pub(super) fn answer(&self, ending: Ending) -> Answer {
         let evidence = self.evidence.as_ref();
         let none = evidence.map_or(0.0, |evidence| evidence.none.p);
+        let ramp = evidence.map_or(0.0, |evidence| evidence.ramp);
+        let step = (1.0 - none) * (1.0 - ramp);
         let mut order: Vec<(usize, f64)> = self
             .history
             .candidates()
             .iter()
-            .map(|node| (*node, self.by_node[*node] * (1.0 - none)))
+            .map(|node| (*node, self.by_node[*node] * step))
             .collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut set = Vec::new();
         let mut sum = 0.0;
-        if !matches!(ending, Ending::NoRegression | Ending::WrongDirection) {
+        if !matches!(ending, Ending::NoRegression | Ending::WrongDirection | Ending::Ramp) {
             for (node, p) in order {
                 if sum >= self.config.confidence || p < 1e-6 {
                     break;
@@ -139,12 +162,20 @@ impl Search {
                 set.push((node, p));
             }
         }
+        let (effect, half) = self.end_effect();
+        let most = effect.abs() + half;
         let unknown = Interval { mean: f64::NAN, lo: f64::NAN, hi: f64::NAN };
         Answer {
             culprit: (ending == Ending::Found).then(|| set[0].0),
-            confidence: if set.is_empty() { none } else { sum },
+            confidence: match ending {
+                Ending::Ramp => ramp,
+                _ if set.is_empty() => none,
+                _ => sum,
+            },
             credible_set: set,
             no_regression: none,
+            ramp,
+            largest: most,
             ending,
             estimates: evidence.map_or(
                 Estimates {
@@ -159,6 +190,21 @@ impl Search {
             ),
         }
     }
+}
+
+/// Mean, sum of squares about it, and number.
+fn moments(values: &[f64]) -> (f64, f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    (mean, values.iter().map(|value| (value - mean).powi(2)).sum(), n)
+}
+
+/// Standard deviation of the shifts of builds; 0 where they have none.
+fn shifts(evidence: &Evidence) -> Interval {
+    let beliefs = || evidence.strata.iter().flatten();
+    let moment = |power: f64| beliefs().map(|b| b.p * b.layout.powf(power)).sum::<f64>();
+    let interval = Interval::normal(moment(0.5), moment(1.0) - moment(0.5).powi(2));
+    Interval { lo: interval.lo.max(0.0), ..interval }
 }
 
 /// The most probable shape of the noise and its mean scale there.

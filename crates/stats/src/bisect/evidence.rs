@@ -56,9 +56,13 @@ pub(super) struct Evidence {
     pub(super) classes: Vec<Belief>,
     /// All commits at one level.
     pub(super) none: Belief,
-    /// The same apart for builds without shifts and with them; the last of each is `none`. The
-    /// probabilities are joint: all of both sum to 1.
-    pub(super) strata: [Vec<Belief>; 2],
+    /// The same apart for builds without shifts and, if they may have some, with them; the last of
+    /// each is `none`. The probabilities are joint: all of both sum to 1.
+    pub(super) strata: Vec<Vec<Belief>>,
+    /// Probability that runs have nothing in common but the level, as far as that was asked.
+    pub(super) independent: f64,
+    /// Probability that the level changes little by little.
+    pub(super) ramp: f64,
     /// Probability of each hyper, all classes together.
     pub(super) hypers: Vec<f64>,
     /// Posterior centres of each shape: good level, bad level, logarithm of the scale.
@@ -73,7 +77,7 @@ impl Evidence {
 }
 
 /// Probability before any data that the ends do not differ.
-const NONE: f64 = 0.1;
+pub(super) const NONE: f64 = 0.1;
 
 /// `exp(x)` for `x <= 0`, within 1e-11. Unlike the library's it is a straight line of arithmetic,
 /// which the compiler turns into vector instructions, and it gives the same bits everywhere.
@@ -239,14 +243,20 @@ fn differ(
             let d = (effect / hyper.scale).abs();
             part.ln_evidence -= 1.5 * d.ln_1p();
             let z = effect / (part.variance[0] + part.variance[1]).sqrt().max(f64::MIN_POSITIVE);
-            part.ln_evidence += match config.direction {
-                Direction::Either => 0.0,
-                Direction::HigherIsWorse => (2.0 * normal_cdf(z)).max(1e-300).ln(),
-                Direction::LowerIsWorse => (2.0 * normal_cdf(-z)).max(1e-300).ln(),
-            };
+            part.ln_evidence += one_sided(config.direction, z);
         }
         let best = &mut floor.best[hyper.shape];
         *best = best.max(part.ln_evidence);
+    }
+}
+
+/// `ln` of what a direction that is given makes of the evidence for an effect `z` standard errors
+/// from 0.
+pub(super) fn one_sided(direction: Direction, z: f64) -> f64 {
+    match direction {
+        Direction::Either => 0.0,
+        Direction::HigherIsWorse => (2.0 * normal_cdf(z)).max(1e-300).ln(),
+        Direction::LowerIsWorse => (2.0 * normal_cdf(-z)).max(1e-300).ln(),
     }
 }
 
@@ -281,24 +291,27 @@ fn collect(grid: &Grid, parts: &[Part]) -> Evidence {
             *p += weight / total;
         }
     }
-    let beliefs = |shifted: Option<bool>| -> Vec<Belief> {
-        let each = parts.chunks_exact(count).zip(weights.chunks_exact(count));
-        each.map(|(parts, weights)| mix(grid, parts, weights, total, shifted)).collect()
-    };
-    let mut classes = beliefs(None);
+    let each = parts.chunks_exact(count).zip(weights.chunks_exact(count));
+    let mut classes: Vec<Belief> =
+        each.map(|(parts, weights)| mix(grid, parts, weights, total)).collect();
+    let strata = vec![classes.clone()];
     let none = classes.pop().unwrap_or_default();
-    let strata = [beliefs(Some(false)), beliefs(Some(true))];
-    Evidence { classes, none, strata, hypers, centres: centres(grid, parts) }
+    Evidence {
+        classes,
+        none,
+        strata,
+        independent: 1.0,
+        ramp: 0.0,
+        hypers,
+        centres: centres(grid, parts),
+    }
 }
 
-/// What one class says, of all hypers or of those with shifts or without.
-fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64, shifted: Option<bool>) -> Belief {
+/// What one class says.
+fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64) -> Belief {
     let of = || {
         let all = grid.hypers.iter().zip(parts.iter().zip(weights));
-        all.filter(|(hyper, (part, _))| {
-            part.ln_evidence > f64::NEG_INFINITY
-                && shifted.is_none_or(|shifted| shifted == (hyper.ratio > 0.0))
-        })
+        all.filter(|(_, (part, _))| part.ln_evidence > f64::NEG_INFINITY)
     };
     let sum: f64 = of().map(|(_, (_, weight))| weight).sum();
     let mut belief = Belief { p: sum / total, ..Belief::default() };
@@ -306,7 +319,6 @@ fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64, shifted: Option
         let q = weight / sum.max(f64::MIN_POSITIVE);
         let square = hyper.scale * hyper.scale;
         belief.noise += q * square * super::noise::shapes()[hyper.shape].variance;
-        belief.layout += q * square * hyper.ratio * hyper.ratio;
         for side in 0..2 {
             belief.mean[side] += q * part.mean[side];
             belief.variance[side] += q * (part.variance[side] + part.mean[side] * part.mean[side]);

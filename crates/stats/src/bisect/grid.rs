@@ -1,13 +1,12 @@
 //! The values of the unknown parameters over which everything is summed, and each build's
 //! likelihood at them.
 //!
-//! A *hyper* is a shape of the noise, its scale and the ratio of layout to noise. Given a hyper and
-//! a culprit, the good level and the bad level are independent, so two one-dimensional sums replace
+//! A *hyper* is a shape of the noise and its scale. Given a hyper and a culprit, the good level and the bad level are independent, so two one-dimensional sums replace
 //! a two-dimensional one. The points lie where the posterior is: dense at its centre, and so wide
 //! that the level of a culprit with few runs on one side is covered too.
 
 use super::noise::{Shape, shapes};
-use super::types::{Config, Known, Layout, Tails};
+use super::types::{Config, Known, Tails};
 
 /// Points per level. With spacings of about one posterior standard deviation at the centre the
 /// trapezoidal rule errs by less than 1e-4.
@@ -17,8 +16,6 @@ const POINTS: usize = 20;
 const SCALES: [f64; 5] = [-2.2, -0.75, 0.7, 2.15, 3.6];
 /// Standard deviation, in scales, of a level above the bound of a stopped run before any data.
 const ABOVE: f64 = 3.0;
-/// Layout shift over noise, with their probabilities before any data.
-const RATIOS: [(f64, f64); 4] = [(0.0, 0.55), (0.2, 0.2), (0.5, 0.15), (1.2, 0.1)];
 
 /// The runs of one build.
 #[derive(Clone, Debug, Default)]
@@ -62,28 +59,17 @@ impl Build {
     }
 
     /// Fills [`Build::table`].
-    ///
-    /// With layout shifts the likelihood of a level is the likelihood of the build's own level,
-    /// spread by the shift. It is stretched about its peak so that its width is that of the
-    /// convolution: exact for Gaussian values, and the tails keep their form.
     fn fill(&mut self, grid: &Grid) {
         let mut table = vec![0.0; grid.size()];
-        let (mut last, mut peak) = ((usize::MAX, 0.0), (0.0, 0.0));
         for (k, hyper) in grid.hypers.iter().enumerate() {
             let shape = &shapes()[hyper.shape];
-            if last != (hyper.shape, hyper.scale) {
-                last = (hyper.shape, hyper.scale);
-                peak = self.location(shape, hyper.scale);
-            }
-            let squeeze = 1.0 / (1.0 + hyper.ratio * hyper.ratio * peak.1).sqrt();
-            let constant = squeeze.ln() - self.values.len() as f64 * hyper.scale.ln();
+            let constant = -(self.values.len() as f64) * hyper.scale.ln();
             let per_scale = 1.0 / hyper.scale;
             for (i, axis) in hyper.axes.iter().enumerate() {
                 let from = (2 * k + i) * grid.points;
                 let row = &mut table[from..from + grid.points];
                 for (entry, offset) in row.iter_mut().zip(&axis.offsets) {
                     let level = axis.centre + hyper.scale * offset;
-                    let level = peak.0 + (level - peak.0) * squeeze;
                     let density = |y: &f64| shape.ln_density((y - level) * per_scale);
                     let survival = |y: &f64| {
                         let z = (y - level) * per_scale;
@@ -140,12 +126,11 @@ fn bend(fine: f64, wide: f64) -> f64 {
     lo
 }
 
-/// One combination of shape, scale and ratio.
+/// One combination of shape and scale.
 #[derive(Clone, Debug)]
 pub(super) struct Hyper {
     pub(super) shape: usize,
     pub(super) scale: f64,
-    pub(super) ratio: f64,
     pub(super) ln_prior: f64,
     /// Good level, bad level.
     pub(super) axes: [Axis; 2],
@@ -161,12 +146,10 @@ pub(super) struct Centre {
 /// How much data there is, which says how wide the posterior is. Pairs are (good, bad).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
-    /// Expected runs and builds of each side.
+    /// Expected runs of each side.
     pub(super) runs: [f64; 2],
-    pub(super) builds: [f64; 2],
     /// Those of the ends alone: what every culprit has at least.
     pub(super) end_runs: [f64; 2],
-    pub(super) end_builds: [f64; 2],
 }
 
 /// All points.
@@ -190,26 +173,20 @@ impl Grid {
         let mut hypers = Vec::new();
         for (shape, kind) in shapes().iter().enumerate().take(shape_count(config)) {
             let sd = scale_sd * kind.variance.sqrt();
-            for &(ratio, prior) in ratios(config) {
-                let spans = [0, 1].map(|side| {
-                    let of_builds = ratio * ratio;
-                    let run_part = kind.variance / amount.end_runs[side];
-                    let build_part = of_builds / amount.end_builds[side];
-                    let wide = 4.5 * (run_part + build_part).sqrt();
-                    let here = 1.0 / amount.runs[side] + of_builds / amount.builds[side];
-                    let fine = 1.25 * here.sqrt();
-                    (fine, bend(fine, wide))
+            let spans = [0, 1].map(|side| {
+                let wide = 4.5 * (kind.variance / amount.end_runs[side]).sqrt();
+                let fine = 1.25 / amount.runs[side].sqrt();
+                (fine, bend(fine, wide))
+            });
+            for offset in SCALES {
+                let scale = (centres[shape].ln_scale + offset * sd).exp();
+                let axes = [0, 1].map(|side| {
+                    let (fine, bend) = spans[side];
+                    Axis::new(centres[shape].levels[side], scale, fine, bend)
                 });
-                for offset in SCALES {
-                    let scale = (centres[shape].ln_scale + offset * sd).exp();
-                    let axes = [0, 1].map(|side| {
-                        let (fine, bend) = spans[side];
-                        Axis::new(centres[shape].levels[side], scale, fine, bend)
-                    });
-                    // The prior of the scale is flat in its logarithm.
-                    let ln_prior = (kind.prior * prior * sd).ln();
-                    hypers.push(Hyper { shape, scale, ratio, ln_prior, axes });
-                }
+                // The prior of the scale is flat in its logarithm.
+                let ln_prior = (kind.prior * sd).ln();
+                hypers.push(Hyper { shape, scale, ln_prior, axes });
             }
         }
         Self { hypers, points: POINTS, centres, scale_step: 1.45 * scale_sd, level_steps }
@@ -220,12 +197,9 @@ impl Grid {
         let axes = [Axis::point(known.good_mean), Axis::point(known.bad_mean)];
         let mut hypers = Vec::new();
         for (shape, kind) in shapes().iter().enumerate().take(shape_count(config)) {
-            for &(ratio, prior) in ratios(config) {
-                let ln_prior = (kind.prior * prior).ln();
-                // A known standard deviation of t3 noise is 3^½ of its scales.
-                let scale = if shape == 2 { known.sd / 3.0_f64.sqrt() } else { known.sd };
-                hypers.push(Hyper { shape, scale, ratio, ln_prior, axes: axes.clone() });
-            }
+            // A known standard deviation of t3 noise is 3^½ of its scales.
+            let scale = if shape == 2 { known.sd / 3.0_f64.sqrt() } else { known.sd };
+            hypers.push(Hyper { shape, scale, ln_prior: kind.prior.ln(), axes: axes.clone() });
         }
         let centre = Centre { levels: [known.good_mean, known.bad_mean], ln_scale: known.sd.ln() };
         Self { hypers, points: 1, centres: [centre; 3], scale_step: 1.0, level_steps: [1.0; 2] }
@@ -265,9 +239,4 @@ impl Grid {
 /// How many of the shapes are considered.
 fn shape_count(config: &Config) -> usize {
     if config.tails == Tails::Gaussian { 1 } else { 3 }
-}
-
-/// Which ratios are considered.
-fn ratios(config: &Config) -> &'static [(f64, f64)] {
-    if config.layout == Layout::None { &RATIOS[..1] } else { &RATIOS }
 }

@@ -70,9 +70,22 @@ impl History {
         self.bad
     }
 
+    /// The good end and the bad end.
+    pub(super) fn ends(&self) -> [usize; 2] {
+        [self.good, self.bad]
+    }
+
     /// The commits that may be the culprit, in order.
     pub fn candidates(&self) -> &[usize] {
         &self.candidates
+    }
+
+    /// The parents of `node`.
+    pub(super) fn parents(&self, node: usize) -> Vec<usize> {
+        match &self.parents {
+            None => node.checked_sub(1).into_iter().collect(),
+            Some(parents) => parents[node].clone(),
+        }
     }
 
     /// Which commits `node` contains: itself and its ancestors.

@@ -34,6 +34,7 @@ mod answer;
 mod evidence;
 mod grid;
 mod history;
+mod memory;
 mod noise;
 mod policy;
 mod search;

@@ -64,11 +64,10 @@ struct Component {
     variance: f64,
 }
 
-/// The first runs of an end.
-pub(super) fn end(node: usize, runs: u32, builds: &[Build]) -> Measure {
+/// Runs of `node` in its last build, or in a first one.
+pub(super) fn again(node: usize, runs: u32, builds: &[Build], why: &str) -> Measure {
     let build = builds.iter().rev().find(|build| build.node == node).map(|build| build.id);
-    let why = "the search begins with both ends".to_owned();
-    Measure { node, runs, build, fresh_build: build.is_none(), bits: 0.0, why }
+    Measure { node, runs, build, fresh_build: build.is_none(), bits: 0.0, why: why.to_owned() }
 }
 
 /// Probability that the measured commit at `slot` is bad, given a regression.
@@ -98,7 +97,9 @@ pub(super) fn splits(view: &View<'_>, class: &Class) -> bool {
 pub(super) fn choose(view: &View<'_>) -> Option<Measure> {
     let mut actions = measured(view);
     actions.extend(unmeasured(view));
-    let room = view.config.max_runs.map_or(u32::MAX, |most| most - view.runs);
+    // Where runs resemble those before them, more of one commit in a row say little.
+    let most = if view.evidence.independent < 0.5 { 1 } else { u32::MAX };
+    let room = view.config.max_runs.map_or(most, |runs| most.min(runs - view.runs));
     let batch_of = |i: usize| BATCHES[i].min(room);
     let first = likely_batch(view);
     let mut order: Vec<(f64, usize)> = actions

@@ -4,6 +4,7 @@ use super::answer::likely_shape;
 use super::evidence::{Class, Evidence, IMPROBABLE, posterior};
 use super::grid::{Amount, Build, Centre, Grid};
 use super::history::History;
+use super::memory::{self, Run};
 use super::policy::{self, View};
 use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measure, Outcome, Step};
 
@@ -16,6 +17,13 @@ const END_BUILD_RUNS: f64 = 4.0;
 const REGRID: f64 = 1.1;
 /// A grid is replaced when the data have grown by this factor since it was placed.
 const WORN: f64 = 1.5;
+/// Part of the runs that go to the ends while the machine seems to change: at irregular steps, so
+/// that no period of its own can hide behind them.
+const INTERLEAVED: f64 = 0.35;
+/// The least regular step round a circle.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+/// Part of the first model in the posterior, if runs are independent.
+const FIRST: f64 = 0.5;
 /// Scales of the noise below this part of the largest value are taken for rounding.
 const RESOLUTION: f64 = 1e-7;
 
@@ -28,8 +36,12 @@ pub struct Search {
     /// Measured commits, in the order of their first runs; the inverse of it.
     pub(super) nodes: Vec<usize>,
     pub(super) slots: Vec<Option<usize>>,
+    /// Part of the candidates that each measured commit contains.
+    pub(super) depths: Vec<f64>,
     pub(super) skipped: Vec<bool>,
     pub(super) builds: Vec<Build>,
+    /// All runs in the order of time; of a stopped one the bound.
+    pub(super) log: Vec<Run>,
     /// Subtracted from every value, so that levels far from 0 lose no digits.
     pub(super) origin: Option<f64>,
     pub(super) largest: f64,
@@ -68,9 +80,11 @@ impl Search {
         let mut search = Self {
             classes: vec![Class { members, mass: 1.0, bad: Vec::new() }],
             nodes: Vec::new(),
+            depths: Vec::new(),
             slots: vec![None; history.nodes()],
             skipped: vec![false; history.nodes()],
             builds: Vec::new(),
+            log: Vec::new(),
             origin: None,
             largest: 0.0,
             grid: None,
@@ -135,6 +149,7 @@ impl Search {
         });
         self.largest = self.largest.max(value.abs());
         let shifted = value - *self.origin.get_or_insert(value);
+        self.log.push(Run { build: at, value: shifted });
         let build = &mut self.builds[at];
         match outcome {
             Outcome::Value(_) => build.values.push(shifted),
@@ -179,7 +194,7 @@ impl Search {
     /// What to do next. Asking changes nothing.
     pub fn next_step(&mut self) -> Step {
         self.refresh();
-        let ends = [self.history.good(), self.history.bad()];
+        let ends = self.history.ends();
         if self.config.known.is_none() {
             if ends.into_iter().any(|end| self.skipped[end] && self.runs_of(end) < END_RUNS) {
                 return Step::GaveUp(self.answer(Ending::EndSkipped));
@@ -190,7 +205,8 @@ impl Search {
                     return Step::GaveUp(self.answer(Ending::Budget));
                 }
                 let runs = (END_RUNS - self.runs_of(node)) as u32;
-                return Step::Measure(policy::end(node, runs, &self.builds));
+                let why = "the search begins with both ends";
+                return Step::Measure(policy::again(node, runs, &self.builds, why));
             }
         }
         if let Some(ending) = self.ending() {
@@ -202,8 +218,18 @@ impl Search {
         let Some(evidence) = &self.evidence else {
             return Step::GaveUp(self.answer(Ending::Indistinguishable));
         };
+        if let Some(node) = self.to_repeat() {
+            let why = "it or its child is likely the culprit: repeated before it is named";
+            return Step::Measure(policy::again(node, 1, &self.builds, why));
+        }
         if self.doubtful() {
             return Step::Measure(self.clear_doubt());
+        }
+        if evidence.independent < 0.5 && (f64::from(self.runs) * GOLDEN).fract() < INTERLEAVED {
+            let node =
+                if self.runs_of(ends[0]) < self.runs_of(ends[1]) { ends[0] } else { ends[1] };
+            let why = "the machine changes over time: an end tells how";
+            return Step::Measure(policy::again(node, 1, &self.builds, why));
         }
         match policy::choose(&self.view(evidence)) {
             Some(measure) => Step::Measure(measure),
@@ -213,14 +239,15 @@ impl Search {
 
     /// More runs of the end that has fewer; a new build each time, if layout may shift it.
     fn clear_doubt(&self) -> Measure {
-        let ends = [self.history.good(), self.history.bad()];
+        let ends = self.history.ends();
         let counts = ends.map(|end| self.runs_of(end));
         let (node, count) =
             if counts[0] <= counts[1] { (ends[0], counts[0]) } else { (ends[1], counts[1]) };
         let room = self.config.max_runs.map_or(u32::MAX, |most| most - self.runs);
         let most = 8_u32.max((self.config.build_cost / self.config.run_cost).min(64.0) as u32);
         let runs = ((count / 2) as u32).clamp(1, most).min(room);
-        let mut measure = policy::end(node, runs, &self.builds);
+        let why = "the ends may not differ at all";
+        let mut measure = policy::again(node, runs, &self.builds, why);
         let few = self.config.max_builds.is_none_or(|most| self.builds() < most);
         let build = self.builds.iter().rfind(|build| build.node == node);
         let worn = END_BUILD_RUNS * (1.0 + self.config.build_cost / self.config.run_cost);
@@ -228,7 +255,6 @@ impl Search {
         if self.config.layout == Layout::PerBuild && few && worn {
             (measure.build, measure.fresh_build) = (None, true);
         }
-        "the ends may not differ at all".clone_into(&mut measure.why);
         measure
     }
 
@@ -256,7 +282,7 @@ impl Search {
         self.config.max_runs.is_some_and(|most| self.runs >= most)
     }
 
-    fn runs_of(&self, node: usize) -> usize {
+    pub(super) fn runs_of(&self, node: usize) -> usize {
         self.builds.iter().filter(|build| build.node == node).map(Build::runs).sum()
     }
 
@@ -266,6 +292,9 @@ impl Search {
             return slot;
         }
         let reach = self.history.reach(node);
+        let candidates = self.history.candidates();
+        let inside = candidates.iter().filter(|candidate| reach[**candidate]).count();
+        self.depths.push(inside as f64 / candidates.len() as f64);
         let prior = self.config.prior.as_ref();
         let total: f64 = prior.map_or(self.history.candidates().len() as f64, |prior| {
             self.history.candidates().iter().map(|node| prior[*node]).sum()
@@ -293,7 +322,7 @@ impl Search {
     /// Places the grid if the data have grown. Only observations do this, so that asking for the
     /// posterior at other times changes no digit of what follows.
     fn place_grid(&mut self) {
-        let ends = [self.history.good(), self.history.bad()];
+        let ends = self.history.ends();
         if self.config.known.is_some() || ends.into_iter().any(|e| self.runs_of(e) < END_RUNS) {
             return;
         }
@@ -365,17 +394,27 @@ impl Search {
         far.then_some(moved)
     }
 
-    /// Centres from the two ends alone.
-    fn first_centres(&self) -> [Centre; 3] {
-        let mut levels = [0.0; 2];
-        let (mut squares, mut count) = (0.0, 0.0);
-        for (level, end) in levels.iter_mut().zip([self.history.good(), self.history.bad()]) {
+    /// The values of both ends, sorted.
+    pub(super) fn end_values(&self) -> [Vec<f64>; 2] {
+        self.history.ends().map(|end| {
             let of_end = self.builds.iter().filter(|build| build.node == end);
             let mut all: Vec<f64> =
                 of_end.flat_map(|build| build.values.iter().chain(&build.above)).copied().collect();
             all.sort_by(f64::total_cmp);
-            *level = 0.5 * (all[(all.len() - 1) / 2] + all[all.len() / 2]);
-            squares += all.iter().map(|value| (value - *level).powi(2)).sum::<f64>();
+            all
+        })
+    }
+
+    fn end_medians(&self) -> [f64; 2] {
+        self.end_values().map(|all| 0.5 * (all[(all.len() - 1) / 2] + all[all.len() / 2]))
+    }
+
+    /// Centres from the two ends alone.
+    fn first_centres(&self) -> [Centre; 3] {
+        let levels = self.end_medians();
+        let (mut squares, mut count) = (0.0, 0.0);
+        for (level, all) in levels.iter().zip(self.end_values()) {
+            squares += all.iter().map(|value| (value - level).powi(2)).sum::<f64>();
             count += all.len() as f64;
         }
         let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
@@ -385,17 +424,14 @@ impl Search {
 
     /// How much data each side has, by the posterior so far.
     fn amount(&self) -> Amount {
-        let ends = [self.history.good(), self.history.bad()];
-        let mut amount =
-            Amount { runs: [0.0; 2], builds: [0.0; 2], end_runs: [0.0; 2], end_builds: [0.0; 2] };
+        let ends = self.history.ends();
+        let mut amount = Amount { runs: [0.0; 2], end_runs: [0.0; 2] };
         for build in &self.builds {
             let bad = self.bad_share(build.slot);
             for (side, share) in [1.0 - bad, bad].into_iter().enumerate() {
                 amount.runs[side] += share * build.runs() as f64;
-                amount.builds[side] += share;
                 if build.node == ends[side] {
                     amount.end_runs[side] += build.runs() as f64;
-                    amount.end_builds[side] += 1.0;
                 }
             }
         }
@@ -426,14 +462,23 @@ impl Search {
         };
         grid.fill(&mut self.builds);
         if self.evidence.is_none() {
-            self.evidence = Some(posterior(
-                &self.config,
-                grid,
-                &self.builds,
-                &self.classes,
-                self.likely,
-                false,
-            ));
+            let (config, classes) = (&self.config, &self.classes);
+            let mut first = posterior(config, grid, &self.builds, classes, self.likely, false);
+            if config.known.is_none() {
+                let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
+                let ends = self.end_medians();
+                let second = memory::opinion(
+                    config,
+                    &self.log,
+                    ends,
+                    &self.builds,
+                    classes,
+                    &self.depths,
+                    floor,
+                );
+                memory::mix(&mut first, &second, FIRST * second.independent);
+            }
+            self.evidence = Some(first);
         }
         let Some(evidence) = &self.evidence else {
             return;

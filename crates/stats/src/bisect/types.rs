@@ -141,8 +141,11 @@ pub enum Ending {
     /// A set of commits has the wanted confidence, and none that could be measured splits it:
     /// the others cannot be built.
     SkippedRemain,
-    /// The ends do not differ by more than the smallest effect of interest.
+    /// The ends do not differ, or by less than the smallest effect of interest or than what the
+    /// runs that are left could find: [`Answer::largest`].
     NoRegression,
+    /// The level changes little by little over the whole history, not at one commit.
+    Ramp,
     /// The ends differ, and against the given direction.
     WrongDirection,
     /// The budget of runs or builds is spent.
@@ -158,7 +161,8 @@ impl fmt::Display for Ending {
         f.write_str(match self {
             Self::Found => "one commit has the wanted confidence",
             Self::SkippedRemain => "the commits that remain cannot be measured apart",
-            Self::NoRegression => "good and bad do not differ by more than the smallest effect",
+            Self::NoRegression => "good and bad do not differ by what could be found",
+            Self::Ramp => "the level changes little by little over the history, not at one commit",
             Self::WrongDirection => "good and bad differ, but in the other direction",
             Self::Budget => "the budget is spent",
             Self::Indistinguishable => "no further run tells the remaining commits apart",
@@ -179,6 +183,11 @@ pub struct Answer {
     pub credible_set: Vec<(usize, f64)>,
     /// Probability that the ends do not differ at all.
     pub no_regression: f64,
+    /// Probability that the level changes little by little from the good end to the bad one.
+    pub ramp: f64,
+    /// The means of the ends differ by at most this, in units of the value, with the wanted
+    /// confidence and by their own runs.
+    pub largest: f64,
     /// Why the search ended.
     pub ending: Ending,
     /// Levels, effect and noise.

@@ -1,0 +1,323 @@
+//! A second opinion, which assumes no shape of the noise and lets the machine remember.
+//!
+//! The first model takes runs for independent and learns the shape of their noise. A machine that
+//! drifts or has slow phases, builds that differ by their layout, and runs with two speeds break it,
+//! and it does not notice. Here the noise is what a least-squares fit leaves, with far values drawn
+//! in; noise that is bounded, whatever its modes, is no worse for it than Gaussian noise of the same
+//! variance. Several covariances are tried: none, a state of the machine that fades from run to run,
+//! and a shift of each build. Given one, a Kalman filter whitens values and columns, and levels and
+//! scale are integrated in closed form.
+
+use super::evidence::{Belief, Class, Evidence, NONE, exp_negative, one_sided};
+use super::grid::Build;
+use super::types::{Config, Layout};
+
+/// One run, in the order of time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Index of its build.
+    pub(super) build: usize,
+    pub(super) value: f64,
+}
+
+/// What runs have in common besides the level.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    /// Probability before any data.
+    prior: f64,
+    /// What is left of the state after one run; 1 with a state for each build.
+    carry: f64,
+    /// Part of the variance of a run that is the state's.
+    share: f64,
+    /// Whether each build has a state of its own.
+    of_build: bool,
+}
+
+const fn memory(prior: f64, carry: f64, share: f64, of_build: bool) -> Memory {
+    Memory { prior, carry, share, of_build }
+}
+
+/// The covariances that are tried. That of no memory comes first. Shifts of builds are improbable
+/// until the data ask for them.
+const MEMORIES: [Memory; 8] = [
+    memory(0.75, 0.0, 0.0, false),
+    memory(0.03, 0.5, 0.9, false),
+    memory(0.03, 0.9, 0.95, false),
+    memory(0.03, 0.9, 0.5, false),
+    memory(0.03, 0.99, 0.8, false),
+    memory(0.03, 0.99, 0.3, false),
+    memory(0.06, 1.0, 0.2, true),
+    memory(0.04, 1.0, 0.6, true),
+];
+
+/// Probability before any data that a difference of the ends grew little by little.
+const RAMP: f64 = 0.02;
+/// Values are drawn in to this many times the deviation that 90 % of the runs keep.
+const DRAWN_IN: f64 = 1.5;
+
+/// Weights that whiten: `(value - state) * scale`, then `state += gain * (value - state)`.
+struct Filter {
+    memory: Memory,
+    steps: Vec<(f64, f64)>,
+    ln_scale: f64,
+}
+
+impl Filter {
+    fn new(memory: Memory, runs: &[Run], builds: usize) -> Self {
+        let white = 1.0 - memory.share;
+        let mut variances = vec![memory.share; if memory.of_build { builds } else { 1 }];
+        let fade = memory.carry * memory.carry;
+        let mut filter = Self { memory, steps: Vec::with_capacity(runs.len()), ln_scale: 0.0 };
+        for run in runs {
+            let variance = &mut variances[if memory.of_build { run.build } else { 0 }];
+            let total = *variance + white;
+            let gain = *variance / total;
+            filter.steps.push((gain, 1.0 / total.sqrt()));
+            filter.ln_scale -= 0.5 * total.ln();
+            *variance = fade * *variance * (1.0 - gain) + (1.0 - fade) * memory.share;
+        }
+        filter
+    }
+
+    /// Whitens `column` into `into`.
+    fn whiten(&self, runs: &[Run], states: &mut [f64], column: &[f64], into: &mut Vec<f64>) {
+        into.clear();
+        states.fill(0.0);
+        for ((run, value), (gain, scale)) in runs.iter().zip(column).zip(&self.steps) {
+            let state = &mut states[if self.memory.of_build { run.build } else { 0 }];
+            let ahead = value - *state;
+            into.push(ahead * scale);
+            *state = self.memory.carry * (*state + gain * ahead);
+        }
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The belief of each class and of no difference (the last), apart for memories without shifts of
+/// builds and with them. The probabilities are joint: all of both sum to 1.
+#[derive(Clone, Debug)]
+pub(super) struct Opinion {
+    pub(super) strata: [Vec<Belief>; 2],
+    /// Probability that runs have nothing in common but the level.
+    pub(super) independent: f64,
+    /// Probability that the level changes little by little, not at one commit.
+    pub(super) ramp: f64,
+}
+
+/// A posterior of one class under one memory.
+struct Part {
+    ln_evidence: f64,
+    belief: Belief,
+}
+
+/// Asks for the opinion on `runs`. `floor` is the least scale of the noise.
+pub(super) fn opinion(
+    config: &Config,
+    runs: &[Run],
+    ends: [f64; 2],
+    builds: &[Build],
+    classes: &[Class],
+    depths: &[f64],
+    floor: f64,
+) -> Opinion {
+    let values = drawn_in(runs, ends);
+    let ones = vec![1.0; runs.len()];
+    let mut states = vec![0.0; builds.len()];
+    let (mut level, mut effect, mut value) = (Vec::new(), Vec::new(), Vec::new());
+    let mut column = Vec::with_capacity(runs.len());
+    let count = if config.layout == Layout::None { 6 } else { MEMORIES.len() };
+    let mut ramp = Vec::with_capacity(count);
+    let mut parts = Vec::with_capacity(count * (classes.len() + 1));
+    for memory in &MEMORIES[..count] {
+        let filter = Filter::new(*memory, runs, builds.len());
+        filter.whiten(runs, &mut states, &ones, &mut level);
+        filter.whiten(runs, &mut states, &values, &mut value);
+        let fit = Fit::new(&filter, &level, &value, floor);
+        for class in classes {
+            column.clear();
+            column.extend(runs.iter().map(|run| f64::from(class.bad[builds[run.build].slot])));
+            filter.whiten(runs, &mut states, &column, &mut effect);
+            parts.push(fit.step(config, class.mass, &effect));
+        }
+        parts.push(fit.level());
+        column.clear();
+        column.extend(runs.iter().map(|run| depths[builds[run.build].slot]));
+        filter.whiten(runs, &mut states, &column, &mut effect);
+        ramp.push(fit.step(config, RAMP, &effect).ln_evidence);
+    }
+    collect(&ramp, &parts, classes.len() + 1)
+}
+
+/// The values, far ones drawn in: no value lies further beyond both levels than is usual.
+fn drawn_in(runs: &[Run], ends: [f64; 2]) -> Vec<f64> {
+    let [low, high] = [ends[0].min(ends[1]), ends[0].max(ends[1])];
+    let mut off: Vec<f64> =
+        runs.iter().map(|run| (run.value - low).abs().min((run.value - high).abs())).collect();
+    off.sort_by(f64::total_cmp);
+    let most = DRAWN_IN * off[(off.len() * 9 / 10).min(off.len() - 1)];
+    runs.iter().map(|run| run.value.clamp(low - most, high + most)).collect()
+}
+
+/// Whitened values and their fits.
+struct Fit<'a> {
+    filter: &'a Filter,
+    level: &'a [f64],
+    value: &'a [f64],
+    /// Products of the columns.
+    levels: f64,
+    level_value: f64,
+    values: f64,
+    /// Sum of squares below which noise is rounding.
+    least: f64,
+}
+
+impl<'a> Fit<'a> {
+    fn new(filter: &'a Filter, level: &'a [f64], value: &'a [f64], floor: f64) -> Self {
+        let levels = dot(level, level);
+        let level_value = dot(level, value);
+        let least = floor * floor * value.len() as f64;
+        Self { filter, level, value, levels, level_value, values: dot(value, value), least }
+    }
+
+    /// `ln` of the integral over the scale, without a factor that is common to all steps.
+    fn ln_scale_integral(rest: f64, freedom: f64) -> f64 {
+        -0.5 * freedom * (std::f64::consts::PI * rest).ln()
+    }
+
+    /// The noise with its parts, as a belief without levels.
+    fn noise(&self, square: f64) -> Belief {
+        let memory = self.filter.memory;
+        let layout = if memory.of_build { square * memory.share } else { 0.0 };
+        Belief { noise: square - layout, layout, ..Belief::default() }
+    }
+
+    /// All runs at one level.
+    fn level(&self) -> Part {
+        let n = self.value.len() as f64;
+        let mean = self.level_value / self.levels;
+        let rest = (self.values - mean * self.level_value).max(self.least);
+        let square = rest / (n - 1.0);
+        let ln_evidence = Self::ln_scale_integral(rest, n - 1.0) + self.filter.ln_scale
+            - 0.5 * self.levels.ln()
+            + crate::student::gamma_ratio(0.5 * n - 1.0).ln()
+            + (self.filter.memory.prior * NONE).ln();
+        let variance = [square / self.levels; 2];
+        Part { ln_evidence, belief: Belief { mean: [mean; 2], variance, ..self.noise(square) } }
+    }
+
+    /// A step by `effect`, the whitened column of the bad runs.
+    fn step(&self, config: &Config, mass: f64, effect: &[f64]) -> Part {
+        let n = self.value.len() as f64;
+        let cross = dot(self.level, effect);
+        let own = dot(effect, effect) - cross * cross / self.levels;
+        if own <= 1e-9 {
+            // All runs on one side: the data say nothing of an effect.
+            let part = self.level();
+            let ln_evidence = part.ln_evidence + (mass * (1.0 - NONE) / NONE).ln();
+            return Part { ln_evidence, ..part };
+        }
+        let slope = (dot(effect, self.value) - cross * self.level_value / self.levels) / own;
+        let good = (self.level_value - cross * slope) / self.levels;
+        let one_level = self.values - self.level_value * self.level_value / self.levels;
+        let rest = (one_level - slope * slope * own).max(self.least);
+        let square = rest / (n - 2.0);
+        let prior = 0.25 / square.sqrt() * (1.0 + (slope * slope / square).sqrt()).powf(-1.5);
+        let error = square / own;
+        let ln_evidence = Self::ln_scale_integral(rest, n - 2.0) + self.filter.ln_scale
+            - 0.5 * (self.levels * own).ln()
+            + (self.filter.memory.prior * mass * (1.0 - NONE) * prior).ln()
+            + one_sided(config.direction, slope / error.sqrt());
+        let of_level = square / self.levels;
+        let part = cross / self.levels;
+        let variance = [of_level + part * part * error, of_level + (1.0 - part).powi(2) * error];
+        let belief = Belief { mean: [good, good + slope], variance, ..self.noise(square) };
+        Part { ln_evidence, belief }
+    }
+}
+
+/// Mixes the memories; `count` parts for each.
+fn collect(ramp: &[f64], parts: &[Part], count: usize) -> Opinion {
+    let all = parts.iter().map(|part| part.ln_evidence).chain(ramp.iter().copied());
+    let peak = all.fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> =
+        parts.iter().map(|part| exp_negative(part.ln_evidence - peak)).collect();
+    let total: f64 = weights.iter().sum();
+    let strata = [false, true].map(|of_build| {
+        let of_class = |class: usize| {
+            let mut mixed = Mixture::default();
+            for (memory, kind) in MEMORIES.iter().enumerate() {
+                let at = memory * count + class;
+                if kind.of_build == of_build && at < parts.len() {
+                    mixed.add(weights[at] / total, &parts[at].belief);
+                }
+            }
+            mixed.belief()
+        };
+        (0..count).map(of_class).collect()
+    });
+    let independent = weights[..count].iter().sum::<f64>() / total;
+    let ramp: f64 = ramp.iter().map(|part| exp_negative(part - peak)).sum();
+    Opinion { strata, independent, ramp: ramp / (ramp + total) }
+}
+
+/// Sums of what several beliefs say.
+#[derive(Default)]
+struct Mixture(Belief);
+
+impl Mixture {
+    fn add(&mut self, p: f64, belief: &Belief) {
+        let sum = &mut self.0;
+        sum.p += p;
+        sum.noise += p * belief.noise;
+        sum.layout += p * belief.layout;
+        for side in 0..2 {
+            let mean = belief.mean[side];
+            sum.mean[side] += p * mean;
+            sum.variance[side] += p * (belief.variance[side] + mean * mean);
+        }
+    }
+
+    fn belief(self) -> Belief {
+        let mut of = self.0;
+        let p = of.p.max(f64::MIN_POSITIVE);
+        of.noise /= p;
+        of.layout /= p;
+        for side in 0..2 {
+            of.mean[side] /= p;
+            let square = of.mean[side] * of.mean[side];
+            of.variance[side] = (of.variance[side] / p - square).max(0.0);
+        }
+        of
+    }
+}
+
+/// Mixes the opinion into `evidence`, which gets the part `weight`.
+pub(super) fn mix(evidence: &mut Evidence, opinion: &Opinion, weight: f64) {
+    let last = evidence.classes.len();
+    let first = |class: usize| evidence.belief(class);
+    let strata = [weight, 0.0].into_iter().zip(&opinion.strata).map(|(of_first, beliefs)| {
+        let of_class = |class: usize| {
+            let mut mixed = Mixture::default();
+            mixed.add(of_first * first(class).p, first(class));
+            mixed.add((1.0 - weight) * beliefs[class].p, &beliefs[class]);
+            mixed.belief()
+        };
+        (0..=last).map(of_class).collect::<Vec<Belief>>()
+    });
+    let strata: Vec<Vec<Belief>> = strata.collect();
+    let both = |class: usize| {
+        let mut mixed = Mixture::default();
+        for beliefs in &strata {
+            mixed.add(beliefs[class].p, &beliefs[class]);
+        }
+        mixed.belief()
+    };
+    evidence.classes = (0..last).map(both).collect();
+    evidence.none = both(last);
+    evidence.strata = strata;
+    evidence.independent = opinion.independent;
+    evidence.ramp = opinion.ramp;
+}
