@@ -414,8 +414,9 @@ impl Preset {
         let _ = writeln!(
             self.0,
             "\n# Steps of kernel paths: what a program of calls takes here, less what the virtual \
-             kernel {KERNEL}\n# takes for the rest of it. In place of kernels/costs.toml.\n\
-             [kernel_ns]"
+             kernel {}\n# takes for the rest of it. In place of kernels/costs.toml.\n\
+             [kernel_ns]",
+            *KERNEL
         );
         for cost in costs {
             self.price(cost.key, take(cost.key, cost.ns), &cost.why);
