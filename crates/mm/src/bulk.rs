@@ -94,6 +94,7 @@ impl<P: Platform, L: RawLock<P>> Bulk<P, L> for PublishedReleaseEach {
 mod tests {
     use super::*;
     use convoy_sync::{Native, TicketLock};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     type Lock = TicketLock<Native>;
 
@@ -115,6 +116,30 @@ mod tests {
             assert_eq!(runs(&ReleaseEach, 5, there), (done, false));
             assert_eq!(runs(&ReleaseContended, 5, there), (done, false));
         }
+    }
+
+    #[test]
+    fn whoever_waits_comes_in_between_two_steps() {
+        let (lock, entered) = (Lock::new(), AtomicBool::new(false));
+        let mut steps = 0;
+        std::thread::scope(|scope| {
+            ReleaseContended.run(&lock, 2, || {
+                if steps == 0 {
+                    scope.spawn(|| {
+                        let _guard = lock.guard();
+                        entered.store(true, Ordering::Relaxed);
+                    });
+                    while !RawLock::is_contended(&lock) {
+                        std::thread::yield_now();
+                    }
+                } else {
+                    assert!(entered.load(Ordering::Relaxed));
+                }
+                steps += 1;
+                true
+            });
+        });
+        assert_eq!(steps, 2);
     }
 
     #[test]
