@@ -1,9 +1,10 @@
 //! The values of the unknown parameters over which everything is summed, and each build's
 //! likelihood at them.
 //!
-//! A *hyper* is a shape of the noise and its scale. Given a hyper and a culprit, the good level and the bad level are independent, so two one-dimensional sums replace
-//! a two-dimensional one. The points lie where the posterior is: dense at its centre, and so wide
-//! that the level of a culprit with few runs on one side is covered too.
+//! A *hyper* is a shape of the noise and its scale. Given a hyper and a culprit, the good level and
+//! the bad level are independent, so two one-dimensional sums replace a two-dimensional one. The
+//! points lie where the posterior is: dense at its centre, and so wide that the level of a culprit
+//! with few runs on one side is covered too.
 
 use super::noise::{Shape, shapes};
 use super::types::{Config, Known, Tails};

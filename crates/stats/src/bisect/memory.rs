@@ -1,12 +1,12 @@
 //! A second opinion, which assumes no shape of the noise and lets the machine remember.
 //!
 //! The first model takes runs for independent and learns the shape of their noise. A machine that
-//! drifts or has slow phases, builds that differ by their layout, and runs with two speeds break it,
-//! and it does not notice. Here the noise is what a least-squares fit leaves, with far values drawn
-//! in; noise that is bounded, whatever its modes, is no worse for it than Gaussian noise of the same
-//! variance. Several covariances are tried: none, a state of the machine that fades from run to run,
-//! and a shift of each build. Given one, a Kalman filter whitens values and columns, and levels and
-//! scale are integrated in closed form.
+//! drifts or has slow phases, builds that differ by their layout, and runs with two speeds break
+//! it, and it does not notice. Here the noise is what a least-squares fit leaves, with far values
+//! drawn in; noise that is bounded, whatever its modes, is no worse for it than Gaussian noise of
+//! the same variance. Several covariances are tried: none, a state of the machine that fades from
+//! run to run, and a shift of each build. Given one, a Kalman filter whitens values and columns,
+//! and levels and scale are integrated in closed form.
 
 use super::evidence::{Belief, Class, Evidence, NONE, exp_negative, one_sided};
 use super::grid::Build;
