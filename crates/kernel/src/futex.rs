@@ -10,7 +10,6 @@
 use crate::costs::Costs;
 use crate::lock_rules::LockRules;
 use crate::locks::{Count, Line, Spin};
-use crate::sched::scheduler::Sched;
 use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, Sleep, TaskId, Wake};
 use core::cell::{Cell, OnceCell, RefCell};
@@ -124,20 +123,24 @@ impl Bucket {
     }
 }
 
-impl Sched {
+impl Futexes {
+    /// What `sched_yield` costs beside giving up the CPU.
+    pub(crate) fn pay_yield(&self) {
+        Here::pass(self.enter + self.requeue);
+    }
+
     /// `FUTEX_WAIT`.
-    pub(crate) fn futex_wait(
+    pub(crate) fn wait(
         &self,
         word: &Word<u32>,
         expected: u32,
         sleep: Sleep,
         deadline: Option<u64>,
     ) -> Wake {
-        let futexes = self.futexes();
-        Here::pass(futexes.enter + futexes.wait);
-        let bucket = futexes.bucket(word);
+        Here::pass(self.enter + self.wait);
+        let bucket = self.bucket(word);
         let (lock, waiters) = &bucket.hot.0;
-        let sleeper = futexes.mine();
+        let sleeper = self.mine();
         waiters.get();
         let queued = lock.hold(|| {
             if word.load(SeqCst) != expected {
@@ -162,15 +165,13 @@ impl Sched {
         if !queued || wake != Wake::Woken {
             let _the_table_remains = waiters.put();
         }
-        self.syscall_return();
         wake
     }
 
     /// `FUTEX_WAKE`.
-    pub(crate) fn futex_wake(&self, word: &Word<u32>, count: usize) {
-        let futexes = self.futexes();
-        Here::pass(futexes.enter + futexes.wake);
-        let bucket = futexes.bucket(word);
+    pub(crate) fn wake(&self, word: &Word<u32>, count: usize) {
+        Here::pass(self.enter + self.wake);
+        let bucket = self.bucket(word);
         let (lock, waiters) = &bucket.hot.0;
         if waiters.read() > 1 {
             let key = Here::address(word);
@@ -189,15 +190,5 @@ impl Sched {
                 Smp::wake(&sleeper.state, 1);
             }
         }
-        self.syscall_return();
-    }
-
-    /// `sched_yield`.
-    pub(crate) fn yield_cpu(&self) {
-        let futexes = self.futexes();
-        Here::pass(futexes.enter + futexes.requeue);
-        self.yield_queue();
-        self.schedule();
-        self.syscall_return();
     }
 }

@@ -20,6 +20,10 @@ const CHILD_COPIES: u32 = 8;
 /// Pages that a parent writes after `fork`.
 const PARENT_COPIES: u32 = 4;
 
+/// Attempts of the C library to reach the name service cache: one for users and one for groups,
+/// then it gives up.
+const NAME_SERVICE_TRIES: u32 = 2;
+
 /// Which signals a process catches, and how often it did.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handlers {
@@ -78,7 +82,7 @@ impl Process {
             cwd: RefCell::new(Rc::clone(&world.tree.root)),
             handlers: Handlers::default(),
             proc_entry_missing: Cell::new(true),
-            name_service_tries: Cell::new(crate::program::NAME_SERVICE_TRIES),
+            name_service_tries: Cell::new(NAME_SERVICE_TRIES),
         }
     }
 

@@ -15,9 +15,6 @@ use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Fd, Open, Program, Sys};
 use core::fmt::Write as _;
 
-/// Attempts of the C library to reach the name service cache: one for users and one for groups,
-/// then it gives up.
-pub(crate) const NAME_SERVICE_TRIES: u32 = 2;
 /// Longest distance of two big-kernel-lock sites at the start of a shell, picoseconds: up to eight
 /// within about 1 ms.
 const SITE_DISTANCE_PS: u64 = 100_000_000;

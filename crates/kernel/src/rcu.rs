@@ -19,16 +19,15 @@
 pub(crate) mod rules;
 #[cfg(test)]
 mod scenes;
+pub(crate) mod state;
 
 pub use rules::{Placement, RcuRules};
 
-use crate::sched::kthread::Kthread;
-use crate::sched::scheduler::Sched;
+use crate::sched::scheduler::{Sched, Work};
 use crate::sched::task::Policy;
 use crate::softirq::Vector;
-use convoy_machine::{Here, Smp, ps};
-use convoy_sync::rcu::FIRST;
-use core::cell::{Cell, RefCell};
+use convoy_machine::Here;
+use state::Rcu;
 use std::rc::Rc;
 
 pub use convoy_sync::rcu::RcuStats;
@@ -38,63 +37,10 @@ const BATCH: usize = 10;
 /// Real-time priority of the threads (`RCU_KTHREAD_PRIO`).
 const THREAD_PRIORITY: u8 = 1;
 
-/// What runs after a grace period, on the CPU that asked for it, with bottom halves disabled.
-pub(crate) type Callback = Box<dyn FnOnce(&Sched)>;
-
-/// RCU of one machine: the lists and grace periods of `convoy-sync`, and where their work runs.
-pub(crate) struct Rcu {
-    placement: Placement,
-    core: u64,
-    callback: u64,
-    lists: convoy_sync::rcu::Rcu<Smp, Callback>,
-    threads: Vec<Thread>,
-}
-
-/// The thread of one CPU, where there is one, and whether it has work.
-#[derive(Default)]
-struct Thread {
-    task: RefCell<Option<Rc<Kthread>>>,
-    has_work: Cell<bool>,
-}
-
-impl Rcu {
-    pub(crate) fn new(rules: &RcuRules, cpus: usize) -> Self {
-        let lists = convoy_sync::rcu::Rcu::new(cpus, FIRST);
-        lists.locks(Here::name);
-        Self {
-            placement: rules.placement,
-            core: ps(rules.core_ns),
-            callback: ps(rules.callback_ns),
-            lists,
-            threads: (0..cpus).map(|_| Thread::default()).collect(),
-        }
-    }
-
-    fn thread(&self) -> &Thread {
-        &self.threads[Here::cpu()]
-    }
-
-    /// This CPU is in a quiescent state.
-    pub(crate) fn note_quiescent_state(&self) {
-        self.lists.note_quiescent_state();
-    }
-
-    /// `cpu` stops its tick, or starts it again.
-    pub(crate) fn note_tick_stopped(&self, cpu: usize, stopped: bool) {
-        self.lists.note_tick_stopped(cpu, stopped);
-    }
-
-    /// Whether this CPU has callbacks, so that it must keep its tick.
-    pub(crate) fn needs_tick(&self) -> bool {
-        self.lists.needs_tick()
-    }
-}
-
 impl Sched {
-    /// Runs `callback` on this CPU after a grace period: when every section without preemption that
-    /// runs now has ended. Nothing happens in a kernel without RCU but that the callback runs at
-    /// once.
-    pub(crate) fn call_rcu(&self, callback: Callback) {
+    /// Runs `callback` on this CPU, with bottom halves disabled, after a grace period: when every
+    /// section without preemption that runs now has ended. In a kernel without RCU it runs at once.
+    pub(crate) fn call_rcu(&self, callback: Work) {
         let Some(rcu) = &self.rcu else { return callback(self) };
         rcu.lists.call(callback);
     }
@@ -145,14 +91,14 @@ impl Sched {
         }
     }
 
-    fn invoke_rcu_core(&self, rcu: &Rcu) {
+    fn invoke_rcu_core(&self, rcu: &Rcu<Work>) {
         match rcu.placement {
             Placement::Thread => self.wake_rcu_thread(rcu),
             _ => self.raise_softirq(Vector::Rcu),
         }
     }
 
-    fn wake_rcu_thread(&self, rcu: &Rcu) {
+    fn wake_rcu_thread(&self, rcu: &Rcu<Work>) {
         rcu.thread().has_work.set(true);
         let task = rcu.thread().task.borrow().clone();
         if self.kthread_wake(&task.expect("made at the start")) {
@@ -190,7 +136,7 @@ impl Sched {
     }
 
     /// Invokes callbacks whose grace period is over (`rcu_do_batch`).
-    fn rcu_batch(&self, rcu: &Rcu) {
+    fn rcu_batch(&self, rcu: &Rcu<Work>) {
         for _ in 0..BATCH {
             let Some(callback) = rcu.lists.take_done() else { return };
             Here::pass(rcu.callback);
@@ -203,7 +149,7 @@ impl Sched {
     }
 
     /// Core processing of this CPU (`__rcu_process_callbacks`).
-    fn rcu_core(&self, rcu: &Rcu) {
+    fn rcu_core(&self, rcu: &Rcu<Work>) {
         Here::pass(rcu.core);
         for late in rcu.lists.core(self.rq.jiffies()) {
             self.rq.resched(late);

@@ -12,107 +12,19 @@
 //! beyond its handlers is part of the price of the tick or the device's interrupt.
 
 pub(crate) mod rules;
+pub(crate) mod state;
 
 pub use rules::{SoftirqRules, Vector};
+pub use state::context;
+pub(crate) use state::irq_enter;
 
-use crate::sched::kthread::Kthread;
 use crate::sched::record;
-use crate::sched::scheduler::Sched;
+use crate::sched::scheduler::{Handler, Sched};
 use crate::sched::task::Policy;
-use convoy_machine::{Context, Here, Mode, Smp};
+use convoy_machine::{Context, Here, Smp};
 use convoy_sync::Platform;
-use core::cell::{Cell, RefCell};
-use core::fmt::Write as _;
+use state::{Account, BH_DISABLED, HARDIRQ, SOFTIRQ, add_to_count, take_from_count};
 use std::rc::Rc;
-
-/// One running bottom half in the preemption count.
-const SOFTIRQ: u32 = 1 << 8;
-/// One `local_bh_disable` in the preemption count: even, so that bit 8 tells a running handler.
-const BH_DISABLED: u32 = 2 * SOFTIRQ;
-const SOFTIRQ_MASK: u32 = 0xff00;
-/// One interrupt in the preemption count.
-const HARDIRQ: u32 = 1 << 16;
-
-/// The context of the caller, as its preemption count tells.
-#[inline]
-#[must_use]
-pub fn context() -> Context {
-    let count = Here::preempt_depth();
-    Context {
-        hardirq: count >= HARDIRQ,
-        softirq: count & SOFTIRQ != 0,
-        bh_off: count & SOFTIRQ_MASK != 0,
-        irqs_off: Here::irqs_disabled(),
-    }
-}
-
-/// An interrupt starts on this CPU.
-pub(crate) fn irq_enter() {
-    add_to_count(HARDIRQ);
-}
-
-fn add_to_count(part: u32) {
-    Here::set_preempt_depth(Here::preempt_depth() + part);
-}
-
-fn take_from_count(part: u32) {
-    Here::set_preempt_depth(Here::preempt_depth() - part);
-}
-
-/// What a vector does, on the CPU that raised it.
-pub type Handler = Rc<dyn Fn(&Sched)>;
-
-/// One CPU's part.
-#[derive(Default)]
-struct Local {
-    /// One bit for each vector, by its place in [`SoftirqRules::vectors`].
-    pending: Cell<u32>,
-    /// Runs of each handler.
-    counts: RefCell<Vec<u64>>,
-    /// Time in handlers outside `ksoftirqd`, interrupts taken meanwhile excluded, picoseconds.
-    time: Cell<u64>,
-    ksoftirqd: RefCell<Option<Rc<Kthread>>>,
-}
-
-/// The software interrupts of one kernel.
-pub(crate) struct Softirqs {
-    rules: SoftirqRules,
-    handlers: RefCell<Vec<Option<Handler>>>,
-    locals: Vec<Local>,
-}
-
-impl Softirqs {
-    pub(crate) fn new(rules: &SoftirqRules, cpus: usize) -> Self {
-        let vectors = rules.vectors.len();
-        let local = || Local { counts: RefCell::new(vec![0; vectors]), ..Local::default() };
-        let softirqs = Self {
-            rules: rules.clone(),
-            handlers: RefCell::new(vec![None; vectors]),
-            locals: (0..cpus).map(|_| local()).collect(),
-        };
-        softirqs.open(Vector::Timer, Rc::new(Sched::timer_softirq));
-        softirqs.open(Vector::Sched, Rc::new(Sched::balance_softirq));
-        softirqs
-    }
-
-    fn open(&self, vector: Vector, handler: Handler) {
-        self.handlers.borrow_mut()[self.place(vector)] = Some(handler);
-    }
-
-    fn place(&self, vector: Vector) -> usize {
-        let found = self.rules.vectors.iter().position(|&known| known == vector);
-        found.unwrap_or_else(|| panic!("this kernel has no softirq {}", vector.name()))
-    }
-
-    fn local(&self) -> &Local {
-        &self.locals[Here::cpu()]
-    }
-
-    fn bits(&self, vectors: &[Vector]) -> u32 {
-        let known = self.rules.vectors.iter().enumerate();
-        known.filter(|(_, vector)| vectors.contains(vector)).map(|(place, _)| 1 << place).sum()
-    }
-}
 
 impl Sched {
     /// Sets what `vector` does.
@@ -127,8 +39,7 @@ impl Sched {
     /// Makes `vector` pending on this CPU. In a handler it runs before the interrupt returns;
     /// elsewhere `ksoftirqd` is woken to run it.
     pub fn raise_softirq(&self, vector: Vector) {
-        let local = self.softirqs.local();
-        local.pending.set(local.pending.get() | 1 << self.softirqs.place(vector));
+        self.softirqs.raise(vector);
         if !context().in_interrupt() {
             self.wake_ksoftirqd();
         }
@@ -161,16 +72,9 @@ impl Sched {
 
     fn run_pending(&self) {
         let pending = self.softirqs.local().pending.get();
-        if pending != 0 && !self.left_to_ksoftirqd(pending) {
+        if pending != 0 && !self.softirqs.left_to_ksoftirqd(pending) {
             self.do_softirq();
         }
-    }
-
-    fn left_to_ksoftirqd(&self, pending: u32) -> bool {
-        let softirqs = &self.softirqs;
-        softirqs.rules.defer_to_ksoftirqd
-            && pending & softirqs.bits(&[Vector::Hi, Vector::Tasklet]) == 0
-            && softirqs.local().ksoftirqd.borrow().as_ref().is_some_and(|it| it.is_runnable())
     }
 
     /// `__do_softirq`: passes over what is pending until nothing is or a limit is reached.
@@ -209,7 +113,7 @@ impl Sched {
             let place = left.trailing_zeros() as usize;
             left &= left - 1;
             self.softirqs.local().counts.borrow_mut()[place] += 1;
-            let handler = self.softirqs.handlers.borrow()[place].clone();
+            let handler = self.softirqs.handler(place);
             let count = Here::preempt_depth();
             let name = self.softirqs.rules.vectors[place].name();
             record::softirq(Some((place as u32, name)));
@@ -253,55 +157,21 @@ impl Sched {
     /// How often each vector has run on `cpu`, in the order of the preset's vectors.
     #[must_use]
     pub fn softirq_counts(&self, cpu: usize) -> Vec<(Vector, u64)> {
-        let counts = self.softirqs.locals[cpu].counts.borrow();
-        self.softirqs.rules.vectors.iter().copied().zip(counts.iter().copied()).collect()
+        self.softirqs.counts(cpu)
     }
 
     /// Time of `cpu` in software interrupts outside `ksoftirqd`, picoseconds: the softirq column of
-    /// `/proc/stat`. The machine accounts it as [`Mode::System`] and [`Mode::Spin`]; the irq column
-    /// is [`Mode::Interrupt`].
+    /// `/proc/stat`. The machine accounts it as [`Mode::System`](convoy_machine::Mode::System) and
+    /// [`Mode::Spin`](convoy_machine::Mode::Spin); the irq column is
+    /// [`Mode::Interrupt`](convoy_machine::Mode::Interrupt).
     #[must_use]
     pub fn softirq_time_ps(&self, cpu: usize) -> u64 {
-        self.softirqs.locals[cpu].time.get()
+        self.softirqs.time_ps(cpu)
     }
 
     /// The text of `/proc/softirqs`.
     #[must_use]
     pub fn proc_softirqs(&self) -> String {
-        let softirqs = &self.softirqs;
-        let mut text = " ".repeat(20);
-        // Writing to a string never fails.
-        for cpu in 0..softirqs.locals.len() {
-            let _infallible = write!(text, "CPU{cpu:<8}");
-        }
-        text.push('\n');
-        for (place, vector) in softirqs.rules.vectors.iter().enumerate() {
-            let _infallible = write!(text, "{:>12}:", vector.name());
-            for local in &softirqs.locals {
-                let _infallible = write!(text, " {:>10}", local.counts.borrow()[place]);
-            }
-            text.push('\n');
-        }
-        text
-    }
-}
-
-/// Measures a stretch on this CPU without the interrupts taken meanwhile.
-struct Account {
-    start: u64,
-    interrupts: u64,
-}
-
-impl Account {
-    fn start() -> Self {
-        Self { start: Here::now_ps(), interrupts: Self::interrupts() }
-    }
-
-    fn interrupts() -> u64 {
-        Here::times(Here::cpu())[Mode::Interrupt as usize]
-    }
-
-    fn end(&self) -> u64 {
-        Here::now_ps() - self.start - (Self::interrupts() - self.interrupts)
+        self.softirqs.proc_text()
     }
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::KernelPreset;
-use convoy_machine::{Machine, Outcome, Preset};
+use convoy_machine::{Machine, Outcome, Preset, Smp};
 use convoy_sync::Platform as _;
+use core::cell::Cell;
 
 const MS: u64 = 1_000_000_000; // picoseconds
 

@@ -390,15 +390,21 @@ impl Os for Sched {
         sleep: convoy_sync::Sleep,
         deadline: Option<u64>,
     ) -> convoy_sync::Wake {
-        self.futex_wait(word, expected, sleep, deadline)
+        let wake = self.futexes().wait(word, expected, sleep, deadline);
+        self.syscall_return();
+        wake
     }
 
     fn user_wake(&self, word: &Word<u32>, count: usize) {
-        self.futex_wake(word, count);
+        self.futexes().wake(word, count);
+        self.syscall_return();
     }
 
     fn user_yield(&self) {
-        self.yield_cpu();
+        self.futexes().pay_yield();
+        self.yield_queue();
+        self.schedule();
+        self.syscall_return();
     }
 
     fn expects(&self) -> bool {

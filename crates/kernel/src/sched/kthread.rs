@@ -1,72 +1,28 @@
 //! Kernel threads: created asleep, woken, bound to a CPU, parked, stopped.
 
+pub(crate) mod state;
+
 use super::record;
-use super::scheduler::Sched;
-pub use super::task::Policy;
-use super::task::{State, Tcb};
+use super::scheduler::{Sched, Work};
+use super::task::State;
 use convoy_machine::Here;
 use convoy_sync::{Sleep, TaskId};
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use std::rc::Rc;
 
-/// What a kernel thread does; it ends when this returns.
-pub type Body = Box<dyn FnOnce(&Sched)>;
-
-/// A kernel thread.
-pub struct Kthread {
-    name: String,
-    tcb: Rc<Tcb>,
-    policy: Policy,
-    body: RefCell<Option<Body>>,
-    should_stop: Cell<bool>,
-    should_park: Cell<bool>,
-    parked: Cell<bool>,
-    ended: Cell<bool>,
-    /// The task that waits in [`Sched::kthread_park`] or [`Sched::kthread_stop`].
-    waiter: Cell<Option<TaskId>>,
-}
-
-impl Kthread {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its task.
-    pub fn task(&self) -> TaskId {
-        self.tcb.id
-    }
-
-    /// How it is scheduled.
-    pub fn policy(&self) -> Policy {
-        self.policy
-    }
-
-    /// Whether it runs or waits for a CPU.
-    pub fn is_runnable(&self) -> bool {
-        self.tcb.state.get() == State::Running
-    }
-
-    /// Whether somebody wants its body to return.
-    pub fn should_stop(&self) -> bool {
-        self.should_stop.get()
-    }
-
-    /// Whether somebody wants it to call [`Sched::kthread_parkme`].
-    pub fn should_park(&self) -> bool {
-        self.should_park.get()
-    }
-}
+pub use super::task::Policy;
+pub use state::Kthread;
 
 impl Sched {
     /// A kernel thread that sleeps until its first [`Self::kthread_wake`]; with a `cpu` it never
-    /// runs elsewhere. `None` when the machine has no room for another task.
+    /// runs elsewhere. It ends when `body` returns. `None` when the machine has no room
+    /// for another task.
     pub fn kthread_create(
         &self,
         name: &str,
         cpu: Option<usize>,
         policy: Policy,
-        body: Body,
+        body: Work,
     ) -> Option<Rc<Kthread>> {
         let id = Here::spawn_kthread()?;
         let tcb = self.rq.adopt(id, cpu.unwrap_or_else(Here::cpu));
@@ -76,35 +32,19 @@ impl Sched {
         if let Policy::Normal { nice } = policy {
             tcb.entity.set_nice(nice);
         }
-        let kthread = Rc::new(Kthread {
-            name: name.to_owned(),
-            tcb,
-            policy,
-            body: RefCell::new(Some(body)),
-            should_stop: Cell::new(false),
-            should_park: Cell::new(false),
-            parked: Cell::new(false),
-            ended: Cell::new(false),
-            waiter: Cell::new(None),
-        });
-        self.kthreads.borrow_mut().insert(id, Rc::clone(&kthread));
+        let kthread = Rc::new(Kthread::new(name, tcb, policy));
+        self.kthreads.borrow_mut().insert(id, (Rc::clone(&kthread), Some(body)));
         Some(kthread)
-    }
-
-    /// The kernel thread that `task` is.
-    fn kthread_of(&self, task: TaskId) -> Rc<Kthread> {
-        let found = self.kthreads.borrow().get(&task).cloned();
-        found.unwrap_or_else(|| panic!("task {task} is no kernel thread"))
     }
 
     /// The whole life of the kernel thread `task`, on its own stack. While the body runs the stack
     /// owns nothing but the body.
     pub(crate) fn kthread_main(&self, task: TaskId) {
         record::kthread(task);
-        let body = self.kthread_of(task).body.take();
+        let body = self.kthreads.borrow_mut().get_mut(&task).and_then(|(_, body)| body.take());
         body.expect("a kernel thread starts once")(self);
         let kthread = self.kthreads.borrow_mut().remove(&task);
-        if let Some(kthread) = kthread {
+        if let Some((kthread, _)) = kthread {
             kthread.ended.set(true);
             self.kthread_notify(&kthread);
         }

@@ -3,6 +3,10 @@
 //! and on top (`scheduler`) switching, sleeping, ticks and kernel threads. What differs between
 //! kernels is named by `rules`.
 //!
+//! [`Sched`] also holds the state of what runs beside it: kernel threads, software interrupts,
+//! timers, RCU. The `state` of each knows nothing of the scheduler, and what it will run is a type
+//! parameter; so the files depend on each other in one direction.
+//!
 //! Order of a context switch: release the big kernel lock, lock the run queue, dequeue a task that
 //! goes to sleep, try to pull when nothing is left, pick, switch, and take the big kernel lock
 //! again. Run-queue locks are ticket spinlocks in simulated memory; everything else a queue holds
@@ -47,7 +51,7 @@ pub use rt::RtRules;
 pub use rt_limit::RtLimit;
 pub use rt_root::Sharing;
 pub use rules::SchedRules;
-pub use scheduler::Sched;
+pub use scheduler::{Handler, Sched, Work};
 pub use stats::SchedStats;
 pub use task::{State, Tcb};
 pub use wake::{Affine, Placement, SyncWakeup, WakeRules};

@@ -3,7 +3,7 @@
 use super::balance::Balancer;
 use super::build;
 use super::entity::WEIGHT;
-use super::kthread::Kthread;
+use super::kthread::state::Kthreads;
 use super::normal::Enqueue;
 use super::queue::RunQueues;
 use super::record;
@@ -14,16 +14,24 @@ use super::wake::Wakeups;
 use crate::bkl::{BKL, Bkl};
 use crate::config::{Config, Preempt};
 use crate::futex::Futexes;
-use crate::irq::Agendas;
+use crate::irq::state::Agendas;
 use crate::lock_rules::LockRules;
 use crate::preset::KernelPreset;
-use crate::rcu::Rcu;
-use crate::softirq::Softirqs;
+use crate::rcu::state::Rcu;
+use crate::softirq::rules::Vector;
+use crate::softirq::state::Softirqs;
 use convoy_machine::{Here, Machine};
 use convoy_sync::TaskId;
 use core::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// What the kernel does once, later: on a device's interrupt, when a timer expires, as a kernel
+/// thread, after a grace period.
+pub type Work = Box<dyn FnOnce(&Sched)>;
+
+/// What a software interrupt does, on the CPU that raised it.
+pub type Handler = Rc<dyn Fn(&Sched)>;
 
 pub(super) struct NoHz {
     /// CPUs whose tick is stopped.
@@ -45,11 +53,11 @@ pub struct Sched {
     pub(super) nohz: NoHz,
     pub(crate) locks: LockRules,
     pub(crate) bkl: Bkl,
-    pub(crate) softirqs: Softirqs,
-    pub(crate) rcu: Option<Rcu>,
+    pub(crate) softirqs: Softirqs<Handler>,
+    pub(crate) rcu: Option<Rcu<Work>>,
     /// By CPU.
-    pub(crate) agendas: Vec<Agendas>,
-    pub(super) kthreads: RefCell<BTreeMap<TaskId, Rc<Kthread>>>,
+    pub(crate) agendas: Vec<Agendas<Work>>,
+    pub(super) kthreads: RefCell<Kthreads<Work>>,
     futexes: OnceCell<Futexes>,
 }
 
@@ -80,6 +88,8 @@ impl Sched {
             kthreads: RefCell::default(),
             futexes: OnceCell::new(),
         };
+        sched.softirqs.open(Vector::Timer, Rc::new(Self::timer_softirq));
+        sched.softirqs.open(Vector::Sched, Rc::new(Self::balance_softirq));
         if let Some(lock) = sched.bkl.lock_object() {
             Here::watch(lock, BKL);
         }

@@ -1,0 +1,165 @@
+//! What the scheduler holds of software interrupts, whatever a handler is; and the context of a
+//! CPU, which its preemption count tells.
+
+use super::rules::{SoftirqRules, Vector};
+use crate::sched::kthread::state::Kthread;
+use convoy_machine::{Context, Here, Mode};
+use core::cell::{Cell, RefCell};
+use core::fmt::Write as _;
+use std::rc::Rc;
+
+/// One running bottom half in the preemption count.
+pub(super) const SOFTIRQ: u32 = 1 << 8;
+/// One `local_bh_disable` in the preemption count: even, so that bit 8 tells a running handler.
+pub(super) const BH_DISABLED: u32 = 2 * SOFTIRQ;
+const SOFTIRQ_MASK: u32 = 0xff00;
+/// One interrupt in the preemption count.
+pub(super) const HARDIRQ: u32 = 1 << 16;
+
+/// The context of the caller, as its preemption count tells.
+#[inline]
+#[must_use]
+pub fn context() -> Context {
+    let count = Here::preempt_depth();
+    Context {
+        hardirq: count >= HARDIRQ,
+        softirq: count & SOFTIRQ != 0,
+        bh_off: count & SOFTIRQ_MASK != 0,
+        irqs_off: Here::irqs_disabled(),
+    }
+}
+
+/// An interrupt starts on this CPU.
+pub(crate) fn irq_enter() {
+    add_to_count(HARDIRQ);
+}
+
+pub(super) fn add_to_count(part: u32) {
+    Here::set_preempt_depth(Here::preempt_depth() + part);
+}
+
+pub(super) fn take_from_count(part: u32) {
+    Here::set_preempt_depth(Here::preempt_depth() - part);
+}
+
+/// One CPU's part.
+#[derive(Default)]
+pub(super) struct Local {
+    /// One bit for each vector, by its place in [`SoftirqRules::vectors`].
+    pub(super) pending: Cell<u32>,
+    /// Runs of each handler.
+    pub(super) counts: RefCell<Vec<u64>>,
+    /// Time in handlers outside `ksoftirqd`, interrupts taken meanwhile excluded, picoseconds.
+    pub(super) time: Cell<u64>,
+    pub(super) ksoftirqd: RefCell<Option<Rc<Kthread>>>,
+}
+
+/// The software interrupts of one kernel.
+pub(crate) struct Softirqs<H> {
+    pub(super) rules: SoftirqRules,
+    handlers: RefCell<Vec<Option<H>>>,
+    locals: Vec<Local>,
+}
+
+impl<H: Clone> Softirqs<H> {
+    pub(crate) fn new(rules: &SoftirqRules, cpus: usize) -> Self {
+        let vectors = rules.vectors.len();
+        let local = || Local { counts: RefCell::new(vec![0; vectors]), ..Local::default() };
+        Self {
+            rules: rules.clone(),
+            handlers: RefCell::new(vec![None; vectors]),
+            locals: (0..cpus).map(|_| local()).collect(),
+        }
+    }
+
+    /// Sets what `vector` does.
+    ///
+    /// # Panics
+    ///
+    /// When this kernel has no such vector.
+    pub(crate) fn open(&self, vector: Vector, handler: H) {
+        self.handlers.borrow_mut()[self.place(vector)] = Some(handler);
+    }
+
+    fn place(&self, vector: Vector) -> usize {
+        let found = self.rules.vectors.iter().position(|&known| known == vector);
+        found.unwrap_or_else(|| panic!("this kernel has no softirq {}", vector.name()))
+    }
+
+    /// Makes `vector` pending on this CPU.
+    pub(super) fn raise(&self, vector: Vector) {
+        let pending = &self.local().pending;
+        pending.set(pending.get() | 1 << self.place(vector));
+    }
+
+    /// What the vector at `place` of the rules does.
+    pub(super) fn handler(&self, place: usize) -> Option<H> {
+        self.handlers.borrow()[place].clone()
+    }
+
+    /// The part of this CPU.
+    pub(super) fn local(&self) -> &Local {
+        &self.locals[Here::cpu()]
+    }
+
+    fn bits(&self, vectors: &[Vector]) -> u32 {
+        let known = self.rules.vectors.iter().enumerate();
+        known.filter(|(_, vector)| vectors.contains(vector)).map(|(place, _)| 1 << place).sum()
+    }
+
+    /// Whether `pending` waits for this CPU's `ksoftirqd`, which is about to run.
+    pub(super) fn left_to_ksoftirqd(&self, pending: u32) -> bool {
+        self.rules.defer_to_ksoftirqd
+            && pending & self.bits(&[Vector::Hi, Vector::Tasklet]) == 0
+            && self.local().ksoftirqd.borrow().as_ref().is_some_and(|it| it.is_runnable())
+    }
+
+    /// Runs of each vector on `cpu`, in the order of the rules.
+    pub(super) fn counts(&self, cpu: usize) -> Vec<(Vector, u64)> {
+        let counts = self.locals[cpu].counts.borrow();
+        self.rules.vectors.iter().copied().zip(counts.iter().copied()).collect()
+    }
+
+    /// Time of `cpu` in handlers outside `ksoftirqd`, picoseconds.
+    pub(super) fn time_ps(&self, cpu: usize) -> u64 {
+        self.locals[cpu].time.get()
+    }
+
+    /// The text of `/proc/softirqs`.
+    pub(super) fn proc_text(&self) -> String {
+        let mut text = " ".repeat(20);
+        // Writing to a string never fails.
+        for cpu in 0..self.locals.len() {
+            let _infallible = write!(text, "CPU{cpu:<8}");
+        }
+        text.push('\n');
+        for (place, vector) in self.rules.vectors.iter().enumerate() {
+            let _infallible = write!(text, "{:>12}:", vector.name());
+            for local in &self.locals {
+                let _infallible = write!(text, " {:>10}", local.counts.borrow()[place]);
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Measures a stretch on this CPU without the interrupts taken meanwhile.
+pub(super) struct Account {
+    start: u64,
+    interrupts: u64,
+}
+
+impl Account {
+    pub(super) fn start() -> Self {
+        Self { start: Here::now_ps(), interrupts: Self::interrupts() }
+    }
+
+    fn interrupts() -> u64 {
+        Here::times(Here::cpu())[Mode::Interrupt as usize]
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        Here::now_ps() - self.start - (Self::interrupts() - self.interrupts)
+    }
+}
