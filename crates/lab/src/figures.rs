@@ -45,8 +45,9 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 18] = [
+const OTHERS: [Metric; 19] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
+    Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
     Metric::new("system_s", "System", "s", 3),
     Metric::new("rss_bytes", "RSS", "B", 0),

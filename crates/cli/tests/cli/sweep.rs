@@ -200,7 +200,7 @@ fn a_command_is_a_target_like_any_other() {
         target = "command"
         seeds = 2
         compare = { axis = "threads", baseline = "1", metric = "value", change = "ratio" }
-        metrics = ["value", "real_s"]
+        metrics = ["value", "wall_s"]
         [[grid.axis]]
         key = "threads"
         values = [1, 3]

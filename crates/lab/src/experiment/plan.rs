@@ -434,7 +434,7 @@ impl Target {
             Self::Locks => {
                 &["acquisitions_per_s", "jain", "cpus_used", "wait_p50_us", "wait_p99_us"]
             }
-            Self::Command => &["real_s", "user_s", "system_s", "switches"],
+            Self::Command => &["wall_s", "user_s", "system_s", "switches"],
         }
     }
 }

@@ -97,7 +97,7 @@ impl CommandJob {
             choice.metric().map_err(|error| failed(&error)).and_then(|metric| number(&metric))
         };
         let mut metrics = vec![
-            ("real_s", finished.wall.as_secs_f64()),
+            ("wall_s", finished.wall.as_secs_f64()),
             ("cpu_s", resource(Resource::Cpu)?),
             ("user_s", resource(Resource::User)?),
             ("system_s", resource(Resource::System)?),
