@@ -16,7 +16,7 @@ type Word = <Model as Platform>::AtomicU32;
 /// Everything that is broken on purpose.
 pub(crate) fn subjects() -> Vec<Subject> {
     use Promise::{Fifo, Shared, Signals, Timeouts, Units};
-    vec![
+    let mut all = vec![
         Subject::busted::<Noop>("busted-noop", "spinlock", &[], "Does nothing."),
         Subject::busted::<LoadThenStore>(
             "busted-load-then-store",
@@ -66,6 +66,14 @@ pub(crate) fn subjects() -> Vec<Subject> {
             &[Shared],
             "A writer that leaves wakes one sleeper only.",
         ),
+    ];
+    all.extend(of_kernels());
+    all
+}
+
+/// What is broken on purpose of what only kernels have.
+fn of_kernels() -> Vec<Subject> {
+    vec![
         Subject::busted_zone::<DoubleUnlock>(
             "busted-double-unlock",
             "Gives the zone lock back twice after a batch.",

@@ -116,7 +116,8 @@ macro_rules! locks {
     };
 }
 
-/// Everything that can be checked: the locks of the list, the zone, RCU, and what is broken on purpose.
+/// Everything that can be checked: the locks of the list, the zone, RCU, and what is broken on
+/// purpose.
 pub fn subjects() -> Vec<Subject> {
     type P = Model;
     type L = TicketLock<Model>;

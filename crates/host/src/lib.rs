@@ -8,6 +8,7 @@ mod child;
 pub mod clock;
 mod costs;
 mod error;
+mod hooks;
 mod identity;
 pub mod inject;
 mod kernel;
@@ -23,11 +24,11 @@ mod workdir;
 
 pub use child::{ChildUsage, wait_with_usage};
 pub use error::{At, HostError};
+pub use hooks::Hooks;
 pub use identity::describe_host;
 pub use kernel::Host;
 pub use limits::Shortage;
 pub use run::{Finished, HostRun, Progress};
-pub use supervisor::Hooks;
 pub use surroundings::Surroundings;
 pub use sys::aio::Engine;
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::costs::Costs;
 use super::error::HostError;
+use super::hooks::Hooks;
 use super::inject::Fault;
 use super::limits::{self, Need};
 use super::point::run_plan;
 use super::repeat::{Looks, Repeats};
 use super::summary::{self, Execution};
-use super::supervisor::{Hooks, Plan};
+use super::supervisor::Plan;
 use super::sys::aio::Engine;
 use super::sys::{self, InterruptGuard};
 use super::workdir::{self, WorkDirs};

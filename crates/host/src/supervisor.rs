@@ -37,6 +37,7 @@ use rustix::process::{self, Pid, Signal};
 
 use super::board::{Board, Head};
 use super::error::{is_full, limit_cure};
+use super::hooks::Hooks;
 use super::inject::Fault;
 use super::kernel::Host;
 use super::sys::{self, Ended, Forked};
@@ -82,29 +83,6 @@ impl Plan {
     }
 }
 
-/// Commands that a shell runs around the measured window of each execution, for profilers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hooks {
-    /// When all users are ready, just before the window.
-    pub start: Option<String>,
-    /// When the last user has ended.
-    pub stop: Option<String>,
-}
-
-impl Hooks {
-    /// Runs `command` to its end with the number of users in `CONVOY_USERS`.
-    fn run(command: Option<&String>, name: &'static str, users: u32) -> Result<(), Stop> {
-        let Some(command) = command else { return Ok(()) };
-        let mut shell = std::process::Command::new("/bin/sh");
-        shell.args(["-c", command]).env("CONVOY_USERS", users.to_string());
-        match shell.stdin(std::process::Stdio::null()).status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(Stop::Hook { name, status: status.code().unwrap_or(-1) }),
-            Err(_) => Err(Stop::Hook { name, status: -1 }),
-        }
-    }
-}
-
 /// How a supervisor ended, in [`Head::Outcome`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -146,7 +124,7 @@ impl Outcome {
 
 /// Why a load point ended early.
 #[derive(Debug)]
-enum Stop {
+pub(crate) enum Stop {
     Interrupted,
     Prepare(JobError),
     Fork { user: u32, errno: Errno },

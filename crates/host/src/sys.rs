@@ -4,9 +4,10 @@
 //! result into an [`Errno`]; what it requires of its caller is enforced by its types.
 
 pub(crate) mod aio;
+mod queries;
 
-use std::cell::RefCell;
-use std::ffi::CStr;
+pub(crate) use queries::{groups, times, user_database};
+
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -319,43 +320,6 @@ pub(crate) fn semaphore_operation(id: i32, delta: i32) -> Sys<()> {
 pub(crate) fn remove_semaphore(id: i32) -> Sys<()> {
     // SAFETY: The command takes no fourth argument.
     result(unsafe { libc::semctl(id, 0, libc::IPC_RMID) }).map(drop)
-}
-
-/// Groups that one call can tell; Linux has at most this many.
-const MOST_GROUPS: usize = 65_536;
-
-/// One `getgroups`, with room for all there can be.
-pub(crate) fn groups() -> Sys<()> {
-    thread_local! {
-        static ROOM: RefCell<Vec<libc::gid_t>> = RefCell::new(vec![0; MOST_GROUPS]);
-    }
-    ROOM.with_borrow_mut(|room| {
-        // SAFETY: The call writes at most as many ids as `room` has places.
-        match unsafe { libc::getgroups(room.len() as libc::c_int, room.as_mut_ptr()) } {
-            -1 => Err(last_errno()),
-            _ => Ok(()),
-        }
-    })
-}
-
-/// `getpwnam("root")`, `getpwuid` and `getgrgid` of the root user and group: no call but those of
-/// the database. A database without the entries is no error: the calls are what counts.
-pub(crate) fn user_database() {
-    let name: &CStr = c"root";
-    // SAFETY: The name is terminated; the result is not used. These calls are not thread-safe: the
-    // users of a load point are single-threaded processes.
-    unsafe { libc::getpwnam(name.as_ptr()) };
-    // SAFETY: As above.
-    unsafe { libc::getpwuid(0) };
-    // SAFETY: As above.
-    unsafe { libc::getgrgid(0) };
-}
-
-/// `times`.
-pub(crate) fn times() {
-    let mut times = MaybeUninit::<libc::tms>::zeroed();
-    // SAFETY: `times` is writable for a whole `tms`.
-    unsafe { libc::times(times.as_mut_ptr()) };
 }
 
 /// Memory shared with the children forked later, zeroed; unmapped on drop.

@@ -11,7 +11,8 @@
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //! | [`rcu::Rcu`] | readers that take nothing, frees that wait for them |
 //!
-//! No lock allocates but RCU, for its lists. Waiting tasks are linked through records on their own stacks.
+//! No lock allocates but RCU, for its lists. Waiting tasks are linked through records on their own
+//! stacks.
 
 mod adaptive;
 mod event;

@@ -4,6 +4,8 @@
 //! a real kernel; it keeps no content. A forked child runs at once, in the same process. Time
 //! stands still.
 
+mod calls;
+
 use std::collections::BTreeMap;
 
 use crate::Errno;
@@ -362,21 +364,7 @@ impl Kernel for Counting {
     }
 
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {
-        self.count_all(match kind {
-            SocketKind::Tcp => &[
-                "socket",
-                "bind",
-                "listen",
-                "socket",
-                "connect",
-                "accept",
-                "setsockopt",
-                "setsockopt",
-                "close",
-            ],
-            SocketKind::Udp => &["socket", "bind", "socket", "bind", "connect", "connect"],
-            SocketKind::UnixStream | SocketKind::UnixDatagram => &["socketpair"],
-        });
+        self.count_all(calls::of_sockets(kind));
         Ok(self.new_pair(true))
     }
 
@@ -491,22 +479,7 @@ impl Kernel for Counting {
     }
 
     fn query(&mut self, query: Query) -> Sys<()> {
-        self.count_all(match query {
-            Query::WorkingDirectory => &["getcwd"],
-            Query::Ids => &[
-                "getuid",
-                "geteuid",
-                "getgid",
-                "getegid",
-                "getgroups",
-                "getpid",
-                "getppid",
-                "getpgrp",
-            ],
-            Query::UserDatabase => &["(user database)"],
-            Query::System => &["times", "uname"],
-            Query::Terminal => &["ioctl", "ioctl"],
-        });
+        self.count_all(calls::of_query(query));
         Ok(())
     }
 

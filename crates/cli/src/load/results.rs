@@ -62,8 +62,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Prints `report` (to people as `text`) and writes the files that were asked for. `machine` and `date` say where and
-    /// when it ran; `record` is what `--record` gets.
+    /// Prints `report` (to people as `text`) and writes the files that were asked for. `machine`
+    /// and `date` say where and when it ran; `record` is what `--record` gets.
     pub(crate) fn finish(
         &self,
         common: &Common,

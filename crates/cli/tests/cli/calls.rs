@@ -71,6 +71,7 @@ fn counted(job: &str, dialect: &str) -> BTreeMap<String, i64> {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn jobs_make_the_calls_of_their_originals() {
     if Command::new("strace").args(["-qq", "true"]).output().is_err() {
         eprintln!("skipped: no strace; the same table is compared without it in convoy-workload");
@@ -87,7 +88,7 @@ fn jobs_make_the_calls_of_their_originals() {
             let found = counted(job, dialect);
             for (call, count) in expected {
                 let found = found.get(call).copied().unwrap_or(0);
-                // Around the jobs the run reads files of /proc, whose length changes by a few bytes.
+                // Around the jobs the run reads files of /proc, whose length changes a little.
                 let near = if call == "bytes" { 200 } else { 0 };
                 if found.abs_diff(*count as i64) > near {
                     wrong.push(format!("{job} of {dialect}: {found} {call}, not {count}"));

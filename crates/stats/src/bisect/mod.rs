@@ -31,6 +31,7 @@
 //! [`Search::skip`]: to resume, make a new one and repeat them. It draws no random numbers.
 
 mod answer;
+mod check;
 mod evidence;
 mod grid;
 mod history;

@@ -1,32 +1,32 @@
 //! Tree RCU: who frees something that others may still look at waits for a *grace period*, after
 //! which every CPU has been in a *quiescent state*.
 //!
-//! # Use
+//! ## Use
 //!
 //! A reader forbids preemption while it looks. [`Rcu::call`] puts a callback on the list of the
 //! caller's CPU; the machine tells [`Rcu::note_quiescent_state`] at context switches and idle or
-//! user ticks, asks [`Rcu::pending`] at each tick, and where it says yes runs [`Rcu::core`] and then
-//! invokes what [`Rcu::take_done`] hands out. Where and by whom is the machine's choice: the
+//! user ticks, asks [`Rcu::pending`] at each tick, and where it says yes runs [`Rcu::core`] and
+//! then invokes what [`Rcu::take_done`] hands out. Where and by whom is the machine's choice: the
 //! regression of 3.0-rc was in that choice alone.
 //!
-//! # States
+//! ## States
 //!
 //! Grace periods are numbered; the last that has begun is `gpnum`, the last that has ended
-//! `completed`, and one is on its way while they differ. Every node has a bit for each child that
-//! the grace period still waits for (`qsmask`).
+//! `completed`, and one is on its way while they differ. Every node has a bit for each child
+//! that the grace period still waits for (`qsmask`).
 //!
-//! # Transitions
+//! ## Transitions
 //!
 //! - *begin* (root locked, nothing on its way): `gpnum += 1`, all bits are set, node by node. The
 //!   CPU that begins owes, with interrupts off, so the grace period cannot end meanwhile.
-//! - *note*: a CPU notes a quiescent state for itself, with the number of the last grace period that
-//!   it knew to have ended: the tag.
-//! - *report* (leaf locked): if the tag is that of the present grace period, the CPU's bit goes; who
-//!   clears the last bit of a node goes on in the parent, holding one node's lock at a time.
-//! - *end*: the root owes nothing: `completed = gpnum`; the same CPU begins the next if it waits for
-//!   one.
+//! - *note*: a CPU notes a quiescent state for itself, with the number of the last grace period
+//!   that it knew to have ended: the tag.
+//! - *report* (leaf locked): if the tag is that of the present grace period, the CPU's bit goes;
+//!   who clears the last bit of a node goes on in the parent, holding one node's lock at a time.
+//! - *end*: the root owes nothing: `completed = gpnum`; the same CPU begins the next if it waits
+//!   for one.
 //!
-//! # Invariants
+//! ## Invariants
 //!
 //! - A bit is cleared only for a quiescent state that began after the grace period did: the tag and
 //!   the second look under the leaf's lock say so.
@@ -34,19 +34,23 @@
 //! - Of the nodes' locks a CPU holds one at a time; `begins` or `force` may be held around it.
 //! - Numbers wrap; they are compared by their difference.
 //!
-//! # Ordering
+//! ## Memory ordering
 //!
-//! A reader's section is ordered before the free by its CPU's report: the section, the note and the
-//! report are of one CPU; the report and the end of the grace period are ordered by the nodes' locks
-//! (release and acquire), and so is the end before the CPU that invokes the callback sees it.
+//! A reader's section is ordered before the free by its CPU's report: the section, the note and
+//! the report are of one CPU; the report and the end of the grace period are ordered by the nodes'
+//! locks (release and acquire), and so is the end before the CPU that invokes the callback sees it.
 //!
-//! # Fairness and cost
+//! ## Progress and fairness
+//!
+//! No bound on the length of a grace period: a reader may keep its CPU. Late CPUs are looked at
+//! after [`FORCE_TICKS`]. Callbacks of one CPU are handed out in order.
+//!
+//! ## Cost
 //!
 //! A grace period takes one report of each CPU, two locks of its leaf each, and one lock of the
-//! parent for each leaf. No bound on its length: a reader may keep its CPU. Late CPUs are looked at
-//! after [`FORCE_TICKS`].
+//! parent for each leaf. A reader pays nothing.
 //!
-//! # Lineage
+//! ## Lineage
 //!
 //! `kernel/rcutree.c` of 2.6.39 and 3.0, flavour `rcu_sched`. Not here: `rcu_bh`, expedited grace
 //! periods, hotplug, stalls.

@@ -198,6 +198,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     }
 
     fn end_for(local: &Local<P, C>, hot: &NodeHot<P>, bit: usize) {
+        // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
         let completed = hot.completed.load(Relaxed);
         if local.completed.get() == completed {
             return;
@@ -242,6 +243,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
         let Some(passed) = local.passed.get().filter(|_| local.owes.get()) else { return };
         let flags = hot.lock.lock_irqsave();
+        // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
         if S::TAGS && S::LOOKS_AGAIN && passed != hot.completed.load(Relaxed) {
             // Seen in another grace period: it proves nothing for this one.
             local.passed.set(None);
@@ -285,6 +287,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             if tree.forcing.get() {
                 tree.wanted.set(true);
             }
+            // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
             let lags = root.completed.load(Relaxed) != numbers.completed.peek();
             root.lock.unlock();
             if lags {
@@ -293,6 +296,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             return;
         }
         let gpnum = numbers.gpnum.peek().wrapping_add(1);
+        // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
         numbers.gpnum.store(gpnum, Relaxed);
         tree.signaled.set(Signaled::SaveDynticks);
         tree.force_at.set(jiffies + FORCE_TICKS);
@@ -305,6 +309,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             hot.lock.lock();
             hot.qsmask.store(node.children, Relaxed);
             hot.gpnum.store(gpnum, Relaxed);
+            // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
             hot.completed.store(numbers.completed.peek(), Relaxed);
             if number == mine {
                 Self::end_for(local, hot, bit);
@@ -362,6 +367,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             let node = &tree.nodes[number];
             let hot = node.hot();
             hot.lock.lock();
+            // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
             let (mask, mut quiet) = (hot.qsmask.load(Relaxed), 0);
             for (place, cpu) in node.cpus.clone().enumerate() {
                 if mask & 1 << place == 0 {

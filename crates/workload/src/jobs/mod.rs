@@ -1,8 +1,8 @@
 //! The jobs of AIM7, each written once against [`Kernel`].
 //!
-//! A job is a function of a kernel and a [`JobEnv`]; it keeps nothing between two runs. Calls, bytes
-//! and loop counts are those of AIM7 1.1 (1996) or of re-aim 7, as [`JobEnv::dialect`] says; their
-//! defects are not: random offsets cover the whole file, no job depends on the programs installed
+//! A job is a function of a kernel and a [`JobEnv`]; it keeps nothing between two runs. Calls,
+//! bytes and loop counts are those of AIM7 1.1 (1996) or of re-aim 7, as [`JobEnv::dialect`] says;
+//! their defects are not: random offsets cover the whole file, no job depends on the programs installed
 //! on the host, none sleeps, none ends only by luck.
 //! docs/aim7-jobs.md lists what each does.
 
@@ -47,7 +47,8 @@ pub struct JobEnv {
 }
 
 impl JobEnv {
-    /// User 0 of 1996 in `directory`, files of `file_kb` KB, full size, seed 1, no sleep, no `sync`.
+    /// User 0 of 1996 in `directory`, files of `file_kb` KB, full size, seed 1, no sleep, no
+    /// `sync`.
     pub fn new(directory: impl Into<String>, file_kb: u64) -> Self {
         Self {
             directory: directory.into(),

@@ -45,8 +45,8 @@ user_jobs! {
     trig_rtns = TRIGONOMETRY * 10_000;
 }
 
-/// A compiled re-aim executes half of the twelve additions of a loop: the compiler folds a pair into
-/// one instruction with three operands.
+/// A compiled re-aim executes half of the twelve additions of a loop: the compiler folds a pair
+/// into one instruction with three operands.
 fn integer_additions<K: Kernel>(
     k: &mut K,
     env: &JobEnv,
