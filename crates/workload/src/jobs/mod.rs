@@ -2,8 +2,8 @@
 //!
 //! A job is a function of a kernel and a [`JobEnv`]; it keeps nothing between two runs. Calls,
 //! bytes and loop counts are those of AIM7 1.1 (1996) or of re-aim 7, as [`JobEnv::dialect`] says;
-//! their defects are not: random offsets cover the whole file, no job depends on the programs installed
-//! on the host, none sleeps, none ends only by luck.
+//! their defects are not: random offsets cover the whole file, no job depends on the programs
+//! installed on the host, none sleeps, none ends only by luck.
 //! docs/aim7-jobs.md lists what each does.
 
 mod direct;
