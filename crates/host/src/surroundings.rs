@@ -83,7 +83,8 @@ mod tests {
         let begin = clock::process_cpu_ns();
         while clock::process_cpu_ns() < begin + 100_000_000 {}
         let found = before.since(0.0);
-        assert!(found.seconds >= 0.1 && found.others_s > -0.1, "{found:?}");
+        // Other threads of this process work at the same time: their CPU time ends the loop sooner.
+        assert!(found.seconds > 0.0 && found.others_s > -0.1, "{found:?}");
         assert!(found.stalled_s >= 0.0 && found.stolen_s >= 0.0);
     }
 }

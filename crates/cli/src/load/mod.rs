@@ -22,8 +22,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) jobs: Option<u32>,
-    /// Whose jobs and file sizes: those of AIM7 of 1996 or of re-aim [default: 1996, and the
-    /// sizes of the workfile]
+    /// Whose jobs and sizes: 1996 (AIM7) or re-aim [default: 1996]
     #[arg(long, value_name = "WHOSE")]
     pub(crate) dialect: Option<String>,
     /// Whose file sizes: those of the workfile, of 1996, or re-aim's 10K and 1M
