@@ -181,6 +181,10 @@ mod tests {
         ];
         let svg = flame_svg("a & b", &stacks);
         assert!(svg.contains("a &amp; b") && svg.contains("zone-&gt;lock: 1.000 s, 25.0 %"));
-        assert_eq!(svg.matches("<g class=\"f\"").count(), 8, "one root, one user, three below each call");
+        assert_eq!(
+            svg.matches("<g class=\"f\"").count(),
+            8,
+            "one root, one user, three below each call"
+        );
     }
 }
