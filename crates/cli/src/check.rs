@@ -176,7 +176,10 @@ fn list(common: &Common) -> Result<ExitCode, Failure> {
             Cell::text(subject.about),
         ]);
     }
-    table.note("All promise mutual exclusion, no lost wakeup and no deadlock.");
+    table.note(
+        "Locks promise mutual exclusion, no lost wakeup and no deadlock; rcu that nothing in use \
+         is freed.",
+    );
     table.note("busted: broken on purpose; the checker must catch each of them.");
     let json = || format!("{:#}", table.to_json());
     output::print(common, || table.to_text(), json, || table.to_csv())?;
