@@ -4,7 +4,9 @@ use crate::args::Args;
 use crate::output;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use convoy_lab::job::JobError;
 use convoy_lab::measure::MeasureError;
+use convoy_lab::virtual_end::VirtualError;
 use convoy_store::StoreError;
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -53,6 +55,15 @@ impl From<MeasureError> for Failure {
         match error {
             MeasureError::Request(_) => Self::usage(error),
             MeasureError::Machine(_) => Self::environment(error),
+        }
+    }
+}
+
+impl From<JobError> for Failure {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Virtual(VirtualError::HostOnly { .. }) => Self::usage(error),
+            _ => Self::environment(error),
         }
     }
 }

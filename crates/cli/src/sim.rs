@@ -161,7 +161,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
         |watch: &mut Watch<Option<VirtualPoint>>| pool::run(&jobs, &all, threads, run, watch);
     let done = execute(&args.common, "virtual load points", all.len(), start, |_, _| Ok(()))?;
     if let Some(error) = done.failures.into_iter().next() {
-        return Err(Failure::environment(error));
+        return Err(error.into());
     }
     let outcomes: Vec<Option<VirtualPoint>> =
         done.outcomes.into_iter().map(Option::flatten).collect();

@@ -45,6 +45,8 @@ pub(crate) struct Board {
     latencies: SharedWords,
     users: u32,
     shards: u32,
+    /// The kinds of jobs that the users run, in order.
+    kinds: Vec<Job>,
 }
 
 /// Words of the head, by their place.
@@ -94,6 +96,7 @@ pub(crate) enum Head {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot<'a> {
     words: &'a [AtomicU64],
+    kinds: &'a [Job],
 }
 
 /// What one user did with one kind of job.
@@ -119,16 +122,20 @@ pub(crate) struct SlotFailure {
 }
 
 impl Board {
-    /// A board for `users` users.
-    pub(crate) fn new(users: u32) -> Sys<Self> {
-        let slot = SLOT_HEAD + Job::ALL.len() * JOB_WORDS;
+    /// A board for `users` users that run `jobs`, each kind at least once among them.
+    pub(crate) fn new(users: u32, jobs: &[Job]) -> Sys<Self> {
+        let mut kinds = jobs.to_vec();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let slot = SLOT_HEAD + kinds.len() * JOB_WORDS;
         let shards = users.clamp(1, clock::cpus().clamp(1, MOST_SHARDS));
-        let latencies = shards as usize * Job::ALL.len() * LogHistogram::BUCKETS;
+        let latencies = shards as usize * kinds.len() * LogHistogram::BUCKETS;
         Ok(Self {
             memory: SharedWords::new(HEAD + users as usize * slot)?,
             latencies: SharedWords::new(latencies)?,
             users,
             shards,
+            kinds,
         })
     }
 
@@ -200,7 +207,7 @@ impl Board {
     }
 
     fn latencies_of(&self, shard: u32, job: Job) -> &[AtomicU64] {
-        let histogram = shard as usize * Job::ALL.len() + job as usize;
+        let histogram = shard as usize * self.kinds.len() + place(&self.kinds, job);
         let from = histogram * LogHistogram::BUCKETS;
         &self.latencies.words()[from..from + LogHistogram::BUCKETS]
     }
@@ -243,9 +250,9 @@ impl Board {
 
     /// The slot of `user`.
     pub(crate) fn slot(&self, user: u32) -> Slot<'_> {
-        let size = SLOT_HEAD + Job::ALL.len() * JOB_WORDS;
+        let size = SLOT_HEAD + self.kinds.len() * JOB_WORDS;
         let start = HEAD + user as usize * size;
-        Slot { words: &self.memory.words()[start..start + size] }
+        Slot { words: &self.memory.words()[start..start + size], kinds: &self.kinds }
     }
 
     /// All slots.
@@ -324,7 +331,7 @@ impl Slot<'_> {
     }
 
     fn add(&self, done: &JobDone) {
-        let at = SLOT_HEAD + done.job as usize * JOB_WORDS;
+        let at = self.tally_at(done.job);
         if self.get(at) == 0 {
             self.set(at + 4, done.ns);
         }
@@ -344,11 +351,15 @@ impl Slot<'_> {
         if failures == 0 {
             let call = error.call().unwrap_or_default();
             self.set(Self::ERRNO, error.errno().map_or(0, |errno| errno.0 as u64));
-            self.set(Self::JOB, job as u64 + 1);
+            self.set(Self::JOB, place(self.kinds, job) as u64 + 1);
             store_text(&self.words[Self::CALL..Self::CALL_END], call);
             let text = format!("{}: {error}", job.name());
             store_text(&self.words[SLOT_TEXT..SLOT_TEXT + TEXT_WORDS], &text);
         }
+    }
+
+    fn tally_at(&self, job: Job) -> usize {
+        SLOT_HEAD + place(self.kinds, job) * JOB_WORDS
     }
 
     /// The user's first failure.
@@ -357,7 +368,7 @@ impl Slot<'_> {
         failed.then(|| SlotFailure {
             job: (self.get(Self::JOB) as usize)
                 .checked_sub(1)
-                .and_then(|job| Job::ALL.get(job).copied()),
+                .and_then(|job| self.kinds.get(job).copied()),
             call: load_text(&self.words[Self::CALL..Self::CALL_END]),
             errno: Some(Errno(self.get(Self::ERRNO) as i32)).filter(|errno| errno.0 != 0),
             text: load_text(&self.words[SLOT_TEXT..SLOT_TEXT + TEXT_WORDS]),
@@ -366,7 +377,7 @@ impl Slot<'_> {
 
     /// What the user did with `job`.
     pub(crate) fn tally(&self, job: Job) -> JobTally {
-        let at = SLOT_HEAD + job as usize * JOB_WORDS;
+        let at = self.tally_at(job);
         JobTally {
             runs: self.get(at),
             failures: self.get(at + 1),
@@ -375,6 +386,11 @@ impl Slot<'_> {
             first_ns: self.get(at + 4),
         }
     }
+}
+
+/// The place of `job`, which the users run, among `kinds`.
+fn place(kinds: &[Job], job: Job) -> usize {
+    kinds.binary_search(&job).expect("a board is made for the jobs that its users run")
 }
 
 /// The first eight bytes as a word.
@@ -410,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_slot_keeps_what_its_user_did() {
-        let board = Board::new(3).expect("memory");
+        let board = Board::new(3, &[Job::PipeCpy]).expect("memory");
         let done = |ns, result| JobDone { job: Job::PipeCpy, ns, result };
         board.add(1, &done(10, Ok(())));
         let error = JobError::Call { call: "write", errno: Errno::ENOSPC };
@@ -431,7 +447,7 @@ mod tests {
 
     #[test]
     fn latencies_of_all_users_are_merged() {
-        let board = Board::new(5).expect("memory");
+        let board = Board::new(5, &[Job::Sieve, Job::AddInt, Job::Sieve]).expect("memory");
         for user in 0..5 {
             let ns = 1000 * u64::from(user + 1);
             board.add(user, &JobDone { job: Job::Sieve, ns, result: Ok(()) });
@@ -445,7 +461,7 @@ mod tests {
 
     #[test]
     fn keys_are_noted_and_cleared() {
-        let board = Board::new(1).expect("memory");
+        let board = Board::new(1, &[]).expect("memory");
         let slot = board.slot(0);
         slot.note_segment(Some(0x7FFF_FFFF));
         slot.note_semaphore(Some(7));
@@ -457,7 +473,7 @@ mod tests {
 
     #[test]
     fn texts_longer_than_their_place_are_cut() {
-        let board = Board::new(1).expect("memory");
+        let board = Board::new(1, &[]).expect("memory");
         board.set_text(&"x".repeat(1000));
         assert_eq!(board.text().len(), TEXT_WORDS * 8);
         board.set_text("short");

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use convoy_workload::Errno;
 use convoy_workload::api::{
-    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
+    Exit, Fd, Kernel, Open, Pid, Program, Query, ShellLine, Signal, SocketKind, Stat, Sys,
+    Transfers,
 };
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 
 use super::board::Board;
+use super::family;
 use super::inject::{Armed, Fault};
 use super::sys::{self, Forked, Segment};
 use super::workdir;
@@ -400,6 +402,11 @@ impl Kernel for Host {
     fn wait(&mut self) -> Sys<(Pid, Exit)> {
         let ended = sys::wait_any(true)?.ok_or(Errno::ECHILD)?;
         Ok((ended.pid, ended.exit))
+    }
+
+    fn command(&mut self, line: &ShellLine<'_>) -> Sys<Option<Exit>> {
+        self.injected("fork")?;
+        family::run(line)
     }
 
     fn query(&mut self, query: Query) -> Sys<()> {

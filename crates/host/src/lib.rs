@@ -8,6 +8,7 @@ mod child;
 pub mod clock;
 mod costs;
 mod error;
+mod family;
 mod hooks;
 mod identity;
 pub mod inject;

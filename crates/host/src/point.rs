@@ -29,7 +29,8 @@ pub(super) fn run_plan(
     count: &mut dyn FnMut(u64),
 ) -> Result<Board, HostError> {
     let users = plan.orders.len() as u32;
-    let board = Board::new(users).map_err(|errno| HostError::System { call: "mmap", errno })?;
+    let board = Board::new(users, &plan.orders[0])
+        .map_err(|errno| HostError::System { call: "mmap", errno })?;
     let board = Rc::new(board);
     let parent = Some(process::getpid());
     let forked = sys::fork().map_err(|errno| HostError::System { call: "fork", errno })?;

@@ -203,8 +203,12 @@ pub(super) fn single(
 fn notes(mix: &Mix) -> Vec<String> {
     let mut notes: Vec<String> =
         mix.notes.iter().map(|note| format!("{}: {note}", mix.name)).collect();
-    // The jobs that no virtual kernel has are the asynchronous ones.
-    if mix.weights.iter().any(|(job, _)| job.host_only().is_some()) {
+    let jobs = || mix.weights.iter().map(|(job, _)| *job);
+    notes.extend(jobs().filter_map(|job| match job {
+        Job::Command(own) => Some(format!("{} runs: {}", own.name(), own.line())),
+        _ => None,
+    }));
+    if jobs().any(Job::is_asynchronous) {
         notes.push(match Engine::available() {
             Ok(engine) => format!("asynchronous transfers: {}", engine.name()),
             Err(errno) => format!("asynchronous transfers: none here ({})", errno.name()),

@@ -37,6 +37,7 @@ use rustix::process::{self, Pid, Signal};
 
 use super::board::{Board, Head};
 use super::error::{is_full, limit_cure};
+use super::family;
 use super::hooks::Hooks;
 use super::inject::Fault;
 use super::kernel::Host;
@@ -397,8 +398,11 @@ impl<'a> Supervisor<'a> {
     fn finish(&mut self) {
         if let Some(anchor) = self.anchor {
             let _none_left = process::kill_process_group(anchor, Signal::KILL);
+            let reap = || process::waitpid(Some(anchor), process::WaitOptions::empty());
+            while matches!(reap(), Err(rustix::io::Errno::INTR)) {}
         }
-        while sys::wait_any(true).is_ok() {}
+        // A command may have left the group.
+        family::end_children();
         remove_objects(self.board);
     }
 }

@@ -29,7 +29,9 @@ pub enum VirtualError {
     #[error(transparent)]
     Calibration(#[from] convoy_workload::calibration::CalibrationError),
     /// A job of the mix cannot run there.
-    #[error("{job} cannot run on a virtual kernel: {reason}; run it without --kernel or drop it")]
+    #[error(
+        "{job} cannot run on a virtual kernel: {reason}; load this machine with it, or drop it"
+    )]
     HostOnly {
         /// The job.
         job: &'static str,

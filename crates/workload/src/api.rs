@@ -148,6 +148,19 @@ pub enum Query {
     Terminal,
 }
 
+/// What [`Kernel::command`] runs.
+#[derive(Clone, Copy, Debug)]
+pub struct ShellLine<'a> {
+    /// What the shell is given.
+    pub line: &'a str,
+    /// Where it starts.
+    pub directory: &'a str,
+    /// Which user runs it, from 0.
+    pub user: u32,
+    /// How long it may take, seconds.
+    pub timeout_s: u32,
+}
+
 /// What [`Kernel::asynchronous`] moves.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfers<'a> {
@@ -249,6 +262,14 @@ pub trait Kernel: Sized {
     fn exec(&mut self, program: Program, argument: &str) -> Errno;
     /// `wait`: the next child that ended; `ECHILD` when there is none.
     fn wait(&mut self) -> Sys<(Pid, Exit)>;
+
+    /// Lets `/bin/sh` run a line with the user's number, from 1, in `CONVOY_USER` and without
+    /// standard input and output, waits for its end, and ends whatever it started and left
+    /// behind. `None`: its time was over. `ENOSYS` where no programs exist, as on the virtual
+    /// kernels.
+    fn command(&mut self, _line: &ShellLine<'_>) -> Sys<Option<Exit>> {
+        Err(Errno::ENOSYS)
+    }
 
     /// The calls behind one library query.
     fn query(&mut self, query: Query) -> Sys<()>;

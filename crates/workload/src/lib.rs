@@ -9,6 +9,7 @@
 pub mod api;
 pub mod calibration;
 pub mod columns;
+pub mod command;
 pub mod counting;
 pub mod dialect;
 pub mod disturbance;

@@ -6,13 +6,18 @@
 //! POOLSIZE: 1M
 //! # FILESIZE: 1M       (a size as a comment: what `--sizes 1996` reads)
 //! <weight> <job>
+//! <weight> <name> [<n>s] = <command>
 //! ```
 //!
 //! Line ends are those of Unix or of DOS, a byte order mark is skipped, keywords are read in any
 //! case. `creat-clo` (AIM7) and `creat_clo` (re-aim) are the same job, and so for every job whose
 //! name is written with dashes. A job with weight 0 is left out. A job listed twice counts as in
 //! re-aim: its last weight holds, and the sum of the weights counts every line; a note says so.
+//!
+//! A line with `=` is a job of one's own ([`Command`]): the shell runs all that follows, `#`
+//! included, for so many seconds at most ([`TIMEOUT_S`] if none are given).
 
+use crate::command::{Command, TIMEOUT_S, Written};
 use crate::dialect::Dialect;
 use crate::jobs::{Job, nearest_job};
 use crate::mix::{JOBS_PER_USER, Mix};
@@ -44,6 +49,13 @@ pub(crate) struct Problem(String, String);
 impl Problem {
     pub(crate) fn new(problem: impl Into<String>, cure: impl Into<String>) -> Self {
         Self(problem.into(), cure.into())
+    }
+
+    /// An error whose text is `problem; cure`.
+    pub(crate) fn of(error: &impl std::fmt::Display) -> Self {
+        let text = error.to_string();
+        let (problem, cure) = text.split_once("; ").unwrap_or((&text, "correct the line"));
+        Self::new(problem, cure)
     }
 
     /// The problem in line `index` (from 0) of `file`.
@@ -93,6 +105,16 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
         let _no_size = parse_stated(&mut mix.commented, comment.trim_start_matches('#').trim());
         return Ok(());
     }
+    if let Some((entry, command)) = line.split_once('=').filter(|(entry, _)| !entry.contains('#')) {
+        let (weight, job) = parse_command(entry.trim(), command.trim())?;
+        let other = own(mix, job.name()).filter(|other| *other != job);
+        if let Some(other) = other {
+            let problem = format!("{} is \"{}\" already", job.name(), other.about());
+            return Err(Problem::new(problem, "give one of the two another name"));
+        }
+        enter(mix, job, weight, index);
+        return Ok(());
+    }
     let line = line.split('#').next().unwrap_or_default().trim();
     if line.is_empty() || parse_stated(&mut mix.live, line)? {
         return Ok(());
@@ -101,17 +123,44 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
     let [weight, name] = words[..] else {
         return Err(no_entry(line));
     };
-    let Some(weight) = parse_weight(weight) else {
-        return Err(if weight.starts_with(|first: char| first.is_alphabetic()) {
-            no_entry(line)
-        } else {
-            Problem::new(
-                format!("\"{weight}\" is no weight"),
-                format!("give a whole number from 0 to {LARGEST_WEIGHT}"),
-            )
-        });
+    if weight.starts_with(|first: char| first.is_alphabetic()) {
+        return Err(no_entry(line));
+    }
+    let weight = parse_weight(weight)?;
+    let job = Job::parse(name).or_else(|| own(mix, name)).ok_or_else(|| unknown_job(name))?;
+    enter(mix, job, weight, index);
+    Ok(())
+}
+
+/// The command of `mix` that is called `name`.
+fn own(mix: &Mix, name: &str) -> Option<Job> {
+    let commands = || mix.weights.iter().map(|(job, _)| *job);
+    commands().find(|job| matches!(job, Job::Command(own) if own.name() == name))
+}
+
+/// Reads `<weight> <name> [<n>s]` before a `=`.
+fn parse_command(entry: &str, command: &str) -> Result<(u32, Job), Problem> {
+    let mut words = entry.split_whitespace();
+    let (Some(weight), Some(name), timeout, None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(Problem::new(
+            format!("\"{entry} =\" begins no command"),
+            "write \"<weight> <name> = <command>\" or \"<weight> <name> <n>s = <command>\"",
+        ));
     };
-    let job = Job::parse(name).ok_or_else(|| unknown_job(name))?;
+    let seconds = |text: &str| text.strip_suffix('s')?.parse().ok();
+    let timeout_s = timeout.map_or(Ok(TIMEOUT_S), |text| {
+        let wrong = || Problem::new(format!("\"{text}\" is no time"), "write seconds such as 30s");
+        seconds(text).ok_or_else(wrong)
+    })?;
+    let written = Written { name: name.to_owned(), command: command.to_owned(), timeout_s };
+    let own = Command::new(written).map_err(|error| Problem::of(&error))?;
+    Ok((parse_weight(weight)?, Job::Command(own)))
+}
+
+/// Adds a line to `mix`; the last one of a job holds.
+fn enter(mix: &mut Mix, job: Job, weight: u32, index: usize) {
     if let Some((_, before)) = mix.weights.iter_mut().find(|(other, _)| *other == job) {
         mix.notes.push(format!(
             "{}:{}: {} is listed again; as in re-aim the sum counts both lines and the last \
@@ -124,13 +173,17 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
     } else {
         mix.weights.push((job, weight));
     }
-    Ok(())
 }
 
-fn parse_weight(text: &str) -> Option<u32> {
+fn parse_weight(text: &str) -> Result<u32, Problem> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let weight = text.parse::<u64>().ok().filter(|weight| digits && *weight <= LARGEST_WEIGHT);
-    weight.map(|weight| weight as u32)
+    weight.map(|weight| weight as u32).ok_or_else(|| {
+        Problem::new(
+            format!("\"{text}\" is no weight"),
+            format!("give a whole number from 0 to {LARGEST_WEIGHT}"),
+        )
+    })
 }
 
 /// Reads `line` into `stated` if it is a size; whether it is.
@@ -148,11 +201,7 @@ pub(crate) fn parse_stated(stated: &mut Stated, line: &str) -> Result<bool, Prob
 
 /// A size, as a problem of a line if it is none.
 pub(crate) fn parse_size(text: &str) -> Result<u64, Problem> {
-    sizes::parse(text).map_err(|error| {
-        let text = error.to_string();
-        let (problem, cure) = text.split_once("; ").unwrap_or((&text, "write one such as 10K"));
-        Problem::new(problem, cure)
-    })
+    sizes::parse(text).map_err(|error| Problem::of(&error))
 }
 
 fn no_entry(line: &str) -> Problem {
@@ -168,6 +217,12 @@ fn no_entry(line: &str) -> Problem {
 }
 
 fn unknown_job(name: &str) -> Problem {
+    if name.starts_with("aim_") {
+        return Problem::new(
+            format!("{name} has no command"),
+            format!("AIM7 leaves it to you: write \"<weight> {name} = <command>\""),
+        );
+    }
     let hint =
         nearest_job(name).map_or_else(String::new, |job| format!("did you mean {}? ", job.name()));
     let known: Vec<&str> = Job::ALL.iter().map(|job| job.name()).collect();
@@ -217,6 +272,39 @@ mod tests {
         assert_eq!(mix.jobs_per_user(), 80);
         let dropped = parse("my.mix", "20 add_int\n70 sieve\n0 add_int\n").expect("valid");
         assert_eq!(dropped.counts(), [(Job::Sieve, 78)]);
+    }
+
+    #[test]
+    fn a_command_is_a_job() {
+        let text = "5 aim_1 30s = ./mine -n 3 # for the shell\n5 add_int # a = b\n2 two=true\n";
+        let mix = parse("my.mix", text).expect("valid");
+        let [(Job::Command(first), 5), (Job::AddInt, 5), (Job::Command(second), 2)] =
+            mix.weights[..]
+        else {
+            panic!("{:?}", mix.weights);
+        };
+        assert_eq!((first.name(), first.line()), ("aim_1", "./mine -n 3 # for the shell"));
+        assert_eq!((first.timeout_s(), second.timeout_s()), (30, TIMEOUT_S));
+        let again = parse("my.mix", "5 a = true\n7 a\n").expect("valid");
+        assert_eq!((again.weights[0].1, again.overridden), (7, 5));
+    }
+
+    #[test]
+    fn errors_of_commands_name_line_and_cure() {
+        for (text, expected) in [
+            ("= true", "my.mix:1: \" =\" begins no command; write \"<weight> <name> = "),
+            ("\n1 a 2s b = true", "my.mix:2: \"1 a 2s b =\" begins no command; write"),
+            ("1 a 2 = true", "my.mix:1: \"2\" is no time; write seconds such as 30s"),
+            ("1 a 0s = true", "my.mix:1: a may take 0 s; give it 1 to 86400 s"),
+            ("1 sieve = true", "my.mix:1: sieve is a job of AIM7; give your command another"),
+            ("1 a/b = true", "my.mix:1: \"a/b\" is no name for a job; use at most 32"),
+            ("1 a =", "my.mix:1: a has no command; write one after the ="),
+            ("x a = true", "my.mix:1: \"x\" is no weight; give a whole number"),
+            ("1 a = true\n1 a = false", "my.mix:2: a is \"true\" already; give one of the two"),
+            ("1 aim_2", "my.mix:1: aim_2 has no command; AIM7 leaves it to you: write \"<weight> "),
+        ] {
+            assert!(error(text).starts_with(expected), "{}", error(text));
+        }
     }
 
     #[test]

@@ -95,6 +95,21 @@ fn a_flag_of_another_target_is_refused_and_names_the_command() {
 }
 
 #[test]
+fn commands_of_a_workfile_run_here_only_and_end_with_nought() {
+    let path = directory("commands").join("own.mix").to_string_lossy().into_owned();
+    let write = |text: &str| std::fs::write(&path, text).expect("written");
+    write("1 mine = exit 7\n");
+    let sim = ["sim", "--kernel", "2.6.25", "--users", "1", "--mix", &path];
+    refused(&sim, USAGE, &["mine cannot run on a virtual kernel: commands run on a real machine"]);
+    let load = ["run", "--users", "1", "--jobs", "1", "--no-predict", "--mix", &path, "--quiet"];
+    let output = run(&load);
+    assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stderr(&output));
+    assert!(stderr(&output).contains("mine: its command ended with exit code 7"), "{output:?}");
+    write("1 add_int\n1 mine 5 = true\n");
+    refused(&load, USAGE, &["own.mix:2: \"5\" is no time; write seconds such as 30s"]);
+}
+
+#[test]
 fn schedules_that_cannot_be_replayed() {
     let replay = |schedule| ["check", "semaphore", "--replay", schedule];
     refused(&replay("garbage"), USAGE, &["cv1:<scenario>:<runs>", "copy one"]);

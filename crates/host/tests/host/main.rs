@@ -2,6 +2,7 @@
 //! behind.
 #![expect(clippy::print_stdout, reason = "the helper reports to the test that started it")]
 
+mod commands;
 mod faults;
 mod kills;
 mod load;

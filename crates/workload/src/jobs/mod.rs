@@ -17,7 +17,8 @@ mod user;
 pub use operations::Operations;
 
 use crate::Errno;
-use crate::api::{Fd, Kernel, Sys};
+use crate::api::{Exit, Fd, Kernel, Sys};
+use crate::command::Command;
 use crate::dialect::Dialect;
 use convoy_catalogue::suggest::nearest;
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,21 @@ pub enum JobError {
         /// What was checked.
         what: &'static str,
     },
+    /// A command of the workfile ended with something else than 0.
+    #[error("its command ended with {}", ending(*exit))]
+    Command {
+        /// How it ended.
+        exit: Exit,
+    },
+    /// A command of the workfile did not end in its time, and was killed.
+    #[error(
+        "its command had not ended after {timeout_s} s; \
+         give it longer in the workfile: <weight> <name> <n>s = <command>"
+    )]
+    Endless {
+        /// The time it had, seconds.
+        timeout_s: u32,
+    },
     /// The unit stands for a program's user time and cannot be run by a job.
     #[error("unit {unit} is charged by exec only")]
     NotRunnable {
@@ -118,7 +134,7 @@ impl JobError {
     pub fn call(&self) -> Option<&'static str> {
         match self {
             Self::Call { call, .. } | Self::Unavailable { call, .. } => Some(call),
-            Self::Wrong { .. } | Self::NotRunnable { .. } => None,
+            _ => None,
         }
     }
 
@@ -126,8 +142,18 @@ impl JobError {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Call { errno, .. } | Self::Unavailable { errno, .. } => Some(*errno),
-            Self::Wrong { .. } | Self::NotRunnable { .. } => None,
+            _ => None,
         }
+    }
+}
+
+/// How a command ended, in words; the two codes that shells give themselves are explained.
+fn ending(exit: Exit) -> String {
+    match exit {
+        Exit::Code(126) => "exit code 126 (it cannot be executed)".to_owned(),
+        Exit::Code(127) => "exit code 127 (there is no such command)".to_owned(),
+        Exit::Code(code) => format!("exit code {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
     }
 }
 
@@ -171,24 +197,27 @@ pub(crate) fn read_all<K: Kernel>(k: &mut K, fd: Fd, buffer: &mut [u8]) -> Resul
 
 macro_rules! jobs {
     ($($variant:ident = $name:literal, $function:path, $about:literal;)+) => {
-        /// A job of AIM7.
+        /// A job of AIM7, or a command of a workfile.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Job {
             $(#[doc = $about] #[serde(rename = $name)] $variant,)+
+            /// A command of the workfile.
+            #[serde(untagged)]
+            Command(Command),
         }
 
         impl Job {
-            /// Every job, by name.
+            /// Every job of AIM7, by name.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Name in workfiles; re-aim's spelling.
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
+                match self { $(Self::$variant => $name,)+ Self::Command(own) => own.name() }
             }
 
             /// What one run does.
             pub const fn about(self) -> &'static str {
-                match self { $(Self::$variant => $about),+ }
+                match self { $(Self::$variant => $about,)+ Self::Command(own) => own.line() }
             }
 
             /// Runs the job once.
@@ -196,7 +225,10 @@ macro_rules! jobs {
             /// # Errors
             /// The first system call that fails, or a wrong result.
             pub fn run<K: Kernel>(self, k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-                match self { $(Self::$variant => $function(k, env)),+ }
+                match self {
+                    $(Self::$variant => $function(k, env),)+
+                    Self::Command(own) => own.run(k, env),
+                }
             }
         }
     };
@@ -365,17 +397,28 @@ impl Job {
     /// Why it runs on this machine only and on no virtual kernel; `None` if it runs on both.
     pub const fn host_only(self) -> Option<&'static str> {
         match self {
-            Self::DiskAioRr | Self::DiskAioRw | Self::DiskAiodioRr | Self::DiskAiodioRw => {
-                Some("the virtual kernels have no asynchronous I/O")
-            }
+            Self::Command(_) => Some("commands run on a real machine only"),
+            _ if self.is_asynchronous() => Some("the virtual kernels have no asynchronous I/O"),
             _ => None,
         }
+    }
+
+    /// Whether it has many transfers in flight at once.
+    pub const fn is_asynchronous(self) -> bool {
+        matches!(self, Self::DiskAioRr | Self::DiskAioRw | Self::DiskAiodioRr | Self::DiskAiodioRw)
     }
 
     /// Whether the originals hand it one of the work directories, in turn.
     pub const fn takes_directory(self) -> bool {
         self.depends_on_file_size()
-            || matches!(self, Self::CreatClo | Self::LinkTest | Self::DiskSrc | Self::SharedMemory)
+            || matches!(
+                self,
+                Self::CreatClo
+                    | Self::LinkTest
+                    | Self::DiskSrc
+                    | Self::SharedMemory
+                    | Self::Command(_)
+            )
     }
 
     /// Whether its work depends on the size of a user's file.

@@ -52,6 +52,7 @@ impl Job {
             Self::LinkTest => (63, "unlinks and links"),
             Self::DirRtns1 => (10_000, "directory entries"),
             Self::DiskSrc => (100, "names"),
+            Self::Command(_) => (1, "commands"),
             Self::ShellRtns1 | Self::ShellRtns2 | Self::ShellRtns3 => (1, "shells"),
             Self::SharedMemory => (400, "semaphore operations"),
             Self::TcpTest => (89, "messages"),

@@ -1,0 +1,106 @@
+//! The children of this process: a command under a deadline, and the end of whatever it started.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use convoy_workload::Errno;
+use convoy_workload::api::{Exit, ShellLine, Sys};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{self, Pid, PidfdFlags};
+
+use super::sys::{self, Ended};
+use crate::clock;
+
+/// How long killed children are given before they are looked for again.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Runs `line` to its end or the end of its time, and ends everything that it started; the caller
+/// has no other children. `None`: its time was over.
+pub(super) fn run(line: &ShellLine<'_>) -> Sys<Option<Exit>> {
+    // What the command leaves behind comes to this process, and not to the supervisor.
+    adopt(true)?;
+    let mut shell = Command::new("/bin/sh");
+    shell.arg0("sh").args(["-c", line.line]).current_dir(line.directory);
+    shell.env("CONVOY_USER", (line.user + 1).to_string());
+    shell.stdin(Stdio::null()).stdout(Stdio::null());
+    let started = shell.spawn();
+    let ended = started.map(|child| {
+        let pid = child.id() as i32;
+        let in_time = wait_for(pid, Duration::from_secs(line.timeout_s.into()));
+        let ended = end_children();
+        ended.iter().find(|ended| ended.pid == pid && in_time).map(|ended| ended.exit)
+    });
+    adopt(false)?;
+    ended.map_err(|error| Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)))
+}
+
+/// Makes this process the parent of its descendants' orphans, or no longer.
+fn adopt(yes: bool) -> Sys<()> {
+    let result = process::set_child_subreaper(yes.then(process::getpid));
+    result.map_err(|errno| Errno(errno.raw_os_error()))
+}
+
+/// Waits until the child `pid` has ended, which it leaves to be reaped, or for `timeout`; whether
+/// it has.
+fn wait_for(pid: i32, timeout: Duration) -> bool {
+    let Some(child) = Pid::from_raw(pid) else { return false };
+    let end = clock::monotonic_ns() + timeout.as_nanos() as u64;
+    let descriptor = process::pidfd_open(child, PidfdFlags::empty());
+    loop {
+        let options = process::WaitIdOptions::EXITED
+            | process::WaitIdOptions::NOWAIT
+            | process::WaitIdOptions::NOHANG;
+        let left = end.saturating_sub(clock::monotonic_ns());
+        match process::waitid(process::WaitId::Pid(child), options) {
+            Ok(None) | Err(rustix::io::Errno::INTR) if left > 0 => {}
+            Ok(found) => return found.is_some(),
+            Err(_) => return false,
+        }
+        match &descriptor {
+            Ok(descriptor) => {
+                let left = rustix::time::Timespec {
+                    tv_sec: (left / 1_000_000_000) as i64,
+                    tv_nsec: (left % 1_000_000_000) as i64,
+                };
+                let _woken = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&left));
+            }
+            // Kernels before 5.3 have no such descriptor.
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Kills all children of this process and, where it is their subreaper, all of their descendants;
+/// reaps them and tells how each ended.
+pub(super) fn end_children() -> Vec<Ended> {
+    let mut all = Vec::new();
+    loop {
+        match sys::wait_any(false) {
+            Ok(Some(ended)) => all.push(ended),
+            Ok(None) => {
+                // A child has no other process's id before it is reaped.
+                for child in children() {
+                    let _ended_since = sys::kill(child, libc::SIGKILL);
+                }
+                std::thread::sleep(PAUSE);
+            }
+            Err(Errno::EINTR) => {}
+            Err(_) => return all,
+        }
+    }
+}
+
+/// The children of this process.
+fn children() -> Vec<i32> {
+    let own = process::getpid().as_raw_nonzero().get();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| parent(*pid) == Some(own)).collect()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before the last parenthesis may hold blanks; state and parent follow.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
