@@ -19,6 +19,25 @@ pub struct Topology {
     /// CPUs in one package.
     #[schemars(range(min = 1, max = CPUS_MAX))]
     pub cpus_per_package: usize,
+    /// Hardware threads of one core, each a CPU; 1 where the file says nothing.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 8))]
+    pub threads_per_core: usize,
+    /// Packages that share one memory node; 1 where the file says nothing.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = PACKAGES_MAX))]
+    pub packages_per_node: usize,
+}
+
+const fn one() -> usize {
+    1
+}
+
+impl Topology {
+    /// CPUs of one memory node.
+    pub const fn cpus_per_node(&self) -> usize {
+        self.cpus_per_package * self.packages_per_node
+    }
 }
 
 /// Prices of the hardware, in nanoseconds unless the name says otherwise. The sources stand in the
@@ -148,6 +167,10 @@ pub struct Numa {
     pub remote_ns: Vec<f64>,
     /// Line from memory over 1, 2, ... hops; `price_ns.memory` is that of the own package.
     pub memory_ns: Vec<f64>,
+    /// What the firmware tells the kernel of the distance over 1, 2, ... hops, where 10 is that of
+    /// the own node (ACPI's SLIT); 20 over any further hop.
+    #[serde(default)]
+    pub distance: Vec<u8>,
 }
 
 /// The memory controllers of each package: queues.
@@ -237,7 +260,11 @@ impl Entry for Preset {
     const SHELF: &'static Shelf = &MACHINES;
 
     fn check(&self) -> Result<(), Fault> {
-        let Topology { cpus_per_llc, cpus_per_package, .. } = self.topology;
+        let Topology { cpus_per_llc, cpus_per_package, threads_per_core, .. } = self.topology;
+        if !cpus_per_llc.is_multiple_of(threads_per_core) {
+            let problem = format!("{threads_per_core} threads do not divide topology.cpus_per_llc");
+            return Err(Fault::new("topology.threads_per_core", problem));
+        }
         if !cpus_per_package.is_multiple_of(cpus_per_llc) {
             let accepted = "a multiple of topology.cpus_per_llc";
             return Err(Fault::range(
@@ -269,6 +296,20 @@ impl Preset {
     pub fn with_cpus(mut self, cpus: usize) -> Self {
         self.topology.cpus = cpus;
         self
+    }
+
+    /// What the firmware tells the kernel of the distance from one memory node to another; that
+    /// of a node to itself is 10 (ACPI's SLIT).
+    pub fn node_distance(&self, from: usize, to: usize) -> u8 {
+        const OWN: u8 = 10;
+        const OTHER: u8 = 20;
+        if from == to {
+            return OWN;
+        }
+        let Some(numa) = &self.numa else { return OTHER };
+        let package = |node| node * self.topology.packages_per_node;
+        let hops = numa.hops[package(from)][package(to)] as usize;
+        numa.distance.get(hops.wrapping_sub(1)).copied().unwrap_or(OTHER)
     }
 
     fn check_caches(&self) -> Result<(), Fault> {
@@ -303,7 +344,7 @@ impl Preset {
             );
             return Err(Fault::new("topology.cpus", problem));
         }
-        let Some(Numa { hops, remote_ns, memory_ns }) = &self.numa else { return Ok(()) };
+        let Some(Numa { hops, remote_ns, memory_ns, .. }) = &self.numa else { return Ok(()) };
         if hops.len() < packages || hops.iter().any(|row| row.len() != hops.len()) {
             let problem = format!("expected {packages} rows of as many columns");
             return Err(Fault::new("numa.hops", problem));
@@ -348,6 +389,15 @@ mod tests {
     }
 
     #[test]
+    fn nodes_have_the_distances_that_the_firmware_tells() {
+        let preset = Preset::named("westmere-ex-80-2013").unwrap();
+        let from_first: Vec<u8> = (0..8).map(|node| preset.node_distance(0, node)).collect();
+        assert_eq!(from_first, [10, 14, 23, 23, 27, 27, 27, 27]);
+        let flat = Preset { numa: None, ..preset };
+        assert_eq!((flat.node_distance(3, 3), flat.node_distance(3, 4)), (10, 20));
+    }
+
+    #[test]
     fn every_number_has_a_range() {
         let keys = convoy_catalogue::keys::<Preset>();
         assert_eq!(keys.iter().find(|key| key.unbounded), None);
@@ -379,6 +429,7 @@ mod tests {
             ("[0, 1, 2, 2, 3, 3, 3, 3]", "[0, 0, 2, 2, 3, 3, 3, 3]", "numa.hops"),
             ("remote_ns = [188.0, 220.0]", "remote_ns = [188.0]", "numa.remote_ns"),
             ("cpus = 80", "cpus = 90", "numa.hops"),
+            ("cpus = 80", "cpus = 80\nthreads_per_core = 3", "topology.threads_per_core"),
             ("for_each_package = 2", "for_each_package = 0", "controllers.for_each_package"),
         ] {
             assert!(text.contains(from), "{from}");

@@ -158,7 +158,13 @@ mod tests {
 
     /// CPUs and groups of each level.
     fn levels(cpus: usize, cpus_per_llc: usize) -> Vec<(usize, usize)> {
-        let topology = Topology { cpus, cpus_per_llc, cpus_per_package: cpus_per_llc };
+        let topology = Topology {
+            cpus,
+            cpus_per_llc,
+            cpus_per_package: cpus_per_llc,
+            threads_per_core: 1,
+            packages_per_node: 1,
+        };
         let preset = KernelPreset::named("2.6.25").expect("a shipped preset");
         let domains = build(&topology, &preset.sched.domains, 0);
         domains.iter().map(|domain| (domain.span.len(), domain.groups.len())).collect()
