@@ -158,41 +158,42 @@ impl Lines {
     fn read_miss(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) -> u64 {
         let line = self.entry(index);
         let group = self.price.group_of(cpu);
-        let mut start = now.max(line.busy.get());
         let owner = line.owner.get() as usize;
+        let cached = line.l3.get() >> group & 1 == 1 && owner == 0;
+        let copies = self.copies(line, cpu);
+        let inside = cached || copies.is_some_and(|copies| copies.inside);
+        let request = self.read_request(line, cpu, inside);
+        let clean = if h.l3.is_some() { h.l3_price } else { self.price.llc };
         let alone;
-        let (price, service);
-        if line.l3.get() >> group & 1 == 1 && owner == 0 {
+        let done = if cached {
             alone = line.l3.get() == 1 << group && !self.shared(line);
             h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
             h.counts.l3_hits += 1;
-            (price, service) = (h.l3_price, self.price.read_service);
-        } else if let Some((near, _)) = self.holder_prices(line, cpu) {
+            self.serve_read(line, index, &request, now, h.l3_price, clean)
+        } else if let Some(copies) = copies {
             alone = false;
             h.counts.transfers += 1;
-            (price, service) = (near, if owner == 0 { self.price.read_service } else { near });
+            self.serve_read(line, index, &request, now, copies.near, clean)
         } else {
             alone = true;
             h.counts.memory += 1;
-            (start, price) = self.memory_turn(line, index, cpu, start);
-            service = self.price.read_service;
-        }
+            self.serve_from_memory(line, index, &request, cpu, now)
+        };
         if owner != 0 {
             line.owner.set(0);
             line.quick.set(0);
             self.add_sharer(line, owner - 1);
         }
         if line.dirty.get() && !self.held_in(line, group) {
-            self.write_back(h, index, start);
+            self.write_back(h, index, now);
         }
         if alone {
             line.owner.set(cpu as u16 + 1);
         } else {
             self.add_sharer(line, cpu);
         }
-        line.busy.set(start + service);
         self.fill(h, index, cpu, now);
-        start + self.perturb(line, index, price)
+        done
     }
 
     /// A write of line `index` by `cpu` at `now`: returns when the CPU owns it in its first level.
@@ -226,29 +227,28 @@ impl Lines {
     ) -> u64 {
         let line = self.entry(index);
         let group = self.price.group_of(cpu);
-        let mut start = now.max(line.busy.get());
-        let far = self.holder_prices(line, cpu).map(|(_, far)| far);
+        let copies = self.copies(line, cpu);
+        let far = copies.map(|copies| copies.far);
+        let request = self.read_request(line, cpu, copies.is_none_or(|copies| !copies.outside));
         let price = if let Some(hit) = hit {
             far.map(|far| far.max(hit))
         } else if line.l3.get() >> group & 1 == 1 && line.owner.get() == 0 {
             h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
             h.counts.l3_hits += 1;
             Some(far.unwrap_or(0).max(h.l3_price))
-        } else if far.is_some() {
-            h.counts.transfers += 1;
-            far
         } else {
-            h.counts.memory += 1;
-            let memory;
-            (start, memory) = self.memory_turn(line, index, cpu, start);
-            Some(memory)
+            h.counts.transfers += u64::from(far.is_some());
+            far
         };
-        // Shared by this CPU alone: nobody is asked.
-        let done = match price {
-            Some(price) => start + self.perturb(line, index, price),
-            None => start + hit.unwrap_or(0),
+        let done = match (price, hit) {
+            (Some(price), _) => self.serve_write(line, index, &request, now, price),
+            // Shared by this CPU alone: nobody is asked.
+            (None, Some(hit)) => self.turns.begin(line, index, &request, now) + hit,
+            (None, None) => {
+                h.counts.memory += 1;
+                self.serve_from_memory(line, index, &request, cpu, now)
+            }
         };
-        line.busy.set(done);
         self.invalidate_others(h, index, cpu);
         if hit.is_none() {
             self.fill(h, index, cpu, now);

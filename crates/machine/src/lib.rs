@@ -18,6 +18,7 @@ mod rules;
 mod smp;
 mod trace;
 mod tree;
+mod turns;
 mod user;
 mod watch;
 

@@ -12,6 +12,7 @@ use crate::hierarchy::{CacheCounts, Hierarchy};
 use crate::memory::{LINE, STACK, release, reserve};
 use crate::numa::{Controllers, Distances};
 use crate::preset::Preset;
+use crate::turns::Turns;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 
@@ -27,7 +28,8 @@ pub(crate) struct Line {
     /// Up to 64 CPUs: bit set of the sharers. Above: index of a set in the pool, 0 for the empty
     /// set.
     sharers: Cell<u64>,
-    /// Time until which the last transfer keeps the line busy, in picoseconds.
+    /// When the last request for the line that is known will have been served, in picoseconds.
+    /// [`Turns`] has who waits for whom until then.
     pub(crate) busy: Cell<u64>,
     /// Third levels that hold the line, a bit for each group.
     pub(crate) l3: Cell<u32>,
@@ -54,6 +56,30 @@ impl Line {
     }
 }
 
+/// What the copies of a line cost that are beyond the caches of the CPU that asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Copies {
+    /// Price of the nearest.
+    pub(crate) near: u64,
+    /// Price of the farthest.
+    pub(crate) far: u64,
+    /// One is in the group of the CPU.
+    pub(crate) inside: bool,
+    /// One is in another group.
+    pub(crate) outside: bool,
+}
+
+impl Copies {
+    fn and(self, other: Self) -> Self {
+        Self {
+            near: self.near.min(other.near),
+            far: self.far.max(other.far),
+            inside: self.inside | other.inside,
+            outside: self.outside | other.outside,
+        }
+    }
+}
+
 /// The lines of a region and their prices.
 pub(crate) struct Lines {
     table: NonNull<Line>,
@@ -72,6 +98,7 @@ pub(crate) struct Lines {
     /// last-level cache and of its package.
     near: Vec<(u64, u64)>,
     pub(crate) price: Distances,
+    pub(crate) turns: Turns,
     controllers: Controllers,
     caches: Option<Box<RefCell<Hierarchy>>>,
     perturbation: u64,
@@ -118,6 +145,7 @@ impl Lines {
             llc,
             near: (0..small).map(|cpu| (group(cpu, llc), group(cpu, package))).collect(),
             price: Distances::new(preset),
+            turns: Turns::new(preset, count),
             controllers: Controllers::new(preset),
             caches: caches.map(|caches| Box::new(RefCell::new(caches))),
             perturbation: (preset.perturbation * FRACTION as f64) as u64,
@@ -239,20 +267,21 @@ impl Lines {
         held
     }
 
-    /// Prices of the nearest and the farthest copy of `line` that is neither in the private caches
-    /// of `cpu` nor in the third level of its group.
-    pub(crate) fn holder_prices(&self, line: &Line, cpu: usize) -> Option<(u64, u64)> {
-        let mut range: Option<(u64, u64)> = None;
+    /// The copies of `line` that are neither in the private caches of `cpu` nor in the third level
+    /// of its group.
+    pub(crate) fn copies(&self, line: &Line, cpu: usize) -> Option<Copies> {
+        let mut copies: Option<Copies> = None;
+        let own = self.price.group_of(cpu);
         let mut visit = |other: usize| {
             let price = self.price.between(cpu, other);
-            let (near, far) = range.unwrap_or((price, price));
-            range = Some((near.min(price), far.max(price)));
+            let outside = self.price.group_of(other) != own;
+            let seen = Copies { near: price, far: price, inside: !outside, outside };
+            copies = Some(copies.map_or(seen, |before| before.and(seen)));
         };
         let owner = line.owner.get() as usize;
         if owner != 0 && owner != cpu + 1 {
             visit(owner - 1);
         }
-        let own = self.price.group_of(cpu);
         let mut groups = line.l3.get() & !(1_u32.checked_shl(own as u32).unwrap_or(0));
         self.each_word(line, |at, mut bits| {
             if at == cpu / 64 {
@@ -273,7 +302,7 @@ impl Lines {
             visit(groups.trailing_zeros() as usize * self.llc);
             groups &= groups - 1;
         }
-        range
+        copies
     }
 
     /// The caches of a preset with a geometry.
@@ -282,36 +311,26 @@ impl Lines {
         self.caches.as_ref().expect("a geometry").borrow_mut()
     }
 
-    /// Nearest sharer of `line`, which no CPU owns, as a price.
+    /// [`Self::copies`] without a geometry.
     #[inline]
-    fn nearest(&self, line: &Line, cpu: usize) -> Option<u64> {
-        let sharers = line.sharers.get();
-        let Some(&(llc, package)) = self.near.get(cpu) else {
-            return self.holder_prices(line, cpu).map(|(near, _)| near);
-        };
-        (sharers != 0).then(|| {
-            if sharers & llc != 0 {
-                self.price.llc
-            } else if sharers & package != 0 {
-                self.price.package
-            } else {
-                self.price.remote[0]
-            }
-        })
-    }
-
-    /// Farthest copy of `line` beyond the private caches of `cpu`, as a price.
-    #[inline]
-    fn farthest(&self, line: &Line, cpu: usize) -> Option<u64> {
-        let Some(&(llc, package)) = self.near.get(cpu) else {
-            return self.holder_prices(line, cpu).map(|(_, far)| far);
-        };
+    fn others(&self, line: &Line, cpu: usize) -> Option<Copies> {
+        let Some(&(llc, package)) = self.near.get(cpu) else { return self.copies(line, cpu) };
         let owner = line.owner.get();
         let owner = if owner == 0 { 0 } else { 1 << (owner - 1) };
         let others = (line.sharers.get() | owner) & !(1 << cpu);
-        let of = |set: u64, price: u64| if others & set == 0 { 0 } else { price };
-        let (near, far) = (of(llc, self.price.llc), of(!package, self.price.remote[0]));
-        (others != 0).then(|| near.max(of(package & !llc, self.price.package)).max(far))
+        if others == 0 {
+            return None;
+        }
+        let prices = [
+            (llc, self.price.llc),
+            (package & !llc, self.price.package),
+            (!package, self.price.remote[0]),
+        ];
+        let there =
+            || prices.iter().filter(|&&(set, _)| others & set != 0).map(|&(_, price)| price);
+        let near = there().fold(u64::MAX, u64::min);
+        let far = there().fold(0, u64::max);
+        Some(Copies { near, far, inside: others & llc != 0, outside: others & !llc != 0 })
     }
 
     #[inline]
@@ -407,47 +426,40 @@ impl Lines {
 
     #[inline]
     fn fetch(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
-        let mut start = now.max(line.busy.get());
+        let copies = self.others(line, cpu);
         let owner = line.owner.get() as usize;
-        let (price, service);
+        let request = self.read_request(line, cpu, copies.is_some_and(|copies| copies.inside));
         if owner != 0 {
-            price = self.price.between(owner - 1, cpu);
-            service = price;
             self.add_sharer(line, owner - 1);
             line.set_owner(0);
-            self.add_sharer(line, cpu);
-        } else if let Some(near) = self.nearest(line, cpu) {
-            (price, service) = (near, self.price.read_service);
-            self.add_sharer(line, cpu);
-        } else {
-            (start, price) = self.memory_turn(line, index, cpu, start);
-            service = self.price.read_service;
+        }
+        let Some(copies) = copies else {
             // From memory alone: the reader gets it exclusive (MESI), so that its first write is
             // silent.
             line.set_owner(cpu as u16 + 1);
-        }
-        line.busy.set(start + service);
-        start + self.perturb(line, index, price)
+            return self.serve_from_memory(line, index, &request, cpu, now);
+        };
+        self.add_sharer(line, cpu);
+        self.serve_read(line, index, &request, now, copies.near, self.price.llc)
     }
 
     /// Invalidates the copies of the others.
     #[inline]
     fn own(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
-        let mut start = now.max(line.busy.get());
-        let price = if let Some(far) = self.farthest(line, cpu) {
-            Some(far)
-        } else if self.readable(line, cpu) {
-            None
-        } else {
-            let memory;
-            (start, memory) = self.memory_turn(line, index, cpu, start);
-            Some(memory)
-        };
+        let copies = self.others(line, cpu);
+        let mut request = self.read_request(line, cpu, true);
+        let alone = self.readable(line, cpu);
         self.clear_sharers(line);
         line.set_owner(cpu as u16 + 1);
-        let done = price.map_or(start, |price| start + self.perturb(line, index, price));
-        line.busy.set(done);
-        done
+        match copies {
+            Some(Copies { far, outside, .. }) => {
+                request.inside = !outside;
+                self.serve_write(line, index, &request, now, far)
+            }
+            // Shared by this CPU alone: nobody is asked.
+            None if alone => self.turns.begin(line, index, &request, now),
+            None => self.serve_from_memory(line, index, &request, cpu, now),
+        }
     }
 
     /// Takes the line of `offset` as private memory of `cpu` without a transfer.

@@ -17,7 +17,8 @@ pub(crate) struct Distances {
     /// Hops from package to package, row by row; empty when all are one hop apart.
     hops: Vec<u8>,
     packages: usize,
-    pub(crate) read_service: u64,
+    /// What a write costs beyond the transfer where other groups hold the line.
+    pub(crate) invalidate: u64,
 }
 
 impl Distances {
@@ -36,7 +37,7 @@ impl Distances {
             memory: vec![ps(p.memory)],
             hops: Vec::new(),
             packages: 0,
-            read_service: ps(p.read_service),
+            invalidate: ps(p.invalidate),
         };
         if let Some(numa) = &preset.numa {
             distances.remote.extend(numa.remote_ns.iter().map(|&ns| ps(ns)));

@@ -58,8 +58,16 @@ pub struct Prices {
     pub remote: f64,
     /// Line that no cache holds.
     pub memory: f64,
-    /// Time for which the home of a shared line is busy with one read request.
+    /// Time by which reads of one line follow each other in a last-level cache.
     pub read_service: f64,
+    /// Time by which copies of one line to other last-level caches follow each other. Without it
+    /// the next one begins when the last has arrived, as between packages; on a bus it is the time
+    /// for which a copy keeps the bus.
+    #[serde(default)]
+    pub copy_service: Option<f64>,
+    /// What a write of a line that other last-level caches hold costs beyond the transfer.
+    #[serde(default)]
+    pub invalidate: f64,
     /// Delay from sending an inter-processor interrupt to its handler.
     pub ipi: f64,
     /// Delay of leaving the idle state when the waker's store ends `mwait`.

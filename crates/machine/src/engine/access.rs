@@ -87,11 +87,17 @@ impl Engine {
 
     /// A read of the word at `offset`, on `line`, by the CPU whose turn it is.
     #[inline(always)]
-    pub(super) fn read_now(&self, line: &Line, offset: usize) {
+    fn read_now(&self, line: &Line, offset: usize) {
+        self.fetch_asked(line, offset, self.clock.get());
+    }
+
+    /// The same, asked for at `asked`, which is not after now.
+    #[inline(always)]
+    pub(super) fn fetch_asked(&self, line: &Line, offset: usize, asked: u64) {
         let now = self.clock.get();
-        let done = self.lines.read(line, self.cpu.get(), now);
-        self.clock.set(done + self.hit);
-        if done > now {
+        let done = self.lines.read(line, self.cpu.get(), asked);
+        self.clock.set(done.max(now) + self.hit);
+        if done > asked {
             self.tell(|| Event::Transfer(offset));
         }
     }

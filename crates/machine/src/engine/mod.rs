@@ -106,6 +106,8 @@ pub(crate) struct Cpu {
     /// The mode that idling interrupts, when the engine idles by itself.
     idle_mode: Cell<Mode>,
     mode_since: Cell<u64>,
+    /// When it asked for the line that it will look at next, while it spins.
+    asked: Cell<u64>,
     /// What it spins for, while its coroutine is suspended for that.
     spin: Cell<Option<spin::Spin>>,
     /// The task about which the condition of its present or last spin asks whether it runs.
@@ -308,6 +310,7 @@ impl Cpu {
             timer: Cell::new(u64::MAX),
             ipi: Cell::new(u64::MAX),
             blocked: Cell::new(false),
+            asked: Cell::new(0),
             spin: Cell::new(None),
             asks: Cell::new(TaskId::MAX),
             spin_next: Cell::new(0),

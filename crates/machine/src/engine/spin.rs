@@ -104,7 +104,7 @@ impl Engine {
         self.unlink_spinner(line, index);
         let start = self.clock.get();
         self.ops.set(self.ops.get() + 1);
-        self.read_now(line, spin.offset);
+        self.fetch_asked(line, spin.offset, cpu.asked.get());
         // SAFETY: the coroutine of this CPU is suspended in `spin`, so the closure is alive.
         let done = unsafe { &*spin.done };
         let over = done();
@@ -138,16 +138,23 @@ impl Engine {
         }
     }
 
+    /// Whoever shares the last-level cache of the writer looks half a transfer later: so long its
+    /// request is on the way, and the writer may use the line once more. Between caches the request
+    /// has come to the line's home by the time the writer has the line, and is next.
     #[cold]
     fn release_all(&self, first: usize) {
         let now = self.clock.get();
+        let group = self.lines.price.group_of(self.cpu.get());
         self.looks.change(|looks| {
             let mut next = first;
             while next != 0 {
                 let (index, cpu) = (next - 1, &self.cpus[next - 1]);
                 next = cpu.spin_next.replace(0) as usize;
                 cpu.linked.set(false);
-                let at = cpu.clock.get().max(now);
+                let asked = cpu.clock.get().max(now);
+                cpu.asked.set(asked);
+                let near = self.lines.price.group_of(index) == group;
+                let at = asked + if near { self.lines.price.llc / 2 } else { 0 };
                 // The CPU keeps its place in the tree, which is its next interrupt, unless that
                 // comes before its last fetch is done.
                 if at <= self.tree.key(index) {

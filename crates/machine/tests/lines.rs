@@ -1,0 +1,190 @@
+//! One contended line against published figures: nanoseconds for each pair of lock and unlock when
+//! CPUs take a spinlock from each other without a pause, in one package and one CPU of each.
+//!
+//! `BLESS=1 cargo test -p convoy-machine --test lines` writes docs/contended-lines.md.
+
+use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
+use convoy_sync::{Atomic, Platform, RawLock, TicketLock};
+use std::cell::OnceCell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+/// Turns of each CPU.
+const TURNS: usize = 100;
+
+/// A queue spinlock as that of Linux 4.2: waiters queue as in Mellor-Crummey and Scott (1991), and
+/// the first of them looks at the lock word. Nodes are named by CPU + 1.
+struct Queue {
+    /// Locked, and the last that queued; on one line.
+    word: Sim<[Word<u32>; 2]>,
+    /// The next in the queue, and whether its CPU is the first.
+    nodes: Vec<Sim<[Word<u32>; 2]>>,
+}
+
+impl Queue {
+    fn new(cpus: usize) -> Self {
+        let pair = || Here::place([0, 0].map(Word::new));
+        Self { word: pair(), nodes: (0..cpus).map(|_| pair()).collect() }
+    }
+
+    fn turn(&self) {
+        let [locked, tail] = &*self.word;
+        let me = Here::cpu() as u32 + 1;
+        let [next, first] = &*self.nodes[me as usize - 1];
+        next.store(0, Relaxed);
+        first.store(0, Relaxed);
+        // AcqRel pairs with itself: the predecessor's node is ready, and so is this one.
+        let before = tail.swap(me, AcqRel);
+        if before != 0 {
+            // Release pairs with the acquire of `next` below.
+            self.nodes[before as usize - 1][0].store(me, Release);
+            Smp::spin_until(first, |first| first != 0);
+        }
+        Smp::spin_until(locked, |locked| locked == 0);
+        locked.store(1, Acquire);
+        if tail.load(Relaxed) != me || tail.compare_exchange(me, 0, Relaxed, Relaxed).is_err() {
+            let after = Smp::spin_until(next, |next| next != 0);
+            // Release pairs with the acquire of the spinner.
+            self.nodes[after as usize - 1][1].store(1, Release);
+        }
+        // Release pairs with the acquire of the first in the queue.
+        locked.store(0, Release);
+    }
+}
+
+/// Runs `turn` in a loop on each of `cpus`; nanoseconds a turn, of all of them together.
+fn pace<T: 'static>(
+    preset: &Preset,
+    cpus: &[usize],
+    make: impl Fn() -> T + 'static,
+    turn: impl Fn(&T) + 'static,
+) -> f64 {
+    const START_PS: u64 = 100_000_000;
+    let shared = Rc::new((OnceCell::new(), make, turn));
+    let wanted: Rc<[usize]> = cpus.into();
+    let bodies = (0..preset.topology.cpus)
+        .map(|_| {
+            let (shared, wanted) = (Rc::clone(&shared), Rc::clone(&wanted));
+            Box::new(move || {
+                // Every CPU has a task; those that are wanted start together.
+                Here::compute(START_PS.saturating_sub(Here::now_ps()));
+                if wanted.contains(&Here::cpu()) {
+                    let (object, make, turn) = &*shared;
+                    let object = object.get_or_init(make);
+                    for _ in 0..TURNS {
+                        turn(object);
+                    }
+                }
+            }) as Box<dyn FnOnce()>
+        })
+        .collect();
+    let (outcome, machine) = Fifo::run(preset, 1, u64::MAX / 1000, bodies).expect("memory");
+    assert_eq!(outcome, Outcome::Stopped);
+    (machine.now_ns() as f64 - START_PS as f64 / 1000.0) / (TURNS * cpus.len()) as f64
+}
+
+fn ticket(preset: &Preset, cpus: &[usize]) -> f64 {
+    let turn = |lock: &Sim<TicketLock<Smp>>| drop(lock.guard());
+    pace(preset, cpus, || Here::place(TicketLock::default()), turn)
+}
+
+fn queue(preset: &Preset, cpus: &[usize]) -> f64 {
+    let all = preset.topology.cpus;
+    pace(preset, cpus, move || Queue::new(all), Queue::turn)
+}
+
+fn addition(preset: &Preset, cpus: &[usize]) -> f64 {
+    let turn = |word: &Sim<Word<u32>>| {
+        word.fetch_add(1, SeqCst);
+    };
+    pace(preset, cpus, || Here::place(Word::new(0)), turn)
+}
+
+/// Published nanoseconds for 2, 3, ... CPUs of a Westmere-EX; 0 where there is none. Waiman Long's
+/// loop of January 2014, time over turns. The queue columns were read; the ticket columns are from
+/// memory, and no stored page has them.
+struct Published {
+    ticket: &'static [f64],
+    queue: &'static [f64],
+}
+
+const INSIDE: Published = Published {
+    ticket: &[89.0, 129.0, 141.0, 153.0, 165.0, 180.0, 192.0],
+    queue: &[0.0, 155.0, 145.0, 144.0, 143.0, 143.0, 144.0],
+};
+const BETWEEN: Published =
+    Published { ticket: &[460.0, 729.0, 1078.0], queue: &[0.0, 816.0, 534.0] };
+
+fn cell(simulated: f64, published: Option<&f64>) -> String {
+    match published {
+        Some(&published) if published > 0.0 => {
+            let error = (simulated / published - 1.0) * 100.0;
+            format!("{simulated:.0} | {published:.0} | {error:+.0} %")
+        }
+        _ => format!("{simulated:.0} | – | –"),
+    }
+}
+
+fn table(preset: &Preset, cpus: &[usize], published: &Published) -> String {
+    let mut text = String::from(
+        "| CPUs | ticket lock, ns | published | error | queue spinlock, ns | published | error | \
+         fetch and add, ns |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for count in 2..=cpus.len() {
+        let cpus = &cpus[..count];
+        let ticket = cell(ticket(preset, cpus), published.ticket.get(count - 2));
+        let queue = cell(queue(preset, cpus), published.queue.get(count - 2));
+        let add = addition(preset, cpus);
+        writeln!(text, "| {count} | {ticket} | {queue} | {add:.0} |").expect("a string");
+    }
+    text
+}
+
+/// CPUs of the first package, and the first CPU of each package.
+fn places(preset: &Preset) -> (Vec<usize>, Vec<usize>) {
+    let package = preset.topology.cpus_per_package;
+    ((0..package).collect(), (0..preset.topology.cpus).step_by(package).collect())
+}
+
+#[test]
+fn the_table_in_the_docs_is_that_of_this_build() {
+    let preset = Preset::named("westmere-ex-80-2013").unwrap();
+    let (inside, between) = places(&preset);
+    let text = format!(
+        "# A contended line\n\n\
+         Nanoseconds for each pair of lock and unlock, or for each addition, when CPUs of the \
+         machine\n`westmere-ex-80-2013` take one line from each other without a pause, beside \
+         what was published of\nsuch machines ([machine.md](machine.md), cache lines). Written by \
+         `BLESS=1 cargo test -p\nconvoy-machine --test lines`.\n\n\
+         Published: Waiman Long's loop on a machine of four packages, January 2014. The queue \
+         columns were\nread; the ticket columns are from memory. Prices of transfers are those of \
+         another machine of the\nfamily; from these columns comes one number, `read_service`, \
+         which is the slope of the ticket lock\ninside a package.\n\n\
+         ## CPUs of one package\n\n{}\n\
+         ## One CPU of each package\n\n{}",
+        table(&preset, &inside, &INSIDE),
+        table(&preset, &between, &BETWEEN),
+    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/contended-lines.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let stored = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(stored == text, "docs/contended-lines.md is of another build; see the module's text");
+}
+
+#[test]
+fn copies_to_packages_follow_one_another_and_a_package_serves_its_own() {
+    let preset = Preset::named("westmere-ex-80-2013").unwrap();
+    let (inside, between) = places(&preset);
+    // Each further package costs the copies after the release and after a newcomer's ticket.
+    let slope = (ticket(&preset, &between[..8]) - ticket(&preset, &between[..4])) / 4.0;
+    assert!((230.0..330.0).contains(&slope), "{slope} ns for each further package");
+    let slope = (ticket(&preset, &inside[..8]) - ticket(&preset, &inside[..4])) / 4.0;
+    assert!((10.0..15.0).contains(&slope), "{slope} ns for each further CPU");
+    // 72 more pollers in eight packages cost less than eight packages do.
+    let all: Vec<usize> = (0..80).collect();
+    let (eighty, eight) = (ticket(&preset, &all), ticket(&preset, &between));
+    assert!(eighty < 2.0 * eight, "{eighty} ns at 80 CPUs, {eight} ns at 8 in 8 packages");
+}
