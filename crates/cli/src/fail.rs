@@ -55,6 +55,15 @@ impl From<MeasureError> for Failure {
         match error {
             MeasureError::Request(_) => Self::usage(error),
             MeasureError::Machine(_) => Self::environment(error),
+            MeasureError::Setting { name, problem } => Self::usage(format!("--{name}: {problem}")),
+            MeasureError::Different(ref all) => {
+                let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+                Self::usage(format!("{error} (--across {})", names.join(",")))
+            }
+            MeasureError::Failed { text, missing } => {
+                let text = format!("{text} (--ignore-failure)");
+                if missing { Self::usage(text) } else { Self::environment(text) }
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::calibration::CalibrationHost;
 use crate::columns::Columns;
 use crate::jobs::Job;
+use crate::sizes::Sizes;
 
 /// Version of [`RunRecord`].
 pub const SCHEMA: u32 = 1;
@@ -26,6 +27,15 @@ pub struct RunRecord {
     /// Whose jobs: those of 1996 where an older record does not say.
     #[serde(default)]
     pub dialect: Dialect,
+    /// The sizes of the users' files; older records do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Sizes>,
+    /// Whether the disk jobs called `sync` as re-aim's do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync: bool,
+    /// Whether `shell_rtns_2` slept as re-aim's does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shell_sleep: bool,
     /// Seed of the orders and offsets.
     pub seed: u64,
     /// Every loop count was divided by this; 1 is AIM7's size.

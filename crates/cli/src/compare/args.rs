@@ -3,7 +3,7 @@
 use crate::keep::StoreArgs;
 use crate::metric::{CpuList, MetricArgs};
 use clap::{Args, ValueEnum};
-use convoy_lab::compare::Warmup;
+use convoy_lab::compare::{SETTINGS, Warmup};
 use convoy_report::CompareLayout;
 use convoy_stats::{Correction, Interval};
 use std::path::PathBuf;
@@ -59,6 +59,10 @@ pub(crate) struct Compare {
     #[arg(long, short = 'i')]
     #[arg(hide_short_help = true)]
     pub(crate) ignore_failure: bool,
+    /// Compare records although they differ in these settings
+    #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = SETTINGS)]
+    #[arg(hide_short_help = true)]
+    pub(crate) across: Vec<String>,
     /// Also compare the baseline with itself, to show what noise does
     #[arg(long)]
     pub(crate) aa: bool,

@@ -83,6 +83,7 @@ fn request(args: &Compare, operands: &[(String, Operand)]) -> Request {
         cpus: args.pin.as_ref().map(|cpus| cpus.0.clone()),
         timeout: args.timeout,
         ignore_failure: args.ignore_failure,
+        across: args.across.clone(),
         aa: args.aa,
         higher_is_better: args.higher_is_better,
         same_within: args.same_within,

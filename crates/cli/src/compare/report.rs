@@ -1,7 +1,7 @@
 //! From verdicts to the report: its rows, title, noise floor, what ended the measuring, and what a
 //! reader must know.
 
-use convoy_lab::compare::{Case, Measured, Row, Series, Side, partner};
+use convoy_lab::compare::{Case, Measured, Row, Series, Side, differing, partner};
 use convoy_report::{CompareCollapses, CompareReport, CompareRow, CompareSide, fixed};
 use convoy_stats::{
     Better, Correction, Design, Doubt, Estimate, Finding, Goal, Interval, Ratio, Sample, Tail,
@@ -67,7 +67,11 @@ fn notes(
     measured: &Measured,
     report: &CompareReport,
 ) -> Vec<String> {
-    let mut notes = vec![method(case, rows)];
+    let mut notes: Vec<String> = differing(sides)
+        .iter()
+        .map(|difference| format!("compared across {difference}: it is part of what is measured"))
+        .collect();
+    notes.push(method(case, rows));
     notes.extend(sides.iter().flat_map(|side| side.notes.iter().cloned()));
     notes.extend(floors(rows));
     if let Some(floor) = &report.noise_floor {

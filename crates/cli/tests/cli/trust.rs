@@ -77,6 +77,42 @@ fn every_execution_of_a_record_is_a_sample() {
 }
 
 #[test]
+fn records_of_different_loads_are_compared_only_if_that_is_asked_for() {
+    let directory = directory("across");
+    let record = |name: &str, more: &[&str]| {
+        let path = directory.join(name).to_string_lossy().into_owned();
+        let args =
+            ["run", "--users", "1", "--repeat", "6", "--no-predict", "--quiet", "--no-store"];
+        let output = run(&[&args[..], &["--job", "fork_test", "--record", &path], more].concat());
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        path
+    };
+    let one = record("one.json", &["--shrink", "1000000"]);
+    let other = record("other.json", &["--shrink", "100", "--dialect", "re-aim"]);
+    let output = run(&with(&[&one, &other]));
+    assert_eq!((code(&output), stdout(&output)), (Some(2), String::new()));
+    for word in [
+        "dialect (one: 1996; other: re-aim) and shrink (one: 1000000; other: 100)",
+        "their numbers are not of one thing; measure both alike",
+        "(--across dialect,shrink)",
+    ] {
+        assert!(stderr(&output).contains(word), "{word}: {}", stderr(&output));
+    }
+    let partly = run(&with(&["--across", "dialect", &one, &other]));
+    assert_eq!(code(&partly), Some(2));
+    assert!(!stderr(&partly).contains("dialect ("), "{}", stderr(&partly));
+    let output = run(&with(&["--across", "dialect,shrink", "--format", "json", &one, &other]));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        found["notes"][0],
+        "compared across dialect (one: 1996; other: re-aim): it is part \
+        of what is measured"
+    );
+    assert_eq!(found["rows"][0]["candidate"]["runs"], 6);
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
 fn sides_of_which_one_was_disturbed_are_not_compared() {
     let directory = directory("unequal");
     let record = |name: &str, jobs: f64, others_s: f64| {

@@ -162,13 +162,13 @@ impl<'a> Plan<'a> {
                 return measured;
             }
             if self.request.max_time.is_some_and(|s| begin.elapsed().as_secs_f64() > s) {
-                "--max-time was reached".clone_into(&mut measured.stopped);
+                "the time was over".clone_into(&mut measured.stopped);
                 return measured;
             }
         }
         measured.stopped = match self.request.runs {
-            Some(runs) => format!("--runs {runs}"),
-            None => format!("the cap of {cap} runs was reached (--max-runs)"),
+            Some(runs) => format!("{runs} runs were asked for"),
+            None => format!("the cap of {cap} runs was reached"),
         };
         measured
     }
@@ -266,12 +266,11 @@ impl<'a> Plan<'a> {
 
     fn failed(&self, side: usize, when: &str, how: &str) -> MeasureError {
         let text = &self.sides[side].1.text;
-        let cure = "correct it, or use --ignore-failure to leave failed runs out";
-        let text = format!("`{text}` {when}: {how}; {cure}");
+        let text = format!("`{text}` {when}: {how}; correct it, or have failed runs left out");
         // The shell's codes for a command that is not there or cannot be executed.
         let missing = how.starts_with("ended with exit code 127;")
             || how.starts_with("ended with exit code 126;");
-        if missing { MeasureError::request(text) } else { MeasureError::machine(text) }
+        MeasureError::Failed { text, missing }
     }
 
     fn once(
@@ -285,9 +284,8 @@ impl<'a> Plan<'a> {
             let done = run(&Program::shell(prepare), interrupts)?;
             if done.ending != Ending::Code(0) {
                 let how = done.describe();
-                return Err(MeasureError::machine(format!(
-                    "--prepare `{prepare}` {how}; correct it"
-                )));
+                let text = format!("`{prepare}` before a run {how}; correct it");
+                return Err(MeasureError::machine(text));
             }
         }
         let command = self.sides[side].1;

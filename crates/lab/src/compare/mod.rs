@@ -6,6 +6,7 @@ mod live;
 mod operand;
 mod read;
 mod series;
+mod settings;
 
 use crate::measure::{MeasureError, MetricChoice};
 use convoy_host::Interrupts;
@@ -16,6 +17,7 @@ pub use live::{Failures, Measured, WarmedUp};
 pub use operand::{Command, Operand, Operands, resolve};
 pub use read::ReadError;
 pub use series::{Series, Side, partner};
+pub use settings::{Difference, NAMES as SETTINGS, Settings, differing};
 
 /// Runs of commands that are compared with stored numbers, so that there is nothing to watch.
 const UNWATCHED: u32 = 20;
@@ -53,6 +55,8 @@ pub struct Request {
     pub timeout: Option<f64>,
     /// Whether failed runs are left out instead of ending it.
     pub ignore_failure: bool,
+    /// Settings that the records of the sides may have differently.
+    pub across: Vec<String>,
     /// Whether the baseline is compared with itself as well.
     pub aa: bool,
     /// Whether more is better, where the numbers themselves do not say so.
@@ -74,17 +78,28 @@ pub struct Request {
 
 impl Request {
     fn check(&self) -> Result<(), MeasureError> {
-        for (flag, seconds) in [("--timeout", self.timeout), ("--max-time", self.max_time)] {
-            if seconds.is_some_and(|s| !(s > 0.0 && s <= 1e7)) {
-                let text = format!("{flag} must be above 0 and up to 1e7 seconds");
-                return Err(MeasureError::Request(text));
+        for (name, seconds) in [("timeout", self.timeout), ("max-time", self.max_time)] {
+            if let Some(s) = seconds.filter(|s| !(*s > 0.0 && *s <= 1e7)) {
+                let problem = format!("{s} s is not above 0 and up to 1e7 seconds");
+                return Err(MeasureError::Setting { name, problem });
             }
         }
         if self.alpha > 0.0 && self.alpha < 0.5 {
             return Ok(());
         }
-        let text = format!("--alpha {} must lie between 0 and 0.5", self.alpha);
-        Err(MeasureError::Request(text))
+        let problem = format!("{} must lie between 0 and 0.5", self.alpha);
+        Err(MeasureError::Setting { name: "alpha", problem })
+    }
+
+    /// Whether the sides that are there already are of one thing.
+    fn check_settings(&self, operands: &[(String, Operand)]) -> Result<(), MeasureError> {
+        let stored = operands.iter().filter_map(|(label, operand)| match operand {
+            Operand::Numbers(side) => Some(Side { label: label.clone(), ..side.clone() }),
+            Operand::Command(_) => None,
+        });
+        let mut all = differing(&stored.collect::<Vec<_>>());
+        all.retain(|difference| !self.across.contains(&difference.name));
+        if all.is_empty() { Ok(()) } else { Err(MeasureError::Different(all)) }
     }
 
     /// The sides with their numbers: those of files and records as they are, the commands measured.
@@ -96,6 +111,7 @@ impl Request {
         progress: &mut dyn FnMut(usize, u32, &str),
     ) -> Result<(Vec<Side>, Measured), MeasureError> {
         self.check()?;
+        self.check_settings(operands)?;
         let commands = operands.iter().filter_map(|(label, operand)| match operand {
             Operand::Command(command) => Some((label.clone(), command)),
             Operand::Numbers(_) => None,
@@ -105,8 +121,8 @@ impl Request {
         if !commands.is_empty() {
             if self.aa {
                 let (label, Operand::Command(baseline)) = &operands[0] else {
-                    let text = "--aa needs a baseline that is a command";
-                    return Err(MeasureError::request(text));
+                    let problem = "the baseline is no command that could run again".to_owned();
+                    return Err(MeasureError::Setting { name: "aa", problem });
                 };
                 commands.push((format!("{label} (again)"), baseline));
             }

@@ -2,6 +2,7 @@
 
 use super::read::{self, aim};
 use super::series::{Series, Side};
+use super::settings;
 use crate::figures::metric;
 use crate::measure::{MeasureError, Program};
 use crate::record::Record;
@@ -209,7 +210,12 @@ fn sides_of(stored: &Stored) -> Result<Vec<Side>, MeasureError> {
         return serde_json::from_value(sides.clone()).map_err(|e| unusable(e.to_string()));
     }
     let series = printed(body).map_err(unusable)?;
-    Ok(vec![Side { label, source, series, disturbance: aim::disturbance(body), ..Side::default() }])
+    let settings = match Record::deserialize(body) {
+        Ok(record) => settings::of_experiment(&record),
+        Err(_) => settings::of_run(body),
+    };
+    let disturbance = aim::disturbance(body);
+    Ok(vec![Side { label, source, series, settings, disturbance, ..Side::default() }])
 }
 
 /// The numbers in what `convoy run`, `sim` and `convoy reproduce` print or keep.

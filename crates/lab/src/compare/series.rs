@@ -1,5 +1,6 @@
 //! What is compared: sides, and the series of numbers that each of them has.
 
+use super::settings::Settings;
 use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,9 @@ pub struct Side {
     pub source: String,
     /// What was measured of it.
     pub series: Vec<Series>,
+    /// What a record says of the load.
+    #[serde(default, skip_serializing_if = "Settings::is_empty")]
+    pub settings: Settings,
     /// What else went on on the machine while they were measured, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,

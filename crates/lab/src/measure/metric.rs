@@ -78,7 +78,7 @@ enum Source {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetricError {
     /// The pattern is none.
-    #[error("--metric-regex {0}")]
+    #[error("the pattern {0}")]
     Pattern(String),
     /// The command printed no such thing.
     #[error("{wanted} is not in the output; {printed}")]
@@ -149,7 +149,7 @@ impl Metric {
         }
     }
 
-    /// A printed number, if it is in the unit of `--unit` and of the numbers before.
+    /// A printed number, if it is in the unit that was named and in that of the numbers before.
     fn in_one_unit(&self, Printed { wanted, number, unit }: Printed) -> Result<f64, MetricError> {
         let Some(found) = unit else { return Ok(number) };
         let other = |before: &str, why| {
@@ -157,7 +157,7 @@ impl Metric {
             Err(MetricError::Unit { wanted, found: found.clone(), before, why })
         };
         if known(&self.unit) && self.unit != found {
-            return other(&self.unit, "is what --unit says");
+            return other(&self.unit, "is the unit that was named");
         }
         let before = self.seen.get_or_init(|| found.clone());
         if *before == found { Ok(number) } else { other(before, "was printed before") }
@@ -227,7 +227,7 @@ fn unit_after(text: &str) -> Option<&str> {
 
 fn by_regex(regex: &Regex, output: &[u8]) -> Result<Printed, MetricError> {
     let text = String::from_utf8_lossy(output);
-    let wanted = format!("--metric-regex {:?}", regex.as_str());
+    let wanted = format!("the pattern {:?}", regex.as_str());
     let last = regex.captures_iter(&text).last();
     let found = last.and_then(|last| last.get(1).or_else(|| last.get(0)));
     let found = found.ok_or_else(|| missing(wanted.clone(), output))?;
@@ -241,7 +241,7 @@ fn by_regex(regex: &Regex, output: &[u8]) -> Result<Printed, MetricError> {
 }
 
 fn by_path(path: &str, output: &[u8]) -> Result<Printed, MetricError> {
-    let wanted = format!("--metric-json {path}");
+    let wanted = format!("the path {path}");
     let document = last_document(output).ok_or_else(|| {
         let printed = printed(output);
         MetricError::Missing { wanted: format!("a JSON document for {wanted}"), printed }

@@ -4,6 +4,7 @@
 mod metric;
 mod process;
 
+use crate::compare::Difference;
 use std::fmt::Display;
 
 pub use metric::{Metric, MetricChoice, MetricError, Resource};
@@ -15,9 +16,37 @@ pub enum MeasureError {
     /// What was asked for makes no sense as it stands.
     #[error("{0}")]
     Request(String),
+    /// A setting has a value that makes no sense.
+    #[error("{name}: {problem}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// What is wrong, and what is accepted.
+        problem: String,
+    },
+    /// The numbers of a comparison are not of one thing.
+    #[error(
+        "the sides differ in {}, so their numbers are not of one thing; measure both alike, or \
+         compare across what differs",
+        all(.0)
+    )]
+    Different(Vec<Difference>),
+    /// A run of a command failed.
+    #[error("{text}")]
+    Failed {
+        /// Which, when and how.
+        text: String,
+        /// Whether there is no such command.
+        missing: bool,
+    },
     /// The machine, the disk or git refuses something.
     #[error("{0}")]
     Machine(String),
+}
+
+fn all(differences: &[Difference]) -> String {
+    let all: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    all.join(" and ")
 }
 
 impl MeasureError {
@@ -34,8 +63,13 @@ impl MeasureError {
     /// The same with more words at its end.
     #[must_use]
     pub fn with(mut self, words: &str) -> Self {
-        let (Self::Request(text) | Self::Machine(text)) = &mut self;
-        text.push_str(words);
+        if let Self::Request(text)
+        | Self::Machine(text)
+        | Self::Failed { text, .. }
+        | Self::Setting { problem: text, .. } = &mut self
+        {
+            text.push_str(words);
+        }
         self
     }
 }

@@ -6,6 +6,7 @@ mod go;
 mod hyperfine;
 
 use super::series::Side;
+use super::settings;
 use crate::measure::MeasureError;
 use convoy_catalogue::read::bytes_up_to;
 use std::path::Path;
@@ -97,6 +98,7 @@ fn json(path: &Path, text: &str) -> Result<Vec<Side>, ReadError> {
     } else if value.get("points").is_some() {
         let mut sides = one(aim::points(path, &value)?);
         sides[0].disturbance = aim::disturbance(&value);
+        sides[0].settings = settings::of_run(&value);
         Ok(sides)
     } else if value.get("sides").is_some() {
         let sides = value["sides"].clone();
