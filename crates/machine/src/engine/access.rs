@@ -73,7 +73,8 @@ impl Engine {
     /// Waits until this CPU may use `line`.
     #[inline(always)]
     fn turn(&self, line: &Line) {
-        if self.clock.get() > self.near.get() && !self.in_turn(line, line.owner.get()) {
+        let holder = if self.threads.is_some() { &line.quick } else { &line.owner };
+        if self.clock.get() > self.near.get() && !self.in_turn(line, holder.get()) {
             self.pause();
         }
     }
@@ -94,9 +95,10 @@ impl Engine {
     /// The same, asked for at `asked`, which is not after now.
     #[inline(always)]
     pub(super) fn fetch_asked(&self, line: &Line, offset: usize, asked: u64) {
-        let now = self.clock.get();
-        let done = self.lines.read(line, self.cpu.get(), asked);
+        let (now, before) = (self.clock.get(), line.quick.get());
+        let done = self.lines.read(line, self.core_of(self.cpu.get()), asked);
         self.clock.set(done.max(now) + self.hit);
+        self.mark_thread(line, before);
         if done > asked {
             self.tell(|| Event::Transfer(offset));
         }
@@ -106,10 +108,10 @@ impl Engine {
     #[inline(never)]
     fn write_slow(&self, line: &Line, offset: usize, price: u64) {
         self.turn(line);
-        let cpu = self.cpu.get();
-        let now = self.clock.get();
-        let done = self.lines.write(line, cpu, now);
+        let (now, before) = (self.clock.get(), line.quick.get());
+        let done = self.lines.write(line, self.core_of(self.cpu.get()), now);
         self.clock.set(done + price);
+        self.mark_thread(line, before);
         if done > now {
             self.tell(|| Event::Transfer(offset));
         }
@@ -132,7 +134,10 @@ impl Engine {
         match access {
             Access::Read => self.read(at),
             Access::Write => self.write(at, false),
-            Access::Fresh => self.lines.adopt(at, self.cpu.get(), self.clock.get()),
+            Access::Fresh => {
+                self.lines.adopt(at, self.core_of(self.cpu.get()), self.clock.get());
+                self.mark_thread(self.lines.at(at), 0);
+            }
         }
     }
 

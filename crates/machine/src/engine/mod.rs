@@ -10,6 +10,7 @@ mod interrupt;
 mod overflow;
 mod spin;
 mod task;
+mod threads;
 mod time;
 mod watchdog;
 
@@ -151,6 +152,8 @@ pub(crate) struct Engine {
     pub(crate) lines: Lines,
     // Warm.
     tree: Tree,
+    /// Where cores have several hardware threads.
+    threads: Option<Box<threads::Threads>>,
     looks: spin::Looks,
     /// Some condition of a spin has asked whether a task runs.
     asked: Cell<bool>,
@@ -227,8 +230,9 @@ impl Engine {
             hit: ps(preset.price_ns.hit),
             atomic: ps(preset.price_ns.atomic),
             base: region.base(),
-            lines: Lines::new(preset, seed, region.lines(), region.stacks())?,
+            lines: Lines::new(&preset.by_cores(), seed, region.lines(), region.stacks())?,
             tree: Tree::new(count),
+            threads: threads::Threads::new(preset),
             looks: spin::Looks::new(),
             asked: Cell::new(false),
             cpus,
@@ -276,6 +280,7 @@ impl Engine {
         let now = self.clock.get();
         let old = cpu.mode.replace(mode);
         cpu.account(old, now.saturating_sub(cpu.mode_since.replace(now)));
+        self.mode_changed(old, mode);
         self.tell(|| Event::Mode(mode));
         old
     }

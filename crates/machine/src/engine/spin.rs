@@ -144,7 +144,7 @@ impl Engine {
     #[cold]
     fn release_all(&self, first: usize) {
         let now = self.clock.get();
-        let group = self.lines.price.group_of(self.cpu.get());
+        let group = self.lines.price.group_of(self.core_of(self.cpu.get()));
         self.looks.change(|looks| {
             let mut next = first;
             while next != 0 {
@@ -153,7 +153,7 @@ impl Engine {
                 cpu.linked.set(false);
                 let asked = cpu.clock.get().max(now);
                 cpu.asked.set(asked);
-                let near = self.lines.price.group_of(index) == group;
+                let near = self.lines.price.group_of(self.core_of(index)) == group;
                 let at = asked + if near { self.lines.price.llc / 2 } else { 0 };
                 // The CPU keeps its place in the tree, which is its next interrupt, unless that
                 // comes before its last fetch is done.
@@ -201,6 +201,10 @@ impl Engine {
         let cpu = &self.cpus[index];
         cpu.spin_next.set(line.spinner.replace(index as u16 + 1));
         cpu.linked.set(true);
+        if self.threads.is_some() {
+            // A sibling that has the line must see the spinner when it writes.
+            line.quick.set(0);
+        }
     }
 
     #[inline]

@@ -54,7 +54,7 @@ impl Engine {
     /// Kernel instructions that touch no shared line: time passes, nothing else happens.
     #[inline]
     pub(crate) fn pass(&self, ps: u64) {
-        self.clock.set(self.clock.get() + ps);
+        self.clock.set(self.clock.get() + self.stretched(ps));
     }
 
     pub(super) fn next_interrupt(cpu: &Cpu) -> u64 {
@@ -139,6 +139,9 @@ impl Engine {
     /// Works for `ps` picoseconds; interrupts are taken on time, so a long stretch is one event.
     #[inline(always)]
     pub(crate) fn compute(&self, ps: u64) {
+        if let Some(threads) = &self.threads {
+            return self.compute_shared(threads, ps);
+        }
         let mut left = ps;
         loop {
             let start = self.clock.get();

@@ -1,0 +1,183 @@
+//! Hardware threads: CPUs that share a core.
+//!
+//! The threads of a core share its caches, so a line that one of them has costs the others a hit,
+//! and they share its execution: while another thread of the core works, each goes on at
+//! `thread_speed`. A thread that idles or spins takes nothing: it halts, or its `pause` leaves the
+//! core to the others. A stretch of work is one event as ever, and moves when a thread of the core
+//! begins or ends to work. Memory operations cost the same either way.
+
+use super::{Cpu, Engine, Mode};
+use crate::line::Line;
+use crate::preset::Preset;
+use core::cell::Cell;
+
+/// Scale of a speed.
+const FULL: u64 = 1 << 16;
+
+/// The threads of every core; only on machines that have more than one for each.
+pub(super) struct Threads {
+    for_each_core: usize,
+    /// Speed of one of two threads that work, of [`FULL`].
+    shared: u64,
+    /// By CPU.
+    stretches: Box<[Stretch]>,
+}
+
+/// The stretch of work for which a CPU's coroutine is suspended.
+#[derive(Clone, Default)]
+struct Stretch {
+    active: Cell<bool>,
+    /// Picoseconds at full speed that were left at `since`.
+    left: Cell<u64>,
+    since: Cell<u64>,
+    speed: Cell<u64>,
+}
+
+impl Stretch {
+    /// When it will be done if the speed stays as it is.
+    fn end(&self) -> u64 {
+        self.since.get() + time(self.left.get(), self.speed.get())
+    }
+
+    /// It has gone on until `now`.
+    fn advance(&self, now: u64) {
+        let done = now.saturating_sub(self.since.get()) * self.speed.get() / FULL;
+        let left = if now >= self.end() { 0 } else { self.left.get() - done.min(self.left.get()) };
+        self.left.set(left);
+        self.since.set(self.since.get().max(now));
+    }
+}
+
+/// Picoseconds for `work` picoseconds at full speed.
+fn time(work: u64, speed: u64) -> u64 {
+    (u128::from(work) * u128::from(FULL)).div_ceil(u128::from(speed)) as u64
+}
+
+fn works(mode: Mode) -> bool {
+    matches!(mode, Mode::User | Mode::System | Mode::Interrupt)
+}
+
+impl Threads {
+    pub(super) fn new(preset: &Preset) -> Option<Box<Self>> {
+        let for_each_core = preset.topology.threads_per_core;
+        (for_each_core > 1).then(|| {
+            Box::new(Self {
+                for_each_core,
+                shared: (preset.thread_speed * FULL as f64) as u64,
+                stretches: vec![Stretch::default(); preset.topology.cpus].into(),
+            })
+        })
+    }
+
+    /// The other CPUs of the core of `cpu`, of `count` CPUs.
+    fn siblings(&self, cpu: usize, count: usize) -> impl Iterator<Item = usize> {
+        let first = cpu / self.for_each_core * self.for_each_core;
+        (first..(first + self.for_each_core).min(count)).filter(move |&other| other != cpu)
+    }
+
+    /// How fast `cpu` is: two working threads have `shared` each, more of them the same together.
+    fn speed(&self, cpu: usize, cpus: &[Cpu]) -> u64 {
+        let others = self.siblings(cpu, cpus.len()).filter(|&at| works(cpus[at].mode.get()));
+        match others.count() as u64 {
+            0 => FULL,
+            others => self.shared * 2 / (others + 1),
+        }
+    }
+}
+
+impl Engine {
+    /// The core of `cpu`, which is what caches belong to.
+    #[inline(always)]
+    pub(super) fn core_of(&self, cpu: usize) -> usize {
+        match &self.threads {
+            None => cpu,
+            Some(threads) => cpu / threads.for_each_core,
+        }
+    }
+
+    /// Time for `ps` picoseconds of work at full speed that nothing interrupts.
+    #[inline(always)]
+    pub(super) fn stretched(&self, ps: u64) -> u64 {
+        match &self.threads {
+            None => ps,
+            Some(threads) => time(ps, threads.speed(self.cpu.get(), &self.cpus)),
+        }
+    }
+
+    /// [`Engine::compute`] where threads share a core.
+    #[inline(never)]
+    pub(super) fn compute_shared(&self, threads: &Threads, ps: u64) {
+        let index = self.cpu.get();
+        let stretch = &threads.stretches[index];
+        stretch.left.set(ps);
+        loop {
+            let start = self.clock.get();
+            self.progress_of(self.this());
+            stretch.since.set(start);
+            stretch.speed.set(threads.speed(index, &self.cpus));
+            let end = stretch.end();
+            if end <= self.far.get() || self.yielder.get().is_null() {
+                self.clock.set(end);
+                return;
+            }
+            let irq = Self::next_interrupt(self.this());
+            if start >= irq {
+                let left = stretch.left.get();
+                self.interrupt();
+                stretch.left.set(left);
+                continue;
+            }
+            stretch.active.set(true);
+            self.this().blocked.set(true);
+            self.suspend(irq.min(end));
+            self.this().blocked.set(false);
+            stretch.active.set(false);
+            stretch.advance(self.clock.get());
+            let left = stretch.left.get();
+            if self.clock.get() >= Self::next_interrupt(self.this()) {
+                self.interrupt();
+            }
+            if left == 0 {
+                return;
+            }
+            stretch.left.set(left);
+        }
+    }
+
+    /// The running CPU's mode has changed from `old`: its siblings may be faster or slower now.
+    #[inline]
+    pub(super) fn mode_changed(&self, old: Mode, mode: Mode) {
+        if let Some(threads) = &self.threads
+            && works(old) != works(mode)
+        {
+            self.share_core(threads);
+        }
+    }
+
+    #[cold]
+    fn share_core(&self, threads: &Threads) {
+        let now = self.clock.get();
+        for sibling in threads.siblings(self.cpu.get(), self.cpus.len()) {
+            let stretch = &threads.stretches[sibling];
+            if stretch.active.get() {
+                stretch.advance(now);
+                stretch.speed.set(threads.speed(sibling, &self.cpus));
+                let end = stretch.end().max(self.cpus[sibling].clock.get());
+                self.set_other(sibling, end.min(Self::next_interrupt(&self.cpus[sibling])));
+            }
+        }
+    }
+
+    /// `line`, which the core of the running CPU has just used, belongs to this thread: the others
+    /// use it strictly in turn. To nobody if a thread spins on it, which a write must tell.
+    #[inline(always)]
+    pub(super) fn mark_thread(&self, line: &Line, before: u16) {
+        if self.threads.is_some() && line.quick.get() != 0 {
+            let mine = self.cpu.get() as u16 + 1;
+            line.quick.set(if line.spinner.get() == 0 { mine } else { 0 });
+            if before != mine {
+                line.busy.set(line.busy.get().max(self.clock.get()));
+            }
+        }
+    }
+}
