@@ -11,7 +11,7 @@
 //! | `disk_cp` | removes the copy's name before it writes | after |
 //! | `exec_test` | the script does nothing | the script runs `ls -l` |
 //! | `ram_copy` | 64 copies | 100 copies |
-//! | integer additions of `add_int`, `add_long` | 12 a loop | 6, as a compiler folds them |
+//! | arithmetic | 12 dependent operations a loop | what gcc leaves of three values in turn |
 
 use serde::{Deserialize, Serialize};
 

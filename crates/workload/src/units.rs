@@ -6,7 +6,7 @@
 use crate::api::Kernel;
 
 use crate::jobs::JobError;
-use crate::work::{arithmetic, calls, library, memory, numeric};
+use crate::work::{arithmetic, calls, compiled, library, memory, numeric};
 
 /// How a unit is measured.
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +73,6 @@ units! {
         "12 dependent checked i32 additions of 3 and -3 in turn.";
     ADD_SHORT = "add_short_loop", Work::Body(arithmetic::add_short),
         "12 dependent checked i16 additions of 3 and -3 in turn.";
-    ADD_LONG_FOLDED = "add_long_folded_loop", Work::Body(arithmetic::add_long_folded),
-        "6 dependent checked i64 additions of 3 and -3 in turn.";
-    ADD_INT_FOLDED = "add_int_folded_loop", Work::Body(arithmetic::add_int_folded),
-        "6 dependent checked i32 additions of 3 and -3 in turn.";
     MUL_DOUBLE = "mul_double_loop", Work::Body(arithmetic::mul_double),
         "12 dependent f64 multiplications by pi and 1/pi in turn.";
     MUL_FLOAT = "mul_float_loop", Work::Body(arithmetic::mul_float),
@@ -97,6 +93,36 @@ units! {
         "12 dependent i32 divisions of 1234 by 1.";
     DIV_SHORT = "div_short_loop", Work::Body(arithmetic::div_short),
         "12 dependent i16 divisions of 1234 by 1.";
+    COMPILED_ADD_DOUBLE = "compiled_add_double_loop", Work::Body(compiled::add_double),
+        "12 f64 additions of three values in turn, each kept in memory.";
+    COMPILED_ADD_FLOAT = "compiled_add_float_loop", Work::Body(compiled::add_float),
+        "12 f32 additions of three values in turn, each kept in memory.";
+    COMPILED_ADD_LONG = "compiled_add_long_loop", Work::Body(compiled::add_long),
+        "7 i64 additions, five of a doubled operand, that are left of 12.";
+    COMPILED_ADD_INT = "compiled_add_int_loop", Work::Body(compiled::add_int),
+        "7 i32 additions, five of a doubled operand, that are left of 12.";
+    COMPILED_ADD_SHORT = "compiled_add_short_loop", Work::Body(compiled::add_short),
+        "7 i16 additions, five of a doubled operand, that are left of 12.";
+    COMPILED_MUL_DOUBLE = "compiled_mul_double_loop", Work::Body(compiled::mul_double),
+        "12 f64 multiplications of three values in turn, each kept in memory.";
+    COMPILED_MUL_FLOAT = "compiled_mul_float_loop", Work::Body(compiled::mul_float),
+        "12 f32 multiplications of three values in turn, each kept in memory.";
+    COMPILED_MUL_LONG = "compiled_mul_long_loop", Work::Body(compiled::mul_long),
+        "12 i64 multiplications of three values in turn.";
+    COMPILED_MUL_INT = "compiled_mul_int_loop", Work::Body(compiled::mul_int),
+        "12 i32 multiplications of three values in turn.";
+    COMPILED_MUL_SHORT = "compiled_mul_short_loop", Work::Body(compiled::mul_short),
+        "12 i16 multiplications of three values in turn.";
+    COMPILED_DIV_DOUBLE = "compiled_div_double_loop", Work::Body(compiled::div_double),
+        "12 f64 divisions of three values in turn, each kept in memory.";
+    COMPILED_DIV_FLOAT = "compiled_div_float_loop", Work::Body(compiled::div_float),
+        "12 f32 divisions of three values in turn, each kept in memory.";
+    COMPILED_DIV_LONG = "compiled_div_long_loop", Work::Body(compiled::div_long),
+        "12 i64 divisions of three values in turn.";
+    COMPILED_DIV_INT = "compiled_div_int_loop", Work::Body(compiled::div_int),
+        "12 i32 divisions of three values in turn.";
+    COMPILED_DIV_SHORT = "compiled_div_short_loop", Work::Body(compiled::div_short),
+        "12 i16 divisions of three values in turn.";
     SIEVE = "sieve_pass", Work::Body(numeric::sieve),
         "One sieve of Eratosthenes over 1,000,000 one-byte flags.";
     LINEAR_SYSTEMS = "linear_systems", Work::Body(numeric::linear_systems),

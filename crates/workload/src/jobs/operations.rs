@@ -124,6 +124,21 @@ mod tests {
     }
 
     #[test]
+    fn the_arithmetic_of_reaim_is_that_of_its_compiled_loops() {
+        let mut env = JobEnv::new("", 10);
+        env.dialect = crate::dialect::Dialect::Reaim;
+        let starts = ["add_", "mul_", "div_"];
+        let arithmetic = |job: &&Job| starts.iter().any(|start| job.name().starts_with(start));
+        for job in Job::ALL.iter().filter(arithmetic) {
+            let mut kernel = Counting::new();
+            job.run(&mut kernel, &env).expect("runs");
+            let loops = job.operations(10).count / PER_LOOP;
+            let unit = format!("compiled_{}_loop", job.name());
+            assert_eq!(kernel.units().get(unit.as_str()), Some(&loops), "{}", job.name());
+        }
+    }
+
+    #[test]
     fn every_job_has_operations() {
         assert_eq!(Job::ALL.len(), 75);
         assert_eq!(Job::ALL.iter().filter(|job| job.host_only().is_some()).count(), 4);

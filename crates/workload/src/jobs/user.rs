@@ -15,15 +15,7 @@ macro_rules! user_jobs {
 }
 
 user_jobs! {
-    add_double = ADD_DOUBLE * 1_500_000;
-    add_float = ADD_FLOAT * 1_000_000;
-    add_short = ADD_SHORT * 2_000_000;
     array_rtns = LINEAR_SYSTEMS * 1;
-    div_double = DIV_DOUBLE * 250_000;
-    div_float = DIV_FLOAT * 250_000;
-    div_int = DIV_INT * 75_000;
-    div_long = DIV_LONG * 75_000;
-    div_short = DIV_SHORT * 75_000;
     fun_cal = CALLS_0 * 1000;
     fun_cal1 = CALLS_1 * 1000;
     fun_cal15 = CALLS_15 * 1000;
@@ -32,11 +24,6 @@ user_jobs! {
     matrix_rtns = MATRIX * 100;
     mem_rtns_1 = ALLOCATOR * 100;
     mem_rtns_2 = BLOCKS * 100;
-    mul_double = MUL_DOUBLE * 1_000_000;
-    mul_float = MUL_FLOAT * 1_000_000;
-    mul_int = MUL_INT * 20_000;
-    mul_long = MUL_LONG * 20_000;
-    mul_short = MUL_SHORT * 25_000;
     new_raph = NEWTON * 200;
     num_rtns_1 = LIBRARY_NUMBERS * 100;
     series_1 = SERIES * 100;
@@ -45,24 +32,35 @@ user_jobs! {
     trig_rtns = TRIGONOMETRY * 10_000;
 }
 
-/// A compiled re-aim executes half of the twelve additions of a loop: the compiler folds a pair
-/// into one instruction with three operands.
-fn integer_additions<K: Kernel>(
-    k: &mut K,
-    env: &JobEnv,
-    all: &'static units::Unit,
-    folded: &'static units::Unit,
-) -> Result<(), JobError> {
-    let unit = if env.dialect == Dialect::Reaim { folded } else { all };
-    units::run(k, unit, env.loops(5_000_000))
+/// Twelve dependent operations a loop, or what a compiled re-aim makes of its twelve.
+macro_rules! arithmetic_jobs {
+    ($($name:ident = $unit:ident or $compiled:ident, $loops:literal;)+) => {$(
+        pub(super) fn $name<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+            let unit = match env.dialect {
+                Dialect::Original => &units::$unit,
+                Dialect::Reaim => &units::$compiled,
+            };
+            units::run(k, unit, env.loops($loops))
+        }
+    )+};
 }
 
-pub(super) fn add_int<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    integer_additions(k, env, &units::ADD_INT, &units::ADD_INT_FOLDED)
-}
-
-pub(super) fn add_long<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    integer_additions(k, env, &units::ADD_LONG, &units::ADD_LONG_FOLDED)
+arithmetic_jobs! {
+    add_double = ADD_DOUBLE or COMPILED_ADD_DOUBLE, 1_500_000;
+    add_float = ADD_FLOAT or COMPILED_ADD_FLOAT, 1_000_000;
+    add_int = ADD_INT or COMPILED_ADD_INT, 5_000_000;
+    add_long = ADD_LONG or COMPILED_ADD_LONG, 5_000_000;
+    add_short = ADD_SHORT or COMPILED_ADD_SHORT, 2_000_000;
+    div_double = DIV_DOUBLE or COMPILED_DIV_DOUBLE, 250_000;
+    div_float = DIV_FLOAT or COMPILED_DIV_FLOAT, 250_000;
+    div_int = DIV_INT or COMPILED_DIV_INT, 75_000;
+    div_long = DIV_LONG or COMPILED_DIV_LONG, 75_000;
+    div_short = DIV_SHORT or COMPILED_DIV_SHORT, 75_000;
+    mul_double = MUL_DOUBLE or COMPILED_MUL_DOUBLE, 1_000_000;
+    mul_float = MUL_FLOAT or COMPILED_MUL_FLOAT, 1_000_000;
+    mul_int = MUL_INT or COMPILED_MUL_INT, 20_000;
+    mul_long = MUL_LONG or COMPILED_MUL_LONG, 20_000;
+    mul_short = MUL_SHORT or COMPILED_MUL_SHORT, 25_000;
 }
 
 pub(super) fn ram_copy<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {

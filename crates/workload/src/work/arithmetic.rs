@@ -78,31 +78,6 @@ integer_jobs! {
     div_short, i16, checked_div, 1234, 1, 1;
 }
 
-/// `$name` with half of the additions of a loop.
-macro_rules! folded_additions {
-    ($($name:ident, $type:ty;)+) => {$(
-        pub(crate) fn $name(loops: u64) -> bool {
-            let (first, second): ($type, $type) = (black_box(3), black_box(-3));
-            let mut value: $type = black_box(0);
-            for _ in 0..loops {
-                value = black_box(value);
-                for operand in [first, second, first, second, first, second] {
-                    value = match value.checked_add(operand) {
-                        Some(result) => result,
-                        None => overflow(),
-                    };
-                }
-            }
-            black_box(value) == 0
-        }
-    )+};
-}
-
-folded_additions! {
-    add_long_folded, i64;
-    add_int_folded, i32;
-}
-
 /// Whether a floating-point chain ended where it started, but for the rounding of its last digits.
 fn returned(end: f64, start: f64, tolerance: f64) -> bool {
     (end - start).abs() <= tolerance

@@ -7,6 +7,7 @@
 
 pub(crate) mod arithmetic;
 pub(crate) mod calls;
+pub(crate) mod compiled;
 pub(crate) mod library;
 pub(crate) mod memory;
 pub(crate) mod numeric;
