@@ -6,6 +6,7 @@ mod commands;
 mod faults;
 mod kills;
 mod load;
+mod page_faults;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
