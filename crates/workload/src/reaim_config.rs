@@ -25,12 +25,15 @@
 //! ```
 //!
 //! As in re-aim the first letter of a key decides which one it is, in any case; a colon or an
-//! equals sign may follow it. Unlike there, a value that makes no sense is an error.
+//! equals sign may follow it. A key that is not the beginning of the one it is taken for gets a
+//! note, and so does a line with none of the letters, which is skipped, as there. Unlike there, a
+//! value that makes no sense is an error.
 
 use crate::mix::MOST_JOBS_PER_USER;
 use crate::sizes::Stated;
 use crate::workfile::{Problem, WorkfileError, parse_size};
 use convoy_catalogue::read;
+use convoy_catalogue::suggest::hint;
 use std::path::Path;
 
 /// Most directories; re-aim's limit.
@@ -59,7 +62,23 @@ pub struct ReaimConfig {
     pub crossover: bool,
     /// BRIEF.
     pub brief: bool,
+    /// Lines that are not what they seem, each with file and line.
+    pub notes: Vec<String>,
 }
+
+/// The keys; their first letters differ.
+const KEYS: [&str; 10] = [
+    "FILESIZE",
+    "POOLSIZE",
+    "DISKDIR",
+    "STARTUSERS",
+    "ENDUSERS",
+    "INCREMENT",
+    "JOBS",
+    "VERBOSE",
+    "CROSSOVER",
+    "BRIEF",
+];
 
 impl ReaimConfig {
     /// Parses `text`, the content of the file called `file`.
@@ -78,7 +97,8 @@ impl ReaimConfig {
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                config.parse_line(line).map_err(|problem| problem.at(file, index))?;
+                let note = config.parse_line(line).map_err(|problem| problem.at(file, index))?;
+                config.notes.extend(note.map(|note| format!("{file}:{}: {note}", index + 1)));
             }
         }
         if let (Some(start), Some(end)) = (config.start_users, config.end_users)
@@ -108,33 +128,35 @@ impl ReaimConfig {
         Self::parse(path, &String::from_utf8_lossy(&bytes))
     }
 
-    fn parse_line(&mut self, line: &str) -> Result<(), Problem> {
+    /// Takes a line; what its writer should know of it, if it is not what it seems.
+    fn parse_line(&mut self, line: &str) -> Result<Option<String>, Problem> {
         let end = line.find([':', '=', ' ', '\t']).unwrap_or(line.len());
-        let (key, rest) = line.split_at(end);
+        let (written, rest) = line.split_at(end);
         let value = rest.trim_start().trim_start_matches([':', '=']).trim();
+        let upper = written.to_ascii_uppercase();
+        let first = |text: &str| text.bytes().next();
+        let Some(key) = KEYS.into_iter().find(|key| first(key) == first(&upper)) else {
+            let hint = hint(&upper, KEYS.into_iter());
+            return Ok(Some(format!("no key called \"{written}\"; skipped as in re-aim{hint}")));
+        };
         let number = |least, most| number(key, value, least, most);
         let users = |least| number(least, MOST_USERS).map(Some);
-        match key.bytes().next().map(|letter| letter.to_ascii_uppercase()) {
+        match key {
             // Zero is not stated, as in re-aim: the default holds.
-            Some(b'F') => self.sizes.file_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
-            Some(b'P') => self.sizes.pool_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
-            Some(b'D') => self.add_directory(value)?,
-            Some(b'S') => self.start_users = users(1)?,
-            Some(b'E') => self.end_users = users(1)?,
-            Some(b'I') => self.increment = users(1)?,
-            Some(b'J') => self.jobs = number(1, u64::from(MOST_JOBS_PER_USER)).map(Some)?,
-            Some(b'V') => self.verbose = switch(key, value)?,
-            Some(b'C') => self.crossover = switch(key, value)?,
-            Some(b'B') => self.brief = switch(key, value)?,
-            _ => {
-                return Err(Problem::new(
-                    format!("no key called \"{key}\""),
-                    "keys: FILESIZE POOLSIZE DISKDIR STARTUSERS ENDUSERS INCREMENT JOBS VERBOSE \
-                     CROSSOVER BRIEF (the first letter decides)",
-                ));
-            }
+            "FILESIZE" => self.sizes.file_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
+            "POOLSIZE" => self.sizes.pool_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
+            "DISKDIR" => self.add_directory(value)?,
+            "STARTUSERS" => self.start_users = users(1)?,
+            "ENDUSERS" => self.end_users = users(1)?,
+            "INCREMENT" => self.increment = users(1)?,
+            "JOBS" => self.jobs = number(1, u64::from(MOST_JOBS_PER_USER)).map(Some)?,
+            "VERBOSE" => self.verbose = switch(key, value)?,
+            "CROSSOVER" => self.crossover = switch(key, value)?,
+            _ => self.brief = switch(key, value)?,
         }
-        Ok(())
+        let note =
+            || format!("\"{written}\" is taken for {key}: as in re-aim its first letter decides");
+        Ok((!key.starts_with(&upper)).then(note))
     }
 
     fn add_directory(&mut self, path: &str) -> Result<(), Problem> {
@@ -233,16 +255,29 @@ mod tests {
             verbose: true,
             crossover: true,
             brief: false,
+            notes: Vec::new(),
         };
         assert_eq!(config, expected);
         assert_eq!(ReaimConfig::parse("c", "").expect("empty"), ReaimConfig::default());
     }
 
     #[test]
+    fn misspelt_keys_are_taken_as_reaim_takes_them_and_named() {
+        let text = "FILSIZE 100k\n\nOOLSIZE 1m\nJOBS 50\nEDNUSERS 7\nXYZ 1\n";
+        let config = ReaimConfig::parse("reaim.config", text).expect("valid");
+        assert_eq!((config.sizes.file_kb, config.sizes.pool_kb), (Some(100), None));
+        assert_eq!((config.end_users, config.jobs), (Some(7), Some(50)));
+        let expected = [
+            "reaim.config:1: \"FILSIZE\" is taken for FILESIZE: as in re-aim its first letter decides",
+            "reaim.config:3: no key called \"OOLSIZE\"; skipped as in re-aim; did you mean POOLSIZE?",
+            "reaim.config:5: \"EDNUSERS\" is taken for ENDUSERS: as in re-aim its first letter decides",
+            "reaim.config:6: no key called \"XYZ\"; skipped as in re-aim",
+        ];
+        assert_eq!(config.notes, expected);
+    }
+
+    #[test]
     fn errors_name_file_line_and_cure() {
-        assert!(
-            error("XYZ 1").starts_with("reaim.config:1: no key called \"XYZ\"; keys: FILESIZE")
-        );
         assert!(
             error("\nSTARTUSERS none").starts_with("reaim.config:2: \"none\" is no STARTUSERS;")
         );

@@ -14,6 +14,9 @@
 //! name is written with dashes. A job with weight 0 is left out. A job listed twice counts as in
 //! re-aim: its last weight holds, and the sum of the weights counts every line; a note says so.
 //!
+//! What re-aim takes, for whatever reason, is taken with a note: a misspelt keyword of a size by
+//! its first letter, words behind the name of a job as if they were not there.
+//!
 //! A line with `=` is a job of one's own ([`Command`]): the shell runs all that follows, `#`
 //! included, for so many seconds at most ([`TIMEOUT_S`] if none are given).
 
@@ -120,16 +123,35 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
         return Ok(());
     }
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [weight, name] = words[..] else {
+    let &[weight, name, ..] = words.as_slice() else {
         return Err(no_entry(line));
     };
     if weight.starts_with(|first: char| first.is_alphabetic()) {
-        return Err(no_entry(line));
+        let keyword = misspelt(weight, name).ok_or_else(|| no_entry(line))?;
+        parse_stated(&mut mix.live, &format!("{keyword} {name}"))?;
+        note(mix, index, &format!("\"{weight}\" is taken for {keyword}: by its first letter"));
+        return Ok(());
     }
     let weight = parse_weight(weight)?;
     let job = Job::parse(name).or_else(|| own(mix, name)).ok_or_else(|| unknown_job(name))?;
+    if words.len() > 2 {
+        note(mix, index, &format!("\"{}\" behind {name} is not read", words[2..].join(" ")));
+    }
     enter(mix, job, weight, index);
     Ok(())
+}
+
+/// The keyword of a size that `word` is for re-aim, if `size` is one.
+fn misspelt(word: &str, size: &str) -> Option<&'static str> {
+    let first = word.chars().next()?.to_ascii_uppercase();
+    sizes::parse(size).ok()?;
+    ["FILESIZE", "POOLSIZE"].into_iter().find(|keyword| keyword.starts_with(first))
+}
+
+/// Notes what re-aim does with a line.
+fn note(mix: &mut Mix, index: usize, what: &str) {
+    let note = format!("{}:{}: {what}, as in re-aim", mix.name, index + 1);
+    mix.notes.push(note);
 }
 
 /// The command of `mix` that is called `name`.
@@ -275,6 +297,19 @@ mod tests {
     }
 
     #[test]
+    fn what_reaim_takes_is_taken_and_named() {
+        let mix = parse("my.mix", "FILSIZE: 1M\npolsize 5k\n10 add_int 3 x\n").expect("valid");
+        assert_eq!(mix.sizes, Sizes { file_kb: 1024, pool_kb: 5 });
+        assert_eq!(mix.weights, [(Job::AddInt, 10)]);
+        let expected = [
+            "my.mix:1: \"FILSIZE:\" is taken for FILESIZE: by its first letter, as in re-aim",
+            "my.mix:2: \"polsize\" is taken for POOLSIZE: by its first letter, as in re-aim",
+            "my.mix:3: \"3 x\" behind add_int is not read, as in re-aim",
+        ];
+        assert_eq!(mix.notes, expected);
+    }
+
+    #[test]
     fn a_command_is_a_job() {
         let text = "5 aim_1 30s = ./mine -n 3 # for the shell\n5 add_int # a = b\n2 two=true\n";
         let mix = parse("my.mix", text).expect("valid");
@@ -316,8 +351,7 @@ mod tests {
         assert!(error("+1 add_int").contains("\"+1\" is no weight; give"));
         assert!(error("1.5 add_int").contains("\"1.5\" is no weight; give"));
         assert!(error("9999999999 add_int").contains("is no weight; give"));
-        assert!(error("10 add_int 3").contains("is no entry; write"));
-        assert!(error("FILSIZE: 1M").contains("did you mean FILESIZE:? "));
+        assert!(error("FILSIZE: 1").contains("did you mean FILESIZE:? "));
         assert!(error("FILESIZE: 10").contains("\"10\" is no size; write a whole number"));
         assert!(error("FILESIZE: 99999999999M").contains("is no size; write"));
         assert!(error("FILESIZE:").contains("\"\" is no size"));

@@ -2,6 +2,7 @@
 
 use super::{Load, Points};
 use crate::fail::Failure;
+use crate::keep::warn;
 use clap::Args;
 use convoy_workload::jobs::Job;
 use convoy_workload::mix::Mix;
@@ -45,8 +46,9 @@ pub(crate) fn config(args: &Load) -> Result<ReaimConfig, Failure> {
     config.transpose().map(Option::unwrap_or_default).map_err(Failure::usage)
 }
 
-/// The mix, or the mix of one job, with its sizes.
+/// The mix, or the mix of one job, with its sizes. What is odd about the configuration is said.
 pub(crate) fn mix(args: &Load, config: &ReaimConfig, default: &str) -> Result<Mix, Failure> {
+    config.notes.iter().for_each(|note| warn(note));
     let mut mix = if let Some(name) = &args.job {
         Mix::of_job(Job::parse(name).ok_or_else(|| {
             let known: Vec<&str> = Job::ALL.iter().map(|job| job.name()).collect();

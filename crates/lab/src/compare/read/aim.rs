@@ -25,13 +25,15 @@ pub(super) fn is_log(text: &str) -> bool {
 }
 
 /// The number of the column with Jobs per minute, if `line` is the heading of such a table: AIM7's
-/// `Tasks Jobs/Min`, or the second line of re-aim's.
+/// `Tasks Jobs/Min`, the second line of what re-aim prints, that of its log, or its `stp_mdata.txt`.
 fn heading(line: &str) -> Option<usize> {
     let line = line.to_ascii_lowercase();
     let words: Vec<&str> = line.split_whitespace().take(4).collect();
     match words[..] {
         ["tasks", jobs, ..] if jobs.starts_with("jobs/min") => Some(1),
         ["forked", "time", "systime", "utime"] => Some(4),
+        ["forks", "jobs/min", ..] => Some(1),
+        ["re-aim", "multiuser", "test", "results"] => Some(2),
         _ => None,
     }
 }
@@ -60,10 +62,14 @@ pub(super) fn table(path: &Path, text: &str, side: &mut Side) -> Result<(), Read
             point(path, number, side, words.first().copied(), Some(jobs))?;
         }
     }
+    if side.series.is_empty() && side.notes.is_empty() {
+        let what = "a heading without rows; re-aim writes the rows of its log to multiuser.ss";
+        return Err(ReadError::new(path, what));
+    }
     Ok(())
 }
 
-fn point(
+pub(super) fn point(
     path: &Path,
     number: usize,
     side: &mut Side,

@@ -4,6 +4,7 @@ pub(super) mod aim;
 mod criterion;
 mod go;
 mod hyperfine;
+mod reaim;
 
 use super::series::Side;
 use super::settings;
@@ -13,8 +14,9 @@ use std::path::Path;
 
 /// What a file can be.
 const FORMATS: &str = "hyperfine's --export-json, criterion's sample.json or its \
-    folder, Go benchmark text, reaim.csv, AIM7's suite7.ss and log, what either prints, a record \
-    of convoy run";
+    folder, Go benchmark text, reaim.csv, re-aim's multiuser.ss, singleuser.ss, \
+    reaim.debuglog and stp_mdata.txt, AIM7's suite7.ss and log, what either prints, a record of \
+    convoy run";
 
 /// Largest file that is read, bytes: ten million numbers.
 const LARGEST: u64 = 256 << 20;
@@ -74,6 +76,12 @@ fn file(path: &Path) -> Result<Vec<Side>, ReadError> {
         side.series = go::series(path, &text)?;
     } else if aim::is_log(&text) {
         aim::log(&text, &mut side);
+    } else if reaim::is_debug(&text) {
+        reaim::debug(&text, &mut side);
+    } else if reaim::is_single(&text) {
+        reaim::single(&text, &mut side);
+    } else if reaim::is_rows(&text) {
+        reaim::rows(path, &text, &mut side)?;
     } else {
         let text = format!("{name} has no format that is known; known are {FORMATS}");
         return Err(ReadError::new(path, text));

@@ -168,6 +168,54 @@ fn what_aim7_and_reaim_print_and_log_is_read() {
 }
 
 #[test]
+fn the_files_that_reaim_leaves_are_read() {
+    let files = Files::new("reaim");
+    let read = |name: &str, text: &str| read(&files.write(name, text)).expect(name).remove(0);
+    let one = |side: &Side, at: usize| {
+        (side.series[at].users, side.series[at].benchmark.clone(), side.series[at].values.clone())
+    };
+    let rows = "1      5820.50   5820.50     97.01     1.04    0.85   0.18    0.00  100.00  1.04  1.04\n\
+        10    58205.00   5820.50     97.01    10.40    8.50   1.80    0.10   98.00 10.40 10.20\n\
+        1      5830.50   5830.50     97.01     1.04    0.85   0.18    0.00  100.00  1.04  1.04\n";
+    let side = read("multiuser.ss", rows);
+    assert_eq!(one(&side, 0), (Some(1), String::new(), vec![5820.5, 5830.5]));
+    assert_eq!(one(&side, 1), (Some(10), String::new(), vec![58_205.0]));
+
+    let stp =
+        "Re-aim Multiuser Test Results\n1 1.04 5820.50 5820.50 100\n5 5.60 5464.29 1092.86 99\n";
+    assert_eq!(one(&read("stp_mdata.txt", stp), 1), (Some(5), String::new(), vec![5464.29]));
+
+    let head = "Re-AIM Version 0.1.0 Run Date Nov 22 21:00:01 2026\nTimes are in seconds. \n\n   \
+        Jobs/min/ Jobs/sec/ Time:   Time:  Time:   Time:           Running child time\n\
+        Forks  Jobs/min   child     child parent  childU childS  std_dev   JTI   :max  :min\n";
+    let error = files.error("reaim.log", head);
+    assert!(error.contains("rows of its log to multiuser.ss"), "{error}");
+    let side = read("patched.log", &format!("{head}{rows}"));
+    assert_eq!(one(&side, 1), (Some(10), String::new(), vec![58_205.0]));
+
+    let level_1 = "Parent pid 7\n\nremoving at eol add_int\nFunc add_int called 4 times avg: \
+        82.500 max 90\nFunc creat_clo called 2 times avg:  1.000 max 2\n \
+        pid:7 elapSec:1.04 SES: 1.04 SET: 1.08\nloop 1\nBig kid pid 8 tiny kid pid 8\n\n\
+        Func add_int called 4 times avg: 165.000 max 190\nloop 2\n";
+    let side = read("reaim.debuglog", level_1);
+    assert_eq!(one(&side, 0), (Some(1), "add_int".to_owned(), vec![0.0825]));
+    assert_eq!(one(&side, 2), (Some(2), "add_int".to_owned(), vec![0.165]));
+    let level_2 = "pid:1: Name: add_int\npid 8 CUload:2 Test:add_int delta:80 st:1719 seconds  \
+        0.08    \npid 9 CUload:2 Test:add_int delta:90 st:1719 seconds  0.09    \nloop 2\n";
+    let side = read("debug2.log", level_2);
+    assert_eq!(one(&side, 0), (Some(2), "add_int".to_owned(), vec![0.08, 0.09]));
+
+    let single = "Re-aim Workload - Single user test \nDisk iterations 10\n\n\
+        Test   Test        Elapsed   Iteration Iteration     Operation\n\
+        Number Name        Time(sec) Count     Rate(loops/s) Rate (ops/sec)\n\
+        1      add_double   10.03      295       29.41           529411.76 Thousand Double \
+        Precision Additions/second\n\n\nActual Completion time:     Sun Nov 22 21:00:11 2026\n";
+    let side = read("singleuser.ss", single);
+    assert_eq!(one(&side, 0), (None, "add_double".to_owned(), vec![29.41]));
+    assert!(side.series[0].higher_is_better && side.series.len() == 1);
+}
+
+#[test]
 fn every_execution_of_a_point_is_a_value() {
     let files = Files::new("executions");
     let text = r#"{"mix": "shared", "points": [{"users": 2, "jobs_per_min": 110.0, "repeats":
