@@ -267,11 +267,14 @@ mod tests {
         let config = ReaimConfig::parse("reaim.config", text).expect("valid");
         assert_eq!((config.sizes.file_kb, config.sizes.pool_kb), (Some(100), None));
         assert_eq!((config.end_users, config.jobs), (Some(7), Some(50)));
+        let by_letter = "as in re-aim its first letter decides";
         let expected = [
-            "reaim.config:1: \"FILSIZE\" is taken for FILESIZE: as in re-aim its first letter decides",
-            "reaim.config:3: no key called \"OOLSIZE\"; skipped as in re-aim; did you mean POOLSIZE?",
-            "reaim.config:5: \"EDNUSERS\" is taken for ENDUSERS: as in re-aim its first letter decides",
-            "reaim.config:6: no key called \"XYZ\"; skipped as in re-aim",
+            format!("reaim.config:1: \"FILSIZE\" is taken for FILESIZE: {by_letter}"),
+            "reaim.config:3: no key called \"OOLSIZE\"; skipped as in re-aim; did you mean \
+             POOLSIZE?"
+                .to_owned(),
+            format!("reaim.config:5: \"EDNUSERS\" is taken for ENDUSERS: {by_letter}"),
+            "reaim.config:6: no key called \"XYZ\"; skipped as in re-aim".to_owned(),
         ];
         assert_eq!(config.notes, expected);
     }

@@ -13,6 +13,8 @@ pub(crate) enum Ending {
     Failed,
     /// A tool is missing; the text is the cure.
     Missing(&'static str),
+    /// What the stage needs is not there, and nothing that is shipped needs it; the text says what.
+    Skipped(&'static str),
 }
 
 /// What is remembered of a stage for the closing table.
@@ -52,7 +54,7 @@ impl Pipeline {
             let seconds = stage.took.as_secs_f64();
             print!("{:<20} {:>8.1} s  {}", stage.name, seconds, word(&stage.ending));
             match stage.ending {
-                Ending::Missing(cure) => println!(" ({cure})"),
+                Ending::Missing(text) | Ending::Skipped(text) => println!(" ({text})"),
                 Ending::Passed | Ending::Failed => println!(),
             }
         }
@@ -61,7 +63,7 @@ impl Pipeline {
     /// Whether every stage passed. A missing tool is no pass on a machine that sets `CI`.
     pub(crate) fn passed(&self, strict: bool) -> bool {
         self.stages.iter().all(|stage| match stage.ending {
-            Ending::Passed => true,
+            Ending::Passed | Ending::Skipped(_) => true,
             Ending::Failed => false,
             Ending::Missing(_) => !strict,
         })
@@ -72,7 +74,7 @@ fn word(ending: &Ending) -> &'static str {
     match ending {
         Ending::Passed => "passed",
         Ending::Failed => "FAILED",
-        Ending::Missing(_) => "SKIPPED",
+        Ending::Missing(_) | Ending::Skipped(_) => "SKIPPED",
     }
 }
 

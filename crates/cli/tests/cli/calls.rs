@@ -6,6 +6,10 @@ use std::process::Command;
 
 use crate::{code, directory, stderr};
 
+#[path = "../../../host/tests/common/skip.rs"]
+mod common;
+use common::skip;
+
 /// Calls of a job by name, and `bytes`.
 type Calls = BTreeMap<String, u64>;
 
@@ -71,11 +75,9 @@ fn counted(job: &str, dialect: &str) -> BTreeMap<String, i64> {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn jobs_make_the_calls_of_their_originals() {
     if Command::new("strace").args(["-qq", "true"]).output().is_err() {
-        eprintln!("skipped: no strace; the same table is compared without it in convoy-workload");
-        return;
+        return skip("the calls of jobs as this kernel sees them: install strace", true);
     }
     let table = include_str!("../../../workload/tests/calls.toml");
     let table: BTreeMap<String, BTreeMap<String, Calls>> = toml::from_str(table).expect("valid");

@@ -3,6 +3,7 @@
 use convoy_host::inject::Fault;
 use convoy_host::{HostRun, run};
 
+use crate::common::skip;
 use crate::{Place, Traces, alone, helper_command, helper_error, mix, tiny};
 
 #[test]
@@ -34,8 +35,7 @@ fn a_full_work_directory_is_named_and_leaves_nothing() {
     let mount = format!("mount -t tmpfs -o size=5m tmpfs '{}'", place.0.display());
     let probe = std::process::Command::new("unshare").args(["-rm", "sh", "-c", &mount]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        println!("skipped: no mount namespace on this machine");
-        return;
+        return skip("a full tmpfs: there is no mount namespace here", false);
     }
     // The listing after the run is made inside the namespace: only there is the tmpfs seen.
     let inside = format!("{mount} && \"$@\"; ls '{}' | sed s/^/left:/", place.0.display());

@@ -7,6 +7,7 @@ use convoy_workload::mix::Mix;
 use convoy_workload::record::JobStats;
 use convoy_workload::sizes::Convention;
 
+use crate::common::skip;
 use crate::{Place, Traces, alone, mix, tiny};
 
 #[test]
@@ -26,7 +27,7 @@ fn every_job_succeeds_alone() {
         let may_lack = job.name().contains("_dio_") || job.name().contains("_aio");
         let lacking = point.first_failure.as_deref().filter(|_| may_lack);
         if lacking.is_some_and(|text| text.contains("not available here")) {
-            println!("skipped: {lacking:?}");
+            skip(&format!("{}: {}", job.name(), lacking.unwrap_or_default()), false);
             continue;
         }
         assert_eq!(point.first_failure, None, "{}", job.name());
@@ -112,7 +113,7 @@ fn every_mix(users: &[u32], shrink: u32) {
         assert_eq!(record.points.len(), users.len(), "{name}");
         for point in &record.points {
             if point.first_failure.as_deref().is_some_and(|text| text.contains("not available")) {
-                println!("skipped: {name}: {:?}", point.first_failure);
+                skip(&format!("{name}: {:?}", point.first_failure), false);
                 continue;
             }
             let jobs = u64::from(record.jobs_per_user * point.users);

@@ -2,6 +2,9 @@
 //! behind.
 #![expect(clippy::print_stdout, reason = "the helper reports to the test that started it")]
 
+#[path = "../common/skip.rs"]
+mod common;
+
 mod commands;
 mod faults;
 mod kills;
@@ -230,16 +233,16 @@ fn kill(pid: i32, signal: &str) {
     assert!(status.expect("kill exists").success(), "kill -s {signal} {pid}");
 }
 
-/// Variable that tells [`helper`] where to work; it does nothing without.
+/// Variable that tells [`helper`] where to work.
 const HELPER_PLACE: &str = "CONVOY_TEST_PLACE";
 /// What the helper prints before the error that ended its run.
 const HELPER_ERROR: &str = "helper: ";
 
 /// Not a test of its own: what other tests run in a process that they limit or kill.
 #[test]
+#[ignore = "run by other tests in a process of its own"]
 fn helper() {
-    let Some(place) = std::env::var_os(HELPER_PLACE) else { return };
-    let place = Place(place.into());
+    let place = Place(std::env::var_os(HELPER_PLACE).expect("a test runs it").into());
     let mut mix = mix("FILESIZE: 3M\nPOOLSIZE: 0K\n50 disk_wrt\n50 brk_test\n");
     // A quarter of an hour: it is disturbed before its end, however slow the machine.
     mix.jobs = 100_000;
@@ -255,7 +258,7 @@ fn helper_command(script: &str, place: &Place) -> std::process::Command {
     let mut command = std::process::Command::new("sh");
     let own = std::env::current_exe().expect("running");
     command.args(["-c", script, "sh"]).arg(own);
-    command.args(["--exact", "helper", "--nocapture", "--test-threads=1"]);
+    command.args(["--ignored", "--exact", "helper", "--nocapture", "--test-threads=1"]);
     command.env(HELPER_PLACE, &place.0);
     command
 }

@@ -25,7 +25,7 @@ pub(super) fn is_log(text: &str) -> bool {
 }
 
 /// The number of the column with Jobs per minute, if `line` is the heading of such a table: AIM7's
-/// `Tasks Jobs/Min`, the second line of what re-aim prints, that of its log, or its `stp_mdata.txt`.
+/// `Tasks Jobs/Min`, the second line of what re-aim prints, that of its log or of `stp_mdata.txt`.
 fn heading(line: &str) -> Option<usize> {
     let line = line.to_ascii_lowercase();
     let words: Vec<&str> = line.split_whitespace().take(4).collect();

@@ -174,15 +174,16 @@ fn the_files_that_reaim_leaves_are_read() {
     let one = |side: &Side, at: usize| {
         (side.series[at].users, side.series[at].benchmark.clone(), side.series[at].values.clone())
     };
-    let rows = "1      5820.50   5820.50     97.01     1.04    0.85   0.18    0.00  100.00  1.04  1.04\n\
+    let rows = "\
+        1      5820.50   5820.50     97.01     1.04    0.85   0.18    0.00  100.00  1.04  1.04\n\
         10    58205.00   5820.50     97.01    10.40    8.50   1.80    0.10   98.00 10.40 10.20\n\
         1      5830.50   5830.50     97.01     1.04    0.85   0.18    0.00  100.00  1.04  1.04\n";
     let side = read("multiuser.ss", rows);
     assert_eq!(one(&side, 0), (Some(1), String::new(), vec![5820.5, 5830.5]));
     assert_eq!(one(&side, 1), (Some(10), String::new(), vec![58_205.0]));
 
-    let stp =
-        "Re-aim Multiuser Test Results\n1 1.04 5820.50 5820.50 100\n5 5.60 5464.29 1092.86 99\n";
+    let stp = "Re-aim Multiuser Test Results\n1 1.04 5820.50 5820.50 100\n\
+        5 5.60 5464.29 1092.86 99\n";
     assert_eq!(one(&read("stp_mdata.txt", stp), 1), (Some(5), String::new(), vec![5464.29]));
 
     let head = "Re-AIM Version 0.1.0 Run Date Nov 22 21:00:01 2026\nTimes are in seconds. \n\n   \
