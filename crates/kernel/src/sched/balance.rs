@@ -1,16 +1,21 @@
-//! Load balancing: newly idle, periodic, pushed by the migration thread, and at fork and exec.
+//! Load balancing: periodic, and pushed by the migration thread; what all of it may move.
 //!
-//! `find_busiest_group`, `move_tasks`, `load_balance` and relatives of 2.6.25. In which order tasks
-//! are examined is up to their class ([`super::normal::Normal::candidates`]).
+//! `move_tasks`, `load_balance` and relatives. In which order tasks are examined is up to their
+//! class ([`super::normal::Normal::candidates`]).
 
-use super::domains::{Domain, Group};
+use super::busiest::{Busiest, Idle};
+use super::domains::{Domain, Power};
 use super::entity::WEIGHT;
+use super::idlers::IdleCause;
+use super::nohz::Stopped;
 use super::normal::{Dequeue, Enqueue};
 use super::queue::{MIGRATION_COST_NS, RunQueue, RunQueues};
+use super::rules::SchedRules;
 use super::task::Tcb;
 use super::wake::Wakeups;
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
+use core::cell::Cell;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::rc::Rc;
@@ -43,9 +48,108 @@ pub enum Migration {
     FewCold,
 }
 
+/// When the CPUs of a group differ so much that the group is pulled from in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// Their loads differ by more than a task at nice 0 (up to 2.6.26).
+    #[default]
+    OneTask,
+    /// By more than two of their own tasks (2.6.32).
+    TwoMeans,
+    /// By one of their own tasks, and the CPU with the highest load has two (2.6.37 to 3.4).
+    MeanOnCrowded,
+    /// By one of their own tasks, and in number by two (from 3.5 on).
+    MeanAndTasks,
+}
+
+/// Whether a level that prefers siblings makes the level above pull from a group with two tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Siblings {
+    /// It does not (up to 2.6.31).
+    #[default]
+    Ignored,
+    /// It does (2.6.32 to 2.6.36).
+    Always,
+    /// While the local group has room for another task (from 2.6.37 on).
+    WithRoom,
+}
+
+/// How much is moved between two groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Imbalance {
+    /// What the busiest has beyond the mean, and beyond one of its tasks (up to 2.6.33).
+    #[default]
+    LoadPerTask,
+    /// What it has beyond the mean, and beyond its capacity (2.6.34 to 5.4).
+    AboveCapacity,
+    /// While the local group has room, so many tasks that both have as many, or as many idle CPUs;
+    /// else as `above-capacity` (from 5.5 on).
+    Tasks,
+}
+
+/// In which order a CPU looks at the groups of a level; the first of equal ones is pulled from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupOrder {
+    /// By the numbers of their CPUs. No kernel does this; it is how the tables of 2008 were
+    /// computed.
+    #[default]
+    ByNumber,
+    /// From its own group on, and round.
+    OwnFirst,
+}
+
+/// When the task that a wakeup favours counts as cache-hot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HotBuddies {
+    /// Always (up to 2.6.31).
+    #[default]
+    Always,
+    /// For a CPU that has something to run (from 2.6.32 on).
+    WhenBusy,
+}
+
+/// By which clock a task is cache-hot, for half a millisecond after it ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HotClock {
+    /// Its queue's, brought up to date (up to 2.6.32).
+    #[default]
+    Now,
+    /// Its queue's as it stands, that is at the last event there (3.0 and 3.7).
+    LastEvent,
+}
+
+/// What becomes of load averages while a CPU's tick is stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoppedTicks {
+    /// They stay as they are (up to 2.6.35).
+    #[default]
+    Stale,
+    /// They decay once the CPU looks at them again (from 2.6.36 on).
+    Decay,
+}
+
+/// What the migration thread pushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Push {
+    /// One of at least two tasks (up to 2.6.36).
+    #[default]
+    Spare,
+    /// One task, and be it the only one (from 2.6.37 on, when the thread counts itself).
+    Any,
+}
+
 /// Rules of load balancing, `[sched.balance]`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent rules of the balancer")]
 pub struct BalanceRules {
     /// A new task starts on the idlest CPU (`SD_BALANCE_FORK`, here from 2.6.24 on) instead of its
     /// parent's.
@@ -57,51 +161,65 @@ pub struct BalanceRules {
     /// With `config.group_sched` the load of a CPU is the group's share on it (2.6.26-rc1) instead
     /// of the sum of its tasks.
     pub group_shares: bool,
-}
-
-/// Why a CPU balances.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Idle {
-    /// It is busy.
-    Not,
-    /// Its tick found it idle.
-    Tick,
-    /// It is about to become idle.
-    Newly,
-}
-
-/// What [`Balancer::busiest_group`] found.
-pub(super) enum Busiest<'a> {
-    /// Pull `imbalance` of load from this group.
-    Group(&'a Group, u64),
-    /// Nothing to do.
-    Balanced,
-    /// Another CPU of the local group balances here and above.
-    NotMine,
-}
-
-/// Sums over one group.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    /// Load by the domain's index, then scaled to a capacity of 1024.
-    load: u64,
-    tasks: u64,
-    weight: u64,
-    spread: bool,
-    power: u64,
+    /// When the CPUs of a group differ too much.
+    #[serde(default)]
+    pub spread: Spread,
+    /// What a level that prefers siblings does to the one above.
+    #[serde(default)]
+    pub siblings: Siblings,
+    /// How much is moved between two groups.
+    #[serde(default)]
+    pub imbalance: Imbalance,
+    /// In which order groups are looked at.
+    #[serde(default)]
+    pub group_order: GroupOrder,
+    /// A newly idle CPU whose group has room pulls from a group without room, whatever the loads
+    /// (from 2.6.37 on).
+    #[serde(default)]
+    pub newidle_force: bool,
+    /// A newly idle CPU stops at the first level where it found an imbalance and moved nothing
+    /// (2.6.32 and 2.6.33).
+    #[serde(default)]
+    pub newidle_stops: bool,
+    /// An idle CPU compares numbers of idle CPUs instead of loads (from 2.6.38 on).
+    #[serde(default)]
+    pub idle_counts: bool,
+    /// When the task that a wakeup favours counts as cache-hot.
+    #[serde(default)]
+    pub hot_buddies: HotBuddies,
+    /// By which clock a task is cache-hot.
+    #[serde(default)]
+    pub hot_clock: HotClock,
+    /// What becomes of load averages while the tick is stopped.
+    #[serde(default)]
+    pub stopped_ticks: StoppedTicks,
+    /// What the migration thread pushes.
+    #[serde(default)]
+    pub push: Push,
+    /// Of two groups without load a new task goes to the remote one, as in every kernel; without
+    /// it, to its own, as the tables of 2008 were computed.
+    #[serde(default)]
+    pub fork_leaves: bool,
+    /// Who balances for idle CPUs whose tick is stopped.
+    #[serde(default)]
+    pub stopped: Stopped,
 }
 
 /// Moves tasks between run queues.
 pub(crate) struct Balancer {
     pub(super) rq: Rc<RunQueues>,
     pub(super) rules: BalanceRules,
-    wakeups: Rc<Wakeups>,
+    pub(super) power: Power,
+    pub(super) wakeups: Rc<Wakeups>,
+    /// A CPU balances at a level where only one at a time may.
+    serialized: Cell<bool>,
 }
 
 impl Balancer {
     /// The balancer of `rq`; it tells `wakeups` how busy the CPUs are.
-    pub(crate) fn new(rq: Rc<RunQueues>, rules: BalanceRules, wakeups: Rc<Wakeups>) -> Self {
-        Self { rq, rules, wakeups }
+    pub(crate) fn new(rq: Rc<RunQueues>, rules: &SchedRules, wakeups: Rc<Wakeups>) -> Self {
+        let (rules, power) = (rules.balance.clone(), rules.domains.power);
+        Self { rq, rules, power, wakeups, serialized: Cell::new(false) }
     }
 
     /// Whether a new task starts on the idlest CPU.
@@ -109,64 +227,8 @@ impl Balancer {
         self.rules.fork
     }
 
-    fn sums(&self, group: &Group, index: usize, local: bool) -> Sums {
-        let mut sums = Sums { power: group.power, ..Sums::default() };
-        let (mut low, mut high) = (u64::MAX, 0);
-        let loads = &self.rq.loads;
-        for cpu in group.cpus.clone() {
-            let load = if local { loads.target(cpu, index) } else { loads.source(cpu, index) };
-            low = low.min(load);
-            high = high.max(load);
-            sums.load += load;
-            sums.tasks += loads.running(cpu);
-            sums.weight += loads.weight(cpu);
-        }
-        Here::pass(self.rq.costs.balance_cpu * group.cpus.len() as u64);
-        sums.spread = high - low.min(high) > WEIGHT;
-        sums
-    }
-
-    pub(super) fn busiest_group<'a>(
-        &self,
-        cpu: usize,
-        domain: &'a Domain,
-        idle: Idle,
-    ) -> Busiest<'a> {
-        let index = match idle {
-            Idle::Not => domain.rules.busy_idx,
-            Idle::Tick => domain.rules.idle_idx,
-            Idle::Newly => domain.rules.newidle_idx,
-        };
-        self.update_shares(domain);
-        let (mut total, mut power) = (0, 0);
-        let mut here = Sums { power: 1024, ..Sums::default() };
-        let mut busiest: Option<(&Group, Sums)> = None;
-        for group in &domain.groups {
-            let local = group.cpus.contains(&cpu);
-            let mut sums = self.sums(group, index, local);
-            if local && idle != Idle::Newly && self.balance_cpu(group) != cpu {
-                return Busiest::NotMine;
-            }
-            total += sums.load;
-            power += sums.power;
-            sums.load = sums.load * 1024 / sums.power;
-            let max = busiest.map_or(0, |(_, sums)| sums.load);
-            if local {
-                here = sums;
-            } else if sums.load > max && (sums.tasks > sums.power / 1024 || sums.spread) {
-                busiest = Some((group, sums));
-            }
-        }
-        let Some((group, there)) = busiest else { return Busiest::Balanced };
-        let average = 1024 * total / power;
-        match imbalance(&here, &there, average, domain.rules.imbalance_pct) {
-            Some(imbalance) => Busiest::Group(group, imbalance),
-            None => Busiest::Balanced,
-        }
-    }
-
     /// [`super::loads::Loads::update_shares`] over `domain`, at its price.
-    fn update_shares(&self, domain: &Domain) {
+    pub(super) fn update_shares(&self, domain: &Domain) {
         if self.rq.loads.grouped() {
             Here::pass(self.rq.costs.balance_cpu * domain.span.len() as u64);
             self.rq.loads.update_shares(domain.span.clone());
@@ -185,38 +247,39 @@ impl Balancer {
         (imbalance * loads.all() * WEIGHT / (loads.total_weight() + 1)).max(half * WEIGHT)
     }
 
-    /// The CPU of `group` that balances for it: its first idle one, else its first.
-    fn balance_cpu(&self, group: &Group) -> usize {
-        let mut cpus = group.cpus.clone();
-        cpus.find(|&cpu| self.rq.queues[cpu].is_idle()).unwrap_or(group.cpus.start)
-    }
-
-    pub(super) fn busiest_queue(&self, group: &Group, imbalance: u64) -> Option<usize> {
-        let mut best = None;
-        let mut max = 0;
-        for cpu in group.cpus.clone() {
-            let weight = self.rq.loads.weight(cpu);
-            if (self.rq.loads.running(cpu) == 1 && weight > imbalance) || weight <= max {
-                continue;
-            }
-            max = weight;
-            best = Some(cpu);
-        }
-        best
-    }
-
-    fn may_move(&self, id: TaskId, from: &RunQueue, domain: &Domain) -> Option<Rc<Tcb>> {
+    /// The task `id` of the queue `from` if `to` may pull it, or why not.
+    fn may_move(
+        &self,
+        id: TaskId,
+        from: &RunQueue,
+        to: usize,
+        domain: &Domain,
+    ) -> Result<Rc<Tcb>, IdleCause> {
         let task = self.rq.tcb(id);
-        if from.curr.get() == id || task.on_cpu.get() || task.bound.get() {
-            return None;
+        if from.curr.get() == id || task.on_cpu.get() {
+            return Err(IdleCause::OneQueue);
         }
-        let buddy = from.normal.borrow().hot_buddy() == Some(id);
-        (domain.moves_hot() || !(buddy || self.is_hot(&task))).then_some(task)
+        if task.bound.get() {
+            return Err(IdleCause::Bound);
+        }
+        let favours = match self.rules.hot_buddies {
+            HotBuddies::Always => true,
+            HotBuddies::WhenBusy => self.rq.loads.running(to) > 0,
+        };
+        let buddy = favours && from.normal.borrow().is_hot_buddy(id);
+        if domain.moves_hot() || !(buddy || self.is_hot(&task, from)) {
+            return Ok(task);
+        }
+        Err(IdleCause::Hot)
     }
 
-    /// Whether `task` ran too recently to leave its caches.
-    fn is_hot(&self, task: &Tcb) -> bool {
-        let ago = Here::now_ns().saturating_sub(task.entity.exec_start.get());
+    /// Whether `task`, queued on `from`, ran too recently to leave its caches.
+    fn is_hot(&self, task: &Tcb, from: &RunQueue) -> bool {
+        let now = match self.rules.hot_clock {
+            HotClock::Now => Here::now_ns(),
+            HotClock::LastEvent => from.clock_ns.get(),
+        };
+        let ago = now.saturating_sub(task.entity.exec_start.get());
         self.rules.migration == Migration::FewCold && ago < MIGRATION_COST_NS
     }
 
@@ -230,31 +293,50 @@ impl Balancer {
     }
 
     /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked.
-    /// Returns how many.
-    pub(super) fn move_tasks(&self, to: usize, from: usize, amount: u64, domain: &Domain) -> u64 {
+    /// Returns how many, or why none.
+    pub(super) fn move_tasks(
+        &self,
+        to: usize,
+        from: usize,
+        amount: u64,
+        domain: &Domain,
+    ) -> Result<u64, IdleCause> {
         let source = &self.rq.queues[from];
         let candidates = self.candidates(source);
+        let slack = match self.rules.imbalance {
+            Imbalance::LoadPerTask => WEIGHT as i64,
+            Imbalance::AboveCapacity | Imbalance::Tasks => 0,
+        };
         let mut left = amount as i64;
         let mut moved = 0;
+        let mut cause = IdleCause::OneQueue;
         for id in candidates {
             if left <= 0 {
                 break;
             }
             Here::pass(self.rq.costs.balance_cpu);
-            let Some(task) = self.may_move(id, source, domain) else { continue };
+            let task = match self.may_move(id, source, to, domain) {
+                Ok(task) => task,
+                Err(why) => {
+                    cause = cause.max(why);
+                    continue;
+                }
+            };
             let weight = task.entity.weight() as i64;
             // Nobody who weighs much more than what is left to move (`balance_tasks`).
-            if weight / 2 > left + WEIGHT as i64 {
+            if weight / 2 > left + slack {
+                cause = cause.max(IdleCause::TooSmall);
                 continue;
             }
             self.pull(&task, to);
             left -= weight;
             moved += 1;
         }
-        if moved > 0 {
-            self.update_shares(domain);
+        if moved == 0 {
+            return Err(cause);
         }
-        moved
+        self.update_shares(domain);
+        Ok(moved)
     }
 
     /// Moves one queued task to `to`; both queues are locked.
@@ -271,17 +353,28 @@ impl Balancer {
         let mut idle = if idle { Idle::Tick } else { Idle::Not };
         let jiffies = self.rq.jiffies();
         let mut next = jiffies + u64::from(self.rq.hz) * 60;
+        let mut cause = IdleCause::NoBusyGroup;
         for domain in &self.rq.queues[cpu].domains {
             let busy = if idle == Idle::Tick { 1 } else { domain.rules.busy_factor };
             let longest = u64::from(self.rq.hz) * self.rq.queues.len() as u64 / 10;
             let interval =
                 self.rq.ticks_of_ms(domain.interval.get() * busy).clamp(1, longest.max(1));
             let mut mine = true;
-            if jiffies >= domain.last_balance.get() + interval {
-                let (moved, was_mine) = self.load_balance(cpu, domain, idle);
-                mine = was_mine;
-                if moved {
-                    idle = Idle::Not;
+            if jiffies < domain.last_balance.get() + interval {
+                cause = cause.max(IdleCause::NotDue);
+            } else if domain.rules.serialize && self.serialized.replace(true) {
+                cause = cause.max(IdleCause::Serialized);
+            } else {
+                let found = self.load_balance(cpu, domain, idle);
+                if domain.rules.serialize {
+                    self.serialized.set(false);
+                }
+                match found {
+                    Ok(_) => idle = Idle::Not,
+                    Err(why) => {
+                        mine = why != IdleCause::NotMine;
+                        cause = cause.max(why);
+                    }
                 }
                 domain.last_balance.set(jiffies);
             }
@@ -290,27 +383,29 @@ impl Balancer {
                 break;
             }
         }
-        self.rq.queues[cpu].next_balance.set(next);
+        let queue = &self.rq.queues[cpu];
+        queue.next_balance.set(next);
+        if queue.is_idle() && self.rq.loads.running(cpu) == 0 {
+            self.rq.loads.idlers.looked(cpu, cause, Here::now_ps());
+        }
     }
 
-    /// One attempt at one level. Returns whether tasks moved, and whether `cpu` is the one to
-    /// balance above, too.
-    fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> (bool, bool) {
+    /// One attempt at one level. Returns how many tasks moved, or why none.
+    fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> Result<u64, IdleCause> {
         self.wakeups.bound_idle_scan(cpu);
-        let found = self.busiest_group(cpu, domain, idle);
-        let mine = !matches!(found, Busiest::NotMine);
-        let busiest = match found {
-            Busiest::Group(group, imbalance) => {
-                self.busiest_queue(group, imbalance).map(|busiest| (busiest, imbalance))
-            }
-            _ => None,
+        let busiest = match self.busiest_group(cpu, domain, idle) {
+            Busiest::Group(group, imbalance) => self
+                .busiest_queue(group, imbalance)
+                .filter(|&busiest| busiest != cpu)
+                .map(|busiest| (busiest, imbalance))
+                .ok_or(IdleCause::OneQueue),
+            Busiest::Balanced(cause) => Err(cause),
         };
-        let Some((busiest, imbalance)) = busiest.filter(|&(busiest, _)| busiest != cpu) else {
+        let (busiest, imbalance) = busiest.inspect_err(|_| {
             domain.failed.set(0);
             domain.lengthen();
-            return (false, mine);
-        };
-        let mut moved = 0;
+        })?;
+        let mut moved = Err(IdleCause::OneQueue);
         if self.rq.loads.running(busiest) > 1 {
             Smp::irq_save();
             let (low, high) = (cpu.min(busiest), cpu.max(busiest));
@@ -322,14 +417,15 @@ impl Balancer {
             self.rq.queues[low].lock.unlock();
             Smp::irq_restore(());
         }
-        if moved > 0 {
-            self.rq.count(|stats| stats.pulled_periodic += moved);
-            domain.failed.set(0);
-            domain.shorten();
-            return (true, mine);
+        match moved {
+            Ok(moved) => {
+                self.rq.count(|stats| stats.pulled_periodic += moved);
+                domain.failed.set(0);
+                domain.shorten();
+            }
+            Err(_) => self.balance_failed(cpu, busiest, domain),
         }
-        self.balance_failed(cpu, busiest, domain);
-        (false, mine)
+        moved
     }
 
     /// After repeated failures the migration thread of the busiest CPU pushes.
@@ -355,7 +451,8 @@ impl Balancer {
         let Some(to) = queue.push_to.take() else { return };
         // Two switches, to the thread and back.
         Here::pass(2 * self.rq.costs.switch);
-        if self.rq.loads.running(cpu) < 2 || to == cpu {
+        let spare = self.rules.push == Push::Any || self.rq.loads.running(cpu) > 1;
+        if !spare || to == cpu {
             return;
         }
         let span = self.rq.queues[to].domains.iter().find(|domain| domain.span.contains(&cpu));
@@ -364,7 +461,7 @@ impl Balancer {
         let candidates = self.candidates(queue);
         let task = candidates.into_iter().find_map(|id| {
             let task = self.rq.tcb(id);
-            let hot = !domain.moves_hot() && self.is_hot(&task);
+            let hot = !domain.moves_hot() && self.is_hot(&task, queue);
             (!hot && !task.bound.get() && task.entity.on_queue.get()).then_some(task)
         });
         if let Some(task) = task {
@@ -378,116 +475,5 @@ impl Balancer {
             }
         }
         self.rq.queues[to].lock.unlock();
-    }
-
-    /// Fork and exec balancing: from the widest domain down, the idlest CPU of the idlest group.
-    pub(crate) fn idlest_cpu(&self) -> usize {
-        let mut cpu = Here::cpu();
-        let levels = self.rq.queues[cpu].domains.len();
-        for level in (0..levels).rev() {
-            let Some(domain) = self.rq.queues[cpu].domains.get(level) else { continue };
-            if let Some(group) = self.idlest_group(cpu, domain) {
-                let weight = |&other: &usize| (self.rq.loads.weight(other), other != cpu, other);
-                cpu = group.cpus.clone().min_by_key(weight).unwrap_or(cpu);
-            }
-        }
-        cpu
-    }
-
-    fn idlest_group<'a>(&self, cpu: usize, domain: &'a Domain) -> Option<&'a Group> {
-        let mut mine = 0;
-        let mut best: Option<(u64, &Group)> = None;
-        Here::pass(self.rq.costs.balance_cpu * domain.span.len() as u64);
-        for group in &domain.groups {
-            let local = group.cpus.contains(&cpu);
-            let (loads, index) = (&self.rq.loads, domain.rules.forkexec_idx);
-            let load =
-                |cpu| if local { loads.source(cpu, index) } else { loads.target(cpu, index) };
-            let load = group.cpus.clone().map(load).sum::<u64>() * 1024 / group.power;
-            if local {
-                mine = load;
-            } else if best.is_none_or(|(least, _)| load < least) {
-                best = Some((load, group));
-            }
-        }
-        let (least, group) = best?;
-        (100 * mine >= domain.rules.half_imbalance() * least && mine > least).then_some(group)
-    }
-}
-
-/// Load to move from `there` to `here`, or `None` when the two are balanced. `average` is that of
-/// the domain.
-fn imbalance(here: &Sums, there: &Sums, average: u64, pct: u64) -> Option<u64> {
-    let max = there.load;
-    if there.tasks == 0 || here.load >= max || here.load >= average || 100 * max <= pct * here.load
-    {
-        return None;
-    }
-    let mut per_task = there.weight / there.tasks;
-    if there.spread {
-        per_task = per_task.min(average);
-    }
-    if max <= per_task {
-        return None;
-    }
-    let mut imbalance = 0;
-    if max >= average {
-        let pull = (max - average).min(max - per_task);
-        imbalance = (pull * there.power).min((average - here.load) * here.power) / 1024;
-    }
-    if imbalance >= per_task {
-        return Some(imbalance);
-    }
-    let mine = here.weight.checked_div(here.tasks);
-    let factor = if mine.is_some_and(|mine| per_task > mine) { 1 } else { 2 };
-    let mine = mine.unwrap_or(WEIGHT);
-    if max - here.load + WEIGHT >= per_task * factor {
-        return Some(per_task);
-    }
-    gains(here, there, per_task, mine).then_some(per_task)
-}
-
-/// Whether moving one task would raise the capacity in use.
-fn gains(here: &Sums, there: &Sums, per_task: u64, mine: u64) -> bool {
-    let now = there.power * per_task.min(there.load) + here.power * mine.min(here.load);
-    let leaving = per_task * 1024 / there.power;
-    let mut moved = 0;
-    if there.load > leaving {
-        moved += there.power * per_task.min(there.load - leaving);
-    }
-    let arriving = if there.load * there.power < per_task * 1024 {
-        there.load * there.power / here.power
-    } else {
-        per_task * 1024 / here.power
-    };
-    moved += here.power * mine.min(here.load + arriving);
-    moved / 1024 > now / 1024
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sums(tasks: u64) -> Sums {
-        let load = tasks * WEIGHT;
-        Sums { load, tasks, weight: load, spread: false, power: 1024 }
-    }
-
-    #[test]
-    fn an_idle_cpu_takes_one_of_two() {
-        // Loads (0, 2, 1, 1): average 1024, one task moves.
-        assert_eq!(imbalance(&sums(0), &sums(2), 1024, 125), Some(1024));
-    }
-
-    #[test]
-    fn a_queue_whose_average_shows_one_task_is_balanced() {
-        // Two fresh tasks, but the index still reads one task's worth of load.
-        let there = Sums { load: 1024, ..sums(2) };
-        assert_eq!(imbalance(&sums(0), &there, 512, 125), None);
-    }
-
-    #[test]
-    fn equal_groups_are_balanced() {
-        assert_eq!(imbalance(&sums(2), &sums(2), 2048, 125), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The run queues of a kernel on a machine.
 
+use super::balance::StoppedTicks;
 use super::domains;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
@@ -14,7 +15,6 @@ use core::cell::{Cell, OnceCell, RefCell};
 /// The run queues of `kernel` on the machine of `preset`.
 pub(super) fn run_queues(kernel: &KernelPreset, preset: &Preset) -> RunQueues {
     let (cpus, hz) = (preset.topology.cpus, kernel.config.hz);
-    let grouped = kernel.config.group_sched && kernel.sched.balance.group_shares;
     let queues: Vec<_> = (0..cpus).map(|cpu| run_queue(kernel, preset, cpu)).collect();
     for queue in &queues {
         queue.lock.name("rq->lock");
@@ -22,7 +22,7 @@ pub(super) fn run_queues(kernel: &KernelPreset, preset: &Preset) -> RunQueues {
     RunQueues {
         queues,
         load_average: LoadAverage::default(),
-        loads: Loads::new(cpus, grouped),
+        loads: loads(kernel, preset),
         rt: kernel.sched.rt.clone(),
         rt_root: OnceCell::new(),
         rt_limits: Limits::new(kernel.sched.rt.limit, kernel.locks, cpus),
@@ -32,6 +32,18 @@ pub(super) fn run_queues(kernel: &KernelPreset, preset: &Preset) -> RunQueues {
         tasks: RefCell::default(),
         stats: Cell::default(),
     }
+}
+
+fn loads(kernel: &KernelPreset, preset: &Preset) -> Loads {
+    let grouped = kernel.config.group_sched && kernel.sched.balance.group_shares;
+    let threads = match kernel.sched.domains.smt {
+        Some(_) => preset.topology.threads_per_core,
+        None => 1,
+    };
+    let decays = kernel.sched.balance.stopped_ticks == StoppedTicks::Decay;
+    let loads = Loads::new(preset.topology.cpus, grouped, threads, decays);
+    loads.idlers.tick_ps.set(1_000_000_000_000 / u64::from(kernel.config.hz));
+    loads
 }
 
 fn costs(kernel: &KernelPreset, preset: &Preset) -> Costs {
@@ -62,9 +74,10 @@ fn run_queue(kernel: &KernelPreset, preset: &Preset, cpu: usize) -> RunQueue {
         prev: Cell::new(0),
         idle: Cell::new(0),
         need_resched: Cell::new(false),
-        domains: domains::build(&preset.topology, &kernel.sched.domains, cpu),
+        domains: domains::build(preset, &kernel.sched.domains, cpu),
         next_balance: Cell::new(1),
         idle_at_tick: Cell::new(false),
+        clock_ns: Cell::new(0),
         halted_at: Cell::new(0),
         push_to: Cell::new(None),
         tick_at: Cell::new(u64::MAX),

@@ -46,8 +46,8 @@ pub enum Buddy {
     None,
     /// The one woken last (2.6.25).
     Next,
-    /// The one that a wakeup has preempted, on a queue of at least `nr_latency` tasks (from 2.6.29
-    /// on).
+    /// The one whose wakeup has just preempted another, and else the one that was preempted, on a
+    /// queue of at least `nr_latency` tasks (from 2.6.32 on, with `NEXT_BUDDY` off).
     Last,
 }
 
@@ -99,7 +99,8 @@ pub struct CfsRules {
     pub tick_checks_lead: bool,
     /// Which task may go before the leftmost.
     pub buddy: Buddy,
-    /// The task woken last counts as cache-hot for the balancer.
+    /// The task woken last, with the buddy `last` either of the two, counts as cache-hot for the
+    /// balancer; see `sched.balance.hot_buddies`.
     pub buddy_hot: bool,
     /// In which order the balancer examines tasks.
     pub order: Order,
@@ -295,16 +296,19 @@ impl Queue {
         let rules = &self.rules;
         let by_queue = rules.virtual_time == VirtualTime::Queue;
         let granularity = rules.wakeup_granularity_ns;
-        let (buddy, window) = match rules.buddy {
-            Buddy::None => (None, 0),
-            Buddy::Last => (self.last, granularity),
-            Buddy::Next if by_queue => (self.next, granularity * self.weight.max(WEIGHT) / WEIGHT),
-            Buddy::Next => (self.next, granularity / self.tasks.max(1)),
+        let (buddies, window) = match rules.buddy {
+            Buddy::None => ([None; 2], 0),
+            Buddy::Last => ([self.next, self.last], granularity),
+            Buddy::Next if by_queue => {
+                ([self.next, None], granularity * self.weight.max(WEIGHT) / WEIGHT)
+            }
+            Buddy::Next => ([self.next, None], granularity / self.tasks.max(1)),
         };
-        let Some(buddy) = buddy else { return Some(leftmost) };
-        let behind = vruntime_of(buddy) - first;
-        let close = behind <= window as i64 && (by_queue || behind >= 0);
-        Some(if close { buddy } else { leftmost })
+        let close = |&buddy: &TaskId| {
+            let behind = vruntime_of(buddy) - first;
+            behind <= window as i64 && (by_queue || behind >= 0)
+        };
+        Some(buddies.into_iter().flatten().find(close).unwrap_or(leftmost))
     }
 }
 
@@ -329,7 +333,9 @@ impl Normal for Queue {
         }
         self.account(child.id, entity);
         self.insert(child.id, entity);
-        self.next = Some(child.id);
+        if self.rules.buddy != Buddy::Last {
+            self.next = Some(child.id);
+        }
     }
 
     fn dequeue(&mut self, task: &Tcb, _: Dequeue) -> bool {
@@ -377,8 +383,10 @@ impl Normal for Queue {
     }
 
     fn preempts(&mut self, woken: &Tcb, current: &Tcb) -> bool {
-        self.next = Some(woken.id);
         let preempts = self.lags(&woken.entity, &current.entity);
+        if preempts || self.rules.buddy != Buddy::Last {
+            self.next = Some(woken.id);
+        }
         // A task that goes to sleep may have left the queue already, which was unlocked to balance.
         let stays = current.entity.on_queue.get();
         if preempts && stays && self.tasks >= self.rules.nr_latency {
@@ -404,8 +412,9 @@ impl Normal for Queue {
         self.min_vruntime
     }
 
-    fn hot_buddy(&self) -> Option<TaskId> {
-        self.next.filter(|_| self.rules.buddy_hot)
+    fn is_hot_buddy(&self, task: TaskId) -> bool {
+        let last = self.last.filter(|_| self.rules.buddy == Buddy::Last);
+        self.rules.buddy_hot && [self.next, last].contains(&Some(task))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `schedule`, the switch itself, fork, exec and exit.
 
+use super::idlers::IdleCause;
 use super::normal::{Dequeue, Enqueue};
 use super::queue::{RunQueue, RunQueues, preempt_enable_no_resched};
 use super::scheduler::Sched;
@@ -119,10 +120,16 @@ impl Sched {
             rt_move::pull(&self.rq);
         }
         self.balancer.migration_thread();
+        let mut cause = IdleCause::Bound;
         if self.rq.loads.running(Here::cpu()) == 0 && !(idle && queue.push_to.get().is_some()) {
-            self.balancer.idle_balance();
+            cause = self.balancer.idle_balance();
         }
         let next = self.pick();
+        if next == queue.idle.get() {
+            self.rq.loads.idlers.looked(Here::cpu(), cause, Here::now_ps());
+        } else if idle {
+            self.rq.loads.idlers.runs(Here::cpu(), Here::now_ps());
+        }
         if next == me.id {
             rt_move::post_schedule(&self.rq, queue);
             queue.lock.unlock();
@@ -260,6 +267,7 @@ impl Sched {
         } else {
             let here = target == Here::cpu();
             queue.normal.borrow_mut().enqueue_new(&child, here.then_some(&*parent));
+            self.rq.loads.idlers.queues(IdleCause::Forked);
             self.rq.loads.add(target, child.entity.weight());
         }
         self.rq.resched(target);

@@ -1,11 +1,15 @@
 //! Scheduling domains: which CPUs balance with which, and how eagerly.
 //!
-//! Levels are those of `include/linux/topology.h` and `include/asm-x86/topology.h` of 2.6.25 for a
-//! machine without hyper-threading and with one memory node. The multi-core level
-//! groups the CPUs of one last-level cache. Levels that degenerate (one group, no flag of their
-//! own) are removed as `cpu_attach_domain` does.
+//! From below: the threads of a core, the CPUs of one last-level cache (*MC*), those of a memory
+//! node (*CPU*), and one level of nodes (up to 3.4) or one for each distance between them (from 3.5
+//! on). Which of them a kernel has, and with which numbers, its preset says
+//! (`include/linux/topology.h`, `arch/x86/include/asm/topology.h`, `sd_numa_init`). A level with
+//! one group is removed as `cpu_attach_domain` does; that one of 3.7 which stays, for the flag
+//! `PREFER_SIBLING`, does nothing but lend the flag to the level above, and so do all here.
+//!
+//! Spans are consecutive CPUs: distances that would give others make no level of their own.
 
-use convoy_machine::Topology;
+use convoy_machine::Preset;
 use core::cell::Cell;
 use core::ops::Range;
 use schemars::JsonSchema;
@@ -16,10 +20,35 @@ use serde::Deserialize;
 pub(crate) struct Group {
     /// Its CPUs.
     pub cpus: Range<usize>,
-    /// Capacity, 1024 for each unit. A group whose child domain shares package resources has one
-    /// unit, however many CPUs it holds.
-    pub power: u64,
 }
+
+/// Capacity of a group, 1024 for each task that it runs at full speed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Power {
+    /// One unit, however many CPUs share the cache (up to 2.6.31).
+    #[default]
+    Cache,
+    /// The sum of its CPUs; a hardware thread has less than one unit, and so has a CPU that runs
+    /// real-time tasks (from 2.6.32 on).
+    Cpus,
+}
+
+/// The levels above a memory node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeLevels {
+    /// One, whose groups are the nodes; from a 17th node on there were two, which is not modelled
+    /// (up to 3.4).
+    #[default]
+    One,
+    /// One for each distance between nodes, with its intervals for each CPU of the level (from 3.5
+    /// on).
+    ByDistance,
+}
+
+/// From this distance on a wakeup, fork or exec does not look at a node (`RECLAIM_DISTANCE`).
+const FAR: u8 = 30;
 
 /// Numbers of one level (`SD_MC_INIT`, `SD_CPU_INIT`). An index names the average load that is
 /// looked at: 0 is the load of now, i the average over 2^(i-1) ticks.
@@ -56,6 +85,13 @@ pub struct LevelRules {
     /// Factor on the interval while the CPU is busy.
     #[schemars(range(min = 1, max = 1000))]
     pub busy_factor: u64,
+    /// The level above spreads tasks over groups of this one before it fills one
+    /// (`SD_PREFER_SIBLING`).
+    #[serde(default)]
+    pub prefer_sibling: bool,
+    /// One CPU of the machine at a time balances at this level (`SD_SERIALIZE`).
+    #[serde(default)]
+    pub serialize: bool,
 }
 
 impl LevelRules {
@@ -69,10 +105,22 @@ impl LevelRules {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DomainRules {
+    /// Hardware threads of one core. Without it each thread counts as a core.
+    #[serde(default)]
+    pub smt: Option<LevelRules>,
     /// CPUs that share a last-level cache.
     pub mc: LevelRules,
-    /// All CPUs.
+    /// CPUs of one memory node; all CPUs where `node` is missing.
     pub cpu: LevelRules,
+    /// Several memory nodes.
+    #[serde(default)]
+    pub node: Option<LevelRules>,
+    /// How many levels the nodes make.
+    #[serde(default)]
+    pub node_levels: NodeLevels,
+    /// Capacity of a group.
+    #[serde(default)]
+    pub power: Power,
 }
 
 /// One level of the hierarchy as one CPU sees it.
@@ -84,6 +132,10 @@ pub(crate) struct Domain {
     pub groups: Vec<Group>,
     /// Its numbers.
     pub rules: LevelRules,
+    /// The level below prefers its siblings.
+    pub spreads: bool,
+    /// Wakeups, fork and exec look at this level, too.
+    pub near: bool,
     /// Current interval in milliseconds.
     pub interval: Cell<u64>,
     /// Tick of the last periodic balancing.
@@ -95,18 +147,6 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    fn new(span: Range<usize>, groups: Vec<Group>, rules: &LevelRules) -> Self {
-        Self {
-            span,
-            groups,
-            rules: rules.clone(),
-            interval: Cell::new(1),
-            last_balance: Cell::new(0),
-            failed: Cell::new(0),
-            newidle_cost: Cell::new(0),
-        }
-    }
-
     /// After an attempt that found or moved nothing: the interval grows.
     pub(crate) fn lengthen(&self) {
         if self.interval.get() < self.rules.max_interval_ms {
@@ -125,30 +165,90 @@ impl Domain {
     }
 }
 
-fn singles(span: &Range<usize>) -> Vec<Group> {
-    span.clone().map(|cpu| Group { cpus: cpu..cpu + 1, power: 1024 }).collect()
+/// The domains of one CPU while they are built, lowest level first.
+struct Builder {
+    cpu: usize,
+    domains: Vec<Domain>,
+    /// Span of the last level, and how many CPUs each block of it has.
+    span: Range<usize>,
+    block: usize,
+    /// It prefers its siblings, or a level with the same span does.
+    prefers: bool,
+}
+
+impl Builder {
+    /// Adds the level of all blocks of `size` CPUs among the first `cpus`; `scale` multiplies its
+    /// intervals.
+    fn level(&mut self, size: usize, cpus: usize, rules: &LevelRules, scale: u64) {
+        let start = self.cpu / size * size;
+        let span = start..(start + size).min(cpus);
+        let below = core::mem::replace(&mut self.block, size);
+        if span == self.span {
+            self.prefers |= rules.prefer_sibling && span.len() > 1;
+            return;
+        }
+        let group = |first| Group { cpus: first..(first + below).min(span.end) };
+        let mut rules = rules.clone();
+        rules.min_interval_ms *= scale;
+        rules.max_interval_ms *= scale;
+        self.domains.push(Domain {
+            groups: span.clone().step_by(below).map(group).collect(),
+            spreads: self.prefers,
+            near: true,
+            interval: Cell::new(scale),
+            last_balance: Cell::new(0),
+            failed: Cell::new(0),
+            newidle_cost: Cell::new(0),
+            span: span.clone(),
+            rules,
+        });
+        self.prefers = self.domains.last().is_some_and(|domain| domain.rules.prefer_sibling);
+        self.span = span;
+    }
+
+    /// Adds a level for each distance between nodes whose span is a block of CPUs.
+    fn distances(&mut self, preset: &Preset, rules: &LevelRules) {
+        let (cpus, size) = (preset.topology.cpus, preset.topology.cpus_per_node());
+        let nodes = cpus.div_ceil(size);
+        let mine = self.cpu / size;
+        let mut all: Vec<u8> = (0..nodes).map(|node| preset.node_distance(mine, node)).collect();
+        all.sort_unstable();
+        all.dedup();
+        for distance in all {
+            let within = |&node: &usize| preset.node_distance(mine, node) <= distance;
+            let reached: Vec<usize> = (0..nodes).filter(within).collect();
+            let consecutive = reached[reached.len() - 1] - reached[0] + 1 == reached.len();
+            let width = reached.len() * size;
+            if consecutive && (reached[0] * size).is_multiple_of(width) {
+                self.level(width, cpus, rules, width as u64);
+                if let Some(domain) = self.domains.last_mut() {
+                    domain.near = distance <= FAR;
+                }
+            }
+        }
+    }
 }
 
 /// The domains of `cpu`, lowest level first.
-pub(crate) fn build(topology: &Topology, rules: &DomainRules, cpu: usize) -> Vec<Domain> {
-    let all = 0..topology.cpus;
-    let size = topology.cpus_per_llc.min(topology.cpus);
-    let start = cpu / size * size;
-    let mine = start..(start + size).min(topology.cpus);
-    let mut domains = Vec::new();
-    if mine.len() > 1 {
-        let groups = singles(&mine);
-        domains.push(Domain::new(mine.clone(), groups, &rules.mc));
+pub(crate) fn build(preset: &Preset, rules: &DomainRules, cpu: usize) -> Vec<Domain> {
+    let topology = &preset.topology;
+    let cpus = topology.cpus;
+    let span = cpu..cpu + 1;
+    let mut builder = Builder { cpu, domains: Vec::new(), span, block: 1, prefers: false };
+    if let Some(smt) = &rules.smt {
+        builder.level(topology.threads_per_core, cpus, smt, 1);
     }
-    if mine.len() < all.len() {
-        let groups = all
-            .clone()
-            .step_by(size)
-            .map(|first| Group { cpus: first..(first + size).min(all.end), power: 1024 })
-            .collect();
-        domains.push(Domain::new(all, groups, &rules.cpu));
+    builder.level(topology.cpus_per_llc, cpus, &rules.mc, 1);
+    let node = rules.node.as_ref().map_or(cpus, |_| topology.cpus_per_node());
+    builder.level(node, cpus, &rules.cpu, 1);
+    match &rules.node {
+        Some(node) if rules.node_levels == NodeLevels::ByDistance => {
+            builder.distances(preset, node)
+        }
+        Some(node) => builder.level(cpus, cpus, node, 1),
+        None => {}
     }
-    domains
+    builder.domains
 }
 
 #[cfg(test)]
@@ -156,26 +256,57 @@ mod tests {
     use super::*;
     use crate::preset::KernelPreset;
 
-    /// CPUs and groups of each level.
-    fn levels(cpus: usize, cpus_per_llc: usize) -> Vec<(usize, usize)> {
-        let topology = Topology {
-            cpus,
-            cpus_per_llc,
-            cpus_per_package: cpus_per_llc,
-            threads_per_core: 1,
-            packages_per_node: 1,
-        };
-        let preset = KernelPreset::named("2.6.25").expect("a shipped preset");
-        let domains = build(&topology, &preset.sched.domains, 0);
-        domains.iter().map(|domain| (domain.span.len(), domain.groups.len())).collect()
+    /// CPUs and groups of each level as CPU 0 sees them, and whether the level below spreads.
+    fn levels(kernel: &str, machine: &Preset) -> Vec<(usize, usize, bool)> {
+        let preset = KernelPreset::named(kernel).expect("a shipped preset");
+        let domains = build(machine, &preset.sched.domains, 0);
+        let shape = |domain: &Domain| (domain.span.len(), domain.groups.len(), domain.spreads);
+        domains.iter().map(shape).collect()
+    }
+
+    fn machine(cpus: usize, llc: usize, package: usize, threads: usize) -> Preset {
+        let mut preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+        preset.topology.cpus = cpus;
+        preset.topology.cpus_per_llc = llc;
+        preset.topology.cpus_per_package = package;
+        preset.topology.threads_per_core = threads;
+        preset
     }
 
     #[test]
-    fn levels_that_survive() {
-        assert_eq!(levels(1, 1), []);
-        assert_eq!(levels(4, 4), [(4, 4)]);
-        assert_eq!(levels(4, 2), [(2, 2), (4, 2)]);
-        assert_eq!(levels(8, 2), [(2, 2), (8, 4)]);
-        assert_eq!(levels(4, 1), [(4, 4)]);
+    fn one_level_of_caches_up_to_2_6_26() {
+        for (cpus, llc, expected) in [
+            (1, 1, vec![]),
+            (4, 4, vec![(4, 4, false)]),
+            (4, 2, vec![(2, 2, false), (4, 2, false)]),
+            (8, 2, vec![(2, 2, false), (8, 4, false)]),
+            (4, 1, vec![(4, 4, false)]),
+        ] {
+            assert_eq!(levels("2.6.25", &machine(cpus, llc, llc, 1)), expected);
+        }
+    }
+
+    #[test]
+    fn threads_and_one_level_of_nodes_up_to_3_4() {
+        let threads = machine(64, 16, 16, 2);
+        assert_eq!(levels("3.0", &threads), [(2, 2, false), (16, 8, false), (64, 4, true)]);
+        assert_eq!(levels("3.0", &machine(64, 8, 8, 1)), [(8, 8, false), (64, 8, true)]);
+        let mut one_node = machine(24, 6, 6, 1);
+        one_node.topology.packages_per_node = 4;
+        assert_eq!(levels("3.0", &one_node), [(6, 6, false), (24, 4, true)]);
+        assert_eq!(levels("3.7", &one_node), [(6, 6, false), (24, 4, false)]);
+    }
+
+    #[test]
+    fn a_level_for_each_distance_from_3_5_on() {
+        let large = Preset::named("westmere-ex-80-2013").expect("a shipped preset");
+        assert_eq!(levels("3.0", &large), [(10, 10, false), (80, 8, true)]);
+        let expected = [(10, 10, false), (20, 2, true), (40, 2, false), (80, 2, false)];
+        assert_eq!(levels("3.7", &large), expected);
+        let preset = KernelPreset::named("3.7").expect("a shipped preset");
+        let domains = build(&large, &preset.sched.domains, 79);
+        let intervals = |domain: &Domain| (domain.interval.get(), domain.rules.max_interval_ms);
+        let each: Vec<_> = domains.iter().map(intervals).collect();
+        assert_eq!(each, [(1, 4), (20, 40), (40, 80), (80, 160)]);
     }
 }

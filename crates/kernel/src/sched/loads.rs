@@ -5,6 +5,8 @@
 //! that queue's lock and says so here.
 
 use super::entity::WEIGHT;
+use super::idlers::Idlers;
+use convoy_machine::Here;
 use core::cell::Cell;
 use core::ops::Range;
 
@@ -15,6 +17,23 @@ const SHARE_MIN: u64 = 2;
 
 /// Load averages over 1, 2, 4, 8 and 16 ticks.
 const AVERAGES: usize = 5;
+/// Capacity of a core with several hardware threads, for all of them together (`smt_gain`).
+const SMT_GAIN: u64 = 1178;
+/// Nothing is left of the averages after so many ticks without load.
+const GONE_AFTER: [u64; AVERAGES] = [1, 8, 32, 64, 128];
+/// Every so often the time that a CPU ran real-time tasks counts half, nanoseconds
+/// (`sched_avg_period`).
+const RT_PERIOD_NS: u64 = 500_000_000;
+
+/// What a CPU can do for ordinary tasks.
+#[derive(Default)]
+struct Capacity {
+    /// 1024 is a whole core.
+    power: Cell<u64>,
+    /// Decayed time of real-time tasks, and when it was halved last, nanoseconds.
+    rt_ns: Cell<u64>,
+    halved_ns: Cell<u64>,
+}
 
 /// Numbers of tasks and weights of all queues.
 pub(crate) struct Loads {
@@ -26,11 +45,18 @@ pub(crate) struct Loads {
     /// Weight of the user's group on each CPU, when that is what the balancer sees.
     share: Option<Vec<Cell<u64>>>,
     averages: [Vec<Cell<u64>>; AVERAGES],
+    /// Tick of the last look at the averages, where those that were missed are made up for.
+    looked: Option<Vec<Cell<u64>>>,
+    capacity: Vec<Capacity>,
+    /// That of a CPU which runs no real-time task.
+    whole: u64,
     /// Runnable tasks of all CPUs, and their weight.
     all: Cell<u64>,
     all_weight: Cell<u64>,
     /// CPUs with more than one task.
     crowded: Cell<usize>,
+    /// Why CPUs idle beside them.
+    pub(crate) idlers: Idlers,
 }
 
 fn zeros(cpus: usize) -> Vec<Cell<u64>> {
@@ -38,18 +64,25 @@ fn zeros(cpus: usize) -> Vec<Cell<u64>> {
 }
 
 impl Loads {
-    /// Empty queues of `cpus` CPUs; `grouped`: with group scheduling.
-    pub(crate) fn new(cpus: usize, grouped: bool) -> Self {
+    /// Empty queues of `cpus` CPUs; `grouped`: with group scheduling; `threads` of them are one
+    /// core; averages that a stopped tick did not bring up to date `decay` later.
+    pub(crate) fn new(cpus: usize, grouped: bool, threads: usize, decay: bool) -> Self {
         let even = GROUP_SHARES / cpus as u64;
+        let whole = if threads == 1 { WEIGHT } else { SMT_GAIN / threads as u64 };
+        let capacity = || Capacity { power: Cell::new(whole), ..Capacity::default() };
         Self {
             running: zeros(cpus),
             tasks: zeros(cpus),
             weight: zeros(cpus),
             share: grouped.then(|| vec![Cell::new(even); cpus]),
             averages: core::array::from_fn(|_| zeros(cpus)),
+            looked: decay.then(|| zeros(cpus)),
+            capacity: (0..cpus).map(|_| capacity()).collect(),
+            whole,
             all: Cell::new(0),
             all_weight: Cell::new(0),
             crowded: Cell::new(0),
+            idlers: Idlers::new(cpus),
         }
     }
 
@@ -88,8 +121,11 @@ impl Loads {
         self.all.set(self.all.get() + 1);
         self.all_weight.set(self.all_weight.get() + weight);
         self.running[cpu].set(self.running[cpu].get() + 1);
-        if self.running[cpu].get() == 2 {
-            self.crowded.set(self.crowded.get() + 1);
+        if self.idlers.idles(cpu) {
+            self.idlers.given(cpu, Here::now_ps());
+        }
+        if self.running[cpu].get() == 2 && self.crowded.replace(self.crowded.get() + 1) == 0 {
+            self.idlers.crowd_begins(Here::now_ps());
         }
         self.tasks[cpu].set(self.tasks[cpu].get() + weight);
         self.weigh(cpu);
@@ -102,6 +138,9 @@ impl Loads {
         self.running[cpu].set(self.running[cpu].get() - 1);
         if self.running[cpu].get() == 1 {
             self.crowded.set(self.crowded.get() - 1);
+            if self.crowded.get() == 0 {
+                self.idlers.crowd_ends(Here::now_ps());
+            }
         }
         self.tasks[cpu].set(self.tasks[cpu].get() - weight);
         self.weigh(cpu);
@@ -148,14 +187,93 @@ impl Loads {
         if index == 0 { now } else { now.max(self.averages[index - 1][cpu].get()) }
     }
 
-    /// Every tick, for i in 0..5: the average over 2^i ticks, rounded up when it rises.
-    pub(crate) fn tick(&self, cpu: usize) {
+    /// At `tick` of `cpu`, for i in 0..5: the average over 2^i ticks, rounded up when it rises.
+    /// Ticks missed since the last look had no load.
+    pub(crate) fn tick(&self, cpu: usize, tick: u64) {
+        let missed = match &self.looked {
+            Some(looked) => match tick.checked_sub(looked[cpu].replace(tick)) {
+                Some(0) => return,
+                since => since.unwrap_or(1) - 1,
+            },
+            None => 0,
+        };
         let now = self.weight(cpu);
         for (i, average) in self.averages.iter().enumerate() {
-            let old = average[cpu].get();
+            let old = decayed(average[cpu].get(), i, missed);
             let scale = 1_u64 << i;
             let new = if now > old { now + scale - 1 } else { now };
             average[cpu].set((old * (scale - 1) + new) >> i);
         }
+    }
+
+    /// What `cpu` can do for ordinary tasks, 1024 for a whole core.
+    pub(crate) fn power(&self, cpu: usize) -> u64 {
+        self.capacity[cpu].power.get()
+    }
+
+    /// `cpu` has run a real-time task for `ns`.
+    pub(crate) fn ran_rt(&self, cpu: usize, ns: u64) {
+        let rt = &self.capacity[cpu].rt_ns;
+        rt.set(rt.get() + ns);
+    }
+
+    /// Looks at what real-time tasks leave of `cpu` (`update_cpu_power`).
+    pub(crate) fn update_power(&self, cpu: usize, now_ns: u64) {
+        let capacity = &self.capacity[cpu];
+        while now_ns.saturating_sub(capacity.halved_ns.get()) > RT_PERIOD_NS {
+            capacity.halved_ns.set(capacity.halved_ns.get() + RT_PERIOD_NS);
+            capacity.rt_ns.set(capacity.rt_ns.get() / 2);
+        }
+        let all = RT_PERIOD_NS + (now_ns - capacity.halved_ns.get());
+        let left = all.saturating_sub(capacity.rt_ns.get());
+        capacity.power.set((self.whole * left / all).max(1));
+    }
+}
+
+/// The average with `index` after `missed` ticks without load, by steps of powers of two and in
+/// 128ths, as `decay_load_missed` has it.
+fn decayed(load: u64, index: usize, missed: u64) -> u64 {
+    if missed == 0 || load == 0 {
+        return load;
+    }
+    if missed >= GONE_AFTER[index] {
+        return 0;
+    }
+    let tick = 1.0 - 0.5_f64.powi(index as i32);
+    let step = |j: u32| (128.0 * tick.powi(1 << j)) as u64;
+    (0..7).filter(|j| (missed >> j) & 1 == 1).fold(load, |load, j| (load * step(j)) >> 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_ticks_decay_the_averages_from_2_6_36_on() {
+        // Table of the kernel: 96, 72, 40, 12 and 1 of 128 after 1, 2, 4, 8 and 16 ticks.
+        let after = [1, 2, 4, 8, 16].map(|missed| decayed(128, 2, missed));
+        assert_eq!(after, [96, 72, 40, 12, 1]);
+        assert_eq!((decayed(128, 1, 3), decayed(128, 4, 16)), (16, 45));
+        assert_eq!((decayed(128, 1, 8), decayed(128, 4, 127), decayed(128, 4, 128)), (0, 0, 0));
+        for (decays, expected) in [(false, 768), (true, 240)] {
+            let loads = Loads::new(1, false, 1, decays);
+            loads.add(0, 1024);
+            (1..30).for_each(|tick| loads.tick(0, tick));
+            loads.remove(0, 1024);
+            loads.tick(0, 34);
+            // Index 2 of the array is the average over four ticks.
+            let average = loads.target(0, 3);
+            assert!(average.abs_diff(expected) < 8, "{average}");
+        }
+    }
+
+    #[test]
+    fn real_time_tasks_and_hardware_threads_lessen_the_power() {
+        let loads = Loads::new(2, false, 2, false);
+        assert_eq!(loads.power(0) + loads.power(1), SMT_GAIN);
+        let loads = Loads::new(1, false, 1, false);
+        loads.ran_rt(0, 125_000_000);
+        loads.update_power(0, 500_000_000);
+        assert_eq!(loads.power(0), 896);
     }
 }

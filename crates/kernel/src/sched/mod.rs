@@ -17,13 +17,17 @@ pub mod kthread;
 
 mod balance;
 mod build;
+mod busiest;
 mod cfs;
 mod core;
 mod domains;
 mod eevdf;
+mod idlers;
+mod idlest;
 mod loadavg;
 mod loads;
 mod newidle;
+mod nohz;
 mod normal;
 mod o1;
 pub(crate) mod queue;
@@ -41,10 +45,15 @@ mod wait;
 mod wait_runtime;
 mod wake;
 
-pub use balance::{BalanceRules, Migration, Newidle};
+pub use balance::{
+    BalanceRules, GroupOrder, HotBuddies, HotClock, Imbalance, Migration, Newidle, Push, Siblings,
+    Spread, StoppedTicks,
+};
 pub use cfs::{Buddy, CfsRules, MinVruntime, Order, VirtualTime};
-pub use domains::{DomainRules, LevelRules};
+pub use domains::{DomainRules, LevelRules, NodeLevels, Power};
 pub use eevdf::{EevdfRules, Yield};
+pub use idlers::{IDLE_CAUSES, IdleCause, IdleTimes};
+pub use nohz::Stopped;
 pub use normal::Class;
 pub use queue::RunQueues;
 pub use rt::RtRules;
@@ -54,4 +63,4 @@ pub use rules::SchedRules;
 pub use scheduler::{Handler, Sched, Work};
 pub use stats::SchedStats;
 pub use task::{State, Tcb};
-pub use wake::{Affine, Placement, SyncWakeup, WakeRules};
+pub use wake::{Affine, IdleTest, Placement, SyncWakeup, WakeRules};

@@ -98,9 +98,9 @@ pub(crate) trait Normal {
         0
     }
 
-    /// The task woken last, where it counts as cache-hot.
-    fn hot_buddy(&self) -> Option<TaskId> {
-        None
+    /// Whether `task`, which a wakeup favours, counts as cache-hot for that.
+    fn is_hot_buddy(&self, _task: TaskId) -> bool {
+        false
     }
 
     /// A sleeper that is still queued has been woken: it becomes a task that wants the CPU again.

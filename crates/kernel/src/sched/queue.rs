@@ -5,6 +5,7 @@
 //! memory, all else a queue holds is plain data under it.
 
 use super::domains::Domain;
+use super::idlers::IdleCause;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
 use super::normal::{Dequeue, Enqueue, Normal};
@@ -35,6 +36,8 @@ pub(crate) struct RunQueue {
     /// Tick at which periodic balancing is due.
     pub(crate) next_balance: Cell<u64>,
     pub(crate) idle_at_tick: Cell<bool>,
+    /// When something last happened here, nanoseconds.
+    pub(crate) clock_ns: Cell<u64>,
     /// When it halted last, in picoseconds.
     pub(crate) halted_at: Cell<u64>,
     /// CPU to which the migration thread of this queue shall push a task.
@@ -218,14 +221,18 @@ impl RunQueues {
     /// Charges `task`, which runs on `queue`; whether it should give up the CPU.
     pub(crate) fn charge(&self, queue: &RunQueue, task: &Tcb) -> bool {
         let now = Here::now_ns();
+        queue.clock_ns.set(now);
         if task.rt_priority().is_some() {
-            return self.rt_limits.charge(task.cpu.get(), task.entity.run_until(now));
+            let ran = task.entity.run_until(now);
+            self.loads.ran_rt(task.cpu.get(), ran);
+            return self.rt_limits.charge(task.cpu.get(), ran);
         }
         queue.normal.borrow_mut().charge(task, now)
     }
 
     /// Charges the task that runs on `queue`.
     pub(crate) fn charge_current(&self, queue: &RunQueue) {
+        queue.clock_ns.set(Here::now_ns());
         if queue.is_idle() {
             return;
         }
@@ -238,6 +245,9 @@ impl RunQueues {
     /// Queues a task on `queue`, which is its CPU's.
     pub(crate) fn enqueue(&self, queue: &RunQueue, task: &Tcb, why: Enqueue) {
         self.charge_current(queue);
+        if why == Enqueue::Moved {
+            self.loads.idlers.queues(IdleCause::Moved);
+        }
         if task.rt_priority().is_some() {
             queue.rt.borrow_mut().enqueue(task);
             self.rt_limits.start_period();

@@ -3,7 +3,9 @@
 use super::balance::Balancer;
 use super::build;
 use super::entity::WEIGHT;
+use super::idlers::IdleTimes;
 use super::kthread::state::Kthreads;
+use super::nohz::NoHz;
 use super::normal::Enqueue;
 use super::queue::RunQueues;
 use super::record;
@@ -32,13 +34,6 @@ pub type Work = Box<dyn FnOnce(&Sched)>;
 
 /// What a software interrupt does, on the CPU that raised it.
 pub type Handler = Rc<dyn Fn(&Sched)>;
-
-pub(super) struct NoHz {
-    /// CPUs whose tick is stopped.
-    pub(super) stopped: RefCell<Vec<bool>>,
-    /// The idle CPU that ticks and balances for all of them.
-    pub(super) owner: Cell<Option<usize>>,
-}
 
 /// The scheduler of one machine; its [`convoy_machine::Os`].
 pub struct Sched {
@@ -69,17 +64,17 @@ impl Sched {
         let rules = &kernel.sched;
         let rq = Rc::new(build::run_queues(kernel, preset));
         let llc = preset.topology.cpus_per_llc.min(cpus);
-        let wakeups = Rc::new(Wakeups::new(Rc::clone(&rq), rules.wake.clone(), llc));
-        let balance = rules.balance.clone();
+        let threads = preset.topology.threads_per_core.min(llc);
+        let wakeups = Rc::new(Wakeups::new(Rc::clone(&rq), rules.wake.clone(), llc, threads));
         let sched = Self {
-            balancer: Balancer::new(Rc::clone(&rq), balance, Rc::clone(&wakeups)),
+            balancer: Balancer::new(Rc::clone(&rq), rules, Rc::clone(&wakeups)),
             rq,
             wakeups,
             config: kernel.config.clone(),
             sleepers: RefCell::default(),
             timers: RefCell::default(),
             sequence: Cell::new(0),
-            nohz: NoHz { stopped: RefCell::new(vec![false; cpus]), owner: Cell::new(None) },
+            nohz: NoHz::new(rules.balance.stopped, cpus),
             locks: kernel.locks,
             bkl: Bkl::new(kernel.bkl, kernel.locks, kernel.config.preempt),
             softirqs: Softirqs::new(&kernel.softirq, cpus),
@@ -168,6 +163,11 @@ impl Sched {
     /// Counters so far.
     pub fn stats(&self) -> SchedStats {
         self.rq.stats.get()
+    }
+
+    /// How long CPUs have idled while a task waited on another one, by cause.
+    pub fn idle_times(&self) -> IdleTimes {
+        self.rq.loads.idlers.times(Here::now_ps())
     }
 
     /// Run time of `task` so far, in picoseconds, up to its last charge.

@@ -1,4 +1,4 @@
-//! Ticks, slices, timers of the hardware, and the stopping of ticks on idle CPUs.
+//! Ticks, slices and timers of the hardware.
 
 use super::queue::RunQueues;
 use super::scheduler::Sched;
@@ -62,7 +62,7 @@ impl Sched {
         self.raise_softirq(Vector::Timer);
         self.tick_rcu(user);
         queue.lock.lock();
-        self.rq.loads.tick(Here::cpu());
+        self.rq.loads.tick(Here::cpu(), self.rq.jiffies());
         if !queue.is_idle() {
             self.rq.charge_current(queue);
             self.check_slice();
@@ -106,132 +106,5 @@ impl Sched {
         if RunQueues::turn_is_over(queue, &current) {
             queue.need_resched.set(true);
         }
-    }
-
-    /// Decides whether the balancing softirq runs, and who balances for CPUs without ticks.
-    fn trigger_balance(&self) {
-        let cpu = Here::cpu();
-        let queue = self.rq.this();
-        if self.config.no_hz {
-            let idle = queue.idle_at_tick.get();
-            if queue.in_nohz_recently.get() && !idle {
-                queue.in_nohz_recently.set(false);
-                self.nohz.stopped.borrow_mut()[cpu] = false;
-                if self.nohz.owner.get() == Some(cpu) {
-                    self.nohz.owner.set(None);
-                }
-                if self.nohz.owner.get().is_none() {
-                    let first = self.nohz.stopped.borrow().iter().position(|&stopped| stopped);
-                    if let Some(first) = first {
-                        self.rq.resched(first);
-                    }
-                }
-            }
-            let owner = self.nohz.owner.get();
-            if idle && owner == Some(cpu) && self.all_stopped() {
-                return self.rq.resched(cpu);
-            }
-            if idle && owner != Some(cpu) && self.nohz.stopped.borrow()[cpu] {
-                return;
-            }
-        }
-        if self.rq.jiffies() >= queue.next_balance.get() {
-            self.raise_softirq(Vector::Sched);
-        }
-    }
-
-    fn all_stopped(&self) -> bool {
-        self.nohz.stopped.borrow().iter().all(|&stopped| stopped)
-    }
-
-    /// The softirq of the scheduler: periodic balancing, also for CPUs whose tick is stopped.
-    pub(crate) fn balance_softirq(&self) {
-        let queue = self.rq.this();
-        let cpu = Here::cpu();
-        let idle = queue.idle_at_tick.get();
-        self.balancer.rebalance(cpu, idle);
-        if self.config.no_hz && idle && self.nohz.owner.get() == Some(cpu) {
-            for other in 0..self.rq.queues.len() {
-                let stopped = other != cpu && self.nohz.stopped.borrow()[other];
-                if !stopped {
-                    continue;
-                }
-                if queue.need_resched.get() {
-                    break;
-                }
-                self.balancer.rebalance(other, true);
-                let next = self.rq.queues[other].next_balance.get();
-                queue.next_balance.set(queue.next_balance.get().min(next));
-            }
-        }
-    }
-
-    /// Before an idle CPU halts: stop its tick if nothing needs it.
-    pub(crate) fn enter_idle(&self) {
-        let cpu = Here::cpu();
-        let queue = self.rq.this();
-        if !self.config.no_hz {
-            return;
-        }
-        if let Some(rcu) = &self.rcu {
-            if rcu.needs_tick() {
-                return;
-            }
-            rcu.note_tick_stopped(cpu, true);
-        }
-        self.nohz.stopped.borrow_mut()[cpu] = true;
-        queue.in_nohz_recently.set(true);
-        let owner = self.nohz.owner.get();
-        let keep = if self.all_stopped() {
-            if owner == Some(cpu) {
-                self.nohz.owner.set(None);
-            }
-            false
-        } else if owner.is_none() {
-            self.nohz.owner.set(Some(cpu));
-            true
-        } else {
-            owner == Some(cpu)
-        };
-        if keep {
-            return;
-        }
-        // The CPU that stops last, or any, still serves the timers: it wakes at the tick after the
-        // first deadline.
-        let at = self.next_timer(cpu).map_or(u64::MAX, |ns| {
-            let due = ns.saturating_mul(1000).max(Here::now_ps());
-            let phase = queue.tick_at.get() % self.rq.tick_ps;
-            let base = due - due % self.rq.tick_ps + phase;
-            if base < due { base + self.rq.tick_ps } else { base }
-        });
-        queue.tick_at.set(at);
-        self.program_timer();
-    }
-
-    /// After idling: the tick goes on at its old phase.
-    pub(crate) fn leave_idle(&self) {
-        let cpu = Here::cpu();
-        let queue = self.rq.this();
-        if !self.config.no_hz {
-            return;
-        }
-        if let Some(rcu) = &self.rcu {
-            rcu.note_tick_stopped(cpu, false);
-        }
-        if self.nohz.stopped.borrow()[cpu] {
-            self.nohz.stopped.borrow_mut()[cpu] = false;
-            if self.nohz.owner.get() == Some(cpu) {
-                self.nohz.owner.set(None);
-            }
-        }
-        let now = Here::now_ps();
-        let mut next = now - now % self.rq.tick_ps + self.tick_offset(cpu);
-        while next <= now {
-            next += self.rq.tick_ps;
-        }
-        if queue.tick_at.get() > next || queue.tick_at.get() <= now {
-            queue.tick_at.set(next);
-        }
-        self.program_timer();
     }
 }

@@ -6,6 +6,7 @@
 //! that shares a cache with the chosen one ([`Placement`]).
 
 use super::entity::WEIGHT;
+use super::idlers::IdleCause;
 use super::normal::Enqueue;
 use super::queue::{MIGRATION_COST_NS, RunQueues};
 use super::task::{State, Tcb};
@@ -24,9 +25,15 @@ use std::rc::Rc;
 pub enum Placement {
     /// The task's last CPU and the waker's (2.6.16 to 2.6.31).
     TwoCpus,
-    /// The same, and then an idle CPU that shares a cache with the chosen one
-    /// (`select_idle_sibling`, from 2.6.32 on).
+    /// The same, but at a level that prefers siblings the last CPU, or the first one there, that
+    /// has nothing to run stands for the waker's (2.6.32).
+    EmptyForWaker,
+    /// The same two, and then the first idle CPU of the chosen one's core, and of its cache unless
+    /// that core holds both (`select_idle_sibling`, 2.6.36 to 3.2).
     IdleSibling,
+    /// The same two, and then the first core of the chosen one's cache that idles as a whole, or
+    /// an idle thread of its core (from 3.3 on).
+    IdleCore,
     /// The same, but the search is bounded by how busy the CPUs that share the cache are
     /// (`SIS_UTIL`, from 5.19 on).
     BoundedIdleSibling,
@@ -60,6 +67,19 @@ pub enum SyncWakeup {
     Load,
 }
 
+/// When a wakeup takes a CPU for idle (`idle_cpu`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IdleTest {
+    /// Its idle task runs and nothing is queued there (from 3.2 on; without a search it is the same
+    /// in all).
+    #[default]
+    Queue,
+    /// Its idle task runs, so wakeups stack on a CPU that has not noticed the first one yet (up to
+    /// 3.1).
+    Running,
+}
+
 /// Rules of wakeups, `[sched.wake]`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +93,9 @@ pub struct WakeRules {
     /// An idle CPU from which the hypervisor has taken its processor does not count as idle:
     /// what is put there does not run soon (`vcpu_is_preempted`, from 4.20 on).
     pub avoid_halted: bool,
+    /// When it takes a CPU for idle.
+    #[serde(default)]
+    pub idle_test: IdleTest,
 }
 
 /// Average over eight ticks: at 250 Hz the half-life of the utilization that the bound on the
@@ -88,13 +111,30 @@ pub(crate) struct Wakeups {
     /// CPUs of one last-level cache, and how many of them a wakeup may look at, for each cache.
     llc: usize,
     idle_scan: Vec<Cell<usize>>,
+    /// Hardware threads of one core.
+    threads: usize,
 }
 
 impl Wakeups {
-    /// The wakeups of a machine whose caches have `llc` CPUs each.
-    pub(crate) fn new(rq: Rc<RunQueues>, rules: WakeRules, llc: usize) -> Self {
+    /// The wakeups of a machine whose caches have `llc` CPUs each, and its cores `threads`.
+    pub(crate) fn new(rq: Rc<RunQueues>, rules: WakeRules, llc: usize, threads: usize) -> Self {
         let caches = rq.queues.len().div_ceil(llc);
-        Self { rq, rules, llc, idle_scan: vec![Cell::new(llc); caches] }
+        Self { rq, rules, llc, idle_scan: vec![Cell::new(llc); caches], threads }
+    }
+
+    /// CPUs that share a cache.
+    pub(crate) fn cache_cpus(&self) -> usize {
+        self.llc
+    }
+
+    /// The hardware threads of the core of `cpu`.
+    pub(crate) fn core_of(&self, cpu: usize) -> Range<usize> {
+        self.block_of(cpu, self.threads)
+    }
+
+    fn block_of(&self, cpu: usize, size: usize) -> Range<usize> {
+        let start = cpu / size * size;
+        start..(start + size).min(self.rq.queues.len())
     }
 
     /// Makes `task` runnable; whether it was asleep.
@@ -127,6 +167,7 @@ impl Wakeups {
             if delayed {
                 self.rq.requeue(queue, task);
             } else {
+                self.rq.loads.idlers.queues(self.cause(task.cpu.get()));
                 self.rq.enqueue(queue, task, Enqueue::Woken);
                 queue.end_idle();
             }
@@ -166,6 +207,10 @@ impl Wakeups {
         {
             return cpu;
         }
+        let level = self.rq.queues[this].domains.iter().find(|level| level.span.contains(&prev));
+        if level.is_some_and(|level| !level.near) {
+            return prev;
+        }
         let pulled = prev == this
             || match self.rules.affine {
                 Affine::Load => self.wake_affine(prev, this, task, sync),
@@ -174,18 +219,36 @@ impl Wakeups {
         let target = if pulled { this } else { prev };
         match placement {
             Placement::TwoCpus | Placement::AnyIdle => target,
-            Placement::IdleSibling => self.idle_sibling(target, prev, usize::MAX),
+            Placement::EmptyForWaker if pulled => self.empty_for(this, prev),
+            Placement::EmptyForWaker => prev,
+            Placement::IdleSibling => self.idle_sibling(target, prev, this),
+            Placement::IdleCore => self.idle_core(target),
             Placement::BoundedIdleSibling => {
                 let most = self.idle_scan[target / self.llc].get();
-                self.idle_sibling(target, prev, most)
+                self.bounded_idle_sibling(target, prev, most)
             }
+        }
+    }
+
+    /// Why a task that is queued behind another one on `cpu` was put there.
+    fn cause(&self, cpu: usize) -> IdleCause {
+        match self.rules.placement {
+            _ if self.rq.queues[cpu].is_idle() => IdleCause::WokenOnStale,
+            Placement::TwoCpus | Placement::AnyIdle | Placement::EmptyForWaker => {
+                IdleCause::WokenAmongTwo
+            }
+            _ => IdleCause::WokenInCache,
         }
     }
 
     /// Whether a wakeup may choose `cpu` because it idles (`available_idle_cpu`).
     fn is_available(&self, cpu: usize) -> bool {
         let avoids = self.rules.avoid_halted;
-        self.rq.is_idle_cpu(cpu) && !(avoids && self.rq.is_halted(&self.rq.queues[cpu]))
+        let idle = match self.rules.idle_test {
+            IdleTest::Queue => self.rq.is_idle_cpu(cpu),
+            IdleTest::Running => self.rq.queues[cpu].is_idle(),
+        };
+        idle && !(avoids && self.rq.is_halted(&self.rq.queues[cpu]))
     }
 
     /// Whether the loads speak for the waker's CPU.
@@ -232,13 +295,59 @@ impl Wakeups {
 
     /// CPUs that share a last-level cache with `cpu`.
     fn llc_of(&self, cpu: usize) -> Range<usize> {
-        let start = cpu / self.llc * self.llc;
-        start..(start + self.llc).min(self.rq.queues.len())
+        self.block_of(cpu, self.llc)
+    }
+
+    /// The first of `cpus` that idles.
+    fn first_idle(&self, mut cpus: impl Iterator<Item = usize>) -> Option<usize> {
+        cpus.find(|&cpu| {
+            Here::pass(self.rq.costs.balance_cpu);
+            self.is_available(cpu)
+        })
+    }
+
+    /// [`Placement::EmptyForWaker`] for the waker's CPU `this`.
+    fn empty_for(&self, this: usize, prev: usize) -> usize {
+        let mut levels = self.rq.queues[this].domains.iter();
+        let level = levels.find(|level| level.span.contains(&prev));
+        let Some(level) = level.filter(|level| level.rules.prefer_sibling) else { return this };
+        let empty = |&cpu: &usize| self.rq.loads.running(cpu) == 0;
+        core::iter::once(prev).chain(level.span.clone()).find(empty).unwrap_or(this)
+    }
+
+    /// [`Placement::IdleSibling`]: `this` is the waker's CPU.
+    fn idle_sibling(&self, target: usize, prev: usize, this: usize) -> usize {
+        if self.is_available(target) {
+            return target;
+        }
+        let mut found = target;
+        for near in [self.core_of(target), self.llc_of(target)] {
+            if near.len() > 1 {
+                found = self.first_idle(near.clone()).unwrap_or(found);
+            }
+            if near.contains(&this) && near.contains(&prev) {
+                break;
+            }
+        }
+        found
+    }
+
+    /// [`Placement::IdleCore`].
+    fn idle_core(&self, target: usize) -> usize {
+        if self.is_available(target) {
+            return target;
+        }
+        let near = self.llc_of(target);
+        let mine = self.core_of(target);
+        let whole =
+            |&first: &usize| self.core_of(first).all(|cpu| self.first_idle(cpu..=cpu).is_some());
+        let mut cores = (mine.start..near.end).chain(near.start..mine.start).step_by(self.threads);
+        cores.find(whole).or_else(|| self.first_idle(mine)).unwrap_or(target)
     }
 
     /// `target` if it is idle, else `prev` if that is idle and near, else the first of at most
     /// `most` further CPUs around `target`, else `target`.
-    fn idle_sibling(&self, target: usize, prev: usize, most: usize) -> usize {
+    fn bounded_idle_sibling(&self, target: usize, prev: usize, most: usize) -> usize {
         let near = self.llc_of(target);
         if self.is_available(target) {
             return target;
@@ -246,16 +355,9 @@ impl Wakeups {
         if near.contains(&prev) && self.is_available(prev) {
             return prev;
         }
-        let bounded = self.rules.placement == Placement::BoundedIdleSibling;
-        let first = if bounded { target + 1 - near.start } else { 0 };
+        let first = target + 1 - near.start;
         let around = (0..near.len()).map(|step| near.start + (first + step) % near.len());
-        for cpu in around.take(most) {
-            Here::pass(self.rq.costs.balance_cpu);
-            if self.is_available(cpu) {
-                return cpu;
-            }
-        }
-        target
+        self.first_idle(around.take(most)).unwrap_or(target)
     }
 
     /// How many CPUs a wakeup may look at from now on (`SIS_UTIL`): fewer the busier the CPUs of a

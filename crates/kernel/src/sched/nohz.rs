@@ -1,0 +1,310 @@
+//! Idle CPUs stop their tick, and somebody else balances for them.
+//!
+//! `select_nohz_load_balancer`, `trigger_load_balance`, `nohz_balancer_kick`, `nohz_idle_balance`
+//!   of 2.6.25, 3.0 and 3.7, with their defects: which of them a kernel has, its preset says
+//!   ([`Stopped`]).
+
+use super::queue::RunQueue;
+use super::scheduler::Sched;
+use crate::softirq::Vector;
+use convoy_machine::Here;
+use core::cell::{Cell, RefCell};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Who balances for idle CPUs whose tick is stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stopped {
+    /// One of them, which goes on ticking (up to 2.6.35).
+    #[default]
+    Owner,
+    /// The first of them that stopped, kicked by the tick of a busy CPU: the first two to ask may
+    /// do so, one if it has two tasks and one if it has any, until they stop their own tick. A CPU
+    /// whose last tick found it busy ignores the kick, and no further one is sent to it until a
+    /// softirq of it does the work. The load averages of the kicked CPU are brought up to date, not
+    /// those of the others (2.6.36 to 3.1).
+    FirstTwo,
+    /// The one with the lowest number, if it idles, kicked by the tick of any busy CPU with two
+    /// tasks or both threads of whose core are busy (from 3.3 on; load averages as in 3.7).
+    Crowded,
+}
+
+/// What the CPUs know of each other's stopped ticks.
+pub(super) struct NoHz {
+    rule: Stopped,
+    /// CPUs whose tick is stopped; with `Crowded` those that have not ticked busy since.
+    stopped: RefCell<Vec<bool>>,
+    /// The idle CPU that balances for all of them.
+    owner: Cell<Option<usize>>,
+    /// Tick at which the next kick is due.
+    next_balance: Cell<u64>,
+    /// The CPUs that may kick.
+    pickers: Cell<[Option<usize>; 2]>,
+    /// CPUs that have been kicked and have not done the work yet.
+    kicked: RefCell<Vec<bool>>,
+}
+
+impl NoHz {
+    /// All of `cpus` CPUs tick.
+    pub(super) fn new(rule: Stopped, cpus: usize) -> Self {
+        Self {
+            rule,
+            stopped: RefCell::new(vec![false; cpus]),
+            owner: Cell::new(None),
+            next_balance: Cell::new(0),
+            pickers: Cell::new([None; 2]),
+            kicked: RefCell::new(vec![false; cpus]),
+        }
+    }
+
+    fn all_stopped(&self) -> bool {
+        self.stopped.borrow().iter().all(|&stopped| stopped)
+    }
+
+    fn first_stopped(&self) -> Option<usize> {
+        self.stopped.borrow().iter().position(|&stopped| stopped)
+    }
+
+    fn is_stopped(&self, cpu: usize) -> bool {
+        self.stopped.borrow()[cpu]
+    }
+
+    /// Whether `cpu`, which runs `running` tasks, may kick as one of the first two.
+    fn picks(&self, cpu: usize, running: u64) -> bool {
+        let [first, second] = self.pickers.get();
+        let mine = |picker: Option<usize>| picker.is_none_or(|picker| picker == cpu);
+        if mine(first) {
+            self.pickers.set([Some(cpu), second.filter(|&second| second != cpu)]);
+            return running > 1;
+        }
+        if mine(second) {
+            self.pickers.set([first, Some(cpu)]);
+            return running > 0;
+        }
+        false
+    }
+}
+
+impl Sched {
+    /// Decides whether the balancing softirq runs, and who balances for CPUs without ticks.
+    pub(super) fn trigger_balance(&self) {
+        let queue = self.rq.this();
+        let due = self.rq.jiffies() >= queue.next_balance.get();
+        if self.config.no_hz {
+            match self.nohz.rule {
+                Stopped::Owner if self.owner_serves(queue) => return,
+                Stopped::FirstTwo if !due => self.first_two_kick(queue),
+                Stopped::Owner | Stopped::FirstTwo => {}
+                Stopped::Crowded => self.crowded_kick(queue),
+            }
+        }
+        if due {
+            self.raise_softirq(Vector::Sched);
+        }
+    }
+
+    /// [`Stopped::Owner`]: whether this CPU leaves its balancing to another one.
+    fn owner_serves(&self, queue: &RunQueue) -> bool {
+        let cpu = Here::cpu();
+        let idle = queue.idle_at_tick.get();
+        if queue.in_nohz_recently.get() && !idle {
+            queue.in_nohz_recently.set(false);
+            self.nohz.stopped.borrow_mut()[cpu] = false;
+            if self.nohz.owner.get() == Some(cpu) {
+                self.nohz.owner.set(None);
+            }
+            if self.nohz.owner.get().is_none()
+                && let Some(first) = self.nohz.first_stopped()
+            {
+                self.rq.resched(first);
+            }
+        }
+        let owns = self.nohz.owner.get() == Some(cpu);
+        if idle && owns && self.nohz.all_stopped() {
+            self.rq.resched(cpu);
+            return true;
+        }
+        idle && !owns && self.nohz.is_stopped(cpu)
+    }
+
+    fn first_two_kick(&self, queue: &RunQueue) {
+        let cpu = Here::cpu();
+        let early = self.rq.jiffies() < self.nohz.next_balance.get();
+        if early || queue.idle_at_tick.get() || !self.nohz.picks(cpu, self.rq.loads.running(cpu)) {
+            return;
+        }
+        if let Some(target) = self.nohz.owner.get().or_else(|| self.nohz.first_stopped()) {
+            self.kick_balancer(target);
+        }
+    }
+
+    fn crowded_kick(&self, queue: &RunQueue) {
+        let cpu = Here::cpu();
+        if queue.idle_at_tick.get() {
+            return;
+        }
+        self.nohz.stopped.borrow_mut()[cpu] = false;
+        let early = self.rq.jiffies() < self.nohz.next_balance.get();
+        let Some(target) = self.nohz.first_stopped().filter(|_| !early) else { return };
+        let mut core = self.wakeups.core_of(cpu);
+        let whole = core.len() > 1 && core.all(|cpu| !self.rq.queues[cpu].is_idle());
+        if self.rq.loads.running(cpu) < 2 && !whole {
+            return;
+        }
+        self.nohz.next_balance.set(self.nohz.next_balance.get() + 1);
+        if self.rq.is_idle_cpu(target) {
+            self.kick_balancer(target);
+        }
+    }
+
+    /// Asks `target` to balance for all idle CPUs, unless it has been asked already.
+    fn kick_balancer(&self, target: usize) {
+        if core::mem::replace(&mut self.nohz.kicked.borrow_mut()[target], true) {
+            return;
+        }
+        let at = Here::now_ps() + self.rq.costs.ipi;
+        self.interrupt_at(target, at, Box::new(Self::kicked));
+        Here::pass(self.rq.costs.send);
+    }
+
+    /// The interrupt of a kick.
+    fn kicked(&self) {
+        let queue = self.rq.this();
+        if self.nohz.rule == Stopped::Crowded {
+            if !self.rq.is_idle_cpu(Here::cpu()) || queue.need_resched.get() {
+                return;
+            }
+            queue.idle_at_tick.set(true);
+        }
+        self.raise_softirq(Vector::Sched);
+    }
+
+    /// The softirq of the scheduler: periodic balancing, also for CPUs whose tick is stopped.
+    pub(crate) fn balance_softirq(&self) {
+        let queue = self.rq.this();
+        let cpu = Here::cpu();
+        let idle = queue.idle_at_tick.get();
+        self.balancer.rebalance(cpu, idle);
+        if !self.config.no_hz {
+            return;
+        }
+        let kicked = self.nohz.kicked.borrow()[cpu];
+        match self.nohz.rule {
+            Stopped::Owner if idle && self.nohz.owner.get() == Some(cpu) => self.serve(queue),
+            Stopped::Owner => {}
+            Stopped::FirstTwo if kicked && !idle => self.rq.loads.idlers.kick_lost.set(true),
+            Stopped::FirstTwo | Stopped::Crowded => {
+                if kicked && idle {
+                    self.serve(queue);
+                    self.nohz.next_balance.set(queue.next_balance.get());
+                    self.rq.loads.idlers.kick_lost.set(false);
+                }
+                self.nohz.kicked.borrow_mut()[cpu] = false;
+            }
+        }
+    }
+
+    /// Balances for all CPUs whose tick is stopped, until this one has something to run.
+    fn serve(&self, queue: &RunQueue) {
+        let cpu = Here::cpu();
+        let loads = &self.rq.loads;
+        for other in 0..self.rq.queues.len() {
+            if other == cpu || !self.nohz.is_stopped(other) {
+                continue;
+            }
+            if queue.need_resched.get() {
+                break;
+            }
+            match self.nohz.rule {
+                Stopped::Owner => {}
+                Stopped::FirstTwo => loads.tick(cpu, self.rq.jiffies()),
+                Stopped::Crowded if self.rq.is_idle_cpu(other) => {
+                    loads.tick(other, self.rq.jiffies());
+                }
+                Stopped::Crowded => continue,
+            }
+            self.balancer.rebalance(other, true);
+            let next = self.rq.queues[other].next_balance.get();
+            queue.next_balance.set(queue.next_balance.get().min(next));
+        }
+    }
+
+    /// Before an idle CPU halts: stop its tick if nothing needs it.
+    pub(crate) fn enter_idle(&self) {
+        let cpu = Here::cpu();
+        let queue = self.rq.this();
+        let ticks = !self.config.no_hz || self.keeps_tick(cpu, queue);
+        self.rq.loads.idlers.ticks(cpu, ticks, Here::now_ps());
+        if ticks {
+            return;
+        }
+        // The CPU that stops last, or any, still serves the timers: it wakes at the tick after the
+        // first deadline.
+        let at = self.next_timer(cpu).map_or(u64::MAX, |ns| {
+            let due = ns.saturating_mul(1000).max(Here::now_ps());
+            let phase = queue.tick_at.get() % self.rq.tick_ps;
+            let base = due - due % self.rq.tick_ps + phase;
+            if base < due { base + self.rq.tick_ps } else { base }
+        });
+        queue.tick_at.set(at);
+        self.program_timer();
+    }
+
+    /// Whether `cpu`, about to idle, goes on ticking.
+    fn keeps_tick(&self, cpu: usize, queue: &RunQueue) -> bool {
+        if let Some(rcu) = &self.rcu {
+            if rcu.needs_tick() {
+                return true;
+            }
+            rcu.note_tick_stopped(cpu, true);
+        }
+        self.nohz.stopped.borrow_mut()[cpu] = true;
+        queue.in_nohz_recently.set(true);
+        let owner = &self.nohz.owner;
+        match self.nohz.rule {
+            Stopped::Crowded => false,
+            Stopped::FirstTwo => {
+                let others = |picker: Option<usize>| picker.filter(|&picker| picker != cpu);
+                self.nohz.pickers.set(self.nohz.pickers.get().map(others));
+                owner.set(owner.get().or(Some(cpu)));
+                false
+            }
+            Stopped::Owner if self.nohz.all_stopped() => {
+                owner.set(owner.get().filter(|&owner| owner != cpu));
+                false
+            }
+            Stopped::Owner => {
+                owner.set(owner.get().or(Some(cpu)));
+                owner.get() == Some(cpu)
+            }
+        }
+    }
+
+    /// After idling: the tick goes on at its old phase.
+    pub(crate) fn leave_idle(&self) {
+        let cpu = Here::cpu();
+        let queue = self.rq.this();
+        if !self.config.no_hz {
+            return;
+        }
+        if let Some(rcu) = &self.rcu {
+            rcu.note_tick_stopped(cpu, false);
+        }
+        if self.nohz.rule != Stopped::Crowded && self.nohz.is_stopped(cpu) {
+            self.nohz.stopped.borrow_mut()[cpu] = false;
+            if self.nohz.owner.get() == Some(cpu) {
+                self.nohz.owner.set(None);
+            }
+        }
+        let now = Here::now_ps();
+        let mut next = now - now % self.rq.tick_ps + self.tick_offset(cpu);
+        while next <= now {
+            next += self.rq.tick_ps;
+        }
+        if queue.tick_at.get() > next || queue.tick_at.get() <= now {
+            queue.tick_at.set(next);
+        }
+        self.program_timer();
+    }
+}
