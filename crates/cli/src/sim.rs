@@ -243,6 +243,7 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
         owner_change_ms: point.bkl.map(|bkl| bkl.owner_change_ms).filter(|ms| ms.is_finite()),
         hash: Some(format!("{:016x}", point.hash)),
         bulk: point.bulk.clone(),
+        idle_rules: point.idle_rules.list(),
         timeline: point.samples.clone(),
         ..RunPoint::default()
     }

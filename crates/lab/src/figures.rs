@@ -1,5 +1,7 @@
 //! The figures of tables: their names, units and digits.
 
+use convoy_kernel::sched::IdleCause;
+
 /// One figure of a reproduction and how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
@@ -45,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 19] = [
+const OTHERS: [Metric; 20] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -55,6 +57,7 @@ const OTHERS: [Metric; 19] = [
     Metric::new("cpu_ms_per_job", "CPU/job", "ms", 3),
     Metric::new("pulled_newidle_per_s", "Newly idle: pulled", "1/s", 0),
     Metric::new("newidle_failed_per_s", "failed", "1/s", 0),
+    Metric::new("idle_beside_percent", "Idle beside tasks", "%", 2),
     Metric::new("acquisitions_per_s", "Sections", "1/s", 0),
     Metric { head: "", ..Metric::new("jain", "Jain", "", 3) },
     Metric { head: "", ..Metric::new("cpus_used", "CPUs", "", 2) },
@@ -69,7 +72,8 @@ const OTHERS: [Metric; 19] = [
 
 /// The metric with this name, if a table has a column for it.
 pub fn metric(key: &str) -> Option<Metric> {
-    AIM7.into_iter().chain(CAUSES).chain(OTHERS).find(|metric| metric.key == key)
+    let rules = IdleCause::ALL.map(|cause| Metric::new(cause.key(), cause.title(), "%", 2));
+    AIM7.into_iter().chain(CAUSES).chain(OTHERS).chain(rules).find(|metric| metric.key == key)
 }
 
 /// Whether the published tables have a column for it.

@@ -11,6 +11,7 @@ mod calibrate_wakeups;
 pub mod compare;
 pub mod experiment;
 pub mod figures;
+pub mod idle_rules;
 pub mod inputs;
 pub mod job;
 pub mod lock_loop;

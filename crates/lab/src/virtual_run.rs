@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use convoy_kernel::sched::SchedStats;
+use convoy_kernel::sched::{IdleTimes, SchedStats};
 use convoy_kernel::{
     BKL, FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
 };
@@ -17,6 +17,7 @@ use convoy_workload::api::Kernel;
 use serde::{Deserialize, Serialize};
 
 use crate::bulk::{self, BulkUse};
+use crate::idle_rules::IdleRules;
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 use convoy_workload::columns::Columns;
@@ -105,6 +106,9 @@ pub struct VirtualPoint {
     pub bkl: Option<BklUse>,
     /// Scheduler counters of the busy window.
     pub sched: SchedStats,
+    /// Idle time of the busy window while a task waited on another CPU, by the rule that let it
+    /// be.
+    pub idle_rules: IdleRules,
     /// Jobs done and failed.
     pub jobs_done: u64,
     /// See `jobs_done`.
@@ -146,6 +150,7 @@ struct Snapshot {
     now_ns: u64,
     modes: [u64; 5],
     sched: SchedStats,
+    idle: IdleTimes,
     bkl: Option<Watch>,
 }
 
@@ -161,6 +166,7 @@ impl Snapshot {
             now_ns: Here::now_ns(),
             modes,
             sched: world.sched().stats(),
+            idle: world.sched().idle_times(),
             bkl: Here::watched().into_iter().find(|watch| watch.name == BKL),
         }
     }
@@ -411,6 +417,7 @@ impl VirtualRun {
                 contended_percent: 100.0 * count(|watch| watch.contended) / acquisitions.max(1.0),
             }),
             sched: to.sched.since(&from.sched),
+            idle_rules: IdleRules::new(&from.idle, &to.idle, all),
             jobs_done: board.done.get(),
             jobs_failed: board.failed.get(),
             first_failure: board.first_failure.borrow().clone(),

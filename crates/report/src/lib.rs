@@ -19,6 +19,7 @@ mod export;
 mod flame;
 mod format;
 mod host;
+mod idle_rules;
 mod json;
 mod picture;
 mod plot;

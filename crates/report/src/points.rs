@@ -1,6 +1,7 @@
 //! `convoy run` and `convoy sim`: the load points of an AIM7 run.
 
 use convoy_lab::bulk::BulkUse;
+use convoy_lab::idle_rules::IdleRule;
 use convoy_lab::inputs::Inputs;
 use convoy_lab::virtual_run::Sample;
 use convoy_workload::record::{Cause, JobStats, Repeat};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::fixed;
 use crate::json::{self, WithVerdict};
 use crate::table::{Cell, Column, Table, page_wrap};
-use crate::{timeline, verdict};
+use crate::{idle_rules, timeline, verdict};
 
 mod columns;
 
@@ -93,6 +94,9 @@ pub struct RunPoint {
     /// Bulk operations of the simulated page allocator; none on a real machine.
     #[serde(default)]
     pub bulk: Vec<BulkUse>,
+    /// Idle time of a simulation while tasks waited on other CPUs, by the rule that let it be.
+    #[serde(default)]
+    pub idle_rules: Vec<IdleRule>,
     /// The intervals of a simulation, if asked for.
     #[serde(default)]
     pub timeline: Vec<Sample>,
@@ -155,7 +159,8 @@ impl RunReport {
     /// intervals and the jobs.
     pub fn to_text(&self) -> String {
         let mut texts = vec![page_wrap(&self.verdict())];
-        let tables = [Some(self.table()), self.machine(), self.per_job()];
+        let tables =
+            [Some(self.table()), self.machine(), self.per_job(), idle_rules::table(&self.points)];
         texts.extend(tables.iter().flatten().map(Table::to_text));
         texts.extend(timeline::tables(&self.points).iter().map(Table::to_text));
         texts.join("\n")

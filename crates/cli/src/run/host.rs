@@ -192,6 +192,7 @@ fn report_point(args: &Run, point: &Point) -> RunPoint {
         order_hash: Some(point.order_hash.clone()),
         jobs: if args.results.per_job { point.jobs.clone() } else { Vec::new() },
         bulk: Vec::new(),
+        idle_rules: Vec::new(),
         timeline: Vec::new(),
     }
 }

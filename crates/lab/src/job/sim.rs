@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES};
+use convoy_kernel::sched::IdleCause;
 use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
 use convoy_machine::{Preset, Recorder};
 use convoy_workload::mix::Mix;
@@ -222,7 +223,9 @@ impl SimJob {
             point.bkl.as_ref().map_or(f64::NAN, value)
         };
         let rate = |count: u64| count as f64 / point.busy_s;
-        let outcome = Outcome::of([
+        let rules = &point.idle_rules;
+        let idle = IdleCause::ALL.map(|cause| (cause.key(), rules.percent(cause)));
+        let numbers = [
             ("jobs_per_min", point.columns.jobs_per_min),
             ("jti", f64::from(point.columns.jti)),
             ("real_s", point.columns.real_s * scale),
@@ -236,7 +239,9 @@ impl SimJob {
             ("pulled_newidle_per_s", rate(point.sched.pulled_newidle)),
             ("newidle_failed_per_s", rate(point.sched.newidle_failed)),
             ("jobs_failed", point.jobs_failed as f64),
-        ]);
+            ("idle_beside_percent", rules.total()),
+        ];
+        let outcome = Outcome::of(numbers.into_iter().chain(idle));
         Outcome {
             schedule_hash: Some(format!("{:016x}", point.hash)),
             failure: point.first_failure.clone(),

@@ -1,0 +1,64 @@
+//! Idle time while tasks wait on other CPUs, by the rule of the kernel that let it be.
+
+use convoy_kernel::sched::{IDLE_CAUSES, IdleCause, IdleTimes};
+use serde::{Deserialize, Serialize};
+
+/// Idle time under one rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdleRule {
+    /// What let it be.
+    pub rule: String,
+    /// Percent of all CPU time.
+    pub percent: f64,
+}
+
+/// Percent of all CPU time in which a CPU idled while a task waited on another one, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct IdleRules([f64; IDLE_CAUSES]);
+
+impl IdleRules {
+    /// From the times before and after `all` seconds of CPU time.
+    pub fn new(before: &IdleTimes, after: &IdleTimes, all: f64) -> Self {
+        let percent = |cause| (after[cause] - before[cause]) as f64 / (all * 1e10);
+        Self(core::array::from_fn(percent))
+    }
+
+    /// Under one cause.
+    pub fn percent(&self, cause: IdleCause) -> f64 {
+        self.0[cause as usize]
+    }
+
+    /// Under all of them.
+    pub fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+
+    /// Those with some time, the most first.
+    pub fn list(&self) -> Vec<IdleRule> {
+        let some = IdleCause::ALL.into_iter().filter(|&cause| self.percent(cause) > 0.0);
+        let rule = |cause: IdleCause| IdleRule {
+            rule: cause.name().to_owned(),
+            percent: self.percent(cause),
+        };
+        let mut list: Vec<IdleRule> = some.map(rule).collect();
+        list.sort_by(|a, b| b.percent.total_cmp(&a.percent));
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_comes_first_and_nothing_is_left_out() {
+        let mut after = [0; IDLE_CAUSES];
+        after[IdleCause::Hot as usize] = 20_000_000_000;
+        after[IdleCause::ShortIdle as usize] = 50_000_000_000;
+        let rules = IdleRules::new(&[0; IDLE_CAUSES], &after, 1.0);
+        let list = rules.list();
+        assert_eq!(list.len(), 2);
+        assert_eq!((list[0].rule.as_str(), list[0].percent), (IdleCause::ShortIdle.name(), 5.0));
+        assert!((rules.total() - 7.0).abs() < 1e-12);
+    }
+}
