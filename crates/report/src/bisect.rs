@@ -19,6 +19,10 @@ pub enum BisectVerdict {
     NoRegression,
     /// The level changes little by little over the history.
     Ramp,
+    /// The level changes at two commits.
+    TwoSteps,
+    /// A change is taken back by a later one, wholly or in part.
+    FixedAgain,
     /// The ends differ in the direction that was not looked for.
     Improvement,
 }
@@ -217,6 +221,12 @@ impl BisectReport {
             BisectVerdict::NoRegression => format!("no regression: {}\n", self.why),
             BisectVerdict::Ramp => {
                 format!("no single commit, with {percent} confidence: {}\n", self.why)
+            }
+            BisectVerdict::TwoSteps => {
+                format!("two changes, with {percent} confidence: {}\n", self.why)
+            }
+            BisectVerdict::FixedAgain => {
+                format!("changed and fixed again, with {percent} confidence: {}\n", self.why)
             }
             BisectVerdict::Improvement => format!("no regression, an improvement: {}\n", self.why),
         }

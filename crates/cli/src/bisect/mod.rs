@@ -43,7 +43,11 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     let record = serde_json::to_value(&report).map_err(Failure::environment)?;
     args.store.keep(&args.common, "bisect", Some(plan.settings.seed), record);
     Ok(match report.verdict {
-        BisectVerdict::Found | BisectVerdict::Set | BisectVerdict::Ramp => ExitCode::from(FINDING),
+        BisectVerdict::Found
+        | BisectVerdict::Set
+        | BisectVerdict::Ramp
+        | BisectVerdict::TwoSteps
+        | BisectVerdict::FixedAgain => ExitCode::from(FINDING),
         BisectVerdict::NoRegression | BisectVerdict::Improvement => ExitCode::SUCCESS,
     })
 }

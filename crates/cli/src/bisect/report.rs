@@ -22,6 +22,8 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
         Ending::Found => BisectVerdict::Found,
         Ending::NoRegression => BisectVerdict::NoRegression,
         Ending::Ramp => BisectVerdict::Ramp,
+        Ending::TwoSteps => BisectVerdict::TwoSteps,
+        Ending::TakenBack => BisectVerdict::FixedAgain,
         Ending::WrongDirection => BisectVerdict::Improvement,
         _ if answer.no_regression > 0.5 => BisectVerdict::NoRegression,
         _ => BisectVerdict::Set,
@@ -69,6 +71,10 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
 /// Why the search ended, and how large a difference it leaves open if it found none.
 fn why(session: &Session<'_>, answer: &Answer) -> String {
     let why = answer.ending.to_string();
+    if !answer.steps.is_empty() {
+        let steps: Vec<String> = answer.steps.iter().map(|set| step(session, set)).collect();
+        return format!("{why}: {}", steps.join(", then "));
+    }
     if answer.ending != Ending::NoRegression || !answer.largest.is_finite() {
         return why;
     }
@@ -76,6 +82,22 @@ fn why(session: &Session<'_>, answer: &Answer) -> String {
     let unit = session.unit();
     let space = if unit.is_empty() { "" } else { " " };
     format!("{why}: they differ by at most {:.3}{space}{unit} ({percent:.2} %)", answer.largest)
+}
+
+/// One of two steps: its commit, or how many it may be and the first and last of them.
+fn step(session: &Session<'_>, set: &[(usize, f64)]) -> String {
+    let name = |node: usize| {
+        let commit = &session.commits.list[node];
+        format!("{} ({})", commit.short(), commit.subject)
+    };
+    let nodes = || set.iter().map(|(node, _)| *node);
+    match (nodes().min(), nodes().max()) {
+        (Some(first), Some(last)) if first < last => {
+            format!("one of {} from {} to {}", set.len(), name(first), name(last))
+        }
+        (Some(only), _) => name(only),
+        _ => "a commit that was not found".to_owned(),
+    }
 }
 
 /// The confidence of the search, or that of the comparison with the parent if that failed: who is

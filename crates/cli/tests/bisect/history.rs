@@ -67,6 +67,22 @@ fn builds_that_fail_beside_the_culprit_leave_a_set() {
 }
 
 #[test]
+fn two_changes_are_both_named_and_one_that_was_fixed_is_called_so() {
+    let repo = line("steps", 40, 41, ["100", "100"]);
+    for (second, verdict) in [("+ 20", "two-steps"), ("- 12", "fixed-again")] {
+        let command = format!(
+            "n=$(tr -dc 0-9 < note); \
+             echo value: $(( 100 + 20 * (n >= 12) {second} * (n >= 27) + ${{#CONVOY_PAD}} / 1000 ))"
+        );
+        let answer = json(search(&repo, [1, 40], &["--restart"], &command), FINDING);
+        assert_eq!(answer["verdict"], verdict, "{answer}");
+        assert_eq!(answer["first_bad"], serde_json::Value::Null);
+        let why = answer["why"].as_str().expect("a sentence");
+        assert!(why.contains("(step 12)") && why.contains("(step 27)"), "{why}");
+    }
+}
+
+#[test]
 fn ends_that_do_not_differ_or_differ_the_other_way() {
     let repo = line("same", 30, 31, ["100", "120"]);
     let answer = json(search(&repo, [1, 30], &["--min-effect", "5"], NOISY), DONE);

@@ -8,17 +8,21 @@
 //! printed) and `--commits N` print other rows.
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
 //! measures both ends itself to place its threshold and choose its repeats.
-//! The same seed gives the same table with any number of `--threads`.
+//! The same seed gives the same table with any number of `--threads`. Every row is one of Markdown;
+//! `--write docs/bisect-model.md` puts it in the place of the row there that begins with the same
+//! cells, with the commit it was measured at.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints tables")]
 
 mod noise;
+mod rows;
 mod simulate;
 
 use std::process::ExitCode;
 
 use convoy_stats::bisect::Layout;
 use noise::{NOISES, Noise};
+use rows::Rows;
 use simulate::{
     Kind, Scenario, Summary, bound, git_bisect, git_measured_runs, repeats_for_99, summarise,
 };
@@ -41,6 +45,9 @@ const PARTS: [&str; 7] = ["known", "unknown", "shiftless", "builds", "hard", "no
 /// The most histories for each of the many cells of the tables of noise and of nothing to find.
 const NOISE_HISTORIES: u64 = 300;
 
+/// Head of the tables that [`line`] fills.
+const OF_LINES: &str = "| what | runs | p95 | builds | right | named one | right | set | commit |";
+
 /// Histories from which the repeats of `git bisect` are found.
 const GIT_HISTORIES: u64 = 1000;
 
@@ -54,6 +61,7 @@ struct Options {
     commits: Option<usize>,
     /// Effects over noise as they are printed; empty for all.
     cells: Vec<String>,
+    rows: Rows,
 }
 
 fn main() -> ExitCode {
@@ -66,15 +74,15 @@ fn main() -> ExitCode {
     };
     let wanted = |part: &str| options.part.as_deref().is_none_or(|only| only == part);
     if wanted("known") {
-        cells(&options, "Levels and noise known, builds free", |cell| {
+        cells(&options, "known", |cell| {
             (cell.known, cell.build_cost) = (true, 0.0);
         });
     }
     if wanted("unknown") {
-        cells(&options, "Nothing known", |_| ());
+        cells(&options, "unknown", |_| ());
     }
     if wanted("shiftless") {
-        cells(&options, "Nothing known but that builds bring no shifts", |cell| {
+        cells(&options, "unknown, no shifts", |cell| {
             cell.assumed = Layout::None;
         });
     }
@@ -103,6 +111,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         noises: Vec::new(),
         commits: None,
         cells: Vec::new(),
+        rows: Rows::default(),
     };
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or(format!("{name} needs a value"))?;
@@ -118,11 +127,12 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
                 options.noises = value.split(',').map(noise).collect::<Result<_, _>>()?;
             }
             "--commits" => options.commits = Some(number()?.max(1) as usize),
+            "--write" => options.rows = Rows::into_file(&value),
             "--cells" => options.cells = value.split(',').map(String::from).collect(),
             _ => {
                 return Err(format!(
                     "{name} {value}: take --histories, --threads, --seed, --part, --noise, \
-                     --cells, --commits"
+                     --cells, --commits, --write"
                 ));
             }
         }
@@ -143,10 +153,7 @@ fn noise(name: &str) -> Result<Noise, String> {
 fn noises(options: &Options) {
     let histories = options.histories.min(NOISE_HISTORIES);
     println!("\nNothing known, {histories} histories, 99 % stated, 1000 runs");
-    println!(
-        "{:<12} {:>4} {:>6} {:>7} {:>7} {:>6} {:>6}",
-        "noise", "d", "named", "right", "runs", "p95", "ratio"
-    );
+    println!("| noise | d | histories | named | right | runs | p95 | ratio | commit |");
     for (name, noise) in NOISES {
         if !options.noises.is_empty() && !options.noises.contains(&noise) {
             continue;
@@ -159,13 +166,16 @@ fn noises(options: &Options) {
             let scenario = default_search(options, effect, noise);
             let of = summarise(&scenario, histories, options.seed, options.threads);
             let floor = bound(scenario.d(), scenario.commits, 0.01);
-            println!(
-                "{name:<12} {d:>4} {:>6.3} {:>7.4} {:>7.1} {:>6} {:>6.2}",
-                of.named,
-                of.named_right,
-                of.runs,
-                of.runs_p95,
-                of.runs / floor
+            options.rows.put(
+                &format!("{name} | {d}"),
+                &format!(
+                    "{histories} | {:.3} | {:.4} | {:.1} | {} | {:.2}",
+                    of.named,
+                    of.named_right,
+                    of.runs,
+                    of.runs_p95,
+                    of.runs / floor
+                ),
             );
         }
     }
@@ -183,7 +193,7 @@ fn default_search(options: &Options, effect: f64, noise: Noise) -> Scenario {
 
 /// Histories without a culprit.
 fn nothing(options: &Options) {
-    println!("\nNo culprit, at most 1000 runs, noise 5 %");
+    println!("\nNo culprit, at most 1000 runs, noise 5 %\n{OF_LINES}");
     for (name, kind, effect) in [
         ("nothing", Kind::Nothing, 0.0),
         ("ramp of 2 sd", Kind::Ramp, 0.1),
@@ -191,31 +201,16 @@ fn nothing(options: &Options) {
     ] {
         let scenario = Scenario { kind, ..default_search(options, effect, Noise::Gaussian) };
         let histories = options.histories.min(NOISE_HISTORIES);
-        line(name, &summarise(&scenario, histories, options.seed, options.threads));
+        line(options, name, &summarise(&scenario, histories, options.seed, options.threads));
     }
 }
 
 /// The nine cells under the three kinds of noise, and `git bisect` with repeats.
-fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
-    println!("\n{title}: {} histories, 99 % stated", options.histories);
+fn cells(options: &Options, levels: &str, change: impl Fn(&mut Scenario)) {
+    println!("\nLevels {levels}: {} histories, 99 % stated", options.histories);
     println!(
-        "{:<9} {:>5} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>7} {:>15} {:>6} {:>7} {:>6} \
-         {:>7} {:>6}",
-        "noise",
-        "d",
-        "bound",
-        "runs",
-        "+-",
-        "ratio",
-        "p95",
-        "builds",
-        "right",
-        "95 %",
-        "named",
-        "told",
-        "/us",
-        "untold",
-        "/us"
+        "| levels | noise | N | d | bound | runs | ratio | p95 | builds | right | named | told | \
+         untold | commit |"
     );
     let all = [Noise::Gaussian, Noise::T3, Noise::Outliers];
     let noises = if options.noises.is_empty() { &all[..] } else { &options.noises };
@@ -233,22 +228,22 @@ fn cells(options: &Options, title: &str, change: impl Fn(&mut Scenario)) {
             let floor = bound(scenario.d(), scenario.commits, 0.01);
             let told = git_runs(&scenario);
             let untold = git_measured_runs(&scenario, GIT_HISTORIES);
-            println!(
-                "{:<9} {:>5.2} {floor:>7.1} {:>7.1} {:>6.1} {:>6.2} {:>6} {:>6.1} {:>7.4} \
-                 {:>7.4}-{:>7.4} {:>6.3} {told:>7.1} {:>6.2} {untold:>7.1} {:>6.2}",
-                format!("{noise:?}"),
-                scenario.d(),
-                summary.runs,
-                1.96 * summary.runs_se,
-                summary.runs / floor,
-                summary.runs_p95,
-                summary.builds,
-                summary.right,
-                summary.right_ci[0],
-                summary.right_ci[1],
-                summary.named,
-                told / summary.runs,
-                untold / summary.runs,
+            let commits = scenario.commits;
+            options.rows.put(
+                &format!("{levels} | {noise:?} | {commits} | {d}"),
+                &format!(
+                    "{floor:.1} | {:.1} ± {:.1} | {:.2} | {} | {:.1} | {:.4} ({:.4} to {:.4}) | \
+                     {:.3} | {told:.1} | {untold:.1}",
+                    summary.runs,
+                    summary.runs_se,
+                    summary.runs / floor,
+                    summary.runs_p95,
+                    summary.builds,
+                    summary.right,
+                    summary.right_ci[0],
+                    summary.right_ci[1],
+                    summary.named,
+                ),
             );
         }
     }
@@ -263,7 +258,7 @@ fn git_runs(scenario: &Scenario) -> f64 {
 
 /// Builds that cost ten runs each, at effect/cv 0.4.
 fn builds(options: &Options) {
-    println!("\nA build costs ten runs, effect/cv 0.4");
+    println!("\nA build costs ten runs, effect/cv 0.4\n{OF_LINES}");
     for (name, known, assumed) in [
         ("all known", true, Layout::None),
         ("no shifts", false, Layout::None),
@@ -272,13 +267,17 @@ fn builds(options: &Options) {
         let mut scenario = Scenario::new(0.02, 0.05, Noise::Gaussian);
         (scenario.known, scenario.assumed, scenario.build_cost) = (known, assumed, 10.0);
         scenario.max_runs = 6000;
-        line(name, &summarise(&scenario, options.histories, options.seed, options.threads));
+        line(
+            options,
+            name,
+            &summarise(&scenario, options.histories, options.seed, options.threads),
+        );
     }
 }
 
 /// What the nine cells leave out, at effect/cv 5 and 2.
 fn hard(options: &Options) {
-    println!("\nHarder histories, nothing known, at most 3000 runs");
+    println!("\nHarder histories, nothing known, at most 3000 runs\n{OF_LINES}");
     for (effect, cv) in [(0.05, 0.01), (0.02, 0.01)] {
         let plain = Scenario { max_runs: 3000, ..Scenario::new(effect, cv, Noise::Gaussian) };
         for (name, scenario) in [
@@ -292,23 +291,29 @@ fn hard(options: &Options) {
             ("drift 1 % in 100 runs", Scenario { drift: 0.01, ..plain }),
         ] {
             let name = format!("d {:.0}, {name}", scenario.d());
-            line(&name, &summarise(&scenario, options.histories, options.seed, options.threads));
+            line(
+                options,
+                &name,
+                &summarise(&scenario, options.histories, options.seed, options.threads),
+            );
         }
     }
 }
 
-fn line(name: &str, summary: &Summary) {
-    println!(
-        "{name:<32} runs {:>6.1} (p95 {:>5})  builds {:>5.1}  right {:.4} ({:.4} to {:.4})  \
-         named one {:.3}  (right {:.4})  set {:.2}",
-        summary.runs,
-        summary.runs_p95,
-        summary.builds,
-        summary.right,
-        summary.right_ci[0],
-        summary.right_ci[1],
-        summary.named,
-        summary.named_right,
-        summary.set,
+fn line(options: &Options, name: &str, summary: &Summary) {
+    options.rows.put(
+        name,
+        &format!(
+            "{:.1} | {} | {:.1} | {:.4} ({:.4} to {:.4}) | {:.3} | {:.4} | {:.2}",
+            summary.runs,
+            summary.runs_p95,
+            summary.builds,
+            summary.right,
+            summary.right_ci[0],
+            summary.right_ci[1],
+            summary.named,
+            summary.named_right,
+            summary.set,
+        ),
     );
 }

@@ -4,7 +4,9 @@
 //! class. There are about as many classes as measured commits, so the cost does not depend on the
 //! length of the history.
 
-use super::grid::{Build, Grid};
+use super::grid::{Build, Grid, KINDS, MODES, ONE_MODE};
+use super::modes::Fit;
+use super::several::Several;
 use super::types::{Config, Direction};
 use crate::normal::cdf as normal_cdf;
 
@@ -63,19 +65,48 @@ pub(super) struct Evidence {
     pub(super) independent: f64,
     /// Probability that the level changes little by little.
     pub(super) ramp: f64,
+    /// What the data say of two steps.
+    pub(super) several: Several,
     /// Probability of each hyper, all classes together.
     pub(super) hypers: Vec<f64>,
     /// Posterior centres of each shape: good level, bad level, logarithm of the scale.
-    pub(super) centres: [[f64; 3]; 3],
+    pub(super) centres: [[f64; 3]; ONE_MODE],
 }
 
 impl Evidence {
+    /// Probability that there is one step, and not none, two or a ramp.
+    pub(super) fn one_step(&self) -> f64 {
+        (1.0 - self.none.p) * (1.0 - self.ramp) * (1.0 - self.several.p)
+    }
+
+    /// Probability that the noise has two modes.
+    pub(super) fn modes(&self, grid: &Grid) -> f64 {
+        let of = self.hypers.iter().zip(&grid.hypers);
+        let sum: f64 = of.filter(|(_, hyper)| hyper.modes.is_some()).map(|(p, _)| p).sum();
+        sum.min(1.0)
+    }
+
+    /// The modes that are probable, if every value tells which of them it has.
+    pub(super) fn clear_modes(&self, grid: &Grid) -> Option<Fit> {
+        let mut of = [0.0; MODES];
+        for (p, hyper) in self.hypers.iter().zip(&grid.hypers) {
+            if let Some(which) = hyper.shape.checked_sub(ONE_MODE) {
+                of[which] += p;
+            }
+        }
+        let best = (0..MODES).max_by(|a, b| of[*a].total_cmp(&of[*b]))?;
+        let sure = of.iter().sum::<f64>() > SURE_MODES;
+        grid.fits[best].filter(|fit| sure && fit.is_clear())
+    }
+
     /// That of a class, or of none of them if `class` is their number.
     pub(super) fn belief(&self, class: usize) -> &Belief {
         self.classes.get(class).unwrap_or(&self.none)
     }
 }
 
+/// Two modes are taken for granted from this probability on.
+const SURE_MODES: f64 = 0.99;
 /// Probability before any data that the ends do not differ.
 pub(super) const NONE: f64 = 0.1;
 
@@ -159,7 +190,7 @@ pub(super) fn posterior(
         .collect();
     let count = grid.hypers.len();
     let mut parts = vec![NOTHING; (classes.len() + 1) * count];
-    let mut floor = Floor { best: [f64::NEG_INFINITY; 3], each_shape };
+    let mut floor = Floor { best: [f64::NEG_INFINITY; KINDS], each_shape };
     if config.known.is_none() {
         let mut sums = empty.clone();
         for build in builds {
@@ -192,7 +223,7 @@ pub(super) fn posterior(
 
 /// The largest parts so far, which say what is negligible.
 struct Floor {
-    best: [f64; 3],
+    best: [f64; KINDS],
     each_shape: bool,
 }
 
@@ -302,6 +333,7 @@ fn collect(grid: &Grid, parts: &[Part]) -> Evidence {
         strata,
         independent: 1.0,
         ramp: 0.0,
+        several: Several::default(),
         hypers,
         centres: centres(grid, parts),
     }
@@ -332,7 +364,7 @@ fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64) -> Belief {
 }
 
 /// The posterior centre of each shape, also of one that is improbable.
-fn centres(grid: &Grid, parts: &[Part]) -> [[f64; 3]; 3] {
+fn centres(grid: &Grid, parts: &[Part]) -> [[f64; 3]; ONE_MODE] {
     let mut centres = grid.centres.map(|c| [c.levels[0], c.levels[1], c.ln_scale]);
     let last = parts.len() - grid.hypers.len();
     for (shape, centre) in centres.iter_mut().enumerate() {

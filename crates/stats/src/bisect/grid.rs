@@ -6,9 +6,14 @@
 //! points lie where the posterior is: dense at its centre, and so wide that the level of a culprit
 //! with few runs on one side is covered too.
 
+use super::modes::{Fit, Modes, SHARES};
 use super::noise::{Shape, shapes};
 use super::types::{Config, Known, Tails};
 
+/// Kinds of noise with one mode, with two, and all.
+pub(super) const ONE_MODE: usize = 3;
+pub(super) const MODES: usize = 3;
+pub(super) const KINDS: usize = ONE_MODE + MODES;
 /// Points per level. With spacings of about one posterior standard deviation at the centre the
 /// trapezoidal rule errs by less than 1e-4.
 const POINTS: usize = 20;
@@ -71,12 +76,12 @@ impl Build {
                 let row = &mut table[from..from + grid.points];
                 for (entry, offset) in row.iter_mut().zip(&axis.offsets) {
                     let level = axis.centre + hyper.scale * offset;
-                    let density = |y: &f64| shape.ln_density((y - level) * per_scale);
+                    let density = |y: &f64| hyper.ln_density(shape, (y - level) * per_scale);
                     let survival = |y: &f64| {
                         let z = (y - level) * per_scale;
                         // Runs that were stopped say nothing against levels far above; a weak
                         // prior keeps the level near the bound, lest the integral diverge.
-                        shape.ln_survival(z) - 0.5 * (z.min(0.0) / ABOVE).powi(2)
+                        hyper.ln_survival(shape, z) - 0.5 * (z.min(0.0) / ABOVE).powi(2)
                     };
                     *entry = constant
                         + self.values.iter().map(density).sum::<f64>()
@@ -135,6 +140,18 @@ pub(super) struct Hyper {
     pub(super) ln_prior: f64,
     /// Good level, bad level.
     pub(super) axes: [Axis; 2],
+    /// Two modes, if the noise has them.
+    pub(super) modes: Option<Modes>,
+}
+
+impl Hyper {
+    fn ln_density(&self, shape: &Shape, z: f64) -> f64 {
+        self.modes.map_or_else(|| shape.ln_density(z), |modes| modes.ln_density(shape, z))
+    }
+
+    fn ln_survival(&self, shape: &Shape, z: f64) -> f64 {
+        self.modes.map_or_else(|| shape.ln_survival(z), |modes| modes.ln_survival(shape, z))
+    }
 }
 
 /// Where the posterior of one shape lies: good level, bad level, logarithm of the scale.
@@ -159,20 +176,34 @@ pub(super) struct Grid {
     pub(super) hypers: Vec<Hyper>,
     /// Points per level.
     pub(super) points: usize,
-    pub(super) centres: [Centre; 3],
+    pub(super) centres: [Centre; ONE_MODE],
+    pub(super) fits: [Option<Fit>; MODES],
     /// Spacing of the scales, as logarithm, and of the levels at their centres, in scales.
     pub(super) scale_step: f64,
     pub(super) level_steps: [f64; 2],
 }
 
 impl Grid {
-    /// A grid about `centres`.
-    pub(super) fn new(config: &Config, centres: [Centre; 3], amount: &Amount) -> Self {
+    /// A grid about `centres`, and about two modes where they fit.
+    pub(super) fn new(
+        config: &Config,
+        centres: [Centre; ONE_MODE],
+        fits: [Option<Fit>; MODES],
+        amount: &Amount,
+    ) -> Self {
         let freedom = (amount.runs[0] + amount.runs[1] - 2.0).max(1.0);
         let scale_sd = 1.0 / (2.0 * freedom).sqrt();
         let level_steps = amount.runs.map(|runs| 1.1 / runs.max(1.0).sqrt());
         let mut hypers = Vec::new();
-        for (shape, kind) in shapes().iter().enumerate().take(shape_count(config)) {
+        for (shape, kind) in shapes().iter().enumerate().take(kinds(config)) {
+            let fit = shape.checked_sub(ONE_MODE).map(|which| fits[which]);
+            let (centre, fit) = match fit {
+                None => (centres[shape], None),
+                Some(None) => continue,
+                Some(Some(fit)) => {
+                    (Centre { levels: fit.levels, ln_scale: fit.scale.ln() }, Some(fit))
+                }
+            };
             let sd = scale_sd * kind.variance.sqrt();
             let spans = [0, 1].map(|side| {
                 let wide = 4.5 * (kind.variance / amount.end_runs[side]).sqrt();
@@ -180,30 +211,66 @@ impl Grid {
                 (fine, bend(fine, wide))
             });
             for offset in SCALES {
-                let scale = (centres[shape].ln_scale + offset * sd).exp();
+                let scale = (centre.ln_scale + offset * sd).exp();
                 let axes = [0, 1].map(|side| {
                     let (fine, bend) = spans[side];
-                    Axis::new(centres[shape].levels[side], scale, fine, bend)
+                    Axis::new(centre.levels[side], scale, fine, bend)
                 });
                 // The prior of the scale is flat in its logarithm.
                 let ln_prior = (kind.prior * sd).ln();
-                hypers.push(Hyper { shape, scale, ln_prior, axes });
+                let hyper = Hyper { shape, scale, ln_prior, axes, modes: None };
+                match fit {
+                    None => hypers.push(hyper),
+                    Some(fit) => hypers.extend(SHARES.iter().map(|share| Hyper {
+                        ln_prior: ln_prior + fit.ln_precision - (SHARES.len() as f64).ln(),
+                        modes: Some(Modes { apart: fit.apart / scale, share: *share }),
+                        ..hyper.clone()
+                    })),
+                }
             }
         }
-        Self { hypers, points: POINTS, centres, scale_step: 1.45 * scale_sd, level_steps }
+        let scale_step = 1.45 * scale_sd;
+        Self { hypers, points: POINTS, centres, fits, scale_step, level_steps }
+    }
+
+    /// Whether the modes lie where `fits` has them.
+    pub(super) fn fits_well(&self, fits: &[Option<Fit>; MODES]) -> bool {
+        self.fits.iter().zip(fits).all(|pair| match pair {
+            (None, None) => true,
+            (Some(a), Some(b)) => {
+                let step = a.scale * self.level_steps[0].min(self.level_steps[1]);
+                (0..2).all(|side| (a.levels[side] - b.levels[side]).abs() < step)
+                    && (a.apart - b.apart).abs() < step
+                    && (a.scale / b.scale).ln().abs() < 0.6 * self.scale_step
+            }
+            _ => false,
+        })
     }
 
     /// The grid of known levels and scale.
     pub(super) fn known(config: &Config, known: &Known) -> Self {
         let axes = [Axis::point(known.good_mean), Axis::point(known.bad_mean)];
         let mut hypers = Vec::new();
-        for (shape, kind) in shapes().iter().enumerate().take(shape_count(config)) {
+        for (shape, kind) in shapes().iter().enumerate().take(kinds(config).min(ONE_MODE)) {
             // A known standard deviation of t3 noise is 3^½ of its scales.
             let scale = if shape == 2 { known.sd / 3.0_f64.sqrt() } else { known.sd };
-            hypers.push(Hyper { shape, scale, ln_prior: kind.prior.ln(), axes: axes.clone() });
+            hypers.push(Hyper {
+                shape,
+                scale,
+                ln_prior: kind.prior.ln(),
+                axes: axes.clone(),
+                modes: None,
+            });
         }
         let centre = Centre { levels: [known.good_mean, known.bad_mean], ln_scale: known.sd.ln() };
-        Self { hypers, points: 1, centres: [centre; 3], scale_step: 1.0, level_steps: [1.0; 2] }
+        Self {
+            hypers,
+            points: 1,
+            centres: [centre; ONE_MODE],
+            fits: [None; MODES],
+            scale_step: 1.0,
+            level_steps: [1.0; 2],
+        }
     }
 
     /// Drops the hypers that are not to be kept, also from the tables.
@@ -237,7 +304,7 @@ impl Grid {
     }
 }
 
-/// How many of the shapes are considered.
-fn shape_count(config: &Config) -> usize {
-    if config.tails == Tails::Gaussian { 1 } else { 3 }
+/// How many kinds of noise are considered.
+fn kinds(config: &Config) -> usize {
+    if config.tails == Tails::Gaussian { 1 } else { KINDS }
 }

@@ -80,6 +80,12 @@ impl History {
         &self.candidates
     }
 
+    /// Whether every commit has the one before it as its only parent.
+    pub(super) fn is_chain(&self) -> bool {
+        let chain = |(node, of): (usize, &Vec<usize>)| node == 0 || of[..] == [node - 1];
+        self.parents.as_ref().is_none_or(|parents| parents.iter().enumerate().all(chain))
+    }
+
     /// The parents of `node`.
     pub(super) fn parents(&self, node: usize) -> Vec<usize> {
         match &self.parents {

@@ -31,27 +31,52 @@ struct Memory {
     share: f64,
     /// Whether each build has a state of its own.
     of_build: bool,
+    /// Standard deviation of a drift at a steady rate, in scales for each run.
+    drift: f64,
 }
 
-const fn memory(prior: f64, carry: f64, share: f64, of_build: bool) -> Memory {
-    Memory { prior, carry, share, of_build }
+impl Memory {
+    const fn machine(prior: f64, carry: f64, share: f64) -> Self {
+        Self { prior, carry, share, of_build: false, drift: 0.0 }
+    }
+
+    const fn drift(prior: f64, drift: f64) -> Self {
+        Self { prior, carry: 0.0, share: 0.0, of_build: false, drift }
+    }
+
+    const fn build(prior: f64, share: f64) -> Self {
+        Self { prior, carry: 1.0, share, of_build: true, drift: 0.0 }
+    }
+
+    /// Whether runs have more in common than the level.
+    fn remembers(&self) -> bool {
+        self.share > 0.0 || self.drift > 0.0
+    }
 }
 
 /// The covariances that are tried. That of no memory comes first. Shifts of builds are improbable
 /// until the data ask for them.
-const MEMORIES: [Memory; 8] = [
-    memory(0.75, 0.0, 0.0, false),
-    memory(0.03, 0.5, 0.9, false),
-    memory(0.03, 0.9, 0.95, false),
-    memory(0.03, 0.9, 0.5, false),
-    memory(0.03, 0.99, 0.8, false),
-    memory(0.03, 0.99, 0.3, false),
-    memory(0.06, 1.0, 0.2, true),
-    memory(0.04, 1.0, 0.6, true),
+const MEMORIES: [Memory; 9] = [
+    Memory::machine(0.7, 0.0, 0.0),
+    Memory::machine(0.03, 0.5, 0.9),
+    Memory::machine(0.03, 0.9, 0.95),
+    Memory::machine(0.03, 0.9, 0.5),
+    Memory::machine(0.03, 0.99, 0.8),
+    Memory::machine(0.03, 0.99, 0.3),
+    Memory::drift(0.05, 0.03),
+    Memory::build(0.06, 0.2),
+    Memory::build(0.04, 0.6),
 ];
 
 /// Probability before any data that a difference of the ends grew little by little.
 const RAMP: f64 = 0.02;
+/// Memory, and shifts of builds, have a say only where the data are this many times as probable
+/// with them as without: what is merely possible would cost a fifth of all runs.
+const ASKED: f64 = 3.0;
+/// Commits between the ends that must have been measured before a ramp is believed.
+const ALONG: usize = 4;
+/// Part of the first model in the posterior, if runs are independent.
+const FIRST: f64 = 0.5;
 /// Values are drawn in to this many times the deviation that 90 % of the runs keep.
 const DRAWN_IN: f64 = 1.5;
 
@@ -60,6 +85,8 @@ struct Filter {
     memory: Memory,
     steps: Vec<(f64, f64)>,
     ln_scale: f64,
+    /// How much of the slope over time is taken out of a column.
+    slope: f64,
 }
 
 impl Filter {
@@ -67,7 +94,8 @@ impl Filter {
         let white = 1.0 - memory.share;
         let mut variances = vec![memory.share; if memory.of_build { builds } else { 1 }];
         let fade = memory.carry * memory.carry;
-        let mut filter = Self { memory, steps: Vec::with_capacity(runs.len()), ln_scale: 0.0 };
+        let mut filter =
+            Self { memory, steps: Vec::with_capacity(runs.len()), ln_scale: 0.0, slope: 0.0 };
         for run in runs {
             let variance = &mut variances[if memory.of_build { run.build } else { 0 }];
             let total = *variance + white;
@@ -75,6 +103,13 @@ impl Filter {
             filter.steps.push((gain, 1.0 / total.sqrt()));
             filter.ln_scale -= 0.5 * total.ln();
             *variance = fade * *variance * (1.0 - gain) + (1.0 - fade) * memory.share;
+        }
+        if memory.drift > 0.0 {
+            // A slope is one more direction of larger variance, 1 + drift^2 times its square sum.
+            let sum: f64 = (0..runs.len()).map(|run| time(run, runs.len()).powi(2)).sum();
+            let more = 1.0 + memory.drift * memory.drift * sum;
+            filter.slope = (1.0 - 1.0 / more.sqrt()) / sum.max(f64::MIN_POSITIVE);
+            filter.ln_scale -= 0.5 * more.ln();
         }
         filter
     }
@@ -89,7 +124,19 @@ impl Filter {
             into.push(ahead * scale);
             *state = self.memory.carry * (*state + gain * ahead);
         }
+        if self.slope > 0.0 {
+            let n = into.len();
+            let along: f64 = into.iter().enumerate().map(|(run, v)| time(run, n) * v).sum();
+            for (run, value) in into.iter_mut().enumerate() {
+                *value -= self.slope * along * time(run, n);
+            }
+        }
     }
+}
+
+/// When a run was made, from the middle of all.
+fn time(run: usize, runs: usize) -> f64 {
+    run as f64 - 0.5 * (runs as f64 - 1.0)
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -128,7 +175,7 @@ pub(super) fn opinion(
     let mut states = vec![0.0; builds.len()];
     let (mut level, mut effect, mut value) = (Vec::new(), Vec::new(), Vec::new());
     let mut column = Vec::with_capacity(runs.len());
-    let count = if config.layout == Layout::None { 6 } else { MEMORIES.len() };
+    let count = if config.layout == Layout::None { 7 } else { MEMORIES.len() };
     let mut ramp = Vec::with_capacity(count);
     let mut parts = Vec::with_capacity(count * (classes.len() + 1));
     for memory in &MEMORIES[..count] {
@@ -146,7 +193,12 @@ pub(super) fn opinion(
         column.clear();
         column.extend(runs.iter().map(|run| depths[builds[run.build].slot]));
         filter.whiten(runs, &mut states, &column, &mut effect);
-        ramp.push(fit.step(config, RAMP, &effect).ln_evidence);
+        if depths.len() >= ALONG + 2 {
+            ramp.push(fit.step(config, RAMP, &effect).ln_evidence);
+        }
+        if parts.iter().any(|part| part.belief.noise <= 2.0 * floor * floor) {
+            break; // What is left is rounding, in which no memory can be seen.
+        }
     }
     collect(&ramp, &parts, classes.len() + 1)
 }
@@ -242,8 +294,11 @@ impl<'a> Fit<'a> {
 fn collect(ramp: &[f64], parts: &[Part], count: usize) -> Opinion {
     let all = parts.iter().map(|part| part.ln_evidence).chain(ramp.iter().copied());
     let peak = all.fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> =
+    let mut weights: Vec<f64> =
         parts.iter().map(|part| exp_negative(part.ln_evidence - peak)).collect();
+    for unasked in unasked(&weights, count) {
+        weights[unasked * count..(unasked + 1) * count].fill(0.0);
+    }
     let total: f64 = weights.iter().sum();
     let strata = [false, true].map(|of_build| {
         let of_class = |class: usize| {
@@ -260,7 +315,23 @@ fn collect(ramp: &[f64], parts: &[Part], count: usize) -> Opinion {
     });
     let independent = weights[..count].iter().sum::<f64>() / total;
     let ramp: f64 = ramp.iter().map(|part| exp_negative(part - peak)).sum();
-    Opinion { strata, independent, ramp: ramp / (ramp + total) }
+    let asked = ramp > ASKED * RAMP * total;
+    Opinion { strata, independent, ramp: if asked { ramp / (ramp + total) } else { 0.0 } }
+}
+
+/// The memories that the data do not ask for; those of builds and those of the machine speak for
+/// each other.
+fn unasked(weights: &[f64], count: usize) -> Vec<usize> {
+    let sums: Vec<f64> = weights.chunks_exact(count).map(|of| of.iter().sum()).collect();
+    let evidence = |wanted: &dyn Fn(&Memory) -> bool| {
+        let of = MEMORIES.iter().zip(&sums).filter(|(memory, _)| wanted(memory));
+        let (prior, sum) = of.fold((0.0, 0.0), |(p, s), (memory, sum)| (p + memory.prior, s + sum));
+        sum / f64::max(prior, f64::MIN_POSITIVE)
+    };
+    let none = sums[0] / MEMORIES[0].prior;
+    let asked = [false, true]
+        .map(|of_build| evidence(&|m| m.remembers() && m.of_build == of_build) > ASKED * none);
+    (1..sums.len()).filter(|i| !asked[usize::from(MEMORIES[*i].of_build)]).collect()
 }
 
 /// Sums of what several beliefs say.
@@ -294,8 +365,10 @@ impl Mixture {
     }
 }
 
-/// Mixes the opinion into `evidence`, which gets the part `weight`.
-pub(super) fn mix(evidence: &mut Evidence, opinion: &Opinion, weight: f64) {
+/// Mixes the opinion into `evidence`, whose part is `FIRST`, or all if the noise has two `modes`,
+/// where runs are independent.
+pub(super) fn mix(evidence: &mut Evidence, opinion: &Opinion, modes: f64) {
+    let weight = (FIRST + (1.0 - FIRST) * modes) * opinion.independent;
     let last = evidence.classes.len();
     let first = |class: usize| evidence.belief(class);
     let strata = [weight, 0.0].into_iter().zip(&opinion.strata).map(|(of_first, beliefs)| {
@@ -319,5 +392,5 @@ pub(super) fn mix(evidence: &mut Evidence, opinion: &Opinion, weight: f64) {
     evidence.none = both(last);
     evidence.strata = strata;
     evidence.independent = opinion.independent;
-    evidence.ramp = opinion.ramp;
+    evidence.ramp = opinion.ramp * (1.0 - modes * opinion.independent);
 }

@@ -36,9 +36,13 @@ mod evidence;
 mod grid;
 mod history;
 mod memory;
+mod modes;
 mod noise;
+mod placing;
 mod policy;
 mod search;
+mod several;
+mod steps;
 mod types;
 
 pub use history::History;

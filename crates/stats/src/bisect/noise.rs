@@ -4,6 +4,7 @@
 //! three degrees of freedom. The first two have Cauchy tails, so that no single value, however far
 //! out, decides between two levels. Which of the three it is, the data say.
 
+use super::grid::KINDS;
 use std::sync::OnceLock;
 
 /// Density of the standard normal distribution at 0.
@@ -105,10 +106,17 @@ impl Shape {
 }
 
 /// All shapes; the first is the one for noise known to be Gaussian.
-pub(super) fn shapes() -> &'static [Shape; 3] {
-    static SHAPES: OnceLock<[Shape; 3]> = OnceLock::new();
+pub(super) fn shapes() -> &'static [Shape; KINDS] {
+    static SHAPES: OnceLock<[Shape; KINDS]> = OnceLock::new();
     SHAPES.get_or_init(|| {
-        [Shape::new(0, 0.3, 1.0), Shape::new(1, 0.45, 1.12), Shape::new(2, 0.25, 1.5)]
+        [
+            Shape::new(0, 0.25, 1.0),
+            Shape::new(1, 0.4, 1.12),
+            Shape::new(2, 0.2, 1.5),
+            Shape::new(0, 0.05, 1.0),
+            Shape::new(0, 0.05, 1.0),
+            Shape::new(0, 0.05, 1.0),
+        ]
     })
 }
 

@@ -24,6 +24,8 @@ const COSTLY: f64 = 0.7;
 const FUTILE: f64 = 1e-6;
 /// Beyond this distance, in standard deviations, two levels are apart and numbers need not grow.
 const FAR: f64 = 40.0;
+/// A component wider than this many of the narrowest counts as so wide.
+const WIDE: f64 = 10.0;
 
 /// Components with less than this probability say nothing.
 const LEAST: f64 = 1e-4;
@@ -341,9 +343,9 @@ fn mutual(mut components: Vec<Component>) -> f64 {
     for c in &mut components {
         c.p /= total;
         c.mean = (c.mean - low) * shrink / unit;
-        c.variance /= unit * unit;
+        c.variance = (c.variance / (unit * unit)).min(WIDE * WIDE);
     }
-    let reach = 4.5 * widest.min(10.0);
+    let reach = 4.5 * widest.min(WIDE);
     let step = 0.8;
     let count = ((((high - low) * shrink / unit + 2.0 * reach) / step) as usize + 1).min(200);
     let mut mixture = vec![0.0; count];

@@ -2,31 +2,25 @@
 
 use super::answer::likely_shape;
 use super::check::check;
-use super::evidence::{Class, Evidence, IMPROBABLE, posterior};
-use super::grid::{Amount, Build, Centre, Grid};
+use super::evidence::{Class, Evidence, posterior};
+use super::grid::{Build, Grid};
 use super::history::History;
 use super::memory::{self, Run};
 use super::policy::{self, View};
 use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measure, Outcome, Step};
 
 /// Runs of each end before the search proper begins: fewer say nothing about the noise.
-const END_RUNS: usize = 2;
+pub(super) const END_RUNS: usize = 2;
 /// Runs of a build of an end, times the cost of a first run over that of another, after which a new
 /// build says more.
 const END_BUILD_RUNS: f64 = 4.0;
-/// The grid is looked at when the data have grown by this factor.
-const REGRID: f64 = 1.1;
-/// A grid is replaced when the data have grown by this factor since it was placed.
-const WORN: f64 = 1.5;
 /// Part of the runs that go to the ends while the machine seems to change: at irregular steps, so
 /// that no period of its own can hide behind them.
 const INTERLEAVED: f64 = 0.35;
 /// The least regular step round a circle.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
-/// Part of the first model in the posterior, if runs are independent.
-const FIRST: f64 = 0.5;
 /// Scales of the noise below this part of the largest value are taken for rounding.
-const RESOLUTION: f64 = 1e-7;
+pub(super) const RESOLUTION: f64 = 1e-7;
 
 /// A search for the culprit. See the [module](super) for an example.
 #[derive(Clone, Debug)]
@@ -55,6 +49,8 @@ pub struct Search {
     /// A candidate that was probable when the grid was last looked at.
     pub(super) likely: usize,
     pub(super) by_node: Vec<f64>,
+    /// The same before any data.
+    pub(super) prior: Vec<f64>,
     pub(super) runs: u32,
 }
 
@@ -93,6 +89,7 @@ impl Search {
             placed_at: 0,
             evidence: None,
             likely: 0,
+            prior: by_node.clone(),
             by_node,
             runs: 0,
             history,
@@ -219,12 +216,18 @@ impl Search {
         let Some(evidence) = &self.evidence else {
             return Step::GaveUp(self.answer(Ending::Indistinguishable));
         };
+        if let Some(measure) = self.to_place() {
+            return Step::Measure(measure);
+        }
         if let Some(node) = self.to_repeat() {
             let why = "it or its child is likely the culprit: repeated before it is named";
             return Step::Measure(policy::again(node, 1, &self.builds, why));
         }
         if self.doubtful() {
             return Step::Measure(self.clear_doubt());
+        }
+        if let Some(measure) = self.look_around() {
+            return Step::Measure(measure);
         }
         if evidence.independent < 0.5 && (f64::from(self.runs) * GOLDEN).fract() < INTERLEAVED {
             let node =
@@ -320,142 +323,6 @@ impl Search {
         self.nodes.len() - 1
     }
 
-    /// Places the grid if the data have grown. Only observations do this, so that asking for the
-    /// posterior at other times changes no digit of what follows.
-    fn place_grid(&mut self) {
-        let ends = self.history.ends();
-        if self.config.known.is_some() || ends.into_iter().any(|e| self.runs_of(e) < END_RUNS) {
-            return;
-        }
-        if self.grid.is_some() && (self.runs as usize) < self.regrid_at {
-            return;
-        }
-        self.regrid_at = (f64::from(self.runs) * REGRID) as usize + 1;
-        let mut amount = self.amount();
-        let mut centres = self.first_centres();
-        if let Some(grid) = &self.grid {
-            grid.fill(&mut self.builds);
-            let evidence =
-                posterior(&self.config, grid, &self.builds, &self.classes, self.likely, true);
-            let moved = self.moved(grid, &evidence);
-            centres = moved.unwrap_or(grid.centres);
-            self.evidence = Some(evidence);
-            if moved.is_none() && f64::from(self.runs) < WORN * f64::from(self.placed_at) {
-                self.prune();
-                return;
-            }
-            amount = self.amount();
-        }
-        for _ in 0..12 {
-            let grid = Grid::new(&self.config, centres, &amount);
-            for build in &mut self.builds {
-                build.table.clear();
-            }
-            grid.fill(&mut self.builds);
-            let evidence =
-                posterior(&self.config, &grid, &self.builds, &self.classes, self.likely, true);
-            let moved = self.moved(&grid, &evidence);
-            self.evidence = Some(evidence);
-            self.grid = Some(grid);
-            match moved {
-                Some(moved) => centres = moved,
-                None => break,
-            }
-            amount = self.amount();
-        }
-        self.placed_at = self.runs;
-        self.prune();
-    }
-
-    /// Leaves out improbable hypers until the grid is placed again, and notes the likely culprit.
-    fn prune(&mut self) {
-        let (Some(grid), Some(evidence)) = (&mut self.grid, self.evidence.take()) else {
-            return;
-        };
-        let best =
-            evidence.classes.iter().zip(&self.classes).max_by(|a, b| a.0.p.total_cmp(&b.0.p));
-        self.likely = best.map_or(0, |(_, class)| class.members[class.members.len() / 2]);
-        let keep: Vec<bool> = evidence.hypers.iter().map(|p| *p >= IMPROBABLE).collect();
-        grid.keep(&keep, &mut self.builds);
-    }
-
-    /// Where the grid should be centred, if that is far from where it is.
-    fn moved(&self, grid: &Grid, evidence: &Evidence) -> Option<[Centre; 3]> {
-        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE).ln();
-        let moved = evidence.centres.map(|[good, bad, ln_scale]| Centre {
-            levels: [good, bad],
-            ln_scale: ln_scale.max(floor),
-        });
-        let far = moved.iter().zip(&grid.centres).any(|(to, from)| {
-            let scale = from.ln_scale.exp();
-            let step = |side: usize| (to.levels[side] - from.levels[side]).abs() / scale;
-            (to.ln_scale - from.ln_scale).abs() > 0.6 * grid.scale_step
-                || (0..2).any(|side| step(side) > grid.level_steps[side])
-        });
-        far.then_some(moved)
-    }
-
-    /// The values of both ends, sorted.
-    pub(super) fn end_values(&self) -> [Vec<f64>; 2] {
-        self.history.ends().map(|end| {
-            let of_end = self.builds.iter().filter(|build| build.node == end);
-            let mut all: Vec<f64> =
-                of_end.flat_map(|build| build.values.iter().chain(&build.above)).copied().collect();
-            all.sort_by(f64::total_cmp);
-            all
-        })
-    }
-
-    fn end_medians(&self) -> [f64; 2] {
-        self.end_values().map(|all| 0.5 * (all[(all.len() - 1) / 2] + all[all.len() / 2]))
-    }
-
-    /// Centres from the two ends alone.
-    fn first_centres(&self) -> [Centre; 3] {
-        let levels = self.end_medians();
-        let (mut squares, mut count) = (0.0, 0.0);
-        for (level, all) in levels.iter().zip(self.end_values()) {
-            squares += all.iter().map(|value| (value - level).powi(2)).sum::<f64>();
-            count += all.len() as f64;
-        }
-        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
-        let scale = (squares / (count - 2.0)).sqrt().max(floor);
-        [Centre { levels, ln_scale: scale.ln() }; 3]
-    }
-
-    /// How much data each side has, by the posterior so far.
-    fn amount(&self) -> Amount {
-        let ends = self.history.ends();
-        let mut amount = Amount { runs: [0.0; 2], end_runs: [0.0; 2] };
-        for build in &self.builds {
-            let bad = self.bad_share(build.slot);
-            for (side, share) in [1.0 - bad, bad].into_iter().enumerate() {
-                amount.runs[side] += share * build.runs() as f64;
-                if build.node == ends[side] {
-                    amount.end_runs[side] += build.runs() as f64;
-                }
-            }
-        }
-        amount
-    }
-
-    /// Probability that a measured commit is bad.
-    fn bad_share(&self, slot: usize) -> f64 {
-        let node = self.nodes[slot];
-        if node == self.history.good() {
-            return 0.0;
-        }
-        if node == self.history.bad() {
-            return 1.0;
-        }
-        match &self.evidence {
-            Some(evidence) if evidence.classes.len() == self.classes.len() => {
-                policy::bad_share(&self.classes, evidence, slot)
-            }
-            _ => self.classes.iter().filter(|class| class.bad[slot]).map(|class| class.mass).sum(),
-        }
-    }
-
     /// Brings tables, evidence and posterior up to date.
     fn refresh(&mut self) {
         let Some(grid) = &self.grid else {
@@ -467,17 +334,17 @@ impl Search {
             let mut first = posterior(config, grid, &self.builds, classes, self.likely, false);
             if config.known.is_none() {
                 let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
-                let ends = self.end_medians();
-                let second = memory::opinion(
-                    config,
-                    &self.log,
-                    ends,
-                    &self.builds,
-                    classes,
-                    &self.depths,
-                    floor,
-                );
-                memory::mix(&mut first, &second, FIRST * second.independent);
+                // Where it is sure which mode each run had, the second model sees one mode.
+                let modes = first.modes(grid);
+                let clear = first.clear_modes(grid);
+                let lower = |value: f64| clear.map_or(value, |fit| fit.lower(value));
+                let runs: Vec<Run> =
+                    self.log.iter().map(|run| Run { value: lower(run.value), ..*run }).collect();
+                let ends = self.end_medians(lower);
+                let (builds, depths) = (&self.builds, &self.depths);
+                let second = memory::opinion(config, &runs, ends, builds, classes, depths, floor);
+                first.several = self.several(&runs, floor, second.independent);
+                memory::mix(&mut first, &second, if clear.is_some() { 0.0 } else { modes });
             }
             self.evidence = Some(first);
         }

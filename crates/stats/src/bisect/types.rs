@@ -146,6 +146,10 @@ pub enum Ending {
     NoRegression,
     /// The level changes little by little over the whole history, not at one commit.
     Ramp,
+    /// There are two steps in one direction: [`Answer::steps`].
+    TwoSteps,
+    /// There is a step that a later one takes back, wholly or in part: [`Answer::steps`].
+    TakenBack,
     /// The ends differ, and against the given direction.
     WrongDirection,
     /// The budget of runs or builds is spent.
@@ -163,6 +167,8 @@ impl fmt::Display for Ending {
             Self::SkippedRemain => "the commits that remain cannot be measured apart",
             Self::NoRegression => "good and bad do not differ by what could be found",
             Self::Ramp => "the level changes little by little over the history, not at one commit",
+            Self::TwoSteps => "the level changes at two commits, not at one",
+            Self::TakenBack => "a change is taken back later, wholly or in part",
             Self::WrongDirection => "good and bad differ, but in the other direction",
             Self::Budget => "the budget is spent",
             Self::Indistinguishable => "no further run tells the remaining commits apart",
@@ -185,6 +191,9 @@ pub struct Answer {
     pub no_regression: f64,
     /// Probability that the level changes little by little from the good end to the bad one.
     pub ramp: f64,
+    /// If there are two steps, the commits that may be the first and those that may be the second,
+    /// with their probabilities; empty otherwise.
+    pub steps: Vec<Vec<(usize, f64)>>,
     /// The means of the ends differ by at most this, in units of the value, with the wanted
     /// confidence and by their own runs.
     pub largest: f64,

@@ -1,0 +1,119 @@
+//! What a search does about histories that have more than one step, or none.
+
+use super::memory::Run;
+use super::policy;
+use super::search::Search;
+use super::several::{self, Several, Spot};
+use super::types::Measure;
+
+/// From this probability on that there is not one step, the whole history is measured.
+const DOUBT: f64 = 0.3;
+/// Parts of the history at whose ends it is measured then.
+const PARTS: usize = 4;
+
+impl Search {
+    /// What `runs` say of two steps.
+    pub(super) fn several(&self, runs: &[Run], floor: f64, independent: f64) -> Several {
+        if !self.history.is_chain() {
+            return Several::default();
+        }
+        let mut spots: Vec<Spot> = Vec::with_capacity(self.nodes.len());
+        let mut order = self.nodes.clone();
+        order.sort_unstable();
+        for (i, node) in order.iter().enumerate() {
+            let after = if i == 0 { 0 } else { order[i - 1] + 1 };
+            let mass = (after..=*node).map(|node| self.prior[node]).sum();
+            spots.push(Spot { mass, runs: 0.0, sum: 0.0 });
+        }
+        let mut squares = 0.0;
+        for run in runs {
+            let node = self.builds[run.build].node;
+            let spot = &mut spots[order.partition_point(|other| *other < node)];
+            spot.runs += 1.0;
+            spot.sum += run.value;
+            squares += run.value * run.value;
+        }
+        several::several(&spots, squares, floor * floor * runs.len() as f64, independent)
+    }
+
+    /// The next run if there may be a ramp or two steps: they are told from one step by what lies
+    /// between, which a search for one leaves alone.
+    pub(super) fn look_around(&self) -> Option<Measure> {
+        let evidence = self.evidence.as_ref().filter(|_| self.history.is_chain())?;
+        let other = 1.0 - (1.0 - evidence.ramp) * (1.0 - evidence.several.p);
+        if other < DOUBT || evidence.several.p >= self.config.confidence {
+            return None;
+        }
+        let candidates = self.history.candidates();
+        let at = |part: usize| match part {
+            0 => self.history.good(),
+            part => candidates[part * candidates.len() / PARTS - 1],
+        };
+        let built = |node: &usize| self.slots[*node].is_some() || self.may_build();
+        let points = (0..=PARTS).filter(|part| *part == 0 || part * candidates.len() >= PARTS);
+        let open = points.map(at).filter(|node| !self.skipped[*node] && built(node));
+        let node = open.min_by_key(|node| self.runs_of(*node))?;
+        let why = "one step may not be all: the history is measured from end to end";
+        Some(policy::again(node, 1, &self.builds, why))
+    }
+
+    /// The next run if there are two steps and one of them is not found yet.
+    pub(super) fn to_place(&self) -> Option<Measure> {
+        let several = &self.evidence.as_ref()?.several;
+        if several.p < self.config.confidence {
+            return None;
+        }
+        let mut order = self.nodes.clone();
+        order.sort_unstable();
+        for places in &several.places {
+            let mut likely: Vec<usize> = (1..order.len()).collect();
+            likely.sort_by(|a, b| places[*b].total_cmp(&places[*a]).then(a.cmp(b)));
+            let best = likely[0];
+            let inside = order[best - 1] + 1..order[best];
+            let open: Vec<usize> = inside.filter(|node| !self.skipped[*node]).collect();
+            if places[best] > 0.5 && !open.is_empty() && self.may_build() {
+                let why = "one of two steps lies beside it";
+                return Some(policy::again(open[open.len() / 2], 1, &self.builds, why));
+            }
+            if places[best] < self.config.confidence {
+                let beside = likely.iter().take(2).flat_map(|i| [order[*i - 1], order[*i]]);
+                let node = beside.filter(|node| !self.skipped[*node]);
+                let node = node.min_by_key(|node| self.runs_of(*node))?;
+                let why = "one of two steps may lie beside it";
+                return Some(policy::again(node, 1, &self.builds, why));
+            }
+        }
+        None
+    }
+
+    /// For each of two steps the commits that may be it, the most probable first, as few as have
+    /// the wanted confidence together.
+    pub(super) fn steps(&self) -> Vec<Vec<(usize, f64)>> {
+        let Some(evidence) = &self.evidence else { return Vec::new() };
+        let mut order = self.nodes.clone();
+        order.sort_unstable();
+        let of_step = |places: &Vec<f64>| {
+            let mut all: Vec<(usize, f64)> = Vec::new();
+            for (i, p) in places.iter().enumerate().skip(1) {
+                let inside = order[i - 1] + 1..=order[i];
+                let mass: f64 = inside.clone().map(|node| self.prior[node]).sum();
+                let share =
+                    |node: usize| (node, p * self.prior[node] / mass.max(f64::MIN_POSITIVE));
+                all.extend(inside.map(share));
+            }
+            all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            let mut sum = 0.0;
+            let short = |(_, p): &(usize, f64)| {
+                let more = sum < self.config.confidence && *p >= 1e-6;
+                sum += p;
+                more
+            };
+            all.into_iter().take_while(short).collect()
+        };
+        evidence.several.places.iter().map(of_step).collect()
+    }
+
+    fn may_build(&self) -> bool {
+        self.config.max_builds.is_none_or(|most| self.builds() < most)
+    }
+}
