@@ -1,7 +1,7 @@
 //! The rules of wake placement, balancing and preemption of the period, each as one small scene.
 
 use convoy_catalogue::KERNELS;
-use convoy_kernel::sched::Sched;
+use convoy_kernel::sched::{IdleCause, Sched};
 use convoy_kernel::{BklKind, KernelPreset, Preempt};
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, TaskId};
@@ -341,4 +341,54 @@ fn a_run_repeats_to_the_bit_and_seeds_differ() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).0, run(2).0);
+}
+
+/// Two tasks that last ran on the idle CPU 1 are woken one right after the other. Where do they go?
+fn woken_together(kernel: &str) -> (usize, usize) {
+    let seen = Rc::new(Cell::new((9, 9)));
+    let result = Rc::clone(&seen);
+    stage(&self::kernel(kernel), move |sched| {
+        let (first, second) = (Gate::new(), Gate::new());
+        let one = sleeper(&sched, 1, &first, 50 * MS);
+        let other = sleeper(&sched, 1, &second, 50 * MS);
+        Here::user(20 * MS);
+        first.open();
+        second.open();
+        result.set((sched.tcb(one).cpu.get(), sched.tcb(other).cpu.get()));
+    });
+    seen.get()
+}
+
+#[test]
+fn wakeups_stack_on_a_cpu_that_has_not_noticed_the_first_up_to_3_1() {
+    assert_eq!(woken_together("3.0"), (1, 1));
+    let (first, second) = woken_together("3.7");
+    assert_eq!(first, 1);
+    assert_ne!(second, 1);
+}
+
+/// CPU 0 has three tasks while the others have idled without a tick since the start. On how many
+/// CPUs are they 100 ms later, and how long did the others idle because a kick was ignored?
+fn three_beside_idle_cpus(kernel: &str) -> (usize, u64) {
+    let seen = Rc::new(Cell::new((0, 0)));
+    let result = Rc::clone(&seen);
+    stage(&self::kernel(kernel), move |sched| {
+        Here::user(20 * MS);
+        let tasks = [busy(&sched, 0, 500 * MS), busy(&sched, 0, 500 * MS)];
+        Here::user(100 * MS);
+        let moved = tasks.iter().filter(|&&task| sched.tcb(task).cpu.get() != 0).count();
+        result.set((1 + moved, sched.idle_times()[IdleCause::KickLost as usize]));
+    });
+    seen.get()
+}
+
+#[test]
+fn a_kick_is_ignored_by_a_cpu_that_has_not_ticked_idle_up_to_3_1() {
+    let (cpus, lost) = three_beside_idle_cpus("3.0");
+    assert_eq!(cpus, 1);
+    assert!(lost > 100 * MS, "three CPUs idle for 100 ms each: {lost} ps");
+    for kernel in ["2.6.25", "3.7"] {
+        let (cpus, lost) = three_beside_idle_cpus(kernel);
+        assert!(cpus > 1 && lost == 0, "{kernel}: {cpus} CPUs, {lost} ps");
+    }
 }

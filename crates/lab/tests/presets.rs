@@ -1,6 +1,7 @@
 //! Every kernel preset carries the `shared` mix to its end, on machines of any size.
 
 use convoy_catalogue::KERNELS;
+use convoy_kernel::sched::IdleCause;
 use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
@@ -29,6 +30,11 @@ fn all_jobs_are_done_on_1_4_and_64_cpus() {
             let failure = &point.first_failure;
             assert_eq!(point.jobs_failed, 0, "{kernel} on {cpus}: {failure:?}");
             assert_eq!(point.jobs_done, u64::from(users) * 97, "{kernel} on {cpus}");
+            let rules = &point.idle_rules;
+            let unexplained = rules.percent(IdleCause::Unexplained);
+            assert!(unexplained < 1.0, "{kernel} on {cpus}: {unexplained} % of CPU time");
+            let (beside, idle) = (rules.total(), point.idle_percent);
+            assert!(beside <= idle + 1.0, "{kernel} on {cpus}: {beside} of {idle} %");
         }
     }
 }

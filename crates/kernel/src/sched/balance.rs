@@ -344,6 +344,7 @@ impl Balancer {
         Here::pass(self.rq.costs.pull);
         self.rq.dequeue(task, Dequeue::Leaves);
         self.rq.change_cpu(task, &self.rq.queues[task.cpu.get()], to);
+        self.rq.loads.idlers.queues(IdleCause::Moved);
         self.rq.enqueue(&self.rq.queues[to], task, Enqueue::Moved);
         self.rq.check_preempt(to, task);
     }

@@ -234,6 +234,7 @@ impl Sched {
         to.lock.lock();
         Here::pass(self.rq.costs.pull);
         self.rq.change_cpu(task, from, cpu);
+        self.rq.loads.idlers.queues(IdleCause::Forked);
         self.rq.enqueue(to, task, Enqueue::Moved);
         self.rq.check_preempt(cpu, task);
         to.lock.unlock();

@@ -40,19 +40,19 @@ pub enum IdleCause {
     TooSmall,
     /// The one queue that was looked at had no task that waits.
     OneQueue,
-    /// The tasks that wait there ran, or were woken, too recently.
-    Hot,
-    /// They may not leave their CPU.
+    /// The tasks that wait there may not leave their CPU.
     Bound,
+    /// They ran, or were woken, too recently.
+    Hot,
     /// A wakeup considered two CPUs only.
     WokenAmongTwo,
     /// A wakeup found no idle CPU that shares the cache.
     WokenInCache,
     /// A wakeup took a CPU for idle that had been given a task already.
     WokenOnStale,
-    /// Fork chose the CPU.
+    /// Fork or exec chose the CPU.
     Forked,
-    /// A task was moved, or changed its class.
+    /// A task was pulled or pushed, or changed its class.
     Moved,
     /// It has been given a task and is about to run it.
     Waking,
@@ -77,8 +77,8 @@ impl IdleCause {
         Self::FewerIdle,
         Self::TooSmall,
         Self::OneQueue,
-        Self::Hot,
         Self::Bound,
+        Self::Hot,
         Self::WokenAmongTwo,
         Self::WokenInCache,
         Self::WokenOnStale,
@@ -150,8 +150,8 @@ impl IdleCause {
             Self::WokenOnStale => {
                 ("woken: onto a CPU that only seemed idle", "stacked", "idle_stacked_percent")
             }
-            Self::Forked => ("fork chose a busy CPU", "forked", "idle_forked_percent"),
-            Self::Moved => ("moved or preempted", "moved", "idle_moved_percent"),
+            Self::Forked => ("fork or exec chose a busy CPU", "forked", "idle_forked_percent"),
+            Self::Moved => ("moved behind another task", "moved", "idle_moved_percent"),
             Self::Waking => ("about to run a task it was given", "waking", "idle_waking_percent"),
         }
     }

@@ -308,3 +308,17 @@ impl Sched {
         self.program_timer();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_two_busy_cpus_to_ask_may_kick_and_nobody_else() {
+        let nohz = NoHz::new(Stopped::FirstTwo, 4);
+        assert!(!nohz.picks(0, 1), "the first needs two tasks");
+        assert!(nohz.picks(1, 1), "the second needs one");
+        assert!(nohz.picks(0, 2));
+        assert!(!nohz.picks(2, 9), "a third does not kick however long its queue");
+    }
+}

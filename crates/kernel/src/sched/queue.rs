@@ -5,7 +5,6 @@
 //! memory, all else a queue holds is plain data under it.
 
 use super::domains::Domain;
-use super::idlers::IdleCause;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
 use super::normal::{Dequeue, Enqueue, Normal};
@@ -245,9 +244,6 @@ impl RunQueues {
     /// Queues a task on `queue`, which is its CPU's.
     pub(crate) fn enqueue(&self, queue: &RunQueue, task: &Tcb, why: Enqueue) {
         self.charge_current(queue);
-        if why == Enqueue::Moved {
-            self.loads.idlers.queues(IdleCause::Moved);
-        }
         if task.rt_priority().is_some() {
             queue.rt.borrow_mut().enqueue(task);
             self.rt_limits.start_period();

@@ -135,3 +135,19 @@ fn a_task_that_has_left_is_not_preferred() {
         assert_eq!(queue.last, stays.then_some(0));
     }
 }
+
+#[test]
+fn a_wakeup_that_does_not_preempt_makes_no_buddy_from_2_6_32_on() {
+    for (kernel, hot) in [("2.6.25", true), ("2.6.32", false), ("3.0", false)] {
+        let mut queue = queue(kernel);
+        let (current, woken) = (Tcb::new(1, 0), Tcb::new(2, 0));
+        queue.enqueue(&current, Enqueue::Moved, 0);
+        queue.take(&current);
+        queue.enqueue(&woken, Enqueue::Moved, 0);
+        assert!(!queue.preempts(&woken, &current));
+        assert_eq!(queue.is_hot_buddy(2), hot, "{kernel}");
+        current.entity.vruntime.set(1_000_000_000);
+        assert!(queue.preempts(&woken, &current));
+        assert!(queue.is_hot_buddy(2), "{kernel}");
+    }
+}
