@@ -72,7 +72,7 @@ fn reproduce_keeps_the_spread() {
     assert!(spread[0]["loss_percent 2.6.26-rc1"].is_f64(), "{}", spread[0]);
 }
 
-const POINT: [&str; 36] = [
+const POINT: [&str; 37] = [
     "bulk",
     "context_switches_per_s",
     "cpu_s",
@@ -80,6 +80,7 @@ const POINT: [&str; 36] = [
     "failed_jobs",
     "hash",
     "idle_percent",
+    "idle_rules",
     "involuntary_switches_per_s",
     "jobs",
     "jobs_per_min",
