@@ -243,7 +243,7 @@ pub(crate) fn build(preset: &Preset, rules: &DomainRules, cpu: usize) -> Vec<Dom
     builder.level(node, cpus, &rules.cpu, 1);
     match &rules.node {
         Some(node) if rules.node_levels == NodeLevels::ByDistance => {
-            builder.distances(preset, node)
+            builder.distances(preset, node);
         }
         Some(node) => builder.level(cpus, cpus, node, 1),
         None => {}
