@@ -9,6 +9,21 @@ use crate::{Outcome, golden, mutants};
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
 
+/// The simulated searches, which put their tables into the document.
+const BISECT: &[&str] = &[
+    "run",
+    "--release",
+    "-p",
+    "convoy-stats",
+    "--example",
+    "bisect_simulation",
+    "--",
+    "--seed",
+    "2026",
+    "--write",
+    "docs/bisect-model.md",
+];
+
 /// What runs, each with the name of its stage. Release builds: these are hours of simulation in
 /// all.
 const COMMANDS: &[(&str, &[&str])] = &[
@@ -25,7 +40,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("check", &["run", "--release", "--", "check", "all"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008-sensitivity"]),
-    ("bisect", &["run", "--release", "-p", "convoy-stats", "--example", "bisect_simulation"]),
+    ("bisect", BISECT),
     ("oracles", &["run", "--release", "-p", "convoy-kernel", "--example", "oracles"]),
     ("bench", &["bench", "--workspace"]),
 ];

@@ -18,7 +18,12 @@ fn interval(of: Interval) -> BisectInterval {
 
 /// The report of `answer`.
 pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport {
+    let confirmation = confirmed(session, answer);
+    let disturbed = !session.disturbance().reasons().is_empty();
+    let failed = confirmation.as_ref().is_some_and(|made| !made.confirmed);
     let verdict = match answer.ending {
+        // Beside other load a name that its own pairs do not show is none.
+        Ending::Found if disturbed && failed => BisectVerdict::Set,
         Ending::Found => BisectVerdict::Found,
         Ending::NoRegression => BisectVerdict::NoRegression,
         Ending::Ramp => BisectVerdict::Ramp,
@@ -35,10 +40,12 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
     let list = &session.commits.list;
     let [good, bad] = session.commits.ends();
     let suspects = answer.credible_set.iter();
-    let confirmation = confirmed(session, answer);
     BisectReport {
         verdict,
-        first_bad: answer.culprit.map(|node| list[node].id.clone()),
+        first_bad: answer
+            .culprit
+            .filter(|_| verdict == BisectVerdict::Found)
+            .map(|node| list[node].id.clone()),
         confidence: confidence(answer, confirmation.as_ref()),
         runs: session.search.runs(),
         builds: session.builds(),
