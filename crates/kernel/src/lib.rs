@@ -42,7 +42,7 @@ pub use config::{Config, Preempt, SchedCosts};
 pub use lock_rules::{BklKind, BklTraffic, LockRules, MutexPolicy, SemaphorePolicy, Spinlock};
 pub use preset::KernelPreset;
 pub use process::Process;
-pub use rcu::{Placement, RcuRules, RcuStats};
+pub use rcu::{Placement, RcuRules, RcuStats, ThreadPolicy};
 pub use vfs::{
     DcacheLocks, FileSystem, InodeLocks, JournalOptions, JournalStats, MountLocks, OpenFileLocks,
     PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,

@@ -21,7 +21,7 @@ pub(crate) mod rules;
 mod scenes;
 pub(crate) mod state;
 
-pub use rules::{Placement, RcuRules};
+pub use rules::{Placement, RcuRules, ThreadPolicy};
 
 use crate::sched::scheduler::{Sched, Work};
 use crate::sched::task::Policy;
@@ -69,7 +69,10 @@ impl Sched {
             return;
         }
         for (cpu, place) in rcu.threads.iter().enumerate() {
-            let policy = Policy::Fifo { priority: THREAD_PRIORITY };
+            let policy = match rcu.thread_policy {
+                ThreadPolicy::Fifo => Policy::Fifo { priority: THREAD_PRIORITY },
+                ThreadPolicy::Other => Policy::Normal { nice: 0 },
+            };
             let name = format!("rcuc{cpu}");
             let body = Box::new(Self::rcu_thread);
             let thread = self.kthread_create(&name, Some(cpu), policy, body);

@@ -70,10 +70,15 @@ const OTHERS: [Metric; 20] = [
     Metric { head: "", ..Metric::new("wait_max_us", "max", "us", 0) },
 ];
 
+/// Every figure that a table can show.
+pub fn all() -> impl Iterator<Item = Metric> {
+    let rules = IdleCause::ALL.map(|cause| Metric::new(cause.key(), cause.title(), "%", 2));
+    AIM7.into_iter().chain(CAUSES).chain(OTHERS).chain(rules)
+}
+
 /// The metric with this name, if a table has a column for it.
 pub fn metric(key: &str) -> Option<Metric> {
-    let rules = IdleCause::ALL.map(|cause| Metric::new(cause.key(), cause.title(), "%", 2));
-    AIM7.into_iter().chain(CAUSES).chain(OTHERS).chain(rules).find(|metric| metric.key == key)
+    all().find(|metric| metric.key == key)
 }
 
 /// Whether the published tables have a column for it.

@@ -39,6 +39,9 @@ pub struct Mix {
     pub jobs: u32,
     /// Jobs with their weights, in the order of the workfile, weights above zero.
     pub weights: Vec<(Job, u32)>,
+    /// Each user runs only so many jobs, the first of its order: a shorter run of the same mix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
     /// Weights of lines that later lines for the same job override; they count in the sum.
     pub overridden: u64,
     /// What a user of the workfile should know, one line each.
@@ -78,6 +81,7 @@ impl Mix {
     /// A mix of one job, for measuring it by itself.
     pub fn of_job(job: Job) -> Self {
         Self {
+            first: None,
             name: job.name().to_owned(),
             source: Source::of_text(job.name(), &format!("1 {}\n", job.name())),
             dialect: Dialect::default(),
@@ -137,7 +141,8 @@ impl Mix {
 
     /// Jobs that one user runs.
     pub fn jobs_per_user(&self) -> u32 {
-        self.counts().iter().map(|(_, count)| count).sum()
+        let all = self.counts().iter().map(|(_, count)| count).sum();
+        self.first.map_or(all, |first| first.min(all))
     }
 
     /// Size of a user's file with `users` users, KB.
@@ -147,7 +152,9 @@ impl Mix {
 
     /// The order in which `user` runs its jobs.
     pub fn order(&self, seed: u64, user: u32) -> Vec<Job> {
-        crate::draw::order(&self.counts(), seed, user)
+        let mut order = crate::draw::order(&self.counts(), seed, user);
+        order.truncate(self.first.map_or(usize::MAX, |first| first as usize));
+        order
     }
 }
 
@@ -157,6 +164,17 @@ mod tests {
 
     fn shared() -> Mix {
         Mix::load("shared").expect("shipped")
+    }
+
+    #[test]
+    fn the_first_jobs_are_those_that_the_whole_run_begins_with() {
+        let whole = shared();
+        let short = Mix { first: Some(12), ..shared() };
+        assert_eq!(short.jobs_per_user(), 12);
+        for user in 0..50 {
+            assert_eq!(short.order(3, user), whole.order(3, user)[..12]);
+        }
+        assert_eq!(Mix { first: Some(1000), ..shared() }.jobs_per_user(), 97);
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Problem {
 /// [`WorkfileError`] for the first line that is wrong.
 pub fn parse(file: &str, text: &str) -> Result<Mix, WorkfileError> {
     let mut mix = Mix {
+        first: None,
         name: file.to_owned(),
         source: Source::of_text(file, text),
         dialect: Dialect::default(),

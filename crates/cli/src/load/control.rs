@@ -71,6 +71,7 @@ pub(crate) fn mix(args: &Load, config: &ReaimConfig, default: &str) -> Result<Mi
     mix.sizes.file_kb = size(&args.filesize, config.sizes.file_kb, mix.sizes.file_kb)?;
     mix.sizes.pool_kb = size(&args.poolsize, config.sizes.pool_kb, mix.sizes.pool_kb)?;
     mix.jobs = args.jobs.or(config.jobs).unwrap_or(mix.jobs);
+    mix.first = args.first;
     Ok(mix)
 }
 

@@ -16,6 +16,17 @@ pub enum Placement {
     CallbacksInThread,
 }
 
+/// How the threads are scheduled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThreadPolicy {
+    /// `SCHED_FIFO`, priority 1: 3.0-rc and 3.0.
+    #[default]
+    Fifo,
+    /// `SCHED_OTHER`: what RCU's threads became later, and a question about the first ones.
+    Other,
+}
+
 /// RCU of one version of the kernel.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +34,9 @@ pub enum Placement {
 pub struct RcuRules {
     /// Where its work runs.
     pub placement: Placement,
+    /// How its threads are scheduled, where it has any.
+    #[serde(default)]
+    pub thread: ThreadPolicy,
     /// Instructions of one core processing beyond its priced memory operations, nanoseconds.
     pub core_ns: f64,
     /// Instructions of one callback that frees an object, nanoseconds.

@@ -1,6 +1,6 @@
 //! What the scheduler holds of RCU.
 
-use super::rules::{Placement, RcuRules};
+use super::rules::{Placement, RcuRules, ThreadPolicy};
 use crate::sched::kthread::state::Kthread;
 use convoy_machine::{Here, Smp, ps};
 use convoy_sync::rcu::FIRST;
@@ -10,6 +10,7 @@ use std::rc::Rc;
 /// RCU of one machine: the lists and grace periods of `convoy-sync`, and where their work runs.
 pub(crate) struct Rcu<C> {
     pub(super) placement: Placement,
+    pub(super) thread_policy: ThreadPolicy,
     pub(super) core: u64,
     pub(super) callback: u64,
     pub(super) lists: convoy_sync::rcu::Rcu<Smp, C>,
@@ -29,6 +30,7 @@ impl<C> Rcu<C> {
         lists.locks(Here::name);
         Self {
             placement: rules.placement,
+            thread_policy: rules.thread,
             core: ps(rules.core_ns),
             callback: ps(rules.callback_ns),
             lists,

@@ -99,6 +99,7 @@ pub(super) fn of_experiment(record: &Record) -> Settings {
     let told = [
         ("dialect", words(mix("dialect").filter_map(Value::as_str))),
         ("file-system", words(input("fs").filter_map(Value::as_str))),
+        ("first", words(mix("first"))),
         ("jobs", words(mix("jobs"))),
         ("machine", words(parts("machine").map(labelled))),
         ("mix", words(parts("mix").map(|mix| &mix.label))),

@@ -90,6 +90,13 @@ impl Grid {
                 }
             }
         }
+        let known = |key: &String| key == "jobs_failed" || crate::figures::metric(key).is_some();
+        if let Some(index) = self.metrics.iter().position(|key| !known(key)) {
+            let key = &self.metrics[index];
+            let known: Vec<&str> = crate::figures::all().map(|metric| metric.key).collect();
+            let problem = format!("there is no figure {key:?}; known: {}", known.join(", "));
+            return Err(Fault::new(format!("metrics[{index}]"), problem));
+        }
         let small = |ratio: &f64| (0.01..=100.0).contains(ratio);
         if let Some((label, ratio)) = self.scale_error.iter().find(|(_, ratio)| !small(ratio)) {
             return Err(Fault::range(format!("scale_error.{label}"), *ratio, "0.01 to 100"));

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 22] = [
+pub const INPUTS: [Input; 23] = [
     input("kernel", &[Sim, Locks], Kind::Text, "kernel preset or file; of locks with a machine"),
     input("machine", &[Sim, Locks], Kind::Text, "machine preset or file; locks: else this machine"),
     input("cpus", &[Sim, Locks], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
@@ -115,10 +115,16 @@ pub const INPUTS: [Input; 22] = [
         "users that share the pool of files; default: users at full size",
     ),
     input(
+        "first",
+        &[Sim, Host],
+        Kind::Whole(1, 1_000_000),
+        "each user does only so many jobs, the first of its order; default all of the mix",
+    ),
+    input(
         "shrink",
         &[Sim, Host],
         Kind::Whole(1, 1_000_000),
-        "divisor of the loop counts of jobs; default 1",
+        "divisor of the loop counts of jobs, which makes another mix of them; default 1",
     ),
     input("fs", &[Sim], Kind::Text, "file system of the work directory: tmpfs (default), journal"),
     input("lock", &[Locks], Kind::Text, "lock of the loop"),

@@ -109,6 +109,7 @@ impl Inputs {
                 problem: error.to_string(),
             })?);
         }
+        mix.first = self.has("first").then(|| self.whole("first", 1));
         let part = Part::mix(&mix);
         Ok((mix, part))
     }

@@ -196,6 +196,11 @@ pub struct Grid {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub scale_at_least: u32,
+    /// Without `--full` each user does only so many jobs, the first of its order: the same run, but
+    /// shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub first: Option<u32>,
     /// The axis whose points are columns of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,

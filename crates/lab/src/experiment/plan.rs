@@ -385,6 +385,9 @@ impl Planner<'_> {
         for (axis, &level) in planned.axes.iter().zip(at) {
             settings.extend(own(axis.levels[level].set.iter()));
         }
+        if let (Some(first), false) = (self.grid.first, self.changes.scale == Some(1)) {
+            settings.entry("first".to_owned()).or_insert(Setting::Whole(i64::from(first)));
+        }
         let job = |&seed: &u64| {
             let inputs = Inputs {
                 settings: settings.clone(),

@@ -151,6 +151,14 @@ impl SimJob {
         &self.inputs
     }
 
+    /// How many jobs of all of the mix each user does, if not all.
+    pub fn first_jobs(&self) -> Option<(u32, u32)> {
+        let mix = &self.run.mix;
+        mix.first?;
+        let all = Mix { first: None, ..mix.clone() }.jobs_per_user();
+        Some((mix.jobs_per_user(), all)).filter(|(first, all)| first < all)
+    }
+
     /// The same with other users, another seed, other loop counts. The start delay stays what it is
     /// for each user of the full size.
     #[must_use]

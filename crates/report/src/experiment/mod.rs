@@ -1,6 +1,7 @@
 //! The report of an experiment: each grid as its file says, under one sentence that says what came
 //! out.
 
+mod beside;
 mod measured;
 mod panel;
 mod published;

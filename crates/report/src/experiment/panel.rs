@@ -2,8 +2,8 @@
 
 use convoy_lab::experiment::{Change, Plan, PlannedGrid};
 
+use super::beside::change;
 use super::published::estimate;
-use super::rows::change;
 use super::{Part, Results, sentence};
 use crate::metric::metric;
 use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};

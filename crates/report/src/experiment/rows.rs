@@ -4,28 +4,16 @@ use std::collections::BTreeMap;
 
 use convoy_lab::experiment::{Change, Level, Point};
 use convoy_lab::job::Job;
-use convoy_stats::Estimate;
 use convoy_workload::disturbance::Disturbance;
 use serde_json::Value;
 
+use super::beside::{self, change};
 use super::published::{ending, estimate};
 use super::{Results, sentence};
 use crate::format::{duration, fixed, wrap};
 use crate::metric::{Metric, metric};
 use crate::table::{Cell, Column, Table};
 use crate::verdict::{self, LockCell};
-
-/// The change of `key` from the point `base` to the point `index`, in pairs of seeds.
-pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> Option<Estimate> {
-    let kind = results.grid.grid.compare.as_ref()?.change;
-    let (before, after) = results.values(base, key).zip(results.values(index, key))?;
-    let one = |(base, value): (&f64, &f64)| match kind {
-        Change::Loss => 100.0 * (1.0 - value / base),
-        Change::Gain => 100.0 * (value / base - 1.0),
-        Change::Ratio => value / base,
-    };
-    estimate(before.iter().zip(&after).map(one).collect())
-}
 
 /// The cell of half an interval; one seed has none.
 pub(super) fn half_width(value: f64) -> Cell {
@@ -144,6 +132,10 @@ fn plain(results: Results, title: &str) -> Table {
         {
             columns.push(Column::number(title, unit).key(name));
             columns.push(Column::number("", "").key(&format!("{name}_half_width")).joined());
+            if beside::publishes(results) {
+                columns.push(Column::number("published", unit).key(&format!("{name}_published")));
+                columns.push(Column::number("error", "pt").key(&format!("{name}_error")));
+            }
         }
     }
     let mut table = Table::new(title, columns);
@@ -169,6 +161,9 @@ fn plain(results: Results, title: &str) -> Table {
                     results.baseline(index).and_then(|base| change(results, base, index, key));
                 row.push(found.map_or_else(Cell::empty, |f| Cell::number(f.mean, *decimals)));
                 row.push(found.map_or_else(Cell::empty, |f| half_width(f.half_width())));
+                if beside::publishes(results) {
+                    row.extend(beside::cells(results, index, found.map(|found| found.mean)));
+                }
             }
         }
         table.row(row);
@@ -179,6 +174,9 @@ fn plain(results: Results, title: &str) -> Table {
             "change of {title} against {}, seed by seed; ± is the 95 % t interval of the pairs",
             compare.baseline
         ));
+    }
+    for note in beside::notes(results) {
+        table.note(note);
     }
     table
 }
@@ -235,6 +233,9 @@ fn pivot(results: Results, across: usize, title: &str) -> Table {
         }
         debug_assert!(results.grid.points[index].at == point.at);
         table.row(row);
+    }
+    for note in beside::notes(results) {
+        table.note(note);
     }
     table
 }

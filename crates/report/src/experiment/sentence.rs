@@ -75,13 +75,15 @@ fn size(grid: &PlannedGrid) -> Option<String> {
     if inputs.shrink > 1 {
         return Some(format!("loop counts / {}", inputs.shrink));
     }
+    let first = job.first_jobs().map(|(first, all)| format!("the first {first} of {all} jobs"));
     if scale == 1 {
-        return Some("full size".to_owned());
+        return Some(first.map_or("full size".to_owned(), |first| format!("{first} of each task")));
     }
     users(grid)?;
+    let first = first.map_or(String::new(), |first| format!("{first} of each, "));
     Some(format!(
-        "scaled down: {} of {} tasks with full-size jobs, start delay / {scale}, Real and CPU x \
-         {scale}",
+        "scaled down: {} of {} tasks with full-size jobs, {first}start delay / {scale}, Real and \
+         CPU x {scale}",
         inputs.users, inputs.users_full
     ))
 }
