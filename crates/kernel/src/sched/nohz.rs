@@ -26,8 +26,11 @@ pub enum Stopped {
     /// those of the others (2.6.36 to 3.1).
     FirstTwo,
     /// The one with the lowest number, if it idles, kicked by the tick of any busy CPU with two
-    /// tasks or both threads of whose core are busy (from 3.3 on; load averages as in 3.7).
+    /// tasks or both threads of whose core are busy. A kick that comes when its CPU has work again
+    /// bars further ones until a softirq of that CPU (3.3 to 3.9; load averages as in 3.7).
     Crowded,
+    /// The same, but such a kick is forgotten (from 3.10 on).
+    CrowdedOrForgotten,
 }
 
 /// What the CPUs know of each other's stopped ticks.
@@ -56,6 +59,11 @@ impl NoHz {
             pickers: Cell::new([None; 2]),
             kicked: RefCell::new(vec![false; cpus]),
         }
+    }
+
+    /// A CPU counts as stopped until it ticks busy.
+    fn is_lazy(&self) -> bool {
+        matches!(self.rule, Stopped::Crowded | Stopped::CrowdedOrForgotten)
     }
 
     fn all_stopped(&self) -> bool {
@@ -96,7 +104,7 @@ impl Sched {
                 Stopped::Owner if self.owner_serves(queue) => return,
                 Stopped::FirstTwo if !due => self.first_two_kick(queue),
                 Stopped::Owner | Stopped::FirstTwo => {}
-                Stopped::Crowded => self.crowded_kick(queue),
+                Stopped::Crowded | Stopped::CrowdedOrForgotten => self.crowded_kick(queue),
             }
         }
         if due {
@@ -161,6 +169,9 @@ impl Sched {
     /// Asks `target` to balance for all idle CPUs, unless it has been asked already.
     fn kick_balancer(&self, target: usize) {
         if core::mem::replace(&mut self.nohz.kicked.borrow_mut()[target], true) {
+            if self.nohz.is_lazy() {
+                self.rq.loads.idlers.kick_lost.set(true);
+            }
             return;
         }
         let at = Here::now_ps() + self.rq.costs.ipi;
@@ -171,8 +182,10 @@ impl Sched {
     /// The interrupt of a kick.
     fn kicked(&self) {
         let queue = self.rq.this();
-        if self.nohz.rule == Stopped::Crowded {
+        if self.nohz.is_lazy() {
             if !self.rq.is_idle_cpu(Here::cpu()) || queue.need_resched.get() {
+                let sticks = self.nohz.rule == Stopped::Crowded;
+                self.nohz.kicked.borrow_mut()[Here::cpu()] = sticks;
                 return;
             }
             queue.idle_at_tick.set(true);
@@ -194,7 +207,7 @@ impl Sched {
             Stopped::Owner if idle && self.nohz.owner.get() == Some(cpu) => self.serve(queue),
             Stopped::Owner => {}
             Stopped::FirstTwo if kicked && !idle => self.rq.loads.idlers.kick_lost.set(true),
-            Stopped::FirstTwo | Stopped::Crowded => {
+            Stopped::FirstTwo | Stopped::Crowded | Stopped::CrowdedOrForgotten => {
                 if kicked && idle {
                     self.serve(queue);
                     self.nohz.next_balance.set(queue.next_balance.get());
@@ -219,10 +232,8 @@ impl Sched {
             match self.nohz.rule {
                 Stopped::Owner => {}
                 Stopped::FirstTwo => loads.tick(cpu, self.rq.jiffies()),
-                Stopped::Crowded if self.rq.is_idle_cpu(other) => {
-                    loads.tick(other, self.rq.jiffies());
-                }
-                Stopped::Crowded => continue,
+                _ if self.rq.is_idle_cpu(other) => loads.tick(other, self.rq.jiffies()),
+                _ => continue,
             }
             self.balancer.rebalance(other, true);
             let next = self.rq.queues[other].next_balance.get();
@@ -263,7 +274,7 @@ impl Sched {
         queue.in_nohz_recently.set(true);
         let owner = &self.nohz.owner;
         match self.nohz.rule {
-            Stopped::Crowded => false,
+            Stopped::Crowded | Stopped::CrowdedOrForgotten => false,
             Stopped::FirstTwo => {
                 let others = |picker: Option<usize>| picker.filter(|&picker| picker != cpu);
                 self.nohz.pickers.set(self.nohz.pickers.get().map(others));
@@ -291,7 +302,7 @@ impl Sched {
         if let Some(rcu) = &self.rcu {
             rcu.note_tick_stopped(cpu, false);
         }
-        if self.nohz.rule != Stopped::Crowded && self.nohz.is_stopped(cpu) {
+        if !self.nohz.is_lazy() && self.nohz.is_stopped(cpu) {
             self.nohz.stopped.borrow_mut()[cpu] = false;
             if self.nohz.owner.get() == Some(cpu) {
                 self.nohz.owner.set(None);
