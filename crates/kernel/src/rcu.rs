@@ -132,6 +132,9 @@ impl Sched {
                 if rcu.placement == Placement::Thread {
                     self.rcu_core(rcu);
                 }
+                if rcu.lists.done() == 0 {
+                    rcu.lists.count(|stats| stats.idle_rounds += 1);
+                }
                 self.rcu_batch(rcu);
             }
             self.local_bh_enable();

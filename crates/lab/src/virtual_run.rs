@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+pub use convoy_kernel::RcuStats;
 use convoy_kernel::sched::{IdleTimes, SchedStats};
 use convoy_kernel::{
     BKL, FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
@@ -109,6 +110,8 @@ pub struct VirtualPoint {
     /// Idle time of the busy window while a task waited on another CPU, by the rule that let it
     /// be.
     pub idle_rules: IdleRules,
+    /// What RCU did during the busy window; all zero where the kernel has none.
+    pub rcu: RcuStats,
     /// Jobs done and failed.
     pub jobs_done: u64,
     /// See `jobs_done`.
@@ -151,6 +154,7 @@ struct Snapshot {
     modes: [u64; 5],
     sched: SchedStats,
     idle: IdleTimes,
+    rcu: RcuStats,
     bkl: Option<Watch>,
 }
 
@@ -167,6 +171,7 @@ impl Snapshot {
             modes,
             sched: world.sched().stats(),
             idle: world.sched().idle_times(),
+            rcu: world.sched().rcu_stats(),
             bkl: Here::watched().into_iter().find(|watch| watch.name == BKL),
         }
     }
@@ -417,6 +422,7 @@ impl VirtualRun {
                 contended_percent: 100.0 * count(|watch| watch.contended) / acquisitions.max(1.0),
             }),
             sched: to.sched.since(&from.sched),
+            rcu: to.rcu.since(&from.rcu),
             idle_rules: IdleRules::new(&from.idle, &to.idle, all),
             jobs_done: board.done.get(),
             jobs_failed: board.failed.get(),

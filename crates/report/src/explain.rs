@@ -8,6 +8,7 @@ use crate::verdict;
 use convoy_explain::{LockSummary, Share, Spread, Summary};
 use convoy_lab::bulk::{BulkUse, MeanSd};
 use convoy_lab::inputs::Inputs;
+use convoy_lab::virtual_run::RcuStats;
 use serde::Serialize;
 
 /// Locks that the table for people shows.
@@ -15,6 +16,56 @@ const LOCKS_SHOWN: usize = 12;
 
 /// What a call that takes no free block has.
 const NO_ORDER: MeanSd = MeanSd { mean: f64::NAN, sd: f64::NAN };
+
+/// What the threads did that execute RCU's work.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RcuThreads {
+    /// Their wakeups.
+    pub wakeups: u64,
+    /// Of the ticks of all CPUs, those at which one was woken, percent.
+    pub woken_percent: f64,
+    /// Of their rounds, those without a callback that was ready, percent.
+    pub without_callbacks_percent: f64,
+    /// Times that the locks of the vectors of real-time tasks were taken for each wakeup.
+    pub vector_locks: f64,
+}
+
+/// The lock of one priority in the vectors of CPUs by their highest real-time task.
+const VECTOR_LOCK: &str = "cpupri_vec->lock";
+/// A lock for which CPUs spin less than this is no cause, percent of their time.
+const SPIN_PERCENT: f64 = 1.0;
+
+impl RcuThreads {
+    /// From what RCU counted, and the locks of the same time.
+    pub fn new(rcu: &RcuStats, summary: &Summary) -> Option<Self> {
+        let wakeups = rcu.thread_wakeups as f64;
+        let lock = summary.locks.iter().find(|lock| lock.name == VECTOR_LOCK);
+        (rcu.thread_wakeups > 0).then(|| Self {
+            wakeups: rcu.thread_wakeups,
+            woken_percent: 100.0 * wakeups / rcu.asked as f64,
+            without_callbacks_percent: 100.0 * rcu.idle_rounds as f64 / wakeups,
+            vector_locks: lock.map_or(0.0, |lock| lock.acquisitions as f64) / wakeups,
+        })
+    }
+
+    /// Whether CPUs spin for the locks that these threads take.
+    fn cost_much(&self, summary: &Summary) -> bool {
+        let all = summary.window_s * summary.cpus as f64;
+        let spun = summary.spinning.iter().find(|share| share.name == VECTOR_LOCK);
+        spun.is_some_and(|share| 100.0 * share.seconds / all >= SPIN_PERCENT)
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "RCU's real-time threads are woken on {} % of all ticks, {} % of the wakeups find no \
+             callback ready, and each takes the locks of the real-time vectors ({VECTOR_LOCK}) {} \
+             times, which all CPUs share.",
+            fixed(self.woken_percent, 0),
+            fixed(self.without_callbacks_percent, 0),
+            fixed(self.vector_locks, 1)
+        )
+    }
+}
 
 /// An explained run.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +87,8 @@ pub struct ExplainReport {
     pub summary: Summary,
     /// Bulk operations of the page allocator, zone by zone.
     pub bulk: Vec<BulkUse>,
+    /// RCU's threads, where the kernel has such and they were woken.
+    pub rcu_threads: Option<RcuThreads>,
     /// Remarks.
     pub notes: Vec<String>,
 }
@@ -51,7 +104,10 @@ impl ExplainReport {
                 lines.iter().map(|line| format!("  {}", line.trim_start())).collect();
             format!("\n{title}\n{}\n", lines.join("\n"))
         };
-        text.push_str(&paragraph("Cause", &explain_text::cause(&self.summary)));
+        let cause = explain_text::cause(&self.summary);
+        if !cause.is_empty() {
+            text.push_str(&paragraph("Cause", &cause));
+        }
         for table in [self.states(), self.idle(), self.locks(LOCKS_SHOWN), self.pages()] {
             text.push('\n');
             text.push_str(&table.to_text());
@@ -77,7 +133,9 @@ impl ExplainReport {
 
     /// What took the CPUs from the work, in one sentence.
     pub fn verdict(&self) -> String {
-        verdict::account(&self.summary)
+        let account = verdict::account(&self.summary);
+        let threads = self.rcu_threads.as_ref().filter(|threads| threads.cost_much(&self.summary));
+        threads.map_or(account.clone(), |threads| format!("{} {account}", threads.sentence()))
     }
 
     /// For programs.

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use convoy_explain::{Analysis, Detail, ProcFile, folded};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Recorder;
-use convoy_report::{ExplainReport, flame_html, flame_svg};
+use convoy_report::{ExplainReport, RcuThreads, flame_html, flame_svg};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -247,7 +247,9 @@ fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> Explain
     if let Some(failure) = &point.first_failure {
         notes.push(format!("a job failed: {failure}"));
     }
+    let summary = analysis.summary();
     ExplainReport {
+        rcu_threads: RcuThreads::new(&point.rcu, &summary),
         title: format!(
             "{}: {} users of {}, {} on {} ({} CPUs), seed {}: {:.1} jobs/min",
             target.name,
@@ -264,7 +266,7 @@ fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> Explain
         users: u64::from(run.users),
         jobs_per_min: point.columns.jobs_per_min,
         hash: format!("{:016x}", point.hash),
-        summary: analysis.summary(),
+        summary,
         bulk: point.bulk.clone(),
         notes,
     }

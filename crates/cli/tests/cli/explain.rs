@@ -66,6 +66,23 @@ fn recording_changes_nothing_and_a_stored_run_is_explained() {
 }
 
 #[test]
+fn threads_of_rcu_that_cost_much_are_named_first() {
+    let directory = directory("rcu-threads");
+    let store = directory.join("store");
+    let store = store.to_str().expect("a path");
+    let load = ["--users", "256", "--first", "3", "--machine", "xeon-64-2011-8x8"];
+    let sim = [&["sim", "--kernel", "3.0-rc", "--mix", "shared", "--store", store][..], &load];
+    assert_eq!(code(&run(&sim.concat())), Some(0));
+    let report = json(&["explain", "1", "--store", store, "--format", "json"], 0);
+    let verdict = report["verdict"].as_str().expect("a sentence");
+    assert!(verdict.starts_with("RCU's real-time threads are woken on "), "{verdict}");
+    let threads = &report["rcu_threads"];
+    let locks = threads["vector_locks"].as_f64().expect("a number");
+    // Two vectors when the thread comes, and two when it goes.
+    assert!((locks - 4.0).abs() < 0.2, "{threads:#}");
+}
+
+#[test]
 fn the_trace_decodes_and_its_arrows_arrive() {
     let place = directory("explain-trace");
     let path = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();

@@ -112,6 +112,28 @@ pub struct RcuStats {
     pub forced: u64,
     /// Wakeups of the threads that do the work, where the machine has such.
     pub thread_wakeups: u64,
+    /// Rounds of these threads in which no callback was ready.
+    pub idle_rounds: u64,
+    /// Questions whether a CPU has work, one at each tick.
+    pub asked: u64,
+}
+
+impl RcuStats {
+    /// What was counted since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            grace_periods: self.grace_periods - before.grace_periods,
+            queued: self.queued - before.queued,
+            invoked: self.invoked - before.invoked,
+            core: self.core - before.core,
+            report_qs: self.report_qs - before.report_qs,
+            forced: self.forced - before.forced,
+            thread_wakeups: self.thread_wakeups - before.thread_wakeups,
+            idle_rounds: self.idle_rounds - before.idle_rounds,
+            asked: self.asked - before.asked,
+        }
+    }
 }
 
 /// One CPU's part: `rcu_data` and `rcu_dynticks`. Only its CPU uses it, but for the last two, which
@@ -251,6 +273,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
 
     /// Whether this CPU has core processing to do (`rcu_pending`).
     pub fn pending(&self, jiffies: u64) -> bool {
+        self.count(|stats| stats.asked += 1);
         let local = self.here();
         local.touch(Access::Read);
         if local.owes.get() && local.passed.get().is_some() {
