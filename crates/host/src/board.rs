@@ -248,6 +248,11 @@ impl Board {
         store_text(&self.memory.words()[HEAD_TEXT..HEAD_TEXT + TEXT_WORDS], text);
     }
 
+    /// Whether some user runs `job`.
+    pub(crate) fn knows(&self, job: Job) -> bool {
+        self.kinds.binary_search(&job).is_ok()
+    }
+
     /// The slot of `user`.
     pub(crate) fn slot(&self, user: u32) -> Slot<'_> {
         let size = SLOT_HEAD + self.kinds.len() * JOB_WORDS;

@@ -29,7 +29,7 @@ pub(super) fn run_plan(
     count: &mut dyn FnMut(u64),
 ) -> Result<Board, HostError> {
     let users = plan.orders.len() as u32;
-    let board = Board::new(users, &plan.orders[0])
+    let board = Board::new(users, &plan.orders.concat())
         .map_err(|errno| HostError::System { call: "mmap", errno })?;
     let board = Rc::new(board);
     let parent = Some(process::getpid());

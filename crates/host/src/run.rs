@@ -426,6 +426,10 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
         if point.real_s > 0.0 {
             let busy_s = point.real_s - self.options.start_delay.as_secs_f64();
             let predicted = self.costs.predict(&self.counts, point.file_kb, point.users, self.cpus);
+            // Of a shorter run each user does a part of the mix.
+            let all: u32 = self.counts.iter().map(|(_, runs)| runs).sum();
+            let part = f64::from(self.options.mix.jobs_per_user()) / f64::from(all);
+            let predicted = predicted.map(|seconds| seconds * part);
             point.predicted_s = predicted;
             point.measured_over_predicted = predicted.map(|s| busy_s / s);
         }

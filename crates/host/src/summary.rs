@@ -56,7 +56,9 @@ impl Execution {
         let mut begins: Vec<f64> =
             board.slots().filter_map(|slot| slot.begun_ns()).map(since).collect();
         begins.sort_by(f64::total_cmp);
-        let jobs: Vec<JobSum> = jobs.iter().map(|(job, _)| JobSum::new(board, *job)).collect();
+        // Of a shorter run nobody may do some of the jobs.
+        let done = jobs.iter().filter(|(job, _)| board.knows(*job));
+        let jobs: Vec<JobSum> = done.map(|(job, _)| JobSum::new(board, *job)).collect();
         let done: u64 = jobs.iter().map(|job| job.runs - job.failures).sum();
         let columns = Columns::new(board.users(), done, &ends);
         let seconds = |head| board.get(head) as f64 / 1e9;

@@ -48,13 +48,6 @@ impl RcuThreads {
         })
     }
 
-    /// Whether CPUs spin for the locks that these threads take.
-    fn cost_much(&self, summary: &Summary) -> bool {
-        let all = summary.window_s * summary.cpus as f64;
-        let spun = summary.spinning.iter().find(|share| share.name == VECTOR_LOCK);
-        spun.is_some_and(|share| 100.0 * share.seconds / all >= SPIN_PERCENT)
-    }
-
     fn sentence(&self) -> String {
         format!(
             "RCU's real-time threads are woken on {} % of all ticks, {} % of the wakeups find no \
@@ -65,6 +58,13 @@ impl RcuThreads {
             fixed(self.vector_locks, 1)
         )
     }
+}
+
+/// Whether CPUs spin for the locks that threads of RCU take.
+fn spins_for_vectors(summary: &Summary) -> bool {
+    let all = summary.window_s * summary.cpus as f64;
+    let spun = summary.spinning.iter().find(|share| share.name == VECTOR_LOCK);
+    spun.is_some_and(|share| 100.0 * share.seconds / all >= SPIN_PERCENT)
 }
 
 /// An explained run.
@@ -134,7 +134,7 @@ impl ExplainReport {
     /// What took the CPUs from the work, in one sentence.
     pub fn verdict(&self) -> String {
         let account = verdict::account(&self.summary);
-        let threads = self.rcu_threads.as_ref().filter(|threads| threads.cost_much(&self.summary));
+        let threads = self.rcu_threads.as_ref().filter(|_| spins_for_vectors(&self.summary));
         threads.map_or(account.clone(), |threads| format!("{} {account}", threads.sentence()))
     }
 

@@ -38,6 +38,19 @@ fn every_job_succeeds_alone() {
 }
 
 #[test]
+fn a_shorter_run_does_the_first_jobs_of_each_user() {
+    let _alone = alone();
+    let place = Place::new("first");
+    let shared = Mix { first: Some(3), ..Mix::load("shared").expect("shipped") };
+    let options = HostRun { predict: true, ..tiny(shared, &[2], &place) };
+    let record = run::run(&options, |_| ()).into_result().expect("runs");
+    let point = &record.points[0];
+    assert_eq!((record.jobs_per_user, point.jobs_done, point.jobs_failed), (3, 6, 0));
+    assert_eq!(point.jobs.iter().map(|job| job.runs).sum::<u64>(), 6);
+    assert!(point.predicted_s.is_some_and(|s| s > 0.0));
+}
+
+#[test]
 fn shared_runs_with_two_users_and_leaves_nothing() {
     let _alone = alone();
     let place = Place::new("shared");
