@@ -2,10 +2,14 @@
 //! tests must see.
 //!
 //! The faults are data, `tests/mutants.toml`. Each is put into a copy of the tree, and the tests
-//! run there one crate after the other until one fails. Tests that hang have seen it, too.
+//! run there one crate after the other until one fails. Tests that hang have seen it, too: they
+//! are a process group of their own, which is ended as a whole.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
@@ -20,11 +24,17 @@ const LIST: &str = "tests/mutants.toml";
 /// The tests that must see each fault, the fastest first.
 const CRATES: &[&str] = &["convoy-sync", "convoy-mm", "convoy-checker"];
 
-/// Seconds for the tests of one crate; a hundred times what they take.
-const LIMIT_S: &str = "900";
+/// For the tests of one crate, without their build; ten times what the slowest take.
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// The status of `timeout` when it had to end the command.
-const HUNG: i32 = 124;
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Passed,
+    Failed,
+    /// It was ended at its limit.
+    Hung,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,35 +85,45 @@ impl Mutant {
 fn seen(tree: &Path) -> anyhow::Result<Option<String>> {
     for name in CRATES {
         // Built without the limit: a fault that does not compile has not been seen by any test.
-        let built = cargo_test(tree, &[], &["-p", name, "--no-run"])?;
-        ensure!(built == Some(0), "does not compile: mend its `to`");
-        let ended = cargo_test(tree, &["timeout", LIMIT_S], &["-p", name])?;
-        match ended {
-            Some(0) => {}
-            Some(HUNG) => return Ok(Some(format!("{name} (it hangs)"))),
-            _ => return Ok(Some((*name).to_owned())),
+        let built = ended(&mut cargo_test(tree, &["-p", name, "--tests", "--no-run"]), None)?;
+        ensure!(built == Ended::Passed, "does not compile: mend its `to`");
+        match ended(&mut cargo_test(tree, &["-p", name, "--tests"]), Some(LIMIT))? {
+            Ended::Passed => {}
+            Ended::Failed => return Ok(Some((*name).to_owned())),
+            Ended::Hung => return Ok(Some(format!("{name} (it hangs)"))),
         }
     }
     Ok(None)
 }
 
-/// The status of `cargo test` in `tree`, behind the words of `before`.
-fn cargo_test(tree: &Path, before: &[&str], arguments: &[&str]) -> anyhow::Result<Option<i32>> {
-    let cargo = stage::cargo(tree, &["test", "--quiet"]);
-    let mut command = match before {
-        [] => Command::new(cargo.get_program()),
-        [program, rest @ ..] => {
-            let mut command = Command::new(program);
-            command.args(rest).arg(cargo.get_program());
-            command
-        }
-    };
-    command.current_dir(tree).args(cargo.get_args()).args(arguments);
+/// `cargo test` in `tree`.
+fn cargo_test(tree: &Path, arguments: &[&str]) -> Command {
+    let mut command = stage::cargo(tree, &["test", "--quiet"]);
+    command.args(arguments);
     // The build of the tree this program was started in is no concern of the copy's.
     command.env("CARGO_TARGET_DIR", tree.join("target"));
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.status().with_context(|| stage::shown(&command))?;
-    Ok(status.code())
+    command
+}
+
+/// Runs `command`; at `limit` ends it with all that it has started: a test program that hangs
+/// outlives the cargo that waits for it.
+fn ended(command: &mut Command, limit: Option<Duration>) -> anyhow::Result<Ended> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| stage::shown(command))?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(if status.success() { Ended::Passed } else { Ended::Failed });
+        }
+        if limit.is_some_and(|limit| start.elapsed() > limit) {
+            let group = format!("-{}", child.id());
+            let killed = Command::new("kill").args(["-KILL", "--", &group]).status()?;
+            ensure!(killed.success(), "cannot end the process group {group}");
+            child.wait()?;
+            return Ok(Ended::Hung);
+        }
+        sleep(Duration::from_millis(50));
+    }
 }
 
 fn list(root: &Path) -> anyhow::Result<Vec<Mutant>> {
@@ -169,6 +189,27 @@ mod tests {
             mutant.apply(&text).unwrap();
         }
         assert!(mutants.len() > 20);
+    }
+
+    #[test]
+    fn what_hangs_is_ended_with_all_that_it_started() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let note = std::env::temp_dir().join(format!("convoy-hangs-{}", std::process::id()));
+        let script = format!("sleep 600 & echo $! > '{}'; wait", note.display());
+        let limit = Some(Duration::from_secs(1));
+        assert_eq!(ended(&mut shell(&script), limit).unwrap(), Ended::Hung);
+        let grandchild = std::fs::read_to_string(&note).unwrap();
+        std::fs::remove_file(&note).unwrap();
+        // Gone, or dead and not yet waited for by whoever inherits it.
+        let stat = format!("/proc/{}/stat", grandchild.trim());
+        let dead = |stat: String| stat.contains(") Z ");
+        assert!(std::fs::read_to_string(stat).map_or(true, dead));
+        assert_eq!(ended(&mut shell("exit 0"), None).unwrap(), Ended::Passed);
+        assert_eq!(ended(&mut shell("exit 3"), limit).unwrap(), Ended::Failed);
     }
 
     #[test]
