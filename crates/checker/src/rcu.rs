@@ -217,26 +217,68 @@ impl Move {
     }
 }
 
+/// The objects of `tasks`, and the tasks.
+fn set_up<S: Steps>(
+    tasks: &'static [&'static [Move]],
+    before_wrap: u8,
+) -> (Rc<Objects<S>>, Vec<Box<dyn FnOnce()>>) {
+    let first = -(isize::from(before_wrap));
+    let objects = Rc::new(Objects::<S> {
+        rcu: Rcu::new(tasks.len(), first),
+        present: Cell::new(0),
+        made: Cell::new(1),
+        freed: RefCell::default(),
+        jiffies: Cell::new(0),
+        made_moves: tasks.iter().map(|_| Word::new(0)).collect(),
+    });
+    let body = |moves: &'static [Move]| -> Box<dyn FnOnce()> {
+        let objects = Rc::clone(&objects);
+        Box::new(move || objects.play(moves))
+    };
+    let bodies = tasks.iter().map(|moves| body(moves)).collect();
+    (objects, bodies)
+}
+
 /// `shape` played on RCU with the steps of `S`, under the name `variant`.
 pub fn rcu_scenario<S: Steps>(variant: &str, shape: &RcuShape) -> Scenario {
     let RcuShape { tasks, before_wrap, .. } = *shape;
     let build = move || {
-        let first = -(isize::from(before_wrap));
-        let objects = Rc::new(Objects::<S> {
-            rcu: Rcu::new(tasks.len(), first),
-            present: Cell::new(0),
-            made: Cell::new(1),
-            freed: RefCell::default(),
-            jiffies: Cell::new(0),
-            made_moves: tasks.iter().map(|_| Word::new(0)).collect(),
-        });
-        let body = |moves: &'static [Move]| -> Box<dyn FnOnce()> {
-            let objects = Rc::clone(&objects);
-            Box::new(move || objects.play(moves))
-        };
-        let tasks = tasks.iter().map(|moves| body(moves)).collect();
+        let (objects, tasks) = set_up::<S>(tasks, before_wrap);
         Instance { tasks, verdict: Box::new(move |end| objects.verdict(end)) }
     };
     let checks = vec![Property::GracePeriod, Property::NoDeadlock, Property::UnitsKept];
     Scenario { name: format!("{variant}/{}", shape.name), checks, build: Box::new(build) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Budget, explore};
+    use convoy_sync::rcu::Sound;
+
+    /// The second CPU ends the grace period and waits for none itself; the first one frees at its
+    /// next tick, and the rest would end a second grace period if there were one.
+    const LAST_ENDS: &[&[Move]] = &[
+        &[Call, Core, Pass, Core, After(1, 4), Core, Pass, Core],
+        &[After(0, 4), Core, Pass, Core, After(0, 8), Core, Pass, Core],
+    ];
+
+    #[test]
+    fn who_waits_is_told_of_the_end_and_needs_no_other() {
+        let build = || {
+            let (objects, tasks) = set_up::<Sound>(LAST_ENDS, 1);
+            let verdict = move |_: &End| match (
+                objects.freed.borrow().as_slice(),
+                objects.rcu.stats().grace_periods,
+            ) {
+                ([0], 1) => Ok(()),
+                other => Err((Property::UnitsKept, format!("freed, periods: {other:?}"))),
+            };
+            Instance { tasks, verdict: Box::new(verdict) }
+        };
+        let scenario =
+            Scenario { name: "told".to_owned(), checks: Vec::new(), build: Box::new(build) };
+        let report = explore(&scenario, Budget::default());
+        assert_eq!(report.violation.map(|violation| violation.text), None);
+    }
 }

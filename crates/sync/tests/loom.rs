@@ -163,6 +163,8 @@ fn excludes<T: Lock + Send + Sync>(attempts: bool) {
 /// A third thread tries the lock once while its owner leaves and a waiter comes: it may find what
 /// the slow path of the owner wrote, with no inner lock and no sleep between them. It spins nowhere
 /// and so leaves the lock to the main thread: two that spin would take turns at it for ever here.
+/// So no semaphore is here: all of its calls spin on an inner lock, and three tasks at one exceed
+/// loom's bound on the branches of an execution.
 fn passes_a_waiter<T: Lock + Send + Sync>() {
     model(move || {
         let lock = T::unlocked().spin_limit(1);
