@@ -9,6 +9,9 @@ use std::rc::Rc;
 
 type Word = <Model as Platform>::AtomicU32;
 
+/// What a CPU does, as a task.
+type Body = Box<dyn FnOnce()>;
+
 use Move::{After, Awake, Call, Close, Core, Idle, Late, Open, Pass};
 
 /// One thing that a CPU does.
@@ -221,7 +224,7 @@ impl Move {
 fn set_up<S: Steps>(
     tasks: &'static [&'static [Move]],
     before_wrap: u8,
-) -> (Rc<Objects<S>>, Vec<Box<dyn FnOnce()>>) {
+) -> (Rc<Objects<S>>, Vec<Body>) {
     let first = -(isize::from(before_wrap));
     let objects = Rc::new(Objects::<S> {
         rcu: Rcu::new(tasks.len(), first),
@@ -231,7 +234,7 @@ fn set_up<S: Steps>(
         jiffies: Cell::new(0),
         made_moves: tasks.iter().map(|_| Word::new(0)).collect(),
     });
-    let body = |moves: &'static [Move]| -> Box<dyn FnOnce()> {
+    let body = |moves: &'static [Move]| -> Body {
         let objects = Rc::clone(&objects);
         Box::new(move || objects.play(moves))
     };
