@@ -67,8 +67,8 @@ mod tests {
     fn drawing(body: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"40\" height=\"20\" \
-             font-size=\"13\" font-family=\"Arial, sans-serif\" fill=\"#222\"><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
-             {body}</svg>"
+             font-size=\"13\" font-family=\"Arial, sans-serif\" fill=\"#222\">\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{body}</svg>"
         )
     }
 
