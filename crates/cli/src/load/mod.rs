@@ -43,12 +43,12 @@ pub(crate) struct Load {
     /// Seed of the order of jobs (and of the virtual machine)
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Each user does only the first N jobs of its order: a shorter run of the same mix
+    /// Each user does only its first N jobs: the same mix, shorter
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) first: Option<u32>,
     /// Divide the loop counts of the jobs by this: another mix, since what has no loop (processes,
     /// names) stays
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) shrink: u32,
 }

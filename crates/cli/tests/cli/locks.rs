@@ -52,7 +52,7 @@ fn every_round_is_in_the_json() {
 #[test]
 fn a_spin_limit_trades_cpu_time_for_sleep() {
     let cpus_used = |limit: &str| {
-        let loops = ["--lock", "adaptive", "--threads", "4", "--section-ns", "5000"];
+        let loops = ["--lock", "adaptive", "--threads", "2", "--section-ns", "5000"];
         let limit = ["--spin-limit", limit, "--format", "json"];
         let report = json(&locks(&[&loops, &VIRTUAL, &limit]), 0);
         report["grids"]["locks"][0]["cpus_used"].as_f64().expect("a number")
