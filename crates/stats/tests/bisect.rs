@@ -244,6 +244,39 @@ fn timeouts_are_values() {
     assert_eq!(answer.culprit, Some(33), "{answer:?}");
 }
 
+/// A search of 29 commits for a step at 18 whose parent is `off` in its first four runs, as on a
+/// machine that is busy for a while.
+fn busy_beside_the_culprit(bad: Outcome, noise: f64, off: f64) -> (Answer, usize) {
+    let history = History::linear(30).unwrap();
+    let mut seen = 0;
+    let (_, answer, log) = search(history, Config::default(), |node, random| {
+        let quiet = 1.0 + noise * random.normal();
+        seen += usize::from(node == 17);
+        Some(match (node, bad) {
+            (17, _) if seen <= 4 => Outcome::Value(quiet + off),
+            (0..=17, _) => Outcome::Value(quiet),
+            (_, Outcome::Value(level)) => Outcome::Value(level + noise * random.normal()),
+            (_, above) => above,
+        })
+    });
+    (answer, log.len())
+}
+
+#[test]
+fn a_second_step_of_no_weight_is_none() {
+    let (answer, runs) = busy_beside_the_culprit(Outcome::Above(1000.0), 0.03, 0.15);
+    assert_eq!(answer.culprit, Some(18), "{answer:?}");
+    assert!(runs <= 30, "{runs} runs");
+}
+
+#[test]
+fn a_doubt_that_tells_no_commits_apart_buys_runs() {
+    for off in [0.08, 0.09, 0.1, 0.11] {
+        let (answer, _) = busy_beside_the_culprit(Outcome::Value(1.5), 0.01, off);
+        assert_ne!(answer.ending, Ending::Indistinguishable, "{off}: {answer:?}");
+    }
+}
+
 #[test]
 fn values_without_noise_are_values() {
     let value =

@@ -5,7 +5,7 @@ use super::grid::{Grid, Hyper, KINDS, ONE_MODE};
 use super::noise::shapes;
 use super::policy;
 use super::search::Search;
-use super::types::{Answer, Direction, Ending, Estimates, Interval};
+use super::types::{Answer, Direction, Ending, Estimates, Interval, Measure};
 
 /// Twice the probability before any data that the ends do not differ: from here on the ends are
 /// measured before anything else.
@@ -26,6 +26,8 @@ const MARGIN: f64 = 0.5;
 const HINT: f64 = 0.1;
 /// Runs of the culprit and of each of its parents before it is named.
 const REPEATS: usize = 4;
+/// Runs of each measured commit after which a doubt about the shape of the history stays.
+const ASSURED: usize = 16;
 
 impl Search {
     /// Why the search is over, if it is.
@@ -93,6 +95,17 @@ impl Search {
         let both = parents.chain([culprit]).chain(ends).filter(|node| !self.skipped[*node]);
         let short = both.map(|node| (self.runs_of(node), node)).min()?;
         (short.0 < REPEATS).then_some(short.1)
+    }
+
+    /// What to run where one commit is the culprit if there is one step, and only another shape of
+    /// the history keeps it from its name: a small second step that a few runs suggest, say. No run
+    /// tells commits apart then, but every run of a commit that has few tells the shapes apart.
+    pub(super) fn to_assure(&self) -> Option<Measure> {
+        let certain = self.by_node.iter().any(|p| *p >= self.named_from());
+        let measured = self.nodes.iter().copied().filter(|node| certain && !self.skipped[*node]);
+        let (runs, node) = measured.map(|node| (self.runs_of(node), node)).min()?;
+        let why = "one commit is left: runs of every level tell whether there is one step only";
+        (runs < ASSURED).then(|| policy::again(node, 1, &self.builds, why))
     }
 
     /// Whether the ends may well not differ: then they are measured until that is clear.

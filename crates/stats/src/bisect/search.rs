@@ -237,7 +237,10 @@ impl Search {
         }
         match policy::choose(&self.view(evidence)) {
             Some(measure) => Step::Measure(measure),
-            None => Step::GaveUp(self.answer(Ending::Indistinguishable)),
+            None => match self.to_assure() {
+                Some(measure) => Step::Measure(measure),
+                None => Step::GaveUp(self.answer(Ending::Indistinguishable)),
+            },
         }
     }
 

@@ -15,6 +15,10 @@ const ASKED: f64 = 3.0;
 /// Runs that each of three levels must have: fewer may be outliers, or a mode of the noise.
 const SEEN: f64 = 4.0;
 
+/// A step smaller than this part of the other is no second one: whoever looks for a hang does not
+/// ask for the commit that cost a tenth of a millisecond.
+const SMALL: f64 = 0.1;
+
 /// The runs of one measured commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
@@ -94,7 +98,11 @@ pub(super) fn several(spots: &[Spot], squares: f64, least: f64, independent: f64
             let (middle, bad) = (sums.level(i, j), sums.level(j, count));
             let seen = good.0.min(middle.0).min(bad.0) >= SEEN;
             let ln_mass = (spots[i].mass * spots[j].mass).ln();
-            let back = (middle.1 - good.1) * (bad.1 - middle.1) < 0.0;
+            let (first, second) = (middle.1 - good.1, bad.1 - middle.1);
+            if first.abs().min(second.abs()) < SMALL * first.abs().max(second.abs()) {
+                continue;
+            }
+            let back = first * second < 0.0;
             two.push((i, j, back, seen, few + ln_mass + fit(&[good, middle, bad])));
         }
     }
