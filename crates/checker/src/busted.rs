@@ -94,6 +94,14 @@ fn of_kernels() -> Vec<Subject> {
             "busted-rcu-joins",
             "A callback joins the grace period that is on its way.",
         ),
+        Subject::busted_rcu::<Unwrapped>(
+            "busted-rcu-wrap",
+            "Numbers of grace periods must not wrap.",
+        ),
+        Subject::busted_rcu::<LostWork>(
+            "busted-rcu-work",
+            "A thread forgets work that comes while it works.",
+        ),
     ]
 }
 
@@ -119,6 +127,18 @@ impl Steps for EarlyEnd {
 struct Joins;
 impl Steps for Joins {
     const WAITS_WHOLE: bool = false;
+}
+
+/// RCU whose numbers may not wrap.
+struct Unwrapped;
+impl Steps for Unwrapped {
+    const WRAPS: bool = false;
+}
+
+/// RCU whose thread takes the flag of its work too late.
+struct LostWork;
+impl Steps for LostWork {
+    const TAKES_FIRST: bool = false;
 }
 
 /// A lock that does nothing.

@@ -1,137 +1,62 @@
 //! RCU scenarios as data: what each CPU does between its quiescent states.
 
+mod shapes;
+
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
-use convoy_sync::rcu::{Rcu, Steps};
-use convoy_sync::{Atomic, Platform, RawLock, TicketLock};
-use core::sync::atomic::Ordering::Release;
+use convoy_sync::rcu::{Barrier, Expedited, Rcu, Steps, Ticket, Work};
+use convoy_sync::{Atomic, Platform, RawLock, Sleep, TicketLock};
+use core::sync::atomic::Ordering::{Acquire, Release};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 type Word = <Model as Platform>::AtomicU32;
 
+/// What waits for a grace period.
+enum Due {
+    /// This object is to be freed.
+    Free(usize),
+    /// One of the callbacks of a barrier, with the objects that must have been freed by then.
+    Bar(Rc<(Barrier<Model>, Vec<usize>)>),
+}
+
+/// What a task has in its hands between two moves.
+#[derive(Default)]
+struct Hands {
+    looked_at: usize,
+    drawn: Option<(Ticket, usize)>,
+}
+
+/// Work of a thread: parts given, and those done.
+struct Desk<S: Steps> {
+    flag: Work<S>,
+    given: Cell<usize>,
+    done: Cell<usize>,
+    bell: Word,
+}
+
 /// What a CPU does, as a task.
 type Body = Box<dyn FnOnce()>;
 
-use Move::{After, Awake, Call, Close, Core, Idle, Late, Open, Pass};
-
-/// One thing that a CPU does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
-    /// A reader's section begins: takes the present object. Ticks may come inside, no quiescent
-    /// state does.
-    Open,
-    /// It ends, and has used the object until here.
-    Close,
-    /// Puts a new object in the place of the present one, which is to be freed.
-    Call,
-    /// A context switch: a quiescent state.
-    Pass,
-    /// A tick: core processing if there is any to do, and what is free by now is freed.
-    Core,
-    /// The same so late that CPUs which owe a quiescent state are looked at.
-    Late,
-    /// Stops the tick: quiescent until [`Move::Awake`].
-    Idle,
-    /// Starts it again.
-    Awake,
-    /// Waits until that CPU has made so many moves: leads the search to where it is narrow.
-    After(usize, u32),
-}
-
-/// A small program over RCU. Every task is a CPU.
-#[derive(Clone, Copy, Debug)]
-pub struct RcuShape {
-    /// The name, part of schedule strings.
-    pub name: &'static str,
-    /// What it looks at, in a few words.
-    pub about: &'static str,
-    /// Grace periods before the numbers wrap.
-    pub before_wrap: u8,
-    /// What each CPU does.
-    pub tasks: &'static [&'static [Move]],
-}
-
-/// Every shape, the simplest first.
-pub const RCU_SHAPES: &[RcuShape] = &[
-    RcuShape {
-        name: "free",
-        about: "nobody looks, in every order, while the numbers wrap",
-        before_wrap: 1,
-        tasks: &[&[Call, Core, Pass, Core, Core], &[Core, Pass, Core, Core]],
-    },
-    RcuShape {
-        name: "early-note",
-        about: "a quiescent state was noted before the section and before the grace period",
-        before_wrap: 100,
-        tasks: &[
-            &[After(1, 2), Call, Core, After(1, 5), Pass, Core, Core, Core],
-            &[Pass, Open, After(0, 3), Core, Core, After(0, 8), Close],
-        ],
-    },
-    RcuShape {
-        name: "joins",
-        about: "a section that begins after its CPU has reported",
-        before_wrap: 1,
-        tasks: &[
-            &[Call, Core, After(1, 5), Call, Pass, Core, Core, Core],
-            &[After(0, 2), Core, Pass, Core, Open, After(0, 8), Close],
-        ],
-    },
-    RcuShape {
-        name: "overtaken",
-        about: "a report that the next grace period overtakes",
-        before_wrap: 100,
-        tasks: &[
-            &[
-                Call,
-                Core,
-                After(1, 3),
-                Late,
-                After(1, 7),
-                Pass,
-                Call,
-                Core,
-                Late,
-                After(1, 9),
-                Pass,
-                Core,
-                Core,
-                Core,
-            ],
-            &[
-                After(0, 2),
-                Core,
-                Pass,
-                After(0, 4),
-                Idle,
-                Awake,
-                Open,
-                Core,
-                Core,
-                After(0, 14),
-                Close,
-            ],
-        ],
-    },
-    RcuShape {
-        name: "three",
-        about: "a reader between two that free",
-        before_wrap: 2,
-        tasks: &[
-            &[Call, Core, Pass, Core, Core],
-            &[Open, Core, Core, Close, Pass, Core],
-            &[Call, Core, Pass, Core, Core],
-        ],
-    },
-];
+use Move::{
+    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Open, Pass, Poll, Serve,
+};
+pub use shapes::{Move, RCU_SHAPES, RcuShape};
 
 /// RCU, and the objects beside it.
 struct Objects<S: Steps> {
-    rcu: Rcu<Model, usize, S>,
+    rcu: Rcu<Model, Due, S>,
+    expedited: Expedited<Model>,
+    /// Whoever stops the other CPUs, and whether these are in a section.
+    stopper: TicketLock<Model>,
+    inside: Vec<Word>,
+    /// Objects are freed beside RCU's lists, so that the order of sections and such frees matters.
+    unordered: bool,
+    desk: Desk<S>,
     /// The object that readers find.
     present: Cell<usize>,
-    /// Objects that were made and those that were freed.
+    /// Objects that were made, those whose callback was queued, and those that were freed.
     made: Cell<usize>,
+    called: RefCell<Vec<usize>>,
     freed: RefCell<Vec<usize>>,
     jiffies: Cell<u64>,
     /// Moves that each CPU has made.
@@ -142,22 +67,29 @@ impl<S: Steps> Objects<S> {
     fn play(&self, moves: &[Move]) {
         let parts = <TicketLock<Model> as RawLock<Model>>::parts;
         self.rcu.locks(|lock, name| Model::name(lock, name, parts));
-        let mut looked_at = 0;
+        let mut hands = Hands::default();
         for (&step, number) in moves.iter().zip(1..) {
             Model::call(step.name());
-            self.make(step, &mut looked_at);
+            self.make(step, &mut hands);
             self.made_moves[Model::cpu() as usize].store(number, Release);
         }
     }
 
-    fn make(&self, step: Move, looked_at: &mut usize) {
+    fn make(&self, step: Move, hands: &mut Hands) {
+        let cpu = Model::cpu() as usize;
         match step {
-            Open => *looked_at = self.present.get(),
-            Close => self.look_at(*looked_at),
+            Open => {
+                self.section(1);
+                hands.looked_at = self.present.get();
+            }
+            Close => {
+                self.look_at(hands.looked_at);
+                self.section(0);
+            }
             Call => {
-                let old = self.present.replace(self.made.get());
-                self.made.set(self.made.get() + 1);
-                self.rcu.call(old);
+                let old = self.replace();
+                self.called.borrow_mut().push(old);
+                let _late = self.rcu.call(Due::Free(old), self.jiffies.get());
             }
             Pass => self.rcu.note_quiescent_state(),
             Core => self.tick(),
@@ -165,10 +97,91 @@ impl<S: Steps> Objects<S> {
                 self.jiffies.set(self.jiffies.get() + 100);
                 self.tick();
             }
-            Idle => self.rcu.note_tick_stopped(Model::cpu() as usize, true),
-            Awake => self.rcu.note_tick_stopped(Model::cpu() as usize, false),
+            Idle => self.rcu.note_tick_stopped(cpu, true),
+            Awake => self.rcu.note_tick_stopped(cpu, false),
             After(cpu, moves) => {
                 Model::spin_until(&self.made_moves[cpu], |made| made >= moves);
+            }
+            Draw => {
+                let old = self.replace();
+                hands.drawn = Some((self.rcu.start_poll(), old));
+            }
+            Poll => {
+                Model::point();
+                let over = hands.drawn.take_if(|(ticket, _)| self.rcu.poll(*ticket));
+                self.freed.borrow_mut().extend(over.map(|(_, object)| object));
+            }
+            Bar => self.barrier(),
+            Hurry => self.expedite(),
+            Give => self.give(),
+            Serve(parts) => self.serve(parts),
+        }
+    }
+
+    /// Puts a new object in the place of the present one, which it returns.
+    fn replace(&self) -> usize {
+        if self.unordered {
+            Model::point();
+        }
+        let made = self.made.replace(self.made.get() + 1);
+        self.present.replace(made)
+    }
+
+    /// This CPU enters or leaves a section.
+    fn section(&self, inside: u32) {
+        if self.unordered {
+            Model::point();
+            self.inside[Model::cpu() as usize].store(inside, Release);
+        }
+    }
+
+    fn barrier(&self) {
+        let shared = Rc::new((Barrier::default(), self.called.borrow().clone()));
+        for cpu in 0..self.made_moves.len() {
+            shared.0.join();
+            self.rcu.call_on(cpu, Due::Bar(Rc::clone(&shared)));
+        }
+        shared.0.leave();
+    }
+
+    fn expedite(&self) {
+        let old = self.replace();
+        let stop = || {
+            let mine = self.stopper.try_lock();
+            if mine {
+                for word in &self.inside {
+                    Model::spin_until(word, |inside| inside == 0);
+                }
+                self.stopper.unlock();
+            }
+            mine
+        };
+        if self.expedited.wait(stop, |_| Model::spin_hint()) {
+            self.freed.borrow_mut().push(old);
+        }
+    }
+
+    fn give(&self) {
+        let desk = &self.desk;
+        // The interrupt is one step of the thread's CPU, between any two of the thread.
+        Model::point();
+        desk.given.set(desk.given.get() + 1);
+        desk.flag.give();
+        desk.bell.fetch_add(1, Release);
+        Model::wake(&desk.bell, 1);
+    }
+
+    fn serve(&self, parts: usize) {
+        let desk = &self.desk;
+        while desk.done.get() < parts {
+            let rung = desk.bell.load(Acquire);
+            Model::point();
+            desk.flag.round(|| {
+                desk.done.set(desk.done.get() + desk.given.take());
+                Model::point();
+            });
+            if desk.done.get() < parts && !desk.flag.is_given() {
+                Model::wait(&desk.bell, rung, Sleep::Uninterruptible, None);
             }
         }
     }
@@ -184,14 +197,34 @@ impl<S: Steps> Objects<S> {
         if self.rcu.pending(self.jiffies.get()) {
             let _late = self.rcu.core(self.jiffies.get());
         }
-        while let Some(object) = self.rcu.take_done() {
-            self.freed.borrow_mut().push(object);
+        while let Some(due) = self.rcu.take_done() {
+            match due {
+                Due::Free(object) => self.freed.borrow_mut().push(object),
+                Due::Bar(shared) => {
+                    shared.0.leave();
+                    self.is_through(&shared);
+                }
+            }
+        }
+    }
+
+    /// If the barrier is over, all callbacks before it have been.
+    fn is_through(&self, (barrier, before): &(Barrier<Model>, Vec<usize>)) {
+        let over = barrier.is_over();
+        let freed = self.freed.borrow();
+        if over && !before.iter().all(|object| freed.contains(object)) {
+            let text = format!("of objects {before:?} only {freed:?} are freed after the barrier");
+            Model::fail(Property::UnitsKept, text);
         }
     }
 
     /// Nobody runs any more: what must hold now.
     fn verdict(&self, end: &End) -> Result<(), Failure> {
-        if !end.spinning.is_empty() || !end.asleep.is_empty() {
+        if !end.asleep.is_empty() {
+            let text = format!("the thread sleeps beside {} parts of work", self.desk.given.get());
+            return Err((Property::NoLostWakeup, text));
+        }
+        if !end.spinning.is_empty() {
             let text = format!("CPUs {:?} spin forever on a lock of RCU", end.spinning);
             return Err((Property::NoDeadlock, text));
         }
@@ -204,32 +237,29 @@ impl<S: Steps> Objects<S> {
     }
 }
 
-impl Move {
-    fn name(self) -> &'static str {
-        match self {
-            Open => "section begins",
-            Close => "section ends",
-            Call => "call",
-            Pass => "note_quiescent_state",
-            Core => "core",
-            Late => "force",
-            Idle => "stop tick",
-            Awake => "start tick",
-            After(..) => "wait for the other",
-        }
-    }
-}
-
 /// The objects of `tasks`, and the tasks.
 fn set_up<S: Steps>(
     tasks: &'static [&'static [Move]],
     before_wrap: u8,
 ) -> (Rc<Objects<S>>, Vec<Body>) {
     let first = -(isize::from(before_wrap));
+    let unordered =
+        tasks.iter().flat_map(|moves| moves.iter()).any(|it| [Draw, Hurry].contains(it));
     let objects = Rc::new(Objects::<S> {
         rcu: Rcu::new(tasks.len(), first),
+        expedited: Expedited::default(),
+        stopper: TicketLock::default(),
+        unordered,
+        inside: tasks.iter().map(|_| Word::new(0)).collect(),
+        desk: Desk {
+            flag: Work::default(),
+            given: Cell::default(),
+            done: Cell::default(),
+            bell: Word::new(0),
+        },
         present: Cell::new(0),
         made: Cell::new(1),
+        called: RefCell::default(),
         freed: RefCell::default(),
         jiffies: Cell::new(0),
         made_moves: tasks.iter().map(|_| Word::new(0)).collect(),
@@ -249,7 +279,10 @@ pub fn rcu_scenario<S: Steps>(variant: &str, shape: &RcuShape) -> Scenario {
         let (objects, tasks) = set_up::<S>(tasks, before_wrap);
         Instance { tasks, verdict: Box::new(move |end| objects.verdict(end)) }
     };
-    let checks = vec![Property::GracePeriod, Property::NoDeadlock, Property::UnitsKept];
+    let mut checks = vec![Property::GracePeriod, Property::NoDeadlock, Property::UnitsKept];
+    if tasks.iter().any(|moves| moves.contains(&Give)) {
+        checks = vec![Property::NoLostWakeup, Property::NoDeadlock];
+    }
     Scenario { name: format!("{variant}/{}", shape.name), checks, build: Box::new(build) }
 }
 

@@ -32,8 +32,6 @@ use std::rc::Rc;
 
 pub use convoy_sync::rcu::RcuStats;
 
-/// Callbacks that one pass invokes (`blimit`).
-const BATCH: usize = 10;
 /// Real-time priority of the threads (`RCU_KTHREAD_PRIO`).
 const THREAD_PRIORITY: u8 = 1;
 
@@ -42,7 +40,9 @@ impl Sched {
     /// section without preemption that runs now has ended. In a kernel without RCU it runs at once.
     pub(crate) fn call_rcu(&self, callback: Work) {
         let Some(rcu) = &self.rcu else { return callback(self) };
-        rcu.lists.call(callback);
+        for late in rcu.lists.call(callback, self.rq.jiffies()) {
+            self.rq.resched(late);
+        }
     }
 
     /// An object that others may look at is freed after a grace period; in a kernel without RCU
@@ -102,7 +102,7 @@ impl Sched {
     }
 
     fn wake_rcu_thread(&self, rcu: &Rcu<Work>) {
-        rcu.thread().has_work.set(true);
+        rcu.thread().work.give();
         let task = rcu.thread().task.borrow().clone();
         if self.kthread_wake(&task.expect("made at the start")) {
             rcu.lists.count(|stats| stats.thread_wakeups += 1);
@@ -126,9 +126,9 @@ impl Sched {
     fn rcu_thread(&self) {
         let rcu = self.rcu.as_ref().expect("made with it");
         loop {
-            self.sleep_unless(|| rcu.thread().has_work.get());
+            self.sleep_unless(|| rcu.thread().work.is_given());
             Self::local_bh_disable();
-            if rcu.thread().has_work.replace(false) {
+            rcu.thread().work.round(|| {
                 if rcu.placement == Placement::Thread {
                     self.rcu_core(rcu);
                 }
@@ -136,14 +136,14 @@ impl Sched {
                     rcu.lists.count(|stats| stats.idle_rounds += 1);
                 }
                 self.rcu_batch(rcu);
-            }
+            });
             self.local_bh_enable();
         }
     }
 
     /// Invokes callbacks whose grace period is over (`rcu_do_batch`).
     fn rcu_batch(&self, rcu: &Rcu<Work>) {
-        for _ in 0..BATCH {
+        for _ in 0..rcu.lists.batch() {
             let Some(callback) = rcu.lists.take_done() else { return };
             Here::pass(rcu.callback);
             callback(self);

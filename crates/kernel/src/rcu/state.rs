@@ -3,8 +3,8 @@
 use super::rules::{Placement, RcuRules, ThreadPolicy};
 use crate::sched::kthread::state::Kthread;
 use convoy_machine::{Here, Smp, ps};
-use convoy_sync::rcu::FIRST;
-use core::cell::{Cell, RefCell};
+use convoy_sync::rcu::{FIRST, Work};
+use core::cell::RefCell;
 use std::rc::Rc;
 
 /// RCU of one machine: the lists and grace periods of `convoy-sync`, and where their work runs.
@@ -21,7 +21,7 @@ pub(crate) struct Rcu<C> {
 #[derive(Default)]
 pub(super) struct Thread {
     pub(super) task: RefCell<Option<Rc<Kthread>>>,
-    pub(super) has_work: Cell<bool>,
+    pub(super) work: Work,
 }
 
 impl<C> Rcu<C> {

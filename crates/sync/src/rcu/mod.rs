@@ -55,8 +55,18 @@
 //! `kernel/rcutree.c` of 2.6.39 and 3.0, flavour `rcu_sched`. Not here: `rcu_bh`, expedited grace
 //! periods, hotplug, stalls.
 
+mod barrier;
+mod debugfs;
+mod polled;
 mod segments;
+mod stats;
 mod tree;
+mod work;
+
+pub use barrier::{Barrier, Expedited};
+pub use polled::Ticket;
+pub use stats::RcuStats;
+pub use work::Work;
 
 use crate::{Access, Atomic, Platform, TicketLock};
 use core::cell::{Cell, RefCell};
@@ -71,6 +81,13 @@ use tree::Tree;
 pub const FORCE_TICKS: u64 = 3;
 /// The number before the first grace period of a kernel: early enough to see it wrap.
 pub const FIRST: isize = -300;
+/// Callbacks that a CPU hands out in one go (`blimit`),
+const BATCH: usize = 10;
+/// unless its list has grown by so many (`qhimark`) since somebody last looked at late CPUs for
+/// that reason,
+const HIGH_MARK: usize = 10_000;
+/// until it is as short as this again (`qlowmark`).
+const LOW_MARK: usize = 100;
 
 /// The steps that a checker leaves out, one at a time, to see that it would notice. Everybody else
 /// uses [`Sound`].
@@ -83,6 +100,10 @@ pub trait Steps: 'static {
     const ENDS_LAST: bool = true;
     /// A callback waits for a grace period that begins after it was queued.
     const WAITS_WHOLE: bool = true;
+    /// Numbers of grace periods are compared by their difference, so that they may wrap.
+    const WRAPS: bool = true;
+    /// A thread takes the flag that says it has work before it does the work.
+    const TAKES_FIRST: bool = true;
 }
 
 /// RCU as it ships.
@@ -95,47 +116,6 @@ impl Steps for Sound {}
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-/// Counters over a run; the reasons are those of `rcu_pending` in debugfs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RcuStats {
-    /// Grace periods that have ended.
-    pub grace_periods: u64,
-    /// Callbacks queued and invoked.
-    pub queued: u64,
-    /// See `queued`.
-    pub invoked: u64,
-    /// Core processings.
-    pub core: u64,
-    /// Of these, such that a quiescent state was to be reported.
-    pub report_qs: u64,
-    /// Looks at CPUs that owe a quiescent state.
-    pub forced: u64,
-    /// Wakeups of the threads that do the work, where the machine has such.
-    pub thread_wakeups: u64,
-    /// Rounds of these threads in which no callback was ready.
-    pub idle_rounds: u64,
-    /// Questions whether a CPU has work, one at each tick.
-    pub asked: u64,
-}
-
-impl RcuStats {
-    /// What was counted since `before`.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            grace_periods: self.grace_periods - before.grace_periods,
-            queued: self.queued - before.queued,
-            invoked: self.invoked - before.invoked,
-            core: self.core - before.core,
-            report_qs: self.report_qs - before.report_qs,
-            forced: self.forced - before.forced,
-            thread_wakeups: self.thread_wakeups - before.thread_wakeups,
-            idle_rounds: self.idle_rounds - before.idle_rounds,
-            asked: self.asked - before.asked,
-        }
-    }
-}
-
 /// One CPU's part: `rcu_data` and `rcu_dynticks`. Only its CPU uses it, but for the last two, which
 /// who looks at late CPUs reads under the leaf's lock.
 struct Local<P: Platform, C> {
@@ -144,12 +124,21 @@ struct Local<P: Platform, C> {
     /// The last grace periods that this CPU knows to have ended and begun.
     completed: Cell<usize>,
     gpnum: Cell<usize>,
-    /// The tag of the quiescent state that was seen.
-    passed: Cell<Option<usize>>,
+    /// A quiescent state was seen since this CPU knows of the present grace period, and the tag of
+    /// the last that was.
+    passed: Cell<bool>,
+    tag: Cell<usize>,
     /// The present grace period waits for this CPU.
     owes: Cell<bool>,
     segments: Cell<Segments>,
     callbacks: RefCell<VecDeque<C>>,
+    /// Callbacks that are handed out in one go.
+    limit: Cell<usize>,
+    /// Length of the list when it was last found too long, and the looks at late CPUs until then.
+    grown: Cell<(usize, u64)>,
+    /// The last grace period that was asked for by number.
+    wanted: Cell<Option<usize>>,
+    counts: Cell<RcuStats>,
     /// Even while the tick is stopped.
     dynticks: Cell<u64>,
     snapshot: Cell<u64>,
@@ -161,10 +150,15 @@ impl<P: Platform, C> Local<P, C> {
             line: P::place(Line(Cell::new(0))),
             completed: Cell::new(first),
             gpnum: Cell::new(first),
-            passed: Cell::new(None),
+            passed: Cell::new(false),
+            tag: Cell::new(first.wrapping_sub(1)),
             owes: Cell::new(false),
             segments: Cell::default(),
             callbacks: RefCell::default(),
+            limit: Cell::new(BATCH),
+            grown: Cell::default(),
+            wanted: Cell::default(),
+            counts: Cell::default(),
             dynticks: Cell::new(1),
             snapshot: Cell::new(0),
         }
@@ -176,16 +170,49 @@ impl<P: Platform, C> Local<P, C> {
         self.segments.set(segments);
     }
 
+    /// Puts `callback` at the end of the list.
+    fn add<S: Steps>(&self, callback: C) {
+        self.callbacks.borrow_mut().push_back(callback);
+        self.change(|segments| {
+            if S::WAITS_WHOLE {
+                segments.next += 1;
+            } else {
+                segments.wait += 1;
+            }
+        });
+        self.count(|counts| counts.queued += 1);
+    }
+
+    /// A batch is through: a list that is short again is handed out in small parts again.
+    fn settle(&self) {
+        let length = self.callbacks.borrow().len();
+        if length <= LOW_MARK {
+            self.limit.set(BATCH);
+        }
+        let (grown, forces) = self.grown.get();
+        if length == 0 || length + HIGH_MARK < grown {
+            self.grown.set((length, forces));
+        }
+    }
+
+    fn count(&self, change: impl FnOnce(&mut RcuStats)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
     fn touch(&self, access: Access) {
         P::touch(&*self.line, access);
     }
 }
 
+/// Which counter counts a reason.
+type Reason = fn(&mut RcuStats) -> &mut u64;
+
 /// RCU of one machine, with callbacks of type `C`. See the module documentation.
 pub struct Rcu<P: Platform, C, S: Steps = Sound> {
     tree: Tree<P>,
     locals: Vec<Local<P, C>>,
-    stats: Cell<RcuStats>,
     steps: PhantomData<S>,
 }
 
@@ -196,7 +223,6 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         Self {
             tree: Tree::new(cpus, first),
             locals: (0..cpus).map(|_| Local::new(first)).collect(),
-            stats: Cell::default(),
             steps: PhantomData,
         }
     }
@@ -210,41 +236,60 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         &self.locals[P::cpu() as usize]
     }
 
-    /// Changes the counters.
+    /// Changes the counters of this CPU.
     pub fn count(&self, change: impl FnOnce(&mut RcuStats)) {
-        let mut stats = self.stats.get();
-        change(&mut stats);
-        self.stats.set(stats);
+        self.here().count(change);
     }
 
-    /// Counters so far.
+    /// Counters so far, of all CPUs.
     pub fn stats(&self) -> RcuStats {
-        self.stats.get()
+        let counts = self.locals.iter().map(|local| local.counts.get());
+        counts.fold(RcuStats::default(), RcuStats::plus)
     }
 
     /// Hands `callback` out on this CPU after a grace period: when every section without preemption
-    /// that runs now has ended.
-    pub fn call(&self, callback: C) {
+    /// that runs now has ended. Returns the CPUs that must reschedule because this one has too many
+    /// callbacks.
+    pub fn call(&self, callback: C, jiffies: u64) -> Vec<usize> {
         let flags = P::irq_save();
         let local = self.here();
         local.touch(Access::Write);
-        local.callbacks.borrow_mut().push_back(callback);
-        local.change(|segments| {
-            if S::WAITS_WHOLE {
-                segments.next += 1;
-            } else {
-                segments.wait += 1;
-            }
-        });
-        self.count(|stats| stats.queued += 1);
+        local.add::<S>(callback);
+        let grown = local.callbacks.borrow().len() > local.grown.get().0 + HIGH_MARK;
+        let late = if grown { self.hurry(jiffies) } else { Vec::new() };
         P::irq_restore(flags);
+        late
+    }
+
+    /// The same on `cpu`, for who is about to run there with interrupts off or is nowhere near.
+    pub fn call_on(&self, cpu: usize, callback: C) {
+        self.locals[cpu].add::<S>(callback);
+    }
+
+    /// This CPU's list has grown too long: a grace period begins, or the present one is to end soon
+    /// and its callbacks go all at once.
+    fn hurry(&self, jiffies: u64) -> Vec<usize> {
+        let local = self.here();
+        self.note_end();
+        self.note_begin();
+        if !self.tree.in_progress() {
+            self.start(jiffies);
+            return Vec::new();
+        }
+        local.limit.set(usize::MAX);
+        let forces = self.tree.forces.get().all;
+        let length = local.callbacks.borrow().len();
+        let (_, before) = local.grown.replace((length, forces));
+        let alone = local.segments.get().waiting() == 1;
+        if forces == before && !alone { self.force(jiffies) } else { Vec::new() }
     }
 
     /// This CPU is in a quiescent state: a note for itself, which a later report uses.
     pub fn note_quiescent_state(&self) {
         let local = self.here();
         local.touch(Access::Write);
-        local.passed.set(Some(local.gpnum.get().wrapping_sub(1)));
+        local.passed.set(true);
+        local.tag.set(local.gpnum.get().wrapping_sub(1));
     }
 
     /// `cpu` stops its tick, or starts it again: who looks sees that it is quiescent.
@@ -255,37 +300,54 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Whether this CPU has callbacks, so that it must keep its tick.
+    /// Whether this CPU waits for something, so that it must keep its tick.
     pub fn needs_tick(&self) -> bool {
-        !self.here().callbacks.borrow().is_empty()
+        !self.here().callbacks.borrow().is_empty() || self.is_polled()
     }
 
     /// Whether the present grace period has waited so long for this CPU that it should reschedule.
     pub fn is_late(&self, jiffies: u64) -> bool {
         let local = self.here();
-        self.tree.force_is_due(jiffies) && local.owes.get() && local.passed.get().is_none()
+        self.tree.force_is_due(jiffies) && local.owes.get() && !local.passed.get()
     }
 
     /// Whether `local` waits for a grace period while none is on its way.
     fn needs_grace_period(&self, local: &Local<P, C>) -> bool {
-        local.segments.get().waiting() > 0 && !self.tree.in_progress()
+        (local.segments.get().waiting() > 0 || self.is_polled()) && !self.tree.in_progress()
     }
 
     /// Whether this CPU has core processing to do (`rcu_pending`).
     pub fn pending(&self, jiffies: u64) -> bool {
-        self.count(|stats| stats.asked += 1);
         let local = self.here();
         local.touch(Access::Read);
-        if local.owes.get() && local.passed.get().is_some() {
-            self.count(|stats| stats.report_qs += 1);
-            return true;
+        let reason = self.reason(local, jiffies);
+        local.count(|counts| {
+            counts.asked += 1;
+            counts.owes_qs += u64::from(local.owes.get() && !local.passed.get());
+            *reason.unwrap_or(|counts| &mut counts.no_work)(counts) += 1;
+        });
+        reason.is_some()
+    }
+
+    /// The counter of the first reason for core processing.
+    fn reason(&self, local: &Local<P, C>, jiffies: u64) -> Option<Reason> {
+        if local.owes.get() && local.passed.get() {
+            return Some(|counts| &mut counts.report_qs);
         }
         let (completed, gpnum) = self.tree.seen_by(P::cpu() as usize);
-        local.segments.get().done > 0
-            || self.needs_grace_period(local)
-            || completed != local.completed.get()
-            || gpnum != local.gpnum.get()
-            || self.tree.force_is_due(jiffies)
+        if local.segments.get().done > 0 {
+            Some(|counts| &mut counts.callbacks_ready)
+        } else if self.needs_grace_period(local) {
+            Some(|counts| &mut counts.needs_period)
+        } else if completed != local.completed.get() {
+            Some(|counts| &mut counts.period_ended)
+        } else if gpnum != local.gpnum.get() {
+            Some(|counts| &mut counts.period_began)
+        } else if self.tree.force_is_due(jiffies) {
+            Some(|counts| &mut counts.force_due)
+        } else {
+            None
+        }
     }
 
     /// Core processing of this CPU (`__rcu_process_callbacks`). Returns the CPUs that the grace
@@ -311,21 +373,28 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     pub fn take_done(&self) -> Option<C> {
         let local = self.here();
         if local.segments.get().done == 0 {
+            local.settle();
             return None;
         }
         local.change(|segments| segments.done -= 1);
-        self.count(|stats| stats.invoked += 1);
+        local.count(|counts| counts.invoked += 1);
         local.callbacks.borrow_mut().pop_front()
+    }
+
+    /// How many of them to hand out in one go.
+    pub fn batch(&self) -> usize {
+        self.here().limit.get()
     }
 
     /// This CPU has handed out a batch: its part was written.
     pub fn end_batch(&self) {
         self.here().touch(Access::Write);
+        self.here().settle();
     }
 
     /// Whether number `a` comes before number `b`.
     fn before(a: usize, b: usize) -> bool {
-        (a.wrapping_sub(b) as isize) < 0
+        if S::WRAPS { a.wrapping_sub(b).cast_signed() < 0 } else { a < b }
     }
 
     /// The number of the grace period that began last.

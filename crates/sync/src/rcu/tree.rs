@@ -4,7 +4,7 @@ use super::{FORCE_TICKS, Line, Local, Rcu, Steps};
 use crate::{Access, Atomic, Platform, RawLock, TicketLock};
 use core::cell::Cell;
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::segments::Segments;
 
@@ -14,30 +14,40 @@ const INNER_FANOUT: usize = 64;
 
 /// What a look at late CPUs does next.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Signaled {
+pub(super) enum Signaled {
     /// Notes which ticks are stopped.
-    SaveDynticks,
+    SaveDynticks = 2,
     /// Reports those that were, makes the others reschedule.
-    ForceQs,
+    ForceQs = 3,
+}
+
+/// Looks at late CPUs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Forces {
+    pub(super) all: u64,
+    /// No grace period was on its way.
+    pub(super) in_vain: u64,
+    /// Somebody else was about it; not among `all`.
+    pub(super) beaten: u64,
 }
 
 /// One node in the machine's memory: a line of its own. Its words are written under its lock and
 /// read without it as hints.
-struct NodeHot<P: Platform> {
+pub(super) struct NodeHot<P: Platform> {
     lock: TicketLock<P>,
     gpnum: P::AtomicUsize,
     completed: P::AtomicUsize,
     /// Children that the grace period waits for.
-    qsmask: P::AtomicUsize,
+    pub(super) qsmask: P::AtomicUsize,
 }
 
-struct Node<P: Platform> {
+pub(super) struct Node<P: Platform> {
     hot: P::Home<Line<NodeHot<P>>>,
     /// All children.
-    children: usize,
+    pub(super) children: usize,
     /// Its parent, and its bit there.
-    parent: Option<(usize, usize)>,
-    cpus: Range<usize>,
+    pub(super) parent: Option<(usize, usize)>,
+    pub(super) cpus: Range<usize>,
 }
 
 impl<P: Platform> Node<P> {
@@ -56,7 +66,7 @@ impl<P: Platform> Node<P> {
         Self { hot, children: usize::MAX >> (usize::BITS as usize - children), parent, cpus }
     }
 
-    fn hot(&self) -> &NodeHot<P> {
+    pub(super) fn hot(&self) -> &NodeHot<P> {
         &self.hot.0
     }
 }
@@ -65,16 +75,18 @@ impl<P: Platform> Node<P> {
 /// the root's lock, read without it.
 pub(super) struct Numbers<P: Platform> {
     pub(super) gpnum: P::AtomicUsize,
-    completed: P::AtomicUsize,
+    pub(super) completed: P::AtomicUsize,
 }
 
 /// `rcu_state`, with the nodes.
 pub(super) struct Tree<P: Platform> {
     /// The root first, then the leaves; one node is both.
-    nodes: Vec<Node<P>>,
+    pub(super) nodes: Vec<Node<P>>,
     pub(super) numbers: P::Home<Line<Numbers<P>>>,
-    signaled: Cell<Signaled>,
-    force_at: Cell<u64>,
+    pub(super) signaled: Cell<Signaled>,
+    /// When late CPUs are looked at, in a grace period.
+    pub(super) force_at: Cell<u64>,
+    pub(super) forces: Cell<Forces>,
     /// Held while a grace period begins, and while late CPUs are looked at.
     begins: P::Home<Line<TicketLock<P>>>,
     force: P::Home<Line<TicketLock<P>>>,
@@ -108,7 +120,8 @@ impl<P: Platform> Tree<P> {
             nodes,
             numbers: P::place(Line(numbers)),
             signaled: Cell::new(Signaled::SaveDynticks),
-            force_at: Cell::new(u64::MAX),
+            force_at: Cell::default(),
+            forces: Cell::default(),
             begins: P::place(Line(TicketLock::default())),
             force: P::place(Line(TicketLock::default())),
             forcing: Cell::new(false),
@@ -133,6 +146,12 @@ impl<P: Platform> Tree<P> {
     /// Whether late CPUs are to be looked at.
     pub(super) fn force_is_due(&self, jiffies: u64) -> bool {
         self.in_progress() && self.force_at.get() < jiffies
+    }
+
+    fn count_force(&self, change: impl FnOnce(&mut Forces)) {
+        let mut forces = self.forces.get();
+        change(&mut forces);
+        self.forces.set(forces);
     }
 
     fn leaf_of(&self, cpu: usize) -> (usize, usize) {
@@ -225,28 +244,37 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let owes = hot.qsmask.peek() & bit != 0;
         local.owes.set(owes);
         if owes && S::TAGS {
-            local.passed.set(None);
+            local.passed.set(false);
         }
+    }
+
+    /// Gets to know of a grace period that has begun, if one has.
+    pub(super) fn note_begin(&self) -> bool {
+        let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
+        let (hot, local) = (self.tree.nodes[leaf].hot(), self.here());
+        let news = local.gpnum.get() != self.latest();
+        if news {
+            let flags = hot.lock.lock_irqsave();
+            Self::begin_for(local, hot, bit);
+            hot.lock.unlock_irqrestore(flags);
+        }
+        news
     }
 
     /// Gets to know of a new grace period, or reports the quiescent state that was seen in the
     /// known one: never both in one go.
     pub(super) fn check_quiescent_state(&self, jiffies: u64) {
-        let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
-        let hot = self.tree.nodes[leaf].hot();
         let local = self.here();
-        if local.gpnum.get() != self.latest() {
-            let flags = hot.lock.lock_irqsave();
-            Self::begin_for(local, hot, bit);
-            hot.lock.unlock_irqrestore(flags);
+        if self.note_begin() || !local.owes.get() || !local.passed.get() {
             return;
         }
-        let Some(passed) = local.passed.get().filter(|_| local.owes.get()) else { return };
+        let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
+        let hot = self.tree.nodes[leaf].hot();
         let flags = hot.lock.lock_irqsave();
         // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
-        if S::TAGS && S::LOOKS_AGAIN && passed != hot.completed.load(Relaxed) {
+        if S::TAGS && S::LOOKS_AGAIN && local.tag.get() != hot.completed.load(Relaxed) {
             // Seen in another grace period: it proves nothing for this one.
-            local.passed.set(None);
+            local.passed.set(false);
             hot.lock.unlock();
         } else if hot.qsmask.load(Relaxed) & bit == 0 {
             hot.lock.unlock();
@@ -264,8 +292,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// begins if this CPU waits for it.
     fn finish(&self, jiffies: u64) {
         let numbers = &self.tree.numbers.0;
-        numbers.completed.store(numbers.gpnum.load(Relaxed), Relaxed);
-        self.tree.force_at.set(u64::MAX);
+        // Release pairs with who polls; Relaxed: the root's lock orders the rest.
+        numbers.completed.store(numbers.gpnum.load(Relaxed), Release);
         self.count(|stats| stats.grace_periods += 1);
         self.start_locked(jiffies);
     }
@@ -343,6 +371,10 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             let due = tree.in_progress();
             tree.forcing.set(due);
             root.lock.unlock();
+            tree.count_force(|forces| {
+                forces.all += 1;
+                forces.in_vain += u64::from(!due);
+            });
             if due {
                 self.count(|stats| stats.forced += 1);
                 self.look_at_late(jiffies, &mut late);
@@ -356,6 +388,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
                 }
             }
             tree.force.0.unlock();
+        } else {
+            tree.count_force(|forces| forces.beaten += 1);
         }
         P::irq_restore(flags);
         late
@@ -379,10 +413,12 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
                 if tree.signaled.get() == Signaled::SaveDynticks {
                     local.snapshot.set(count);
                 } else if !stopped && count - local.snapshot.get() < 2 {
+                    local.count(|counts| counts.hurried += 1);
                     late.push(cpu);
                     continue;
                 }
                 if stopped || tree.signaled.get() == Signaled::ForceQs {
+                    local.count(|counts| counts.stopped += 1);
                     quiet |= 1 << place;
                 }
             }

@@ -1,0 +1,181 @@
+//! What CPUs do in the scenarios of RCU.
+
+use Move::{
+    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Open, Pass, Poll, Serve,
+};
+
+/// One thing that a CPU does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// A reader's section begins: takes the present object. Ticks may come inside, no quiescent
+    /// state does.
+    Open,
+    /// It ends, and has used the object until here.
+    Close,
+    /// Puts a new object in the place of the present one, which is to be freed.
+    Call,
+    /// A context switch: a quiescent state.
+    Pass,
+    /// A tick: core processing if there is any to do, and what is free by now is freed.
+    Core,
+    /// The same so late that CPUs which owe a quiescent state are looked at.
+    Late,
+    /// Stops the tick: quiescent until [`Move::Awake`].
+    Idle,
+    /// Starts it again.
+    Awake,
+    /// Waits until that CPU has made so many moves: leads the search to where it is narrow.
+    After(usize, u32),
+    /// Puts a new object in the place of the present one, and draws a ticket for the old one.
+    Draw,
+    /// Frees that if its grace period is over.
+    Poll,
+    /// Puts a callback on the list of each CPU: when the last comes, all before them have been.
+    Bar,
+    /// Puts a new object in the place of the present one, and frees the old one after an expedited
+    /// grace period: sections on other CPUs end before these can switch to another task.
+    Hurry,
+    /// An interrupt on the CPU of a thread gives it something to do, and wakes it.
+    Give,
+    /// The thread does what it is given, until it has done so much.
+    Serve(usize),
+}
+
+/// A small program over RCU. Every task is a CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct RcuShape {
+    /// The name, part of schedule strings.
+    pub name: &'static str,
+    /// What it looks at, in a few words.
+    pub about: &'static str,
+    /// Grace periods before the numbers wrap.
+    pub before_wrap: u8,
+    /// What each CPU does.
+    pub tasks: &'static [&'static [Move]],
+}
+
+/// Every shape, the simplest first.
+pub const RCU_SHAPES: &[RcuShape] = &[
+    RcuShape {
+        name: "free",
+        about: "nobody looks, in every order, while the numbers wrap",
+        before_wrap: 1,
+        tasks: &[&[Call, Core, Pass, Core, Core], &[Core, Pass, Core, Core]],
+    },
+    RcuShape {
+        name: "early-note",
+        about: "a quiescent state was noted before the section and before the grace period",
+        before_wrap: 100,
+        tasks: &[
+            &[After(1, 2), Call, Core, After(1, 5), Pass, Core, Core, Core],
+            &[Pass, Open, After(0, 3), Core, Core, After(0, 8), Close],
+        ],
+    },
+    RcuShape {
+        name: "joins",
+        about: "a section that begins after its CPU has reported",
+        before_wrap: 1,
+        tasks: &[
+            &[Call, Core, After(1, 5), Call, Pass, Core, Core, Core],
+            &[After(0, 2), Core, Pass, Core, Open, After(0, 8), Close],
+        ],
+    },
+    RcuShape {
+        name: "overtaken",
+        about: "a report that the next grace period overtakes",
+        before_wrap: 100,
+        tasks: &[
+            &[
+                Call,
+                Core,
+                After(1, 3),
+                Late,
+                After(1, 7),
+                Pass,
+                Call,
+                Core,
+                Late,
+                After(1, 9),
+                Pass,
+                Core,
+                Core,
+                Core,
+            ],
+            &[
+                After(0, 2),
+                Core,
+                Pass,
+                After(0, 4),
+                Idle,
+                Awake,
+                Open,
+                Core,
+                Core,
+                After(0, 14),
+                Close,
+            ],
+        ],
+    },
+    RcuShape {
+        name: "three",
+        about: "a reader between two that free",
+        before_wrap: 2,
+        tasks: &[
+            &[Call, Core, Pass, Core, Core],
+            &[Open, Core, Core, Close, Pass, Core],
+            &[Call, Core, Pass, Core, Core],
+        ],
+    },
+    RcuShape {
+        name: "polled",
+        about: "a ticket for a grace period, while the numbers wrap",
+        before_wrap: 1,
+        tasks: &[
+            &[Draw, Poll, Core, Pass, Core, Poll, Pass, Core, Poll],
+            &[Open, Core, Close, Core, Pass, Core],
+        ],
+    },
+    RcuShape {
+        name: "barrier",
+        about: "a callback on each list, behind those that are there",
+        before_wrap: 100,
+        tasks: &[
+            &[Call, Bar, Core, Pass, Core, Core, Pass, Core],
+            &[Call, Core, Pass, Core, Core, Pass, Core],
+        ],
+    },
+    RcuShape {
+        name: "expedited",
+        about: "two that do not want to wait for ticks, and a reader",
+        before_wrap: 100,
+        tasks: &[&[Hurry], &[Hurry, Hurry], &[Open, Close, Open, Close]],
+    },
+    RcuShape {
+        name: "work",
+        about: "a thread that is given work while it works",
+        before_wrap: 100,
+        tasks: &[&[Give, Give, Give], &[Serve(3)]],
+    },
+];
+
+impl Move {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Open => "section begins",
+            Close => "section ends",
+            Call => "call",
+            Pass => "note_quiescent_state",
+            Core => "core",
+            Late => "force",
+            Idle => "stop tick",
+            Awake => "start tick",
+            After(..) => "wait for the other",
+            Draw => "draw a ticket",
+            Poll => "poll",
+            Bar => "barrier",
+            Hurry => "expedite",
+            Give => "give work",
+            Serve(_) => "work",
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Waiting for callbacks, and for grace periods that do not wait for ticks.
+
+use crate::{Atomic, Platform, Sleep};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+/// Tries of an expedited grace period before an ordinary one has to do.
+const TRIES: u32 = 10;
+
+/// Waits until all callbacks are through that were queued before (`rcu_barrier`). Its user makes it
+/// [join](Self::join) the list of each CPU, with a callback that [leaves](Self::leave); leaves once
+/// itself, and waits. Callbacks of a CPU are in order, so those before are through as well.
+#[derive(Debug)]
+pub struct Barrier<P: Platform> {
+    /// Callbacks that have not come, and the user while it joins.
+    left: P::AtomicU32,
+}
+
+impl<P: Platform> Default for Barrier<P> {
+    fn default() -> Self {
+        Self { left: Atomic::new(1) }
+    }
+}
+
+impl<P: Platform> Barrier<P> {
+    /// One callback more.
+    pub fn join(&self) {
+        // Relaxed: the user's own one keeps the count above zero.
+        self.left.fetch_add(1, Relaxed);
+    }
+
+    /// One has come, or the user has joined all lists.
+    pub fn leave(&self) {
+        // AcqRel: what callbacks did is seen by who waits, through whoever comes last.
+        if self.left.fetch_sub(1, AcqRel) == 1 {
+            P::wake(&self.left, usize::MAX);
+        }
+    }
+
+    /// Whether all have.
+    pub fn is_over(&self) -> bool {
+        // Acquire pairs with `leave`.
+        self.left.load(Acquire) == 0
+    }
+
+    /// Sleeps until all have.
+    pub fn wait(&self) {
+        loop {
+            // Acquire pairs with `leave`.
+            let left = self.left.load(Acquire);
+            if left == 0 {
+                return;
+            }
+            P::wait(&self.left, left, Sleep::Uninterruptible, None);
+        }
+    }
+}
+
+/// Expedited grace periods of a flavour whose readers forbid preemption: each CPU is made to switch
+/// to a task that only says so (`synchronize_sched_expedited`). Who finds that another one has done
+/// this meanwhile need not do it again.
+#[derive(Debug)]
+pub struct Expedited<P: Platform> {
+    /// Those that have been asked for, and the highest of these numbers that is done.
+    asked: P::AtomicU32,
+    done: P::AtomicU32,
+}
+
+impl<P: Platform> Default for Expedited<P> {
+    fn default() -> Self {
+        Self { asked: Atomic::new(0), done: Atomic::new(0) }
+    }
+}
+
+impl<P: Platform> Expedited<P> {
+    /// Waits for a grace period. `stop` makes each CPU pass through a quiescent state, or returns
+    /// false because somebody else is about it; then `pause` is called with the number of the try.
+    /// False after ten tries in vain: an ordinary grace period has to do.
+    pub fn wait(&self, mut stop: impl FnMut() -> bool, mut pause: impl FnMut(u32)) -> bool {
+        // AcqRel: who sees this number, and stops the CPUs afterwards, comes after what its owner
+        // has unlinked.
+        let first = self.asked.fetch_add(1, AcqRel).wrapping_add(1);
+        let mut covered = first;
+        for number in 1.. {
+            if stop() {
+                break;
+            }
+            if number == TRIES {
+                return false;
+            }
+            pause(number);
+            // Acquire pairs with `finish`: the CPUs were stopped after this one had asked.
+            if Self::reached(self.done.load(Acquire), first) {
+                return true;
+            }
+            // Acquire: whoever asked until here is served by the stop that comes.
+            covered = self.asked.load(Acquire);
+        }
+        self.finish(covered);
+        true
+    }
+
+    /// All that were asked for up to `covered` are done.
+    fn finish(&self, covered: u32) {
+        // Acquire, and AcqRel for the next one that looks.
+        let mut done = self.done.load(Acquire);
+        while !Self::reached(done, covered) {
+            // Relaxed: a failure is looked at again.
+            match self.done.compare_exchange(done, covered, AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(held) => done = held,
+            }
+        }
+    }
+
+    fn reached(done: u32, number: u32) -> bool {
+        done.wrapping_sub(number).cast_signed() >= 0
+    }
+}
