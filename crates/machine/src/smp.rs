@@ -161,7 +161,7 @@ impl Platform for Smp {
         if cfg!(debug_assertions) {
             engine.check_rules(event, lock_at, task, core::any::type_name::<T>());
         }
-        if engine.watches.any() {
+        if engine.watches.may_have(lock_at) {
             let current = engine.this().task.get();
             engine.watches.event(event, lock_at, task, current, engine.now());
         }
