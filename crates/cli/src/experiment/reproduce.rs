@@ -1,6 +1,6 @@
 //! `convoy reproduce`: an experiment out of the mechanism, beside what was published.
 
-use super::{Reproduce, Which, execute, incomplete, measure, plot, print, threads};
+use super::{Done, Reproduce, Which, execute, incomplete, measure, plot, print, threads};
 use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
@@ -12,6 +12,7 @@ use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
 use convoy_report::ExperimentReport;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,11 +37,8 @@ pub(crate) fn carry_out(
     (kind, seed, store): (&str, u64, &StoreArgs),
     picture: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
-    let jobs: Vec<Job> = plan.jobs().cloned().collect();
-    let all: Vec<usize> = (0..jobs.len()).collect();
-    let threads = threads(at_a_time)?;
-    let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &all, threads, Job::run, watch);
-    let done = execute(common, plan.name.as_str(), all.len(), start, |_, _| Ok(()))?;
+    let (plan, done) = until_known(plan, common, threads(at_a_time)?)?;
+    let plan = &plan;
     if done.outcomes.iter().all(Option::is_none) {
         incomplete(&done)?;
     }
@@ -59,6 +57,35 @@ pub(crate) fn carry_out(
     }
     store.keep(common, kind, Some(seed), body);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs all cells of a plan, and those that their outcomes ask for.
+fn until_known(
+    plan: &Plan,
+    common: &Common,
+    threads: usize,
+) -> Result<(Plan, Done<Outcome>), Failure> {
+    let mut plan = plan.clone();
+    let mut known: BTreeMap<String, Outcome> = BTreeMap::new();
+    loop {
+        let jobs: Vec<Job> = plan.jobs().cloned().collect();
+        let hashes: Vec<String> = jobs.iter().map(Job::hash).collect();
+        let wanted: Vec<usize> =
+            (0..jobs.len()).filter(|&index| !known.contains_key(&hashes[index])).collect();
+        let start =
+            |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
+        let mut done = execute(common, &plan.name, wanted.len(), start, |_, _| Ok(()))?;
+        for (outcome, hash) in done.outcomes.iter_mut().zip(hashes) {
+            match outcome {
+                Some(outcome) => _ = known.insert(hash, outcome.clone()),
+                None => *outcome = known.get(&hash).cloned(),
+            }
+        }
+        match plan.longer(&done.outcomes).map_err(Failure::usage)? {
+            Some(longer) if done.failures.is_empty() && !done.interrupted => plan = longer,
+            _ => return Ok((plan, done)),
+        }
+    }
 }
 
 /// The record of a plan that this process ran.

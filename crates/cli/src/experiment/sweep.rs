@@ -1,6 +1,6 @@
 //! `convoy sweep`: the cells of an experiment, kept one by one, in as many parts as one likes.
 
-use super::{SweepArgs, execute, incomplete, plot, print, threads};
+use super::{Done, SweepArgs, execute, incomplete, plot, print, threads};
 use crate::build::build;
 use crate::fail::Failure;
 use crate::output;
@@ -28,14 +28,8 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         let other = Cells::open(other, &build).map_err(Failure::environment)?;
         cells.merge(&plan, &other).map_err(Failure::environment)?;
     }
-    let jobs: Vec<Job> = plan.jobs().cloned().collect();
-    let wanted = missing(&cells, &jobs, args.shard.unwrap_or(Shard::ALL))?;
-    let threads = threads(args.which.threads)?;
-    let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
-    let done = execute(&args.common, plan.name.as_str(), wanted.len(), start, |index, outcome| {
-        cells.keep(&jobs[index], outcome).map_err(Failure::environment)
-    })?;
-    let outcomes = cells.outcomes(&plan).map_err(Failure::environment)?;
+    let (plan, done) = run_missing(args, plan, &cells)?;
+    let outcomes = &done.outcomes;
     let there = outcomes.iter().flatten().count();
     if there < outcomes.len() {
         let sentence = format!(
@@ -48,8 +42,31 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         incomplete(&done)?;
         return Ok(ExitCode::SUCCESS);
     }
-    finish(args, &plan, &outcomes, &build)?;
+    finish(args, &plan, outcomes, &build)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the cells that are not there yet and, once all are, those that their outcomes ask for.
+fn run_missing(
+    args: &SweepArgs,
+    mut plan: Plan,
+    cells: &Cells,
+) -> Result<(Plan, Done<Outcome>), Failure> {
+    let threads = threads(args.which.threads)?;
+    loop {
+        let jobs: Vec<Job> = plan.jobs().cloned().collect();
+        let wanted = missing(cells, &jobs, args.shard.unwrap_or(Shard::ALL))?;
+        let start =
+            |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
+        let mut done = execute(&args.common, &plan.name, wanted.len(), start, |index, outcome| {
+            cells.keep(&jobs[index], outcome).map_err(Failure::environment)
+        })?;
+        done.outcomes = cells.outcomes(&plan).map_err(Failure::environment)?;
+        match plan.longer(&done.outcomes).map_err(Failure::usage)? {
+            Some(longer) if done.failures.is_empty() && !done.interrupted => plan = longer,
+            _ => return Ok((plan, done)),
+        }
+    }
 }
 
 /// Numbers of the cells of the shard that are not there yet, equal ones once.

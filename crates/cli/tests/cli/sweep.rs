@@ -106,6 +106,25 @@ fn killed_twice_divided_or_whole_it_is_the_same_bytes() {
     assert_eq!(place.results("part-1"), expected);
 }
 
+/// Seeds that the spread of the first asks for: the same whether one process runs them or another
+/// goes on.
+#[test]
+fn a_sweep_runs_the_seeds_that_its_changes_ask_for() {
+    let place = Place::new("staged");
+    let staged = "seeds = 2\nhalf_width = 0.001\nseeds_at_most = 3";
+    let text = EXPERIMENT.replace("seeds = 2", staged).replace("[10, 20]", "[10]");
+    std::fs::write(place.directory.join("mine.toml"), text).expect("written");
+    let whole = place.sweep("whole", &[]);
+    assert_eq!(place.cells("whole"), 9, "{whole}");
+    assert!(whole.contains("as the spread of the first 2 tells: 9 simulations"), "{whole}");
+    for part in ["1/2", "2/2"] {
+        let text = place.sweep("parts", &["--shard", part]);
+        assert!(part == "2/2" || text.contains("of 6 cells are in"), "{text}");
+    }
+    place.sweep("parts", &[]);
+    assert_eq!(place.results("parts"), place.results("whole"));
+}
+
 #[test]
 fn what_does_not_belong_together_is_refused() {
     let place = Place::new("sweep-refused");

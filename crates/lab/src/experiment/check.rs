@@ -97,6 +97,10 @@ impl Grid {
             let problem = format!("there is no figure {key:?}; known: {}", known.join(", "));
             return Err(Fault::new(format!("metrics[{index}]"), problem));
         }
+        if self.half_width.is_some() && (self.compare.is_none() || self.seeds < 2) {
+            let problem = "needs a change that is compared, and two seeds to see their spread";
+            return Err(Fault::new("half_width", problem));
+        }
         let small = |ratio: &f64| (0.01..=100.0).contains(ratio);
         if let Some((label, ratio)) = self.scale_error.iter().find(|(_, ratio)| !small(ratio)) {
             return Err(Fault::range(format!("scale_error.{label}"), *ratio, "0.01 to 100"));

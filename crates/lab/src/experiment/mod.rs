@@ -10,6 +10,7 @@ mod check;
 mod input;
 mod inputs;
 mod plan;
+mod width;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -120,6 +121,17 @@ pub enum Change {
     Ratio,
 }
 
+impl Change {
+    /// The change from `base` to `value`, in the unit in which it is printed.
+    pub fn of(self, base: f64, value: f64) -> f64 {
+        match self {
+            Self::Loss => 100.0 * (1.0 - value / base),
+            Self::Gain => 100.0 * (value / base - 1.0),
+            Self::Ratio => value / base,
+        }
+    }
+}
+
 /// What is compared in a grid: along one axis, with one of its points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -184,7 +196,13 @@ pub struct Grid {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000))]
     pub seeds: u32,
-    /// Whatever `--seeds` says, there are at most so many.
+    /// Seeds are run until half the 95 % interval of every change that is compared is at most this,
+    /// in the unit of the change: first `seeds`, from whose spread the number follows that each
+    /// point needs. `--seeds` runs its number of each instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub half_width: Option<f64>,
+    /// Whatever `--seeds` or `half_width` say, there are at most so many.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     #[schemars(range(min = 1, max = 1_000))]
     pub seeds_at_most: u32,

@@ -143,8 +143,10 @@ pub struct PlannedGrid {
     pub axes: Vec<PlannedAxis>,
     /// Its points, the last axis fastest.
     pub points: Vec<Point>,
-    /// The seeds of each point.
+    /// The seeds that every point has; of a grid with a `half_width` those of the first look.
     pub seeds: Vec<u64>,
+    /// Points get more seeds as their spread asks for, up to [`Grid::seeds_at_most`].
+    pub open: bool,
     /// Divisor of users and start delay.
     pub scale: u32,
 }
@@ -158,6 +160,8 @@ pub struct Plan {
     pub experiment: Loaded<Experiment>,
     /// Its grids.
     pub grids: Vec<PlannedGrid>,
+    /// What was asked for.
+    pub(super) changes: Changes,
 }
 
 impl PlannedGrid {
@@ -184,9 +188,17 @@ impl PlannedGrid {
         self.points.iter().position(|point| point.at == other)
     }
 
+    /// The point that `index` is compared with.
+    pub fn baseline(&self, index: usize) -> Option<usize> {
+        let compare = self.grid.compare.as_ref()?;
+        let axis = self.axis(&compare.axis)?;
+        let level = self.axes[axis].find(&compare.baseline)?;
+        self.sibling(&self.points[index].at, axis, level)
+    }
+
     /// Number of cells.
     pub fn cells(&self) -> usize {
-        self.points.len() * self.seeds.len()
+        self.points.iter().map(|point| point.jobs.len()).sum()
     }
 }
 
@@ -222,8 +234,12 @@ impl Plan {
             }
         }
         let wanted = |grid: &&Grid| changes.only.is_empty() || changes.only.contains(&grid.name);
-        let mut plan =
-            Self { name: name.clone(), grids: Vec::new(), experiment: experiment.clone() };
+        let mut plan = Self {
+            name: name.clone(),
+            grids: Vec::new(),
+            experiment: experiment.clone(),
+            changes: changes.clone(),
+        };
         for grid in experiment.grid.iter().filter(wanted) {
             plan.grids.push(Planner { experiment, grid, changes }.plan()?);
         }
@@ -257,10 +273,10 @@ impl Plan {
 }
 
 /// One grid on its way to a plan.
-struct Planner<'a> {
-    experiment: &'a Loaded<Experiment>,
-    grid: &'a Grid,
-    changes: &'a Changes,
+pub(super) struct Planner<'a> {
+    pub(super) experiment: &'a Loaded<Experiment>,
+    pub(super) grid: &'a Grid,
+    pub(super) changes: &'a Changes,
 }
 
 impl Planner<'_> {
@@ -310,13 +326,15 @@ impl Planner<'_> {
                 self.grid.name
             )));
         }
+        let open =
+            self.grid.half_width.is_some() && self.changes.seeds.is_none() && seeds.len() > 1;
         let mut planned =
-            PlannedGrid { grid: self.grid.clone(), axes, points: Vec::new(), seeds, scale };
+            PlannedGrid { grid: self.grid.clone(), axes, points: Vec::new(), seeds, scale, open };
         for at in product(&planned.axes) {
             let excluded = self.grid.exclude.iter().any(|out| matches(out, &planned.axes, &at));
             let unpublished = self.grid.only_published && planned.published(&at).is_none();
             if !excluded && !unpublished {
-                let jobs = self.jobs(&planned, &at)?;
+                let jobs = self.jobs(&planned, &at, &planned.seeds)?;
                 planned.points.push(Point { at, jobs });
             }
         }
@@ -380,7 +398,13 @@ impl Planner<'_> {
         Ok(PlannedAxis { name: axis.name().to_owned(), levels })
     }
 
-    fn jobs(&self, planned: &PlannedGrid, at: &[usize]) -> Result<Vec<Job>, PlanError> {
+    /// The cells of a point with these seeds.
+    pub(super) fn jobs(
+        &self,
+        planned: &PlannedGrid,
+        at: &[usize],
+        seeds: &[u64],
+    ) -> Result<Vec<Job>, PlanError> {
         let mut settings = self.settings();
         for (axis, &level) in planned.axes.iter().zip(at) {
             settings.extend(own(axis.levels[level].set.iter()));
@@ -397,7 +421,7 @@ impl Planner<'_> {
             };
             Job::new(self.grid.target, &inputs)
         };
-        planned.seeds.iter().map(job).collect::<Result<_, _>>().map_err(|source| {
+        seeds.iter().map(job).collect::<Result<_, _>>().map_err(|source| {
             let pairs = planned.axes.iter().zip(at);
             let at = pairs.map(|(axis, &at)| format!(", {} {}", axis.name, axis.levels[at].label));
             PlanError::Cell {

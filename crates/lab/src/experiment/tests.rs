@@ -1,5 +1,5 @@
 use super::*;
-use crate::job::Job;
+use crate::job::{Job, Outcome};
 
 const TINY: &str = r#"
 title = "two by two"
@@ -66,6 +66,32 @@ fn changes_narrow_and_widen_it() {
 }
 
 #[test]
+fn the_spread_of_the_first_seeds_says_how_many_there_are() {
+    let text = TINY.replace("seeds = 2", "seeds = 4\nhalf_width = 1.5\nseeds_at_most = 9");
+    let first = plan(&text, &Changes::default()).unwrap();
+    // Losses of 39 to 41 % at 250 Hz, sd 0.82: (3.18 x 0.82 / 1.5)^2 is 3. Of 35 to 45 % at 1000
+    // Hz, sd 4.1: 75.
+    let of = |value: f64| Some(Outcome::of([("jobs_per_min", value)]));
+    let outcomes: Vec<_> =
+        [[100.0; 4], [60.0, 60.0, 61.0, 59.0], [100.0; 4], [60.0, 60.0, 65.0, 55.0]]
+            .into_iter()
+            .flatten()
+            .map(of)
+            .collect();
+    let longer = first.longer(&outcomes).unwrap().unwrap();
+    let seeds: Vec<usize> = longer.grids[0].points.iter().map(|point| point.jobs.len()).collect();
+    assert_eq!(seeds, [4, 4, 9, 9]);
+    let last = sims(&longer).last().map(|job| job.inputs().seed);
+    assert_eq!(last, Some(9));
+    // One look is one look, and a number that is asked for is that number.
+    let again: Vec<_> = longer.jobs().map(|_| of(60.0)).collect();
+    assert!(longer.longer(&again).unwrap().is_none());
+    let fixed = plan(&text, &Changes { seeds: Some(4), ..Changes::default() }).unwrap();
+    assert!(fixed.longer(&outcomes).unwrap().is_none());
+    assert!(first.longer(&outcomes[1..]).unwrap().is_none());
+}
+
+#[test]
 fn what_makes_no_sense_names_its_line() {
     for (from, to, told) in [
         (
@@ -79,6 +105,7 @@ fn what_makes_no_sense_names_its_line() {
         ("[250, 1000]", "[250, 999]", "999"),
         ("axis = \"kernel\"", "axis = \"kernle\"", "there is no axis \"kernle\""),
         ("scale = 4", "scale = 400", "leaves no user of 40"),
+        ("seeds = 2", "seeds = 1\nhalf_width = 1.0", "two seeds to see their spread"),
     ] {
         let error = plan(&TINY.replace(from, to), &Changes::default()).unwrap_err();
         assert!(error.contains(told), "{to}: {error}");

@@ -5,7 +5,6 @@ use convoy_lab::experiment::Change;
 use convoy_stats::Estimate;
 
 use super::Results;
-use super::published::estimate;
 use crate::format::fixed;
 use crate::table::Cell;
 
@@ -17,12 +16,8 @@ const IDLE_PERCENT: f64 = 5.0;
 pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> Option<Estimate> {
     let kind = results.grid.grid.compare.as_ref()?.change;
     let (before, after) = results.values(base, key).zip(results.values(index, key))?;
-    let one = |(base, value): (&f64, &f64)| match kind {
-        Change::Loss => 100.0 * (1.0 - value / base),
-        Change::Gain => 100.0 * (value / base - 1.0),
-        Change::Ratio => value / base,
-    };
-    estimate(before.iter().zip(&after).map(one).collect())
+    let pairs = before.iter().zip(&after);
+    results.estimate(pairs.map(|(base, value)| kind.of(*base, *value)).collect())
 }
 
 /// Whether the source has changes of this grid.
@@ -88,7 +83,7 @@ fn errors(results: Results) -> Option<String> {
 }
 
 fn idle(results: Results) -> Option<String> {
-    let mean = |index: usize, key: &str| Some(estimate(results.values(index, key)?)?.mean);
+    let mean = |index: usize, key: &str| Some(results.estimate(results.values(index, key)?)?.mean);
     let mut told: Vec<String> = Vec::new();
     for (base, index) in pairs(results) {
         let Some(idle) = mean(base, "idle_percent").filter(|idle| *idle > IDLE_PERCENT) else {

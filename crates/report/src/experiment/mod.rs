@@ -11,6 +11,7 @@ mod sentence;
 use convoy_lab::experiment::{Plan, PlannedGrid, View};
 use convoy_lab::job::Outcome;
 use convoy_lab::record::Record;
+use convoy_stats::{Estimate, Sample, two_stage_interval};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,8 +33,20 @@ struct Results<'a> {
 impl<'a> Results<'a> {
     /// The outcomes of a point; `None` unless all its seeds have one.
     fn point(&self, index: usize) -> Option<Vec<&'a Outcome>> {
-        let seeds = self.grid.seeds.len();
-        self.outcomes.get(index * seeds..(index + 1) * seeds)?.iter().map(Option::as_ref).collect()
+        let start: usize = self.grid.points[..index].iter().map(|point| point.jobs.len()).sum();
+        let end = start + self.grid.points.get(index)?.jobs.len();
+        self.outcomes.get(start..end)?.iter().map(Option::as_ref).collect()
+    }
+
+    /// Mean and interval of values, seed by seed; `None` of none, or of one that is not finite.
+    fn estimate(&self, values: Vec<f64>) -> Option<Estimate> {
+        let sample = Sample::new(values).ok()?;
+        // Where the first seeds have decided how many there are, only they say how far values
+        // spread.
+        let looked = self.grid.seeds.len();
+        let more = sample.n() > looked && looked > 1;
+        let staged = more.then(|| two_stage_interval(&sample, looked, 0.95).ok()).flatten();
+        Some(staged.unwrap_or_else(|| sample.estimate()))
     }
 
     /// One number of a point, seed by seed; `None` if a seed lacks it.
@@ -43,10 +56,7 @@ impl<'a> Results<'a> {
 
     /// The point that `index` is compared with.
     fn baseline(&self, index: usize) -> Option<usize> {
-        let compare = self.grid.grid.compare.as_ref()?;
-        let axis = self.grid.axis(&compare.axis)?;
-        let level = self.grid.axes[axis].find(&compare.baseline)?;
-        self.grid.sibling(&self.grid.points[index].at, axis, level)
+        self.grid.baseline(index)
     }
 }
 

@@ -3,7 +3,6 @@
 use convoy_lab::experiment::{Change, Plan, PlannedGrid};
 
 use super::beside::change;
-use super::published::estimate;
 use super::{Part, Results, sentence};
 use crate::metric::metric;
 use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
@@ -32,7 +31,7 @@ pub(super) fn panel(results: Results) -> Panel {
         let found = match results.baseline(index) {
             Some(base) if base == index => continue,
             Some(base) => change(results, base, index, key),
-            None => results.values(index, key).and_then(estimate),
+            None => results.values(index, key).and_then(|all| results.estimate(all)),
         };
         let Some(found) = found else { continue };
         let name =

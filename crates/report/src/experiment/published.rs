@@ -1,8 +1,7 @@
 //! Published, reproduced, error: each point of the one axis is a row of the source.
 
-use convoy_lab::experiment::Published;
+use convoy_lab::experiment::{Change, Published};
 use convoy_lab::job::{Job, Outcome};
-use convoy_stats::{Estimate, Sample};
 
 use super::{Results, sentence};
 use crate::changes::{ChangeRow, Changes};
@@ -21,22 +20,18 @@ const METRICS: [&str; 9] = [
     "owner_change_ms",
 ];
 
-/// Mean and interval; `None` of no values, or of one that is not finite.
-pub(super) fn estimate(values: Vec<f64>) -> Option<Estimate> {
-    Sample::new(values).ok().map(|sample| sample.estimate())
-}
-
 pub(super) fn report(results: Results) -> ReproduceReport {
     let Results { plan, grid, .. } = results;
     let users = sentence::users(grid).unwrap_or_default();
     let mut report = ReproduceReport::new(&plan.name, &sentence::setup(grid), u64::from(users));
     let own: Vec<&str> = grid.grid.metrics.iter().map(String::as_str).collect();
     let metrics = if own.is_empty() { &METRICS[..] } else { &own[..] };
+    let estimate = |values: Option<Vec<f64>>| results.estimate(values?);
     for (index, point) in grid.points.iter().enumerate() {
         let published = grid.published(&point.at);
         for metric in metrics {
             // A kernel without a big kernel lock has no owner of it.
-            let Some(found) = results.values(index, metric).and_then(estimate) else { continue };
+            let Some(found) = estimate(results.values(index, metric)) else { continue };
             let theirs = published.and_then(|row| value(row, metric, &point.jobs[0]));
             let fitted = published.is_some_and(|row| row.fitted.iter().any(|name| name == metric));
             report.push(&case(results, index), metric, theirs, &found, fitted);
@@ -73,17 +68,17 @@ fn value(row: &Published, metric: &str, job: &Job) -> Option<f64> {
 fn changes(results: Results) -> Option<Changes> {
     let grid = results.grid;
     let compare = grid.grid.compare.as_ref()?;
-    let percent = |base: f64, value: f64| 100.0 * (value / base - 1.0);
+    let percent = |base: f64, value: f64| Change::Gain.of(base, value);
     let mut rows = Vec::new();
     for (index, point) in grid.points.iter().enumerate() {
         let Some(base) = results.baseline(index).filter(|base| *base != index) else { continue };
         let pairs = |metric: &str| results.values(base, metric).zip(results.values(index, metric));
         let Some((before, after)) = pairs(&compare.metric) else { continue };
         let change = before.iter().zip(&after).map(|(base, value)| percent(*base, *value));
-        let Some(change) = estimate(change.collect()) else { continue };
+        let Some(change) = results.estimate(change.collect()) else { continue };
         let mean = |metric: &str| {
             let (before, after) = pairs(metric)?;
-            Some([estimate(before)?.mean, estimate(after)?.mean])
+            Some([results.estimate(before)?.mean, results.estimate(after)?.mean])
         };
         let own = grid.published(&point.at);
         let theirs = |at: usize| {
@@ -130,6 +125,7 @@ fn notes(results: Results, report: &mut ReproduceReport) {
             errors.join(", ")
         ));
     }
+    report.notes.extend(sentence::looks(grid));
     report.notes.extend(grid.grid.notes.iter().cloned());
     report.notes.extend(ending(results.outcomes));
 }

@@ -8,7 +8,7 @@ use convoy_workload::disturbance::Disturbance;
 use serde_json::Value;
 
 use super::beside::{self, change};
-use super::published::{ending, estimate};
+use super::published::ending;
 use super::{Results, sentence};
 use crate::format::{duration, fixed, wrap};
 use crate::metric::{Metric, metric};
@@ -71,7 +71,7 @@ pub(super) fn json(results: Results, table: &Table) -> Value {
 /// A warning if other programs had a part of the machine.
 fn disturbance(results: Results) -> Option<String> {
     let points = 0..results.grid.points.len();
-    let others = points.filter_map(|index| estimate(results.values(index, "others_cpus")?));
+    let others = points.filter_map(|index| results.estimate(results.values(index, "others_cpus")?));
     let most = others.map(|others| others.mean).reduce(f64::max)?;
     let found = Disturbance { seconds: 1.0, others_s: most, ..Disturbance::default() };
     found.sentence().map(|sentence| {
@@ -93,7 +93,8 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
         Some(axis) => pivot(results, axis, &title),
         None => plain(results, &title),
     };
-    let notes = grid.grid.notes.iter().cloned().chain(disturbance(results));
+    let notes = sentence::looks(grid).into_iter().chain(grid.grid.notes.iter().cloned());
+    let notes = notes.chain(disturbance(results));
     for note in notes.chain(ending(results.outcomes)) {
         table.note(note);
     }
@@ -153,7 +154,7 @@ fn plain(results: Results, title: &str) -> Table {
         let mut row: Vec<Cell> = levels.map(label_cell).collect();
         for key in &metrics {
             let (_, _, decimals) = shown(key);
-            let mean = results.values(index, key).and_then(estimate);
+            let mean = results.values(index, key).and_then(|all| results.estimate(all));
             row.push(mean.map_or_else(Cell::empty, |m| metric_cell(key, m.mean, decimals)));
             let (Some((_, _, decimals, _)), Some(compare)) = (&compared, compare) else { continue };
             if compare.metric == *key {
@@ -221,7 +222,7 @@ fn pivot(results: Results, across: usize, title: &str) -> Table {
                         change(results, base, own, key).map(|change| (change.mean, 1))
                     }
                     (Some(own), _) => {
-                        let mean = results.values(own, key).and_then(estimate);
+                        let mean = results.values(own, key).and_then(|all| results.estimate(all));
                         mean.map(|mean| (mean.mean, shown(key).2.min(2)))
                     }
                     (None, _) => None,
@@ -246,7 +247,9 @@ fn lock_cells(results: Results) -> Vec<LockCell> {
     let compare = grid.grid.compare.as_ref();
     let of = |(index, point): (usize, &Point)| {
         let Job::Locks(job) = point.jobs.first()? else { return None };
-        let mean = |key: &str| results.values(index, key).and_then(estimate).map(|e| e.mean);
+        let mean = |key: &str| {
+            results.values(index, key).and_then(|all| results.estimate(all)).map(|e| e.mean)
+        };
         let levels = grid.axes.iter().zip(&point.at).filter(|(axis, _)| {
             axis.levels.len() > 1 && compare.is_none_or(|compare| compare.axis != axis.name)
         });

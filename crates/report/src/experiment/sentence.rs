@@ -3,7 +3,7 @@
 use convoy_lab::experiment::{Plan, PlannedGrid};
 use convoy_lab::job::{Job, Outcome};
 
-use crate::format::distinct;
+use crate::format::{distinct, fixed};
 
 /// What a grid was run on, and at which size.
 pub(super) fn setup(grid: &PlannedGrid) -> String {
@@ -28,7 +28,10 @@ pub(super) fn setup(grid: &PlannedGrid) -> String {
         _ => Some(format!("{} to {} CPUs", cpus[0], cpus[cpus.len() - 1])),
     });
     words.extend(one("mixes", &labels("mix")).map(|mix| format!("mix {mix}")));
+    let counts = || grid.points.iter().map(|point| point.jobs.len());
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
     words.push(match (grid.seeds.len(), jobs().any(Job::measures)) {
+        _ if most > least => format!("{least} to {most} seeds, 95 % interval in two stages"),
         (1, false) => "1 seed".to_owned(),
         (seeds, false) => format!("{seeds} seeds, 95 % t interval"),
         (1, true) => "1 round".to_owned(),
@@ -85,6 +88,23 @@ fn size(grid: &PlannedGrid) -> Option<String> {
         "scaled down: {} of {} tasks with full-size jobs, {first}start delay / {scale}, Real and \
          CPU x {scale}",
         inputs.users, inputs.users_full
+    ))
+}
+
+/// What it saved to stop when the changes were known.
+pub(super) fn looks(grid: &PlannedGrid) -> Option<String> {
+    let half_width = grid.grid.half_width.filter(|_| grid.cells() > 0)?;
+    let most = grid.points.iter().map(|point| point.jobs.len()).max()?;
+    if most <= grid.seeds.len() {
+        return None;
+    }
+    let full = most * grid.points.len() * grid.scale as usize;
+    Some(format!(
+        "seeds until changes are known to ± {half_width}, as the spread of the first {} tells: {} \
+         simulations; {most} of every row at full size are {} times the work",
+        grid.seeds.len(),
+        grid.cells(),
+        fixed(full as f64 / grid.cells() as f64, 1)
     ))
 }
 
