@@ -168,6 +168,71 @@ fn a_step_that_is_taken_back_in_part_is_called_so() {
     assert_eq!(steps, [30, 62], "{answer:?}");
 }
 
+/// Before, it was "no regression": the ends alone were measured.
+#[test]
+fn a_change_that_was_wholly_taken_back_is_seen_between_equal_ends() {
+    let level = |node: usize| if (38..71).contains(&node) { 106.0 } else { 100.0 };
+    let (answer, steps) = steps_of(level);
+    assert_eq!((answer.ending, answer.culprit), (Ending::TakenBack, None), "{answer:?}");
+    assert_eq!(steps, [38, 71], "{answer:?}");
+}
+
+/// Before, two steps were looked for on histories without merges only.
+#[test]
+fn two_steps_are_found_along_first_parents() {
+    // Every fifth commit is a merge of a side branch of one commit, which the one before it is.
+    let parents = |node: usize| match node {
+        0 => vec![],
+        _ if node % 5 == 4 => vec![node - 2],
+        _ if node.is_multiple_of(5) => vec![node - 2, node - 1],
+        _ => vec![node - 1],
+    };
+    let parents: Vec<Vec<usize>> = (0..101).map(parents).collect();
+    for (second, ending) in [(106.0, Ending::TwoSteps), (94.0, Ending::TakenBack)] {
+        let history = History::dag(&parents, 0, 100).unwrap();
+        let config = Config { max_runs: Some(1000), ..Config::default() };
+        let (_, answer, _) = search(history, config, |node, random| {
+            // Side branches leave the line before their merge; 26 and 72 are on the line.
+            let level = match node {
+                0..26 => 100.0,
+                26..72 => 106.0,
+                _ => 106.0 + second - 100.0,
+            };
+            Some(Outcome::Value(level + random.normal()))
+        });
+        assert_eq!((answer.ending, answer.culprit), (ending, None), "{answer:?}");
+        let steps: Vec<usize> = answer.steps.iter().map(|set| set[0].0).collect();
+        assert_eq!(steps, [26, 72], "{answer:?}");
+    }
+}
+
+/// What the search says in noise that none of its shapes is. Before the check of the residuals no
+/// run was bought by it.
+#[test]
+fn noise_like_none_that_is_considered_costs_pairs_and_other_noise_does_not() {
+    let bought = |noise: Noise, effect: f64| {
+        let summary = summarise(&of_200(effect, noise), 12, 29, 2);
+        let wrong = summary.named * (1.0 - summary.named_right) * 12.0;
+        assert!(wrong < 1.5 && summary.named > 0.8, "{noise:?} {summary:?}");
+        summary.pairs
+    };
+    for (noise, effect) in [
+        (Noise::Gaussian, 0.05),
+        (Noise::T3, 0.05),
+        (Noise::Outliers, 0.05),
+        (Noise::Modes(0.5), 0.1),
+        (Noise::Modes(0.1), 0.1),
+        (Noise::Correlated, 0.05),
+        (Noise::Drift, 0.05),
+    ] {
+        let share = bought(noise, effect);
+        assert!(share < 0.1, "{noise:?}: {share}");
+    }
+    assert!(bought(Noise::ThreeModes, 0.05) > 0.3);
+    // Near enough to what is considered: heavy tails, and a machine that remembers.
+    assert!(bought(Noise::Cauchy, 0.1) + bought(Noise::Walk, 0.1) < 0.5);
+}
+
 #[test]
 fn merges_and_unbuildable_commits_do_not_mislead() {
     let mut cell = Scenario::new(0.40, 0.03, Noise::Gaussian);
@@ -267,6 +332,33 @@ fn a_second_step_of_no_weight_is_none() {
     let (answer, runs) = busy_beside_the_culprit(Outcome::Above(1000.0), 0.03, 0.15);
     assert_eq!(answer.culprit, Some(18), "{answer:?}");
     assert!(runs <= 30, "{runs} runs");
+}
+
+/// On a busy machine this search ended without a name and with "no further run tells".
+#[test]
+fn a_gap_of_a_thousand_times_is_named_or_buys_runs() {
+    let mut search = Search::new(History::linear(30).unwrap(), Config::default()).unwrap();
+    let quick = |values: &[f64]| values.iter().map(|v| Outcome::Value(*v)).collect::<Vec<_>>();
+    let limit = |runs: usize| vec![Outcome::Above(3.0); runs];
+    for (node, outcomes) in [
+        (0, quick(&[0.0032, 0.0031])),
+        (29, limit(2)),
+        (13, quick(&[0.0031])),
+        (21, limit(1)),
+        (17, quick(&[0.0033, 0.0032, 0.0037])),
+        (19, limit(1)),
+        (18, limit(3)),
+        (0, quick(&[0.0031])),
+        (17, quick(&[0.0036])),
+    ] {
+        for outcome in outcomes {
+            search.observe(node, node as u64, outcome).unwrap();
+        }
+    }
+    match search.next_step() {
+        Step::Measure(_) => {}
+        Step::Done(answer) | Step::GaveUp(answer) => assert_eq!(answer.culprit, Some(18)),
+    }
 }
 
 #[test]

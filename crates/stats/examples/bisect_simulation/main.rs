@@ -153,7 +153,7 @@ fn noise(name: &str) -> Result<Noise, String> {
 fn noises(options: &Options) {
     let histories = options.histories.min(NOISE_HISTORIES);
     println!("\nNothing known, {histories} histories, 99 % stated, 1000 runs");
-    println!("| noise | d | histories | named | right | runs | p95 | ratio | commit |");
+    println!("| noise | d | histories | named | right | runs | p95 | ratio | pairs | commit |");
     for (name, noise) in NOISES {
         if !options.noises.is_empty() && !options.noises.contains(&noise) {
             continue;
@@ -169,12 +169,13 @@ fn noises(options: &Options) {
             options.rows.put(
                 &format!("{name} | {d}"),
                 &format!(
-                    "{histories} | {:.3} | {:.4} | {:.1} | {} | {:.2}",
+                    "{histories} | {:.3} | {:.4} | {:.1} | {} | {:.2} | {:.2}",
                     of.named,
                     of.named_right,
                     of.runs,
                     of.runs_p95,
-                    of.runs / floor
+                    of.runs / floor,
+                    of.pairs
                 ),
             );
         }

@@ -51,10 +51,17 @@ pub(crate) enum Noise {
     SlowPhases,
     /// The level rises by 0.2 % with each run.
     Drift,
+    /// Three equally likely modes, each with a tenth of the sd.
+    ThreeModes,
+    /// The level walks by 0.3 sd from run to run, beside Gaussian noise.
+    Walk,
+    /// Cauchy, with quartiles one sd apart.
+    Cauchy,
 }
 
-/// Every shape, with the name that is printed and given.
-pub(crate) const NOISES: [(&str, Noise); 10] = [
+/// Every shape, with the name that is printed and given. The last three lie outside what the model
+/// considers.
+pub(crate) const NOISES: [(&str, Noise); 13] = [
     ("gaussian", Noise::Gaussian),
     ("t3", Noise::T3),
     ("lognormal", Noise::Lognormal),
@@ -65,6 +72,9 @@ pub(crate) const NOISES: [(&str, Noise); 10] = [
     ("ar-0.9", Noise::Correlated),
     ("slow-phases", Noise::SlowPhases),
     ("drift", Noise::Drift),
+    ("three-modes", Noise::ThreeModes),
+    ("walk", Noise::Walk),
+    ("cauchy", Noise::Cauchy),
 ];
 
 /// A machine that runs one thing after another.
@@ -109,6 +119,15 @@ impl Machine {
                 let slow = f64::from(u8::from(random.uniform() < share));
                 0.1 * random.normal() + apart * (slow - share)
             }
+            Noise::ThreeModes => {
+                let mode = random.below(3) as f64 - 1.0;
+                0.1 * random.normal() + 1.5_f64.sqrt() * mode
+            }
+            Noise::Walk => {
+                self.state += 0.3 * random.normal();
+                self.state + random.normal()
+            }
+            Noise::Cauchy => 0.5 * (std::f64::consts::PI * (random.uniform() - 0.5)).tan(),
             Noise::Correlated => {
                 self.state = 0.9 * self.state + 0.19_f64.sqrt() * random.normal();
                 self.state

@@ -7,6 +7,9 @@ use convoy_stats::bisect::{Config, History, Known, Layout, Outcome, Search, Step
 /// Level of a good commit; effects and noise are given as parts of it.
 pub(crate) const LEVEL: f64 = 100.0;
 
+/// Why a search buys pairs of runs.
+const UNEXPECTED: &str = "the runs are unlike what was expected: the culprit beside its parent";
+
 /// How the level changes from the good end to the bad one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -78,6 +81,8 @@ pub(crate) struct Trial {
     /// The commit named is the culprit, or the set holds it.
     pub(crate) right: bool,
     pub(crate) set: usize,
+    /// Runs of pairs were bought, as the noise was like none that is considered.
+    pub(crate) pairs: bool,
 }
 
 /// Searches one history.
@@ -109,9 +114,11 @@ pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
     let mut machine = Machine::new(scenario.noise, &mut random);
     let mut search = Search::new(history, config).expect("settings have a meaning");
     let mut shifts: Vec<f64> = Vec::new();
+    let mut pairs = false;
     loop {
         match search.next_step() {
             Step::Measure(wish) => {
+                pairs |= wish.why == UNEXPECTED;
                 if broken[wish.node] {
                     search.skip(wish.node).expect("the node exists");
                     continue;
@@ -142,6 +149,7 @@ pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
                     named,
                     right: if named { answer.culprit == Some(culprit) } else { in_set },
                     set: answer.credible_set.len(),
+                    pairs,
                 };
             }
         }
@@ -333,6 +341,8 @@ pub(crate) struct Summary {
     /// Of those, the part that named the culprit.
     pub(crate) named_right: f64,
     pub(crate) set: f64,
+    /// Part of the trials that bought pairs.
+    pub(crate) pairs: f64,
 }
 
 /// The 95 % interval of a probability of which `n` trials showed `p` (Wilson 1927).
@@ -378,5 +388,6 @@ pub(crate) fn summarise(scenario: &Scenario, histories: u64, seed: u64, threads:
         named,
         named_right: mean(&|t| f64::from(t.named && t.right)) / named.max(f64::MIN_POSITIVE),
         set: mean(&|t| t.set as f64),
+        pairs: mean(&|t| f64::from(t.pairs)),
     }
 }

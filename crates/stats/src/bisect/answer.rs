@@ -4,6 +4,7 @@ use super::evidence::{Belief, Evidence};
 use super::grid::{Grid, Hyper, KINDS, ONE_MODE};
 use super::noise::shapes;
 use super::policy;
+use super::residuals::Standing;
 use super::search::Search;
 use super::types::{Answer, Direction, Ending, Estimates, Interval, Measure};
 
@@ -34,7 +35,6 @@ impl Search {
     pub(super) fn ending(&self) -> Option<Ending> {
         let evidence = self.evidence.as_ref()?;
         let wanted = self.config.confidence;
-        let none = evidence.none.p;
         if evidence.several.p >= wanted {
             let back = evidence.several.back > 0.5;
             let ending = if back { Ending::TakenBack } else { Ending::TwoSteps };
@@ -42,8 +42,13 @@ impl Search {
         }
         let regression = evidence.one_step();
         let sure = |p: f64| p * regression >= self.named_from();
-        if self.by_node.iter().any(|p| sure(*p)) {
-            return self.to_repeat().is_none().then_some(Ending::Found);
+        if self.sure_culprit().is_some() {
+            return match self.standing() {
+                _ if self.to_repeat().is_some() => None,
+                Some(Standing::Wanted(_)) => None,
+                Some(Standing::Fails(_)) => Some(Ending::Unexplained),
+                Some(Standing::Holds(_)) | None => Some(Ending::Found),
+            };
         }
         // A set that only skipped commits could split.
         for (class, belief) in self.classes.iter().zip(&evidence.classes) {
@@ -51,8 +56,7 @@ impl Search {
                 return Some(Ending::SkippedRemain);
             }
         }
-        let trusted = self.history.ends().into_iter().all(|end| self.runs_of(end) >= SURE_RUNS);
-        if evidence.ramp >= wanted && trusted {
+        if evidence.ramp >= wanted && self.ends_are_seen() {
             return Some(Ending::Ramp);
         }
         let (effect, half) = self.end_effect(wanted);
@@ -61,19 +65,33 @@ impl Search {
             Direction::HigherIsWorse => effect + half < 0.0,
             Direction::LowerIsWorse => effect - half > 0.0,
         };
-        let least = self
-            .config
-            .min_effect
-            .unwrap_or_else(|| 0.01 * self.estimate(evidence).good.mean.abs());
         if wrong && self.doubtful() {
             return Some(Ending::WrongDirection);
         }
+        let nothing = self.level_ends(evidence) && self.to_survey().is_none();
+        nothing.then_some(Ending::NoRegression)
+    }
+
+    /// Whether the ends have been run often enough that their difference can be believed.
+    fn ends_are_seen(&self) -> bool {
+        self.history.ends().into_iter().all(|end| self.runs_of(end) >= SURE_RUNS)
+    }
+
+    /// Whether the ends do not differ, or by too little to matter or to be found.
+    pub(super) fn level_ends(&self, evidence: &Evidence) -> bool {
+        let (effect, half) = self.end_effect(self.config.confidence);
+        let level = || self.estimate(evidence).good.mean.abs();
+        let least = self.config.min_effect.unwrap_or_else(|| 0.01 * level());
         let most = effect.abs() + half;
         let small = most < least || self.futile(effect.abs() + self.end_effect(LIKELY).1);
-        if trusted && (none >= wanted || self.doubtful() && small) {
-            return Some(Ending::NoRegression);
-        }
-        None
+        let none = evidence.none.p >= self.config.confidence;
+        self.ends_are_seen() && (none || self.doubtful() && small)
+    }
+
+    /// The commit that is named if nothing speaks against it.
+    pub(super) fn sure_culprit(&self) -> Option<usize> {
+        let step = self.evidence.as_ref()?.one_step();
+        self.by_node.iter().position(|p| p * step >= self.named_from())
     }
 
     /// The probability from which on a commit is named: no noise is quite what a model expects.
@@ -87,8 +105,7 @@ impl Search {
     /// a level; so many in a row cannot.
     pub(super) fn to_repeat(&self) -> Option<usize> {
         let evidence = self.evidence.as_ref().filter(|_| self.config.known.is_none())?;
-        let sure = |p: &f64| p * evidence.one_step() >= self.named_from();
-        let culprit = self.by_node.iter().position(sure)?;
+        let culprit = self.sure_culprit()?;
         let parents = self.history.parents(culprit).into_iter();
         // Where a second step may be, the ends must have been seen as often.
         let ends = self.history.ends().into_iter().filter(|_| evidence.several.hint > HINT);
@@ -210,6 +227,7 @@ impl Search {
                 Ending::Ramp => ramp,
                 _ if several => evidence.map_or(0.0, |evidence| evidence.several.p),
                 _ if set.is_empty() => none,
+                Ending::Found | Ending::Unexplained => sum.min(1.0 - self.doubt_of_pairs()),
                 _ => sum,
             },
             credible_set: set,

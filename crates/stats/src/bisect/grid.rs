@@ -45,23 +45,10 @@ impl Build {
 
     /// Robust location of the runs, and how many Gaussian values it is worth.
     pub(super) fn location(&self, shape: &Shape, scale: f64) -> (f64, f64) {
-        let mut all: Vec<f64> = self.values.iter().chain(&self.above).copied().collect();
-        all.sort_by(f64::total_cmp);
-        let mut at = 0.5 * (all[(all.len() - 1) / 2] + all[all.len() / 2]);
-        let mut weight = 1.0;
-        if all.len() > 1 {
-            for _ in 0..4 {
-                let weights = all.iter().map(|value| shape.weight((value - at) / scale));
-                let (mut sum, mut moment) = (0.0, 0.0);
-                for (w, value) in weights.zip(&all) {
-                    sum += w;
-                    moment += w * (value - at);
-                }
-                at += moment / sum;
-                weight = sum;
-            }
-        }
-        (at, weight.min(all.len() as f64) / shape.variance.min(1.2))
+        let all: Vec<f64> = self.values.iter().chain(&self.above).copied().collect();
+        let count = all.len() as f64;
+        let (at, weight) = location(all, shape, scale);
+        (at, weight.min(count) / shape.variance.min(1.2))
     }
 
     /// Fills [`Build::table`].
@@ -91,6 +78,26 @@ impl Build {
         }
         self.table = table;
     }
+}
+
+/// Robust location of `values`, and the sum of their weights there.
+pub(super) fn location(mut values: Vec<f64>, shape: &Shape, scale: f64) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let mut at = 0.5 * (values[(values.len() - 1) / 2] + values[values.len() / 2]);
+    let mut weight = 1.0;
+    if values.len() > 1 {
+        for _ in 0..4 {
+            let weights = values.iter().map(|value| shape.weight((value - at) / scale));
+            let (mut sum, mut moment) = (0.0, 0.0);
+            for (w, value) in weights.zip(&values) {
+                sum += w;
+                moment += w * (value - at);
+            }
+            at += moment / sum;
+            weight = sum;
+        }
+    }
+    (at, weight)
 }
 
 /// The points of one level, for one hyper.

@@ -80,10 +80,20 @@ impl History {
         &self.candidates
     }
 
-    /// Whether every commit has the one before it as its only parent.
-    pub(super) fn is_chain(&self) -> bool {
-        let chain = |(node, of): (usize, &Vec<usize>)| node == 0 || of[..] == [node - 1];
-        self.parents.as_ref().is_none_or(|parents| parents.iter().enumerate().all(chain))
+    /// The good end and the commits from there to the bad one along first parents, in order.
+    pub(super) fn line(&self) -> Vec<usize> {
+        let mut line = Vec::new();
+        let mut at = Some(self.bad);
+        while let Some(node) = at.filter(|node| self.candidates.binary_search(node).is_ok()) {
+            line.push(node);
+            at = match &self.parents {
+                None => node.checked_sub(1),
+                Some(parents) => parents[node].first().copied(),
+            };
+        }
+        line.push(self.good);
+        line.reverse();
+        line
     }
 
     /// The parents of `node`.

@@ -203,6 +203,40 @@ pub(super) fn opinion(
     collect(&ramp, &parts, classes.len() + 1)
 }
 
+/// What the covariance that explains `runs` best leaves of them, whitened, if `class` holds the
+/// culprit: independent and of one size if it is right.
+pub(super) fn residuals(
+    config: &Config,
+    runs: &[Run],
+    ends: [f64; 2],
+    builds: &[Build],
+    class: &Class,
+    floor: f64,
+) -> Vec<f64> {
+    let values = drawn_in(runs, ends);
+    let ones = vec![1.0; runs.len()];
+    let bad = |run: &Run| f64::from(class.bad[builds[run.build].slot]);
+    let column: Vec<f64> = runs.iter().map(bad).collect();
+    let mut states = vec![0.0; builds.len()];
+    let (mut level, mut effect, mut value) = (Vec::new(), Vec::new(), Vec::new());
+    let mut best = (f64::NEG_INFINITY, Vec::new());
+    for memory in &MEMORIES {
+        let filter = Filter::new(*memory, runs, builds.len());
+        filter.whiten(runs, &mut states, &ones, &mut level);
+        filter.whiten(runs, &mut states, &values, &mut value);
+        filter.whiten(runs, &mut states, &column, &mut effect);
+        let Part { ln_evidence, belief } =
+            Fit::new(&filter, &level, &value, floor).step(config, class.mass, &effect);
+        if ln_evidence > best.0 {
+            let [good, bad] = belief.mean;
+            let columns = value.iter().zip(level.iter().zip(&effect));
+            best =
+                (ln_evidence, columns.map(|(v, (l, e))| v - good * l - (bad - good) * e).collect());
+        }
+    }
+    best.1
+}
+
 /// The values, far ones drawn in: no value lies further beyond both levels than is usual.
 fn drawn_in(runs: &[Run], ends: [f64; 2]) -> Vec<f64> {
     let [low, high] = [ends[0].min(ends[1]), ends[0].max(ends[1])];

@@ -40,6 +40,7 @@ mod modes;
 mod noise;
 mod placing;
 mod policy;
+mod residuals;
 mod search;
 mod several;
 mod steps;

@@ -4,7 +4,7 @@ use super::evidence::{Evidence, IMPROBABLE, posterior};
 use super::grid::{Amount, Build, Centre, Grid, MODES, ONE_MODE};
 use super::modes::{self, Fit};
 use super::policy;
-use super::search::{END_RUNS, RESOLUTION, Search};
+use super::search::{END_RUNS, Search};
 
 /// The grid is looked at when the data have grown by this factor.
 const REGRID: f64 = 1.1;
@@ -77,7 +77,7 @@ impl Search {
 
     /// Where the grid should be centred, if that is far from where it is.
     fn moved(&self, grid: &Grid, evidence: &Evidence) -> Option<[Centre; ONE_MODE]> {
-        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE).ln();
+        let floor = self.rounding().ln();
         let moved = evidence.centres.map(|[good, bad, ln_scale]| Centre {
             levels: [good, bad],
             ln_scale: ln_scale.max(floor),
@@ -94,7 +94,7 @@ impl Search {
     /// Two modes about one level, about the levels of the likely sides, and about those of the
     /// sides that the modes themselves tell.
     fn fits(&self) -> [Option<Fit>; MODES] {
-        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
+        let floor = self.rounding();
         let of = |side: &dyn Fn(&Build) -> usize| {
             let mut sides = [Vec::new(), Vec::new()];
             for build in &self.builds {
@@ -140,7 +140,7 @@ impl Search {
             squares += all.iter().map(|value| (value - level).powi(2)).sum::<f64>();
             count += all.len() as f64;
         }
-        let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
+        let floor = self.rounding();
         let scale = (squares / (count - 2.0)).sqrt().max(floor);
         [Centre { levels, ln_scale: scale.ln() }; ONE_MODE]
     }

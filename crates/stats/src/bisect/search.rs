@@ -6,7 +6,9 @@ use super::evidence::{Class, Evidence, posterior};
 use super::grid::{Build, Grid};
 use super::history::History;
 use super::memory::{self, Run};
+use super::modes::Fit;
 use super::policy::{self, View};
+use super::residuals::Standing;
 use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measure, Outcome, Step};
 
 /// Runs of each end before the search proper begins: fewer say nothing about the noise.
@@ -20,13 +22,15 @@ const INTERLEAVED: f64 = 0.35;
 /// The least regular step round a circle.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 /// Scales of the noise below this part of the largest value are taken for rounding.
-pub(super) const RESOLUTION: f64 = 1e-7;
+const RESOLUTION: f64 = 1e-7;
 
 /// A search for the culprit. See the [module](super) for an example.
 #[derive(Clone, Debug)]
 pub struct Search {
     pub(super) history: History,
     pub(super) config: Config,
+    /// The history along first parents.
+    pub(super) line: Vec<usize>,
     pub(super) classes: Vec<Class>,
     /// Measured commits, in the order of their first runs; the inverse of it.
     pub(super) nodes: Vec<usize>,
@@ -75,6 +79,7 @@ impl Search {
             by_node[*node] = weight(node) / total;
         }
         let mut search = Self {
+            line: history.line(),
             classes: vec![Class { members, mass: 1.0, bad: Vec::new() }],
             nodes: Vec::new(),
             depths: Vec::new(),
@@ -223,8 +228,12 @@ impl Search {
             let why = "it or its child is likely the culprit: repeated before it is named";
             return Step::Measure(policy::again(node, 1, &self.builds, why));
         }
+        if let Some(Standing::Wanted(node)) = self.standing() {
+            let why = "the runs are unlike what was expected: the culprit beside its parent";
+            return Step::Measure(policy::again(node, 1, &self.builds, why));
+        }
         if self.doubtful() {
-            return Step::Measure(self.clear_doubt());
+            return Step::Measure(self.to_survey().unwrap_or_else(|| self.clear_doubt()));
         }
         if let Some(measure) = self.look_around() {
             return Step::Measure(measure);
@@ -326,6 +335,19 @@ impl Search {
         self.nodes.len() - 1
     }
 
+    /// The runs and the medians of the ends as the second model sees them: where it is sure which
+    /// mode each run had, they have one.
+    pub(super) fn in_one_mode(&self, clear: Option<Fit>) -> (Vec<Run>, [f64; 2]) {
+        let lower = |value: f64| clear.map_or(value, |fit| fit.lower(value));
+        let runs = self.log.iter().map(|run| Run { value: lower(run.value), ..*run }).collect();
+        (runs, self.end_medians(lower))
+    }
+
+    /// Scales of the noise below this are rounding.
+    pub(super) fn rounding(&self) -> f64 {
+        (RESOLUTION * self.largest).max(f64::MIN_POSITIVE)
+    }
+
     /// Brings tables, evidence and posterior up to date.
     fn refresh(&mut self) {
         let Some(grid) = &self.grid else {
@@ -336,14 +358,10 @@ impl Search {
             let (config, classes) = (&self.config, &self.classes);
             let mut first = posterior(config, grid, &self.builds, classes, self.likely, false);
             if config.known.is_none() {
-                let floor = (RESOLUTION * self.largest).max(f64::MIN_POSITIVE);
-                // Where it is sure which mode each run had, the second model sees one mode.
+                let floor = self.rounding();
                 let modes = first.modes(grid);
                 let clear = first.clear_modes(grid);
-                let lower = |value: f64| clear.map_or(value, |fit| fit.lower(value));
-                let runs: Vec<Run> =
-                    self.log.iter().map(|run| Run { value: lower(run.value), ..*run }).collect();
-                let ends = self.end_medians(lower);
+                let (runs, ends) = self.in_one_mode(clear);
                 let (builds, depths) = (&self.builds, &self.depths);
                 let second = memory::opinion(config, &runs, ends, builds, classes, depths, floor);
                 first.several = self.several(&runs, floor, second.independent);

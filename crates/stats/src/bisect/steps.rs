@@ -10,51 +10,77 @@ use super::types::Measure;
 const DOUBT: f64 = 0.3;
 /// Parts of the history at whose ends it is measured then.
 const PARTS: usize = 4;
+/// Runs of each quarter before equal ends are taken for a history without a change.
+const SURVEYED: usize = 4;
 
 impl Search {
-    /// What `runs` say of two steps.
+    /// What `runs` say of two steps along first parents.
     pub(super) fn several(&self, runs: &[Run], floor: f64, independent: f64) -> Several {
-        if !self.history.is_chain() {
-            return Several::default();
-        }
-        let mut spots: Vec<Spot> = Vec::with_capacity(self.nodes.len());
-        let mut order = self.nodes.clone();
-        order.sort_unstable();
+        let order = self.measured_line();
+        let mut spots: Vec<Spot> = Vec::with_capacity(order.len());
         for (i, node) in order.iter().enumerate() {
-            let after = if i == 0 { 0 } else { order[i - 1] + 1 };
-            let mass = (after..=*node).map(|node| self.prior[node]).sum();
+            let after = i.checked_sub(1).map(|before| order[before]);
+            let mass = self.between(after, *node).iter().map(|node| self.prior[*node]).sum();
             spots.push(Spot { mass, runs: 0.0, sum: 0.0 });
         }
-        let mut squares = 0.0;
+        let (mut squares, mut count) = (0.0, 0.0);
         for run in runs {
             let node = self.builds[run.build].node;
-            let spot = &mut spots[order.partition_point(|other| *other < node)];
-            spot.runs += 1.0;
-            spot.sum += run.value;
-            squares += run.value * run.value;
+            if let Some(at) = order.iter().position(|other| *other == node) {
+                spots[at].runs += 1.0;
+                spots[at].sum += run.value;
+                squares += run.value * run.value;
+                count += 1.0;
+            }
         }
-        several::several(&spots, squares, floor * floor * runs.len() as f64, independent)
+        several::several(&spots, squares, floor * floor * count, independent)
+    }
+
+    /// The commits along first parents that have been measured, in order.
+    fn measured_line(&self) -> Vec<usize> {
+        self.line.iter().copied().filter(|node| self.slots[*node].is_some()).collect()
+    }
+
+    /// The commits that `upto` contains and `after` does not.
+    fn between(&self, after: Option<usize>, upto: usize) -> Vec<usize> {
+        let (within, before) =
+            (self.history.reach(upto), after.map(|after| self.history.reach(after)));
+        let outside = |node: &usize| before.as_ref().is_none_or(|before| !before[*node]);
+        (0..=upto).filter(|node| within[*node] && outside(node)).collect()
+    }
+
+    /// The one of the ends and quarters of the history that has the fewest runs.
+    fn quarter(&self) -> Option<usize> {
+        let last = self.line.len() - 1;
+        let built = |node: &usize| self.slots[*node].is_some() || self.may_build();
+        let points = (0..=PARTS).map(|part| self.line[part * last / PARTS]);
+        let open = points.filter(|node| !self.skipped[*node] && built(node));
+        open.min_by_key(|node| self.runs_of(*node))
     }
 
     /// The next run if there may be a ramp or two steps: they are told from one step by what lies
     /// between, which a search for one leaves alone.
     pub(super) fn look_around(&self) -> Option<Measure> {
-        let evidence = self.evidence.as_ref().filter(|_| self.history.is_chain())?;
+        let evidence = self.evidence.as_ref()?;
         let other = 1.0 - (1.0 - evidence.ramp) * (1.0 - evidence.several.p);
         if other < DOUBT || evidence.several.p >= self.config.confidence {
             return None;
         }
-        let candidates = self.history.candidates();
-        let at = |part: usize| match part {
-            0 => self.history.good(),
-            part => candidates[part * candidates.len() / PARTS - 1],
-        };
-        let built = |node: &usize| self.slots[*node].is_some() || self.may_build();
-        let points = (0..=PARTS).filter(|part| *part == 0 || part * candidates.len() >= PARTS);
-        let open = points.map(at).filter(|node| !self.skipped[*node] && built(node));
-        let node = open.min_by_key(|node| self.runs_of(*node))?;
         let why = "one step may not be all: the history is measured from end to end";
-        Some(policy::again(node, 1, &self.builds, why))
+        Some(policy::again(self.quarter()?, 1, &self.builds, why))
+    }
+
+    /// The next run before ends that do not differ are taken for a history without a change: a
+    /// change that was wholly taken back shows between them only.
+    pub(super) fn to_survey(&self) -> Option<Measure> {
+        let evidence = self.evidence.as_ref()?;
+        if evidence.several.p >= DOUBT {
+            return self.look_around();
+        }
+        let node = self.quarter().filter(|_| self.level_ends(evidence))?;
+        let why = "the ends do not differ: what lies between them may";
+        let few = self.runs_of(node) < SURVEYED;
+        few.then(|| policy::again(node, 1, &self.builds, why))
     }
 
     /// The next run if there are two steps and one of them is not found yet.
@@ -63,14 +89,15 @@ impl Search {
         if several.p < self.config.confidence {
             return None;
         }
-        let mut order = self.nodes.clone();
-        order.sort_unstable();
+        let order = self.measured_line();
         for places in &several.places {
             let mut likely: Vec<usize> = (1..order.len()).collect();
             likely.sort_by(|a, b| places[*b].total_cmp(&places[*a]).then(a.cmp(b)));
             let best = likely[0];
-            let inside = order[best - 1] + 1..order[best];
-            let open: Vec<usize> = inside.filter(|node| !self.skipped[*node]).collect();
+            let at = |node: usize| self.line.iter().position(|other| *other == node);
+            let inside = &self.line[at(order[best - 1])? + 1..at(order[best])?];
+            let open: Vec<usize> =
+                inside.iter().copied().filter(|node| !self.skipped[*node]).collect();
             if places[best] > 0.5 && !open.is_empty() && self.may_build() {
                 let why = "one of two steps lies beside it";
                 return Some(policy::again(open[open.len() / 2], 1, &self.builds, why));
@@ -90,16 +117,15 @@ impl Search {
     /// the wanted confidence together.
     pub(super) fn steps(&self) -> Vec<Vec<(usize, f64)>> {
         let Some(evidence) = &self.evidence else { return Vec::new() };
-        let mut order = self.nodes.clone();
-        order.sort_unstable();
+        let order = self.measured_line();
         let of_step = |places: &Vec<f64>| {
             let mut all: Vec<(usize, f64)> = Vec::new();
             for (i, p) in places.iter().enumerate().skip(1) {
-                let inside = order[i - 1] + 1..=order[i];
-                let mass: f64 = inside.clone().map(|node| self.prior[node]).sum();
+                let inside = self.between(Some(order[i - 1]), order[i]);
+                let mass: f64 = inside.iter().map(|node| self.prior[*node]).sum();
                 let share =
                     |node: usize| (node, p * self.prior[node] / mass.max(f64::MIN_POSITIVE));
-                all.extend(inside.map(share));
+                all.extend(inside.into_iter().map(share));
             }
             all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
             let mut sum = 0.0;

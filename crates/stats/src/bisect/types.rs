@@ -150,6 +150,9 @@ pub enum Ending {
     TwoSteps,
     /// There is a step that a later one takes back, wholly or in part: [`Answer::steps`].
     TakenBack,
+    /// One commit is left, but the runs are not what any noise that is considered gives, and pairs
+    /// of runs of it and its parent do not show a change.
+    Unexplained,
     /// The ends differ, and against the given direction.
     WrongDirection,
     /// The budget of runs or builds is spent.
@@ -169,6 +172,9 @@ impl fmt::Display for Ending {
             Self::Ramp => "the level changes little by little over the history, not at one commit",
             Self::TwoSteps => "the level changes at two commits, not at one",
             Self::TakenBack => "a change is taken back later, wholly or in part",
+            Self::Unexplained => {
+                "the runs are like no noise that is considered, and pairs of them show no change"
+            }
             Self::WrongDirection => "good and bad differ, but in the other direction",
             Self::Budget => "the budget is spent",
             Self::Indistinguishable => "no further run tells the remaining commits apart",

@@ -1,0 +1,199 @@
+//! Whether the runs are what the model that is believed expects, and what a name needs if not.
+//!
+//! Two questions are asked of what the believed levels leave of each run: has it the distribution
+//! that the likely noise gives it (Anderson and Darling), and does it resemble that of the run
+//! before? A model that fails one of them may be sure of the wrong commit. A name must then stand
+//! without any model: in pairs of runs of the culprit and of its parent beside each other in time.
+
+use super::answer::likely_shape;
+use super::evidence::{Class, Evidence};
+use super::grid::{Grid, ONE_MODE, location};
+use super::memory;
+use super::modes::Modes;
+use super::noise::shapes;
+use super::search::Search;
+use crate::rank::doubled_midranks;
+use crate::rank_test::{Alternative, Zeros, signed_rank_of};
+use crate::sample::Sample;
+
+/// Beyond this distance (Anderson and Darling) the noise is not of the likely shape.
+const DISTANCE: f64 = 2.5;
+/// Beyond this many standard errors runs resemble those before them.
+const RESEMBLANCE: f64 = 3.5;
+/// Runs below which neither is asked.
+const FEWEST: usize = 16;
+/// Numbers of pairs at which it is asked whether they show the change.
+const LOOKS: [usize; 4] = [12, 24, 48, 96];
+/// Two runs with at most this many places between them in time are a pair.
+const BESIDE: usize = 3;
+
+/// What pairs say of a name whose model fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Standing {
+    /// They show the change; the probability that they do so by chance.
+    Holds(f64),
+    /// A run of this commit is wanted.
+    Wanted(usize),
+    /// They do not show it; the probability of what they show by chance.
+    Fails(f64),
+}
+
+impl Search {
+    /// What pairs say of the likely culprit and its parents; `None` where the model will do.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        let evidence = self.evidence.as_ref()?;
+        let culprit = self.sure_culprit()?;
+        if !self.refuted(evidence, culprit) {
+            return None;
+        }
+        let parents = self.history.parents(culprit).into_iter();
+        let mut open = parents.filter(|parent| !self.skipped[*parent]).peekable();
+        if self.skipped[culprit] || open.peek().is_none() {
+            return Some(Standing::Fails(1.0));
+        }
+        let all = open.map(|parent| self.beside(evidence, parent, culprit));
+        all.reduce(|a, b| match (a, b) {
+            (Standing::Fails(p), Standing::Fails(q) | Standing::Holds(q))
+            | (Standing::Holds(q), Standing::Fails(p)) => Standing::Fails(p.max(q)),
+            (Standing::Holds(p), Standing::Holds(q)) => Standing::Holds(p.max(q)),
+            (wanted @ Standing::Wanted(_), _) | (_, wanted) => wanted,
+        })
+    }
+
+    /// The doubt that pairs leave of a name whose model fails; 0 where the model will do.
+    pub(super) fn doubt_of_pairs(&self) -> f64 {
+        match self.standing() {
+            Some(Standing::Holds(doubt) | Standing::Fails(doubt)) => doubt,
+            Some(Standing::Wanted(_)) => 1.0,
+            None => 0.0,
+        }
+    }
+
+    /// What pairs of `parent` and `culprit` say.
+    fn beside(&self, evidence: &Evidence, parent: usize, culprit: usize) -> Standing {
+        let (pairs, single) = self.pairs(parent, culprit);
+        let effect: f64 = evidence.classes.iter().map(|b| b.p * (b.mean[1] - b.mean[0])).sum();
+        let looks = LOOKS.len() as f64;
+        let doubt = |pairs: &[f64]| {
+            let differences: Vec<f64> = pairs.iter().map(|pair| pair * effect.signum()).collect();
+            let Ok(sample) = Sample::new(differences) else { return 1.0 };
+            let test = signed_rank_of(&sample, Zeros::default(), Alternative::Greater);
+            (test.p * looks).min(1.0)
+        };
+        let allowed = 0.5 * (1.0 - self.config.confidence);
+        let made = LOOKS.into_iter().filter(|look| *look <= pairs.len());
+        let shown = made.map(|look| doubt(&pairs[..look])).reduce(f64::min).unwrap_or(1.0);
+        if shown <= allowed {
+            return Standing::Holds(shown);
+        }
+        if pairs.len() >= LOOKS[LOOKS.len() - 1] {
+            return Standing::Fails(shown);
+        }
+        // Orders alternate, so that a drift favours neither.
+        let first = if pairs.len().is_multiple_of(2) { parent } else { culprit };
+        Standing::Wanted(match single {
+            Some(node) if node == parent => culprit,
+            Some(_) => parent,
+            None => first,
+        })
+    }
+
+    /// The differences of runs of both that lie beside each other in time, and whose last run is
+    /// without a partner so far.
+    fn pairs(&self, parent: usize, culprit: usize) -> (Vec<f64>, Option<usize>) {
+        let mut pairs = Vec::new();
+        let mut last: Option<(usize, usize, f64)> = None;
+        for (at, run) in self.log.iter().enumerate() {
+            let node = self.builds[run.build].node;
+            if node != parent && node != culprit {
+                continue;
+            }
+            last = match last {
+                Some((before, other, value)) if other != node && at - before <= BESIDE => {
+                    let difference = run.value - value;
+                    pairs.push(if node == culprit { difference } else { -difference });
+                    None
+                }
+                _ => Some((at, node, run.value)),
+            };
+        }
+        let near = last.filter(|(at, ..)| self.log.len() - at <= BESIDE);
+        (pairs, near.map(|(_, node, _)| node))
+    }
+
+    /// Whether the runs are not what is expected of them if `culprit` is the culprit.
+    fn refuted(&self, evidence: &Evidence, culprit: usize) -> bool {
+        let holds = |class: &&Class| class.members.contains(&culprit);
+        let class = self.classes.iter().find(holds);
+        let (Some(grid), Some(class), None) = (&self.grid, class, self.config.known) else {
+            return false;
+        };
+        let sides = self.sides(class);
+        if sides.iter().any(Vec::is_empty) || self.runs < FEWEST as u32 || coarse(&sides) {
+            return false;
+        }
+        let (runs, ends) = self.in_one_mode(evidence.clear_modes(grid));
+        let floor = self.rounding();
+        let left = memory::residuals(&self.config, &runs, ends, &self.builds, class, floor);
+        // Where runs depend on each other the second model is believed, which assumes no shape.
+        resemblance(&left) > RESEMBLANCE
+            || evidence.independent >= 0.5 && distance(grid, evidence, &sides) > DISTANCE
+    }
+
+    /// The values of the good and of the bad side, without builds that were stopped.
+    fn sides(&self, class: &Class) -> [Vec<f64>; 2] {
+        let mut sides = [Vec::new(), Vec::new()];
+        for build in self.builds.iter().filter(|build| build.above.is_empty()) {
+            sides[usize::from(class.bad[build.slot])].extend_from_slice(&build.values);
+        }
+        sides
+    }
+}
+
+/// Whether most values are equal to others, as those of a clock that ticks: they have steps where
+/// every noise that is considered is smooth.
+fn coarse(sides: &[Vec<f64>; 2]) -> bool {
+    let mut all = sides.concat();
+    let count = all.len();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    2 * all.len() < count
+}
+
+/// Distance between the values about their levels and the likely noise (Anderson and Darling
+/// 1954).
+fn distance(grid: &Grid, evidence: &Evidence, sides: &[Vec<f64>; 2]) -> f64 {
+    let (which, scale) = likely_shape(Some(grid), evidence);
+    let shape = &shapes()[which];
+    let fit = which.checked_sub(ONE_MODE).and_then(|which| grid.fits[which]);
+    let of = || evidence.hypers.iter().zip(&grid.hypers).filter(|(_, of)| of.shape == which);
+    let all: f64 = of().map(|(p, _)| p).sum();
+    let share: f64 = of().filter_map(|(p, of)| Some(p * of.modes?.share)).sum::<f64>() / all;
+    let modes = fit.map(|fit| Modes { apart: fit.apart / scale, share });
+    let mut above: Vec<f64> = Vec::new();
+    for (side, values) in sides.iter().enumerate() {
+        let level =
+            fit.map_or_else(|| location(values.clone(), shape, scale).0, |f| f.levels[side]);
+        above.extend(values.iter().map(|value| {
+            let z = (value - level) / scale;
+            let ln = modes.map_or_else(|| shape.ln_survival(z), |m| m.ln_survival(shape, z));
+            ln.exp().clamp(1e-12, 1.0 - 1e-12)
+        }));
+    }
+    above.sort_by(f64::total_cmp);
+    let n = above.len() as f64;
+    let pairs = above.iter().zip(above.iter().rev()).enumerate();
+    let sum: f64 =
+        pairs.map(|(i, (low, high))| (2.0 * i as f64 + 1.0) * (low.ln() + (1.0 - high).ln())).sum();
+    -n - sum / n
+}
+
+/// How much each of `values` resembles the one before, by ranks, in standard errors.
+fn resemblance(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let ranks: Vec<f64> =
+        doubled_midranks(values).iter().map(|rank| *rank as f64 - n - 1.0).collect();
+    let squares: f64 = ranks.iter().map(|rank| rank * rank).sum();
+    let beside: f64 = ranks.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    (beside / squares.max(f64::MIN_POSITIVE) * n.sqrt()).abs()
+}
