@@ -5,6 +5,9 @@ pub const MOST_USERS: u32 = 100_000;
 /// Most users of one load point on a real machine; AIM7's limit.
 pub const MOST_USERS_HOST: u32 = 10_000;
 
+/// Most load points of one list: ranges add up, and each point takes at least milliseconds.
+const MOST_POINTS: usize = 100_000;
+
 /// So many users, in words: "1 user", "2 users".
 pub fn counted(users: impl Into<u64>) -> String {
     match users.into() {
@@ -39,7 +42,11 @@ pub fn parse(text: &str) -> Result<Vec<u32>, UsersError> {
                 "give numbers from 1 to {MOST_USERS} such as 1,2,10 or a range such as 10-100/10"
             ),
         };
-        users.extend(parse_entry(entry.trim()).map_err(located)?);
+        let some = parse_entry(entry.trim()).map_err(located)?;
+        if users.len() + some.len() > MOST_POINTS {
+            return Err(located(format!("these are more than {MOST_POINTS} load points")));
+        }
+        users.extend(some);
     }
     Ok(users)
 }
@@ -74,6 +81,14 @@ fn parse_number(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_do_not_add_up_without_bound() {
+        let most = format!("1-{MOST_USERS}");
+        assert_eq!(parse(&most).map(|users| users.len()), Ok(MOST_POINTS));
+        let error = parse(&format!("{most},1")).expect_err("one too many").to_string();
+        assert!(error.contains("entry 2") && error.contains("load points"), "{error}");
+    }
 
     #[test]
     fn lists_and_ranges() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::stage::{Ending, Pipeline, cargo, run as show, run_filtered};
-use crate::{Outcome, golden, tidy};
+use crate::{Outcome, fuzz, golden, tidy};
 
 /// Runs all stages, even after a failure, and ends with the closing lines of the test runner.
 pub(crate) fn run(root: &Path) -> Outcome {
@@ -34,6 +34,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
         let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
         run_filtered(&mut cargo(root, &arguments), |line| closing.hold(line))
     });
+    pipeline.stage("fuzz", || fuzz(root, &["--seconds", "45"]));
     pipeline.stage("doc", || {
         let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
         show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))

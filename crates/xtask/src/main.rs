@@ -1,5 +1,5 @@
-//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | peers | skew |
-//! nightly`.
+//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
+//! skew | nightly`.
 //!
 //! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
 //! machine runs nothing else (see `.ci/run`).
@@ -27,6 +27,8 @@ usage: cargo xtask COMMAND
   tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
   mutants [WORDS]   faults put into the locks, those named so or all: which do the tests not see?
+  fuzz [--seconds N] [--seed N] [TARGET | FILE]
+                    every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
@@ -44,6 +46,15 @@ impl Outcome {
         match self {
             Outcome::Done => stage::Ending::Passed,
             Outcome::Finding | Outcome::Usage => stage::Ending::Failed,
+        }
+    }
+}
+
+impl From<stage::Ending> for Outcome {
+    fn from(ending: stage::Ending) -> Self {
+        match ending {
+            stage::Ending::Passed => Outcome::Done,
+            _ => Outcome::Finding,
         }
     }
 }
@@ -71,6 +82,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
         ["mutants"] => mutants::run(root, ""),
         ["mutants", wanted] => mutants::run(root, wanted),
+        ["fuzz", rest @ ..] => Ok(fuzz(root, rest)?.into()),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
         ["skew"] => skew(root),
@@ -86,6 +98,12 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
     }
 }
 
+/// The readers of files against made-up inputs, as [`USAGE`] has the arguments.
+fn fuzz(root: &Path, arguments: &[&str]) -> anyhow::Result<stage::Ending> {
+    let run = ["run", "--quiet", "--package", "convoy-fuzz", "--"];
+    stage::run(stage::cargo(root, &run).args(arguments))
+}
+
 /// What running ahead changes and what it saves, on loads and on paths of the kernel: an example
 /// and a bench, because they measure a release build.
 fn skew(root: &Path) -> anyhow::Result<Outcome> {
@@ -93,7 +111,7 @@ fn skew(root: &Path) -> anyhow::Result<Outcome> {
     let paths = ["bench", "--quiet", "--package", "convoy-kernel", "--bench", "paths"];
     let mut outcome = Outcome::Done;
     for command in [&loads[..], &paths[..]] {
-        if !matches!(stage::run(&mut stage::cargo(root, command))?, stage::Ending::Passed) {
+        if let Outcome::Finding = stage::run(&mut stage::cargo(root, command))?.into() {
             outcome = Outcome::Finding;
         }
     }

@@ -24,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["catalogue", "host", "kernel", "machine", "mm", "stats", "store", "sync", "workload"],
     ),
     ("explain", &["machine", "stats", "sync"]),
+    ("fuzz", &["catalogue", "checker", "host", "kernel", "lab", "machine", "store", "workload"]),
     ("report", &["catalogue", "explain", "host", "lab", "stats", "workload"]),
     ("preload", &["sync"]),
     (

@@ -1,0 +1,82 @@
+//! Every reader of files against bytes that nobody meant: it must neither panic, hang, nor take
+//! memory without bound, whatever it is given. What it says about them is other tests' concern.
+//!
+//! Inputs are made of the corpus, `fuzz/corpus`, and of the files that ship, by a generator that a
+//! seed determines. `cargo xtask fuzz` runs for as long as it is told; the tests of this crate run
+//! the corpus, the inputs that once crashed a reader (`fuzz/crashes`), and a few hundred others.
+
+pub mod mutate;
+pub mod targets;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(PathBuf::from).unwrap_or_default()
+}
+
+/// The inputs in the files and folders `places`, in the order of their paths.
+///
+/// # Errors
+/// What the system says about the first that cannot be read.
+pub fn inputs(places: &[&str]) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut paths = Vec::new();
+    for place in places.iter().map(|place| root().join(place)) {
+        if place.is_dir() {
+            for entry in std::fs::read_dir(place)? {
+                paths.push(entry?.path());
+            }
+        } else {
+            paths.push(place);
+        }
+    }
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    paths.into_iter().map(|path| Ok((path.clone(), std::fs::read(&path)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutate::Mutator;
+
+    /// Inputs of each target beside its corpus.
+    const INPUTS: usize = 300;
+
+    #[test]
+    fn readers_survive_the_corpus_and_what_once_crashed_them() {
+        for target in targets::ALL {
+            let inputs = inputs(target.corpus).expect("a corpus");
+            assert!(!inputs.is_empty(), "{} has no corpus", target.name);
+            for (_, bytes) in &inputs {
+                (target.fuzz)(bytes);
+            }
+        }
+        for (path, bytes) in inputs(&["fuzz/crashes"]).expect("readable") {
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = file.split('-').next().unwrap_or_default();
+            let Some(target) = targets::find(name) else { continue };
+            (target.fuzz)(&bytes);
+        }
+    }
+
+    #[test]
+    fn readers_survive_inputs_of_one_seed() {
+        for target in targets::ALL {
+            let mut mutator = Mutator::new(1, inputs(target.corpus).expect("a corpus"));
+            (0..INPUTS).for_each(|_| (target.fuzz)(&mutator.input()));
+        }
+    }
+
+    #[test]
+    fn a_seed_determines_the_inputs() {
+        let corpus = || inputs(&["fuzz/corpus/config"]).expect("a corpus");
+        let some = |seed| {
+            let mut mutator = Mutator::new(seed, corpus());
+            (0..50).map(|_| mutator.input()).collect::<Vec<_>>()
+        };
+        assert_eq!(some(7), some(7));
+        assert_ne!(some(7), some(8));
+        assert!(some(7).iter().all(|input| input.len() <= mutate::LONGEST));
+    }
+}

@@ -1,0 +1,139 @@
+//! The readers, each with its corpus.
+
+use convoy_catalogue::{Entry, Set, parse};
+use convoy_host::inject::Fault;
+use convoy_kernel::KernelPreset;
+use convoy_lab::bisect::Plan as Search;
+use convoy_lab::compare::{Operands, resolve};
+use convoy_lab::experiment::{Changes, Experiment, Plan};
+use convoy_lab::record::Record;
+use convoy_lab::sweep::Shard;
+use convoy_machine::Preset;
+use convoy_store::{Filter, Store};
+use convoy_workload::calibration::Calibration;
+use convoy_workload::dialect::Dialect;
+use convoy_workload::reaim_config::ReaimConfig;
+use convoy_workload::{sizes, users, workfile};
+use std::path::Path;
+
+/// One reader.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called.
+    pub name: &'static str,
+    /// Files and folders of sound inputs, from the root of the workspace.
+    pub corpus: &'static [&'static str],
+    /// Reads the bytes. That they are refused is as good as any other answer.
+    pub fuzz: fn(&[u8]),
+}
+
+/// All of them.
+pub const ALL: &[Target] = &[
+    Target { name: "workfile", corpus: &["mixes"], fuzz: read_workfile },
+    Target { name: "config", corpus: &["fuzz/corpus/config"], fuzz: read_config },
+    Target { name: "flags", corpus: &["fuzz/corpus/flags"], fuzz: read_flags },
+    Target { name: "results", corpus: &["fuzz/corpus/results"], fuzz: read_results },
+    Target { name: "machine", corpus: &["machines"], fuzz: read_preset::<Preset> },
+    Target { name: "kernel", corpus: &["kernels"], fuzz: read_preset::<KernelPreset> },
+    Target { name: "experiment", corpus: &["experiments"], fuzz: read_experiment },
+    Target { name: "calibration", corpus: &["machines/calibration.toml"], fuzz: read_calibration },
+    Target { name: "schedule", corpus: &["fuzz/corpus/schedule"], fuzz: read_schedule },
+    Target { name: "store", corpus: &["fuzz/corpus/store"], fuzz: read_store },
+    Target { name: "bisect", corpus: &["fuzz/corpus/bisect"], fuzz: read_search },
+    Target { name: "record", corpus: &["fuzz/corpus/record"], fuzz: read_record },
+];
+
+/// The target called `name`.
+pub fn find(name: &str) -> Option<&'static Target> {
+    ALL.iter().find(|target| target.name == name)
+}
+
+/// What a reader of text gets: files with bytes that are no text are refused before.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Gives `read` a fresh directory with `bytes` as the file `name`.
+fn in_file(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
+    let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "");
+    let directory = format!("convoy-fuzz-{}-{thread}", std::process::id());
+    let directory = std::env::temp_dir().join(directory);
+    std::fs::create_dir_all(&directory).expect("a directory in the place for such");
+    std::fs::write(directory.join(name), bytes).expect("room for one input");
+    read(&directory);
+    std::fs::remove_dir_all(&directory).expect("it is ours");
+}
+
+fn read_workfile(bytes: &[u8]) {
+    let _refused = workfile::parse("fuzz.mix", &text(bytes));
+}
+
+fn read_config(bytes: &[u8]) {
+    let _refused = ReaimConfig::parse("fuzz.config", &text(bytes));
+}
+
+fn read_flags(bytes: &[u8]) {
+    let text = &text(bytes);
+    let text = text.trim();
+    let _refused = users::parse(text);
+    let _refused = sizes::parse(text);
+    let _refused = text.parse::<Set>();
+    let _refused = text.parse::<Shard>();
+    let _refused = text.parse::<Dialect>();
+    let _refused = Fault::parse(text);
+}
+
+fn read_results(bytes: &[u8]) {
+    in_file("results.csv", bytes, |directory| {
+        let file = directory.join("results.csv").display().to_string();
+        for given in [vec![file.clone()], vec![file.clone(), file]] {
+            let operands = Operands { given, store: None, no_shell: false, program: None };
+            let _refused = resolve(&operands);
+        }
+    });
+}
+
+/// A preset in a folder that is not there: what it is based on is a shipped one or nothing.
+fn read_preset<T: Entry>(bytes: &[u8]) {
+    let _refused = parse::<T>("nowhere/fuzz.toml", &text(bytes));
+}
+
+fn read_experiment(bytes: &[u8]) {
+    if let Ok(experiment) = parse::<Experiment>("nowhere/fuzz.toml", &text(bytes)) {
+        let _refused = Plan::new(&experiment, &Changes::default());
+    }
+}
+
+fn read_calibration(bytes: &[u8]) {
+    in_file("fuzz.toml", bytes, |directory| {
+        let _refused = Calibration::load(&directory.join("fuzz.toml"));
+    });
+}
+
+fn read_schedule(bytes: &[u8]) {
+    let _refused = convoy_checker::replay(&text(bytes));
+}
+
+/// What a crash left in the journal of a store: taken in, listed, found.
+fn read_store(bytes: &[u8]) {
+    in_file("runs.sqlite3.journal.jsonl", bytes, |directory| {
+        let Ok(store) = Store::open(directory.join("runs.sqlite3")) else { return };
+        let _refused = store.list(&Filter::default());
+        let _refused = store.find("1");
+    });
+}
+
+/// The log of a search whose repository is gone.
+fn read_search(bytes: &[u8]) {
+    in_file("log.jsonl", bytes, |directory| {
+        let _refused = Search::resume(directory);
+    });
+}
+
+/// The record of an experiment, and the simulations that it describes.
+fn read_record(bytes: &[u8]) {
+    let Ok(record) = serde_json::from_slice::<Record>(bytes) else { return };
+    for (_, cell) in record.simulations() {
+        let _refused = record.simulation(cell);
+    }
+}
