@@ -402,6 +402,7 @@ impl Recorder for Analysis {
                 self.settle(cpu, at);
                 self.cpus[cpu].switching = begins;
             }
+            Event::Raise(..) => {}
             Event::Call(name) => self.call(record, name),
             Event::Job(name) => self.tasks.at(task).job = name,
             Event::Measure(begins) => self.measure(task, at, begins),

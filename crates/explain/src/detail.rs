@@ -61,6 +61,7 @@ pub(crate) enum What {
     Wake { task: Who, cpu: usize },
     Lock { event: LockEvent, lock: u32, task: Who },
     Softirq(Option<(u32, &'static str)>),
+    Raise(u32, &'static str),
     Mode(State),
 }
 
@@ -206,7 +207,7 @@ impl Detail {
                     rename(next);
                 }
                 What::Wake { task, .. } | What::Lock { task, .. } => rename(task),
-                What::Softirq(_) | What::Mode(_) => {}
+                What::Softirq(_) | What::Raise(..) | What::Mode(_) => {}
             }
         }
     }
@@ -231,6 +232,7 @@ impl Detail {
                 }
             }
             Event::Softirq(vector) => self.push(at, cpu, by, What::Softirq(vector)),
+            Event::Raise(vector, name) => self.push(at, cpu, by, What::Raise(vector, name)),
             Event::Mode(Mode::Spin | Mode::Interrupt) => {
                 let state = self.analysis.cpus[cpu].state();
                 self.push(at, cpu, by, What::Mode(state));

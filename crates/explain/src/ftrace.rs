@@ -1,4 +1,5 @@
-//! The window as ftrace prints it: `sched_switch`, `sched_wakeup`, `softirq_entry` and `_exit`.
+//! The window as ftrace prints it: `sched_switch`, `sched_wakeup`, `softirq_raise`,
+//! `softirq_entry` and `softirq_exit`.
 
 use crate::detail::{Detail, Step, What, Who};
 use convoy_machine::Leave;
@@ -37,6 +38,7 @@ fn event(step: &Step, last: Option<(u32, &str)>) -> Option<String> {
         What::Softirq(Some((vector, name))) => {
             Some(format!("softirq_entry: vec={vector} [action={name}]"))
         }
+        What::Raise(vector, name) => Some(format!("softirq_raise: vec={vector} [action={name}]")),
         What::Softirq(None) => {
             last.map(|(vector, name)| format!("softirq_exit: vec={vector} [action={name}]"))
         }

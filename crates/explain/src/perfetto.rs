@@ -149,7 +149,7 @@ impl Writer {
                     name(next);
                 }
                 What::Wake { task, .. } | What::Lock { task, .. } => name(task),
-                What::Softirq(_) | What::Mode(_) => {}
+                What::Softirq(_) | What::Raise(..) | What::Mode(_) => {}
             }
         }
         let processes = named
@@ -283,7 +283,7 @@ impl Writer {
                 self.lock(step, event, lock, task, name);
             }
             What::Switch { prev, next, .. } => self.switch(step.at, prev, next, names),
-            What::Wake { .. } | What::Softirq(_) => {}
+            What::Wake { .. } | What::Softirq(_) | What::Raise(..) => {}
         }
     }
 

@@ -96,6 +96,7 @@ impl Process {
     #[inline]
     pub(crate) fn enter(&self, name: &'static str) {
         Here::tell(Event::Call(Some(name)));
+        self.world.sched.note_section(Some(name));
         bump(&self.world.counts.calls);
         Here::pass(self.world.costs.syscall);
     }
@@ -108,6 +109,7 @@ impl Process {
             self.deliver_signals();
         }
         Here::tell(Event::Call(None));
+        self.world.sched.note_section(None);
     }
 
     /// One system call.

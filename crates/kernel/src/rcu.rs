@@ -1,4 +1,4 @@
-//! Tree RCU of 2.6.39 and 3.0, reduced to `rcu_sched`: who frees something that others may still
+//! Tree RCU of 2.6.39 and 3.0: who frees something that others may still
 //! look at waits for a *grace period*, after which every CPU has been in a *quiescent state*.
 //!
 //! [`Sched::call_rcu`] puts a callback on its CPU's list. A grace period begins when a CPU has
@@ -11,15 +11,18 @@
 //! Each tick asks whether its CPU has core processing to do. Where that and the callbacks run is
 //! the preset's [`Placement`]; the regression of 3.0-rc is in that choice alone.
 //!
-//! Readers are sections without preemption, as in kernels without `CONFIG_TREE_PREEMPT_RCU`.
-//! Source: `kernel/rcutree.c` of 2.6.39 and 3.0. *Not modelled:* `rcu_bh`, whose callbacks no path
-//! of the jobs queues; expedited grace periods, hotplug, stalls, boosting; a thread that yields
-//! after ten rounds of work.
+//! Readers are sections without preemption, as in kernels without `CONFIG_TREE_PREEMPT_RCU`, or,
+//! of the flavour `rcu_bh`, sections with bottom halves disabled. No path of the jobs queues
+//! callbacks of that one or waits for an expedited grace period.
+//! Source: `kernel/rcutree.c` of 2.6.39 and 3.0. *Not modelled:* hotplug, boosting, a thread that
+//! yields after ten rounds of work.
 
+mod files;
 pub(crate) mod rules;
 #[cfg(test)]
 mod scenes;
 pub(crate) mod state;
+mod wait;
 
 pub use rules::{Placement, RcuRules, ThreadPolicy};
 
@@ -27,7 +30,7 @@ use crate::sched::scheduler::{Sched, Work};
 use crate::sched::task::Policy;
 use crate::softirq::Vector;
 use convoy_machine::Here;
-use state::Rcu;
+use state::{Lists, Rcu};
 use std::rc::Rc;
 
 pub use convoy_sync::rcu::RcuStats;
@@ -40,9 +43,24 @@ impl Sched {
     /// section without preemption that runs now has ended. In a kernel without RCU it runs at once.
     pub(crate) fn call_rcu(&self, callback: Work) {
         let Some(rcu) = &self.rcu else { return callback(self) };
-        for late in rcu.lists.call(callback, self.rq.jiffies()) {
+        self.call_flavour(&rcu.lists, callback);
+    }
+
+    /// The same for readers that disable bottom halves.
+    pub fn call_rcu_bh(&self, callback: Work) {
+        let Some(rcu) = &self.rcu else { return callback(self) };
+        self.call_flavour(rcu.bh(), callback);
+    }
+
+    fn call_flavour(&self, lists: &Lists<Work>, callback: Work) {
+        for late in lists.call(callback, self.rq.jiffies()) {
             self.rq.resched(late);
         }
+    }
+
+    /// A handler of a software interrupt has ended: a quiescent state of `rcu_bh`.
+    pub(crate) fn note_bottom_half(&self) {
+        self.rcu.iter().for_each(Rcu::note_bottom_half);
     }
 
     /// An object that others may look at is freed after a grace period; in a kernel without RCU
@@ -53,7 +71,7 @@ impl Sched {
         }
     }
 
-    /// Counters so far.
+    /// Counters so far, of `rcu_sched`.
     #[must_use]
     pub fn rcu_stats(&self) -> RcuStats {
         self.rcu.as_ref().map(|rcu| rcu.lists.stats()).unwrap_or_default()
@@ -83,13 +101,13 @@ impl Sched {
     /// At the tick, in the timer interrupt (`rcu_check_callbacks`).
     pub(crate) fn tick_rcu(&self, user: bool) {
         let Some(rcu) = &self.rcu else { return };
-        if user || self.rq.this().is_idle() {
-            rcu.note_quiescent_state();
-        }
-        if rcu.lists.is_late(self.rq.jiffies() + 1) {
+        let jiffies = self.rq.jiffies();
+        rcu.note_tick(user || self.rq.this().is_idle());
+        self.log_stalls(rcu);
+        if rcu.flavours().any(|(_, lists)| lists.is_late(jiffies + 1)) {
             self.rq.this().need_resched.set(true);
         }
-        if rcu.lists.pending(self.rq.jiffies()) {
+        if rcu.flavours().any(|(_, lists)| lists.pending(jiffies)) {
             self.invoke_rcu_core(rcu);
         }
     }
@@ -113,7 +131,7 @@ impl Sched {
     fn rcu_softirq(&self) {
         let rcu = self.rcu.as_ref().expect("opened with it");
         self.rcu_core(rcu);
-        if rcu.lists.done() == 0 {
+        if rcu.done() == 0 {
             return;
         }
         match rcu.placement {
@@ -132,7 +150,7 @@ impl Sched {
                 if rcu.placement == Placement::Thread {
                     self.rcu_core(rcu);
                 }
-                if rcu.lists.done() == 0 {
+                if rcu.done() == 0 {
                     rcu.lists.count(|stats| stats.idle_rounds += 1);
                 }
                 self.rcu_batch(rcu);
@@ -143,22 +161,30 @@ impl Sched {
 
     /// Invokes callbacks whose grace period is over (`rcu_do_batch`).
     fn rcu_batch(&self, rcu: &Rcu<Work>) {
-        for _ in 0..rcu.lists.batch() {
-            let Some(callback) = rcu.lists.take_done() else { return };
+        for (_, lists) in rcu.flavours() {
+            self.flavour_batch(rcu, lists);
+        }
+    }
+
+    fn flavour_batch(&self, rcu: &Rcu<Work>, lists: &Lists<Work>) {
+        for _ in 0..lists.batch() {
+            let Some(callback) = lists.take_done() else { return };
             Here::pass(rcu.callback);
             callback(self);
         }
-        rcu.lists.end_batch();
-        if rcu.lists.done() > 0 {
+        lists.end_batch();
+        if lists.done() > 0 {
             self.invoke_rcu_core(rcu);
         }
     }
 
     /// Core processing of this CPU (`__rcu_process_callbacks`).
     fn rcu_core(&self, rcu: &Rcu<Work>) {
-        Here::pass(rcu.core);
-        for late in rcu.lists.core(self.rq.jiffies()) {
-            self.rq.resched(late);
+        for (_, lists) in rcu.flavours() {
+            Here::pass(rcu.core);
+            for late in lists.core(self.rq.jiffies()) {
+                self.rq.resched(late);
+            }
         }
     }
 }

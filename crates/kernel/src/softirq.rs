@@ -39,7 +39,7 @@ impl Sched {
     /// Makes `vector` pending on this CPU. In a handler it runs before the interrupt returns;
     /// elsewhere `ksoftirqd` is woken to run it.
     pub fn raise_softirq(&self, vector: Vector) {
-        self.softirqs.raise(vector);
+        record::raise(self.softirqs.raise(vector), vector.name());
         if !context().in_interrupt() {
             self.wake_ksoftirqd();
         }
@@ -121,6 +121,7 @@ impl Sched {
                 handler(self);
             }
             record::softirq(None);
+            self.note_bottom_half();
             assert_eq!(Here::preempt_depth(), count, "softirq {name} left its preemption count");
         }
     }

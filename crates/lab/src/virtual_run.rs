@@ -128,6 +128,11 @@ pub struct VirtualPoint {
     pub bulk: Vec<BulkUse>,
     /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at its end.
     pub proc_files: [String; 3],
+    /// `rcudata`, `rcugp`, `rcuhier` and `rcu_pending` of debugfs at its end, empty where the
+    /// kernel has no RCU, and what the kernel logged of grace periods that stalled.
+    pub rcu_files: [String; 4],
+    /// See `rcu_files`.
+    pub rcu_stalls: Vec<String>,
     /// Schedule hash of the whole run.
     pub hash: u64,
     /// The run in intervals, if asked for.
@@ -192,6 +197,7 @@ struct Board {
     zones: RefCell<Vec<ZoneStats>>,
     bulk: RefCell<Vec<BulkUse>>,
     proc_files: RefCell<[String; 3]>,
+    rcu_files: RefCell<[String; 4]>,
     samples: RefCell<Vec<Sample>>,
 }
 
@@ -384,6 +390,7 @@ impl VirtualRun {
         *board.ended.borrow_mut() = Snapshot::take(world, cpus);
         board.bulk.replace(bulk::since(world, &board.zones.borrow()));
         board.proc_files.replace(world.proc_files());
+        board.rcu_files.replace(world.sched().rcu_files());
         Here::tell(Event::Measure(false));
         Ok(())
     }
@@ -432,6 +439,8 @@ impl VirtualRun {
             journal: world.journal_stats(),
             bulk: board.bulk.take(),
             proc_files: board.proc_files.take(),
+            rcu_files: board.rcu_files.take(),
+            rcu_stalls: world.sched().rcu_stalls(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),
         }

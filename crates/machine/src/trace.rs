@@ -79,6 +79,8 @@ pub enum Event {
     /// The handler of a software interrupt, by the number and name of its vector, begins on this
     /// CPU; or it ends.
     Softirq(Option<(u32, &'static str)>),
+    /// A software interrupt was made pending on this CPU.
+    Raise(u32, &'static str),
     /// The scheduler begins (`true`) or ends to change tasks on this CPU.
     Schedule(bool),
     /// The running task entered this system call, or left it.

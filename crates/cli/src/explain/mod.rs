@@ -94,6 +94,14 @@ enum Proc {
     Loadavg,
     /// `/proc/lock_stat`
     LockStat,
+    /// `rcu/rcu_pending` of debugfs
+    RcuPending,
+    /// `rcu/rcudata` of debugfs
+    Rcudata,
+    /// `rcu/rcugp` of debugfs
+    Rcugp,
+    /// `rcu/rcuhier` of debugfs
+    Rcuhier,
     /// `/proc/schedstat`
     Schedstat,
     /// `/proc/softirqs`
@@ -154,17 +162,28 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     report.notes.extend(stacks(args, &report.title, &analysis)?);
     if let Some(file) = args.proc {
         let [buddyinfo, zoneinfo, loadavg] = &point.proc_files;
+        let [rcudata, rcugp, rcuhier, rcu_pending] = &point.rcu_files;
         let vectors = &target.run.kernel.softirq.vectors;
         let vectors: Vec<&str> = vectors.iter().map(|vector| vector.name()).collect();
         let text = match file {
             Proc::Buddyinfo => buddyinfo.clone(),
             Proc::Loadavg => loadavg.clone(),
             Proc::LockStat => analysis.proc(ProcFile::LockStat, &vectors),
+            Proc::RcuPending => rcu_pending.clone(),
+            Proc::Rcudata => rcudata.clone(),
+            Proc::Rcugp => rcugp.clone(),
+            Proc::Rcuhier => rcuhier.clone(),
             Proc::Schedstat => analysis.proc(ProcFile::Schedstat, &vectors),
             Proc::Softirqs => analysis.proc(ProcFile::Softirqs, &vectors),
             Proc::Stat => analysis.proc(ProcFile::Stat, &vectors),
             Proc::Zoneinfo => zoneinfo.clone(),
         };
+        if text.is_empty() {
+            return Err(Failure::usage(format!(
+                "--proc: the kernel {} has no RCU; name one of 2.6.39 to 3.0 with --kernel",
+                target.run.kernel.name
+            )));
+        }
         output::result(&args.common, &text)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -247,6 +266,7 @@ fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> Explain
     if let Some(failure) = &point.first_failure {
         notes.push(format!("a job failed: {failure}"));
     }
+    notes.extend(point.rcu_stalls.iter().map(|text| text.trim_end().replace('\n', "; ")));
     let summary = analysis.summary();
     ExplainReport {
         rcu_threads: RcuThreads::new(&point.rcu, &summary),

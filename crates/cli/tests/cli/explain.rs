@@ -173,6 +173,32 @@ fn the_files_of_the_kernel_and_the_flame_graph() {
 }
 
 #[test]
+fn the_files_of_rcu_and_its_softirq() {
+    let directory = directory("rcu-files");
+    let path = |name: &str| directory.join(name).to_str().expect("UTF-8").to_owned();
+    let (store, ftrace) = (path("store"), path("ftrace"));
+    let load = ["sim", "--kernel", "3.0", "--users", "60", "--first", "3", "--cpus", "20"];
+    assert_eq!(code(&run(&[&load[..], &["--store", &store]].concat())), Some(0));
+    let proc = |file: &str| {
+        let output = run(&["explain", "1", "--store", &store, "--proc", file, "--quiet"]);
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let data = proc("rcudata");
+    assert!(data.starts_with("rcu_sched:\n  0 c=") && data.lines().count() == 21, "{data}");
+    assert!(proc("rcugp").starts_with("rcu_sched: completed=-2"));
+    let tree = proc("rcuhier");
+    assert!(tree.contains("/3 ..>. 0:19 ^0    \n") && tree.contains("/f ..>. 16:19 ^1"), "{tree}");
+    assert!(proc("rcu_pending").contains("\n 19 np="));
+    let explained = run(&["explain", "1", "--store", &store, "--ftrace", &ftrace, "--quiet"]);
+    assert_eq!(code(&explained), Some(0), "{}", stderr(&explained));
+    let text = std::fs::read_to_string(&ftrace).expect("the events");
+    for event in ["softirq_raise", "softirq_entry", "softirq_exit"] {
+        assert!(text.contains(&format!(": {event}: vec=9 [action=RCU]\n")), "{event}");
+    }
+}
+
+#[test]
 fn what_cannot_be_explained_is_refused() {
     let refused = |args: &[&str], expected: i32, word: &str| {
         let output = convoy(args).output().expect("starts");
@@ -187,5 +213,6 @@ fn what_cannot_be_explained_is_refused() {
     refused(&["explain", "semaphore-2008", "--kernel", "nothing"], 2, "2.6.26-rc1");
     refused(&explain(&["--flame", "picture.png"]), 2, ".svg or .html");
     refused(&explain(&["--proc", "stat", "--format", "json"]), 2, "--proc");
+    refused(&explain(&["--proc", "rcudata"]), 2, "2.6.26-rc1 has no RCU");
     refused(&explain(&["--trace", "/nowhere/at/all"]), 3, "no directory");
 }

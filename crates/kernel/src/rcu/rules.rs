@@ -41,4 +41,13 @@ pub struct RcuRules {
     pub core_ns: f64,
     /// Instructions of one callback that frees an object, nanoseconds.
     pub callback_ns: f64,
+    /// A grace period that has waited so many seconds is said to stall
+    /// (`CONFIG_RCU_CPU_STALL_TIMEOUT`).
+    #[serde(default = "stall_s")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub stall_s: u64,
+}
+
+fn stall_s() -> u64 {
+    60
 }

@@ -10,10 +10,17 @@ const MS: u64 = 1_000_000_000; // picoseconds
 
 /// Runs `scene` as the first task on `cpus` CPUs; what RCU counted.
 fn stage(kernel: &str, cpus: usize, scene: impl FnOnce(&Rc<Sched>) + 'static) -> Rc<Sched> {
-    let kernel = KernelPreset::named(kernel).expect("a shipped preset");
+    stage_on(&KernelPreset::named(kernel).expect("a shipped preset"), cpus, scene)
+}
+
+fn stage_on(
+    kernel: &KernelPreset,
+    cpus: usize,
+    scene: impl FnOnce(&Rc<Sched>) + 'static,
+) -> Rc<Sched> {
     let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(cpus);
     let machine = Machine::new(&preset, 1, 400).expect("address space");
-    let sched = Sched::new(&kernel, &preset);
+    let sched = Sched::new(kernel, &preset);
     let inner = Rc::clone(&sched);
     let body = move || {
         scene(&inner);
@@ -107,4 +114,179 @@ fn without_callbacks_there_is_nothing_to_do() {
     assert!(asked > 0);
     let expected = RcuStats { asked, no_work: asked, ..RcuStats::default() };
     assert_eq!(sched.rcu_stats(), expected);
+}
+
+#[test]
+fn a_reader_without_bottom_halves_holds_up_both_flavours() {
+    let ended = Rc::new([Cell::new(0), Cell::new(0)]);
+    let seen = Rc::clone(&ended);
+    stage("2.6.39", 4, move |sched| {
+        let inner = Rc::clone(sched);
+        let reader = move || {
+            Sched::local_bh_disable();
+            Here::pass(1);
+            (0..30).for_each(|_| Here::compute(MS));
+            inner.local_bh_enable();
+        };
+        sched.fork_on(1, Box::new(reader)).expect("room");
+        sched.sleep_until(Here::now_ns() + 5_000_000);
+        for (place, call) in [Sched::call_rcu, Sched::call_rcu_bh].into_iter().enumerate() {
+            let seen = Rc::clone(&seen);
+            call(sched, Box::new(move |_| seen[place].set(Here::now_ns())));
+        }
+        sched.sleep_until(Here::now_ns() + 100_000_000);
+    });
+    let [sched, bh] = &*ended;
+    assert!(bh.get() > 30_000_000, "{} ns", bh.get());
+    assert!(sched.get() > 30_000_000, "bottom halves disabled are preemption disabled, too");
+}
+
+#[test]
+fn bottom_halves_that_end_let_a_grace_period_of_theirs_end() {
+    // The task never leaves the kernel and never switches, and still softirqs run on its CPU.
+    let ended = Rc::new([Cell::new(0), Cell::new(0)]);
+    let seen = Rc::clone(&ended);
+    stage("2.6.39", 2, move |sched| {
+        let inner = Rc::clone(sched);
+        let busy = move || {
+            inner.rcu_read("a long section", || {
+                Here::pass(1);
+                (0..60).for_each(|_| Here::compute(MS));
+            });
+        };
+        sched.fork_on(1, Box::new(busy)).expect("room");
+        sched.sleep_until(Here::now_ns() + 5_000_000);
+        for (place, call) in [Sched::call_rcu, Sched::call_rcu_bh].into_iter().enumerate() {
+            let seen = Rc::clone(&seen);
+            call(sched, Box::new(move |_| seen[place].set(Here::now_ns())));
+        }
+        sched.sleep_until(Here::now_ns() + 200_000_000);
+    });
+    let [sched, bh] = &*ended;
+    assert!(sched.get() > 58_000_000, "{} ns", sched.get());
+    assert!((1..40_000_000).contains(&bh.get()), "{} ns", bh.get());
+}
+
+#[test]
+fn a_barrier_waits_for_the_callbacks_of_all_cpus() {
+    for kernel in KERNELS {
+        stage(kernel, 4, move |sched| {
+            let ran = Rc::new(Cell::new(0));
+            for cpu in 0..4 {
+                let ran = Rc::clone(&ran);
+                let inner = Rc::clone(sched);
+                let body = move || {
+                    for _ in 0..15 {
+                        let ran = Rc::clone(&ran);
+                        inner.call_rcu(Box::new(move |_| ran.set(ran.get() + 1)));
+                    }
+                };
+                sched.fork_on(cpu, Box::new(body)).expect("room");
+            }
+            sched.sleep_until(Here::now_ns() + 1_000_000);
+            assert!(ran.get() < 60, "{kernel}");
+            sched.rcu_barrier();
+            assert_eq!(ran.get(), 60, "{kernel}");
+        });
+    }
+}
+
+#[test]
+fn an_expedited_grace_period_waits_for_sections_and_for_no_tick() {
+    stage("3.0", 4, |sched| {
+        let free = Here::now_ns();
+        sched.synchronize_sched_expedited();
+        let alone = Here::now_ns() - free;
+        assert!(alone < 500_000, "{alone} ns on idle CPUs, half a tick");
+        let inner = Rc::clone(sched);
+        let reader = move || {
+            inner.rcu_read("reader", || (0..20).for_each(|_| Here::compute(MS)));
+        };
+        sched.fork_on(2, Box::new(reader)).expect("room");
+        sched.sleep_until(Here::now_ns() + 2_000_000);
+        let read = Here::now_ns();
+        let others = Rc::new(Cell::new(0));
+        for _ in 0..3 {
+            let (inner, others) = (Rc::clone(sched), Rc::clone(&others));
+            let body = move || {
+                inner.synchronize_sched_expedited();
+                others.set(others.get() + 1);
+            };
+            sched.fork_on(1, Box::new(body)).expect("room");
+        }
+        sched.synchronize_sched_expedited();
+        let waited = Here::now_ns() - read;
+        assert!((15_000_000..30_000_000).contains(&waited), "{waited} ns with a reader");
+        sched.synchronize_sched();
+        sched.sleep_until(Here::now_ns() + 50_000_000);
+        assert_eq!(others.get(), 3);
+    });
+}
+
+#[test]
+fn ten_thousand_callbacks_are_handed_out_at_once() {
+    let rounds = |count: u64| {
+        let sched = stage("2.6.39", 2, move |sched| {
+            (0..count).for_each(|_| sched.call_rcu(Box::new(|_| ())));
+            sched.sleep_until(Here::now_ns() + 400_000_000);
+        });
+        assert_eq!(sched.rcu_stats().invoked, count);
+        sched.rcu_stats().core
+    };
+    // Ten callbacks a round, or all.
+    let (few, many) = (rounds(9_000), rounds(10_100));
+    assert!(few >= 900 && many < 50, "{few} rounds below the mark, {many} above it");
+}
+
+#[test]
+fn a_stall_is_told_with_the_task_and_its_section() {
+    let mut kernel = KernelPreset::named("2.6.39").expect("shipped");
+    kernel.rcu.as_mut().expect("it has RCU").stall_s = 1;
+    let sched = stage_on(&kernel, 4, |sched| {
+        let inner = Rc::clone(sched);
+        let reader = move || {
+            inner.rcu_read("the demo section", || {
+                Here::pass(1);
+                (0..1500).for_each(|_| Here::compute(MS));
+            });
+        };
+        sched.fork_on(3, Box::new(reader)).expect("room");
+        sched.sleep_until(Here::now_ns() + 5_000_000);
+        sched.call_rcu(Box::new(|_| ()));
+        sched.sleep_until(Here::now_ns() + 2_000_000_000);
+    });
+    let [text] = sched.rcu_stalls().try_into().expect("one stall");
+    let (line, who) = text.split_once('\n').expect("two lines");
+    assert_eq!(line, "INFO: rcu_sched_state detected stall on CPU 3 (t=1000 jiffies)");
+    assert!(who.starts_with("CPU 3: task ") && who.ends_with("in the demo section\n"), "{who}");
+}
+
+#[test]
+fn debugfs_has_the_formats_of_the_kernel() {
+    let files = Rc::new(Cell::default());
+    let seen = Rc::clone(&files);
+    let sched = stage("3.0", 20, move |sched| {
+        for _ in 0..3 {
+            sched.call_rcu(Box::new(|_| ()));
+        }
+        sched.call_rcu_bh(Box::new(|_| ()));
+        sched.synchronize_sched();
+        sched.sleep_until(Here::now_ns() + 100_000_000);
+        seen.set(sched.rcu_files());
+    });
+    let [data, periods, tree, pending]: [String; 4] = files.take();
+    let first = |text: &str| text.lines().nth(1).expect("a line for CPU 0").to_owned();
+    assert_eq!(data.lines().filter(|line| line.starts_with("rcu_")).count(), 2);
+    assert_eq!(data.lines().count(), 2 * 21);
+    assert!(first(&data).ends_with("ql=0 qs=.... b=10 ci=4 co=0 ca=0"), "{data}");
+    assert_eq!(periods.lines().count(), 2);
+    assert!(periods.starts_with("rcu_sched: completed=-2") && periods.contains("\nrcu_bh: comp"));
+    let lines: Vec<_> = tree.lines().take(4).collect();
+    assert!(lines[1].contains(" s=0 jfq=") && lines[1].ends_with("fqlh=0"), "{tree}");
+    assert_eq!(lines[2], "0/3 ..>. 0:19 ^0    ");
+    assert_eq!(lines[3], "0/ffff ..>. 0:15 ^0    0/f ..>. 16:19 ^1    ");
+    assert!(first(&pending).starts_with("  0 np="), "{pending}");
+    // What was queued was invoked or is on the list: registered = ci + ql.
+    let stats = sched.rcu_stats();
+    assert_eq!((stats.queued, stats.invoked), (4, 4));
 }

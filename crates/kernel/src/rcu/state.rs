@@ -1,20 +1,32 @@
 //! What the scheduler holds of RCU.
 
 use super::rules::{Placement, RcuRules, ThreadPolicy};
+use super::wait::Stoppers;
 use crate::sched::kthread::state::Kthread;
+use crate::softirq::context;
 use convoy_machine::{Here, Smp, ps};
-use convoy_sync::rcu::{FIRST, Work};
-use core::cell::RefCell;
+use convoy_sync::rcu::{FIRST, Stall, Work};
+use core::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-/// RCU of one machine: the lists and grace periods of `convoy-sync`, and where their work runs.
+/// The lists and grace periods of one flavour.
+pub(super) type Lists<C> = convoy_sync::rcu::Rcu<Smp, C>;
+
+/// RCU of one machine: the flavours of `convoy-sync`, and where their work runs.
 pub(crate) struct Rcu<C> {
     pub(super) placement: Placement,
     pub(super) thread_policy: ThreadPolicy,
     pub(super) core: u64,
     pub(super) callback: u64,
-    pub(super) lists: convoy_sync::rcu::Rcu<Smp, C>,
+    pub(super) stall_s: u64,
+    /// `rcu_sched`: readers forbid preemption.
+    pub(super) lists: Lists<C>,
+    /// `rcu_bh`: readers disable bottom halves. Made at its first callback; until then it has
+    /// nothing to do, and no price.
+    bh: OnceCell<Lists<C>>,
     pub(super) threads: Vec<Thread>,
+    pub(super) stoppers: OnceCell<Stoppers>,
+    pub(super) stalls: RefCell<Vec<String>>,
 }
 
 /// The thread of one CPU, where there is one, and whether it has work.
@@ -24,18 +36,43 @@ pub(super) struct Thread {
     pub(super) work: Work,
 }
 
+fn lists<C>(cpus: usize) -> Lists<C> {
+    let lists = Lists::new(cpus, FIRST);
+    lists.locks(Here::name);
+    lists
+}
+
 impl<C> Rcu<C> {
     pub(crate) fn new(rules: &RcuRules, cpus: usize) -> Self {
-        let lists = convoy_sync::rcu::Rcu::new(cpus, FIRST);
-        lists.locks(Here::name);
         Self {
             placement: rules.placement,
             thread_policy: rules.thread,
             core: ps(rules.core_ns),
             callback: ps(rules.callback_ns),
-            lists,
+            stall_s: rules.stall_s,
+            lists: lists(cpus),
+            bh: OnceCell::new(),
             threads: (0..cpus).map(|_| Thread::default()).collect(),
+            stoppers: OnceCell::new(),
+            stalls: RefCell::default(),
         }
+    }
+
+    /// The flavours that have been used, with the names that the kernel prints.
+    pub(super) fn flavours(&self) -> impl Iterator<Item = (&'static str, &Lists<C>)> {
+        let bh = self.bh.get().map(|lists| ("rcu_bh", lists));
+        [("rcu_sched", &self.lists)].into_iter().chain(bh)
+    }
+
+    /// The flavour whose readers disable bottom halves.
+    pub(super) fn bh(&self) -> &Lists<C> {
+        self.bh.get_or_init(|| {
+            let bh = lists(self.threads.len());
+            for cpu in 0..self.threads.len() {
+                bh.note_tick_stopped(cpu, self.lists.is_tick_stopped(cpu));
+            }
+            bh
+        })
     }
 
     /// The thread of this CPU.
@@ -43,18 +80,49 @@ impl<C> Rcu<C> {
         &self.threads[Here::cpu()]
     }
 
-    /// This CPU is in a quiescent state.
-    pub(crate) fn note_quiescent_state(&self) {
+    /// Callbacks of this CPU whose grace period is over.
+    pub(super) fn done(&self) -> usize {
+        self.flavours().map(|(_, lists)| lists.done()).sum()
+    }
+
+    /// This CPU changes tasks: a quiescent state of `rcu_sched`.
+    pub(crate) fn note_switch(&self) {
         self.lists.note_quiescent_state();
+    }
+
+    /// No bottom half runs on this CPU, and none is disabled.
+    pub(super) fn note_bottom_half(&self) {
+        if let Some(bh) = self.bh.get() {
+            bh.note_quiescent_state();
+        }
+    }
+
+    /// A tick of this CPU, which found it `outside` the kernel or idle (`rcu_check_callbacks`).
+    pub(super) fn note_tick(&self, outside: bool) {
+        if outside {
+            self.lists.note_quiescent_state();
+        }
+        if outside || !context().bh_off {
+            self.note_bottom_half();
+        }
     }
 
     /// `cpu` stops its tick, or starts it again.
     pub(crate) fn note_tick_stopped(&self, cpu: usize, stopped: bool) {
-        self.lists.note_tick_stopped(cpu, stopped);
+        self.flavours().for_each(|(_, lists)| lists.note_tick_stopped(cpu, stopped));
     }
 
     /// Whether this CPU has callbacks, so that it must keep its tick.
     pub(crate) fn needs_tick(&self) -> bool {
-        self.lists.needs_tick()
+        self.flavours().any(|(_, lists)| lists.needs_tick())
+    }
+
+    /// The grace periods that have just been found to wait for too long, at a tick of this CPU.
+    pub(super) fn stalled(&self, jiffies: u64, hz: u64) -> Vec<(&'static str, Stall)> {
+        // After the first time, three times as long and 30 s more (`RCU_STALL_RECHECK`).
+        let (limit, again) = (self.stall_s * hz, (3 * self.stall_s + 30) * hz);
+        let look =
+            |(name, lists): (_, &Lists<C>)| Some((name, lists.stall(jiffies, limit, again)?));
+        self.flavours().filter_map(look).collect()
     }
 }

@@ -41,6 +41,11 @@ pub(super) fn kthread(task: TaskId) {
     Here::tell(Event::Label { pid: 0, kind: "kernel thread", number: task });
 }
 
+/// A vector, by number and name, becomes pending on this CPU.
+pub(crate) fn raise(vector: u32, name: &'static str) {
+    Here::tell(Event::Raise(vector, name));
+}
+
 /// The handler of a vector, by number and name, begins on this CPU; or it ends.
 pub(crate) fn softirq(vector: Option<(u32, &'static str)>) {
     Here::tell(Event::Softirq(vector));

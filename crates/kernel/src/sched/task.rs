@@ -88,6 +88,8 @@ pub struct Tcb {
     pub(crate) footprint: Cell<f64>,
     /// Who forked it.
     pub(crate) parent: RefCell<Weak<Tcb>>,
+    /// The system call, or the section of a reader, that it is in.
+    pub(crate) section: Cell<Option<&'static str>>,
     /// The current preemption is involuntary: the task stays queued whatever its state.
     pub(crate) preempted: Cell<bool>,
 }
@@ -115,6 +117,7 @@ impl Tcb {
             space: Cell::new(id),
             footprint: Cell::new(1.0),
             parent: RefCell::default(),
+            section: Cell::default(),
             preempted: Cell::new(false),
         }
     }

@@ -86,10 +86,11 @@ impl<H: Clone> Softirqs<H> {
         found.unwrap_or_else(|| panic!("this kernel has no softirq {}", vector.name()))
     }
 
-    /// Makes `vector` pending on this CPU.
-    pub(super) fn raise(&self, vector: Vector) {
-        let pending = &self.local().pending;
-        pending.set(pending.get() | 1 << self.place(vector));
+    /// Makes `vector` pending on this CPU; its number.
+    pub(super) fn raise(&self, vector: Vector) -> u32 {
+        let (pending, place) = (&self.local().pending, self.place(vector));
+        pending.set(pending.get() | 1 << place);
+        place as u32
     }
 
     /// What the vector at `place` of the rules does.

@@ -1,10 +1,10 @@
 //! The files of the directory `rcu` of debugfs, as `kernel/rcutree_trace.c` of 3.0 prints them.
-//! Each text is that of one flavour, without the line that names it.
+//! Each text is that of one flavour, without the line that names it. Looking costs a simulated CPU
+//! nothing, so a run is the same whether somebody looks or not.
 
 use super::{Local, Rcu, Steps};
 use crate::{Atomic, Platform};
 use core::fmt::Write as _;
-use core::sync::atomic::Ordering::Relaxed;
 
 /// `letter` if there is any, else the point that stands for none.
 fn mark(letter: char, any: bool) -> char {
@@ -93,8 +93,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             if number == 1 {
                 text.push('\n');
             }
-            // Relaxed: a picture of what changes.
-            let mask = node.hot().qsmask.load(Relaxed);
+            let mask = node.hot().qsmask.peek();
             let place = node.parent.map_or(0, |(_, bit)| bit.trailing_zeros());
             let (first, last) = (node.cpus.start, node.cpus.end - 1);
             let _infallible =

@@ -52,19 +52,23 @@
 //!
 //! ## Lineage
 //!
-//! `kernel/rcutree.c` of 2.6.39 and 3.0, flavour `rcu_sched`. Not here: `rcu_bh`, expedited grace
-//! periods, hotplug, stalls.
+//! `kernel/rcutree.c` of 2.6.39 and 3.0. Its flavours `rcu_sched` and `rcu_bh` differ in what the
+//! machine tells to be a quiescent state. Tickets are those of 3.14 and later. Not here: readers
+//! that may be preempted, and the boosting of these; hotplug; the force at a `call` whose time has
+//! come.
 
 mod barrier;
 mod debugfs;
 mod polled;
 mod segments;
+mod stall;
 mod stats;
 mod tree;
 mod work;
 
 pub use barrier::{Barrier, Expedited};
 pub use polled::Ticket;
+pub use stall::Stall;
 pub use stats::RcuStats;
 pub use work::Work;
 
@@ -294,10 +298,15 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
 
     /// `cpu` stops its tick, or starts it again: who looks sees that it is quiescent.
     pub fn note_tick_stopped(&self, cpu: usize, stopped: bool) {
-        let count = &self.locals[cpu].dynticks;
-        if count.get().is_multiple_of(2) != stopped {
+        if self.is_tick_stopped(cpu) != stopped {
+            let count = &self.locals[cpu].dynticks;
             count.set(count.get() + 1);
         }
+    }
+
+    /// Whether `cpu` has stopped its tick.
+    pub fn is_tick_stopped(&self, cpu: usize) -> bool {
+        self.locals[cpu].dynticks.get().is_multiple_of(2)
     }
 
     /// Whether this CPU waits for something, so that it must keep its tick.

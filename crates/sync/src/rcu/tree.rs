@@ -87,6 +87,9 @@ pub(super) struct Tree<P: Platform> {
     /// When late CPUs are looked at, in a grace period.
     pub(super) force_at: Cell<u64>,
     pub(super) forces: Cell<Forces>,
+    /// When the last grace period began, and how often it was said to wait too long.
+    pub(super) began: Cell<u64>,
+    pub(super) stalled: Cell<u64>,
     /// Held while a grace period begins, and while late CPUs are looked at.
     begins: P::Home<Line<TicketLock<P>>>,
     force: P::Home<Line<TicketLock<P>>>,
@@ -122,6 +125,8 @@ impl<P: Platform> Tree<P> {
             signaled: Cell::new(Signaled::SaveDynticks),
             force_at: Cell::default(),
             forces: Cell::default(),
+            began: Cell::default(),
+            stalled: Cell::default(),
             begins: P::place(Line(TicketLock::default())),
             force: P::place(Line(TicketLock::default())),
             forcing: Cell::new(false),
@@ -159,7 +164,7 @@ impl<P: Platform> Tree<P> {
         (first + cpu / LEAF_FANOUT, 1 << (cpu % LEAF_FANOUT))
     }
 
-    fn leaves(&self) -> Range<usize> {
+    pub(super) fn leaves(&self) -> Range<usize> {
         usize::from(self.nodes.len() > 1)..self.nodes.len()
     }
 
@@ -328,6 +333,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         numbers.gpnum.store(gpnum, Relaxed);
         tree.signaled.set(Signaled::SaveDynticks);
         tree.force_at.set(jiffies + FORCE_TICKS);
+        tree.began.set(jiffies);
+        tree.stalled.set(0);
         root.lock.unlock();
         let (mine, bit) = tree.leaf_of(P::cpu() as usize);
         // The grace period cannot end while this goes on: this CPU owes, with interrupts off.

@@ -1,0 +1,71 @@
+//! What RCU shows: the files of debugfs, and what the kernel logs of stalls.
+
+use super::state::Rcu;
+use crate::sched::scheduler::{Sched, Work};
+use convoy_sync::rcu::Stall;
+use core::fmt::Write as _;
+
+impl Sched {
+    /// The files `rcudata`, `rcugp`, `rcuhier` and `rcu_pending` of the directory `rcu` of debugfs;
+    /// empty in a kernel without RCU.
+    #[must_use]
+    pub fn rcu_files(&self) -> [String; 4] {
+        let Some(rcu) = &self.rcu else { return Default::default() };
+        let jiffies = self.rq.jiffies();
+        let mut texts: [String; 4] = Default::default();
+        for (name, lists) in rcu.flavours() {
+            let title = format!("{name}:\n");
+            texts[0] += &(title.clone() + &lists.data_text());
+            texts[1] += &lists.period_text(name);
+            texts[2] += &(title.clone() + &lists.tree_text(jiffies));
+            texts[3] += &(title + &lists.pending_text());
+        }
+        texts
+    }
+
+    /// What the kernel has logged of grace periods that waited for too long.
+    #[must_use]
+    pub fn rcu_stalls(&self) -> Vec<String> {
+        self.rcu.as_ref().map(|rcu| rcu.stalls.borrow().clone()).unwrap_or_default()
+    }
+
+    /// The running task is in this system call or section of a reader from now on; where it was.
+    pub(crate) fn note_section(&self, name: Option<&'static str>) -> Option<&'static str> {
+        self.rcu.as_ref().and_then(|_| self.rq.current().section.replace(name))
+    }
+
+    /// At a tick of this CPU.
+    pub(super) fn log_stalls(&self, rcu: &Rcu<Work>) {
+        for (name, stall) in rcu.stalled(self.rq.jiffies(), u64::from(self.config.hz)) {
+            let text = self.stall_text(name, &stall);
+            rcu.stalls.borrow_mut().push(text);
+        }
+    }
+
+    /// The line of the kernel, and one for each CPU with its task and what that is in.
+    fn stall_text(&self, name: &str, stall: &Stall) -> String {
+        let Stall { cpus, by, ticks } = stall;
+        let mut text = if cpus == &[*by] {
+            format!("INFO: {name}_state detected stall on CPU {by} (t={ticks} jiffies)\n")
+        } else {
+            let cpus: Vec<_> = cpus.iter().map(usize::to_string).collect();
+            format!(
+                "INFO: {name}_state detected stalls on CPUs/tasks: {{ {}}} (detected by {by}, \
+                 t={ticks} jiffies)\n",
+                cpus.join(" ")
+            )
+        };
+        for &cpu in cpus {
+            let queue = &self.rq.queues[cpu];
+            let task = self.rq.tcb(queue.curr.get());
+            let place = match (queue.is_idle(), task.section.get()) {
+                (true, _) => "idle",
+                (false, Some(section)) => section,
+                (false, None) => "no system call and no named section",
+            };
+            // Writing to a string never fails.
+            let _infallible = writeln!(text, "CPU {cpu}: task {} in {place}", task.id);
+        }
+        text
+    }
+}

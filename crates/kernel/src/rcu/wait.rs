@@ -1,0 +1,133 @@
+//! Those who wait for grace periods and callbacks, and do not leave that to a callback.
+
+use crate::sched::kthread::Kthread;
+use crate::sched::scheduler::Sched;
+use crate::sched::task::Policy;
+use convoy_machine::{Here, Sim, Smp};
+use convoy_sync::Platform as _;
+use convoy_sync::rcu::{Barrier, Expedited};
+use core::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Priority of the threads that stop CPUs, the highest.
+const STOPPER_PRIORITY: u8 = 99;
+/// A try to stop all CPUs that met another one waits so long, for each try and CPU: 1 us.
+const PAUSE_PS: u64 = 1_000_000;
+
+type Count = Rc<Sim<Barrier<Smp>>>;
+
+/// The thread of a CPU that others make run there, to know that nobody else does.
+struct Stopper {
+    thread: Rc<Kthread>,
+    wanted: RefCell<Option<Count>>,
+}
+
+/// What expedited grace periods need.
+pub(super) struct Stoppers {
+    expedited: Sim<Expedited<Smp>>,
+    /// Somebody is stopping CPUs.
+    busy: Cell<bool>,
+    by_cpu: Vec<Rc<Stopper>>,
+}
+
+fn count() -> Count {
+    Rc::new(Here::place(Barrier::default()))
+}
+
+impl Sched {
+    /// Waits until every section without preemption has ended that runs now.
+    pub fn synchronize_sched(&self) {
+        if self.rcu.is_none() {
+            return;
+        }
+        let done = count();
+        let inner = Rc::clone(&done);
+        self.call_rcu(Box::new(move |_| inner.leave()));
+        done.wait();
+    }
+
+    /// The same at once: every CPU is made to run a thread of the highest priority. In a kernel
+    /// without RCU it does nothing; without room for the threads it waits as the other one.
+    pub fn synchronize_sched_expedited(&self) {
+        let Some(rcu) = &self.rcu else { return };
+        if rcu.stoppers.get().is_none() {
+            let Some(stoppers) = self.new_stoppers() else { return self.synchronize_sched() };
+            let _somebody_was_first = rcu.stoppers.set(stoppers);
+        }
+        let stoppers = rcu.stoppers.get().expect("set before");
+        let cpus = stoppers.by_cpu.len() as u64;
+        let pause = |number| Here::compute(u64::from(number) * cpus * PAUSE_PS);
+        if !stoppers.expedited.wait(|| self.stop_cpus(stoppers), pause) {
+            self.synchronize_sched();
+        }
+    }
+
+    /// Waits until all callbacks are through that any CPU has queued before (`rcu_barrier`).
+    pub fn rcu_barrier(&self) {
+        if self.rcu.is_none() {
+            return;
+        }
+        let done = count();
+        let at = Here::now_ps() + self.rq.costs.ipi;
+        for cpu in 0..self.rq.queues.len() {
+            done.join();
+            let inner = Rc::clone(&done);
+            let callback = Box::new(move |_: &Self| inner.leave());
+            self.interrupt_at(cpu, at, Box::new(move |sched| sched.call_rcu(callback)));
+            Here::pass(self.rq.costs.send);
+        }
+        done.leave();
+        done.wait();
+    }
+
+    fn new_stoppers(&self) -> Option<Stoppers> {
+        let stopper = |cpu| {
+            let name = format!("migration/{cpu}");
+            let policy = Policy::Fifo { priority: STOPPER_PRIORITY };
+            let body = Box::new(move |sched: &Self| sched.stopper(cpu));
+            let thread = self.kthread_create(&name, Some(cpu), policy, body)?;
+            Some(Rc::new(Stopper { thread, wanted: RefCell::default() }))
+        };
+        let by_cpu = (0..self.rq.queues.len()).map(stopper).collect::<Option<_>>()?;
+        let expedited = Here::place(Expedited::default());
+        Some(Stoppers { expedited, busy: Cell::new(false), by_cpu })
+    }
+
+    /// The body of `migration/N`: that it runs is all it does.
+    fn stopper(&self, cpu: usize) {
+        let stoppers = self.rcu.as_ref().and_then(|rcu| rcu.stoppers.get()).expect("woken by them");
+        let me = Rc::clone(&stoppers.by_cpu[cpu]);
+        loop {
+            self.sleep_unless(|| me.wanted.borrow().is_some());
+            let wanted = me.wanted.take();
+            wanted.inspect(|count| count.leave());
+        }
+    }
+
+    /// Makes every CPU run its stopper; false if somebody else is about it.
+    fn stop_cpus(&self, stoppers: &Stoppers) -> bool {
+        if stoppers.busy.replace(true) {
+            return false;
+        }
+        let done = count();
+        for stopper in &stoppers.by_cpu {
+            done.join();
+            stopper.wanted.replace(Some(Rc::clone(&done)));
+            self.kthread_wake(&stopper.thread);
+        }
+        done.leave();
+        done.wait();
+        stoppers.busy.set(false);
+        true
+    }
+
+    /// Runs `section` as a reader of `rcu_sched`, under the name that a stall would tell.
+    pub fn rcu_read<T>(&self, name: &'static str, section: impl FnOnce() -> T) -> T {
+        let before = self.note_section(Some(name));
+        Smp::preempt_disable();
+        let result = section();
+        Smp::preempt_enable();
+        self.note_section(before);
+        result
+    }
+}

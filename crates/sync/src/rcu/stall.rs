@@ -1,0 +1,56 @@
+//! Grace periods that do not end.
+
+use super::{Rcu, Steps};
+use crate::{Atomic, Platform};
+
+/// Ticks by which a CPU that holds no grace period up lets those that do report first
+/// (`RCU_STALL_RAT_DELAY`).
+const OTHERS_DELAY: u64 = 2;
+
+/// A grace period has waited too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The CPUs that it waits for.
+    pub cpus: Vec<usize>,
+    /// Who saw it.
+    pub by: usize,
+    /// Ticks since it began.
+    pub ticks: u64,
+}
+
+impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
+    /// Asked at each tick of this CPU: whether the present grace period has waited for `limit`
+    /// ticks, the first time; for `again` ticks more, the next times (`check_cpu_stall`). The CPU
+    /// that holds it up is the first to say so, and of itself only.
+    pub fn stall(&self, jiffies: u64, limit: u64, again: u64) -> Option<Stall> {
+        let tree = &self.tree;
+        let due = tree.began.get() + limit + tree.stalled.get() * again;
+        let numbers = &tree.numbers.0;
+        // A tick looks without reading the numbers; who finds a stall takes its time.
+        if jiffies < due || numbers.gpnum.peek() == numbers.completed.peek() {
+            return None;
+        }
+        let by = P::cpu() as usize;
+        let cpus = match self.owing() {
+            cpus if cpus.contains(&by) => vec![by],
+            cpus if jiffies < due + OTHERS_DELAY || cpus.is_empty() => return None,
+            cpus => cpus,
+        };
+        tree.stalled.set(tree.stalled.get() + 1);
+        Some(Stall { cpus, by, ticks: jiffies - tree.began.get() })
+    }
+
+    /// The CPUs that the present grace period waits for.
+    fn owing(&self) -> Vec<usize> {
+        let tree = &self.tree;
+        let leaves = tree.leaves().map(|number| &tree.nodes[number]);
+        leaves
+            .flat_map(|leaf| {
+                // A hint: who reports meanwhile is named once too often.
+                let mask = leaf.hot().qsmask.peek();
+                let cpus = leaf.cpus.clone().enumerate();
+                cpus.filter(move |(place, _)| mask & 1 << place != 0).map(|(_, cpu)| cpu)
+            })
+            .collect()
+    }
+}
