@@ -3,7 +3,7 @@
 #[path = "../common/signals.rs"]
 mod common;
 
-use crate::{ENVIRONMENT, FINDING, NOISY, json, line};
+use crate::{ENVIRONMENT, FINDING, NOISY, Repo, ends, json, line};
 use common::{interrupt, wait_until, with_default_signals};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn args<'a>(good: &'a str, bad: &'a str, command: &'a str) -> Vec<&'a str> {
 #[test]
 fn a_search_that_is_killed_again_and_again_is_the_same_search() {
     let whole = line("whole", 60, 41, ["100", "103"]);
-    let output = crate::ends(whole.bisect(&args(whole.id(1), whole.id(60), NOISY)), FINDING);
+    let output = ends(whole.bisect(&args(whole.id(1), whole.id(60), NOISY)), FINDING);
     assert!(String::from_utf8_lossy(&output.stdout).contains("step 41"));
 
     let repo = line("killed", 60, 41, ["100", "103"]);
@@ -55,11 +55,69 @@ fn a_search_that_is_killed_again_and_again_is_the_same_search() {
         child = repo.bisect(&["--resume", "--quiet"]).spawn().expect("starts");
     }
     assert!(kills >= 2, "killed {kills} times");
-    assert_eq!(runs(&repo.log()), runs(&whole.log()), "killed {kills} times");
+    // Beside other load the confirmation takes more pairs: the load of the two may differ.
+    let (killed, whole) = (runs(&repo.log()), runs(&whole.log()));
+    let short = killed.len().min(whole.len());
+    assert_eq!(killed[..short], whole[..short], "killed {kills} times");
+    let more = killed[short..].iter().chain(&whole[short..]).next();
+    assert!(more.is_none_or(|run| run.contains("confirm")), "killed {kills} times: {more:?}");
     // A finished search says its answer again.
     let answer = json(repo.bisect(&["--resume", "--format", "json"]), FINDING);
     assert_eq!(answer["first_bad"], repo.id(41));
-    assert_eq!(answer["runs"].as_u64(), Some(runs(&whole.log()).len() as u64));
+    assert_eq!(answer["runs"].as_u64(), Some(killed.len() as u64));
+}
+
+/// A search that was killed after some runs, whose log then says of each that it took 1000 s and
+/// that others used `others` CPUs meanwhile: what comes later weighs nothing beside that.
+fn killed_beside(test: &str, others: f64) -> Repo {
+    let repo = line(test, 60, 41, ["100", "106"]);
+    let mut child = repo.bisect(&args(repo.id(1), repo.id(60), NOISY)).spawn().expect("starts");
+    wait_until(&mut child, |_| runs(&repo.log()).len() >= 5);
+    child.kill().expect("killed");
+    child.wait().expect("dead");
+    let mut left = 4;
+    let mut text = String::new();
+    for mut event in repo.log() {
+        if event["event"] == "run" {
+            event["disturbance"] = serde_json::json!({"seconds": 1e3, "others_s": 1e3 * others});
+            left -= 1;
+        }
+        text += &format!("{event}\n");
+        if left == 0 {
+            break;
+        }
+    }
+    std::fs::write(repo.state().join("log.jsonl"), text).expect("written");
+    repo
+}
+
+/// Before, foreign load turned a name into a suspect and bought nothing, and was forgotten by a
+/// kill.
+#[test]
+fn foreign_load_buys_pairs_and_is_not_forgotten() {
+    let resumed = |repo: &Repo| ends(repo.bisect(&["--resume", "--quiet"]), FINDING);
+    let [quiet, whole, repo] = [("quiet", 0.0), ("beside", 0.9), ("again", 0.9)]
+        .map(|(name, cpus)| killed_beside(name, cpus));
+    resumed(&quiet);
+    resumed(&whole);
+    let mut kills = 0;
+    loop {
+        let mut child = repo.bisect(&["--resume", "--quiet"]).spawn().expect("starts");
+        let lines = repo.log().len() + 7 + 5 * kills;
+        while repo.log().len() < lines && child.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
+        if child.try_wait().expect("a child").is_some() {
+            break;
+        }
+        child.kill().expect("killed");
+        child.wait().expect("dead");
+        kills += 1;
+    }
+    assert_eq!(runs(&repo.log()), runs(&whole.log()), "killed {kills} times");
+    let confirmed =
+        |repo: &Repo| runs(&repo.log()).iter().filter(|run| run.contains("confirm")).count();
+    assert_eq!((confirmed(&quiet), confirmed(&whole)), (12, 24));
 }
 
 #[test]
@@ -96,7 +154,7 @@ fn a_full_disk_loses_no_finished_run() {
     let mut limited = std::process::Command::new("/bin/sh");
     // Blocks of 512 bytes; the signal is ignored, so that writing fails instead.
     limited.args(["-c", &format!("trap '' XFSZ; ulimit -f 6; exec {}", words.join(" "))]);
-    let output = crate::ends(limited, ENVIRONMENT);
+    let output = ends(limited, ENVIRONMENT);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("log.jsonl") && text.contains("--resume"), "{text}");
     let before = runs(&repo.log());

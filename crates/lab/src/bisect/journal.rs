@@ -6,6 +6,7 @@
 
 use super::settings::{Purpose, SCHEMA, Settings};
 use crate::measure::MeasureError;
+use convoy_workload::disturbance::Disturbance;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -29,7 +30,8 @@ pub(super) enum Event {
     Building { commit: String, directory: String },
     /// A commit was built in the work tree `directory`.
     Built { commit: String, build: u64, directory: String, seconds: f64 },
-    /// A run gave a value, or was ended at its limit: then the value is above `value`.
+    /// A run gave a value, or was ended at its limit: then the value is above `value`. Older logs do
+    /// not say what disturbed it.
     Run {
         commit: String,
         build: u64,
@@ -37,6 +39,8 @@ pub(super) enum Event {
         value: f64,
         above: bool,
         seconds: f64,
+        #[serde(default)]
+        disturbance: Disturbance,
         time_ms: u64,
     },
     /// A run gave no value and is repeated.
@@ -193,6 +197,15 @@ mod tests {
         let (_, events) = Journal::open(&state).expect("opens");
         assert_eq!(events, [skip("a"), skip("b")]);
         std::fs::remove_dir_all(state).expect("removed");
+    }
+
+    #[test]
+    fn a_run_without_its_disturbance_was_a_quiet_one() {
+        let line = "{\"event\":\"run\",\"commit\":\"a\",\"build\":1,\"purpose\":\"search\",\
+                    \"value\":2.5,\"above\":false,\"seconds\":1.0,\"time_ms\":7}";
+        let event: Event = serde_json::from_str(line).expect("an old line");
+        let Event::Run { disturbance, .. } = event else { panic!("{event:?}") };
+        assert_eq!(disturbance, Disturbance::default());
     }
 
     #[test]

@@ -20,6 +20,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// levels stay those of now.
 const REFERENCE_EVERY: u32 = 6;
 
+/// Beside other load a confirmation takes this many times the pairs.
+const DISTURBED: u32 = 2;
+
 /// A run that gave a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
@@ -35,6 +38,8 @@ pub struct Observed {
     pub above: bool,
     /// How long it took, seconds.
     pub seconds: f64,
+    /// What else went on on the machine.
+    pub disturbance: Disturbance,
 }
 
 /// What happens, for whoever watches.
@@ -170,11 +175,11 @@ impl<'a> Session<'a> {
                 let node = self.node(commit)?;
                 self.builds.replay_built(node, *build, directory, *seconds);
             }
-            Event::Run { commit, build, purpose, value, above, seconds, .. } => {
+            Event::Run { commit, build, purpose, value, above, seconds, disturbance, .. } => {
                 let node = self.node(commit)?;
                 let (build, purpose, value) = (*build, *purpose, *value);
-                let (above, seconds) = (*above, *seconds);
-                self.take(Observed { node, build, purpose, value, above, seconds })?;
+                let (above, seconds, disturbance) = (*above, *seconds, *disturbance);
+                self.take(Observed { node, build, purpose, value, above, seconds, disturbance })?;
             }
             Event::Failed { .. } => self.failed += 1,
             Event::Skip { commit, cause } => {
@@ -259,9 +264,13 @@ impl<'a> Session<'a> {
         self.builds.made
     }
 
-    /// What else went on on the machine during the runs of this process.
-    pub fn disturbance(&self) -> &Disturbance {
-        &self.runner.disturbance
+    /// What else went on on the machine during all runs, also those before a kill.
+    pub fn disturbance(&self) -> Disturbance {
+        let mut all = Disturbance::default();
+        for run in &self.observed {
+            all.add(&run.disturbance);
+        }
+        all
     }
 
     /// Where the journal is.
@@ -321,7 +330,9 @@ impl<'a> Session<'a> {
         }
         let next = self.confirmation.as_ref();
         let next = next.and_then(|begun| {
-            let pairs = begun.wanted(self.settings.confirm, answer.estimates.effect.mean);
+            let disturbed = !self.disturbance().reasons().is_empty();
+            let asked = self.settings.confirm * if disturbed { DISTURBED } else { 1 };
+            let pairs = begun.wanted(asked, answer.estimates.effect.mean);
             begun.next(pairs, self.settings.seed)
         });
         let Some(node) = next else { return Ok(false) };
@@ -374,9 +385,9 @@ impl<'a> Session<'a> {
                 gave => gave,
             };
             match gave {
-                Gave::Value { value, above, seconds } => {
+                Gave::Value { value, above, seconds, disturbance } => {
                     let node = wish.node;
-                    let run = Observed { node, build, purpose, value, above, seconds };
+                    let run = Observed { node, build, purpose, value, above, seconds, disturbance };
                     self.journal.append(&Event::Run {
                         commit: commit.clone(),
                         build,
@@ -384,6 +395,7 @@ impl<'a> Session<'a> {
                         value,
                         above,
                         seconds,
+                        disturbance,
                         time_ms: now_ms(),
                     })?;
                     self.take(run)?;

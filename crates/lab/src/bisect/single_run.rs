@@ -19,7 +19,7 @@ const PAD: u64 = 4096;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Gave {
     /// A value, or a bound if it was ended at its limit.
-    Value { value: f64, above: bool, seconds: f64 },
+    Value { value: f64, above: bool, seconds: f64, disturbance: Disturbance },
     /// The command asks to skip the commit.
     Skip(String),
     /// Nothing; the cause.
@@ -32,8 +32,6 @@ pub(super) struct Runner {
     program: Program,
     pub(super) metric: Metric,
     seed: u64,
-    /// What else went on on the machine during all runs.
-    pub(super) disturbance: Disturbance,
 }
 
 impl Runner {
@@ -44,17 +42,12 @@ impl Runner {
         program.limit = settings.timeout.map(Duration::from_secs_f64);
         program.cpus.clone_from(&settings.cpus);
         program.marker = Some(state.join("running"));
-        Ok(Self {
-            program,
-            metric: settings.metric()?,
-            seed: settings.seed,
-            disturbance: Disturbance::default(),
-        })
+        Ok(Self { program, metric: settings.metric()?, seed: settings.seed })
     }
 
     /// Run `number` of the search, in `directory`.
     pub(super) fn run(
-        &mut self,
+        &self,
         directory: &Path,
         commit: &str,
         number: u64,
@@ -73,11 +66,11 @@ impl Runner {
             Err(error @ RunError::Start { .. }) => return Ok(Gave::Failure(error.to_string())),
             Err(error) => return Err(MeasureError::machine(error)),
         };
-        self.disturbance.add(&finished.disturbance);
+        let disturbance = finished.disturbance;
         let seconds = finished.wall.as_secs_f64();
         Ok(match finished.ending {
             Ending::Code(0) => match self.metric.value(&finished) {
-                Ok(value) => Gave::Value { value, above: false, seconds },
+                Ok(value) => Gave::Value { value, above: false, seconds, disturbance },
                 // No commit is at fault when the numbers cannot be compared.
                 Err(error @ MetricError::Unit { .. }) => return Err(MeasureError::request(error)),
                 Err(error) => Gave::Failure(error.to_string()),
@@ -85,7 +78,7 @@ impl Runner {
             Ending::Code(SKIP) => Gave::Skip(format!("the command ended with {SKIP}: skip")),
             Ending::Limit if self.metric.is_wall() => {
                 let limit = program.limit.unwrap_or(finished.wall).as_secs_f64();
-                Gave::Value { value: limit, above: true, seconds }
+                Gave::Value { value: limit, above: true, seconds, disturbance }
             }
             _ => Gave::Failure(format!("the command {}", finished.describe())),
         })

@@ -8,7 +8,7 @@
 use super::answer::likely_shape;
 use super::evidence::{Class, Evidence};
 use super::grid::{Grid, ONE_MODE, location};
-use super::memory;
+use super::memory::{self, Run};
 use super::modes::Modes;
 use super::noise::shapes;
 use super::search::Search;
@@ -99,12 +99,17 @@ impl Search {
     }
 
     /// The differences of runs of both that lie beside each other in time, and whose last run is
-    /// without a partner so far.
+    /// without a partner so far. Only what was run since anything but them, the other parents and
+    /// the ends was: of the runs before that the posterior chose the name.
     fn pairs(&self, parent: usize, culprit: usize) -> (Vec<f64>, Option<usize>) {
+        let beside = [self.history.parents(culprit), self.history.ends().to_vec()].concat();
+        let node_of = |run: &Run| self.builds[run.build].node;
+        let other = |run: &Run| node_of(run) != culprit && !beside.contains(&node_of(run));
+        let since = self.log.iter().rposition(other).map_or(0, |at| at + 1);
         let mut pairs = Vec::new();
         let mut last: Option<(usize, usize, f64)> = None;
-        for (at, run) in self.log.iter().enumerate() {
-            let node = self.builds[run.build].node;
+        for (at, run) in self.log.iter().enumerate().skip(since) {
+            let node = node_of(run);
             if node != parent && node != culprit {
                 continue;
             }
