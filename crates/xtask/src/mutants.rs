@@ -3,11 +3,12 @@
 //!
 //! The faults are data, `tests/mutants.toml`. Each is put into a copy of the tree, and the tests
 //! run there one crate after the other until one fails. Tests that hang have seen it, too: they
-//! are a process group of their own, which is ended as a whole.
+//! are a process group of their own, which is ended as a whole; so it is when this program dies.
 
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -105,20 +106,47 @@ fn cargo_test(tree: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// Ends a process group unless it is told not to, however the process that holds it goes away: an
+/// interrupt from the terminal does not reach a group of its own, and nothing outlives a kill but
+/// another process.
+struct Guard(Child);
+
+impl Guard {
+    fn of(group: u32) -> std::io::Result<Self> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read -r keep || kill -s KILL -- -$0", &group.to_string()]);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.process_group(0).spawn().map(Self)
+    }
+
+    /// Lets the group be.
+    fn leave(mut self) -> std::io::Result<()> {
+        self.0.stdin.take().map_or(Ok(()), |mut pipe| pipe.write_all(b"keep\n"))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // The end of its input is what it waits for.
+        drop(self.0.stdin.take());
+        let _gone = self.0.wait();
+    }
+}
+
 /// Runs `command`; at `limit` ends it with all that it has started: a test program that hangs
 /// outlives the cargo that waits for it.
 fn ended(command: &mut Command, limit: Option<Duration>) -> anyhow::Result<Ended> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| stage::shown(command))?;
+    let guard = Guard::of(child.id())?;
     loop {
         if let Some(status) = child.try_wait()? {
+            guard.leave()?;
             return Ok(if status.success() { Ended::Passed } else { Ended::Failed });
         }
         if limit.is_some_and(|limit| start.elapsed() > limit) {
-            let group = format!("-{}", child.id());
-            let killed = Command::new("kill").args(["-KILL", "--", &group]).status()?;
-            ensure!(killed.success(), "cannot end the process group {group}");
+            drop(guard);
             child.wait()?;
             return Ok(Ended::Hung);
         }
@@ -210,6 +238,24 @@ mod tests {
         assert!(std::fs::read_to_string(stat).map_or(true, dead));
         assert_eq!(ended(&mut shell("exit 0"), None).unwrap(), Ended::Passed);
         assert_eq!(ended(&mut shell("exit 3"), limit).unwrap(), Ended::Failed);
+    }
+
+    #[test]
+    fn a_group_ends_with_the_process_that_holds_its_guard() {
+        let mut sleeper = Command::new("sleep");
+        let mut sleeper = sleeper.arg("600").process_group(0).spawn().unwrap();
+        let guard = Guard::of(sleeper.id()).unwrap();
+        // What is left of a guard when its holder is killed: nobody runs `drop`, but its pipe ends.
+        let mut guard = std::mem::ManuallyDrop::new(guard);
+        drop(guard.0.stdin.take());
+        assert!(!sleeper.wait().unwrap().success());
+        guard.0.wait().unwrap();
+        let mut sleeper = Command::new("sh");
+        sleeper.args(["-c", "read -r line"]).stdin(Stdio::piped()).process_group(0);
+        let mut sleeper = sleeper.spawn().unwrap();
+        Guard::of(sleeper.id()).unwrap().leave().unwrap();
+        sleeper.stdin.take().unwrap().write_all(b"line\n").unwrap();
+        assert!(sleeper.wait().unwrap().success());
     }
 
     #[test]
