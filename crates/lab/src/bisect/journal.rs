@@ -30,8 +30,8 @@ pub(super) enum Event {
     Building { commit: String, directory: String },
     /// A commit was built in the work tree `directory`.
     Built { commit: String, build: u64, directory: String, seconds: f64 },
-    /// A run gave a value, or was ended at its limit: then the value is above `value`. Older logs do
-    /// not say what disturbed it.
+    /// A run gave a value, or was ended at its limit: then the value is above `value`. Older logs
+    /// do not say what disturbed it.
     Run {
         commit: String,
         build: u64,
