@@ -71,7 +71,7 @@ impl Search {
 
     /// What pairs of `parent` and `culprit` say.
     fn beside(&self, evidence: &Evidence, parent: usize, culprit: usize) -> Standing {
-        let (pairs, single) = self.pairs(parent, culprit);
+        let (pairs, single) = self.pairs(evidence, parent, culprit);
         let effect: f64 = evidence.classes.iter().map(|b| b.p * (b.mean[1] - b.mean[0])).sum();
         let looks = LOOKS.len() as f64;
         let doubt = |pairs: &[f64]| {
@@ -101,14 +101,22 @@ impl Search {
     /// The differences of runs of both that lie beside each other in time, and whose last run is
     /// without a partner so far. Only what was run since anything but them, the other parents and
     /// the ends was: of the runs before that the posterior chose the name.
-    fn pairs(&self, parent: usize, culprit: usize) -> (Vec<f64>, Option<usize>) {
+    fn pairs(
+        &self,
+        evidence: &Evidence,
+        parent: usize,
+        culprit: usize,
+    ) -> (Vec<f64>, Option<usize>) {
         let beside = [self.history.parents(culprit), self.history.ends().to_vec()].concat();
+        // A mode that every value tells is no noise.
+        let clear = self.grid.as_ref().and_then(|grid| evidence.clear_modes(grid));
+        let (log, _) = self.in_one_mode(clear);
         let node_of = |run: &Run| self.builds[run.build].node;
         let other = |run: &Run| node_of(run) != culprit && !beside.contains(&node_of(run));
-        let since = self.log.iter().rposition(other).map_or(0, |at| at + 1);
+        let since = log.iter().rposition(other).map_or(0, |at| at + 1);
         let mut pairs = Vec::new();
         let mut last: Option<(usize, usize, f64)> = None;
-        for (at, run) in self.log.iter().enumerate().skip(since) {
+        for (at, run) in log.iter().enumerate().skip(since) {
             let node = node_of(run);
             if node != parent && node != culprit {
                 continue;
@@ -122,7 +130,7 @@ impl Search {
                 _ => Some((at, node, run.value)),
             };
         }
-        let near = last.filter(|(at, ..)| self.log.len() - at <= BESIDE);
+        let near = last.filter(|(at, ..)| log.len() - at <= BESIDE);
         (pairs, near.map(|(_, node, _)| node))
     }
 
