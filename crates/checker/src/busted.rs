@@ -280,7 +280,7 @@ impl Lock for LostWakeup {
     fn release(&self) {
         self.count.fetch_add(1, SeqCst);
         if self.asleep.load(SeqCst) > 0 {
-            Model::wake(&self.bell, 1);
+            Model::wake(&raw const self.bell, 1);
         }
     }
 }
@@ -314,7 +314,7 @@ impl<const LOSES: bool, const DEAF: bool> Lock for Cancelled<LOSES, DEAF> {
     }
     fn release(&self) {
         self.0.fetch_add(1, SeqCst);
-        Model::wake(&self.0, usize::MAX);
+        Model::wake(&raw const self.0, usize::MAX);
     }
 }
 
@@ -384,14 +384,14 @@ impl Lock for ForgetfulWriter {
     }
     fn release(&self) {
         self.state.store(0, SeqCst);
-        Model::wake(&self.bell, 1);
+        Model::wake(&raw const self.bell, 1);
     }
     fn acquire_shared(&self) {
         self.take(|| self.read());
     }
     fn release_shared(&self) {
         self.state.fetch_sub(1, SeqCst);
-        Model::wake(&self.bell, 1);
+        Model::wake(&raw const self.bell, 1);
     }
 }
 

@@ -168,7 +168,7 @@ impl<S: Steps> Objects<S> {
         desk.given.set(desk.given.get() + 1);
         desk.flag.give();
         desk.bell.fetch_add(1, Release);
-        Model::wake(&desk.bell, 1);
+        Model::wake(&raw const desk.bell, 1);
     }
 
     fn serve(&self, parts: usize) {

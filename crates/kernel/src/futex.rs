@@ -69,7 +69,7 @@ impl Futexes {
 
     /// The bucket of `word`. All that a task has on its stack is one line, so that the choice does
     /// not depend on the compiler's frames.
-    fn bucket(&self, word: &Word<u32>) -> &Bucket {
+    fn bucket(&self, word: *const Word<u32>) -> &Bucket {
         let buckets = self.buckets.get_or_init(|| self.make_buckets());
         let mixed = (Here::line_of(word) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &buckets[(mixed >> 40) as usize % buckets.len()]
@@ -169,7 +169,7 @@ impl Futexes {
     }
 
     /// `FUTEX_WAKE`.
-    pub(crate) fn wake(&self, word: &Word<u32>, count: usize) {
+    pub(crate) fn wake(&self, word: *const Word<u32>, count: usize) {
         Here::pass(self.enter + self.wake);
         let bucket = self.bucket(word);
         let (lock, waiters) = &bucket.hot.0;
@@ -187,7 +187,7 @@ impl Futexes {
             });
             for sleeper in woken {
                 sleeper.state.store(AWAKE, SeqCst);
-                Smp::wake(&sleeper.state, 1);
+                Smp::wake(&raw const **sleeper.state, 1);
             }
         }
     }

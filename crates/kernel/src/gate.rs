@@ -48,7 +48,7 @@ impl Process {
         self.call("kill", || {
             Here::pass(self.world.costs.kill);
             gate.state.store(OPEN, Release);
-            Smp::wake(&gate.state, users as usize);
+            Smp::wake(&raw const *gate.state, users as usize);
         });
     }
 }

@@ -115,6 +115,6 @@ impl Set {
 
     fn finish(operation: &Pending, state: u32) {
         operation.state.store(state, SeqCst);
-        Smp::wake(&operation.state, 1);
+        Smp::wake(&raw const *operation.state, 1);
     }
 }

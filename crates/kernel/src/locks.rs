@@ -304,7 +304,7 @@ impl WaitQueue {
     /// Lets all who wait look again.
     pub(crate) fn wake_all(&self) {
         self.0.fetch_add(1, SeqCst);
-        Smp::wake(&self.0, usize::MAX);
+        Smp::wake(&raw const self.0, usize::MAX);
     }
 }
 

@@ -31,7 +31,7 @@ impl Gate {
 
     fn open(&self) {
         self.0.store(1, SeqCst);
-        Smp::wake(&self.0, 1);
+        Smp::wake(&raw const *self.0, 1);
     }
 }
 

@@ -248,7 +248,7 @@ impl<P: Ground, C: Lock> Shared<P, C> {
 
     pub(crate) fn open_gate(&self) {
         self.gate.0.store(GATE_OPEN, Release);
-        P::wake(&self.gate.0, usize::MAX);
+        P::wake(&raw const self.gate.0, usize::MAX);
     }
 }
 

@@ -246,13 +246,13 @@ impl Here {
     }
 
     /// Simulated address of an object, for [`Os::wait`](crate::Os::wait).
-    pub fn address<T: ?Sized>(object: &T) -> usize {
+    pub fn address<T: ?Sized>(object: *const T) -> usize {
         engine().offset(object)
     }
 
     /// Number of the line of an object. All that a task has on its stack is one line, so this
     /// number may enter a decision where [`Self::address`] may not.
-    pub fn line_of<T: ?Sized>(object: &T) -> usize {
+    pub fn line_of<T: ?Sized>(object: *const T) -> usize {
         engine().line_of(object)
     }
 

@@ -104,9 +104,8 @@ pub trait Os {
     }
 
     /// The system call that wakes up to `count` tasks that sleep on `word` (`FUTEX_WAKE`).
-    fn user_wake(&self, word: &Word<u32>, count: usize) {
-        let at = core::ptr::from_ref(word);
-        panic!("no futexes: {count} sleepers on {at:?} are wanted");
+    fn user_wake(&self, word: *const Word<u32>, count: usize) {
+        panic!("no futexes: {count} sleepers on {word:?} are wanted");
     }
 
     /// The system call with which a task in user mode lets others run (`sched_yield`).

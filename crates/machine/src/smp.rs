@@ -78,7 +78,7 @@ impl Platform for Smp {
         engine().os().wait(engine().offset(word), &holds, sleep, deadline)
     }
 
-    fn wake(word: &Self::AtomicU32, count: usize) {
+    fn wake(word: *const Self::AtomicU32, count: usize) {
         engine().os().wake(engine().offset(word), count);
     }
 

@@ -60,7 +60,7 @@ impl Platform for User {
         system(|| engine().os().user_wait(word, expected, sleep, deadline))
     }
 
-    fn wake(word: &Self::AtomicU32, count: usize) {
+    fn wake(word: *const Self::AtomicU32, count: usize) {
         system(|| engine().os().user_wake(word, count));
     }
 

@@ -173,7 +173,7 @@ impl<P: Platform, S: SpinLimit> RawLock<P> for AdaptiveLock<P, S> {
         P::event(LockEvent::Released, self, P::current());
         // 1 -> 0 or 2 -> 0. Release pairs with the acquire of the next owner.
         if self.state.swap(UNLOCKED, Release) == CONTENDED {
-            P::wake(&self.state, 1);
+            P::wake(&raw const self.state, 1);
         }
     }
 

@@ -244,7 +244,7 @@ impl Platform for Native {
         }
     }
 
-    fn wake(word: &AtomicU32, count: usize) {
+    fn wake(word: *const AtomicU32, count: usize) {
         futex_wake(word, count);
     }
 

@@ -235,7 +235,9 @@ pub trait Platform: Sized + 'static {
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake;
 
     /// Wakes up to `count` tasks that sleep on `word`, in the order in which they went to sleep.
-    fn wake(word: &Self::AtomicU32, count: usize);
+    /// Only the address counts: whoever was to be woken may have seen the word change, and have
+    /// freed it.
+    fn wake(word: *const Self::AtomicU32, count: usize);
 
     /// Whether a signal is pending that would end `sleep` at once.
     fn signal_pending(sleep: Sleep) -> bool;

@@ -93,16 +93,24 @@ impl<P: Platform> Waiter<P> {
         self.prev.get().is_none()
     }
 
-    /// Wakes the task if it is asleep or about to sleep; returns whether it was.
+    /// Wakes the task if it is asleep or about to sleep; returns whether it was. Takes a pointer,
+    /// since a reference as an argument promises that the record outlives the call.
+    ///
+    /// # Safety
+    ///
+    /// The inner lock is held, and the record was in the queue under it.
     #[inline]
-    pub(crate) fn wake(&self) -> bool {
-        // Release pairs with the acquire in `sleep_until_woken`. A waiter that sleeps there may
-        // leave, and its record end, as soon as it sees this; waking uses only the address, and a
-        // stray wake-up at a reused address is a spurious one, which every sleeper expects.
-        if self.state.swap(RUNNING, Release) == RUNNING {
+    pub(crate) unsafe fn wake(this: NonNull<Self>) -> bool {
+        // SAFETY: the record is there: its task waits for the swap below or for the inner lock.
+        let state = unsafe { &raw const (*this.as_ptr()).state };
+        // SAFETY: as above. Release pairs with the acquire in `sleep_until_woken`. A waiter that
+        // sleeps there may leave, and its record end, as soon as it sees this; waking uses only the
+        // address, and a stray wake-up at a reused address is a spurious one, which every sleeper
+        // expects.
+        if unsafe { (*state).swap(RUNNING, Release) } == RUNNING {
             return false;
         }
-        P::wake(&self.state, 1);
+        P::wake(state, 1);
         true
     }
 }

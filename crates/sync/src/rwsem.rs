@@ -225,7 +225,8 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
             // what former owners released, for the waiter, whose state word passes it on.
             self.state.fetch_add(own, AcqRel);
             P::event(LockEvent::Handoff, self, waiter.task);
-            waiter.wake();
+            // SAFETY: it was found in the queue, under the inner lock.
+            unsafe { Waiter::wake(waiter.into()) };
             owned = true;
             if !reader {
                 break;

@@ -80,7 +80,7 @@ impl<const WEAK: bool> Platform for Loom<WEAK> {
         }
         Wake::Woken
     }
-    fn wake(_: &Self::AtomicU32, _: usize) {}
+    fn wake(_: *const Self::AtomicU32, _: usize) {}
     fn signal_pending(_: Sleep) -> bool {
         false
     }

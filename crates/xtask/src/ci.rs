@@ -35,6 +35,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
         run_filtered(&mut cargo(root, &arguments), |line| closing.hold(line))
     });
     pipeline.stage("fuzz", || fuzz(root, &["--seconds", "45"]));
+    pipeline.stage("miri", || miri(root));
     pipeline.stage("doc", || {
         let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
         show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))
@@ -55,6 +56,23 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
         return Ok(Ending::Missing("cure: rustup component add clippy rustfmt"));
     }
     show(&mut cargo(root, arguments))
+}
+
+/// The locks on threads and the page allocator, interpreted: what Rust leaves undefined is found
+/// where it happens. Not under it: loom and the checker, whose coroutines are assembly.
+fn miri(root: &Path) -> anyhow::Result<Ending> {
+    let nightly = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command.args(["run", "nightly", "cargo", "miri"]).args(arguments).current_dir(root);
+        command
+    };
+    let version = nightly(&["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !version.is_ok_and(|status| status.success()) {
+        return Ok(Ending::Skipped("rustup toolchain install nightly --component miri rust-src"));
+    }
+    let tests = ["test", "-p", "convoy-sync", "-p", "convoy-mm", "--lib", "--test", "semaphore"];
+    // Records of signals live as long as the program.
+    show(nightly(&tests).env("MIRIFLAGS", "-Zmiri-ignore-leaks"))
 }
 
 /// A sweep on two Dask workers, one of them killed, with the program that the goldens were made

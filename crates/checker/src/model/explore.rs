@@ -380,7 +380,7 @@ mod tests {
                 }
             } else {
                 words[0].store(1, SeqCst);
-                Model::wake(&words[1], 1);
+                Model::wake(&raw const words[1], 1);
             }
         });
         assert!(matches!(found, Found::Violation(Property::NoDeadlock, _)));

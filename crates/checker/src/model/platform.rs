@@ -162,12 +162,13 @@ impl Platform for Model {
         .unwrap_or(Wake::Woken)
     }
 
-    fn wake(word: &Word<u32>, count: usize) {
+    fn wake(word: *const Word<u32>, count: usize) {
+        let word = word.addr();
         with(|execution| {
-            execution.point(Footprint::write(word.address()));
-            let woken = execution.wake(word.address(), count);
+            execution.point(Footprint::write(word));
+            let woken = execution.wake(word, count);
             execution.log(|e| match woken.as_slice() {
-                [] => format!("wakes nobody on {}", e.place(word.address())),
+                [] => format!("wakes nobody on {}", e.place(word)),
                 tasks => format!("wakes task {tasks:?}"),
             });
         });

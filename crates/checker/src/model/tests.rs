@@ -118,7 +118,7 @@ fn deadlines_and_signals_come_at_any_time() {
             if signal {
                 Model::interrupt(0);
             }
-            Model::wake(&shared.0, 1);
+            Model::wake(&raw const shared.0, 1);
         };
         let tasks = move |shared: &Shared| vec![task(shared, sleeper), task(shared, other)];
         let report = explore(&scenario("end", tasks, nobody_is_left), Budget::default());

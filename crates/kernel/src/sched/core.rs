@@ -404,7 +404,7 @@ impl Os for Sched {
         wake
     }
 
-    fn user_wake(&self, word: &Word<u32>, count: usize) {
+    fn user_wake(&self, word: *const Word<u32>, count: usize) {
         self.futexes().wake(word, count);
         self.syscall_return();
     }

@@ -8,12 +8,12 @@ use convoy_sync::Access;
 
 impl Engine {
     #[inline(always)]
-    pub(crate) fn offset<T: ?Sized>(&self, object: &T) -> usize {
-        core::ptr::from_ref(object).cast::<u8>().addr().wrapping_sub(self.base)
+    pub(crate) fn offset<T: ?Sized>(&self, object: *const T) -> usize {
+        object.cast::<u8>().addr().wrapping_sub(self.base)
     }
 
     /// See [`Here::line_of`](crate::Here::line_of).
-    pub(crate) fn line_of<T: ?Sized>(&self, object: &T) -> usize {
+    pub(crate) fn line_of<T: ?Sized>(&self, object: *const T) -> usize {
         self.lines.index(self.offset(object))
     }
 

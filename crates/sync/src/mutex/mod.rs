@@ -371,7 +371,9 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         P::touch(&self.sleepers, Access::Read);
         // SAFETY: the inner lock is held.
         let front = unsafe { self.sleepers.front() };
-        if let Some(waiter) = front.filter(|waiter| waiter.wake()) {
+        // SAFETY: it was found in the queue, under the inner lock.
+        let woken = |waiter: &&Waiter<P>| unsafe { Waiter::wake((*waiter).into()) };
+        if let Some(waiter) = front.filter(woken) {
             P::event(LockEvent::Woken, self, waiter.task);
         }
         self.lock.unlock();

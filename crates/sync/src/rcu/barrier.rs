@@ -32,7 +32,7 @@ impl<P: Platform> Barrier<P> {
     pub fn leave(&self) {
         // AcqRel: what callbacks did is seen by who waits, through whoever comes last.
         if self.left.fetch_sub(1, AcqRel) == 1 {
-            P::wake(&self.left, usize::MAX);
+            P::wake(&raw const self.left, usize::MAX);
         }
     }
 

@@ -132,7 +132,8 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
         P::touch(&self.queue, Access::Read);
         // SAFETY: every caller holds the inner lock.
         if let Some(waiter) = unsafe { self.queue.find(|waiter| !waiter.is_woken()) } {
-            waiter.wake();
+            // SAFETY: it was found in the queue, under the inner lock.
+            unsafe { Waiter::wake(waiter.into()) };
             P::event(LockEvent::Woken, self, waiter.task);
         }
     }

@@ -260,10 +260,12 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
             Returned::Kept => {}
             Returned::Given(waiter) => {
                 P::event(LockEvent::Handoff, self, waiter.task);
-                waiter.wake();
+                // SAFETY: the policy found it in the queue, under the inner lock.
+                unsafe { Waiter::wake(waiter.into()) };
             }
             Returned::Wake(waiter) => {
-                if waiter.wake() {
+                // SAFETY: as above.
+                if unsafe { Waiter::wake(waiter.into()) } {
                     P::event(LockEvent::Woken, self, waiter.task);
                 }
             }
