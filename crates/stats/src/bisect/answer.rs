@@ -6,7 +6,7 @@ use super::noise::shapes;
 use super::policy;
 use super::residuals::Standing;
 use super::search::Search;
-use super::types::{Answer, Direction, Ending, Estimates, Interval, Measure};
+use super::types::{Answer, Direction, Ending, Estimates, Interval, Layout, Measure};
 
 /// Twice the probability before any data that the ends do not differ: from here on the ends are
 /// measured before anything else.
@@ -27,6 +27,8 @@ const MARGIN: f64 = 0.5;
 const HINT: f64 = 0.1;
 /// Runs of the culprit and of each of its parents before it is named.
 const REPEATS: usize = 4;
+/// Builds of them, where each build brings a shift of its own.
+const REBUILDS: usize = 3;
 /// Runs of each measured commit after which a doubt about the shape of the history stays.
 const ASSURED: usize = 16;
 
@@ -101,17 +103,28 @@ impl Search {
     }
 
     /// What must be run again before the likely culprit is named: it and its parents have been run
-    /// [`REPEATS`] times each, one after the other. A run in a rare mode of the noise can pass for
-    /// a level; so many in a row cannot.
-    pub(super) fn to_repeat(&self) -> Option<usize> {
+    /// [`REPEATS`] times each, one after the other, and built [`REBUILDS`] times if that may shift
+    /// them. A run in a rare mode of the noise, or a build, can pass for a level; so many in a row
+    /// cannot.
+    pub(super) fn to_repeat(&self) -> Option<Measure> {
         let evidence = self.evidence.as_ref().filter(|_| self.config.known.is_none())?;
         let culprit = self.sure_culprit()?;
         let parents = self.history.parents(culprit).into_iter();
         // Where a second step may be, the ends must have been seen as often.
         let ends = self.history.ends().into_iter().filter(|_| evidence.several.hint > HINT);
-        let both = parents.chain([culprit]).chain(ends).filter(|node| !self.skipped[*node]);
-        let short = both.map(|node| (self.runs_of(node), node)).min()?;
-        (short.0 < REPEATS).then_some(short.1)
+        let both = parents.chain([culprit]);
+        let open = |node: &usize| !self.skipped[*node];
+        let why = "it or its child is likely the culprit: repeated before it is named";
+        if self.config.layout == Layout::PerBuild && self.may_build() {
+            let builds = |node: usize| self.builds.iter().filter(|of| of.node == node).count();
+            let few = both.clone().filter(open).map(|node| (builds(node), node)).min();
+            if let Some((_, node)) = few.filter(|(builds, _)| *builds < REBUILDS) {
+                let again = policy::again(node, 1, &self.builds, why);
+                return Some(Measure { build: None, fresh_build: true, ..again });
+            }
+        }
+        let short = both.chain(ends).filter(open).map(|node| (self.runs_of(node), node)).min()?;
+        (short.0 < REPEATS).then(|| policy::again(short.1, 1, &self.builds, why))
     }
 
     /// What to run where one commit is the culprit if there is one step, and only another shape of

@@ -224,9 +224,8 @@ impl Search {
         if let Some(measure) = self.to_place() {
             return Step::Measure(measure);
         }
-        if let Some(node) = self.to_repeat() {
-            let why = "it or its child is likely the culprit: repeated before it is named";
-            return Step::Measure(policy::again(node, 1, &self.builds, why));
+        if let Some(measure) = self.to_repeat() {
+            return Step::Measure(measure);
         }
         if let Some(Standing::Wanted(node)) = self.standing() {
             let why = "the runs are unlike what was expected: the culprit beside its parent";

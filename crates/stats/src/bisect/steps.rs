@@ -139,7 +139,7 @@ impl Search {
         evidence.several.places.iter().map(of_step).collect()
     }
 
-    fn may_build(&self) -> bool {
+    pub(super) fn may_build(&self) -> bool {
         self.config.max_builds.is_none_or(|most| self.builds() < most)
     }
 }
