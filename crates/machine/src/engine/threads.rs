@@ -107,12 +107,14 @@ impl Engine {
     /// [`Engine::compute`] where threads share a core.
     #[inline(never)]
     pub(super) fn compute_shared(&self, threads: &Threads, ps: u64) {
-        let index = self.cpu.get();
-        let stretch = &threads.stretches[index];
-        stretch.left.set(ps);
+        let mut left = ps;
         loop {
+            // The last interrupt may have moved the task to another CPU.
+            let index = self.cpu.get();
+            let stretch = &threads.stretches[index];
             let start = self.clock.get();
             self.progress_of(self.this());
+            stretch.left.set(left);
             stretch.since.set(start);
             stretch.speed.set(threads.speed(index, &self.cpus));
             let end = stretch.end();
@@ -122,9 +124,7 @@ impl Engine {
             }
             let irq = Self::next_interrupt(self.this());
             if start >= irq {
-                let left = stretch.left.get();
                 self.interrupt();
-                stretch.left.set(left);
                 continue;
             }
             stretch.active.set(true);
@@ -133,14 +133,13 @@ impl Engine {
             self.this().blocked.set(false);
             stretch.active.set(false);
             stretch.advance(self.clock.get());
-            let left = stretch.left.get();
+            left = stretch.left.get();
             if self.clock.get() >= Self::next_interrupt(self.this()) {
                 self.interrupt();
             }
             if left == 0 {
                 return;
             }
-            stretch.left.set(left);
         }
     }
 
@@ -160,6 +159,7 @@ impl Engine {
         for sibling in threads.siblings(self.cpu.get(), self.cpus.len()) {
             let stretch = &threads.stretches[sibling];
             if stretch.active.get() {
+                debug_assert!(self.cpus[sibling].blocked.get(), "a stretch of a CPU that works");
                 stretch.advance(now);
                 stretch.speed.set(threads.speed(sibling, &self.cpus));
                 let end = stretch.end().max(self.cpus[sibling].clock.get());
