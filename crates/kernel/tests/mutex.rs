@@ -2,8 +2,9 @@
 
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
+use convoy_kernel::sched::kthread::Policy;
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp};
-use convoy_sync::{Mutex, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst};
+use convoy_sync::{Mutex, NoSpin, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -188,4 +189,31 @@ fn a_spinner_in_the_queue_does_not_give_way() {
     assert!(alone < 20.0, "spun {alone} ms");
     let queued = second_spinner::<SpinMcs>();
     assert!(queued > 55.0, "spun {queued} ms");
+}
+
+/// An unlock wakes the first waiter and nobody else, and while that one waits for its CPU every
+/// further unlock wakes it again: those behind it sleep beside a mutex that is free.
+#[test]
+fn behind_a_woken_waiter_others_sleep_although_the_mutex_is_free() {
+    stage::<NoSpin>(|sched, mutex| {
+        sched.tcb(Here::task()).bound.set(true);
+        mutex.lock();
+        let first = waiter_on(&sched, &mutex, 1);
+        Here::user(MS);
+        let second = waiter_on(&sched, &mutex, 2);
+        Here::user(MS);
+        let urgent = sched.fork_on(1, Box::new(|| Here::user(20 * MS))).expect("room");
+        sched.set_policy(urgent, Policy::Fifo { priority: 1 });
+        Here::user(MS);
+        mutex.unlock();
+        for _ in 0..15 {
+            Here::user(MS);
+            assert!(mutex.try_lock(), "nobody has it");
+            mutex.unlock();
+        }
+        assert_eq!(second.get(), (0.0, 0.0), "CPU 2 idles, and its task sleeps");
+        Here::user(10 * MS);
+        let ((first, _), (second, _)) = (first.get(), second.get());
+        assert!(first > 20.0 && second > first - 1.5, "waited {first} and {second} ms");
+    });
 }

@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 20] = [
+const OTHERS: [Metric; 21] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -58,6 +58,7 @@ const OTHERS: [Metric; 20] = [
     Metric::new("pulled_newidle_per_s", "Newly idle: pulled", "1/s", 0),
     Metric::new("newidle_failed_per_s", "failed", "1/s", 0),
     Metric::new("idle_beside_percent", "Idle beside tasks", "%", 2),
+    Metric::new("idle_usable_percent", "Usable", "%", 2),
     Metric::new("acquisitions_per_s", "Sections", "1/s", 0),
     Metric { head: "", ..Metric::new("jain", "Jain", "", 3) },
     Metric { head: "", ..Metric::new("cpus_used", "CPUs", "", 2) },

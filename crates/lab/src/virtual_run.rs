@@ -110,6 +110,9 @@ pub struct VirtualPoint {
     /// Idle time of the busy window while a task waited on another CPU, by the rule that let it
     /// be.
     pub idle_rules: IdleRules,
+    /// Time of idle CPUs that tasks which waited on others could have had, percent of all CPU time:
+    /// of 70 idle CPUs beside one task that waits, that of one.
+    pub idle_usable_percent: f64,
     /// What RCU did during the busy window; all zero where the kernel has none.
     pub rcu: RcuStats,
     /// Jobs done and failed.
@@ -159,6 +162,7 @@ struct Snapshot {
     modes: [u64; 5],
     sched: SchedStats,
     idle: IdleTimes,
+    usable_ps: u64,
     rcu: RcuStats,
     bkl: Option<Watch>,
 }
@@ -176,6 +180,7 @@ impl Snapshot {
             modes,
             sched: world.sched().stats(),
             idle: world.sched().idle_times(),
+            usable_ps: world.sched().idle_usable_ps(),
             rcu: world.sched().rcu_stats(),
             bkl: Here::watched().into_iter().find(|watch| watch.name == BKL),
         }
@@ -431,6 +436,7 @@ impl VirtualRun {
             sched: to.sched.since(&from.sched),
             rcu: to.rcu.since(&from.rcu),
             idle_rules: IdleRules::new(&from.idle, &to.idle, all),
+            idle_usable_percent: (to.usable_ps - from.usable_ps) as f64 / (all * 1e10),
             jobs_done: board.done.get(),
             jobs_failed: board.failed.get(),
             first_failure: board.first_failure.borrow().clone(),

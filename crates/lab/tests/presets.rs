@@ -39,6 +39,19 @@ fn all_jobs_are_done_on_1_4_and_64_cpus() {
     }
 }
 
+/// A task that an interrupt moves to another CPU in the middle of its work leaves nothing of it
+/// behind: else a thread of the core that it left is put off until that work would have ended, with
+/// whatever locks it holds, and its idle neighbours wait for looks that do not come.
+#[test]
+fn hardware_threads_do_not_hold_each_other_up() {
+    let preset = KernelPreset::named("3.0-rc").expect("a shipped preset");
+    let machine = Preset::named("xeon-64-2011").expect("a shipped preset");
+    let mix = Mix { first: Some(10), ..Mix::load("shared").expect("a shipped mix") };
+    let point = VirtualRun::new(mix, 128, preset, machine).run().expect("the run ends");
+    let unexplained = point.idle_rules.percent(IdleCause::Unexplained);
+    assert!(unexplained < 1.0, "{unexplained} % of CPU time");
+}
+
 /// In builds with debug assertions this is also the test that every lock of every kernel has a name
 /// and keeps the rules of interrupts.
 #[test]

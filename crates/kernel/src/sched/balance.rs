@@ -385,7 +385,7 @@ impl Balancer {
             }
         }
         let queue = &self.rq.queues[cpu];
-        queue.next_balance.set(next);
+        self.rq.set_next_balance(cpu, next);
         if queue.is_idle() && self.rq.loads.running(cpu) == 0 {
             self.rq.loads.idlers.looked(cpu, cause, Here::now_ps());
         }

@@ -2,11 +2,16 @@
 //! kernel that let it be.
 //!
 //! Nothing here decides anything. Whoever looks for work for an idle CPU, or queues a task behind
-//! another one, says why it left things as they are. What a look found counts until the next tick;
-//! an idle CPU that is not looked at again by then idles because nobody looks. An idle CPU whom
-//! nobody has looked at since tasks wait idles because the first of them was queued where it was.
+//! another one, says why it left things as they are. What a look found counts until the next tick.
+//! From then on the CPU idles because nobody looks, and that has to be lawful, too: the next look is
+//! not due, or nobody who may ask for it has. Once a look is due that does not come
+//! ([`Idlers::serves`], [`Idlers::due`]), or a wakeup queued a task although it searches this CPU
+//! ([`Idlers::passed_over`]), no rule accounts for the idle time, and it is *unexplained*. An idle
+//! CPU whom nobody has looked at since tasks wait idles because the first of them was queued where
+//! it was.
 
 use core::cell::Cell;
+use core::ops::Range;
 
 /// Why a CPU idles while a task waits elsewhere. Of several levels that were looked at the greatest
 /// counts.
@@ -20,9 +25,15 @@ pub enum IdleCause {
     NoBusyGroup,
     /// The interval of the level is not over.
     NotDue,
-    /// Its tick is stopped and nobody balances for it.
+    /// Its tick is stopped, and no CPU that may ask for a look has ticked.
     NotServed,
-    /// The same, and a kick to do so has been ignored by its CPU.
+    /// The same, and who should look has been asked and is about to.
+    Asked,
+    /// The same, and the one CPU that may be asked is busy.
+    Misdirected,
+    /// The same, and whoever looked for all idle CPUs got work before it came to this one.
+    CutShort,
+    /// The same, and a kick to look has been ignored by its CPU.
     KickLost,
     /// Another CPU balances at this level.
     Serialized,
@@ -63,11 +74,14 @@ pub const IDLE_CAUSES: usize = IdleCause::ALL.len();
 
 impl IdleCause {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Unexplained,
         Self::NoBusyGroup,
         Self::NotDue,
         Self::NotServed,
+        Self::Asked,
+        Self::Misdirected,
+        Self::CutShort,
         Self::KickLost,
         Self::Serialized,
         Self::NotMine,
@@ -114,6 +128,19 @@ impl IdleCause {
             Self::NotServed => {
                 ("tick stopped and nobody kicked", "not kicked", "idle_not_kicked_percent")
             }
+            Self::Asked => {
+                ("tick stopped, and a look is on its way", "asked", "idle_asked_percent")
+            }
+            Self::Misdirected => (
+                "tick stopped and the kick is for a busy CPU",
+                "misdirected",
+                "idle_misdirected_percent",
+            ),
+            Self::CutShort => (
+                "tick stopped and the look for all was cut short",
+                "cut short",
+                "idle_cut_short_percent",
+            ),
             Self::KickLost => {
                 ("tick stopped and the kick did nothing", "kick lost", "idle_kick_lost_percent")
             }
@@ -160,28 +187,68 @@ impl IdleCause {
 /// Time of all CPUs by cause, picoseconds.
 pub type IdleTimes = [u64; IDLE_CAUSES];
 
+/// What idle time is put down to up to a point in time, and afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Excuse {
+    cause: IdleCause,
+    until: u64,
+    then: IdleCause,
+}
+
+impl Excuse {
+    const fn always(cause: IdleCause) -> Self {
+        Self { cause, until: u64::MAX, then: cause }
+    }
+}
+
 /// One CPU.
-#[derive(Default)]
 struct Idler {
-    /// Since when it idles without its time being booked.
+    /// Since when it idles without its time being booked, and since when at all.
     since: Cell<Option<u64>>,
+    began: Cell<u64>,
     /// What the last look found, and up to when that counts.
     cause: Cell<IdleCause>,
     until: Cell<u64>,
-    /// What counts afterwards.
-    late: Cell<IdleCause>,
+    /// Whether its tick goes on, and when its own next look is due.
+    ticks: Cell<bool>,
+    due: Cell<u64>,
+}
+
+impl Idler {
+    fn new() -> Self {
+        let (cause, until) = (Cell::new(IdleCause::Unexplained), Cell::new(0));
+        let (began, due) = (Cell::new(0), Cell::new(0));
+        Self { since: Cell::new(None), began, cause, until, ticks: Cell::new(true), due }
+    }
+
+    /// Whether it idles and has been given nothing.
+    fn spare(&self) -> bool {
+        self.since.get().is_some() && self.cause.get() != IdleCause::Waking
+    }
+}
+
+/// How many CPUs and tasks could come together.
+#[derive(Clone, Copy, Default)]
+struct Pairs {
+    /// CPUs that idle and have been given nothing, and tasks queued behind another one.
+    idle: u64,
+    waiting: u64,
+    /// Time of CPUs that those tasks could have had, up to a point in time, picoseconds.
+    usable: u64,
+    since: u64,
 }
 
 /// The books.
 pub(crate) struct Idlers {
     cpus: Vec<Idler>,
     times: Cell<IdleTimes>,
+    pairs: Cell<Pairs>,
     /// A task waits somewhere.
     crowd: Cell<bool>,
     /// Why the next task to be queued is queued where it is.
     queued: Cell<IdleCause>,
-    /// A kick has been ignored, and no pass over the idle CPUs has come since.
-    pub(super) kick_lost: Cell<bool>,
+    /// Why nobody looks for the CPUs whose tick is stopped.
+    service: Cell<Excuse>,
     /// Length of a tick, for which a look counts.
     pub(super) tick_ps: Cell<u64>,
 }
@@ -190,19 +257,60 @@ impl Idlers {
     /// For `cpus` CPUs.
     pub(crate) fn new(cpus: usize) -> Self {
         Self {
-            cpus: (0..cpus).map(|_| Idler::default()).collect(),
+            cpus: (0..cpus).map(|_| Idler::new()).collect(),
             times: Cell::new([0; IDLE_CAUSES]),
+            pairs: Cell::default(),
             crowd: Cell::new(false),
             queued: Cell::new(IdleCause::Moved),
-            kick_lost: Cell::new(false),
+            service: Cell::new(Excuse::always(IdleCause::NotServed)),
             tick_ps: Cell::new(0),
         }
     }
 
     /// Times so far; that of CPUs which idle now up to `now`.
     pub(crate) fn times(&self, now: u64) -> IdleTimes {
-        (0..self.cpus.len()).for_each(|cpu| self.settle(cpu, now));
+        self.settle_all(now);
         self.times.get()
+    }
+
+    /// CPU time that tasks which waited could have had on CPUs that idled, up to `now`,
+    /// picoseconds: at any time that of as many CPUs as idle or as tasks wait, whichever is less.
+    pub(crate) fn usable(&self, now: u64) -> u64 {
+        self.count(now, |_| ());
+        self.pairs.get().usable
+    }
+
+    fn count(&self, now: u64, change: impl FnOnce(&mut Pairs)) {
+        let mut pairs = self.pairs.get();
+        pairs.usable += now.saturating_sub(pairs.since) * pairs.idle.min(pairs.waiting);
+        pairs.since = pairs.since.max(now);
+        change(&mut pairs);
+        self.pairs.set(pairs);
+    }
+
+    /// A task waits behind another one from `now` on.
+    pub(crate) fn waits(&self, now: u64) {
+        self.count(now, |pairs| pairs.waiting += 1);
+    }
+
+    /// One fewer waits.
+    pub(crate) fn waits_no_more(&self, now: u64) {
+        self.count(now, |pairs| pairs.waiting -= 1);
+    }
+
+    /// Changes what is known of `cpu`.
+    fn change(&self, cpu: usize, now: u64, change: impl FnOnce(&Idler)) {
+        let idler = &self.cpus[cpu];
+        let before = u64::from(idler.spare());
+        change(idler);
+        let after = u64::from(idler.spare());
+        if before != after {
+            self.count(now, |pairs| pairs.idle = pairs.idle + after - before);
+        }
+    }
+
+    fn settle_all(&self, now: u64) {
+        (0..self.cpus.len()).for_each(|cpu| self.settle(cpu, now));
     }
 
     fn settle(&self, cpu: usize, now: u64) {
@@ -216,14 +324,19 @@ impl Idlers {
         if !self.crowd.get() {
             return;
         }
-        let early = now.min(idler.until.get()).saturating_sub(since);
-        let late = match idler.late.get() {
-            IdleCause::NotServed if self.kick_lost.get() => IdleCause::KickLost,
-            late => late,
+        let late = if idler.ticks.get() {
+            // A look that is due comes with the next tick; what it then finds takes a while.
+            let until = idler.due.get().saturating_add(2 * self.tick_ps.get());
+            Excuse { cause: IdleCause::NotDue, until, then: IdleCause::Unexplained }
+        } else {
+            self.service.get()
         };
+        let looked = now.min(idler.until.get()).max(since);
+        let excused = now.min(late.until).max(looked);
         let mut times = self.times.get();
-        times[idler.cause.get() as usize] += early;
-        times[late as usize] += now - since - early;
+        times[idler.cause.get() as usize] += looked - since;
+        times[late.cause as usize] += excused - looked;
+        times[late.then as usize] += now - excused;
         self.times.set(times);
     }
 
@@ -234,10 +347,14 @@ impl Idlers {
     }
 
     fn starts(&self, cpu: usize, cause: IdleCause, now: u64) {
-        let idler = &self.cpus[cpu];
-        idler.since.set(Some(idler.since.get().unwrap_or(0).max(now)));
-        idler.cause.set(cause);
-        idler.until.set(now + self.tick_ps.get());
+        self.change(cpu, now, |idler| {
+            if idler.since.get().is_none() {
+                idler.began.set(now);
+            }
+            idler.since.set(Some(idler.since.get().unwrap_or(0).max(now)));
+            idler.cause.set(cause);
+            idler.until.set(now + self.tick_ps.get());
+        });
     }
 
     /// Whether `cpu` idles.
@@ -248,20 +365,39 @@ impl Idlers {
     /// `cpu`, which idles, has been given a task at `now`.
     pub(crate) fn given(&self, cpu: usize, now: u64) {
         self.looked(cpu, IdleCause::Waking, now);
+        self.cpus[cpu].until.set(u64::MAX);
     }
 
-    /// Whether the tick of `cpu`, which idles, goes on: what its idling is put down to when nobody
-    /// looks.
+    /// Whether the tick of `cpu`, which idles, goes on.
     pub(crate) fn ticks(&self, cpu: usize, ticks: bool, now: u64) {
         self.settle(cpu, now);
-        let late = if ticks { IdleCause::NotDue } else { IdleCause::NotServed };
-        self.cpus[cpu].late.set(late);
+        self.cpus[cpu].ticks.set(ticks);
+    }
+
+    /// When the next look of `cpu` for itself is due.
+    pub(crate) fn due(&self, cpu: usize, at: u64) {
+        self.cpus[cpu].due.set(at);
+    }
+
+    /// Why nobody looks for the CPUs whose tick is stopped from `now` on: `cause`, and from `until`
+    /// on what is beside it.
+    pub(crate) fn serves(&self, cause: IdleCause, (until, then): (u64, IdleCause), now: u64) {
+        let service = Excuse { cause, until, then };
+        if self.service.get() != service {
+            self.settle_all(now);
+            self.service.set(service);
+        }
+    }
+
+    /// The same for good.
+    pub(crate) fn serves_not(&self, cause: IdleCause, now: u64) {
+        self.serves(cause, (u64::MAX, cause), now);
     }
 
     /// `cpu` has something to run.
     pub(crate) fn runs(&self, cpu: usize, now: u64) {
         self.settle(cpu, now);
-        self.cpus[cpu].since.set(None);
+        self.change(cpu, now, |idler| idler.since.set(None));
     }
 
     /// The next task that is queued behind another one is there because of `cause`.
@@ -269,12 +405,24 @@ impl Idlers {
         self.queued.set(cause);
     }
 
+    /// A wakeup that searches `cpus` has queued a task behind another one at `now`. It has begun to
+    /// search no earlier than `since`.
+    pub(crate) fn passed_over(&self, cpus: Range<usize>, since: u64, now: u64) {
+        for cpu in cpus {
+            let idler = &self.cpus[cpu];
+            if idler.spare() && idler.began.get() < since {
+                self.looked(cpu, IdleCause::Unexplained, now);
+            }
+        }
+    }
+
     /// The first task waits.
     pub(crate) fn crowd_begins(&self, now: u64) {
+        self.settle_all(now);
         self.crowd.set(true);
         let cause = self.queued.replace(IdleCause::Moved);
         for (cpu, idler) in self.cpus.iter().enumerate() {
-            if idler.since.get().is_some() && idler.cause.get() != IdleCause::Waking {
+            if idler.spare() {
                 self.starts(cpu, cause, now);
             }
         }
@@ -282,41 +430,10 @@ impl Idlers {
 
     /// No task waits any more.
     pub(crate) fn crowd_ends(&self, now: u64) {
-        (0..self.cpus.len()).for_each(|cpu| self.settle(cpu, now));
+        self.settle_all(now);
         self.crowd.set(false);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_look_counts_for_a_tick_and_then_that_nobody_looks() {
-        let idlers = Idlers::new(2);
-        idlers.tick_ps.set(100);
-        idlers.looked(1, IdleCause::Hot, 0);
-        idlers.ticks(1, false, 0);
-        idlers.queues(IdleCause::Forked);
-        idlers.crowd_begins(50);
-        idlers.looked(1, IdleCause::Hot, 60);
-        idlers.crowd_ends(200);
-        idlers.crowd_begins(300);
-        idlers.kick_lost.set(true);
-        idlers.runs(1, 450);
-        let times = idlers.times(1000);
-        let of = |cause| times[cause as usize];
-        assert_eq!(of(IdleCause::Forked), 10);
-        assert_eq!(of(IdleCause::Hot), 100);
-        assert_eq!(of(IdleCause::NotServed), 40);
-        assert_eq!((of(IdleCause::Moved), of(IdleCause::KickLost)), (100, 50));
-        assert_eq!(times.iter().sum::<u64>(), 10 + 140 + 150);
-    }
-
-    #[test]
-    fn causes_stand_in_the_order_of_their_numbers() {
-        for (number, cause) in IdleCause::ALL.iter().enumerate() {
-            assert_eq!(*cause as usize, number);
-        }
-    }
-}
+mod tests;

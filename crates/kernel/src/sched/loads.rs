@@ -124,6 +124,9 @@ impl Loads {
         if self.idlers.idles(cpu) {
             self.idlers.given(cpu, Here::now_ps());
         }
+        if self.running[cpu].get() > 1 {
+            self.idlers.waits(Here::now_ps());
+        }
         if self.running[cpu].get() == 2 && self.crowded.replace(self.crowded.get() + 1) == 0 {
             self.idlers.crowd_begins(Here::now_ps());
         }
@@ -136,6 +139,9 @@ impl Loads {
         self.all.set(self.all.get() - 1);
         self.all_weight.set(self.all_weight.get() - weight);
         self.running[cpu].set(self.running[cpu].get() - 1);
+        if self.running[cpu].get() > 0 {
+            self.idlers.waits_no_more(Here::now_ps());
+        }
         if self.running[cpu].get() == 1 {
             self.crowded.set(self.crowded.get() - 1);
             if self.crowded.get() == 0 {

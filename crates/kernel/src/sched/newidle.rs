@@ -40,7 +40,7 @@ impl Balancer {
             }
         }
         if pulled || self.rq.jiffies() > queue.next_balance.get() {
-            queue.next_balance.set(next);
+            self.rq.set_next_balance(cpu, next);
         }
         cause
     }

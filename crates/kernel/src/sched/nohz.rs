@@ -4,6 +4,7 @@
 //!   of 2.6.25, 3.0 and 3.7, with their defects: which of them a kernel has, its preset says
 //!   ([`Stopped`]).
 
+use super::idlers::IdleCause;
 use super::queue::RunQueue;
 use super::scheduler::Sched;
 use crate::softirq::Vector;
@@ -119,9 +120,7 @@ impl Sched {
         if queue.in_nohz_recently.get() && !idle {
             queue.in_nohz_recently.set(false);
             self.nohz.stopped.borrow_mut()[cpu] = false;
-            if self.nohz.owner.get() == Some(cpu) {
-                self.nohz.owner.set(None);
-            }
+            self.disown(cpu);
             if self.nohz.owner.get().is_none()
                 && let Some(first) = self.nohz.first_stopped()
             {
@@ -163,6 +162,9 @@ impl Sched {
         self.nohz.next_balance.set(self.nohz.next_balance.get() + 1);
         if self.rq.is_idle_cpu(target) {
             self.kick_balancer(target);
+        } else {
+            let then = (Here::now_ps() + self.rq.tick_ps, IdleCause::NotServed);
+            self.rq.loads.idlers.serves(IdleCause::Misdirected, then, Here::now_ps());
         }
     }
 
@@ -170,13 +172,44 @@ impl Sched {
     fn kick_balancer(&self, target: usize) {
         if core::mem::replace(&mut self.nohz.kicked.borrow_mut()[target], true) {
             if self.nohz.is_lazy() {
-                self.rq.loads.idlers.kick_lost.set(true);
+                self.note_kick_lost();
             }
             return;
         }
+        // Whoever is not looked at by the next tick but one has been forgotten.
+        let then = (Here::now_ps() + self.rq.tick_ps, IdleCause::Unexplained);
+        self.rq.loads.idlers.serves(IdleCause::Asked, then, Here::now_ps());
         let at = Here::now_ps() + self.rq.costs.ipi;
         self.interrupt_at(target, at, Box::new(Self::kicked));
         Here::pass(self.rq.costs.send);
+    }
+
+    fn note_kick_lost(&self) {
+        self.rq.loads.idlers.serves_not(IdleCause::KickLost, Here::now_ps());
+    }
+
+    /// This CPU looks for all at its own next look.
+    fn note_served(&self, cut: bool) {
+        let cause = if cut { IdleCause::CutShort } else { IdleCause::NotDue };
+        let mut until = self.rq.this().next_balance.get() * self.rq.tick_ps;
+        let mut then = IdleCause::NotServed;
+        if self.nohz.rule == Stopped::Owner {
+            // It ticks, so its look comes with a tick, and takes part of another.
+            until = until.max(Here::now_ps()) + 2 * self.rq.tick_ps;
+            then = IdleCause::Unexplained;
+        }
+        self.rq.loads.idlers.serves(cause, (until, then), Here::now_ps());
+    }
+
+    /// `cpu` no longer balances for the others, if it did.
+    fn disown(&self, cpu: usize) {
+        let owner = &self.nohz.owner;
+        if owner.get() == Some(cpu) {
+            owner.set(None);
+            if self.nohz.rule == Stopped::Owner {
+                self.rq.loads.idlers.serves_not(IdleCause::NotServed, Here::now_ps());
+            }
+        }
     }
 
     /// The interrupt of a kick.
@@ -186,6 +219,7 @@ impl Sched {
             if !self.rq.is_idle_cpu(Here::cpu()) || queue.need_resched.get() {
                 let sticks = self.nohz.rule == Stopped::Crowded;
                 self.nohz.kicked.borrow_mut()[Here::cpu()] = sticks;
+                self.note_kick_lost();
                 return;
             }
             queue.idle_at_tick.set(true);
@@ -204,22 +238,26 @@ impl Sched {
         }
         let kicked = self.nohz.kicked.borrow()[cpu];
         match self.nohz.rule {
-            Stopped::Owner if idle && self.nohz.owner.get() == Some(cpu) => self.serve(queue),
+            Stopped::Owner if idle && self.nohz.owner.get() == Some(cpu) => {
+                let cut = self.serve(queue);
+                self.note_served(cut);
+            }
             Stopped::Owner => {}
-            Stopped::FirstTwo if kicked && !idle => self.rq.loads.idlers.kick_lost.set(true),
+            Stopped::FirstTwo if kicked && !idle => self.note_kick_lost(),
             Stopped::FirstTwo | Stopped::Crowded | Stopped::CrowdedOrForgotten => {
                 if kicked && idle {
-                    self.serve(queue);
+                    let cut = self.serve(queue);
                     self.nohz.next_balance.set(queue.next_balance.get());
-                    self.rq.loads.idlers.kick_lost.set(false);
+                    self.note_served(cut);
                 }
                 self.nohz.kicked.borrow_mut()[cpu] = false;
             }
         }
     }
 
-    /// Balances for all CPUs whose tick is stopped, until this one has something to run.
-    fn serve(&self, queue: &RunQueue) {
+    /// Balances for all CPUs whose tick is stopped, until this one has something to run. Returns
+    /// whether that cut it short.
+    fn serve(&self, queue: &RunQueue) -> bool {
         let cpu = Here::cpu();
         let loads = &self.rq.loads;
         for other in 0..self.rq.queues.len() {
@@ -227,7 +265,7 @@ impl Sched {
                 continue;
             }
             if queue.need_resched.get() {
-                break;
+                return true;
             }
             match self.nohz.rule {
                 Stopped::Owner => {}
@@ -237,8 +275,9 @@ impl Sched {
             }
             self.balancer.rebalance(other, true);
             let next = self.rq.queues[other].next_balance.get();
-            queue.next_balance.set(queue.next_balance.get().min(next));
+            self.rq.set_next_balance(cpu, queue.next_balance.get().min(next));
         }
+        false
     }
 
     /// Before an idle CPU halts: stop its tick if nothing needs it.
@@ -282,11 +321,14 @@ impl Sched {
                 false
             }
             Stopped::Owner if self.nohz.all_stopped() => {
-                owner.set(owner.get().filter(|&owner| owner != cpu));
+                self.disown(cpu);
                 false
             }
             Stopped::Owner => {
-                owner.set(owner.get().or(Some(cpu)));
+                if owner.get().is_none() {
+                    owner.set(Some(cpu));
+                    self.note_served(false);
+                }
                 owner.get() == Some(cpu)
             }
         }
@@ -304,9 +346,7 @@ impl Sched {
         }
         if !self.nohz.is_lazy() && self.nohz.is_stopped(cpu) {
             self.nohz.stopped.borrow_mut()[cpu] = false;
-            if self.nohz.owner.get() == Some(cpu) {
-                self.nohz.owner.set(None);
-            }
+            self.disown(cpu);
         }
         let now = Here::now_ps();
         let mut next = now - now % self.rq.tick_ps + self.tick_offset(cpu);

@@ -142,6 +142,12 @@ impl RunQueues {
         Here::now_ps() / self.tick_ps
     }
 
+    /// Periodic balancing of `cpu` is due at `tick`.
+    pub(crate) fn set_next_balance(&self, cpu: usize, tick: u64) {
+        self.queues[cpu].next_balance.set(tick);
+        self.loads.idlers.due(cpu, tick * self.tick_ps);
+    }
+
     /// `ms` in ticks, rounded up as `msecs_to_jiffies` does.
     pub(crate) fn ticks_of_ms(&self, ms: u64) -> u64 {
         (ms * u64::from(self.hz)).div_ceil(1000)

@@ -170,6 +170,11 @@ impl Sched {
         self.rq.loads.idlers.times(Here::now_ps())
     }
 
+    /// CPU time that tasks which waited could have had on CPUs that idled, picoseconds.
+    pub fn idle_usable_ps(&self) -> u64 {
+        self.rq.loads.idlers.usable(Here::now_ps())
+    }
+
     /// Run time of `task` so far, in picoseconds, up to its last charge.
     pub fn cpu_time_ps(&self, task: TaskId) -> u64 {
         self.rq.tcb(task).entity.sum_exec.get() * 1000

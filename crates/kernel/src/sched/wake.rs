@@ -139,15 +139,18 @@ impl Wakeups {
 
     /// Makes `task` runnable; whether it was asleep.
     pub(crate) fn try_to_wake_up(&self, task: &Rc<Tcb>, sync: bool) -> bool {
+        let since = Here::now_ps();
         Smp::irq_save();
         let mut queue = self.rq.lock_queue_of(task);
         Here::pass(self.rq.costs.wake);
+        let mut searched = false;
         let sleeps = || matches!(task.state.get(), State::Asleep(_));
         if sleeps() && !task.entity.on_queue.get() {
             // A task that is still leaving its CPU, whose queue was unlocked to balance, stays
             // there (`task_running` in `try_to_wake_up`): elsewhere two CPUs could run it.
             let leaving = task.on_cpu.get();
             let target = if leaving { task.cpu.get() } else { self.place(task, sync) };
+            searched = !leaving && task.rt_priority().is_none() && !task.bound.get();
             if target != task.cpu.get() {
                 let old = queue;
                 self.rq.change_cpu(task, old, target);
@@ -169,6 +172,10 @@ impl Wakeups {
             } else {
                 self.rq.loads.idlers.queues(self.cause(task.cpu.get()));
                 self.rq.enqueue(queue, task, Enqueue::Woken);
+                if searched && self.rq.loads.running(task.cpu.get()) > 1 {
+                    let searched = self.searched(task.cpu.get());
+                    self.rq.loads.idlers.passed_over(searched, since, Here::now_ps());
+                }
                 queue.end_idle();
             }
         }
@@ -238,6 +245,17 @@ impl Wakeups {
                 IdleCause::WokenAmongTwo
             }
             _ => IdleCause::WokenInCache,
+        }
+    }
+
+    /// CPUs of which one that idles is found by every wakeup that ends at `target`, whoever wakes.
+    fn searched(&self, target: usize) -> Range<usize> {
+        match self.rules.placement {
+            Placement::IdleSibling | Placement::IdleCore if self.threads == 1 => {
+                self.llc_of(target)
+            }
+            Placement::IdleCore => self.core_of(target),
+            _ => target..target,
         }
     }
 

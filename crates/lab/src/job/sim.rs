@@ -248,6 +248,7 @@ impl SimJob {
             ("newidle_failed_per_s", rate(point.sched.newidle_failed)),
             ("jobs_failed", point.jobs_failed as f64),
             ("idle_beside_percent", rules.total()),
+            ("idle_usable_percent", point.idle_usable_percent),
         ];
         let outcome = Outcome::of(numbers.into_iter().chain(idle));
         Outcome {
