@@ -3,8 +3,8 @@
 //!
 //! Nothing here decides anything. Whoever looks for work for an idle CPU, or queues a task behind
 //! another one, says why it left things as they are. What a look found counts until the next tick.
-//! From then on the CPU idles because nobody looks, and that has to be lawful, too: the next look is
-//! not due, or nobody who may ask for it has. Once a look is due that does not come
+//! From then on the CPU idles because nobody looks, and that has to be lawful, too: the next look
+//! is not due, or nobody who may ask for it has. Once a look is due that does not come
 //! ([`Idlers::serves`], [`Idlers::due`]), or a wakeup queued a task although it searches this CPU
 //! ([`Idlers::passed_over`]), no rule accounts for the idle time, and it is *unexplained*. An idle
 //! CPU whom nobody has looked at since tasks wait idles because the first of them was queued where
