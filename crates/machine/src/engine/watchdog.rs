@@ -78,11 +78,16 @@ impl Ledger {
                     self.unwant(task, offset);
                 }
                 let mut held = self.held.borrow_mut();
+                let own = |lock: &Lock| lock.offset == offset && lock.task == task;
                 // Mostly the lock that was taken last.
                 let others = held.len().saturating_sub(1);
-                if held.last().is_some_and(|lock| lock.offset == offset) {
+                if held.last().is_some_and(own) {
                     held.truncate(others);
-                } else if let Some(at) = held.iter().rposition(|lock| lock.offset == offset) {
+                    return;
+                }
+                // A unit of a semaphore may be given back by a task that never took one.
+                let any = || held.iter().rposition(|lock| lock.offset == offset);
+                if let Some(at) = held.iter().rposition(own).or_else(any) {
                     held.swap_remove(at);
                 }
             }
@@ -290,4 +295,27 @@ impl Engine {
 fn short(kind: &'static str) -> &'static str {
     let plain = kind.split('<').next().unwrap_or(kind);
     plain.rsplit("::").next().unwrap_or(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_a_lock_gives_back_its_own_share() {
+        const SHARED: usize = 64;
+        const OTHER: usize = 128;
+        let ledger = Ledger::default();
+        let event = |event, offset, task| ledger.event(event, offset, task, "a lock", 1);
+        event(LockEvent::Acquired, SHARED, 1);
+        event(LockEvent::Acquired, SHARED, 2);
+        event(LockEvent::Released, SHARED, 1);
+        event(LockEvent::Acquired, OTHER, 3);
+        event(LockEvent::Contended, OTHER, 2);
+        event(LockEvent::Contended, SHARED, 3);
+        assert!(ledger.circle(2), "tasks 2 and 3 wait for each other");
+        // A task that took nothing ends the share of another one.
+        event(LockEvent::Released, SHARED, 4);
+        assert!(!ledger.circle(2));
+    }
 }
