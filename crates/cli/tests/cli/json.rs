@@ -64,8 +64,12 @@ fn reproduce_is_the_same_in_two_processes_and_on_one_thread() {
 
 #[test]
 fn reproduce_keeps_the_spread() {
-    let args = ["reproduce", "--scale", "1000", "--seeds", "2", "--format", "json"];
-    let value = json(&args, 0);
+    let small = ["reproduce", "--scale", "1000", "--seeds", "2", "--format", "json"];
+    let value = json(&small, 0);
+    assert!(value["grids"]["spread"].is_null(), "it is run on request");
+    let notes = value["notes"].to_string();
+    assert!(notes.contains("--only spread"), "{notes}");
+    let value = json(&[small.as_slice(), &["--only", "spread"]].concat(), 0);
     let spread = value["grids"]["spread"].as_array().expect("spread");
     assert_eq!(spread.len(), 10, "two machines, two HZ, two preemption models; no groups");
     assert!(spread[0]["machine"].is_string(), "{}", spread[0]);

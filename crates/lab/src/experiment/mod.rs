@@ -192,6 +192,9 @@ pub struct Grid {
     /// Whether only the points with a published row are run.
     #[serde(default)]
     pub only_published: bool,
+    /// It is run only if it is named (`--only`).
+    #[serde(default)]
+    pub on_request: bool,
     /// Number of seeds; of a measurement, rounds.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000))]

@@ -160,6 +160,8 @@ pub struct Plan {
     pub experiment: Loaded<Experiment>,
     /// Its grids.
     pub grids: Vec<PlannedGrid>,
+    /// Names and titles of the grids that are run only if they are named.
+    pub left: Vec<(String, String)>,
     /// What was asked for.
     pub(super) changes: Changes,
 }
@@ -237,11 +239,17 @@ impl Plan {
         let mut plan = Self {
             name: name.clone(),
             grids: Vec::new(),
+            left: Vec::new(),
             experiment: experiment.clone(),
             changes: changes.clone(),
         };
         for grid in experiment.grid.iter().filter(wanted) {
-            plan.grids.push(Planner { experiment, grid, changes }.plan()?);
+            let planned = Planner { experiment, grid, changes }.plan()?;
+            if grid.on_request && changes.only.is_empty() {
+                plan.left.push((grid.name.clone(), grid.title.clone()));
+            } else {
+                plan.grids.push(planned);
+            }
         }
         // A comparison without its baseline says nothing.
         let complete = |grid: &PlannedGrid| {

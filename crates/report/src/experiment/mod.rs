@@ -109,6 +109,14 @@ impl ExperimentReport {
                 (part, _) => parts.push(part),
             }
         }
+        if let Some(note) = sentence::left(plan) {
+            match parts.first_mut() {
+                Some(Part::Published(report)) => report.notes.push(note),
+                Some(Part::Measured(report)) => report.notes.push(note),
+                Some(Part::Table(_, table, _)) => table.note(note),
+                Some(Part::Panel(_)) | None => {}
+            }
+        }
         if let Some(report) = parts.iter().find_map(|part| match part {
             Part::Measured(report) => Some(report.verdict()),
             _ => None,

@@ -108,6 +108,13 @@ pub(super) fn looks(grid: &PlannedGrid) -> Option<String> {
     ))
 }
 
+/// Which grids were not run, as nobody asked for them.
+pub(super) fn left(plan: &Plan) -> Option<String> {
+    let told = plan.left.iter().map(|(name, title)| format!("{title}: --only {name}"));
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| format!("not run: {}", told.join("; ")))
+}
+
 /// The first sentence of a report.
 pub(super) fn verdict(plan: &Plan, outcomes: &[Option<Outcome>], parts: Vec<String>) -> String {
     let done = outcomes.iter().flatten().count();
