@@ -233,6 +233,21 @@ fn noise_like_none_that_is_considered_costs_pairs_and_other_noise_does_not() {
     assert!(bought(Noise::Cauchy, 0.1) + bought(Noise::Walk, 0.1) < 0.5);
 }
 
+/// Before, with shifts of builds of one standard deviation, a third of the names was wrong.
+#[test]
+fn where_builds_may_shift_no_name_rests_on_one_build() {
+    let value = |node: usize, random: &mut Random| {
+        Some(Outcome::Value(100.0 + random.normal() + if node >= 40 { 6.0 } else { 0.0 }))
+    };
+    let (_, answer, log) = search(linear(), Config::default(), value);
+    assert_eq!(answer.culprit, Some(40), "{answer:?}");
+    for of in [39, 40] {
+        let builds = log.iter().filter(|(node, ..)| *node == of).map(|(_, build, _)| *build);
+        let builds: std::collections::BTreeSet<u64> = builds.collect();
+        assert!(builds.len() >= 3, "{of}: {builds:?}");
+    }
+}
+
 #[test]
 fn merges_and_unbuildable_commits_do_not_mislead() {
     let mut cell = Scenario::new(0.40, 0.03, Noise::Gaussian);
