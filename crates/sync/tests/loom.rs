@@ -19,8 +19,12 @@ use std::sync::atomic::Ordering;
 const PREEMPTIONS: usize = 2;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
+    model_within(PREEMPTIONS, body);
+}
+
+fn model_within(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.preemption_bound = Some(preemptions);
     builder.check(body);
 }
 
@@ -163,10 +167,10 @@ fn excludes<T: Lock + Send + Sync>(attempts: bool) {
 /// A third thread tries the lock once while its owner leaves and a waiter comes: it may find what
 /// the slow path of the owner wrote, with no inner lock and no sleep between them. It spins nowhere
 /// and so leaves the lock to the main thread: two that spin would take turns at it for ever here.
-/// So no semaphore is here: all of its calls spin on an inner lock, and three tasks at one exceed
-/// loom's bound on the branches of an execution.
-fn passes_a_waiter<T: Lock + Send + Sync>() {
-    model(move || {
+/// At a semaphore all calls spin on an inner lock: with two preemptions its three tasks take turns
+/// there until loom's bound on the branches of an execution is exceeded, so it gets one.
+fn passes_a_waiter<T: Lock + Send + Sync>(preemptions: usize) {
+    model_within(preemptions, move || {
         let lock = T::unlocked().spin_limit(1);
         let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
         guarded.lock.acquire();
@@ -230,8 +234,10 @@ fn turns<const WEAK: bool>() {
 
 fn keeps_order<T: Lock + Send + Sync>(name: LockName) {
     excludes::<T>(false);
-    if ["mutex", "rwsem"].contains(&name.family()) {
-        passes_a_waiter::<T>();
+    match name.family() {
+        "mutex" | "rwsem" => passes_a_waiter::<T>(PREEMPTIONS),
+        "semaphore" => passes_a_waiter::<T>(1),
+        _ => {}
     }
     if name.family() == "spinlock" {
         excludes::<T>(true);
