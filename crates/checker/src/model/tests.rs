@@ -93,7 +93,7 @@ fn a_flag_set_before_the_wait_is_not_missed_but_one_read_too_early_is() {
     let waker = |early: bool| {
         move |shared: &Shared| {
             shared.0.store(1, SeqCst);
-            Model::wake(if early { &shared.1 } else { &shared.0 }, 1);
+            Model::wake(if early { &raw const shared.1 } else { &raw const shared.0 }, 1);
         }
     };
     for early in [false, true] {

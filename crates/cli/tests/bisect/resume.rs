@@ -76,18 +76,18 @@ fn killed_beside(test: &str, others: f64) -> Repo {
     child.kill().expect("killed");
     child.wait().expect("dead");
     let mut left = 4;
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for mut event in repo.log() {
         if event["event"] == "run" {
             event["disturbance"] = serde_json::json!({"seconds": 1e3, "others_s": 1e3 * others});
             left -= 1;
         }
-        text += &format!("{event}\n");
+        lines.push(format!("{event}\n"));
         if left == 0 {
             break;
         }
     }
-    std::fs::write(repo.state().join("log.jsonl"), text).expect("written");
+    std::fs::write(repo.state().join("log.jsonl"), lines.concat()).expect("written");
     repo
 }
 
