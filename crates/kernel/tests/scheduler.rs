@@ -367,13 +367,16 @@ fn wakeups_stack_on_a_cpu_that_has_not_noticed_the_first_up_to_3_1() {
     assert_ne!(second, 1);
 }
 
-/// CPU 0 has three tasks while the others have idled without a tick since the start. On how many
+/// CPU 0 has three tasks while the others, which ticked last while they worked, idle. On how many
 /// CPUs are they 100 ms later, and how long did the others idle because a kick was ignored?
 fn three_beside_idle_cpus(kernel: &str) -> (usize, u64) {
     let seen = Rc::new(Cell::new((0, 0)));
     let result = Rc::clone(&seen);
     stage(&self::kernel(kernel), move |sched| {
-        Here::user(20 * MS);
+        for cpu in 1..4 {
+            busy(&sched, cpu, 10 * MS);
+        }
+        Here::user(30 * MS);
         let tasks = [busy(&sched, 0, 500 * MS), busy(&sched, 0, 500 * MS)];
         Here::user(100 * MS);
         let moved = tasks.iter().filter(|&&task| sched.tcb(task).cpu.get() != 0).count();

@@ -76,7 +76,8 @@ fn run_queue(kernel: &KernelPreset, preset: &Preset, cpu: usize) -> RunQueue {
         need_resched: Cell::new(false),
         domains: domains::build(preset, &kernel.sched.domains, cpu),
         next_balance: Cell::new(1),
-        idle_at_tick: Cell::new(false),
+        // Until nohz takes over at the end of the boot an idle CPU ticks: it has been seen idle.
+        idle_at_tick: Cell::new(true),
         clock_ns: Cell::new(0),
         halted_at: Cell::new(0),
         push_to: Cell::new(None),
