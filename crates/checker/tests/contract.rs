@@ -6,7 +6,7 @@ use convoy_checker::model::{Budget, End, Instance, Model, Property, Scenario, ex
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Mutex, Opportunistic, Platform,
-    Promise, RwSemaphore, Semaphore, SpinPolicy, SpinQueue, TasLock, TaskId, TicketLock,
+    Promise, Quota, RwSemaphore, Semaphore, SpinPolicy, SpinQueue, TasLock, TaskId, TicketLock,
 };
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -52,6 +52,8 @@ fn combinations_beyond_the_list_keep_the_contract() {
     keeps::<Semaphore<Model, Handoff, Inner>>(&[]);
     keeps::<Semaphore<Model, Opportunistic, Inner>>(&[]);
     keeps::<ArchSemaphore<Model, Inner>>(&[]);
+    keeps::<Quota<Model, Inner>>(&[]);
+    keeps::<Quota<Model, TicketLock<Model>, 1>>(&[]);
     keeps::<Mutex<Model, convoy_sync::NoSpin, Inner>>(&[]);
     keeps::<RwSemaphore<Model, Inner>>(&[Promise::Shared]);
 }

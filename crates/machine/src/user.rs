@@ -7,7 +7,7 @@
 
 use crate::engine::{Mode, engine};
 use crate::smp::{Smp, Word};
-use convoy_sync::{Access, LockEvent, Platform, Sleep, TaskId, Wake, spin_and_yield};
+use convoy_sync::{Access, LockEvent, Platform, Sleep, TaskId, Turn, Wake, spin_and_yield};
 
 /// User mode of the virtual machine of the calling thread; for tasks whose CPU time is accounted as
 /// [`Mode::User`]. See the module documentation.
@@ -39,6 +39,16 @@ impl Platform for User {
         let engine = engine();
         engine.pass(engine.clock_price());
         Smp::now()
+    }
+
+    fn turn() -> Turn {
+        let engine = engine();
+        engine.turns[engine.this().task.get() as usize].get()
+    }
+
+    fn set_turn(turn: Turn) {
+        let engine = engine();
+        engine.turns[engine.this().task.get() as usize].set(turn);
     }
 
     #[inline]

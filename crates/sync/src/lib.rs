@@ -5,6 +5,7 @@
 //! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short sections of a kernel |
 //! | [`AdaptiveLock`] | short sections of user space |
 //! | [`Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
+//! | [`Quota`] | user space: one owner or a number of them, fast and fair |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
 //! | [`Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
 //! | [`RwLock`] | the spinning reader/writer lock of 2008 |
@@ -23,6 +24,7 @@ mod mutex;
 mod native;
 mod platform;
 mod queue;
+mod quota;
 pub mod rcu;
 mod rwlock;
 mod rwsem;
@@ -39,6 +41,7 @@ pub use mutex::{
 };
 pub use native::{Native, Signals, spin_and_yield};
 pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
+pub use quota::{NativeQuota, Quota, Turn};
 pub use rwlock::RwLock;
 pub use rwsem::RwSemaphore;
 pub use semaphore::{

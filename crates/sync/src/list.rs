@@ -50,6 +50,8 @@ macro_rules! every_lock {
             Opportunistic = "opportunistic", "semaphore",
                 $crate::Semaphore<P, $crate::Opportunistic, L>, [Units Signals Timeouts],
                 "The same without it: any task may take the unit.";
+            Quota = "quota", "semaphore", $crate::Quota<P, L>, [Units Signals Timeouts],
+                "Ours: any task may take it, for the time of its turn.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::RwLock<P>, [Shared],

@@ -11,6 +11,7 @@
 //! Threads that never asked pay one thread-local load for each interruptible wait.
 
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
+use crate::quota::Turn;
 use core::cell::Cell;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{self, Relaxed, Release, SeqCst};
@@ -48,6 +49,7 @@ thread_local! {
     // Constant initialisers and no destructors: neither allocates nor registers anything, so locks
     // may be used at any time in the life of a thread.
     static TASK: Cell<TaskId> = const { Cell::new(0) };
+    static TURN: Cell<Turn> = const { Cell::new(Turn::new(0)) };
     static SIGNALS: Cell<Option<&'static Signals>> = const { Cell::new(None) };
 }
 
@@ -221,6 +223,16 @@ impl Platform for Native {
     #[inline]
     fn spin_until(word: &AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
         spin_and_yield::<Self>(word, done, yield_now)
+    }
+
+    #[inline]
+    fn turn() -> Turn {
+        TURN.get()
+    }
+
+    #[inline]
+    fn set_turn(turn: Turn) {
+        TURN.set(turn);
     }
 
     fn wait(word: &AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {

@@ -13,6 +13,7 @@
 //!   until that word changes*, never a loop of events.
 //! - No decision may depend on a real address or on the clock of the host.
 
+use crate::quota::Turn;
 use core::ops::{BitAnd, BitOr, Deref};
 use core::sync::atomic::Ordering;
 
@@ -196,6 +197,9 @@ pub enum Access {
 /// Identity of a task on its platform; dense small numbers on `Smp` and `Model`.
 pub type TaskId = u32;
 
+/// Looks at a word between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 8;
+
 /// What a lock may ask of the machine. See the module documentation.
 pub trait Platform: Sized + 'static {
     /// 8-bit word.
@@ -228,6 +232,37 @@ pub trait Platform: Sized + 'static {
         let _turns_cost_time = (word, worthwhile);
         Self::spin_hint();
     }
+
+    /// Spins until `done` holds for the value of `word` or [`Self::now`] has reached `until`;
+    /// returns the last value, whose load orders nothing. `done` obeys the rules of
+    /// [`Self::spin_until`]. The checker looks once: time passes there whenever it likes.
+    fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                // Relaxed: the caller orders.
+                let value = word.load(Ordering::Relaxed);
+                if done(value) {
+                    return value;
+                }
+                Self::spin_hint();
+            }
+            if Self::now() >= until {
+                // Relaxed, as above.
+                return word.load(Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What [`Self::set_turn`] left for the calling task; a platform that keeps nothing has a new
+    /// turn begin each time, and none ever ends.
+    #[inline]
+    fn turn() -> Turn {
+        Turn::default()
+    }
+
+    /// Keeps `turn` for the calling task.
+    #[inline]
+    fn set_turn(_turn: Turn) {}
 
     /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or
     /// `deadline` (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one

@@ -101,17 +101,30 @@ impl<P: Platform> Waiter<P> {
     /// The inner lock is held, and the record was in the queue under it.
     #[inline]
     pub(crate) unsafe fn wake(this: NonNull<Self>) -> bool {
+        // SAFETY: the contract is this function's own.
+        let state = unsafe { Self::rouse(this) };
+        if let Some(state) = state {
+            P::wake(state, 1);
+        }
+        state.is_some()
+    }
+
+    /// The first half of [`Self::wake`]: marks the task as running; what [`Platform::wake`] must
+    /// be called with, if it was asleep or about to sleep. The inner lock need not be held then.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::wake`].
+    #[inline]
+    pub(crate) unsafe fn rouse(this: NonNull<Self>) -> Option<*const P::AtomicU32> {
         // SAFETY: the record is there: its task waits for the swap below or for the inner lock.
         let state = unsafe { &raw const (*this.as_ptr()).state };
         // SAFETY: as above. Release pairs with the acquire in `sleep_until_woken`. A waiter that
         // sleeps there may leave, and its record end, as soon as it sees this; waking uses only the
         // address, and a stray wake-up at a reused address is a spurious one, which every sleeper
         // expects.
-        if unsafe { (*state).swap(RUNNING, Release) } == RUNNING {
-            return false;
-        }
-        P::wake(state, 1);
-        true
+        let asleep = unsafe { (*state).swap(RUNNING, Release) } == ASLEEP;
+        asleep.then_some(state)
     }
 }
 

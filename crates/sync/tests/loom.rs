@@ -78,6 +78,9 @@ impl<const WEAK: bool> Platform for Loom<WEAK> {
             loom::thread::yield_now();
         }
     }
+    fn spin_for(word: &Self::AtomicU32, _: u64, _: impl Fn(u32) -> bool) -> u32 {
+        word.load(Ordering::Relaxed)
+    }
     fn wait(word: &Self::AtomicU32, expected: u32, _: Sleep, _: Option<u64>) -> Wake {
         while word.load(Ordering::Relaxed) == expected {
             loom::thread::yield_now();

@@ -1,8 +1,8 @@
 //! What every semaphore does when one thread uses it, and with two threads.
 
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Handoff, Native, NativeSemaphore, PublishedFix, RawSemaphore,
-    Semaphore, Signals, WaitError,
+    AdaptiveLock, ArchSemaphore, Handoff, Native, NativeQuota, NativeSemaphore, PublishedFix,
+    Quota, RawSemaphore, Semaphore, Signals, WaitError,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -98,4 +98,6 @@ every_semaphore! {
     opportunistic: NativeSemaphore,
     arch: ArchSemaphore<Native, AdaptiveLock<Native>>,
     opportunistic_on_a_ticket_lock: Semaphore<Native>,
+    quota: NativeQuota,
+    quota_of_one_summons: Quota<Native, AdaptiveLock<Native>, 1>,
 }

@@ -3,7 +3,7 @@
 use super::execution::{Execution, with};
 use super::footprint::Footprint;
 use super::scenario::Property;
-use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
+use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Turn, Wake};
 use core::cell::Cell;
 use core::fmt::Display;
 use core::sync::atomic::Ordering;
@@ -127,6 +127,17 @@ impl Platform for Model {
 
     fn spin_hint() {
         with(Execution::pause);
+    }
+
+    fn spin_for(word: &Word<u32>, _: u64, _: impl Fn(u32) -> bool) -> u32 {
+        // The time may pass before anybody else has done anything.
+        word.load(Ordering::Relaxed)
+    }
+
+    /// That of every other task is over.
+    fn turn() -> Turn {
+        let over = Self::current() % 2 == 1;
+        if over { Turn::over(Self::now()) } else { Turn::default() }
     }
 
     fn spin_until(word: &Word<u32>, done: impl Fn(u32) -> bool) -> u32 {

@@ -23,7 +23,7 @@ use crate::rules::Rules;
 use crate::trace::{Event, Tap};
 use crate::tree::Tree;
 use crate::watch::Watches;
-use convoy_sync::TaskId;
+use convoy_sync::{TaskId, Turn};
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use corosensei::{Coroutine, Yielder};
 use std::rc::Rc;
@@ -161,6 +161,8 @@ pub(crate) struct Engine {
     yielder: Cell<*const Yielder<(), ()>>,
     /// By task, which has the number of its stack.
     slots: Box<[Slot]>,
+    /// What the locks of user mode remember, by task.
+    pub(crate) turns: Box<[Cell<Turn>]>,
     /// The task that was the last to leave its CPU for another.
     left: Cell<TaskId>,
     os: OnceCell<Rc<dyn Os>>,
@@ -238,6 +240,7 @@ impl Engine {
             cpus,
             yielder: Cell::new(core::ptr::null()),
             slots: (0..tasks).map(|_| Slot::new()).collect(),
+            turns: (0..tasks).map(|_| Cell::default()).collect(),
             left: Cell::new(0),
             os: OnceCell::new(),
             idles: Cell::new(false),

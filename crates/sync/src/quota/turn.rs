@@ -1,0 +1,85 @@
+//! What a task remembers between two meetings with a queue: how long its turn has lasted.
+
+/// The turn of a task: the time in which it may take locks past those that wait for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    /// When it began, in nanoseconds of [`Platform::now`](crate::Platform::now).
+    began: u64,
+    /// When the task last looked at the clock.
+    looked: u64,
+    /// Meetings until it looks again.
+    skip: u32,
+    /// Meetings between its last two looks: a look costs a tenth of a short section.
+    step: u32,
+}
+
+/// Meetings between two looks at the clock are one less than a power of two, up to this.
+const STEP_MAX: u32 = 63;
+
+impl Turn {
+    /// A turn that begins.
+    pub const fn new(now: u64) -> Self {
+        Self { began: now, looked: now, skip: 0, step: 0 }
+    }
+
+    /// A turn that every quota has ended.
+    pub const fn over(now: u64) -> Self {
+        Self { began: now.wrapping_sub(u64::MAX / 2), looked: now, skip: 0, step: 0 }
+    }
+
+    /// One more meeting: whether the turn has lasted longer than `quota` nanoseconds. A task that
+    /// was away for longer than that begins a new one.
+    pub fn meet(&mut self, quota: u64, now: impl FnOnce() -> u64) -> bool {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        let now = now();
+        let gap = now.wrapping_sub(self.looked);
+        self.looked = now;
+        if gap > quota {
+            *self = Self::new(now);
+            return false;
+        }
+        let left = quota.saturating_sub(now.wrapping_sub(self.began));
+        let early = gap.saturating_mul(4) < left;
+        self.step = if early { (self.step * 2 + 1).min(STEP_MAX) } else { self.step / 2 };
+        self.skip = self.step;
+        left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUOTA: u64 = 100_000;
+
+    #[test]
+    fn a_turn_ends_near_its_quota_and_few_meetings_look() {
+        for gap in [200, 1_000, 10_000, 30_000] {
+            let (mut turn, mut now, mut looks, mut meetings) = (Turn::new(0), 0, 0, 0);
+            loop {
+                now += gap;
+                meetings += 1;
+                let look = || {
+                    looks += 1;
+                    now
+                };
+                if turn.meet(QUOTA, look) {
+                    break;
+                }
+            }
+            assert!((QUOTA..QUOTA + QUOTA / 2).contains(&now), "{gap}: {now}");
+            assert!(gap >= 1_000 || looks * 10 < meetings, "{gap}: {looks} of {meetings}");
+        }
+    }
+
+    #[test]
+    fn who_was_away_begins_anew() {
+        let mut turn = Turn::over(5);
+        assert!(turn.meet(QUOTA, || 6));
+        assert!(!turn.meet(QUOTA, || 7 + QUOTA));
+        assert!(!Turn::default().meet(QUOTA, || 1 << 40));
+    }
+}
