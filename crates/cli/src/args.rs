@@ -50,10 +50,13 @@ pub(crate) enum Command {
     /// Compare commands, stored runs or files of measurements
     #[command(after_help = examples::COMPARE)]
     Compare(Box<Compare>),
+    /// Run a program of yours and record what its locks do
+    #[command(after_help = examples::RECORD)]
+    Record(Box<crate::record::RecordArgs>),
     /// List, show, tag, export and prune stored runs
     #[command(after_help = examples::RUNS)]
     Runs(Runs),
-    /// Explain a run on the virtual machine: where its time went, its locks, its longest convoy
+    /// Explain a recorded program or a simulated run: where time went, locks, longest convoy
     #[command(after_help = examples::EXPLAIN)]
     Explain(crate::explain::Explain),
     /// Find the commit that changed a measured value, in spite of noise

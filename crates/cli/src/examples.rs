@@ -53,6 +53,13 @@ Examples:
 
 Exit codes: 0 same, faster or unsure; 1 some candidate is slower; 2 usage; 3 environment.";
 
+pub(crate) const RECORD: &str = "\
+Examples:
+  convoy record -- ./server --port 80     into the store; convoy explain 12 shows it
+  convoy record -o server.json -- ./server
+
+Its exit code is that of the program; 128 and the number of the signal that killed it.";
+
 pub(crate) const RUNS: &str = "\
 Examples:
   convoy runs list --last 10

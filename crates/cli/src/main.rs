@@ -18,6 +18,7 @@ mod look;
 mod metric;
 mod output;
 mod presets;
+mod record;
 mod run;
 mod runs;
 mod shell;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => experiment::sweep(args),
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),
+        Command::Record(record) => record::run(record),
         Command::Runs(runs) => runs::run(runs),
         Command::Explain(explain) => explain::run(explain),
         Command::Bisect(bisect) => bisect::run(bisect),

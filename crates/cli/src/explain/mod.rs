@@ -3,6 +3,7 @@
 //! A simulation repeats to the byte, so nothing is kept for this: the run is executed again with a
 //! recorder, which costs no virtual time.
 
+pub(crate) mod recorded;
 mod target;
 
 use crate::args::{Common, Format};
@@ -24,7 +25,7 @@ use target::Target;
 /// `convoy explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// An experiment such as semaphore-2008, the number of a stored run, or `@TAG`
+    /// A file of convoy record, an experiment, the number of a stored run, or `@TAG`
     #[arg(value_name = "RUN")]
     run: String,
     /// Only this grid of the experiment
@@ -146,6 +147,9 @@ fn picture(path: &Path) -> Result<bool, Failure> {
 /// The command.
 pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     args.ready()?;
+    if let Some(record) = recorded::find(&args.run, args.store.as_deref())? {
+        return recorded::explain(args, &record);
+    }
     let target = Target::new(args)?;
     let detailed = args.trace.is_some() || args.ftrace.is_some();
     let bar = output::progress(&args.common, if detailed { 2 } else { 1 });

@@ -11,6 +11,7 @@ mod json;
 mod load;
 mod locks;
 mod look;
+mod record;
 mod runs;
 mod shell;
 mod signals;

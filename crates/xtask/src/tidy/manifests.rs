@@ -25,7 +25,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("explain", &["machine", "stats", "sync"]),
     ("fuzz", &["catalogue", "checker", "host", "kernel", "lab", "machine", "store", "workload"]),
-    ("report", &["catalogue", "explain", "host", "lab", "stats", "workload"]),
+    ("record", &["workload"]),
+    ("report", &["catalogue", "explain", "host", "lab", "record", "stats", "workload"]),
     ("preload", &["sync"]),
     (
         "cli",
@@ -38,6 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "lab",
             "machine",
             "mm",
+            "record",
             "report",
             "stats",
             "store",

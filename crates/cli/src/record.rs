@@ -1,0 +1,224 @@
+//! `convoy record`: an unmodified program, and what its locks do meanwhile.
+
+use crate::args::Common;
+use crate::fail::Failure;
+use crate::keep::StoreArgs;
+use crate::output;
+use clap::Args;
+use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
+use convoy_record::{Account, DIRECTORY, Process, Program, Record, RecordError, VERSION};
+use convoy_record::{launch, raw};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long the program may take to end by itself after a signal to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What a shell adds to the number of the signal that ended a program.
+const BY_SIGNAL: i32 = 128;
+
+/// `convoy record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// The program and its arguments, after `--`
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    words: Vec<OsString>,
+    /// Write the record to a file instead of the store
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// No messages on standard error
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+    /// Where the record is kept.
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::NoRecord { .. } | RecordError::Version { .. } => Self::usage(error),
+            _ => Self::environment(error),
+        }
+    }
+}
+
+/// A program that ran to its end.
+struct Ran {
+    status: ExitStatus,
+    usage: ChildUsage,
+    wall: Duration,
+}
+
+/// The command. Its exit code is that of the program.
+pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
+    output::ready(args.output.as_deref())?;
+    if let Some(reason) = launch::refusal(&args.words[0]) {
+        return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
+    }
+    let place = Place::new()?;
+    let mut command = launch::command(&args.words, &launch::object()?);
+    command.env(DIRECTORY, &place.0);
+    let before = Surroundings::now();
+    let ran = execute(command, &args.words)?;
+    let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
+    let processes = raw::read(&place.0)?;
+    let host = describe_host();
+    let program = Program {
+        command: args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        ending: ending(ran.status),
+        wall_s: ran.wall.as_secs_f64(),
+        cpu_s,
+        cpus: host.cpus,
+        cpu_model: host.cpu,
+        kernel: host.kernel,
+        date: host.date,
+        disturbance: before.since(cpu_s),
+    };
+    let unseen = unseen(&processes, ran.usage.switches);
+    keep(args, &Record { recorded: VERSION, program, processes, unseen })?;
+    let code = ran.status.code();
+    let code = code.unwrap_or_else(|| BY_SIGNAL + ran.status.signal().unwrap_or(0));
+    Ok(ExitCode::from(code as u8))
+}
+
+/// Keeps the record and says its first sentence.
+fn keep(args: &RecordArgs, record: &Record) -> Result<(), Failure> {
+    let common = Common::plain(None, args.quiet);
+    let body = serde_json::to_value(record).expect("a record has string keys");
+    output::message(&common, &format!("convoy: {}", Account::new(record).verdict));
+    for sentence in &record.unseen {
+        output::message(&common, &format!("convoy: {sentence}"));
+    }
+    if let Some(sentence) = record.program.disturbance.sentence() {
+        output::message(&common, &format!("convoy: {sentence}"));
+    }
+    if let Some(path) = &args.output {
+        output::file(path, &format!("{body:#}\n"))?;
+        output::message(&common, &format!("convoy: more: convoy explain {}", path.display()));
+    } else if let Some(mut keeper) = args.store.keeper("record", None) {
+        let id = keeper.update(body)?;
+        output::message(&common, &format!("convoy: more: convoy explain {id}"));
+    }
+    Ok(())
+}
+
+/// Runs the command to its end. It gets the signals of the terminal itself; one that comes to this
+/// process alone is passed on.
+fn execute(mut command: Command, words: &[OsString]) -> Result<Ran, Failure> {
+    let interrupts = Interrupts::catch();
+    let begin = Instant::now();
+    let child = command.spawn().map_err(|error| {
+        let name = words[0].to_string_lossy();
+        let missing = [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind());
+        let text = format!("cannot start `{name}`: {error}; is the name right, is it a program?");
+        if missing { Failure::usage(text) } else { Failure::environment(text) }
+    })?;
+    attend(&child, &interrupts);
+    let waited = wait_with_usage(&child);
+    let (status, usage) = waited
+        .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;
+    Ok(Ran { status, usage, wall: begin.elapsed() })
+}
+
+/// Waits until the child has ended, and ends it if a signal asks for that.
+fn attend(child: &Child, interrupts: &Interrupts) {
+    let pid = Pid::from_child(child);
+    let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let mut asked: Option<Instant> = None;
+    loop {
+        let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
+        let look = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        if poll(&mut ends, Some(&look)).is_ok_and(|count| count > 0) {
+            return;
+        }
+        if interrupts.pending() && asked.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            let _gone_already = kill_process(pid, Signal::TERM);
+            asked = Some(Instant::now());
+        }
+    }
+}
+
+fn ending(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// What the record does not hold, in sentences.
+fn unseen(processes: &[Process], switches: u64) -> Vec<String> {
+    /// Switches that need no explanation: those of starting and of output.
+    const FEW: u64 = 1000;
+    let mut all = Vec::new();
+    if processes.is_empty() {
+        all.push(
+            "No process took the recorder in: a script without programs of its own, a program \
+             with more rights than its user, or one that clears its environment."
+                .to_owned(),
+        );
+    }
+    let sum = |of: fn(&Process) -> u64| processes.iter().map(of).sum::<u64>();
+    let (threads, lost) = (sum(|one| one.threads_lost), sum(|one| one.acquisitions_lost));
+    if threads > 0 {
+        all.push(format!("{threads} threads were not recorded: too many lived at once."));
+    }
+    if lost > 0 {
+        all.push(format!(
+            "{lost} acquisitions were not counted: one thread used more than 768 locks and places."
+        ));
+    }
+    if processes.iter().any(|one| one.threads > 0 && !one.sees_switches) {
+        all.push("Whether owners were off CPU is not known: libc registers no rseq.".to_owned());
+    }
+    let waits = |process: &Process| -> u64 {
+        let sites = process.locks.iter().flat_map(|lock| &lock.sites);
+        sites.map(|site| site.wait.count).sum()
+    };
+    let waits: u64 = processes.iter().map(waits).sum();
+    if switches > FEW && switches > 4 * waits {
+        all.push(format!(
+            "The program was switched {switches} times, but waited only {waits} times for what was \
+             recorded: the others are input and output, timers, a full machine, or locks that \
+             bypass pthread (futex calls of its own)."
+        ));
+    }
+    all
+}
+
+/// The directory in which processes leave their files; gone when this is dropped.
+struct Place(PathBuf);
+
+impl Place {
+    /// In memory where that is possible: pages of a disk are written back while the program runs.
+    fn new() -> Result<Self, Failure> {
+        let name = format!("convoy-record-{}", std::process::id());
+        let memory = Path::new("/dev/shm").join(&name);
+        let disk = std::env::temp_dir().join(&name);
+        let made = std::fs::create_dir(&memory)
+            .map(|()| memory)
+            .or_else(|_| std::fs::create_dir(&disk).map(|()| disk.clone()));
+        let refused = |error| {
+            let path = disk.display();
+            Failure::environment(format!("cannot make {path}: {error}; set TMPDIR"))
+        };
+        made.map(Self).map_err(refused)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _left_behind = std::fs::remove_dir_all(&self.0);
+    }
+}

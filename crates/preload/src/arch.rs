@@ -1,0 +1,126 @@
+//! What only machine instructions can do: the thread's word, ticks, system calls that leave `errno`
+//! alone, and the section that tells whether a thread was switched away.
+
+use core::arch::{asm, global_asm, x86_64::_rdtsc};
+use core::sync::atomic::AtomicU64;
+
+// One word of thread-local storage, reached without a call: the initial-exec model, which a loaded
+// object may use because it comes with the program.
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 8",
+    ".globl convoy_thread",
+    ".hidden convoy_thread",
+    ".type convoy_thread,@tls_object",
+    ".size convoy_thread,8",
+    "convoy_thread: .zero 8",
+    ".popsection",
+);
+
+// A restartable sequence of one byte that nobody executes. While a thread's `rseq_cs` points at its
+// description, the kernel clears that word when it switches the thread away (rseq(2)). It demands
+// glibc's signature before the abort address.
+global_asm!(
+    ".pushsection .text.convoy_section,\"ax\",@progbits",
+    "convoy_section_start: nop",
+    "ud2",
+    ".long 0x53053053",
+    "convoy_section_abort: ud2",
+    ".popsection",
+    ".pushsection .data.rel.ro.convoy_section,\"aw\",@progbits",
+    ".balign 32",
+    ".globl convoy_section",
+    ".hidden convoy_section",
+    "convoy_section: .long 0, 0",
+    ".quad convoy_section_start, 1, convoy_section_abort",
+    ".popsection",
+);
+
+/// The thread's word; 0 at first.
+#[inline(always)]
+pub(crate) fn thread_word() -> usize {
+    let word;
+    // SAFETY: reads the word of this thread.
+    unsafe {
+        asm!(
+            "mov {word}, qword ptr [rip + convoy_thread@GOTTPOFF]",
+            "mov {word}, qword ptr fs:[{word}]",
+            word = out(reg) word, options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    word
+}
+
+/// Sets it.
+#[inline]
+pub(crate) fn set_thread_word(word: usize) {
+    // SAFETY: writes the word of this thread; nobody has a reference to it.
+    unsafe {
+        asm!(
+            "mov {place}, qword ptr [rip + convoy_thread@GOTTPOFF]",
+            "mov qword ptr fs:[{place}], {word}",
+            place = out(reg) _, word = in(reg) word, options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Address of the description of the section.
+#[inline]
+pub(crate) fn section() -> u64 {
+    let address;
+    // SAFETY: computes an address.
+    unsafe {
+        asm!(
+            "lea {}, [rip + convoy_section]",
+            out(reg) address, options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    address
+}
+
+/// Start of the thread's control block, to which glibc's `__rseq_offset` is relative.
+pub(crate) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: the first word of the control block is its own address.
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) pointer, options(pure, readonly, nostack, preserves_flags));
+    }
+    pointer
+}
+
+/// The time stamp counter.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every x86-64 has it.
+    unsafe { _rdtsc() }
+}
+
+/// A system call that is no cancellation point and leaves `errno` alone.
+///
+/// # Safety
+/// The arguments are what the call demands.
+pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let result;
+    let [one, two, three, four, five, six] = arguments;
+    // SAFETY: by the caller.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") one, in("rsi") two, in("rdx") three,
+            in("r10") four, in("r8") five, in("r9") six,
+            lateout("rcx") _, lateout("r11") _, options(nostack),
+        );
+    }
+    result
+}
+
+/// The word at `address`.
+///
+/// # Safety
+/// It is there as long as the thread, and aligned.
+#[inline(always)]
+pub(crate) unsafe fn word(address: u64) -> &'static AtomicU64 {
+    // SAFETY: by the caller.
+    unsafe { AtomicU64::from_ptr(address as *mut u64) }
+}

@@ -1,0 +1,186 @@
+//! What is done around the functions of libc.
+
+use core::ffi::c_int;
+
+use crate::arch::ticks;
+use crate::layout::*;
+use crate::real::Real;
+use crate::thread::{Detail, Key, Thread};
+use crate::waiters::Waiters;
+
+/// The owner of a robust mutex died; whoever reads this has it.
+const EOWNERDEAD: c_int = 130;
+
+/// How a kind of lock is taken.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    /// Its kind in the record.
+    pub(crate) kind: u64,
+    /// Takes it if nobody has it.
+    pub(crate) attempt: &'static Real,
+    /// What that gives if somebody has.
+    pub(crate) busy: c_int,
+}
+
+fn is_owned(result: c_int) -> bool {
+    result == 0 || result == EOWNERDEAD
+}
+
+/// Takes a lock with `block`, after an attempt that tells whether it must wait.
+#[inline(always)]
+pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize) -> c_int {
+    let Some(thread) = Thread::current() else { return block.call(arguments) };
+    let lock = arguments[0];
+    let key = thread.count(how.kind, lock, site);
+    let (sampled, thought) = (thread.is_sampled(), thread.was_timed());
+    if thought {
+        think(thread, key);
+    }
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    if result == how.busy {
+        return wait(thread, key, || block.call(arguments), lock);
+    }
+    begin(thread, key, lock, sampled, result);
+    result
+}
+
+/// Takes a lock if nobody has it.
+#[inline(always)]
+pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    let Some(thread) = Thread::current() else { return result };
+    if !is_owned(result) {
+        // A loop of attempts is one request, whenever it ends.
+        return result;
+    }
+    let key = thread.count(how.kind, lock, site);
+    thread.forget();
+    begin(thread, key, lock, thread.is_sampled(), result);
+    result
+}
+
+#[cold]
+#[inline(never)]
+fn think(thread: Thread, key: Option<Key>) {
+    thread.thought(thread.detail(key), ticks());
+}
+
+/// Times the hold of a lock that nobody had, if it is its turn.
+#[inline(always)]
+fn begin(thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
+    match key {
+        Some(key) if key.is_due && is_owned(result) => hold(thread, key, lock, 1),
+        Some(key) if sampled && is_owned(result) => hold(thread, key, lock, SAMPLED),
+        _ => {}
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
+    if thread.detail(Some(key)).is_some() {
+        thread.hold(lock, key, weight);
+    }
+}
+
+/// Somebody has the lock.
+#[cold]
+#[inline(never)]
+fn wait(thread: Thread, key: Option<Key>, block: impl Fn() -> c_int, lock: usize) -> c_int {
+    let (Some(key), Some(detail)) = (key, thread.detail(key)) else { return block() };
+    let waiters = Waiters::of(lock);
+    let asked = ticks();
+    waiters.inspect(|all| all.enter(asked));
+    let result = block();
+    let got = ticks();
+    waiters.inspect(|all| all.leave(got));
+    waited(thread, detail, asked, got);
+    if !is_owned(result) {
+        detail.add(D_FAILED);
+        return result;
+    }
+    detail.add(D_CONTENDED);
+    let released = waiters.map_or(0, Waiters::released);
+    if (asked..got).contains(&released) {
+        detail.record(HANDOFF, got - released, 1);
+    }
+    thread.hold(lock, key, 1);
+    result
+}
+
+fn waited(thread: Thread, detail: Detail, asked: u64, got: u64) {
+    detail.record(WAIT, got.saturating_sub(asked), 1);
+    thread.phase(got.saturating_sub(asked), got);
+}
+
+/// Gives a lock up with `give`. The hold ends before, thinking begins after: a wakeup in between is
+/// neither.
+#[inline(always)]
+pub(crate) fn release(give: &Real, lock: usize) -> c_int {
+    match Thread::current() {
+        Some(thread) if thread.times() => end(thread, give, lock),
+        _ => give.call([lock, 0, 0, 0]),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
+    let Some(hold) = thread.take(lock) else { return give.call([lock, 0, 0, 0]) };
+    let now = ticks();
+    thread.held(&hold, now);
+    if let Some(all) = Waiters::known(lock) {
+        all.release(now);
+    }
+    let result = give.call([lock, 0, 0, 0]);
+    thread.released(&hold);
+    result
+}
+
+/// Waits on a condition variable: the mutex is given up and taken again inside.
+pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_int {
+    let Some(thread) = Thread::current() else { return block.call(arguments) };
+    let [condition, mutex, ..] = arguments;
+    let asked = ticks();
+    if let Some(hold) = thread.take(mutex) {
+        thread.held(&hold, asked);
+        if let Some(all) = Waiters::known(mutex) {
+            all.release(asked);
+        }
+    }
+    thread.forget();
+    let detail = thread.detail(thread.count(CONDITION, condition, site));
+    let key = thread.count(MUTEX, mutex, site);
+    let result = block.call(arguments);
+    if let Some(detail) = detail {
+        waited(thread, detail, asked, ticks());
+        if result != 0 {
+            detail.add(D_FAILED);
+        }
+    }
+    if let Some(key) = key {
+        hold(thread, key, mutex, 1);
+    }
+    result
+}
+
+/// Wakes one or all that wait on a condition variable.
+pub(crate) fn signal(wake: &Real, condition: usize, site: usize) -> c_int {
+    if let Some(thread) = Thread::current() {
+        thread.count(SIGNAL, condition, site);
+    }
+    wake.call([condition, 0, 0, 0])
+}
+
+/// Waits at a barrier.
+pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
+    let Some(thread) = Thread::current() else { return block.call([barrier, 0, 0, 0]) };
+    let detail = thread.detail(thread.count(BARRIER, barrier, site));
+    thread.forget();
+    let asked = ticks();
+    let result = block.call([barrier, 0, 0, 0]);
+    if let Some(detail) = detail {
+        waited(thread, detail, asked, ticks());
+    }
+    result
+}

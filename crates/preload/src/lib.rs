@@ -1,0 +1,122 @@
+//! The object that is loaded before an unmodified program and records what its locks do.
+//!
+//! It defines the locking functions of libc without a version, which satisfies every version that a
+//! program may ask for, and calls the real ones. Each definition is a few instructions that add the
+//! call site to the arguments. Rules of everything that runs here: no allocation, no printing, no
+//! destructor of a thread, no change of `errno`, no lock. [`layout`] says what is written.
+//!
+//! glibc's own users (stdio, malloc, the loader) bypass the names, and so do programs that call
+//! futex(2) themselves or are linked statically.
+#![expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")]
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod arch;
+mod hooks;
+mod process;
+mod real;
+mod thread;
+mod waiters;
+
+#[path = "../../record/src/layout.rs"]
+pub mod layout;
+
+use core::arch::naked_asm;
+use core::ffi::c_int;
+
+use hooks::How;
+use real::Real;
+
+const EBUSY: c_int = 16;
+/// What C11's `mtx_trylock` gives for it.
+const THRD_BUSY: c_int = 1;
+
+const MUTEX: How = How { kind: layout::MUTEX, attempt: &real::MUTEX_TRYLOCK, busy: EBUSY };
+const MTX: How = How { kind: layout::MUTEX, attempt: &real::MTX_TRYLOCK, busy: THRD_BUSY };
+const READ: How = How { kind: layout::READ, attempt: &real::RWLOCK_TRYRDLOCK, busy: EBUSY };
+const WRITE: How = How { kind: layout::WRITE, attempt: &real::RWLOCK_TRYWRLOCK, busy: EBUSY };
+const SPIN: How = How { kind: layout::SPIN, attempt: &real::SPIN_TRYLOCK, busy: EBUSY };
+const SEM: How = How { kind: layout::SEMAPHORE, attempt: &real::SEM_TRYWAIT, busy: -1 };
+
+/// The body of an exported name: `$hook` with the arguments of the call and, after them, the
+/// address that it returns to.
+macro_rules! export {
+    ($($name:ident $register:literal ($($argument:ident),*) $hook:expr;)*) => {$(
+        /// libc's function of this name, recorded.
+        ///
+        /// # Safety
+        /// As libc demands.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            extern "C" fn hook($($argument: usize),*) -> c_int {
+                $hook
+            }
+            // The stack pointer still points at the return address.
+            naked_asm!(
+                concat!("mov ", $register, ", qword ptr [rsp]"),
+                "jmp {hook}",
+                hook = sym hook,
+            )
+        }
+    )*};
+}
+
+export! {
+    pthread_mutex_lock "rsi" (m, site) lock(MUTEX, &real::MUTEX_LOCK, m, site);
+    pthread_mutex_trylock "rsi" (m, site) hooks::attempt(MUTEX, m, site);
+    pthread_mutex_timedlock "rdx" (m, t, site)
+        hooks::acquire(MUTEX, &real::MUTEX_TIMEDLOCK, [m, t, 0, 0], site);
+    pthread_mutex_clocklock "rcx" (m, clock, t, site)
+        hooks::acquire(MUTEX, &real::MUTEX_CLOCKLOCK, [m, clock, t, 0], site);
+    pthread_mutex_unlock "rsi" (m, _site) hooks::release(&real::MUTEX_UNLOCK, m);
+    mtx_lock "rsi" (m, site) lock(MTX, &real::MTX_LOCK, m, site);
+    mtx_trylock "rsi" (m, site) hooks::attempt(MTX, m, site);
+    mtx_timedlock "rdx" (m, t, site)
+        hooks::acquire(MTX, &real::MTX_TIMEDLOCK, [m, t, 0, 0], site);
+    mtx_unlock "rsi" (m, _site) hooks::release(&real::MTX_UNLOCK, m);
+
+    pthread_cond_wait "rdx" (c, m, site) hooks::condition(&real::COND_WAIT, [c, m, 0, 0], site);
+    pthread_cond_timedwait "rcx" (c, m, t, site)
+        hooks::condition(&real::COND_TIMEDWAIT, [c, m, t, 0], site);
+    pthread_cond_clockwait "r8" (c, m, clock, t, site)
+        hooks::condition(&real::COND_CLOCKWAIT, [c, m, clock, t], site);
+    pthread_cond_signal "rsi" (c, site) hooks::signal(&real::COND_SIGNAL, c, site);
+    pthread_cond_broadcast "rsi" (c, site) hooks::signal(&real::COND_BROADCAST, c, site);
+    cnd_wait "rdx" (c, m, site) hooks::condition(&real::CND_WAIT, [c, m, 0, 0], site);
+    cnd_timedwait "rcx" (c, m, t, site)
+        hooks::condition(&real::CND_TIMEDWAIT, [c, m, t, 0], site);
+    cnd_signal "rsi" (c, site) hooks::signal(&real::CND_SIGNAL, c, site);
+    cnd_broadcast "rsi" (c, site) hooks::signal(&real::CND_BROADCAST, c, site);
+
+    pthread_rwlock_rdlock "rsi" (l, site) lock(READ, &real::RWLOCK_RDLOCK, l, site);
+    pthread_rwlock_tryrdlock "rsi" (l, site) hooks::attempt(READ, l, site);
+    pthread_rwlock_timedrdlock "rdx" (l, t, site)
+        hooks::acquire(READ, &real::RWLOCK_TIMEDRDLOCK, [l, t, 0, 0], site);
+    pthread_rwlock_clockrdlock "rcx" (l, clock, t, site)
+        hooks::acquire(READ, &real::RWLOCK_CLOCKRDLOCK, [l, clock, t, 0], site);
+    pthread_rwlock_wrlock "rsi" (l, site) lock(WRITE, &real::RWLOCK_WRLOCK, l, site);
+    pthread_rwlock_trywrlock "rsi" (l, site) hooks::attempt(WRITE, l, site);
+    pthread_rwlock_timedwrlock "rdx" (l, t, site)
+        hooks::acquire(WRITE, &real::RWLOCK_TIMEDWRLOCK, [l, t, 0, 0], site);
+    pthread_rwlock_clockwrlock "rcx" (l, clock, t, site)
+        hooks::acquire(WRITE, &real::RWLOCK_CLOCKWRLOCK, [l, clock, t, 0], site);
+    pthread_rwlock_unlock "rsi" (l, _site) hooks::release(&real::RWLOCK_UNLOCK, l);
+
+    pthread_spin_lock "rsi" (l, site) lock(SPIN, &real::SPIN_LOCK, l, site);
+    pthread_spin_trylock "rsi" (l, site) hooks::attempt(SPIN, l, site);
+    pthread_spin_unlock "rsi" (l, _site) hooks::release(&real::SPIN_UNLOCK, l);
+    pthread_barrier_wait "rsi" (b, site) hooks::barrier(&real::BARRIER_WAIT, b, site);
+
+    sem_wait "rsi" (s, site) lock(SEM, &real::SEM_WAIT, s, site);
+    sem_trywait "rsi" (s, site) hooks::attempt(SEM, s, site);
+    sem_timedwait "rdx" (s, t, site)
+        hooks::acquire(SEM, &real::SEM_TIMEDWAIT, [s, t, 0, 0], site);
+    sem_clockwait "rcx" (s, clock, t, site)
+        hooks::acquire(SEM, &real::SEM_CLOCKWAIT, [s, clock, t, 0], site);
+    sem_post "rsi" (s, _site) hooks::release(&real::SEM_POST, s);
+}
+
+#[inline(always)]
+fn lock(how: How, block: &Real, lock: usize, site: usize) -> c_int {
+    hooks::acquire(how, block, [lock, 0, 0, 0], site)
+}

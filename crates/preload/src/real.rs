@@ -1,0 +1,123 @@
+//! The functions of libc behind ours.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+}
+
+/// The next object that has the name.
+const NEXT: *mut c_void = usize::MAX as *mut c_void;
+/// No such function: libc is older than the program.
+const ENOSYS: c_int = 38;
+
+/// Any of the functions: none takes more, and registers that it does not read cost nothing.
+type Function = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
+
+/// One function of libc, found when it is first called.
+pub(crate) struct Real {
+    name: &'static CStr,
+    /// Condition variables had another form before glibc 2.3.2, and `dlsym` may find that.
+    version: Option<&'static CStr>,
+    address: AtomicUsize,
+}
+
+impl Real {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, version: None, address: AtomicUsize::new(0) }
+    }
+
+    const fn versioned(name: &'static CStr) -> Self {
+        Self { name, version: Some(c"GLIBC_2.3.2"), address: AtomicUsize::new(0) }
+    }
+
+    /// Calls it.
+    #[inline(always)]
+    pub(crate) fn call(&self, arguments: [usize; 4]) -> c_int {
+        let mut address = self.address.load(Relaxed);
+        if address == 0 {
+            address = self.find();
+            if address == 0 {
+                return ENOSYS;
+            }
+        }
+        // SAFETY: libc's function of this name, which takes integers and pointers.
+        let function = unsafe { core::mem::transmute::<usize, Function>(address) };
+        let [a, b, c, d] = arguments;
+        // SAFETY: with the arguments that the program gave to its namesake.
+        unsafe { function(a, b, c, d) }
+    }
+
+    #[cold]
+    fn find(&self) -> usize {
+        let name = self.name.as_ptr();
+        let mut found = core::ptr::null_mut();
+        if let Some(version) = self.version {
+            // SAFETY: both are C strings.
+            found = unsafe { dlvsym(NEXT, name, version.as_ptr()) };
+        }
+        if found.is_null() {
+            // SAFETY: a C string.
+            found = unsafe { dlsym(NEXT, name) };
+        }
+        // Relaxed: everybody finds the same.
+        self.address.store(found as usize, Relaxed);
+        found as usize
+    }
+}
+
+/// The value of an integer that libc exports, if it does.
+pub(crate) fn exported<T: Copy>(name: &CStr) -> Option<T> {
+    // SAFETY: a C string; the default scope.
+    let found = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast::<T>();
+    // SAFETY: libc exports an integer of this type under the name.
+    (!found.is_null()).then(|| unsafe { *found })
+}
+
+macro_rules! reals {
+    ($($constant:ident $how:ident $name:literal;)*) => {
+        $(pub(crate) static $constant: Real = Real::$how($name);)*
+    };
+}
+
+reals! {
+    BARRIER_WAIT new c"pthread_barrier_wait";
+    CND_BROADCAST new c"cnd_broadcast";
+    CND_SIGNAL new c"cnd_signal";
+    CND_TIMEDWAIT new c"cnd_timedwait";
+    CND_WAIT new c"cnd_wait";
+    COND_BROADCAST versioned c"pthread_cond_broadcast";
+    COND_CLOCKWAIT new c"pthread_cond_clockwait";
+    COND_SIGNAL versioned c"pthread_cond_signal";
+    COND_TIMEDWAIT versioned c"pthread_cond_timedwait";
+    COND_WAIT versioned c"pthread_cond_wait";
+    MTX_LOCK new c"mtx_lock";
+    MTX_TIMEDLOCK new c"mtx_timedlock";
+    MTX_TRYLOCK new c"mtx_trylock";
+    MTX_UNLOCK new c"mtx_unlock";
+    MUTEX_CLOCKLOCK new c"pthread_mutex_clocklock";
+    MUTEX_LOCK new c"pthread_mutex_lock";
+    MUTEX_TIMEDLOCK new c"pthread_mutex_timedlock";
+    MUTEX_TRYLOCK new c"pthread_mutex_trylock";
+    MUTEX_UNLOCK new c"pthread_mutex_unlock";
+    RWLOCK_CLOCKRDLOCK new c"pthread_rwlock_clockrdlock";
+    RWLOCK_CLOCKWRLOCK new c"pthread_rwlock_clockwrlock";
+    RWLOCK_RDLOCK new c"pthread_rwlock_rdlock";
+    RWLOCK_TIMEDRDLOCK new c"pthread_rwlock_timedrdlock";
+    RWLOCK_TIMEDWRLOCK new c"pthread_rwlock_timedwrlock";
+    RWLOCK_TRYRDLOCK new c"pthread_rwlock_tryrdlock";
+    RWLOCK_TRYWRLOCK new c"pthread_rwlock_trywrlock";
+    RWLOCK_UNLOCK new c"pthread_rwlock_unlock";
+    RWLOCK_WRLOCK new c"pthread_rwlock_wrlock";
+    SEM_CLOCKWAIT new c"sem_clockwait";
+    SEM_POST new c"sem_post";
+    SEM_TIMEDWAIT new c"sem_timedwait";
+    SEM_TRYWAIT new c"sem_trywait";
+    SEM_WAIT new c"sem_wait";
+    SPIN_LOCK new c"pthread_spin_lock";
+    SPIN_TRYLOCK new c"pthread_spin_trylock";
+    SPIN_UNLOCK new c"pthread_spin_unlock";
+}

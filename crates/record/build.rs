@@ -1,0 +1,33 @@
+//! Compiles the object that is loaded before a program and makes its bytes a part of this crate, so
+//! that one binary is all that a user needs. It uses nothing but the standard library, so one call
+//! of the compiler makes it: no second cargo, no lock on the target directory.
+
+use std::env::var;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=../preload/src");
+    println!("cargo::rerun-if-changed=src/layout.rs");
+    let set = |name: &str| var(name).unwrap_or_default();
+    let object = set("OUT_DIR") + "/libconvoy_record.so";
+    println!("cargo::rustc-env=CONVOY_OBJECT={object}");
+    let here = (set("CARGO_CFG_TARGET_ARCH"), set("CARGO_CFG_TARGET_OS"));
+    if here != ("x86_64".to_owned(), "linux".to_owned()) {
+        // Recording says that it is not built for this kind of machine.
+        std::fs::write(&object, []).expect("the build directory can be written");
+        return;
+    }
+    let mut rustc = Command::new(set("RUSTC"));
+    rustc.args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "convoy_record"]);
+    for option in ["opt-level=3", "panic=abort", "lto=fat", "codegen-units=1", "strip=debuginfo"] {
+        rustc.args(["-C", option]);
+    }
+    // A thread may be cancelled while it waits inside: the unwinder must find its way out.
+    rustc.args(["-C", "force-unwind-tables=yes", "--cap-lints", "allow"]);
+    rustc.args(["--target", &set("TARGET"), "-o", &object, "../preload/src/lib.rs"]);
+    if let Ok(linker) = var("RUSTC_LINKER") {
+        rustc.args(["-C", &format!("linker={linker}")]);
+    }
+    let status = rustc.status().expect("the compiler that builds this crate starts");
+    assert!(status.success(), "crates/preload does not compile: {rustc:?}");
+}

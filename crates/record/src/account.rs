@@ -1,0 +1,243 @@
+//! The account of a record: what threads waited for, and why.
+
+use serde::Serialize;
+use std::fmt::Write as _;
+
+use crate::record::{Kind, Lock, Process, Record};
+
+/// Share of the time that owners hold a lock beyond which their being switched away is the cause.
+const OFF_CPU: f64 = 0.10;
+/// Waiting of a thread, of the time of the program, below which no lock is to blame.
+const LITTLE: f64 = 0.01;
+
+/// What the threads of a program waited for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Account {
+    /// The sentence that stands first.
+    pub verdict: String,
+    /// Time that threads waited for locks, seconds, summed over threads.
+    pub wait_s: f64,
+    /// The same on condition variables and at barriers, where waiting may be what was wanted.
+    pub idle_s: f64,
+    /// The locks of all processes, the one waited for longest first.
+    pub locks: Vec<LockAccount>,
+    /// Further sentences: the longest convoy, owners, phases.
+    pub findings: Vec<String>,
+    /// What could not be seen.
+    pub unseen: Vec<String>,
+}
+
+/// One lock in the account. Times in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct LockAccount {
+    /// Its process.
+    pub pid: u64,
+    /// Of all waiting for locks, percent; of a condition variable, of that on such.
+    pub wait_percent: f64,
+    /// Share of acquisitions that had to wait, percent.
+    pub contended_percent: f64,
+    /// Time that it was held, by samples.
+    pub held_s: f64,
+    /// The part of it in which its owner was on no CPU, percent.
+    pub owner_off_cpu_percent: f64,
+    /// The lock.
+    #[serde(flatten)]
+    pub lock: Lock,
+}
+
+impl LockAccount {
+    fn new(process: &Process, lock: &Lock, all_s: f64) -> Self {
+        let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
+        let (held_s, off_s) = lock.held_s();
+        Self {
+            pid: process.pid,
+            wait_percent: percent(lock.wait_s(), all_s),
+            contended_percent: percent(lock.contended() as f64, lock.count() as f64),
+            held_s,
+            owner_off_cpu_percent: percent(off_s, held_s),
+            lock: lock.clone(),
+        }
+    }
+
+    /// `Cache::lock, taken in Cache::find (cache.cc:214)`.
+    fn place(&self) -> String {
+        let site = self.lock.sites.first();
+        match site.filter(|site| !self.lock.name.contains(&site.place)) {
+            Some(site) => format!("`{}` in {}", self.lock.name, site.place),
+            None => format!("the {}", self.lock.name),
+        }
+    }
+}
+
+impl Account {
+    /// Of a record.
+    pub fn new(record: &Record) -> Self {
+        let every = || {
+            let locks = |process| Process::locks_with(process);
+            record.processes.iter().flat_map(locks)
+        };
+        let sum = |locks: bool| -> f64 {
+            let of = every().filter(|(_, lock)| lock.is_lock() == locks);
+            of.map(|(_, lock)| lock.wait_s()).sum()
+        };
+        let (wait_s, idle_s) = (sum(true), sum(false));
+        let mut locks: Vec<LockAccount> = every()
+            .map(|(process, lock)| {
+                let all = if lock.is_lock() { wait_s } else { idle_s };
+                LockAccount::new(process, lock, all)
+            })
+            .collect();
+        // Locks first: waiting for a condition may be all that a thread has to do.
+        locks.sort_by(|a, b| {
+            let rank = |one: &LockAccount| (one.lock.is_lock(), one.lock.wait_s());
+            rank(b).partial_cmp(&rank(a)).expect("finite numbers")
+        });
+        let mut account = Self {
+            verdict: String::new(),
+            wait_s,
+            idle_s,
+            locks,
+            findings: Vec::new(),
+            unseen: record.unseen.clone(),
+        };
+        account.verdict = account.judge(record);
+        account.findings = account.findings(record);
+        account
+    }
+
+    /// The lock that threads waited for most.
+    fn first(&self) -> Option<&LockAccount> {
+        self.locks.first().filter(|one| one.lock.is_lock() && one.lock.wait_s() > 0.0)
+    }
+
+    fn judge(&self, record: &Record) -> String {
+        let wall_s = record.program.wall_s;
+        let calls: u64 = self.locks.iter().map(|one| one.lock.count()).sum();
+        let condition = self.locks.iter().find(|one| {
+            one.lock.kind == Kind::Condition && one.lock.wait_s() > wall_s.max(self.wait_s)
+        });
+        let Some(first) = self.first().filter(|_| self.wait_s > LITTLE * wall_s) else {
+            return match condition {
+                _ if calls == 0 => "Nothing was recorded: no thread used a lock that could be \
+                                    seen."
+                    .to_owned(),
+                Some(one) => format!(
+                    "Threads hardly waited for locks ({}), but for each other: {} of all waiting \
+                     was on the {} {} times.",
+                    seconds(self.wait_s),
+                    percent(one.wait_percent),
+                    one.place(),
+                    one.lock.count()
+                ),
+                None => format!(
+                    "Locks cost little: threads waited {} for them in {calls} acquisitions.",
+                    seconds(self.wait_s)
+                ),
+            };
+        };
+        let what = first.place();
+        let mut text = format!(
+            "{} of the time that threads waited for locks was for {what}",
+            percent(first.wait_percent)
+        );
+        if first.owner_off_cpu_percent >= 100.0 * OFF_CPU {
+            let _ = write!(
+                text,
+                "; its owner was off CPU for {} of the time that it was held: a lock convoy",
+                percent(first.owner_off_cpu_percent)
+            );
+        } else {
+            let busy = 100.0 * first.held_s / wall_s.max(f64::MIN_POSITIVE);
+            let _ = write!(text, "; it was held for {} of the run", percent(busy.min(100.0)));
+        }
+        text + "."
+    }
+
+    fn findings(&self, record: &Record) -> Vec<String> {
+        let mut found = Vec::new();
+        let Some(first) = self.first() else { return found };
+        let name = &first.lock.name;
+        found.push(format!(
+            "Threads waited {} for locks and {} for conditions and barriers, in {} of {} CPUs.",
+            seconds(self.wait_s),
+            seconds(self.idle_s),
+            seconds(record.program.wall_s),
+            record.program.cpus
+        ));
+        let waiters = first.lock.waiters;
+        found.push(format!(
+            "The longest convoy at `{name}` lasted {}, from {} on; at most {} threads waited at \
+             once, and somebody waited during {} of the run.",
+            seconds(waiters.longest_s),
+            seconds(waiters.longest_at_s),
+            waiters.most,
+            percent((100.0 * waiters.seconds / record.program.wall_s).min(100.0))
+        ));
+        let handoff = first.lock.all(|site| &site.handoff);
+        let hold = first.lock.all(|site| &site.hold_on);
+        if let Some(median) = handoff.percentile_s(50.0) {
+            found.push(format!(
+                "From its release to the next owner that had waited: {} (median), held for {} on \
+                 the CPU (mean).",
+                seconds(median),
+                seconds(hold.mean_s())
+            ));
+        }
+        if let Some(sentence) = phases(record) {
+            found.push(sentence);
+        }
+        found
+    }
+}
+
+/// Whether the waiting was spread over the run.
+fn phases(record: &Record) -> Option<String> {
+    let process = record.processes.iter().max_by(|a, b| {
+        let waited = |one: &Process| one.phases_wait_s.iter().sum::<f64>();
+        waited(a).total_cmp(&waited(b))
+    })?;
+    let all: f64 = process.phases_wait_s.iter().sum();
+    let tenth = process.phases_wait_s.len() / 10;
+    let most = (0..10).map(|at| {
+        let part = &process.phases_wait_s[at * tenth..(at + 1) * tenth];
+        (at, part.iter().sum::<f64>())
+    });
+    let (at, most) = most.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (all > 0.0 && most > 0.3 * all).then(|| {
+        format!(
+            "Waiting was not even: {} of it ended between {} and {} of the run.",
+            percent(100.0 * most / all),
+            percent(10.0 * at as f64),
+            percent(10.0 * (at + 1) as f64)
+        )
+    })
+}
+
+impl Process {
+    fn locks_with(&self) -> impl Iterator<Item = (&Self, &Lock)> {
+        self.locks.iter().map(move |lock| (self, lock))
+    }
+}
+
+fn percent(value: f64) -> String {
+    format!("{value:.0} %")
+}
+
+/// A time with three digits and its unit.
+pub fn seconds(value: f64) -> String {
+    let (value, unit) = match value {
+        _ if value <= 0.0 => return "0 s".to_owned(),
+        _ if value >= 1.0 => (value, "s"),
+        _ if value >= 1e-3 => (value * 1e3, "ms"),
+        _ if value >= 1e-6 => (value * 1e6, "us"),
+        _ => (value * 1e9, "ns"),
+    };
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {unit}")
+}

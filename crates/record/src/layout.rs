@@ -1,0 +1,256 @@
+//! The file that a recorded process writes through a shared mapping: words of 64 bits, so that one
+//! index means the same to the recorder and to the reader.
+//!
+//! ```text
+//! header | locks with waiters | memory map | one slot a thread | details of (lock, call site)
+//! ```
+//!
+//! The file is as long as it can become and sparse: only what was used takes space. Times are
+//! ticks of the time stamp counter; two readings of it beside the monotonic clock price a tick.
+
+/// First word of the file: "convoyrw".
+pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
+/// Version of this layout.
+pub const VERSION: u64 = 1;
+
+/// Words of a page.
+pub const PAGE: usize = 512;
+
+// The header.
+/// [`MAGIC`].
+pub const H_MAGIC: usize = 0;
+/// [`VERSION`].
+pub const H_VERSION: usize = 1;
+/// The process.
+pub const H_PID: usize = 2;
+/// Its parent.
+pub const H_PARENT: usize = 3;
+/// Ticks when recording began.
+pub const H_TICKS_BEGIN: usize = 4;
+/// The monotonic clock then, nanoseconds.
+pub const H_NS_BEGIN: usize = 5;
+/// Ticks at the last look at the clock.
+pub const H_TICKS_LAST: usize = 6;
+/// The monotonic clock then, nanoseconds.
+pub const H_NS_LAST: usize = 7;
+/// Slots in use.
+pub const H_SLOTS: usize = 8;
+/// Details in use; the first one is never used.
+pub const H_DETAILS: usize = 9;
+/// Bytes of the memory map.
+pub const H_MAP_BYTES: usize = 10;
+/// Threads for which there was no slot.
+pub const H_THREADS_LOST: usize = 11;
+/// Threads that were given a slot.
+pub const H_THREADS: usize = 12;
+/// 1 once the process ended by `exit`.
+pub const H_ENDED: usize = 13;
+/// 1 if switches of a thread can be seen (`rseq`).
+pub const H_SEES_SWITCHES: usize = 14;
+/// CPU time of the process at the last look at the clock, nanoseconds.
+pub const H_CPU_NS: usize = 15;
+/// 1 while somebody reads the memory map.
+pub const H_MAP_BUSY: usize = 16;
+/// Where the search for a slot of a thread that ended goes on.
+pub const H_CURSOR: usize = 17;
+/// Most threads that had a slot at once.
+pub const H_THREADS_MOST: usize = 18;
+/// Command line of the process, its words ended by zeros.
+pub const H_COMMAND: usize = 64;
+/// Words of the command line.
+pub const COMMAND_WORDS: usize = PAGE - H_COMMAND;
+
+/// Locks that had waiters, open addressing by [`place`].
+pub const LOCKS: usize = PAGE;
+/// Of them.
+pub const LOCK_COUNT: usize = 4096;
+/// Words of each.
+pub const LOCK_WORDS: usize = 8;
+/// Its address; 0: free.
+pub const L_ADDRESS: usize = 0;
+/// Threads that wait now.
+pub const L_WAITERS: usize = 1;
+/// Since when some thread waits, ticks.
+pub const L_SINCE: usize = 2;
+/// The last release that found waiters, ticks.
+pub const L_RELEASED: usize = 3;
+/// Longest time with waiters, ticks.
+pub const L_LONGEST: usize = 4;
+/// All time with waiters, ticks.
+pub const L_WAITED: usize = 5;
+/// Most threads that waited at once.
+pub const L_MOST: usize = 6;
+/// When the longest time with waiters began, ticks.
+pub const L_LONGEST_AT: usize = 7;
+
+/// Text of `/proc/self/maps`, one or several of them.
+pub const MAP: usize = LOCKS + LOCK_COUNT * LOCK_WORDS;
+/// Room for it.
+pub const MAP_WORDS: usize = 64 * PAGE;
+
+/// Slots of threads.
+pub const SLOTS: usize = MAP + MAP_WORDS;
+/// Of them: threads that live at the same time.
+pub const SLOT_COUNT: usize = 4096;
+/// Words of each.
+pub const SLOT_WORDS: usize = S_KEYS + KEY_COUNT * KEY_WORDS;
+/// The thread, and the threads before it that had ended.
+pub const S_THREAD: usize = 0;
+/// How many threads have had the slot.
+pub const S_GENERATION: usize = 1;
+/// Acquisitions until one is timed.
+pub const S_COUNTDOWN: usize = 2;
+/// State of the generator that spreads what is timed.
+pub const S_RANDOM: usize = 3;
+/// Holds that are being timed.
+pub const S_HOLDS: usize = 4;
+/// End of the last hold that was timed, ticks; 0: the last hold was not.
+pub const S_RELEASED: usize = 5;
+/// Switches until then.
+pub const S_RELEASED_SWITCHES: usize = 6;
+/// For how many holds that one stands.
+pub const S_RELEASED_WEIGHT: usize = 7;
+/// Switches that were seen.
+pub const S_SWITCHES: usize = 8;
+/// 1 while switches are looked for.
+pub const S_ARMED: usize = 9;
+/// Keys in use.
+pub const S_USED: usize = 10;
+/// Acquisitions for which there was no key.
+pub const S_LOST: usize = 11;
+/// Logarithm of the ticks of one phase.
+pub const S_PHASE_SHIFT: usize = 12;
+/// Address of the `rseq_cs` word of the thread; 0: none.
+pub const S_RSEQ: usize = 13;
+/// Contended acquisitions and waits for which there was no detail.
+pub const S_UNTOLD: usize = 14;
+/// The holds that are being timed.
+pub const S_HOLD: usize = 16;
+/// Of them.
+pub const HOLD_COUNT: usize = 8;
+/// Words of each: lock, key, ticks, switches and weight.
+pub const HOLD_WORDS: usize = 4;
+/// Ticks waited in each phase.
+pub const S_PHASES: usize = 128;
+/// Phases; when the last one is over, pairs of them become one.
+pub const PHASE_COUNT: usize = 256;
+/// Logarithm of the ticks of a phase at first: about 6 ms.
+pub const PHASE_SHIFT: u64 = 24;
+/// Keys of the slot, open addressing by [`place`].
+pub const S_KEYS: usize = PAGE;
+/// Of them.
+pub const KEY_COUNT: usize = 1024;
+/// Words of each.
+pub const KEY_WORDS: usize = 4;
+/// The lock: its address and, in the highest byte, its [`kind`](KIND_SHIFT); 0: free.
+pub const K_LOCK: usize = 0;
+/// Where it was called from.
+pub const K_SITE: usize = 1;
+/// Acquisitions, or calls.
+pub const K_COUNT: usize = 2;
+/// The detail (16 bits), the generation that used the key last (24), threads that have (23), and
+/// [`SLOW`].
+pub const K_DETAIL: usize = 3;
+/// Bits of the detail; 0: none.
+pub const DETAIL_BITS: u32 = 16;
+/// Bits of a generation, and of a number of threads.
+pub const GENERATION_BITS: u32 = 24;
+
+/// Bits of an address below its kind.
+pub const KIND_SHIFT: u32 = 56;
+/// A mutex of pthread or C11.
+pub const MUTEX: u64 = 1;
+/// A reader/writer lock, to read.
+pub const READ: u64 = 2;
+/// A reader/writer lock, to write.
+pub const WRITE: u64 = 3;
+/// A spinlock.
+pub const SPIN: u64 = 4;
+/// A barrier.
+pub const BARRIER: u64 = 5;
+/// A semaphore.
+pub const SEMAPHORE: u64 = 6;
+/// A wait on a condition variable.
+pub const CONDITION: u64 = 7;
+/// A signal or broadcast to a condition variable.
+pub const SIGNAL: u64 = 8;
+
+/// Details of a key.
+pub const DETAILS: usize = SLOTS + SLOT_COUNT * SLOT_WORDS;
+/// Of them.
+pub const DETAIL_COUNT: usize = 16384;
+/// Words of each.
+pub const DETAIL_WORDS: usize = D_LISTS + LISTS * LIST_WORDS;
+/// Acquisitions that had to wait.
+pub const D_CONTENDED: usize = 0;
+/// Attempts that did not get it: trylock, time limit.
+pub const D_FAILED: usize = 1;
+/// The slot that has the key.
+pub const D_SLOT: usize = 3;
+/// The key: the lock with its kind.
+pub const D_LOCK: usize = 4;
+/// The key: the call site.
+pub const D_SITE: usize = 5;
+/// First distribution of the detail.
+pub const D_LISTS: usize = 8;
+/// Distributions.
+pub const LISTS: usize = 6;
+/// Holds in which the owner kept its CPU.
+pub const HOLD_ON: usize = 0;
+/// Holds in which it was switched away.
+pub const HOLD_OFF: usize = 1;
+/// Waits.
+pub const WAIT: usize = 2;
+/// From the last release of any lock to this request, without a switch.
+pub const THINK_ON: usize = 3;
+/// The same, with one.
+pub const THINK_OFF: usize = 4;
+/// From a release with waiters to the next owner running.
+pub const HANDOFF: usize = 5;
+/// Words of a distribution: count, sum, maximum, a spare one, buckets.
+pub const LIST_WORDS: usize = 4 + BUCKETS;
+/// Buckets of a distribution.
+pub const BUCKETS: usize = 64;
+
+/// Words of the file.
+pub const FILE_WORDS: usize = DETAILS + DETAIL_COUNT * DETAIL_WORDS;
+
+/// The bit of a key of which every hold is timed, because the last one was long.
+pub const SLOW: u64 = 1 << 63;
+/// How long that is: more than a hundred times what timing it takes; ticks, 1 to 2 us.
+pub const LONG: u64 = 4096;
+/// Acquisitions of a key of which every one is timed, until it is known whether they are long.
+pub const FIRST: u64 = 16;
+
+/// How many acquisitions one stands for that is timed although nobody waited.
+pub const SAMPLED: u64 = 64;
+
+/// The bucket of a time in ticks: two for each power of two, from 16 ticks on.
+#[inline]
+pub const fn bucket(ticks: u64) -> usize {
+    let high = 63 - (ticks | 1).leading_zeros() as usize;
+    if high < 4 {
+        return 0;
+    }
+    let bucket = (high - 4) * 2 + (ticks >> (high - 1) & 1) as usize;
+    if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
+}
+
+/// The least time of a bucket, ticks.
+pub const fn least(bucket: usize) -> u64 {
+    if bucket == 0 { 0 } else { (2 + bucket as u64 % 2) << (bucket / 2 + 3) }
+}
+
+/// Where the search for an address begins in a table of `count` places, a power of two.
+#[inline]
+pub const fn place(lock: u64, site: u64, count: usize) -> usize {
+    let mixed = (lock ^ site.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 40) as usize & (count - 1)
+}
+
+const _: () = {
+    assert!(S_PHASES + PHASE_COUNT <= S_KEYS);
+    assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_PHASES);
+    assert!(bucket(15) == 0 && bucket(16) == 0 && bucket(24) == 1 && bucket(32) == 2);
+    assert!(least(2) == 32 && least(1) == 24 && bucket(least(40)) == 40);
+};

@@ -1,0 +1,59 @@
+//! What the locks of an unmodified program did: the object that records it, the record, and the
+//! account of it.
+//!
+//! `crates/preload` runs inside the program and writes [`layout`]; [`raw`] reads that, names what
+//! it finds, and makes a [`Record`] of it, which is all that is kept.
+
+pub mod account;
+pub mod launch;
+pub mod layout;
+mod names;
+pub mod raw;
+mod record;
+
+pub use account::Account;
+pub use record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters};
+
+/// The object that is loaded before a program; empty where it is not built.
+pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));
+
+/// The environment variable that names the directory in which each process leaves a file.
+pub const DIRECTORY: &str = "CONVOY_RECORD_DIR";
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The file system refuses.
+    #[error("cannot read {path}: {source}; name a file that convoy record wrote")]
+    Read {
+        /// The file or directory.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The object that is loaded before the program has no place.
+    #[error("cannot write {path}: {source}; free space there or set XDG_CACHE_HOME")]
+    Write {
+        /// The file or directory.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Convoy was built for another kind of machine.
+    #[error("programs can be recorded on x86-64 under Linux only; use perf lock here")]
+    Machine,
+    /// The file holds no record.
+    #[error("{path}: {reason}; name a file that convoy record wrote")]
+    NoRecord {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it, with its line.
+        reason: String,
+    },
+    /// A record of another version.
+    #[error("the record has version {found}, this convoy reads {VERSION}; use a newer one")]
+    Version {
+        /// What it says.
+        found: u64,
+    },
+}

@@ -1,0 +1,270 @@
+//! Reading what a process wrote, see [`layout`](crate::layout).
+//!
+//! The process may have been killed at any moment, so every number is taken for what it is: an
+//! index out of range counts as none.
+#![cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
+)]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use crate::RecordError;
+use crate::layout::*;
+use crate::names::Names;
+use crate::record::{Kind, Lock, Process, Site, Times, Waiters};
+
+/// Reads the files that the processes of one program left in `directory`.
+///
+/// # Errors
+/// The directory or a file in it cannot be read.
+pub fn read(directory: &Path) -> Result<Vec<Process>, RecordError> {
+    let refused = |source| RecordError::Read { path: directory.to_owned(), source };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(refused)? {
+        let path = entry.map_err(refused)?.path();
+        let refused = |source| RecordError::Read { path: path.clone(), source };
+        if let Some(raw) = Raw::open(&path).map_err(refused)? {
+            found.push((raw.header[H_NS_BEGIN], raw.process().map_err(refused)?));
+        }
+    }
+    found.sort_by_key(|(begin, process)| (*begin, process.pid));
+    Ok(found.into_iter().map(|(_, process)| process).collect())
+}
+
+/// One file.
+struct Raw {
+    file: File,
+    header: Vec<u64>,
+    /// Nanoseconds of a tick.
+    tick_ns: f64,
+}
+
+/// One lock of the process before it has a name.
+#[derive(Default)]
+struct Found {
+    kind: Kind,
+    sites: BTreeMap<(u64, u64), Site>,
+}
+
+impl Raw {
+    /// The file, unless it is none or was cut off before recording began.
+    fn open(path: &Path) -> std::io::Result<Option<Self>> {
+        let mut raw = Self { file: File::open(path)?, header: Vec::new(), tick_ns: 0.0 };
+        if raw.file.metadata()?.len() < FILE_WORDS as u64 * 8 {
+            return Ok(None);
+        }
+        raw.header = raw.words(0, PAGE)?;
+        let header = &raw.header;
+        if header[H_MAGIC] != MAGIC || header[H_VERSION] != VERSION {
+            return Ok(None);
+        }
+        let ticks = header[H_TICKS_LAST].saturating_sub(header[H_TICKS_BEGIN]);
+        let ns = header[H_NS_LAST].saturating_sub(header[H_NS_BEGIN]);
+        raw.tick_ns = if ticks > 0 { ns as f64 / ticks as f64 } else { 0.0 };
+        Ok(Some(raw))
+    }
+
+    fn words(&self, first: usize, count: usize) -> std::io::Result<Vec<u64>> {
+        let mut bytes = vec![0; count * 8];
+        self.file.read_exact_at(&mut bytes, first as u64 * 8)?;
+        let words = bytes
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        Ok(words.collect())
+    }
+
+    fn text(&self, first: usize, bytes: usize) -> std::io::Result<Vec<u8>> {
+        let mut text = vec![0; bytes];
+        self.file.read_exact_at(&mut text, first as u64 * 8)?;
+        Ok(text)
+    }
+
+    fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 * self.tick_ns / 1e9
+    }
+
+    fn process(&self) -> std::io::Result<Process> {
+        let header = &self.header;
+        let command = self.text(H_COMMAND, COMMAND_WORDS * 8)?;
+        let command = command.split(|byte| *byte == 0).take_while(|word| !word.is_empty());
+        let mut process = Process {
+            pid: header[H_PID],
+            parent: header[H_PARENT],
+            command: command.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+            seconds: header[H_NS_LAST].saturating_sub(header[H_NS_BEGIN]) as f64 / 1e9,
+            cpu_s: header[H_CPU_NS] as f64 / 1e9,
+            ended: header[H_ENDED] == 1,
+            threads: header[H_THREADS],
+            threads_lost: header[H_THREADS_LOST],
+            sees_switches: header[H_SEES_SWITCHES] == 1,
+            ..Process::default()
+        };
+        let mut locks = BTreeMap::new();
+        for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
+            self.slot(slot, &mut process, &mut locks)?;
+        }
+        let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
+        let names = Names::new(&String::from_utf8_lossy(&maps).replace('\0', "\n"));
+        process.locks = self.named(locks, &names)?;
+        Ok(process)
+    }
+
+    /// Adds what one slot counted.
+    fn slot(
+        &self,
+        slot: usize,
+        process: &mut Process,
+        locks: &mut BTreeMap<u64, Found>,
+    ) -> std::io::Result<()> {
+        let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
+        process.acquisitions_lost += words[S_LOST];
+        for (phase, ticks) in words[S_PHASES..S_PHASES + PHASE_COUNT].iter().enumerate() {
+            self.phase(process, phase, words[S_PHASE_SHIFT].min(62), *ticks);
+        }
+        for key in words[S_KEYS..].chunks_exact(KEY_WORDS).take(KEY_COUNT) {
+            if key[K_LOCK] == 0 {
+                continue;
+            }
+            let (kind, address) = (key[K_LOCK] >> KIND_SHIFT, key[K_LOCK] << 8 >> 8);
+            let index = key[K_DETAIL] & ((1 << DETAIL_BITS) - 1);
+            let mut site = self.detail(index as usize)?;
+            site.count = key[K_COUNT];
+            site.threads = ((key[K_DETAIL] & !SLOW) >> (DETAIL_BITS + GENERATION_BITS)).max(1);
+            let found = locks.entry(address).or_default();
+            found.kind = Kind::of(kind);
+            found.sites.entry((kind, key[K_SITE])).or_default().add(&site);
+        }
+        Ok(())
+    }
+
+    /// Adds the waits of one phase of a thread to those of the process, whose phases are a
+    /// hundredth of its time long.
+    fn phase(&self, process: &mut Process, phase: usize, shift: u64, ticks: u64) {
+        const PHASES: usize = 100;
+        process.phases_wait_s.resize(PHASES, 0.0);
+        process.phase_s = process.seconds / PHASES as f64;
+        if ticks > 0 {
+            let middle = self.seconds((2 * phase as u64 + 1) << shift) / 2.0;
+            let at = (middle / process.phase_s).min(PHASES as f64 - 1.0);
+            process.phases_wait_s[at as usize] += self.seconds(ticks);
+        }
+    }
+
+    /// The distributions of a key; empty ones if it has none.
+    fn detail(&self, index: usize) -> std::io::Result<Site> {
+        if index == 0 || index >= DETAIL_COUNT {
+            return Ok(Site::default());
+        }
+        let words = self.words(DETAILS + index * DETAIL_WORDS, DETAIL_WORDS)?;
+        let times = |list: usize| {
+            let list = &words[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
+            let filled = list[4..].iter().enumerate().filter(|(_, count)| **count > 0);
+            let ns = |bucket| least(bucket) as f64 * self.tick_ns;
+            Times {
+                count: list[0],
+                total_s: self.seconds(list[1]),
+                max_s: self.seconds(list[2]),
+                buckets: filled.map(|(bucket, count)| (ns(bucket), *count)).collect(),
+            }
+        };
+        Ok(Site {
+            contended: words[D_CONTENDED],
+            failed: words[D_FAILED],
+            hold_on: times(HOLD_ON),
+            hold_off: times(HOLD_OFF),
+            wait: times(WAIT),
+            think_on: times(THINK_ON),
+            think_off: times(THINK_OFF),
+            handoff: times(HANDOFF),
+            ..Site::default()
+        })
+    }
+
+    /// The locks with their names; locks without one of their own share that of the place which
+    /// took them most.
+    fn named(&self, locks: BTreeMap<u64, Found>, names: &Names) -> std::io::Result<Vec<Lock>> {
+        let waiters = self.waiters()?;
+        let mut places: BTreeMap<u64, String> = BTreeMap::new();
+        let mut all: BTreeMap<(String, Kind), Lock> = BTreeMap::new();
+        for (address, found) in locks {
+            let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
+            for ((kind, at), site) in found.sites {
+                let place = places.entry(at).or_insert_with(|| names.place(at)).clone();
+                sites.entry((place, act(kind).to_owned())).or_default().add(&site);
+            }
+            let most = sites.iter().max_by(|(_, a), (_, b)| {
+                let rank = |site: &Site| (site.wait.total_s, site.count as f64);
+                rank(a).partial_cmp(&rank(b)).expect("finite numbers")
+            });
+            let place = most.map_or_else(String::new, |((place, _), _)| place.clone());
+            let name = names.variable(address).unwrap_or_else(|| format!("lock of {place}"));
+            let lock = all.entry((name.clone(), found.kind)).or_insert_with(|| Lock {
+                name,
+                kind: found.kind,
+                ..Lock::default()
+            });
+            lock.instances += 1;
+            if let Some(waiters) = waiters.get(&address) {
+                lock.waiters.add(waiters);
+            }
+            for ((place, act), site) in sites {
+                let known = lock.sites.iter_mut().find(|one| one.place == place && one.act == act);
+                match known {
+                    Some(known) => known.add(&site),
+                    None => lock.sites.push(Site { place, act, ..site }),
+                }
+            }
+        }
+        let mut locks: Vec<Lock> = all.into_values().collect();
+        for lock in &mut locks {
+            lock.sites.sort_by(|a, b| {
+                b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count))
+            });
+        }
+        locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()).then(b.count().cmp(&a.count())));
+        Ok(locks)
+    }
+
+    /// Times with waiters, by the address of the lock.
+    fn waiters(&self) -> std::io::Result<BTreeMap<u64, Waiters>> {
+        let words = self.words(LOCKS, LOCK_COUNT * LOCK_WORDS)?;
+        let filled = words.chunks_exact(LOCK_WORDS).filter(|lock| lock[L_ADDRESS] != 0);
+        let since = |ticks: u64| ticks.saturating_sub(self.header[H_TICKS_BEGIN]);
+        Ok(filled
+            .map(|lock| {
+                let waiters = Waiters {
+                    seconds: self.seconds(lock[L_WAITED]),
+                    longest_s: self.seconds(lock[L_LONGEST]),
+                    longest_at_s: self.seconds(since(lock[L_LONGEST_AT])),
+                    most: lock[L_MOST],
+                };
+                (lock[L_ADDRESS], waiters)
+            })
+            .collect())
+    }
+}
+
+impl Waiters {
+    fn add(&mut self, other: &Self) {
+        if other.longest_s > self.longest_s {
+            (self.longest_s, self.longest_at_s) = (other.longest_s, other.longest_at_s);
+        }
+        self.seconds += other.seconds;
+        self.most = self.most.max(other.most);
+    }
+}
+
+/// What is done at a site of this kind.
+fn act(kind: u64) -> &'static str {
+    match kind {
+        READ => "read",
+        WRITE => "write",
+        BARRIER | CONDITION => "wait",
+        SIGNAL => "signal",
+        _ => "lock",
+    }
+}

@@ -1,0 +1,304 @@
+//! The record of a run: what is kept, and what every account, prediction and cure starts from.
+
+use convoy_workload::disturbance::Disturbance;
+use serde::{Deserialize, Serialize};
+
+use crate::{RecordError, layout};
+
+/// Version of the record. Fields may be added; none changes its meaning.
+pub const VERSION: u64 = 1;
+
+/// What the locks of a program did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`VERSION`].
+    pub recorded: u64,
+    /// What was run.
+    pub program: Program,
+    /// Its processes that took part, in the order in which they began.
+    pub processes: Vec<Process>,
+    /// What could not be seen, in sentences.
+    pub unseen: Vec<String>,
+}
+
+/// The program as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// The command line.
+    pub command: Vec<String>,
+    /// How it ended.
+    pub ending: String,
+    /// From its start to its end, seconds.
+    pub wall_s: f64,
+    /// CPU time, its children included, seconds.
+    pub cpu_s: f64,
+    /// CPUs that it could use.
+    pub cpus: u32,
+    /// Their model.
+    pub cpu_model: String,
+    /// The kernel.
+    pub kernel: String,
+    /// When, UTC.
+    pub date: String,
+    /// What else went on.
+    pub disturbance: Disturbance,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u64,
+    /// That of its parent.
+    pub parent: u64,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// From its start to the last look at the clock, seconds.
+    pub seconds: f64,
+    /// CPU time until then, seconds.
+    pub cpu_s: f64,
+    /// Whether it ended by itself; if not, it was killed or called `_exit`.
+    pub ended: bool,
+    /// Threads that used a lock.
+    pub threads: u64,
+    /// Threads that were not recorded because too many lived at once.
+    pub threads_lost: u64,
+    /// Acquisitions for which the tables had no room.
+    pub acquisitions_lost: u64,
+    /// Whether switches of an owner were seen.
+    pub sees_switches: bool,
+    /// Length of a phase, seconds.
+    pub phase_s: f64,
+    /// Time that threads waited in each phase, by when a wait ended, seconds.
+    pub phases_wait_s: Vec<f64>,
+    /// Its locks, the one waited for longest first.
+    pub locks: Vec<Lock>,
+}
+
+/// Kinds of locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// `pthread_mutex_t` or `mtx_t`.
+    #[default]
+    Mutex,
+    /// `pthread_rwlock_t`.
+    Rwlock,
+    /// `pthread_spinlock_t`.
+    Spinlock,
+    /// `pthread_barrier_t`.
+    Barrier,
+    /// `sem_t`.
+    Semaphore,
+    /// `pthread_cond_t` or `cnd_t`.
+    Condition,
+}
+
+impl Kind {
+    /// Of a kind of the layout.
+    pub(crate) fn of(kind: u64) -> Self {
+        match kind {
+            layout::READ | layout::WRITE => Self::Rwlock,
+            layout::SPIN => Self::Spinlock,
+            layout::BARRIER => Self::Barrier,
+            layout::SEMAPHORE => Self::Semaphore,
+            layout::CONDITION | layout::SIGNAL => Self::Condition,
+            _ => Self::Mutex,
+        }
+    }
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Rwlock => "rwlock",
+            Self::Spinlock => "spinlock",
+            Self::Barrier => "barrier",
+            Self::Semaphore => "semaphore",
+            Self::Condition => "condition variable",
+        }
+    }
+}
+
+/// One lock, or locks of one name: those of objects on the heap share their call sites.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lock {
+    /// The variable, or the function that waited most for it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// How many there are.
+    pub instances: u64,
+    /// Times during which some thread waited.
+    pub waiters: Waiters,
+    /// Where it was called from, the one that waited longest first.
+    pub sites: Vec<Site>,
+}
+
+/// Times during which a lock had waiters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waiters {
+    /// All of them, seconds.
+    pub seconds: f64,
+    /// The longest, seconds.
+    pub longest_s: f64,
+    /// When it began, seconds after the process.
+    pub longest_at_s: f64,
+    /// Most threads that waited at once.
+    pub most: u64,
+}
+
+/// One call site of a lock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    /// Function, with file and line where the program has them: `Cache::lock (cache.cc:214)`.
+    pub place: String,
+    /// What is done there: `lock`, `read`, `write`, `wait`, `signal`.
+    pub act: String,
+    /// Calls: acquisitions, waits, signals.
+    pub count: u64,
+    /// Acquisitions that had to wait.
+    pub contended: u64,
+    /// Attempts with a time limit that ran out.
+    pub failed: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Holds in which the owner kept its CPU.
+    pub hold_on: Times,
+    /// Holds in which it was switched away.
+    pub hold_off: Times,
+    /// Waits.
+    pub wait: Times,
+    /// From the release before to the request, on the CPU.
+    pub think_on: Times,
+    /// The same with a switch in between.
+    pub think_off: Times,
+    /// From a release with waiters to the next owner running.
+    pub handoff: Times,
+}
+
+/// A distribution of times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// How many; of samples, how many they stand for.
+    pub count: u64,
+    /// Their sum, seconds.
+    pub total_s: f64,
+    /// The longest, seconds.
+    pub max_s: f64,
+    /// Least time of a bucket in nanoseconds, and how many are in it; empty ones are left out.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl Times {
+    /// Adds those of another one with the same price of a tick.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_s += other.total_s;
+        self.max_s = self.max_s.max(other.max_s);
+        for &(least, count) in &other.buckets {
+            match self.buckets.binary_search_by(|bucket| bucket.0.total_cmp(&least)) {
+                Ok(at) => self.buckets[at].1 += count,
+                Err(at) => self.buckets.insert(at, (least, count)),
+            }
+        }
+    }
+
+    /// Their mean, seconds; 0 without any.
+    pub fn mean_s(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.total_s / self.count as f64 }
+    }
+
+    /// The least time of the bucket that holds this percentile, seconds.
+    pub fn percentile_s(&self, percent: f64) -> Option<f64> {
+        let rank = percent / 100.0 * self.count as f64;
+        let mut below = 0;
+        let found = self.buckets.iter().find(|bucket| {
+            below += bucket.1;
+            below as f64 >= rank
+        });
+        found.map(|bucket| bucket.0 / 1e9)
+    }
+}
+
+impl Site {
+    /// Adds what happened at the same place with another lock or in another thread.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.contended += other.contended;
+        self.failed += other.failed;
+        self.threads += other.threads;
+        self.hold_on.add(&other.hold_on);
+        self.hold_off.add(&other.hold_off);
+        self.wait.add(&other.wait);
+        self.think_on.add(&other.think_on);
+        self.think_off.add(&other.think_off);
+        self.handoff.add(&other.handoff);
+    }
+}
+
+impl Lock {
+    /// One distribution over all call sites.
+    pub fn all(&self, of: impl Fn(&Site) -> &Times) -> Times {
+        let mut all = Times::default();
+        self.sites.iter().for_each(|site| all.add(of(site)));
+        all
+    }
+
+    /// Time that threads waited for it, seconds.
+    pub fn wait_s(&self) -> f64 {
+        self.sites.iter().map(|site| site.wait.total_s).sum()
+    }
+
+    /// Acquisitions; of a condition variable, waits.
+    pub fn count(&self) -> u64 {
+        self.sites.iter().filter(|site| site.act != "signal").map(|site| site.count).sum()
+    }
+
+    /// Whether it has an owner, so that a wait for it is a wait for somebody's section. A semaphore
+    /// that others post than those who took it is a signal.
+    pub fn is_lock(&self) -> bool {
+        let held: u64 = self.sites.iter().map(|s| s.hold_on.count + s.hold_off.count).sum();
+        match self.kind {
+            Kind::Barrier | Kind::Condition => false,
+            Kind::Semaphore => 2 * held >= self.contended(),
+            Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
+        }
+    }
+
+    /// Acquisitions that had to wait.
+    pub fn contended(&self) -> u64 {
+        self.sites.iter().map(|site| site.contended).sum()
+    }
+
+    /// Time that it was held, and the part of it in which its owner was on no CPU, seconds.
+    ///
+    /// A hold with a switch in it takes as long as one without would, and the rest of it the owner
+    /// waits for a CPU.
+    pub fn held_s(&self) -> (f64, f64) {
+        let sites = self.sites.iter();
+        sites.fold((0.0, 0.0), |(held, off), site| {
+            let service = site.hold_on.mean_s().min(site.hold_off.mean_s());
+            let lost = site.hold_off.total_s - service * site.hold_off.count as f64;
+            (held + site.hold_on.total_s + site.hold_off.total_s, off + lost)
+        })
+    }
+}
+
+impl Record {
+    /// Reads a record from its JSON.
+    ///
+    /// # Errors
+    /// JSON that is none, is cut off, or is of a newer version; `path` is named.
+    pub fn parse(text: &str, path: &std::path::Path) -> Result<Self, RecordError> {
+        let refused = |error: serde_json::Error| RecordError::NoRecord {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let record: Self = serde_json::from_str(text).map_err(refused)?;
+        match record.recorded {
+            found if found > VERSION => Err(RecordError::Version { found }),
+            _ => Ok(record),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Programs in C under the recorder: they behave as without it, and the record says what they did.
+
+#![cfg(target_arch = "x86_64")]
+
+use convoy_record::{Account, DIRECTORY, Kind, Lock, Process, Program, Record, launch, raw};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn directory(test: &str) -> PathBuf {
+    let name = format!("{test}-{}", std::process::id());
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).expect("a directory for the test");
+    path
+}
+
+/// Compiles a program of `tests/programs`; what it leaves is in the directory.
+fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let to = place.join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-pthread"]).args(flags).arg("-o").arg(&to).arg(from);
+    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+    to
+}
+
+/// Runs a program under the recorder.
+fn record(program: &Path, words: &[&str]) -> (Output, Vec<Process>) {
+    let files = program.with_extension("files");
+    std::fs::create_dir_all(&files).expect("a directory for the files");
+    let all: Vec<OsString> =
+        std::iter::once(program.into()).chain(words.iter().map(OsString::from)).collect();
+    let object = launch::object().expect("the object can be written");
+    let output = launch::command(&all, &object).env(DIRECTORY, &files).output();
+    let output = output.expect("the program starts");
+    let processes = raw::read(&files).expect("the files can be read");
+    std::fs::remove_dir_all(program.parent().expect("a directory")).expect("it goes away");
+    (output, processes)
+}
+
+fn lock<'a>(process: &'a Process, name: &str) -> &'a Lock {
+    let found = process.locks.iter().find(|lock| lock.name == name);
+    found.unwrap_or_else(|| panic!("no {name} in {:#?}", process.locks))
+}
+
+#[test]
+fn a_convoy_is_told_with_lock_site_and_owner() {
+    let program = compile("convoy.c", &directory("convoy"), &[]);
+    let (output, processes) = record(&program, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "320\n");
+    let [process] = &processes[..] else { panic!("{processes:#?}") };
+    assert!(process.ended && process.threads == 8 && process.seconds > 0.15, "{process:#?}");
+    let cache = lock(process, "cache_lock");
+    assert_eq!((cache.kind, cache.count(), cache.instances), (Kind::Mutex, 320, 1));
+    assert_eq!(cache.sites.len(), 1);
+    assert_eq!(cache.sites[0].place, "use_cache (convoy.c:10)");
+    assert_eq!(cache.sites[0].threads, 8);
+    assert!(cache.contended() > 60, "{}", cache.contended());
+    assert!(cache.waiters.most >= 4 && cache.waiters.longest_s > 0.05, "{:?}", cache.waiters);
+    let (held, off) = cache.held_s();
+    let wall_s = process.seconds;
+    assert!(held > 0.5 * wall_s && held < 1.1 * wall_s, "held {held} of {wall_s}");
+    assert!(process.sees_switches, "libc registers rseq");
+    assert!(off > 0.8 * held, "an owner that sleeps is off CPU: {off} of {held}");
+    let program = Program { wall_s, cpus: 2, ..Program::default() };
+    let account = Account::new(&Record { program, processes, ..Record::default() });
+    let verdict = &account.verdict;
+    assert!(verdict.starts_with("100 % of the time that threads waited"), "{verdict}");
+    for words in ["`cache_lock` in use_cache (convoy.c:10)", "off CPU for", "a lock convoy"] {
+        assert!(verdict.contains(words), "{verdict}");
+    }
+}
+
+#[test]
+fn every_kind_of_lock_behaves_and_is_counted() {
+    let program = compile("every_kind.c", &directory("kinds"), &[]);
+    let (output, processes) = record(&program, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "failures 0\n");
+    let [process] = &processes[..] else { panic!("{processes:#?}") };
+    for (name, kind, count) in [
+        ("rwlock", Kind::Rwlock, 8),
+        ("spinlock", Kind::Spinlock, 7),
+        ("c11", Kind::Mutex, 7),
+        ("recursive", Kind::Mutex, 2),
+        ("checked", Kind::Mutex, 2),
+        ("barrier", Kind::Barrier, 2),
+        ("semaphore", Kind::Semaphore, 2),
+    ] {
+        let lock = lock(process, name);
+        assert_eq!((lock.kind, lock.count()), (kind, count), "{name}: {lock:#?}");
+    }
+    let acts = |name| -> Vec<(String, u64)> {
+        let sites = lock(process, name).sites.iter();
+        let mut acts: Vec<_> = sites.map(|site| (site.act.clone(), site.count)).collect();
+        acts.sort();
+        acts
+    };
+    assert_eq!(acts("rwlock"), [("read".to_owned(), 7), ("write".to_owned(), 1)]);
+    let condition = lock(process, "condition");
+    let failed: u64 = condition.sites.iter().map(|site| site.failed).sum();
+    assert!(condition.count() >= 2 && failed == 1, "{condition:#?}");
+    assert!(acts("condition").contains(&("signal".to_owned(), 1)), "{condition:#?}");
+}
+
+#[test]
+fn forks_short_threads_handlers_cancellation_and_a_kill_cost_nothing() {
+    let program = compile("family.c", &directory("family"), &[]);
+    let (output, processes) = record(&program, &["exec"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "handled some\nhandled some\n");
+    assert_eq!(output.status.code(), None, "killed");
+    // Both images of the program, and a child of each.
+    assert_eq!(processes.len(), 4, "{processes:#?}");
+    for process in &processes {
+        let count = lock(process, "mutex").count();
+        if process.threads > 1 {
+            assert!(!process.ended && process.threads_lost == 0, "{process:#?}");
+            assert!(count >= 5001, "{count}");
+        } else {
+            assert_eq!(count, 100);
+        }
+    }
+}
+
+#[test]
+fn a_static_program_is_refused_with_a_reason() {
+    let place = directory("static");
+    let program = compile("convoy.c", &place, &["-static"]);
+    let reason = launch::refusal(program.as_os_str()).expect("a reason");
+    assert!(reason.contains("linked statically"), "{reason}");
+    assert_eq!(launch::refusal("sh".as_ref()), None);
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
