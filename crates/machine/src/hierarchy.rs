@@ -57,17 +57,25 @@ impl Level {
     /// Takes `line` out if the cache has it.
     fn remove(&mut self, cache: usize, line: usize) {
         let set = self.set(cache, line);
-        if let Some(way) = set.iter().position(|&tag| tag == line as u32 + 1) {
-            set[way] = 0;
-            set[way..].rotate_left(1);
+        if let Some(way) = find(set, line) {
+            let mut behind = 0;
+            for way in set[way..].iter_mut().rev() {
+                behind = core::mem::replace(way, behind);
+            }
         }
     }
+}
+
+/// The way of `set` that has `line`.
+#[inline]
+fn find(set: &[u32], line: usize) -> Option<usize> {
+    set.iter().position(|&tag| tag == line as u32 + 1)
 }
 
 /// [`Level::refresh`] in one set.
 #[inline]
 fn refresh(set: &mut [u32], line: usize) -> bool {
-    let Some(way) = set.iter().position(|&tag| tag == line as u32 + 1) else { return false };
+    let Some(way) = find(set, line) else { return false };
     push_front(&mut set[..=way], line as u32 + 1);
     true
 }
@@ -281,12 +289,14 @@ impl Lines {
         if front != 0 {
             self.entry(front - 1).quick.set(0);
         }
+        // I1 and I2 spare the search.
+        if !self.readable(self.entry(index), cpu) {
+            return None;
+        }
         if refresh(set, index) {
             return Some(0);
         }
-        if !h.l2.refresh(cpu, index) {
-            return None;
-        }
+        assert!(h.l2.refresh(cpu, index), "the directory says that this level has the line");
         h.counts.l2_hits += 1;
         h.l1.insert(cpu, index);
         Some(h.l2_price)

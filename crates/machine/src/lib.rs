@@ -14,6 +14,7 @@ mod names;
 mod numa;
 mod os;
 mod preset;
+mod reach;
 mod rules;
 mod smp;
 mod trace;

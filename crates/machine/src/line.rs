@@ -12,6 +12,7 @@ use crate::hierarchy::{CacheCounts, Hierarchy};
 use crate::memory::{LINE, STACK, release, reserve};
 use crate::numa::{Controllers, Distances};
 use crate::preset::Preset;
+use crate::reach::{Copies, Reach};
 use crate::turns::Turns;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
@@ -56,30 +57,6 @@ impl Line {
     }
 }
 
-/// What the copies of a line cost that are beyond the caches of the CPU that asks.
-#[derive(Clone, Copy)]
-pub(crate) struct Copies {
-    /// Price of the nearest.
-    pub(crate) near: u64,
-    /// Price of the farthest.
-    pub(crate) far: u64,
-    /// One is in the group of the CPU.
-    pub(crate) inside: bool,
-    /// One is in another group.
-    pub(crate) outside: bool,
-}
-
-impl Copies {
-    fn and(self, other: Self) -> Self {
-        Self {
-            near: self.near.min(other.near),
-            far: self.far.max(other.far),
-            inside: self.inside | other.inside,
-            outside: self.outside | other.outside,
-        }
-    }
-}
-
 /// The lines of a region and their prices.
 pub(crate) struct Lines {
     table: NonNull<Line>,
@@ -94,20 +71,13 @@ pub(crate) struct Lines {
     pub(crate) cpus: usize,
     /// CPUs that share a last-level cache.
     pub(crate) llc: usize,
-    /// Up to 64 CPUs on a machine with one price between packages: for each CPU the bit sets of its
-    /// last-level cache and of its package.
-    near: Vec<(u64, u64)>,
     pub(crate) price: Distances,
+    reach: Reach,
     pub(crate) turns: Turns,
     controllers: Controllers,
     caches: Option<Box<RefCell<Hierarchy>>>,
     perturbation: u64,
     seed: u64,
-}
-
-/// The CPUs of the group of `size` that `cpu` is in, of 64 at most.
-fn group(cpu: usize, size: usize) -> u64 {
-    (0..64).filter(|other| other / size == cpu / size).fold(0, |set, other| set | 1 << other)
 }
 
 /// Scale of the perturbation fraction.
@@ -130,9 +100,7 @@ impl Lines {
     ) -> std::io::Result<Self> {
         let topology = &preset.topology;
         let caches = preset.cache.as_ref().map(|caches| Hierarchy::new(caches, topology));
-        let (llc, package) = (topology.cpus_per_llc, topology.cpus_per_package);
-        let small = topology.cpus <= 64 && preset.numa.is_none();
-        let small = if small { topology.cpus } else { 0 };
+        let (price, llc) = (Distances::new(preset), topology.cpus_per_llc);
         Ok(Self {
             table: reserve(count * size_of::<Line>())?.cast(),
             count,
@@ -143,8 +111,8 @@ impl Lines {
             pool: RefCell::new(vec![0; topology.cpus.div_ceil(64)]),
             cpus: topology.cpus,
             llc,
-            near: (0..small).map(|cpu| (group(cpu, llc), group(cpu, package))).collect(),
-            price: Distances::new(preset),
+            reach: Reach::new(&price, topology.cpus, llc),
+            price,
             turns: Turns::new(preset, count),
             controllers: Controllers::new(preset),
             caches: caches.map(|caches| Box::new(RefCell::new(caches))),
@@ -269,68 +237,24 @@ impl Lines {
 
     /// The copies of `line` that are neither in the private caches of `cpu` nor in the third level
     /// of its group.
+    #[inline]
     pub(crate) fn copies(&self, line: &Line, cpu: usize) -> Option<Copies> {
-        let mut copies: Option<Copies> = None;
-        let own = self.price.group_of(cpu);
-        let mut visit = |other: usize| {
-            let price = self.price.between(cpu, other);
-            let outside = self.price.group_of(other) != own;
-            let seen = Copies { near: price, far: price, inside: !outside, outside };
-            copies = Some(copies.map_or(seen, |before| before.and(seen)));
-        };
+        let mut found = 0;
         let owner = line.owner.get() as usize;
         if owner != 0 && owner != cpu + 1 {
-            visit(owner - 1);
+            found = 1 << self.price.distance(cpu, owner - 1);
         }
-        let mut groups = line.l3.get() & !(1_u32.checked_shl(own as u32).unwrap_or(0));
-        self.each_word(line, |at, mut bits| {
-            if at == cpu / 64 {
-                bits &= !(1 << (cpu % 64));
-            }
-            while bits != 0 {
-                // All of a group are as far away as its first.
-                let bit = bits.trailing_zeros() as usize;
-                let group = self.price.group_of(at * 64 + bit);
-                if groups >> (group % 32) & 1 == 0 {
-                    visit(at * 64 + bit);
-                }
-                let next = (group + 1) * self.llc - at * 64;
-                bits = if next < 64 { bits >> next << next } else { 0 };
-            }
-        });
-        while groups != 0 {
-            visit(groups.trailing_zeros() as usize * self.llc);
-            groups &= groups - 1;
+        self.each_word(line, |at, bits| found |= self.reach.of(cpu, at, bits));
+        if line.l3.get() != 0 {
+            found |= self.reach.of_groups(self.price.group_of(cpu), line.l3.get());
         }
-        copies
+        self.reach.copies(found)
     }
 
     /// The caches of a preset with a geometry.
     #[cfg(test)]
     pub(crate) fn hierarchy(&self) -> core::cell::RefMut<'_, Hierarchy> {
         self.caches.as_ref().expect("a geometry").borrow_mut()
-    }
-
-    /// [`Self::copies`] without a geometry.
-    #[inline]
-    fn others(&self, line: &Line, cpu: usize) -> Option<Copies> {
-        let Some(&(llc, package)) = self.near.get(cpu) else { return self.copies(line, cpu) };
-        let owner = line.owner.get();
-        let owner = if owner == 0 { 0 } else { 1 << (owner - 1) };
-        let others = (line.sharers.get() | owner) & !(1 << cpu);
-        if others == 0 {
-            return None;
-        }
-        let prices = [
-            (llc, self.price.llc),
-            (package & !llc, self.price.package),
-            (!package, self.price.remote[0]),
-        ];
-        let there =
-            || prices.iter().filter(|&&(set, _)| others & set != 0).map(|&(_, price)| price);
-        let near = there().fold(u64::MAX, u64::min);
-        let far = there().fold(0, u64::max);
-        Some(Copies { near, far, inside: others & llc != 0, outside: others & !llc != 0 })
     }
 
     #[inline]
@@ -426,7 +350,7 @@ impl Lines {
 
     #[inline]
     fn fetch(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
-        let copies = self.others(line, cpu);
+        let copies = self.copies(line, cpu);
         let owner = line.owner.get() as usize;
         let request = self.read_request(line, cpu, copies.is_some_and(|copies| copies.inside));
         if owner != 0 {
@@ -446,7 +370,7 @@ impl Lines {
     /// Invalidates the copies of the others.
     #[inline]
     fn own(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
-        let copies = self.others(line, cpu);
+        let copies = self.copies(line, cpu);
         let mut request = self.read_request(line, cpu, true);
         let alone = self.readable(line, cpu);
         self.clear_sharers(line);

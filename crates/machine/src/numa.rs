@@ -8,10 +8,9 @@ pub(crate) struct Distances {
     cpus_per_package: usize,
     /// For each CPU the numbers of its last-level cache and of its package.
     places: Vec<(u16, u16)>,
+    /// By distance: within a last-level cache, within a package, one hop between packages, ...
+    pub(crate) prices: Vec<u64>,
     pub(crate) llc: u64,
-    pub(crate) package: u64,
-    /// By number of hops between packages, from 1.
-    pub(crate) remote: Vec<u64>,
     /// By number of hops, from 0. A single price holds for any number of hops.
     memory: Vec<u64>,
     /// Hops from package to package, row by row; empty when all are one hop apart.
@@ -31,16 +30,15 @@ impl Distances {
                 .map(place)
                 .map(|(llc, package)| (llc as u16, package as u16))
                 .collect(),
+            prices: vec![ps(p.llc), ps(p.package), ps(p.remote)],
             llc: ps(p.llc),
-            package: ps(p.package),
-            remote: vec![ps(p.remote)],
             memory: vec![ps(p.memory)],
             hops: Vec::new(),
             packages: 0,
             invalidate: ps(p.invalidate),
         };
         if let Some(numa) = &preset.numa {
-            distances.remote.extend(numa.remote_ns.iter().map(|&ns| ps(ns)));
+            distances.prices.extend(numa.remote_ns.iter().map(|&ns| ps(ns)));
             distances.memory.extend(numa.memory_ns.iter().map(|&ns| ps(ns)));
             distances.hops = numa.hops.concat();
             distances.packages = numa.hops.len();
@@ -65,17 +63,10 @@ impl Distances {
         self.hops[a * self.packages + b] as usize
     }
 
-    /// Price of moving a line between two CPUs.
-    #[inline]
-    pub(crate) fn between(&self, a: usize, b: usize) -> u64 {
+    /// How far two CPUs are apart, as an index of [`Self::prices`].
+    pub(crate) fn distance(&self, a: usize, b: usize) -> usize {
         let (a, b) = (self.places[a], self.places[b]);
-        if a.0 == b.0 {
-            return self.llc;
-        }
-        match self.hops(a.1 as usize, b.1 as usize) {
-            0 => self.package,
-            hops => self.remote[hops - 1],
-        }
+        if a.0 == b.0 { 0 } else { 1 + self.hops(a.1 as usize, b.1 as usize) }
     }
 
     /// Price of a line from the memory of package `home`.

@@ -273,6 +273,9 @@ const SHARED_MAX: usize = 32;
 /// Most packages of a machine with distances or memory controllers.
 const PACKAGES_MAX: usize = 255;
 
+/// Of the lists of prices by hops: machines of four hops exist.
+const HOPS_MAX: usize = 8;
+
 impl Entry for Preset {
     const SHELF: &'static Shelf = &MACHINES;
 
@@ -392,6 +395,10 @@ impl Preset {
                 return Err(Fault::new(key, problem));
             }
         }
+        if remote_ns.len() > HOPS_MAX {
+            let problem = format!("{} prices; expected at most {HOPS_MAX}", remote_ns.len());
+            return Err(Fault::new("numa.remote_ns", problem));
+        }
         Ok(())
     }
 }
@@ -456,6 +463,7 @@ mod tests {
             ("lines = 512\nways = 8", "lines = 512\nways = 7", "cache.l1"),
             ("[0, 1, 2, 2, 3, 3, 3, 3]", "[0, 0, 2, 2, 3, 3, 3, 3]", "numa.hops"),
             ("remote_ns = [188.0, 220.0]", "remote_ns = [188.0]", "numa.remote_ns"),
+            ("remote_ns = [188.0, 220.0]", "remote_ns = [9,9,9,9,9,9,9,9,9]", "numa.remote_ns"),
             ("cpus = 80", "cpus = 90", "numa.hops"),
             ("cpus = 80", "cpus = 80\nthreads_per_core = 3", "topology.threads_per_core"),
             ("for_each_package = 2", "for_each_package = 0", "controllers.for_each_package"),

@@ -163,8 +163,7 @@ impl Engine {
                     self.set_other(index, at);
                 }
             }
-            // Mostly in order: the list of spinners is last in, first out.
-            looks.sort_by(|a, b| b.cmp(a));
+            looks.sort_unstable_by(|a, b| b.cmp(a));
         });
         self.limit(self.looks.first());
     }

@@ -1,0 +1,90 @@
+//! How far away the copies of a line are.
+//!
+//! Distances are few: the own last-level cache, the rest of the package, packages one hop away, two
+//! hops, and so on. For each CPU the set of CPUs at each of them is known, so what the copies of a
+//! line cost takes a look at each distance, however many copies there are.
+
+use crate::numa::Distances;
+
+/// What the copies of a line cost that are beyond the caches of the CPU that asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Copies {
+    /// Price of the nearest.
+    pub(crate) near: u64,
+    /// Price of the farthest.
+    pub(crate) far: u64,
+    /// One is in the group of the CPU.
+    pub(crate) inside: bool,
+    /// One is in another group.
+    pub(crate) outside: bool,
+}
+
+/// Who is how far away from whom.
+pub(crate) struct Reach {
+    /// Numbers of distances.
+    distances: usize,
+    /// For each CPU by word and distance the others.
+    cpus: Box<[Box<[u64]>]>,
+    /// For each group and distance the set of the other groups.
+    groups: Box<[u32]>,
+    /// By the set of distances at which there are copies.
+    copies: Box<[Option<Copies>]>,
+}
+
+impl Reach {
+    pub(crate) fn new(price: &Distances, cpus: usize, llc: usize) -> Self {
+        let (distances, words, groups) =
+            (price.prices.len(), cpus.div_ceil(64), cpus.div_ceil(llc));
+        let mut reach = Self {
+            distances,
+            cpus: vec![vec![0; distances * words].into(); cpus].into(),
+            groups: vec![0; groups * distances].into(),
+            copies: (0..1 << distances).map(|set| seen(&price.prices, set)).collect(),
+        };
+        for from in 0..cpus {
+            for to in (0..cpus).filter(|&to| to != from) {
+                let at = to / 64 * distances + price.distance(from, to);
+                reach.cpus[from][at] |= 1 << (to % 64);
+            }
+        }
+        // A line counts the third levels that hold it in 32 bits.
+        for from in 0..groups {
+            for to in (0..groups.min(32)).filter(|&to| to != from) {
+                let row = from * distances + price.distance(from * llc, to * llc);
+                reach.groups[row] |= 1 << to;
+            }
+        }
+        reach
+    }
+
+    /// The distances from `cpu` at which the CPUs `bits` are, which are word `word` of a set.
+    #[inline(always)]
+    pub(crate) fn of(&self, cpu: usize, word: usize, bits: u64) -> usize {
+        let rows = &self.cpus[cpu][word * self.distances..][..self.distances];
+        // No branches, as nobody could predict them.
+        let rows = rows.iter().enumerate();
+        rows.fold(0, |found, (distance, row)| found | usize::from(bits & row != 0) << distance)
+    }
+
+    /// The distances from group `group` at which the groups `bits` are.
+    #[inline]
+    pub(crate) fn of_groups(&self, group: usize, bits: u32) -> usize {
+        let rows = &self.groups[group * self.distances..][..self.distances];
+        let found = rows.iter().enumerate();
+        found.fold(0, |found, (distance, row)| found | usize::from(bits & row != 0) << distance)
+    }
+
+    /// What copies at the distances `found` cost.
+    #[inline(always)]
+    pub(crate) fn copies(&self, found: usize) -> Option<Copies> {
+        self.copies[found]
+    }
+}
+
+/// [`Reach::copies`] from the prices of the distances.
+fn seen(prices: &[u64], found: usize) -> Option<Copies> {
+    let there = || (0..prices.len()).filter(|distance| found >> distance & 1 == 1);
+    let near = there().map(|distance| prices[distance]).min()?;
+    let far = there().map(|distance| prices[distance]).max()?;
+    Some(Copies { near, far, inside: found & 1 == 1, outside: found > 1 })
+}
