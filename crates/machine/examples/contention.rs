@@ -1,14 +1,18 @@
 //! The lock-contention model of `benches/peers` on the virtual machine: a lock that hands off in
 //! arrival order, its cache lines, coroutines on CPUs, sleeping and waking.
 //!
-//! `contention TASKS ACQUISITIONS [CPUS] [queue]` prints acquisitions per second of the host's CPU:
-//! of the handoff semaphore of `convoy-sync`, or of the least lock that does what those of the
-//! peers do, a queue whose waiters sleep.
+//! `contention TASKS ACQUISITIONS [CPUS] [queue | mutex | bare]` prints acquisitions per second of
+//! the host's CPU: of the handoff semaphore of `convoy-sync`, of its mutex that gives the lock to
+//! nobody, or of the least lock that does what those of the peers do, a queue whose waiters sleep.
+//! `bare` is the same model without machine, tasks and locks, a heap of times and a queue of
+//! numbers: what no simulator can exceed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks")]
 
 use convoy_machine::{Fifo, Here, Preset, Sim, Smp, Word};
-use convoy_sync::{Atomic, Handoff, Platform, RawSemaphore as _, Semaphore, Sleep};
+use convoy_sync::{Atomic, Handoff, Mutex, NoSpin, Platform, RawSemaphore as _, Semaphore, Sleep};
 use std::cell::{Cell, OnceCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -35,6 +39,20 @@ impl Lock for Sim<Semaphore<Smp, Handoff>> {
 
     fn unlock(&self, _: usize) {
         self.up();
+    }
+}
+
+impl Lock for Sim<Mutex<Smp, NoSpin>> {
+    fn new(_: usize) -> Self {
+        Here::place(Mutex::default())
+    }
+
+    fn lock(&self, _: usize) {
+        (**self).lock();
+    }
+
+    fn unlock(&self, _: usize) {
+        (**self).unlock();
     }
 }
 
@@ -137,17 +155,54 @@ fn rate<L: Lock + 'static>(preset: &Preset, tasks: usize, acquisitions: u64) -> 
     acquisitions as f64 / (cpu_seconds() - begin)
 }
 
+/// [`rate`] of the model alone.
+fn bare(tasks: usize, acquisitions: u64) -> f64 {
+    let begin = cpu_seconds();
+    let mut state = 1_u64;
+    let mut think = |now: u64| {
+        // Marsaglia's xorshift of 2003.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let mean = tasks as u64 * UNIT / 10;
+        now + mean / 2 + state % mean
+    };
+    let mut events: BinaryHeap<_> = (0..tasks).map(|task| Reverse((think(0), task))).collect();
+    let (mut owner, mut queue) = (None, VecDeque::new());
+    let mut left = acquisitions;
+    while left > 0 {
+        let Reverse((now, task)) = events.pop().expect("every task has an event or waits");
+        // The owner's event is the end of its section, that of others the end of their thinking.
+        if owner == Some(task) {
+            events.push(Reverse((think(now), task)));
+            owner = queue.pop_front();
+        } else if owner.is_none() {
+            owner = Some(task);
+        } else {
+            queue.push_back(task);
+            continue;
+        }
+        if let Some(next) = owner {
+            left -= 1;
+            events.push(Reverse((now + HOLD, next)));
+        }
+    }
+    acquisitions as f64 / (cpu_seconds() - begin)
+}
+
 fn main() -> ExitCode {
     let texts: Vec<String> = std::env::args().skip(1).collect();
     let numbers: Vec<u64> = texts.iter().filter_map(|text| text.parse().ok()).collect();
     let (&[tasks, acquisitions] | &[tasks, acquisitions, _]) = &numbers[..] else {
-        eprintln!("usage: contention TASKS ACQUISITIONS [CPUS] [queue]");
+        eprintln!("usage: contention TASKS ACQUISITIONS [CPUS] [queue | mutex | bare]");
         return ExitCode::from(2);
     };
     let cpus = numbers.get(2).map_or(4, |&cpus| cpus as usize);
     let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset").with_cpus(cpus);
     let rate = match texts.last().map(String::as_str) {
+        Some("bare") => |_: &Preset, tasks, acquisitions| bare(tasks, acquisitions),
         Some("queue") => rate::<Queue>,
+        Some("mutex") => rate::<Sim<Mutex<Smp, NoSpin>>>,
         _ => rate::<Sim<Semaphore<Smp, Handoff>>>,
     };
     println!("{:.0}", rate(&preset, tasks as usize, acquisitions));

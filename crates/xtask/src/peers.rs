@@ -66,8 +66,7 @@ fn output(command: &mut Command) -> anyhow::Result<String> {
 pub(crate) fn run(root: &Path, as_json: bool) -> anyhow::Result<Outcome> {
     let target = root.join("target/peers");
     std::fs::create_dir_all(&target)?;
-    let [queue, semaphore] = convoy(root, &target)?;
-    let mut peers = vec![queue, semaphore];
+    let mut peers = convoy(root, &target)?;
     for (name, peer) in [
         ("SimPy", simpy(root, &target)),
         ("NeXosim", nexosim(root, &target)),
@@ -120,16 +119,21 @@ fn print(peers: &[Peer], as_json: bool) {
     }
 }
 
-/// This engine with the two locks of the model. The first is compared with the peers, whose locks
-/// are no more than a queue either.
-fn convoy(root: &Path, target: &Path) -> anyhow::Result<[Peer; 2]> {
+/// This engine with the locks of the model, and the model alone. The first is compared with the
+/// peers, whose locks are no more than a queue either.
+fn convoy(root: &Path, target: &Path) -> anyhow::Result<Vec<Peer>> {
     let example = ["--example", "contention", "--package", "convoy-machine"];
     let mut build = cargo(root, &["build", "--release", "--locked"]);
     output(build.args(example).arg("--target-dir").arg(target))?;
     let program = target.join("release/examples/contention");
-    let mut queue = Peer::new("convoy, queue lock", program.clone(), 2_000_000, None);
-    queue.after = &["queue"];
-    Ok([queue, Peer::new("convoy, semaphore", program, 2_000_000, None)])
+    let rows: [(_, &'static [&'static str]); 4] = [
+        ("convoy, queue lock", &["queue"]),
+        ("convoy, semaphore", &[]),
+        ("convoy, mutex", &["mutex"]),
+        ("bare loop, ceiling", &["bare"]),
+    ];
+    let peer = |(name, after)| Peer { after, ..Peer::new(name, program.clone(), 2_000_000, None) };
+    Ok(rows.map(peer).into())
 }
 
 fn simpy(root: &Path, target: &Path) -> anyhow::Result<Peer> {
@@ -137,7 +141,7 @@ fn simpy(root: &Path, target: &Path) -> anyhow::Result<Peer> {
     output(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
     let python = environment.join("bin/python");
     output(Command::new(&python).args(["-m", "pip", "install", "--quiet", "simpy==4.1.2"]))?;
-    let mut peer = Peer::new("SimPy", python, 100_000, Some(40.0));
+    let mut peer = Peer::new("SimPy", python, 100_000, Some(60.0));
     peer.before = vec![root.join("benches/peers/contention.py").display().to_string()];
     Ok(peer)
 }
@@ -146,7 +150,7 @@ fn nexosim(root: &Path, target: &Path) -> anyhow::Result<Peer> {
     let directory = root.join("benches/peers/nexosim");
     let mut build = cargo(&directory, &["build", "--release", "--locked", "--target-dir"]);
     output(build.arg(target))?;
-    Ok(Peer::new("NeXosim", target.join("release/peer-nexosim"), 500_000, Some(8.0)))
+    Ok(Peer::new("NeXosim", target.join("release/peer-nexosim"), 500_000, Some(20.0)))
 }
 
 fn simgrid(root: &Path, target: &Path) -> anyhow::Result<Peer> {
@@ -155,7 +159,7 @@ fn simgrid(root: &Path, target: &Path) -> anyhow::Result<Peer> {
     let mut build = Command::new("c++");
     output(build.arg("-O2").arg(source).arg("-lsimgrid").arg("-o").arg(&program))
         .context("needs a C++ compiler and Debian's libsimgrid-dev")?;
-    let mut peer = Peer::new("SimGrid", program, 300_000, Some(8.0));
+    let mut peer = Peer::new("SimGrid", program, 300_000, Some(20.0));
     peer.after = &["--cfg=contexts/factory:raw"];
     Ok(peer)
 }
