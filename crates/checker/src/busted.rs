@@ -6,8 +6,8 @@ use crate::model::Model;
 use convoy_mm::{Bulk, HoldAll};
 use convoy_sync::rcu::Steps;
 use convoy_sync::{
-    Atomic, Cancel, Lock, Mutex, OwnerWord, Platform, Promise, RawLock, Sleep, SpinPolicy,
-    Unqueued, WaitError, Wake,
+    Atomic, Cancel, Lock, OwnerWord, Platform, Promise, RawLock, Sleep, SpinPolicy, Unqueued,
+    WaitError, Wake, kernel::Mutex,
 };
 use std::sync::atomic::Ordering::SeqCst;
 

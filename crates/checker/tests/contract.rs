@@ -5,9 +5,11 @@
 use convoy_checker::model::{Budget, End, Instance, Model, Property, Scenario, explore};
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Mutex, Opportunistic, Platform,
-    Promise, Quota, RwSemaphore, Semaphore, SpinPolicy, SpinQueue, TasLock, TaskId, TicketLock,
+    AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
+    Quota, QuotaCondvar, QuotaRwLock, RawSemaphore, RwSemaphore, SpinPolicy, SpinQueue, TasLock,
+    TaskId, TicketLock, kernel::Mutex, kernel::Semaphore,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -56,6 +58,7 @@ fn combinations_beyond_the_list_keep_the_contract() {
     keeps::<Quota<Model, TicketLock<Model>, 1>>(&[]);
     keeps::<Mutex<Model, convoy_sync::NoSpin, Inner>>(&[]);
     keeps::<RwSemaphore<Model, Inner>>(&[Promise::Shared]);
+    keeps::<QuotaRwLock<Model, Inner>>(&[Promise::Shared]);
 }
 
 fn keeps<T: Lock>(promises: &[Promise]) {
@@ -141,4 +144,63 @@ fn spinners_take_turns() {
     let report = explore(&scenario, Budget { executions: 20_000, ..Budget::default() });
     let text = report.violation.map(|found| format!("{}: {}", found.schedule, found.text));
     assert_eq!(text, None);
+}
+
+/// Two wait at a condition variable for what a third does, one of them with a deadline if `late`:
+/// everybody goes on, with the lock, and only if it was done.
+fn notified(late: bool, all: bool) {
+    type L = TicketLock<Model>;
+    type Shared = (Quota<Model, L>, QuotaCondvar<Model, L>, Cell<u32>);
+    let build = move || {
+        let shared: Rc<Shared> =
+            Rc::new((Quota::with_count(1), QuotaCondvar::default(), Cell::new(0)));
+        let body = |task: u32| -> Box<dyn FnOnce()> {
+            let shared = Rc::clone(&shared);
+            Box::new(move || {
+                let (lock, condvar, done) = &*shared;
+                lock.down();
+                if task == 0 {
+                    done.set(2);
+                    if all {
+                        condvar.notify_all();
+                        lock.up();
+                    } else {
+                        lock.up();
+                        condvar.notify_one();
+                        condvar.notify_one();
+                    }
+                    return;
+                }
+                let deadline = (late && task == 1).then_some(1);
+                while done.get() == 0 && condvar.wait(lock, deadline).is_ok() {}
+                done.set(done.get().saturating_sub(1));
+                lock.up();
+            })
+        };
+        let (tasks, shared) = ([0, 1, 2].map(body).into(), Rc::clone(&shared));
+        let verdict = move |end: &End| {
+            let (free, waiters) = (shared.0.free_units(), RawSemaphore::waiters(&shared.0));
+            if !end.asleep.is_empty() || !end.spinning.is_empty() || (free, waiters) != (1, 0) {
+                let text = format!("{:?} sleep, {free} free, {waiters} wait", end.asleep);
+                return Err((Property::NoLostWakeup, text));
+            }
+            Ok(())
+        };
+        Instance { tasks, verdict: Box::new(verdict) }
+    };
+    let name = "notified".to_owned();
+    let checks = vec![Property::NoLostWakeup];
+    let scenario = Scenario { name, checks, build: Box::new(build) };
+    let report = explore(&scenario, Budget { executions: 20_000, ..BUDGET });
+    let steps = report.violation.map(|found| found.narrative.join("\n"));
+    assert_eq!(steps, None, "late: {late}, all: {all}");
+}
+
+#[test]
+fn a_condition_variable_forgets_nobody() {
+    for late in [false, true] {
+        for all in [false, true] {
+            notified(late, all);
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::sched::task::Tcb;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{
     ArchSemaphore, Handoff, LockEvent, Opportunistic, Platform, PublishedFix, RawLock,
-    RawSemaphore, Semaphore, TasLock, TicketLock,
+    RawSemaphore, TasLock, TicketLock, kernel::Semaphore,
 };
 use core::any::Any;
 

@@ -7,8 +7,8 @@
 use crate::lock_rules::{LockRules, MutexPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
-    Access, Atomic, NoSpin, Platform, RawLock, RwLock, RwSemaphore, Sleep, SpinAtLowLoad, SpinMcs,
-    SpinOnOwner, SpinReadFirst, TasLock, TicketLock,
+    Access, Atomic, NoSpin, Platform, RawLock, RwSemaphore, Sleep, SpinAtLowLoad, SpinMcs,
+    SpinOnOwner, SpinReadFirst, TasLock, TicketLock, kernel::RwLock,
 };
 use core::cell::Cell;
 use core::ops::Deref;
@@ -157,11 +157,11 @@ impl LockRules {
     /// A mutex.
     pub(crate) fn mutex(self) -> Mutex {
         match self.mutex {
-            MutexPolicy::Sleep => Mutex::Sleep(convoy_sync::Mutex::with_lock(self.spin())),
-            MutexPolicy::Spin => Mutex::Spin(convoy_sync::Mutex::new()),
-            MutexPolicy::SpinLookFirst => Mutex::SpinLookFirst(convoy_sync::Mutex::new()),
-            MutexPolicy::SpinAtLowLoad => Mutex::SpinAtLowLoad(convoy_sync::Mutex::new()),
-            MutexPolicy::SpinInTurn => Mutex::SpinInTurn(convoy_sync::Mutex::new()),
+            MutexPolicy::Sleep => Mutex::Sleep(convoy_sync::kernel::Mutex::with_lock(self.spin())),
+            MutexPolicy::Spin => Mutex::Spin(convoy_sync::kernel::Mutex::new()),
+            MutexPolicy::SpinLookFirst => Mutex::SpinLookFirst(convoy_sync::kernel::Mutex::new()),
+            MutexPolicy::SpinAtLowLoad => Mutex::SpinAtLowLoad(convoy_sync::kernel::Mutex::new()),
+            MutexPolicy::SpinInTurn => Mutex::SpinInTurn(convoy_sync::kernel::Mutex::new()),
         }
     }
 
@@ -228,11 +228,11 @@ macro_rules! of_any {
 
 /// A mutex that sleeps, of the preset's policy.
 pub(crate) enum Mutex {
-    Sleep(convoy_sync::Mutex<Smp, NoSpin, Spin>),
-    Spin(convoy_sync::Mutex<Smp, SpinOnOwner>),
-    SpinLookFirst(convoy_sync::Mutex<Smp, SpinReadFirst>),
-    SpinAtLowLoad(convoy_sync::Mutex<Smp, SpinAtLowLoad>),
-    SpinInTurn(convoy_sync::Mutex<Smp, SpinMcs>),
+    Sleep(convoy_sync::kernel::Mutex<Smp, NoSpin, Spin>),
+    Spin(convoy_sync::kernel::Mutex<Smp, SpinOnOwner>),
+    SpinLookFirst(convoy_sync::kernel::Mutex<Smp, SpinReadFirst>),
+    SpinAtLowLoad(convoy_sync::kernel::Mutex<Smp, SpinAtLowLoad>),
+    SpinInTurn(convoy_sync::kernel::Mutex<Smp, SpinMcs>),
 }
 
 /// One line for every policy, so that none moves what lies beside its mutexes.

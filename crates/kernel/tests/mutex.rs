@@ -4,7 +4,9 @@ use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::Policy;
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp};
-use convoy_sync::{Mutex, NoSpin, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst};
+use convoy_sync::{
+    NoSpin, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst, kernel::Mutex,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -9,7 +9,8 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks")]
 
 use convoy_machine::{Fifo, Here, Preset, Sim, Smp, Word};
-use convoy_sync::{Atomic, Handoff, Mutex, NoSpin, Platform, RawSemaphore as _, Semaphore, Sleep};
+use convoy_sync::kernel::{Mutex, Semaphore};
+use convoy_sync::{Atomic, Handoff, NoSpin, Platform, RawSemaphore as _, Sleep};
 use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

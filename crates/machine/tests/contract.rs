@@ -5,7 +5,7 @@ use convoy_catalogue::MACHINES;
 use convoy_checker::Irq;
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp};
 use convoy_sync::{
-    Lock, LockName, Opportunistic, Promise, Semaphore, TasLock, TicketLock, with_lock,
+    Lock, LockName, Opportunistic, Promise, TasLock, TicketLock, kernel::Semaphore, with_lock,
 };
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

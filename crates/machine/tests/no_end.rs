@@ -1,7 +1,7 @@
 //! Simulated code that is broken on purpose comes to a report, never to a hang or a crash.
 
 use convoy_machine::{Fifo, Here, Machine, Outcome, Preset, Sim, Smp};
-use convoy_sync::{Atomic, Mutex, Platform, RawLock, TicketLock};
+use convoy_sync::{Atomic, Platform, RawLock, TicketLock, kernel::Mutex};
 use std::cell::OnceCell;
 use std::process::Command;
 use std::rc::Rc;

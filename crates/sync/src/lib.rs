@@ -1,14 +1,18 @@
-//! Locks generic over the platform they run on, and the native platform.
+//! Locks for this machine's threads, and the same locks generic over the platform they run on.
+//!
+//! [`Mutex`], [`RwLock`], [`Condvar`] and [`Semaphore`] hold data and are used as those of
+//! `parking_lot`: one `use` line is the change. The locks inside of them, and those of kernels, are
+//! generic: the same source runs on threads, on a virtual machine and under a checker.
 //!
 //! | lock | for |
 //! |---|---|
 //! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short sections of a kernel |
 //! | [`AdaptiveLock`] | short sections of user space |
-//! | [`Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
+//! | [`kernel::Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
-//! | [`Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
-//! | [`RwLock`] | the spinning reader/writer lock of 2008 |
+//! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
+//! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //! | [`rcu::Rcu`] | readers that take nothing, frees that wait for them |
 //!
@@ -17,7 +21,15 @@
 
 mod adaptive;
 mod event;
+mod face;
 mod list;
+/// Locks whose names the locks of user space have here: those of kernels.
+pub mod kernel {
+    pub use crate::mutex::Mutex;
+    pub use crate::rwlock::RwLock;
+    pub use crate::semaphore::Semaphore;
+}
+
 mod lock;
 mod mcs;
 mod mutex;
@@ -33,19 +45,25 @@ mod spin;
 
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 pub use event::LockEvent;
+pub use face::{
+    Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
+};
 pub use list::{Cancel, Lock, LockName, Promise};
 pub use lock::{Guard, IrqGuard, RawLock, WaitError};
 pub use mcs::{McsQueue, SpinQueue, Unqueued};
 pub use mutex::{
-    Mutex, NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst,
+    NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst,
 };
 pub use native::{Native, Signals, spin_and_yield};
 pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
-pub use quota::{NativeQuota, Quota, Turn};
-pub use rwlock::RwLock;
+pub use quota::{NativeQuota, Quota, QuotaCondvar, QuotaRwLock, Turn};
 pub use rwsem::RwSemaphore;
 pub use semaphore::{
     ArchSemaphore, Handoff, NativeSemaphore, Opportunistic, Policy, PublishedFix, RawSemaphore,
-    Semaphore,
 };
 pub use spin::{SpinLock, TasLock, TicketLock};
+
+/// The example of the read-me.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

@@ -8,6 +8,7 @@ use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::lock::{RawLock, WaitError};
 use crate::mutex::{Mutex, SpinPolicy};
 use crate::platform::Platform;
+use crate::quota::QuotaRwLock;
 use crate::rwlock::RwLock;
 use crate::rwsem::RwSemaphore;
 use crate::semaphore::RawSemaphore;
@@ -28,34 +29,37 @@ macro_rules! every_lock {
                 "The spinlock of x86 from 2.6.25 on, in order.";
             Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
                 "The futex mutex of one word: spins, then sleeps.";
-            Mutex = "mutex", "mutex", $crate::Mutex<P, $crate::NoSpin, L>, [Signals],
+            Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
                 "The mutex of 2.6.25, whose waiters sleep at once.";
-            MutexSpin = "mutex-spin", "mutex", $crate::Mutex<P, $crate::SpinOnOwner, L>, [Signals],
+            MutexSpin = "mutex-spin", "mutex", $crate::kernel::Mutex<P, $crate::SpinOnOwner, L>,
+                [Signals],
                 "The mutex of 3.7: waiters spin while the owner runs.";
             MutexSpinReadFirst = "mutex-spin-read-first", "mutex",
-                $crate::Mutex<P, $crate::SpinReadFirst, L>, [Signals],
+                $crate::kernel::Mutex<P, $crate::SpinReadFirst, L>, [Signals],
                 "The same, reading first: first patch of 2013.";
             MutexSpinLowLoad = "mutex-spin-low-load", "mutex",
-                $crate::Mutex<P, $crate::SpinAtLowLoad, L>, [Signals],
+                $crate::kernel::Mutex<P, $crate::SpinAtLowLoad, L>, [Signals],
                 "The same, not at high load: third patch of 2013.";
-            MutexSpinMcs = "mutex-spin-mcs", "mutex", $crate::Mutex<P, $crate::SpinMcs, L>,
+            MutexSpinMcs = "mutex-spin-mcs", "mutex", $crate::kernel::Mutex<P, $crate::SpinMcs, L>,
                 [Signals],
                 "The mutex of 3.10: spinners queue in an MCS lock.";
-            Handoff = "handoff", "semaphore", $crate::Semaphore<P, $crate::Handoff, L>,
+            Handoff = "handoff", "semaphore", $crate::kernel::Semaphore<P, $crate::Handoff, L>,
                 [Units Fifo Signals Timeouts],
                 "2.6.26-rc1: `up` gives the unit to the first waiter.";
             PublishedFix = "published-fix", "semaphore",
-                $crate::Semaphore<P, $crate::PublishedFix, L>, [Units Signals Timeouts],
+                $crate::kernel::Semaphore<P, $crate::PublishedFix, L>, [Units Signals Timeouts],
                 "The patch of May 2008, with its lost wakeup.";
             Opportunistic = "opportunistic", "semaphore",
-                $crate::Semaphore<P, $crate::Opportunistic, L>, [Units Signals Timeouts],
+                $crate::kernel::Semaphore<P, $crate::Opportunistic, L>, [Units Signals Timeouts],
                 "The same without it: any task may take the unit.";
             Quota = "quota", "semaphore", $crate::Quota<P, L>, [Units Signals Timeouts],
                 "Ours: any task may take it, for the time of its turn.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
-            Rwlock = "rwlock", "rwlock", $crate::RwLock<P>, [Shared],
+            Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],
                 "The spinning one of 2.6.25: readers starve writers.";
+            QuotaRwlock = "quota-rwlock", "rwlock", $crate::QuotaRwLock<P, L>, [Shared],
+                "Ours: readers and writers queue at one door.";
             Rwsem = "rwsem", "rwsem", $crate::RwSemaphore<P, L>, [Shared],
                 "The sleeping one of 2.6.25: readers enter together.";
         }
@@ -349,6 +353,28 @@ impl<P: Platform> Lock for RwLock<P> {
     fn with_units(units: u32) -> Self {
         assert_eq!(units, 1);
         Self::new()
+    }
+    fn acquire(&self) {
+        self.write();
+    }
+    fn try_acquire(&self) -> bool {
+        self.try_write()
+    }
+    fn release(&self) {
+        self.write_unlock();
+    }
+    fn acquire_shared(&self) {
+        self.read();
+    }
+    fn release_shared(&self) {
+        self.read_unlock();
+    }
+}
+
+impl<P: Platform, L: RawLock<P> + Default> Lock for QuotaRwLock<P, L> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::default()
     }
     fn acquire(&self) {
         self.write();

@@ -1,5 +1,5 @@
 //! [`McsQueue`]: the queue of Mellor-Crummey and Scott in which waiters of a
-//! [`Mutex`](crate::Mutex) spin one after the other, as the kernel's `mspin_lock`.
+//! [`Mutex`](crate::kernel::Mutex) spin one after the other, as the kernel's `mspin_lock`.
 //!
 //! [`Unqueued`] is nothing: all spin at once. Use the queue where many CPUs would look at one line:
 //! only its head looks at the mutex, the others each at a line of their own. Not where a spinner

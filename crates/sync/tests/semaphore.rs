@@ -2,7 +2,7 @@
 
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Handoff, Native, NativeQuota, NativeSemaphore, PublishedFix,
-    Quota, RawSemaphore, Semaphore, Signals, WaitError,
+    Quota, RawSemaphore, Signals, WaitError, kernel::Semaphore,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -72,8 +72,12 @@
 //! A bound on how long running threads keep others out: Dice, "Malthusian locks", 2017, who draws
 //! lots where this counts time.
 
+mod condvar;
+mod rwlock;
 mod turn;
 
+pub use condvar::QuotaCondvar;
+pub use rwlock::QuotaRwLock;
 pub use turn::Turn;
 
 use crate::adaptive::AdaptiveLock;
@@ -217,11 +221,7 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
         if !yields && self.compete() {
             return Ok(());
         }
-        let result = self.wait(yields, sleep, deadline);
-        if result.is_ok() {
-            P::set_turn(Turn::new(P::now()));
-        }
-        result
+        self.wait(yields, sleep, deadline)
     }
 
     /// Queues until it has a unit or the wait ends otherwise.
@@ -232,11 +232,36 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
         unsafe { self.queue.push(&waiter) };
         self.lengthen(1);
         P::event(LockEvent::Contended, self, waiter.task);
-        let mut summon = yields;
+        waiter.prepare();
+        let sleeper = self.settle(yields);
+        self.unlock_inner(sleeper);
+        self.wait_in_queue(&waiter, sleep, deadline)
+    }
+
+    /// Puts a task that sleeps elsewhere into the queue, asleep; it goes on in
+    /// [`Self::wait_in_queue`] when it is summoned.
+    ///
+    /// # Safety
+    ///
+    /// The record is linked nowhere, and its task leaves only once it was summoned from here.
+    unsafe fn requeue(&self, waiter: &Waiter<P>) {
+        self.inner.lock();
+        // SAFETY: the inner lock is held, and the record stays by the contract.
+        unsafe { self.queue.push(waiter) };
+        self.lengthen(1);
+        let sleeper = self.settle(false);
+        self.unlock_inner(sleeper);
+    }
+
+    /// Sleeps in the queue, where `waiter` is linked, until it has a unit or the wait ends
+    /// otherwise; then the record is linked no more.
+    fn wait_in_queue(
+        &self,
+        waiter: &Waiter<P>,
+        sleep: Sleep,
+        deadline: Option<u64>,
+    ) -> Result<(), WaitError> {
         let result = loop {
-            waiter.prepare();
-            let sleeper = self.settle(summon);
-            self.unlock_inner(sleeper);
             let ended = waiter.sleep(sleep, deadline);
             let taken = waiter.is_woken() && self.compete();
             self.inner.lock();
@@ -255,13 +280,18 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
                 P::event(LockEvent::Interrupted, self, waiter.task);
                 break Err(WaitError::Interrupted);
             }
-            summon = false;
+            waiter.prepare();
+            let sleeper = self.settle(false);
+            self.unlock_inner(sleeper);
         };
         // SAFETY: the inner lock is held, and nobody else removes records (I4).
-        unsafe { self.queue.remove(&waiter) };
+        unsafe { self.queue.remove(waiter) };
         self.lengthen(u32::MAX);
         let sleeper = self.settle(false);
         self.unlock_inner(sleeper);
+        if result.is_ok() {
+            P::set_turn(Turn::new(P::now()));
+        }
         result
     }
 

@@ -1,8 +1,8 @@
 //! Counting semaphores: one skeleton, three policies as types, and the older semaphore beside them.
 //!
 //! Use [`Semaphore`] to let a number of tasks into a section that may sleep. For a section of one
-//! task prefer [`Mutex`](crate::Mutex), which has a shorter fast path. What differs between the
-//! policies is only what `up` does while tasks wait, and when a waiter may leave:
+//! task prefer [`Mutex`](crate::kernel::Mutex), which has a shorter fast path. What differs between
+//! the policies is only what `up` does while tasks wait, and when a waiter may leave:
 //!
 //! | policy | `up` with waiters | a waiter leaves as owner when |
 //! |---|---|---|

@@ -1,0 +1,95 @@
+//! [`Condvar`]: waiting for what another owner of a mutex will do.
+
+use super::mutex::MutexGuard;
+use super::nanoseconds;
+use crate::adaptive::AdaptiveLock;
+use crate::native::Native;
+use crate::platform::Platform;
+use crate::quota::QuotaCondvar;
+use core::fmt;
+use core::time::Duration;
+
+/// Waiting, with a [`Mutex`](crate::Mutex) held, for what another owner of it will do. Who is
+/// notified queues at the mutex and is woken when it may have it. The condition is
+/// [`QuotaCondvar`], the interface that of `parking_lot`.
+///
+/// ```
+/// use convoy_sync::{Condvar, Mutex};
+///
+/// let (ready, changed) = (Mutex::new(false), Condvar::new());
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| {
+///         *ready.lock() = true;
+///         changed.notify_one();
+///     });
+///     changed.wait_while(&mut ready.lock(), |ready| !*ready);
+/// });
+/// ```
+pub struct Condvar {
+    raw: QuotaCondvar<Native, AdaptiveLock<Native>>,
+}
+
+impl Condvar {
+    /// A condition variable that nobody waits for.
+    pub const fn new() -> Self {
+        Self { raw: QuotaCondvar::native() }
+    }
+
+    /// Gives the mutex back, waits until notified, and takes it again; never returns without a
+    /// notification.
+    ///
+    /// # Panics
+    ///
+    /// If others wait here with another mutex.
+    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+        let notified = self.raw.wait(&guard.lock.raw, None);
+        debug_assert!(notified.is_ok(), "there is no deadline");
+    }
+
+    /// [`Self::wait`], as long as `condition` holds.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::wait`].
+    pub fn wait_while<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(guard) {
+            self.wait(guard);
+        }
+    }
+
+    /// [`Self::wait`], for at most `timeout`; whether it was notified.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::wait`].
+    pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
+        let deadline = Native::now().saturating_add(nanoseconds(timeout));
+        self.raw.wait(&guard.lock.raw, Some(deadline)).is_ok()
+    }
+
+    /// Lets the thread that waits longest go on; whether there was one.
+    pub fn notify_one(&self) -> bool {
+        self.raw.notify_one()
+    }
+
+    /// Lets all threads go on that wait now; how many there were.
+    pub fn notify_all(&self) -> usize {
+        self.raw.notify_all()
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}

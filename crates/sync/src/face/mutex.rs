@@ -1,0 +1,79 @@
+//! [`Mutex`]: data that one thread at a time may use.
+
+use super::{guard, holder, nanoseconds};
+use crate::quota::NativeQuota;
+use crate::semaphore::RawSemaphore;
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+/// Data that one thread at a time may use, and each in its turn: fast, and nobody is starved. The
+/// lock is [`Quota`](crate::Quota), the interface that of `parking_lot`.
+///
+/// ```
+/// use convoy_sync::Mutex;
+///
+/// static TOTAL: Mutex<u64> = Mutex::new(0);
+/// std::thread::scope(|scope| {
+///     for part in 1..=4 {
+///         scope.spawn(move || *TOTAL.lock() += part);
+///     }
+/// });
+/// assert_eq!(*TOTAL.lock(), 10);
+/// ```
+pub struct Mutex<T: ?Sized> {
+    pub(super) raw: NativeQuota,
+    pub(super) value: UnsafeCell<T>,
+}
+
+/// Has a [`Mutex`]; gives it back when dropped.
+#[must_use = "the mutex is held as long as the guard lives"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    pub(super) lock: &'a Mutex<T>,
+    // A guard stays with the thread that took the lock.
+    thread: PhantomData<*const ()>,
+}
+
+holder!(Mutex, NativeQuota::native(1), try_lock);
+guard!(MutexGuard, deref_mut);
+
+// SAFETY: the lock lets one thread at a time use the data.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+
+impl<T: ?Sized> Mutex<T> {
+    /// The lock was just taken.
+    #[inline]
+    fn guard(&self) -> MutexGuard<'_, T> {
+        MutexGuard { lock: self, thread: PhantomData }
+    }
+
+    /// Takes the lock; sleeps until it can.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.raw.down();
+        self.guard()
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.raw.down_trylock().then(|| self.guard())
+    }
+
+    /// Takes the lock; waits at most `timeout`.
+    pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
+        self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| self.guard())
+    }
+
+    /// Whether somebody has the lock; a snapshot.
+    pub fn is_locked(&self) -> bool {
+        self.raw.free_units() == 0
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.up();
+    }
+}
