@@ -204,3 +204,61 @@ fn a_condition_variable_forgets_nobody() {
         }
     }
 }
+
+/// An upgradable reader that changes what it read beside a reader and a writer: who writes is
+/// alone, what was read stays until the change, and everybody gets the lock.
+#[test]
+fn an_upgradable_reader_sees_no_change_but_its_own() {
+    type Shared = (QuotaRwLock<Model>, Cell<u32>);
+    let build = || {
+        let shared: Rc<Shared> = Rc::default();
+        let body = |task: u32| -> Box<dyn FnOnce()> {
+            let shared = Rc::clone(&shared);
+            Box::new(move || {
+                let (lock, value) = &*shared;
+                match task {
+                    0 => {
+                        lock.upgradable();
+                        let seen = value.get();
+                        lock.upgrade();
+                        assert_eq!(value.get(), seen, "it was changed between");
+                        value.set(seen + 1);
+                        lock.downgrade_to_upgradable();
+                        lock.upgradable_to_read();
+                        assert_eq!(value.get(), seen + 1, "a writer came between");
+                        lock.read_unlock();
+                    }
+                    1 => {
+                        lock.read();
+                        let seen = value.get();
+                        lock.read_unlock();
+                        lock.read();
+                        assert!(seen <= value.get());
+                        lock.read_unlock();
+                    }
+                    _ => {
+                        lock.write();
+                        value.set(value.get() + 1);
+                        lock.downgrade();
+                        lock.read_unlock();
+                    }
+                }
+            })
+        };
+        let (tasks, shared) = ([0, 1, 2].map(body).into(), Rc::clone(&shared));
+        let verdict = move |end: &End| {
+            let ended = end.asleep.is_empty() && end.spinning.is_empty();
+            if ended && shared.1.get() == 2 && shared.0.try_write() {
+                return Ok(());
+            }
+            Err((Property::NoLostWakeup, format!("{:?} sleep", end.asleep)))
+        };
+        Instance { tasks, verdict: Box::new(verdict) }
+    };
+    let name = "upgrade".to_owned();
+    let checks = vec![Property::Exclusion, Property::NoLostWakeup];
+    let scenario = Scenario { name, checks, build: Box::new(build) };
+    let report = explore(&scenario, Budget { executions: 20_000, ..BUDGET });
+    let steps = report.violation.map(|found| found.narrative.join("\n"));
+    assert_eq!(steps, None);
+}

@@ -56,7 +56,7 @@ pub use mutex::{
 };
 pub use native::{Native, Signals, spin_and_yield};
 pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
-pub use quota::{NativeQuota, Quota, QuotaCondvar, QuotaRwLock, Turn};
+pub use quota::{NativeQuota, NativeQuotaRwLock, Quota, QuotaCondvar, QuotaRwLock, Turn};
 pub use rwsem::RwSemaphore;
 pub use semaphore::{
     ArchSemaphore, Handoff, NativeSemaphore, Opportunistic, Policy, PublishedFix, RawSemaphore,

@@ -7,7 +7,7 @@
 use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::lock::{RawLock, WaitError};
 use crate::mutex::{Mutex, SpinPolicy};
-use crate::platform::Platform;
+use crate::platform::{Platform, Sleep};
 use crate::quota::QuotaRwLock;
 use crate::rwlock::RwLock;
 use crate::rwsem::RwSemaphore;
@@ -58,7 +58,8 @@ macro_rules! every_lock {
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],
                 "The spinning one of 2.6.25: readers starve writers.";
-            QuotaRwlock = "quota-rwlock", "rwlock", $crate::QuotaRwLock<P, L>, [Shared],
+            QuotaRwlock = "quota-rwlock", "rwlock", $crate::QuotaRwLock<P, L>,
+                [Shared Signals Timeouts],
                 "Ours: readers and writers queue at one door.";
             Rwsem = "rwsem", "rwsem", $crate::RwSemaphore<P, L>, [Shared],
                 "The sleeping one of 2.6.25: readers enter together.";
@@ -381,6 +382,16 @@ impl<P: Platform, L: RawLock<P> + Default> Lock for QuotaRwLock<P, L> {
     }
     fn try_acquire(&self) -> bool {
         self.try_write()
+    }
+    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+        match cancel {
+            Cancel::Signal => self.write_unless(Sleep::Interruptible, None),
+            Cancel::Kill => self.write_unless(Sleep::Killable, None),
+            Cancel::After(timeout) => {
+                let deadline = P::now().saturating_add(timeout);
+                self.write_unless(Sleep::Uninterruptible, Some(deadline))
+            }
+        }
     }
     fn release(&self) {
         self.write_unlock();

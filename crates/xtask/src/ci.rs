@@ -18,6 +18,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
             &[
                 "clippy",
                 "--workspace",
+                "--all-features",
                 "--all-targets",
                 "--locked",
                 "--keep-going",
@@ -31,7 +32,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     // The dev profile: assertions and overflow checks are on, and its opt-level of 1 keeps
     // simulations fast enough.
     pipeline.stage("test", || {
-        let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
+        let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
         run_filtered(&mut cargo(root, &arguments), |line| closing.hold(line))
     });
     pipeline.stage("fuzz", || fuzz(root, &["--seconds", "45"]));

@@ -6,6 +6,8 @@
 
 mod condvar;
 mod mutex;
+#[cfg(feature = "lock_api")]
+mod raw;
 mod rwlock;
 mod semaphore;
 
@@ -157,10 +159,15 @@ mod tests {
         let readers = (lock.read(), lock.try_read().unwrap());
         assert!(lock.try_write().is_none());
         assert_eq!(*readers.0 + *readers.1, 0);
+        assert!(lock.try_write_for(Duration::from_millis(1)).is_none());
         drop(readers);
-        let writer = lock.write();
+        let writer = lock.try_write_for(Duration::ZERO).expect("the last wait left nothing behind");
         assert!(lock.try_read().is_none() && lock.try_write().is_none());
-        drop(writer);
+        assert!(lock.try_read_for(Duration::from_millis(1)).is_none());
+        let reader = RwLockWriteGuard::downgrade(writer);
+        assert!(lock.try_write().is_none());
+        assert_eq!(*reader, *lock.try_read_for(Duration::ZERO).expect("beside a reader"));
+        drop(reader);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let lock = &lock;

@@ -1,14 +1,16 @@
 //! [`RwLock`]: data that many threads may read, or one may change.
 
-use super::{guard, holder};
-use crate::adaptive::AdaptiveLock;
+use super::{guard, holder, nanoseconds};
 use crate::native::Native;
-use crate::quota::QuotaRwLock;
+use crate::platform::{Platform, Sleep};
+use crate::quota::NativeQuotaRwLock;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
+use core::mem::forget;
+use core::time::Duration;
 
 /// Data that many threads may read, or one may change; neither kind starves the other. The lock is
-/// [`QuotaRwLock`], the interface that of `parking_lot`.
+/// [`QuotaRwLock`](crate::QuotaRwLock), the interface that of `parking_lot`.
 ///
 /// ```
 /// let lock = convoy_sync::RwLock::new(vec![1, 2]);
@@ -17,7 +19,7 @@ use core::marker::PhantomData;
 /// assert_eq!(*lock.read(), [1, 2, 3]);
 /// ```
 pub struct RwLock<T: ?Sized> {
-    raw: QuotaRwLock<Native, AdaptiveLock<Native>>,
+    raw: NativeQuotaRwLock,
     value: UnsafeCell<T>,
 }
 
@@ -36,7 +38,7 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
     thread: PhantomData<*const ()>,
 }
 
-holder!(RwLock, QuotaRwLock::native(), try_read);
+holder!(RwLock, NativeQuotaRwLock::native(), try_read);
 guard!(RwLockReadGuard,);
 guard!(RwLockWriteGuard, deref_mut);
 
@@ -44,30 +46,66 @@ guard!(RwLockWriteGuard, deref_mut);
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T: ?Sized> RwLock<T> {
+    /// The lock was just taken beside other readers.
+    #[inline]
+    fn reader(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard { lock: self, thread: PhantomData }
+    }
+
+    /// The lock was just taken alone.
+    #[inline]
+    fn writer(&self) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard { lock: self, thread: PhantomData }
+    }
+
     /// Takes the lock beside other readers; sleeps until it can.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.raw.read();
-        RwLockReadGuard { lock: self, thread: PhantomData }
+        self.reader()
     }
 
     /// Takes the lock beside other readers if no writer has it or waits for it.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.raw.try_read().then(|| RwLockReadGuard { lock: self, thread: PhantomData })
+        self.raw.try_read().then(|| self.reader())
+    }
+
+    /// Takes the lock beside other readers; waits at most `timeout`.
+    pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
+        let deadline = Some(Native::now().saturating_add(nanoseconds(timeout)));
+        let taken = self.raw.read_unless(Sleep::Uninterruptible, deadline);
+        taken.is_ok().then(|| self.reader())
     }
 
     /// Takes the lock alone; sleeps until it can.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.raw.write();
-        RwLockWriteGuard { lock: self, thread: PhantomData }
+        self.writer()
     }
 
     /// Takes the lock alone if nobody has it.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.raw.try_write().then(|| RwLockWriteGuard { lock: self, thread: PhantomData })
+        self.raw.try_write().then(|| self.writer())
+    }
+
+    /// Takes the lock alone; waits at most `timeout`.
+    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
+        let deadline = Some(Native::now().saturating_add(nanoseconds(timeout)));
+        let taken = self.raw.write_unless(Sleep::Uninterruptible, deadline);
+        taken.is_ok().then(|| self.writer())
+    }
+}
+
+impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    /// Lets other readers in; nobody changes the data meanwhile.
+    pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
+        let lock = guard.lock;
+        forget(guard);
+        lock.raw.downgrade();
+        lock.reader()
     }
 }
 

@@ -77,7 +77,7 @@ mod rwlock;
 mod turn;
 
 pub use condvar::QuotaCondvar;
-pub use rwlock::QuotaRwLock;
+pub use rwlock::{NativeQuotaRwLock, QuotaRwLock};
 pub use turn::Turn;
 
 use crate::adaptive::AdaptiveLock;

@@ -10,7 +10,7 @@
 //!
 //! | `WRITER` | `WAITS` | readers | door | meaning |
 //! |---|---|---|---|---|
-//! | 0 | 0 | any | any | readers enter without the door |
+//! | 0 | 0 | any | any | readers enter without the door; who has it may be an upgradable reader |
 //! | 1 | any | 0 | the writer's | a writer is inside |
 //! | 1 | 0 | some | the writer's | it waits for the readers, awake |
 //! | 1 | 1 | some | the writer's | it waits for the readers, maybe asleep |
@@ -21,7 +21,10 @@
 //! read          no flags: readers += 1        else: take the door, readers += 1, give it back
 //! read_unlock   readers -= 1; if that leaves WRITER and WAITS alone, wake the writer
 //! write         take the door, set WRITER, wait until there are no readers
-//! write_unlock  clear the flags, give the door back
+//! write_unlock  clear the flags, give the door back; so does a writer whose wait for readers ends
+//! upgradable    take the door, readers += 1               upgradable_unlock  both back
+//! upgrade       readers -= 1 and set WRITER, wait until there are no readers
+//! downgrade     clear the flags, readers += 1; then the reader has the door, or gives it back
 //! ```
 //!
 //! ## Invariants
@@ -53,9 +56,9 @@
 //! while nobody is behind it.
 
 use super::{Quota, SPIN_NS};
-use crate::lock::RawLock;
+use crate::lock::{RawLock, WaitError};
 use crate::native::Native;
-use crate::platform::{Atomic, Platform, Sleep};
+use crate::platform::{Atomic, Platform, Sleep, Wake};
 use crate::semaphore::RawSemaphore;
 use crate::spin::TicketLock;
 use core::sync::atomic::AtomicU32;
@@ -73,7 +76,10 @@ pub struct QuotaRwLock<P: Platform, L: RawLock<P> = TicketLock<P>> {
     door: Quota<P, L>,
 }
 
-impl QuotaRwLock<Native, crate::AdaptiveLock<Native>> {
+/// The lock of user space.
+pub type NativeQuotaRwLock = QuotaRwLock<Native, crate::AdaptiveLock<Native>>;
+
+impl NativeQuotaRwLock {
     /// A lock of user space.
     pub const fn native() -> Self {
         Self { word: AtomicU32::new(0), door: Quota::native(1) }
@@ -90,19 +96,30 @@ impl<P: Platform, L: RawLock<P> + Default> QuotaRwLock<P, L> {
     /// Takes the lock beside other readers.
     #[inline]
     pub fn read(&self) {
-        if !self.try_read() {
-            self.read_slow();
-        }
+        let taken = self.read_unless(Sleep::Uninterruptible, None);
+        debug_assert!(taken.is_ok(), "nothing ends this wait but the lock");
+    }
+
+    /// [`Self::read`], unless a signal that `sleep` admits or `deadline`, in nanoseconds of
+    /// [`Platform::now`], ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`]: what ended the wait.
+    #[inline]
+    pub fn read_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+        if self.try_read() { Ok(()) } else { self.read_slow(sleep, deadline) }
     }
 
     #[cold]
     #[inline(never)]
-    fn read_slow(&self) {
-        self.door.down();
+    fn read_slow(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+        self.door.down_common(sleep, deadline)?;
         // The door is ours, so no writer is inside or about to be (I2). Acquire pairs with the
         // release in `write_unlock`.
         self.word.fetch_add(READER, Acquire);
         self.door.up();
+        Ok(())
     }
 
     /// Takes the lock beside other readers if no writer has it or is about to; returns whether it
@@ -131,25 +148,47 @@ impl<P: Platform, L: RawLock<P> + Default> QuotaRwLock<P, L> {
     }
 
     /// Takes the lock alone.
+    #[inline]
     pub fn write(&self) {
-        self.door.down();
-        // Acquire pairs with the releases of those who had the lock.
-        if self.word.fetch_or(WRITER, Acquire) >= READER {
-            self.wait_for_readers();
-        }
+        let taken = self.write_unless(Sleep::Uninterruptible, None);
+        debug_assert!(taken.is_ok(), "nothing ends this wait but the lock");
     }
 
+    /// [`Self::write`], unless a signal that `sleep` admits or `deadline`, in nanoseconds of
+    /// [`Platform::now`], ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`]: what ended the wait.
+    pub fn write_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+        self.door.down_common(sleep, deadline)?;
+        // Acquire pairs with the releases of those who had the lock.
+        if self.word.fetch_or(WRITER, Acquire) < READER {
+            return Ok(());
+        }
+        let waited = self.wait_for_readers(sleep, deadline);
+        if waited.is_err() {
+            self.write_unlock();
+        }
+        waited
+    }
+
+    /// Waits until the readers have left that came before `WRITER` was set.
     #[cold]
     #[inline(never)]
-    fn wait_for_readers(&self) {
+    fn wait_for_readers(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
         P::spin_for(&self.word, P::now() + SPIN_NS, |word| word < READER);
         loop {
             // Acquire pairs with the release in `read_unlock`.
             let seen = self.word.fetch_or(WAITS, Acquire) | WAITS;
             if seen < READER {
-                return;
+                return Ok(());
             }
-            P::wait(&self.word, seen, Sleep::Uninterruptible, None);
+            match P::wait(&self.word, seen, sleep, deadline) {
+                Wake::Woken => {}
+                Wake::TimedOut => return Err(WaitError::TimedOut),
+                Wake::Interrupted => return Err(WaitError::Interrupted),
+            }
         }
     }
 
@@ -172,5 +211,62 @@ impl<P: Platform, L: RawLock<P> + Default> QuotaRwLock<P, L> {
         // Release pairs with the acquire of who comes next.
         self.word.fetch_and(!FLAGS, Release);
         self.door.up();
+    }
+
+    /// Takes the lock beside readers, with the right to [`Self::upgrade`]: beside no writer, and no
+    /// other that has that right.
+    pub fn upgradable(&self) {
+        self.door.down();
+        // As in `read_slow`: Acquire pairs with the release in `write_unlock`.
+        self.word.fetch_add(READER, Acquire);
+    }
+
+    /// [`Self::upgradable`] if it need not wait; returns whether it did.
+    pub fn try_upgradable(&self) -> bool {
+        let taken = self.door.down_trylock();
+        if taken {
+            // Acquire, as in `upgradable`.
+            self.word.fetch_add(READER, Acquire);
+        }
+        taken
+    }
+
+    /// Gives back what [`Self::upgradable`] took.
+    pub fn upgradable_unlock(&self) {
+        // Nobody waits for the readers, because the door is ours.
+        self.read_unlock();
+        self.door.up();
+    }
+
+    /// What [`Self::upgradable`] took becomes what [`Self::write`] takes.
+    pub fn upgrade(&self) {
+        // Acquire pairs with the releases of those who had the lock.
+        if self.word.fetch_add(WRITER.wrapping_sub(READER), Acquire) != READER {
+            let waited = self.wait_for_readers(Sleep::Uninterruptible, None);
+            debug_assert!(waited.is_ok(), "nothing ends this wait but the readers");
+        }
+    }
+
+    /// [`Self::upgrade`] if there are no other readers; returns whether it did.
+    pub fn try_upgrade(&self) -> bool {
+        // Acquire, as in `upgrade`.
+        self.word.compare_exchange(READER, WRITER, Acquire, Relaxed).is_ok()
+    }
+
+    /// What [`Self::write`] took becomes what [`Self::upgradable`] takes.
+    pub fn downgrade_to_upgradable(&self) {
+        // No reader can have come. Release pairs with the acquire of the readers that come.
+        self.word.store(READER, Release);
+    }
+
+    /// What [`Self::upgradable`] took becomes what [`Self::read`] takes.
+    pub fn upgradable_to_read(&self) {
+        self.door.up();
+    }
+
+    /// What [`Self::write`] took becomes what [`Self::read`] takes.
+    pub fn downgrade(&self) {
+        self.downgrade_to_upgradable();
+        self.upgradable_to_read();
     }
 }
