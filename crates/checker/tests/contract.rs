@@ -7,7 +7,7 @@ use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
     Quota, QuotaCondvar, QuotaRwLock, RawSemaphore, RwSemaphore, SpinPolicy, SpinQueue, TasLock,
-    TaskId, TicketLock, kernel::Mutex, kernel::Semaphore,
+    TaskId, TicketLock, Within, kernel::Mutex, kernel::Semaphore,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -54,11 +54,11 @@ fn combinations_beyond_the_list_keep_the_contract() {
     keeps::<Semaphore<Model, Handoff, Inner>>(&[]);
     keeps::<Semaphore<Model, Opportunistic, Inner>>(&[]);
     keeps::<ArchSemaphore<Model, Inner>>(&[]);
-    keeps::<Quota<Model, Inner>>(&[]);
-    keeps::<Quota<Model, TicketLock<Model>, 1>>(&[]);
+    keeps::<Quota<Model, Within<Model, Inner>>>(&[]);
+    keeps::<Quota<Model, Within<Model, TicketLock<Model>>, 1>>(&[]);
     keeps::<Mutex<Model, convoy_sync::NoSpin, Inner>>(&[]);
     keeps::<RwSemaphore<Model, Inner>>(&[Promise::Shared]);
-    keeps::<QuotaRwLock<Model, Inner>>(&[Promise::Shared]);
+    keeps::<QuotaRwLock<Model, Within<Model, Inner>>>(&[Promise::Shared]);
 }
 
 fn keeps<T: Lock>(promises: &[Promise]) {
@@ -149,8 +149,7 @@ fn spinners_take_turns() {
 /// Two wait at a condition variable for what a third does, one of them with a deadline if `late`:
 /// everybody goes on, with the lock, and only if it was done.
 fn notified(late: bool, all: bool) {
-    type L = TicketLock<Model>;
-    type Shared = (Quota<Model, L>, QuotaCondvar<Model, L>, Cell<u32>);
+    type Shared = (Quota<Model>, QuotaCondvar<Model>, Cell<u32>);
     let build = move || {
         let shared: Rc<Shared> =
             Rc::new((Quota::with_count(1), QuotaCondvar::default(), Cell::new(0)));

@@ -56,7 +56,10 @@ pub use mutex::{
 };
 pub use native::{Native, Signals, spin_and_yield};
 pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
-pub use quota::{NativeQuota, NativeQuotaRwLock, Quota, QuotaCondvar, QuotaRwLock, Turn};
+pub use quota::{
+    Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Quota, QuotaCondvar, QuotaRwLock,
+    Room, Turn, Within,
+};
 pub use rwsem::RwSemaphore;
 pub use semaphore::{
     ArchSemaphore, Handoff, NativeSemaphore, Opportunistic, Policy, PublishedFix, RawSemaphore,

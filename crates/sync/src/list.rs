@@ -8,7 +8,7 @@ use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::lock::{RawLock, WaitError};
 use crate::mutex::{Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
-use crate::quota::QuotaRwLock;
+use crate::quota::{QuotaRwLock, Room};
 use crate::rwlock::RwLock;
 use crate::rwsem::RwSemaphore;
 use crate::semaphore::RawSemaphore;
@@ -52,13 +52,14 @@ macro_rules! every_lock {
             Opportunistic = "opportunistic", "semaphore",
                 $crate::kernel::Semaphore<P, $crate::Opportunistic, L>, [Units Signals Timeouts],
                 "The same without it: any task may take the unit.";
-            Quota = "quota", "semaphore", $crate::Quota<P, L>, [Units Signals Timeouts],
+            Quota = "quota", "semaphore", $crate::Quota<P, $crate::Within<P, L>>,
+                [Units Signals Timeouts],
                 "Ours: any task may take it, for the time of its turn.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],
                 "The spinning one of 2.6.25: readers starve writers.";
-            QuotaRwlock = "quota-rwlock", "rwlock", $crate::QuotaRwLock<P, L>,
+            QuotaRwlock = "quota-rwlock", "rwlock", $crate::QuotaRwLock<P, $crate::Within<P, L>>,
                 [Shared Signals Timeouts],
                 "Ours: readers and writers queue at one door.";
             Rwsem = "rwsem", "rwsem", $crate::RwSemaphore<P, L>, [Shared],
@@ -372,7 +373,7 @@ impl<P: Platform> Lock for RwLock<P> {
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default> Lock for QuotaRwLock<P, L> {
+impl<P: Platform, R: Room<P>> Lock for QuotaRwLock<P, R> {
     fn with_units(units: u32) -> Self {
         assert_eq!(units, 1);
         Self::default()

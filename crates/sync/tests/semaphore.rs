@@ -1,8 +1,8 @@
 //! What every semaphore does when one thread uses it, and with two threads.
 
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Handoff, Native, NativeQuota, NativeSemaphore, PublishedFix,
-    Quota, RawSemaphore, Signals, WaitError, kernel::Semaphore,
+    AdaptiveLock, ArchSemaphore, Beside, Handoff, Native, NativeQuota, NativeSemaphore,
+    PublishedFix, Quota, RawSemaphore, Signals, WaitError, Within, kernel::Semaphore,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -99,5 +99,6 @@ every_semaphore! {
     arch: ArchSemaphore<Native, AdaptiveLock<Native>>,
     opportunistic_on_a_ticket_lock: Semaphore<Native>,
     quota: NativeQuota,
-    quota_of_one_summons: Quota<Native, AdaptiveLock<Native>, 1>,
+    quota_of_one_summons: Quota<Native, Beside, 1>,
+    quota_with_its_queue_inside: Quota<Native, Within<Native, AdaptiveLock<Native>>>,
 }

@@ -2,16 +2,15 @@
 
 use super::mutex::MutexGuard;
 use super::nanoseconds;
-use crate::adaptive::AdaptiveLock;
 use crate::native::Native;
 use crate::platform::Platform;
-use crate::quota::QuotaCondvar;
+use crate::quota::NativeQuotaCondvar;
 use core::fmt;
 use core::time::Duration;
 
 /// Waiting, with a [`Mutex`](crate::Mutex) held, for what another owner of it will do. Who is
 /// notified queues at the mutex and is woken when it may have it. The condition is
-/// [`QuotaCondvar`], the interface that of `parking_lot`.
+/// [`QuotaCondvar`](crate::QuotaCondvar), the interface that of `parking_lot`.
 ///
 /// ```
 /// use convoy_sync::{Condvar, Mutex};
@@ -26,13 +25,13 @@ use core::time::Duration;
 /// });
 /// ```
 pub struct Condvar {
-    raw: QuotaCondvar<Native, AdaptiveLock<Native>>,
+    raw: NativeQuotaCondvar,
 }
 
 impl Condvar {
     /// A condition variable that nobody waits for.
     pub const fn new() -> Self {
-        Self { raw: QuotaCondvar::native() }
+        Self { raw: NativeQuotaCondvar::native() }
     }
 
     /// Gives the mutex back, waits until notified, and takes it again; never returns without a

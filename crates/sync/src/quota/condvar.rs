@@ -49,8 +49,8 @@
 //! Moving waiters to the lock instead of waking them: the `FUTEX_CMP_REQUEUE` of Linux 2.6.7, and
 //! wait morphing in earlier thread libraries.
 
-use super::Quota;
-use crate::lock::{RawLock, WaitError};
+use super::{Beside, Quota, Room, Within};
+use crate::lock::{RawLock as _, WaitError};
 use crate::native::Native;
 use crate::platform::{Platform, Sleep, Wake};
 use crate::queue::{Queue, Waiter};
@@ -61,18 +61,21 @@ use core::ptr::NonNull;
 
 /// The condition variable. See the module documentation.
 #[repr(C)]
-pub struct QuotaCondvar<P: Platform, L: RawLock<P> = TicketLock<P>> {
-    inner: L,
-    lock: Cell<Option<NonNull<Quota<P, L>>>>,
+pub struct QuotaCondvar<P: Platform, R: Room<P> = Within<P, TicketLock<P>>> {
+    inner: R::Inner,
+    lock: Cell<Option<NonNull<Quota<P, R>>>>,
     queue: Queue<P>,
 }
 
 // SAFETY: `queue` and `lock` are used only while `inner` is held.
-unsafe impl<P: Platform, L: RawLock<P> + Sync> Sync for QuotaCondvar<P, L> {}
+unsafe impl<P: Platform, R: Room<P>> Sync for QuotaCondvar<P, R> where R::Inner: Sync {}
 // SAFETY: what can be moved has no waiters, so it owns no foreign pointer that is used.
-unsafe impl<P: Platform, L: RawLock<P> + Send> Send for QuotaCondvar<P, L> {}
+unsafe impl<P: Platform, R: Room<P>> Send for QuotaCondvar<P, R> where R::Inner: Send {}
 
-impl QuotaCondvar<Native, crate::AdaptiveLock<Native>> {
+/// The condition variable of user space.
+pub type NativeQuotaCondvar = QuotaCondvar<Native, Beside>;
+
+impl NativeQuotaCondvar {
     /// A condition variable of user space.
     pub const fn native() -> Self {
         Self {
@@ -83,13 +86,13 @@ impl QuotaCondvar<Native, crate::AdaptiveLock<Native>> {
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default> Default for QuotaCondvar<P, L> {
+impl<P: Platform, R: Room<P>> Default for QuotaCondvar<P, R> {
     fn default() -> Self {
-        Self { inner: L::default(), lock: Cell::new(None), queue: Queue::new() }
+        Self { inner: R::Inner::default(), lock: Cell::new(None), queue: Queue::new() }
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default> QuotaCondvar<P, L> {
+impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
     /// Gives `lock` back, waits until notified or until `deadline` in nanoseconds of
     /// [`Platform::now`], and takes it again. The caller has a unit of it, before and after.
     ///
@@ -100,7 +103,7 @@ impl<P: Platform, L: RawLock<P> + Default> QuotaCondvar<P, L> {
     /// # Panics
     ///
     /// If others wait with another lock.
-    pub fn wait(&self, lock: &Quota<P, L>, deadline: Option<u64>) -> Result<(), WaitError> {
+    pub fn wait(&self, lock: &Quota<P, R>, deadline: Option<u64>) -> Result<(), WaitError> {
         let waiter = Waiter::new(false);
         self.inner.lock();
         let mine = NonNull::from(lock);

@@ -61,7 +61,8 @@
 //!
 //! ## Cost
 //!
-//! 16 bytes and the queue's ends, 32 with the native inner lock. Uncontended: one compare-exchange,
+//! 8 bytes natively: the word and the number of a queue beside the lock, of 32 bytes, which it has
+//! from the first wait on; elsewhere the queue is in the lock. Uncontended: one compare-exchange,
 //! one addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in
 //! at least [`TURN_NS_MIN`].
 //!
@@ -73,22 +74,22 @@
 //! lots where this counts time.
 
 mod condvar;
+mod room;
 mod rwlock;
 mod turn;
 
-pub use condvar::QuotaCondvar;
+pub use condvar::{NativeQuotaCondvar, QuotaCondvar};
+pub use room::{Beside, Room, Within};
 pub use rwlock::{NativeQuotaRwLock, QuotaRwLock};
 pub use turn::Turn;
 
-use crate::adaptive::AdaptiveLock;
 use crate::event::LockEvent;
-use crate::lock::{RawLock, WaitError, parts_with_inner};
+use crate::lock::{RawLock as _, WaitError};
 use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep, Wake};
-use crate::queue::{Queue, Waiter};
+use crate::queue::Waiter;
 use crate::semaphore::RawSemaphore;
 use crate::spin::TicketLock;
-use core::cell::Cell;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -117,51 +118,29 @@ const TURN_NS_MAX: u64 = 500_000;
 
 /// The lock. See the module documentation.
 ///
-/// At most `S` waiters are summoned at a time.
+/// Its queue is in `R`; at most `S` waiters are summoned at a time.
+#[derive(Debug)]
 #[repr(C)]
-pub struct Quota<P: Platform, L: RawLock<P> = TicketLock<P>, const S: u32 = SUMMONED> {
+pub struct Quota<P: Platform, R: Room<P> = Within<P, TicketLock<P>>, const S: u32 = SUMMONED> {
     word: P::AtomicU32,
-    /// Length of the queue; written under the inner lock.
-    waiting: P::AtomicU32,
-    inner: L,
-    summoned: Cell<u32>,
-    queue: Queue<P>,
+    room: R,
 }
 
-/// The lock of user space: its inner lock may sleep, because a spinlock whose holder can be
-/// preempted collapses when there are more threads than CPUs.
-pub type NativeQuota = Quota<Native, AdaptiveLock<Native>>;
-
-// SAFETY: `queue` and `summoned` are used only while `inner` is held; the words are atomics of the
-// platform, which are `Sync` by the bound.
-unsafe impl<P: Platform, L: RawLock<P> + Sync, const S: u32> Sync for Quota<P, L, S> where
-    P::AtomicU32: Sync
-{
-}
-// SAFETY: a lock that can be moved has no waiters, so it owns no foreign pointer.
-unsafe impl<P: Platform, L: RawLock<P> + Send, const S: u32> Send for Quota<P, L, S> where
-    P::AtomicU32: Send
-{
-}
+/// The lock of user space.
+pub type NativeQuota = Quota<Native, Beside>;
 
 impl NativeQuota {
     /// A lock of user space with `units` free units, fewer than 2^30.
     pub const fn native(units: u32) -> Self {
         assert!(units < 1 << 30);
-        Self {
-            word: AtomicU32::new(units * UNIT),
-            waiting: AtomicU32::new(0),
-            inner: AdaptiveLock::<Native>::new(),
-            summoned: Cell::new(0),
-            queue: Queue::new(),
-        }
+        Self { word: AtomicU32::new(units * UNIT), room: Beside::native() }
     }
 }
 
 /// What has to be woken once the inner lock is free.
 type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
 
-impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
+impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     /// Takes a free unit if the word shows at most `allowed` of the flags. `seen` is what the word
     /// is expected to be.
     #[inline]
@@ -199,7 +178,7 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
         if self.word.load(Relaxed) & QUEUED == 0 {
             return false;
         }
-        let waiting = u64::from(self.waiting.load(Relaxed)).max(1);
+        let waiting = u64::from(self.room.queue().waiting.load(Relaxed)).max(1);
         let mut turn = P::turn();
         let over = turn.meet((ROUND_NS / waiting).clamp(TURN_NS_MIN, TURN_NS_MAX), P::now);
         P::set_turn(turn);
@@ -227,14 +206,15 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
     /// Queues until it has a unit or the wait ends otherwise.
     fn wait(&self, yields: bool, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
         let waiter = Waiter::new(false);
-        self.inner.lock();
+        let room = self.room.queue();
+        room.inner.lock();
         // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
-        unsafe { self.queue.push(&waiter) };
-        self.lengthen(1);
+        unsafe { room.queue.push(&waiter) };
+        room.lengthen(1);
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
-        let sleeper = self.settle(yields);
-        self.unlock_inner(sleeper);
+        let sleeper = self.settle(room, yields);
+        room.unlock(sleeper);
         self.wait_in_queue(&waiter, sleep, deadline)
     }
 
@@ -245,12 +225,13 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
     ///
     /// The record is linked nowhere, and its task leaves only once it was summoned from here.
     unsafe fn requeue(&self, waiter: &Waiter<P>) {
-        self.inner.lock();
+        let room = self.room.queue();
+        room.inner.lock();
         // SAFETY: the inner lock is held, and the record stays by the contract.
-        unsafe { self.queue.push(waiter) };
-        self.lengthen(1);
-        let sleeper = self.settle(false);
-        self.unlock_inner(sleeper);
+        unsafe { room.queue.push(waiter) };
+        room.lengthen(1);
+        let sleeper = self.settle(room, false);
+        room.unlock(sleeper);
     }
 
     /// Sleeps in the queue, where `waiter` is linked, until it has a unit or the wait ends
@@ -261,13 +242,14 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
         sleep: Sleep,
         deadline: Option<u64>,
     ) -> Result<(), WaitError> {
+        let room = self.room.queue();
         let result = loop {
             let ended = waiter.sleep(sleep, deadline);
             let taken = waiter.is_woken() && self.compete();
-            self.inner.lock();
+            room.inner.lock();
             // Now nobody can summon it any more.
             if waiter.is_woken() {
-                self.summoned.set(self.summoned.get() - 1);
+                room.summoned.set(room.summoned.get() - 1);
             }
             if taken {
                 break Ok(());
@@ -281,51 +263,37 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
                 break Err(WaitError::Interrupted);
             }
             waiter.prepare();
-            let sleeper = self.settle(false);
-            self.unlock_inner(sleeper);
+            let sleeper = self.settle(room, false);
+            room.unlock(sleeper);
         };
         // SAFETY: the inner lock is held, and nobody else removes records (I4).
-        unsafe { self.queue.remove(waiter) };
-        self.lengthen(u32::MAX);
-        let sleeper = self.settle(false);
-        self.unlock_inner(sleeper);
+        unsafe { room.queue.remove(waiter) };
+        room.lengthen(u32::MAX);
+        let sleeper = self.settle(room, false);
+        room.unlock(sleeper);
         if result.is_ok() {
             P::set_turn(Turn::new(P::now()));
         }
         result
     }
 
-    /// Adds to the length of the queue, modulo 2^32; the inner lock is held.
-    fn lengthen(&self, change: u32) {
-        // Relaxed: the inner lock orders it, and it is a hint elsewhere.
-        self.waiting.store(self.waiting.load(Relaxed).wrapping_add(change), Relaxed);
-    }
-
-    /// The end of an inner section. A wake-up is a system call, and others want the inner lock.
-    fn unlock_inner(&self, sleeper: Sleeper<P>) {
-        self.inner.unlock();
-        if let Some(word) = sleeper {
-            P::wake(word, 1);
-        }
-    }
-
     /// The last step under the inner lock: summons the first sleeper if `summon` or a unit is free
     /// for it, and brings the flags up to date (I2, I3).
-    fn settle(&self, mut summon: bool) -> Sleeper<P> {
+    fn settle(&self, room: &Within<P, R::Inner>, mut summon: bool) -> Sleeper<P> {
         let mut woken = None;
         loop {
             // SAFETY: the inner lock is held.
-            let sleeper = unsafe { self.queue.find(|waiter| !waiter.is_woken()) };
-            let sleeper = sleeper.filter(|_| self.summoned.get() < S);
+            let sleeper = unsafe { room.queue.find(|waiter| !waiter.is_woken()) };
+            let sleeper = sleeper.filter(|_| room.summoned.get() < S);
             if let Some(waiter) = sleeper.filter(|_| summon) {
                 P::event(LockEvent::Woken, self, waiter.task);
-                self.summoned.set(self.summoned.get() + 1);
+                room.summoned.set(room.summoned.get() + 1);
                 // SAFETY: it was found in the queue, under the inner lock.
                 woken = unsafe { Waiter::rouse(waiter.into()) };
                 summon = false;
                 continue;
             }
-            let queued = if self.queue.is_empty() { 0 } else { QUEUED };
+            let queued = if room.queue.is_empty() { 0 } else { QUEUED };
             let flags = if sleeper.is_some() { QUEUED | SHORT } else { queued };
             // Relaxed: the flags change under the inner lock only, and order nothing.
             let mut word = self.word.load(Relaxed);
@@ -343,27 +311,23 @@ impl<P: Platform, L: RawLock<P>, const S: u32> Quota<P, L, S> {
     #[cold]
     #[inline(never)]
     fn up_slow(&self) {
-        self.inner.lock();
-        let sleeper = self.settle(true);
-        self.unlock_inner(sleeper);
+        let room = self.room.queue();
+        room.inner.lock();
+        let sleeper = self.settle(room, true);
+        room.unlock(sleeper);
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default, const S: u32> RawSemaphore for Quota<P, L, S> {
+impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
     fn with_count(count: u32) -> Self {
         assert!(count < 1 << 30, "a lock has fewer than 2^30 units");
-        Self {
-            word: P::AtomicU32::new(count * UNIT),
-            waiting: P::AtomicU32::new(0),
-            inner: L::default(),
-            summoned: Cell::new(0),
-            queue: Queue::new(),
-        }
+        Self { word: P::AtomicU32::new(count * UNIT), room: R::new() }
     }
 
     fn parts() -> Vec<(usize, String)> {
-        let waiting = offset_of!(Self, waiting);
-        parts_with_inner::<P, L>(offset_of!(Self, inner), &[(0, "word"), (waiting, "waiting")])
+        let mut parts = R::parts(offset_of!(Self, room));
+        parts.insert(0, (0, "word".to_owned()));
+        parts
     }
 
     #[inline]
@@ -410,6 +374,6 @@ impl<P: Platform, L: RawLock<P> + Default, const S: u32> RawSemaphore for Quota<
 
     fn waiters(&self) -> usize {
         // Relaxed: a snapshot orders nothing.
-        self.waiting.load(Relaxed) as usize
+        self.room.queue().waiting.load(Relaxed) as usize
     }
 }
