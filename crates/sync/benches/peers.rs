@@ -280,15 +280,19 @@ fn cell(peers: &[(&str, Measure)], rounds: u64, plan: &Plan) {
             let others = (0..peers.len()).filter(theirs).map(|other| all[other].per_ms);
             all[index].per_ms / others.fold(f64::MIN_POSITIVE, f64::max)
         };
-        let worst = of(|found| found.starved).into_iter().fold(0.0, f64::max);
+        let most =
+            rounds.iter().map(|all| all[index]).max_by(|a, b| a.starved.total_cmp(&b.starved));
+        let most = most.expect("there is a round");
         println!(
             "  {name:16} {:6.0} /ms  {:5.2} of best  {:7.0} ns CPU  jain {:.3}  starved {:4.0} \
-             (at most {worst:4.0})  longest {:6.1} ms",
+             (at most {:4.0}, with {:.2} CPUs)  longest {:6.1} ms",
             median(of(|found| found.per_ms)),
             median(rounds.iter().map(ratio).collect()),
             median(of(|found| found.cpu_ns)),
             median(of(|found| found.jain)),
             median(of(|found| found.starved)),
+            most.starved,
+            most.cpu_ns * most.per_ms / 1e6,
             median(of(|found| found.longest_ms)),
         );
     }
