@@ -91,6 +91,24 @@ pub enum CheckError {
     Schedule(#[from] ScheduleError),
 }
 
+/// An order in which a lock breaks a promise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name} violates {}:\n{}\nThis order again: Subject::replay(\"{schedule}\")",
+    .property.name(),
+    .steps.join("\n")
+)]
+pub struct Broken {
+    /// The lock.
+    pub name: &'static str,
+    /// What it promised.
+    pub property: Property,
+    /// The order, one line for each step, and what was seen at its end.
+    pub steps: Vec<String>,
+    /// The order, as the string that replays it.
+    pub schedule: String,
+}
+
 /// What a replayed order did.
 #[derive(Clone)]
 pub struct Replay {
@@ -137,6 +155,12 @@ pub fn subjects() -> Vec<Subject> {
 }
 
 impl Subject {
+    /// A lock of yours: `name` is what its schedules begin with, without `/` and `:`.
+    pub fn of<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Self {
+        let about = "A lock from elsewhere.";
+        Self { name, family: "lock", about, promises, busted: false, scenarios: lock::<T> }
+    }
+
     /// A lock that is broken on purpose.
     pub(crate) fn busted<T: Lock>(
         name: &'static str,
@@ -170,6 +194,37 @@ impl Subject {
     pub fn check(&self, budget: Budget) -> Vec<Row> {
         let cases = (self.scenarios)(self);
         cases.iter().map(|case| self.row(case, explore(&case.scenario, budget))).collect()
+    }
+
+    /// [`Self::check`], for tests of a lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken`] has the first order found in which the lock breaks a promise.
+    pub fn sound(&self, budget: Budget) -> Result<Vec<Row>, Broken> {
+        let rows = self.check(budget);
+        match rows.iter().find_map(|row| row.violated.zip(row.schedule.clone()).zip(Some(row))) {
+            None => Ok(rows),
+            Some(((property, schedule), row)) => {
+                Err(Broken { name: self.name, property, steps: row.narrative.clone(), schedule })
+            }
+        }
+    }
+
+    /// Executes the order of a schedule string of this subject once.
+    ///
+    /// # Errors
+    ///
+    /// When the string cannot be read, names no scenario of this subject, or does not fit it.
+    pub fn replay(&self, schedule: &str) -> Result<Replay, CheckError> {
+        let schedule: Schedule = schedule.parse()?;
+        let unknown = || CheckError::Scenario(schedule.scenario.clone());
+        let (name, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
+        let cases = (self.scenarios)(self);
+        let case = cases.iter().find(|case| name == self.name && case.shape == shape);
+        let case = case.ok_or_else(unknown)?;
+        let (steps, violation) = crate::model::replay(&case.scenario, &schedule)?;
+        Ok(Replay { subject: *self, steps, violation })
     }
 
     fn row(&self, case: &Case, report: Report) -> Row {
@@ -265,13 +320,8 @@ pub fn select<W: AsRef<str>>(words: &[W]) -> Result<Vec<Subject>, CheckError> {
 ///
 /// When the string cannot be read, names no scenario, or does not fit it.
 pub fn replay(schedule: &str) -> Result<Replay, CheckError> {
-    let schedule: Schedule = schedule.parse()?;
-    let unknown = || CheckError::Scenario(schedule.scenario.clone());
-    let (name, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
-    let subject = subjects().into_iter().find(|subject| subject.name == name);
-    let subject = subject.ok_or_else(unknown)?;
-    let cases = (subject.scenarios)(&subject);
-    let case = cases.iter().find(|case| case.shape == shape).ok_or_else(unknown)?;
-    let (steps, violation) = crate::model::replay(&case.scenario, &schedule)?;
-    Ok(Replay { subject, steps, violation })
+    let scenario = schedule.parse::<Schedule>()?.scenario;
+    let name = scenario.split_once('/').map(|(name, _)| name);
+    let subject = subjects().into_iter().find(|subject| name == Some(subject.name));
+    subject.ok_or(CheckError::Scenario(scenario))?.replay(schedule)
 }

@@ -5,6 +5,42 @@
 //! explores every scenario of one; [`replay`] tells one order step by step. The subjects named
 //! `busted-...` are wrong on purpose: a checker that does not catch them proves nothing about the
 //! others.
+//!
+//! # A lock of yours
+//!
+//! Write it over [`Platform`](convoy_sync::Platform), implement [`Lock`](convoy_sync::Lock), and
+//! check it on [`Model`](model::Model) in a test; the same source runs on threads, on
+//! [`Native`](convoy_sync::Native). `examples/own-lock` in the tree is a crate that does so.
+//!
+//! ```
+//! use convoy_checker::{Budget, Property, Subject, model::Model};
+//! use convoy_sync::{Atomic, Lock, Platform, Sleep};
+//! use std::sync::atomic::Ordering::SeqCst;
+//!
+//! struct Hasty<P: Platform>(P::AtomicU32);
+//!
+//! impl<P: Platform> Lock for Hasty<P> {
+//!     fn with_units(_: u32) -> Self {
+//!         Self(P::AtomicU32::new(0))
+//!     }
+//!     fn acquire(&self) {
+//!         while self.0.swap(1, SeqCst) == 1 {
+//!             P::wait(&self.0, 1, Sleep::Uninterruptible, None);
+//!         }
+//!     }
+//!     fn try_acquire(&self) -> bool {
+//!         self.0.swap(1, SeqCst) == 0
+//!     }
+//!     fn release(&self) {
+//!         self.0.store(0, SeqCst); // and wakes nobody
+//!     }
+//! }
+//!
+//! let hasty = Subject::of::<Hasty<Model>>("hasty", &[]);
+//! let broken = hasty.sound(Budget::default()).unwrap_err();
+//! assert_eq!(broken.property, Property::NoLostWakeup);
+//! assert_eq!(hasty.replay(&broken.schedule).unwrap().violation.unwrap().0, broken.property);
+//! ```
 
 mod busted;
 mod check;
@@ -15,7 +51,7 @@ mod shapes;
 mod visits;
 mod zone;
 
-pub use check::{CheckError, Replay, Row, Subject, replay, select, subjects};
+pub use check::{Broken, CheckError, Replay, Row, Subject, replay, select, subjects};
 pub use model::{Budget, Property};
 pub use rcu::{Move, RCU_SHAPES, RcuShape, rcu_scenario};
 pub use script::{Shape, Step, script};
