@@ -170,6 +170,11 @@ impl Engine {
     /// Runs until somebody calls [`Self::stop`], nothing is left, or virtual time passes `until`.
     pub(crate) fn run(&self, until: u64) -> Outcome {
         self.watchdog.until.set(until);
+        if self.watchdog.verdict.get() == Some(Outcome::TimeLimit) {
+            // Only the limit of the last run ended it.
+            self.watchdog.verdict.set(None);
+            self.stop.set(false);
+        }
         let outcome = loop {
             if self.stop.get() {
                 break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
