@@ -238,12 +238,15 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// The leaf's lock is held: this CPU gets to know of a grace period.
+    /// The leaf's lock is held: this CPU gets to know of a grace period. First of the end of the
+    /// one before, which it may not have heard of: else a callback that comes during the new one
+    /// would move on at both ends, and be through at the second.
     fn begin_for(local: &Local<P, C>, hot: &NodeHot<P>, bit: usize) {
         let gpnum = hot.gpnum.load(Relaxed);
         if local.gpnum.get() == gpnum {
             return;
         }
+        Self::end_for(local, hot, bit);
         local.touch(Access::Write);
         local.gpnum.set(gpnum);
         let owes = hot.qsmask.peek() & bit != 0;
@@ -253,15 +256,19 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Gets to know of a grace period that has begun, if one has.
+    /// Whether a grace period has begun that this CPU does not know of. Gets to know of it, unless
+    /// another CPU holds the leaf's lock: then the next time.
     pub(super) fn note_begin(&self) -> bool {
         let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
         let (hot, local) = (self.tree.nodes[leaf].hot(), self.here());
         let news = local.gpnum.get() != self.latest();
         if news {
-            let flags = hot.lock.lock_irqsave();
-            Self::begin_for(local, hot, bit);
-            hot.lock.unlock_irqrestore(flags);
+            let flags = P::irq_save();
+            if hot.lock.try_lock() {
+                Self::begin_for(local, hot, bit);
+                hot.lock.unlock();
+            }
+            P::irq_restore(flags);
         }
         news
     }
