@@ -41,7 +41,7 @@ const THREAD_PRIORITY: u8 = 1;
 impl Sched {
     /// Runs `callback` on this CPU, with bottom halves disabled, after a grace period: when every
     /// section without preemption that runs now has ended. In a kernel without RCU it runs at once.
-    pub(crate) fn call_rcu(&self, callback: Work) {
+    pub fn call_rcu(&self, callback: Work) {
         let Some(rcu) = &self.rcu else { return callback(self) };
         self.call_flavour(&rcu.lists, callback);
     }

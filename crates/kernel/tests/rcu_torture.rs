@@ -1,0 +1,263 @@
+//! RCU under load on the virtual machine, after the kernel's own `rcutorture`: readers look at an
+//! object that writers replace; what is removed passes ten stages, each a grace period later, and
+//! is used again. A reader that sees its object leave the second stage was not waited for.
+//!
+//! `CONVOY_BUDGET` multiplies the simulated memory operations: 10^7, so that 100, which
+//! `cargo xtask nightly` sets, gives 10^9.
+
+use convoy_kernel::KernelPreset;
+use convoy_kernel::sched::Sched;
+use convoy_machine::{Here, Machine, Outcome, Preset, Sim, Smp};
+use convoy_sync::{Atomic, Platform};
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// Simulated memory operations of all cases.
+const OPERATIONS: u64 = 10_000_000;
+/// Objects, and stages that one passes after it was removed (`RCU_TORTURE_PIPE_LEN`).
+const POOL: usize = 100;
+const STAGES: usize = 10;
+/// A slice of the run, after which its operations are counted, nanoseconds.
+const SLICE_NS: u64 = 20_000_000;
+const US: u64 = 1_000_000; // picoseconds
+
+type Word = <Smp as Platform>::AtomicU32;
+
+/// What readers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readers {
+    /// They forbid preemption.
+    Sched,
+    /// They disable bottom halves.
+    Bh,
+    /// They do neither, and sleep: who does not see them break the rule sees nothing.
+    Broken,
+}
+
+/// Objects of one flavour, and what was seen of them.
+struct Torture {
+    readers: Readers,
+    present: Sim<Word>,
+    objects: Vec<Sim<Word>>,
+    stages: Vec<Cell<usize>>,
+    free: RefCell<Vec<usize>>,
+    /// Readers by the stage in which they left their object.
+    pipe: RefCell<[u64; STAGES + 1]>,
+    /// Objects that have reached each stage.
+    circulation: RefCell<[u64; STAGES + 1]>,
+    versions: Cell<u64>,
+    failed_allocations: Cell<u64>,
+    barriers: Cell<u64>,
+    draws: Cell<u64>,
+}
+
+impl Torture {
+    fn new(readers: Readers) -> Rc<Self> {
+        Rc::new(Self {
+            readers,
+            present: Here::place(Word::new(0)),
+            objects: (0..POOL).map(|_| Here::place(Word::new(0))).collect(),
+            stages: (0..POOL).map(|_| Cell::new(0)).collect(),
+            free: RefCell::new((1..POOL).collect()),
+            pipe: RefCell::default(),
+            circulation: RefCell::default(),
+            versions: Cell::default(),
+            failed_allocations: Cell::default(),
+            barriers: Cell::default(),
+            draws: Cell::default(),
+        })
+    }
+
+    /// A number below `limit`.
+    fn draw(&self, limit: u64) -> u64 {
+        self.draws.set(self.draws.get() + 1);
+        Here::draw(self.draws.get() << 2 | self.readers as u64) % limit
+    }
+
+    /// One section of a reader.
+    fn read(&self, sched: &Sched) {
+        let object = self.present.load(Acquire) as usize;
+        self.objects[object].load(Acquire);
+        match self.draw(200) {
+            0 => (0..3000).for_each(|_| Here::compute(US)),
+            1..20 => (0..100).for_each(|_| Here::compute(US)),
+            _ => Here::compute(self.draw(2 * US)),
+        }
+        if self.readers == Readers::Broken {
+            sched.sleep_until(Here::now_ns() + 5_000_000);
+        }
+        self.objects[object].load(Acquire);
+        self.pipe.borrow_mut()[self.stages[object].get()] += 1;
+    }
+
+    fn reader(&self, sched: &Sched) {
+        loop {
+            match self.readers {
+                Readers::Sched => sched.rcu_read("torture", || self.read(sched)),
+                Readers::Bh => {
+                    Sched::local_bh_disable();
+                    self.read(sched);
+                    sched.local_bh_enable();
+                }
+                Readers::Broken => self.read(sched),
+            }
+            if self.draw(50) == 0 {
+                sched.sleep_until(Here::now_ns() + self.draw(10_000_000));
+            } else {
+                Here::user(self.draw(20 * US));
+            }
+            sched.syscall_return();
+        }
+    }
+
+    /// Puts a new object in the place of the present one, which it returns.
+    fn replace(&self) -> Option<usize> {
+        let Some(new) = self.free.borrow_mut().pop() else {
+            self.failed_allocations.set(self.failed_allocations.get() + 1);
+            return None;
+        };
+        self.stages[new].set(0);
+        self.objects[new].store(1, Release);
+        let old = self.present.swap(new as u32, Release) as usize;
+        self.versions.set(self.versions.get() + 1);
+        self.step(old);
+        Some(old)
+    }
+
+    /// `object` is a stage further; whether it is to go on.
+    fn step(&self, object: usize) -> bool {
+        let stage = self.stages[object].get() + 1;
+        self.stages[object].set(stage);
+        self.circulation.borrow_mut()[stage] += 1;
+        if stage == STAGES {
+            self.free.borrow_mut().push(object);
+        }
+        stage < STAGES
+    }
+
+    fn call(self: &Rc<Self>, sched: &Sched, object: usize) {
+        let me = Rc::clone(self);
+        let callback = Box::new(move |sched: &Sched| {
+            if me.step(object) {
+                me.call(sched, object);
+            }
+        });
+        match self.readers {
+            Readers::Bh => sched.call_rcu_bh(callback),
+            Readers::Sched | Readers::Broken => sched.call_rcu(callback),
+        }
+    }
+
+    fn writer(self: &Rc<Self>, sched: &Sched) {
+        loop {
+            let kind = self.draw(40);
+            if let Some(object) = self.replace() {
+                // A grace period of the other kind is no shorter for readers without bottom halves.
+                if kind < 4 {
+                    sched.synchronize_sched_expedited();
+                    self.step(object);
+                }
+                self.call(sched, object);
+            }
+            match kind {
+                4 => (0..11_000).for_each(|_| sched.call_rcu(Box::new(|_| ()))),
+                5 => self.barrier(sched),
+                _ => (),
+            }
+            sched.sleep_until(Here::now_ns() + self.draw(2_000_000));
+        }
+    }
+
+    /// A barrier waits for the callbacks before it.
+    fn barrier(&self, sched: &Sched) {
+        let ran = Rc::new(Cell::new(false));
+        let inner = Rc::clone(&ran);
+        sched.call_rcu(Box::new(move |_| inner.set(true)));
+        sched.rcu_barrier();
+        assert!(ran.get(), "a barrier that does not wait");
+        self.barriers.set(self.barriers.get() + 1);
+    }
+
+    /// Readers whose object went on to the second stage: too short a grace period.
+    fn errors(&self) -> u64 {
+        self.pipe.borrow()[2..].iter().sum()
+    }
+
+    /// The lines that the kernel prints at the end.
+    fn text(&self, kernel: &str) -> String {
+        let list = |counts: &[u64]| counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+        let circulation = self.circulation.borrow();
+        let name = format!("{:?}-torture: {kernel}:", self.readers).to_lowercase();
+        let mut text = String::new();
+        let (versions, failed) = (self.versions.get(), self.failed_allocations.get());
+        let (freed, barriers) = (circulation[STAGES], self.barriers.get());
+        let flag = if self.errors() > 0 { "!!! " } else { "" };
+        let _infallible = write!(
+            text,
+            "{name} ver: {versions} rtaf: {failed} rtf: {freed} barrier: {barriers}\n{name} \
+             {flag}Reader Pipe: {}\n{name} Free-Block Circulation: {}\n",
+            list(&*self.pipe.borrow()),
+            list(&circulation[1..])
+        );
+        text
+    }
+}
+
+/// So many operations on `kernel`, with readers of these kinds; what is seen, and the operations.
+fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<Torture>>, u64) {
+    let rules = KernelPreset::named(kernel).expect("a shipped preset");
+    let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(cpus);
+    let machine = Machine::new(&preset, 1, 400).expect("address space");
+    let sched = Sched::new(&rules, &preset);
+    let all: Vec<_> = kinds.iter().map(|&kind| Torture::new(kind)).collect();
+    let (inner, tortures) = (Rc::clone(&sched), all.clone());
+    let init = move || {
+        for torture in tortures {
+            for task in 0..cpus + 3 {
+                let (sched, torture) = (Rc::clone(&inner), Rc::clone(&torture));
+                let body = move || {
+                    if task < 3 { torture.writer(&sched) } else { torture.reader(&sched) }
+                };
+                inner.fork_on(task % cpus, Box::new(body)).expect("room");
+            }
+        }
+        inner.sleep_until(u64::MAX / 2000);
+    };
+    sched.boot(&machine, Box::new(init));
+    let mut until = SLICE_NS;
+    while machine.operations() < least {
+        assert_eq!(machine.run(until), Outcome::TimeLimit, "{kernel} stands still");
+        until += SLICE_NS;
+    }
+    assert_eq!(sched.rcu_stalls(), Vec::<String>::new());
+    (all, machine.operations())
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the counts are the result of the nightly run")]
+fn readers_are_waited_for() {
+    let factor = std::env::var("CONVOY_BUDGET").ok().and_then(|text| text.parse::<u64>().ok());
+    let least = OPERATIONS * factor.unwrap_or(1) / 3;
+    let mut operations = 0;
+    for (kernel, cpus) in [("2.6.39", 4), ("3.0-rc", 20), ("3.0-rc+softirq", 2)] {
+        let (seen, count) = torture(kernel, cpus, &[Readers::Sched, Readers::Bh], least);
+        operations += count;
+        for torture in seen {
+            let text = torture.text(kernel);
+            eprint!("{text}");
+            assert_eq!(torture.errors(), 0, "{text}");
+            let circulation = torture.circulation.borrow();
+            assert!(circulation[STAGES] > 10 && torture.pipe.borrow()[1] > 0, "{text}");
+            assert!(circulation[1] - circulation[STAGES] <= POOL as u64, "{text}");
+        }
+    }
+    eprintln!("rcu-torture: {operations} simulated operations: SUCCESS");
+}
+
+#[test]
+fn readers_that_break_the_rule_are_seen() {
+    let (seen, _) = torture("2.6.39", 4, &[Readers::Broken], 300_000);
+    assert!(seen[0].errors() > 0, "{}", seen[0].text("2.6.39"));
+}
