@@ -275,4 +275,27 @@ mod tests {
         assert!(result.acquisitions_per_s() > 1e4, "{}", result.acquisitions_per_s());
         assert!(jain(&result.acquisitions).is_some_and(|jain| jain > 0.9));
     }
+
+    /// The bound that `Quota` states: with 64 threads a turn is the longest there is, 0.5 ms, and
+    /// everybody has one every 64 turns of 2 CPUs. The locks that anybody may take and nobody has
+    /// to leave have no bound; for the mutex of 3.10 that is why that of 4.10 lets its first waiter
+    /// ask for a handoff.
+    #[test]
+    fn turns_bound_every_wait_and_without_them_threads_starve() {
+        const BOUND_US: f64 = 64.0 * 500.0 / 2.0;
+        let run = |policy| {
+            let mut cell = cell(policy, 64, false);
+            (cell.measured.warmup_ms, cell.measured.window_ms) = (50, 200);
+            let metrics = cell.run().unwrap().result.metrics();
+            let of = |key| metrics.iter().find(|metric| metric.0 == key).unwrap().1;
+            (of("wait_max_us"), of("starved_threads"), of("jain"))
+        };
+        let (longest, starved, jain) = run(Policy::Quota);
+        assert!(longest < 1.2 * BOUND_US, "{longest} us");
+        assert!(starved < 1.0 && jain > 0.9, "{starved} starved, {jain}");
+        for policy in [Policy::Adaptive, Policy::Mutex, Policy::MutexSpinMcs] {
+            let (longest, _, jain) = run(policy);
+            assert!(longest > 8.0 * BOUND_US && jain < 0.5, "{policy}: {longest} us, {jain}");
+        }
+    }
 }

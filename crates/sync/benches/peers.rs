@@ -95,6 +95,9 @@ impl<const KIND: i32> Peer for Pthread<KIND> {
     }
 }
 
+/// The kind of glibc that sleeps at once.
+const NORMAL: i32 = libc::PTHREAD_MUTEX_NORMAL;
+
 /// The kind of glibc that spins before it sleeps, `PTHREAD_MUTEX_ADAPTIVE_NP`.
 const ADAPTIVE: i32 = 3;
 
@@ -248,17 +251,25 @@ fn fastest(parts: u32, mut body: impl FnMut()) -> f64 {
     (0..40).map(run).fold(f64::INFINITY, f64::min)
 }
 
-type Measure = fn(&Plan) -> Found;
+/// Nanoseconds to take a lock that nobody wants and to give it back.
+fn alone<L: Peer>() -> f64 {
+    const VISITS: u32 = 1000;
+    let lock = Apart(L::free());
+    fastest(VISITS, || (0..VISITS).for_each(|_| black_box(&lock.0).with(|| ())))
+}
 
-const PEERS: [(&str, Measure); 8] = [
-    ("ours", measure::<Ours>),
-    ("std", measure::<Std>),
-    ("parking_lot", measure::<ParkingLot>),
-    ("usync", measure::<Usync>),
-    ("pthread", measure::<Pthread<{ libc::PTHREAD_MUTEX_NORMAL }>>),
-    ("pthread-adaptive", measure::<Pthread<ADAPTIVE>>),
-    ("kernel-mutex", measure::<Kernel>),
-    ("opportunistic", measure::<Opportunistic>),
+/// A lock and how it is measured: against others, and alone.
+type Entry = (&'static str, fn(&Plan) -> Found, fn() -> f64);
+
+const PEERS: [Entry; 8] = [
+    ("ours", measure::<Ours>, alone::<Ours>),
+    ("std", measure::<Std>, alone::<Std>),
+    ("parking_lot", measure::<ParkingLot>, alone::<ParkingLot>),
+    ("usync", measure::<Usync>, alone::<Usync>),
+    ("pthread", measure::<Pthread<NORMAL>>, alone::<Pthread<NORMAL>>),
+    ("pthread-adaptive", measure::<Pthread<ADAPTIVE>>, alone::<Pthread<ADAPTIVE>>),
+    ("kernel-mutex", measure::<Kernel>, alone::<Kernel>),
+    ("opportunistic", measure::<Opportunistic>, alone::<Opportunistic>),
 ];
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -267,12 +278,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Runs each of `peers` in each round; a row for each. Ours are not among those compared with.
-fn cell(peers: &[(&str, Measure)], rounds: u64, plan: &Plan) {
+fn cell(peers: &[Entry], rounds: u64, plan: &Plan) {
     let round = |_| peers.iter().map(|peer| peer.1(plan)).collect::<Vec<_>>();
     let rounds: Vec<Vec<Found>> = (0..rounds).map(round).collect();
     let theirs =
         |index: &usize| !["ours", "kernel-mutex", "opportunistic"].contains(&peers[*index].0);
-    for (index, (name, _)) in peers.iter().enumerate() {
+    for (index, (name, ..)) in peers.iter().enumerate() {
         let of = |value: fn(&Found) -> f64| -> Vec<f64> {
             rounds.iter().map(|all| value(&all[index])).collect()
         };
@@ -308,7 +319,7 @@ fn setting(name: &str, default: &[u64]) -> Vec<u64> {
 fn main() {
     let only = std::env::args().find_map(|word| Some(word.strip_prefix("only=")?.to_owned()));
     let asked = |name| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name));
-    let peers: Vec<_> = PEERS.into_iter().filter(|(name, _)| asked(*name)).collect();
+    let peers: Vec<_> = PEERS.into_iter().filter(|peer| asked(peer.0)).collect();
     let mut value = 1;
     let step = fastest(100_000, || value = churn(black_box(value), 100_000));
     let clock = fastest(1000, || {
@@ -318,6 +329,15 @@ fn main() {
     });
     let steps = |ns: u64| ((ns as f64 - clock) / step).max(0.0) as u32;
     let one = |name, default| setting(name, &[default])[0];
+    println!("nobody waits: ns to take the lock and to give it back");
+    // With one thread the C library leaves its atomic instructions away.
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let second = std::thread::spawn(move || wait.recv());
+    for (name, _, alone) in &peers {
+        println!("  {name:16} {:6.2}", alone());
+    }
+    drop(end);
+    let _ended = second.join();
     for cpus in setting("cpus=", &[2]) {
         for section in setting("section=", &[100, 1000, 10_000]) {
             for threads in setting("threads=", &[2, 4, 16, 64, 256, 2000]) {

@@ -377,3 +377,51 @@ impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
         self.room.queue().waiting.load(Relaxed) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Sleepers in the queue: two more than are summoned at a time.
+    const SLEEPERS: usize = SUMMONED as usize + 2;
+
+    /// How many of the sleepers go before an owner that comes back at once.
+    fn passed_by(turn: impl Fn(u64) -> Turn) -> usize {
+        let (lock, gone) = (NativeQuota::native(1), AtomicUsize::new(0));
+        lock.down();
+        std::thread::scope(|scope| {
+            for _ in 0..SLEEPERS {
+                scope.spawn(|| {
+                    lock.down();
+                    gone.fetch_add(1, Relaxed);
+                    lock.up();
+                });
+            }
+            while lock.waiters() < SLEEPERS {
+                std::thread::yield_now();
+            }
+            Native::set_turn(turn(Native::now()));
+            lock.up();
+            lock.down();
+            let gone = gone.load(Relaxed);
+            lock.up();
+            gone
+        })
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri's clock runs through a turn in a few steps")]
+    fn who_has_had_its_turn_lets_others_go_first() {
+        // A machine that is busy with others may take the CPU away at the wrong moment.
+        const ROUNDS: usize = 20;
+        let rounds = |turn: fn(u64) -> Turn, went: fn(usize) -> bool| {
+            (0..ROUNDS).filter(|_| went(passed_by(turn))).count()
+        };
+        // All go that are not summoned beside the owner.
+        let yields = rounds(Turn::over, |gone| gone > SLEEPERS - SUMMONED as usize);
+        assert!(yields > ROUNDS / 2, "{yields} of {ROUNDS}");
+        let passes = rounds(Turn::new, |gone| gone < SLEEPERS / 2);
+        assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
+    }
+}
