@@ -4,8 +4,8 @@
 use convoy_sync::{Atomic, Lock, Platform, Sleep};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// The mutex, on the platform `P`. `HASTY` is how it was written first: `release` looks for sleepers
-/// before it gives the lock back.
+/// The mutex, on the platform `P`. `HASTY` is how it was written first: `release` looks for
+/// sleepers before it gives the lock back.
 pub struct OwnLock<P: Platform, const HASTY: bool = false> {
     taken: P::AtomicU32,
     sleepers: P::AtomicU32,
