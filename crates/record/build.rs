@@ -7,6 +7,7 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=../preload/src");
+    println!("cargo::rerun-if-changed=../sync/src");
     println!("cargo::rerun-if-changed=src/layout.rs");
     let set = |name: &str| var(name).unwrap_or_default();
     let object = set("OUT_DIR") + "/libconvoy_record.so";

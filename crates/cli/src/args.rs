@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Run a program of yours and record what its locks do
     #[command(after_help = examples::RECORD)]
     Record(Box<crate::record::RecordArgs>),
+    /// Run a program of yours with other locks in place of libc's
+    #[command(after_help = examples::WITH)]
+    With(Box<crate::with::With>),
     /// List, show, tag, export and prune stored runs
     #[command(after_help = examples::RUNS)]
     Runs(Runs),

@@ -57,8 +57,16 @@ pub(crate) const RECORD: &str = "\
 Examples:
   convoy record -- ./server --port 80     into the store; convoy explain 12 shows it
   convoy record -o server.json -- ./server
+  convoy record --mutex handoff -- ./server
 
 Its exit code is that of the program; 128 and the number of the signal that killed it.";
+
+pub(crate) const WITH: &str = "\
+Examples:
+  convoy with --mutex spin -- ./server
+  convoy compare './server' 'convoy with --mutex spin -- ./server'
+
+Its exit code is that of the program.";
 
 pub(crate) const RUNS: &str = "\
 Examples:

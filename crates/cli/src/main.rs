@@ -23,6 +23,7 @@ mod run;
 mod runs;
 mod shell;
 mod sim;
+mod with;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Completions(completions) => shell::completions(completions),
         Command::List(list) => list::run(list),
         Command::Man(man) => shell::man(man),
+        Command::With(with) => with::run(with),
     };
     match result {
         Ok(code) => code,

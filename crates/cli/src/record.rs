@@ -4,6 +4,7 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::output;
+use crate::with::{Policies, cannot_start};
 use clap::Args;
 use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
 use convoy_record::{Account, DIRECTORY, Process, Program, Record, RecordError, VERSION};
@@ -11,7 +12,6 @@ use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -42,6 +42,9 @@ pub(crate) struct RecordArgs {
     /// Where the record is kept.
     #[command(flatten)]
     store: StoreArgs,
+    /// Locks in place of those of libc.
+    #[command(flatten)]
+    policies: Policies,
 }
 
 impl From<RecordError> for Failure {
@@ -69,6 +72,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let place = Place::new()?;
     let mut command = launch::command(&args.words, &launch::object()?);
     command.env(DIRECTORY, &place.0);
+    args.policies.set(&mut command);
     let before = Surroundings::now();
     let ran = execute(command, &args.words)?;
     let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
@@ -118,12 +122,7 @@ fn keep(args: &RecordArgs, record: &Record) -> Result<(), Failure> {
 fn execute(mut command: Command, words: &[OsString]) -> Result<Ran, Failure> {
     let interrupts = Interrupts::catch();
     let begin = Instant::now();
-    let child = command.spawn().map_err(|error| {
-        let name = words[0].to_string_lossy();
-        let missing = [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind());
-        let text = format!("cannot start `{name}`: {error}; is the name right, is it a program?");
-        if missing { Failure::usage(text) } else { Failure::environment(text) }
-    })?;
+    let child = command.spawn().map_err(|error| cannot_start(&words[0], &error))?;
     attend(&child, &interrupts);
     let waited = wait_with_usage(&child);
     let (status, usage) = waited

@@ -1,4 +1,5 @@
-//! The object that is loaded before an unmodified program and records what its locks do.
+//! The object that is loaded before an unmodified program, records what its locks do, and puts
+//! others in their place if asked to.
 //!
 //! It defines the locking functions of libc without a version, which satisfies every version that a
 //! program may ask for, and calls the real ones. Each definition is a few instructions that add the
@@ -10,9 +11,26 @@
 #![expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+#[path = "../../sync/src/adaptive.rs"]
+#[expect(dead_code, unreachable_pub, reason = "the lock as it is everywhere else")]
+mod adaptive;
 mod arch;
+#[path = "../../sync/src/event.rs"]
+#[expect(dead_code, unreachable_pub, reason = "as above")]
+mod event;
 mod hooks;
+#[path = "../../sync/src/lock.rs"]
+#[expect(dead_code, unreachable_pub, reason = "as above")]
+mod lock;
+mod native;
+mod own;
+#[path = "../../sync/src/platform.rs"]
+#[expect(dead_code, unreachable_pub, reason = "as above")]
+mod platform;
 mod process;
+#[path = "../../sync/src/quota/turn.rs"]
+#[expect(dead_code, unreachable_pub, reason = "as above")]
+mod quota;
 mod real;
 mod thread;
 mod waiters;
@@ -23,7 +41,9 @@ pub mod layout;
 use core::arch::naked_asm;
 use core::ffi::c_int;
 
+use event::LockEvent;
 use hooks::How;
+use platform::Atomic;
 use real::Real;
 
 const EBUSY: c_int = 16;
@@ -62,14 +82,14 @@ macro_rules! export {
 }
 
 export! {
-    pthread_mutex_lock "rsi" (m, site) lock(MUTEX, &real::MUTEX_LOCK, m, site);
+    pthread_mutex_lock "rsi" (m, site) take(MUTEX, &real::MUTEX_LOCK, m, site);
     pthread_mutex_trylock "rsi" (m, site) hooks::attempt(MUTEX, m, site);
     pthread_mutex_timedlock "rdx" (m, t, site)
         hooks::acquire(MUTEX, &real::MUTEX_TIMEDLOCK, [m, t, 0, 0], site);
     pthread_mutex_clocklock "rcx" (m, clock, t, site)
         hooks::acquire(MUTEX, &real::MUTEX_CLOCKLOCK, [m, clock, t, 0], site);
     pthread_mutex_unlock "rsi" (m, _site) hooks::release(&real::MUTEX_UNLOCK, m);
-    mtx_lock "rsi" (m, site) lock(MTX, &real::MTX_LOCK, m, site);
+    mtx_lock "rsi" (m, site) take(MTX, &real::MTX_LOCK, m, site);
     mtx_trylock "rsi" (m, site) hooks::attempt(MTX, m, site);
     mtx_timedlock "rdx" (m, t, site)
         hooks::acquire(MTX, &real::MTX_TIMEDLOCK, [m, t, 0, 0], site);
@@ -88,13 +108,13 @@ export! {
     cnd_signal "rsi" (c, site) hooks::signal(&real::CND_SIGNAL, c, site);
     cnd_broadcast "rsi" (c, site) hooks::signal(&real::CND_BROADCAST, c, site);
 
-    pthread_rwlock_rdlock "rsi" (l, site) lock(READ, &real::RWLOCK_RDLOCK, l, site);
+    pthread_rwlock_rdlock "rsi" (l, site) take(READ, &real::RWLOCK_RDLOCK, l, site);
     pthread_rwlock_tryrdlock "rsi" (l, site) hooks::attempt(READ, l, site);
     pthread_rwlock_timedrdlock "rdx" (l, t, site)
         hooks::acquire(READ, &real::RWLOCK_TIMEDRDLOCK, [l, t, 0, 0], site);
     pthread_rwlock_clockrdlock "rcx" (l, clock, t, site)
         hooks::acquire(READ, &real::RWLOCK_CLOCKRDLOCK, [l, clock, t, 0], site);
-    pthread_rwlock_wrlock "rsi" (l, site) lock(WRITE, &real::RWLOCK_WRLOCK, l, site);
+    pthread_rwlock_wrlock "rsi" (l, site) take(WRITE, &real::RWLOCK_WRLOCK, l, site);
     pthread_rwlock_trywrlock "rsi" (l, site) hooks::attempt(WRITE, l, site);
     pthread_rwlock_timedwrlock "rdx" (l, t, site)
         hooks::acquire(WRITE, &real::RWLOCK_TIMEDWRLOCK, [l, t, 0, 0], site);
@@ -102,12 +122,12 @@ export! {
         hooks::acquire(WRITE, &real::RWLOCK_CLOCKWRLOCK, [l, clock, t, 0], site);
     pthread_rwlock_unlock "rsi" (l, _site) hooks::release(&real::RWLOCK_UNLOCK, l);
 
-    pthread_spin_lock "rsi" (l, site) lock(SPIN, &real::SPIN_LOCK, l, site);
+    pthread_spin_lock "rsi" (l, site) take(SPIN, &real::SPIN_LOCK, l, site);
     pthread_spin_trylock "rsi" (l, site) hooks::attempt(SPIN, l, site);
     pthread_spin_unlock "rsi" (l, _site) hooks::release(&real::SPIN_UNLOCK, l);
     pthread_barrier_wait "rsi" (b, site) hooks::barrier(&real::BARRIER_WAIT, b, site);
 
-    sem_wait "rsi" (s, site) lock(SEM, &real::SEM_WAIT, s, site);
+    sem_wait "rsi" (s, site) take(SEM, &real::SEM_WAIT, s, site);
     sem_trywait "rsi" (s, site) hooks::attempt(SEM, s, site);
     sem_timedwait "rdx" (s, t, site)
         hooks::acquire(SEM, &real::SEM_TIMEDWAIT, [s, t, 0, 0], site);
@@ -117,6 +137,6 @@ export! {
 }
 
 #[inline(always)]
-fn lock(how: How, block: &Real, lock: usize, site: usize) -> c_int {
+fn take(how: How, block: &Real, lock: usize, site: usize) -> c_int {
     hooks::acquire(how, block, [lock, 0, 0, 0], site)
 }

@@ -87,6 +87,7 @@ fn close(descriptor: isize) {
 }
 
 extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
+    crate::own::install(|name| value(environment, name.to_bytes()));
     if !directory(environment) {
         return STATE.store(OFF, Relaxed);
     }
@@ -98,13 +99,16 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *con
 
 /// Copies the directory's name: programs overwrite their environment.
 fn directory(environment: *const *const c_char) -> bool {
-    (0..).map_while(|index| variable(environment, index)).any(|bytes| {
-        let Some(value) = bytes.strip_prefix(VARIABLE) else { return false };
-        for (place, byte) in DIRECTORY.iter().zip(value) {
-            place.store(*byte, Relaxed);
-        }
-        value.len() < PATH - 32
-    })
+    let Some(value) = value(environment, VARIABLE) else { return false };
+    for (place, byte) in DIRECTORY.iter().zip(value) {
+        place.store(*byte, Relaxed);
+    }
+    value.len() < PATH - 32
+}
+
+/// What stands behind `name`, which ends with `=`.
+fn value(environment: *const *const c_char, name: &[u8]) -> Option<&'static [u8]> {
+    (0..).map_while(|index| variable(environment, index)).find_map(|text| text.strip_prefix(name))
 }
 
 fn variable(environment: *const *const c_char, index: usize) -> Option<&'static [u8]> {

@@ -22,24 +22,53 @@ pub(crate) struct Real {
     name: &'static CStr,
     /// Condition variables had another form before glibc 2.3.2, and `dlsym` may find that.
     version: Option<&'static CStr>,
+    /// What is called: libc's function, or one in its place.
     address: AtomicUsize,
+    /// libc's function where another one is in its place.
+    behind: AtomicUsize,
 }
 
 impl Real {
+    const fn with(name: &'static CStr, version: Option<&'static CStr>) -> Self {
+        Self { name, version, address: AtomicUsize::new(0), behind: AtomicUsize::new(0) }
+    }
+
     const fn new(name: &'static CStr) -> Self {
-        Self { name, version: None, address: AtomicUsize::new(0) }
+        Self::with(name, None)
     }
 
     const fn versioned(name: &'static CStr) -> Self {
-        Self { name, version: Some(c"GLIBC_2.3.2"), address: AtomicUsize::new(0) }
+        Self::with(name, Some(c"GLIBC_2.3.2"))
     }
 
-    /// Calls it.
+    const fn oldest(name: &'static CStr) -> Self {
+        Self::with(name, Some(c"GLIBC_2.2.5"))
+    }
+
+    /// From now on `address` is called instead.
+    pub(crate) fn replace(&self, address: usize) {
+        // Relaxed: done before the program has threads.
+        self.address.store(address, Relaxed);
+    }
+
+    /// Calls what stands in its place.
     #[inline(always)]
     pub(crate) fn call(&self, arguments: [usize; 4]) -> c_int {
-        let mut address = self.address.load(Relaxed);
+        Self::call_at(&self.address, self, arguments)
+    }
+
+    /// Calls libc's own function.
+    pub(crate) fn libc(&self, arguments: [usize; 4]) -> c_int {
+        Self::call_at(&self.behind, self, arguments)
+    }
+
+    #[inline(always)]
+    fn call_at(place: &AtomicUsize, real: &Self, arguments: [usize; 4]) -> c_int {
+        let mut address = place.load(Relaxed);
         if address == 0 {
-            address = self.find();
+            address = real.find();
+            // Relaxed: everybody finds the same.
+            place.store(address, Relaxed);
             if address == 0 {
                 return ENOSYS;
             }
@@ -63,10 +92,19 @@ impl Real {
             // SAFETY: a C string.
             found = unsafe { dlsym(NEXT, name) };
         }
-        // Relaxed: everybody finds the same.
-        self.address.store(found as usize, Relaxed);
         found as usize
     }
+}
+
+/// Sets the thread's `errno`.
+pub(crate) fn set_errno(error: c_int) {
+    unsafe extern "C" {
+        fn __errno_location() -> *mut c_int;
+    }
+    // SAFETY: always valid for the calling thread.
+    let place = unsafe { __errno_location() };
+    // SAFETY: as above; only this thread writes it.
+    unsafe { *place = error };
 }
 
 /// The value of an integer that libc exports, if it does.
@@ -85,6 +123,8 @@ macro_rules! reals {
 
 reals! {
     BARRIER_WAIT new c"pthread_barrier_wait";
+    CLEANUP_POP oldest c"_pthread_cleanup_pop";
+    CLEANUP_PUSH oldest c"_pthread_cleanup_push";
     CND_BROADCAST new c"cnd_broadcast";
     CND_SIGNAL new c"cnd_signal";
     CND_TIMEDWAIT new c"cnd_timedwait";
@@ -117,6 +157,7 @@ reals! {
     SEM_TIMEDWAIT new c"sem_timedwait";
     SEM_TRYWAIT new c"sem_trywait";
     SEM_WAIT new c"sem_wait";
+    SETCANCELTYPE new c"pthread_setcanceltype";
     SPIN_LOCK new c"pthread_spin_lock";
     SPIN_TRYLOCK new c"pthread_spin_trylock";
     SPIN_UNLOCK new c"pthread_spin_unlock";

@@ -54,6 +54,11 @@ fn the_exit_code_is_that_of_the_program_and_the_store_keeps_the_record() {
     let explained = convoy(&["explain", "@mine"]).env("CONVOY_STORE", &store).output();
     let explained = explained.expect("it starts");
     assert!(stdout(&explained).contains("killed by signal 9"), "{explained:?}");
+    let with = |words: &[&str]| convoy(words).output().expect("it starts");
+    assert_eq!(code(&with(&["with", "--mutex", "spin", "--", "sh", "-c", "exit 5"])), Some(5));
+    let nothing = with(&["with", "--", "true"]);
+    assert_eq!(code(&nothing), Some(2));
+    assert!(stderr(&nothing).contains("--mutex POLICY"), "{nothing:?}");
     let missing = record(&["./no-such-program"]);
     assert_eq!(code(&missing), Some(2));
     assert!(stderr(&missing).contains("cannot start `./no-such-program`"), "{missing:?}");

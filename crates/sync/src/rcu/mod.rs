@@ -54,10 +54,10 @@
 //!
 //! `kernel/rcutree.c` of 2.6.39 and 3.0, but for one step: there a CPU that finds its leaf locked
 //! may hear of a beginning before it hears of the end that came first, and then frees too early;
-//! 3.11 and later look at ends first, as here. Its flavours `rcu_sched` and `rcu_bh` differ in what the
-//! machine tells to be a quiescent state. Tickets are those of 3.14 and later. Not here: readers
-//! that may be preempted, and the boosting of these; hotplug; the force at a `call` whose time has
-//! come.
+//! 3.11 and later look at ends first, as here. Its flavours `rcu_sched` and `rcu_bh` differ in what
+//! the machine tells to be a quiescent state. Tickets are those of 3.14 and later. Not here:
+//! readers that may be preempted, and the boosting of these; hotplug; the force at a `call` whose
+//! time has come.
 
 mod barrier;
 mod debugfs;
