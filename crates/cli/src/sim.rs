@@ -8,10 +8,10 @@ use crate::keep::StoreArgs;
 use crate::load::control::Sweep;
 use crate::load::{self, Load, Points, Results, control};
 use crate::presets::Sets;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use convoy_kernel::{BklKind, JournalStats};
 use convoy_lab::inputs::Inputs;
-use convoy_lab::job::{Job, SimInputs, SimJob};
+use convoy_lab::job::{Disks, Job, SimInputs, SimJob};
 use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
@@ -67,9 +67,52 @@ pub(crate) struct Place {
     /// Milliseconds of one request to the disk instead of the machine preset's; 0 is a RAM disk
     #[arg(long, value_name = "MS", hide_short_help = true)]
     pub(crate) disk_ms: Option<f64>,
+    /// The disks of the work directories.
+    #[command(flatten)]
+    pub(crate) disks: DiskArgs,
     /// Show what happened in each interval of this many virtual seconds
     #[arg(long, value_name = "S")]
     pub(crate) timeline: Option<f64>,
+}
+
+/// How many work file systems there are, and how large.
+#[derive(Debug, Args)]
+pub(crate) struct DiskArgs {
+    /// Work file systems, each on a disk of its own; jobs take them in turn, and list /bin
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = value_parser!(u32).range(1..=255)
+    )]
+    pub(crate) directories: u32,
+    /// MiB of each instead of half of the memory
+    #[arg(
+        long,
+        value_name = "MIB",
+        hide_short_help = true,
+        value_parser = value_parser!(u32).range(1..=1 << 20)
+    )]
+    pub(crate) fs_mib: Option<u32>,
+    /// MiB of each journal
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = 32,
+        hide_short_help = true,
+        value_parser = value_parser!(u32).range(2..=1024)
+    )]
+    pub(crate) journal_mib: u32,
+    /// Write commit records beside the blocks, not after them
+    #[arg(long, hide_short_help = true)]
+    pub(crate) journal_async: bool,
+}
+
+impl DiskArgs {
+    fn disks(&self) -> Disks {
+        let Self { directories, fs_mib, journal_mib, journal_async } = *self;
+        Disks { directories, fs_mib, journal_mib, journal_async }
+    }
 }
 
 /// A file system of the virtual machine.
@@ -144,6 +187,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             pool_users: users,
             shrink: args.load.shrink,
             fs: args.place.fs.name().to_owned(),
+            disks: args.place.disks.disks(),
+            load_counted_ns: None,
             kept_to: None,
         };
         let job = SimJob::of(inputs, &kernel, &machine, &mix).map_err(Failure::usage)?;

@@ -89,7 +89,7 @@ costs! {
     open close creat truncate stat link unlink mkdir rmdir chdir getcwd
     getdents getdents_entry sync
     journal_handle journal_block commit_block disk_request
-    disk_create disk_link disk_unlink disk_truncate
+    disk_create disk_link disk_unlink disk_truncate disk_entry
     seek read write copy_kb file_page null_io
     pipe pipe_create socket_create socket_read
     socket_message_unix socket_message_udp socket_message_tcp tcp_connect

@@ -44,8 +44,8 @@ pub use preset::KernelPreset;
 pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats, ThreadPolicy};
 pub use vfs::{
-    DcacheLocks, FileSystem, InodeLocks, JournalOptions, JournalStats, MountLocks, OpenFileLocks,
-    PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,
+    DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions, JournalStats, MountLocks,
+    OpenFileLocks, PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules, volume_path,
 };
 pub use world::{Options, World, WorldError};
 pub use zone::{ZonePolicy, ZoneRules, ZoneStats};

@@ -29,6 +29,9 @@ pub struct Options {
     pub tmpfs: u64,
     /// Which one it is.
     pub file_system: FileSystem,
+    /// How many such file systems there are, at least 1, each on a disk of its own: on `/tmp`,
+    /// `/t1`, `/t2` and so on.
+    pub volumes: usize,
     /// Open files of one process (`RLIMIT_NOFILE`).
     pub open_files: usize,
     /// Processes of the user (`RLIMIT_NPROC`); they also need a task of the machine each.
@@ -43,6 +46,7 @@ impl Default for Options {
             memory: 8 << 30,
             tmpfs: 4 << 30,
             file_system: FileSystem::Tmpfs,
+            volumes: 1,
             open_files: 1024,
             processes: 32_000,
             terminal: true,
@@ -124,7 +128,7 @@ impl World {
                 locks,
                 preset,
                 options.tmpfs / PAGE,
-                options.file_system,
+                (options.file_system, options.volumes),
             ),
             ipc: Ipc::new(locks),
             terminal: Terminal::new(),
@@ -175,10 +179,10 @@ impl World {
         format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
     }
 
-    /// What the journal of `/tmp` has done, if it has one.
+    /// What the journals of the work file systems have done together, if they have any.
     #[must_use]
     pub fn journal_stats(&self) -> Option<JournalStats> {
-        self.tree.journal().map(|journal| journal.stats())
+        self.tree.journals().map(|journal| journal.stats()).reduce(JournalStats::plus)
     }
 
     /// Pages of the tmpfs in use.

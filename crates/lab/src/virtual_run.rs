@@ -12,6 +12,7 @@ pub use convoy_kernel::RcuStats;
 use convoy_kernel::sched::{IdleTimes, SchedStats};
 use convoy_kernel::{
     BKL, FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
+    volume_path,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::Kernel;
@@ -22,12 +23,16 @@ use crate::idle_rules::IdleRules;
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 use convoy_workload::columns::Columns;
+use convoy_workload::fixture::make_listed;
 use convoy_workload::jobs::{Job, JobEnv};
 use convoy_workload::mix::Mix;
+use convoy_workload::rotation::Rotation;
 use convoy_workload::user::{Next, setup, user_main};
 
-/// Work directory on the virtual kernel.
+/// Work directory on the virtual kernel, where there is one.
 const DIRECTORY: &str = "/tmp/aim7";
+/// What is listed where there are several.
+const LISTED: &str = "/bin";
 /// Memory of the machine for each user, bytes, once 8 GiB are not enough: a machine that is given a
 /// hundred thousand users has room for them.
 const MEMORY_PER_USER: u64 = 256 << 10;
@@ -61,6 +66,13 @@ pub struct VirtualRun {
     pub shell_sleep: bool,
     /// The file system of the work directory.
     pub file_system: FileSystem,
+    /// How many such file systems there are. Of several the work directories are the roots, and
+    /// `/bin` is the directory that is listed.
+    pub directories: usize,
+    /// MiB of each, if not half of the memory.
+    pub fs_mib: Option<u32>,
+    /// Nanoseconds from the release to the first count of active tasks, if not as the boot has it.
+    pub load_counted_ns: Option<u64>,
     /// Everything is kept to the first CPU.
     pub pinned: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
@@ -155,7 +167,7 @@ pub struct BklUse {
     pub contended_percent: f64,
 }
 
-/// Everything the machine has counted at one moment.
+/// What the machine has counted at one moment.
 #[derive(Clone, Debug, Default)]
 struct Snapshot {
     now_ns: u64,
@@ -232,25 +244,23 @@ impl Board {
         }
     }
 
-    fn user<K: Kernel>(&self, k: &mut K, env: &JobEnv, order: &[Job]) {
-        let mut jobs = order.iter();
-        let mut next = || {
-            if let Some(job) = jobs.next() {
-                Here::tell(Event::Job(job.name()));
-            }
-        };
+    /// A user, whose jobs work in one of `places` each.
+    fn user<K: Kernel>(&self, k: &mut K, mut env: JobEnv, order: &[Job], places: &[String]) {
         Here::tell(Event::Label { pid: 0, kind: "user", number: env.user });
-        next();
-        let done = user_main(k, env, order, |job| {
-            if let Err(error) = &job.result {
-                self.failed.set(self.failed.get() + 1);
-                let text = || format!("user {}, {}: {error}", env.user, job.job.name());
-                self.first_failure.borrow_mut().get_or_insert_with(text);
-            }
-            next();
-            Next::Continue
-        });
-        self.done.set(self.done.get() + done);
+        let mut rotation = Rotation::new(&env, places.len());
+        for job in order {
+            env.directory.clone_from(&places[rotation.take(*job)]);
+            Here::tell(Event::Job(job.name()));
+            let done = user_main(k, &env, &[*job], |job| {
+                if let Err(error) = &job.result {
+                    self.failed.set(self.failed.get() + 1);
+                    let text = || format!("user {}, {}: {error}", env.user, job.job.name());
+                    self.first_failure.borrow_mut().get_or_insert_with(text);
+                }
+                Next::Continue
+            });
+            self.done.set(self.done.get() + done);
+        }
         self.ends.borrow_mut().push(k.now());
     }
 }
@@ -271,14 +281,26 @@ impl VirtualRun {
             shrink: 1,
             shell_sleep: false,
             file_system: FileSystem::Tmpfs,
+            directories: 1,
+            fs_mib: None,
+            load_counted_ns: None,
             pinned: false,
             sample_ns: 0,
+        }
+    }
+
+    /// The work directories.
+    fn places(&self) -> Vec<String> {
+        match self.directories {
+            ..=1 => vec![DIRECTORY.to_owned()],
+            several => (0..several).map(volume_path).collect(),
         }
     }
 
     fn env(&self, user: u32) -> JobEnv {
         JobEnv {
             directory: DIRECTORY.to_owned(),
+            listed: (self.directories > 1).then(|| LISTED.to_owned()),
             dialect: self.mix.dialect,
             user,
             file_kb: self.mix.file_kb(self.pool_users.max(1)),
@@ -330,9 +352,15 @@ impl VirtualRun {
         }
         let fixed = Options::default();
         let memory = fixed.memory.max(u64::from(self.users) * MEMORY_PER_USER);
-        let tmpfs = fixed.tmpfs.max(memory / 2);
-        let file_system = self.file_system;
-        let options = Options { memory, tmpfs, file_system, processes: tasks, ..fixed };
+        let half = fixed.tmpfs.max(memory / 2);
+        let options = Options {
+            memory,
+            tmpfs: self.fs_mib.map_or(half, |mib| u64::from(mib) << 20),
+            file_system: self.file_system,
+            volumes: self.directories.max(1),
+            processes: tasks,
+            ..fixed
+        };
         let world = World::new(&self.kernel, &self.machine, &self.calibration.ns, options)?;
         let board = Rc::new(Board::default());
         let (run, shared) = (self.clone(), Rc::clone(&board));
@@ -346,26 +374,41 @@ impl VirtualRun {
         Ok(self.point(&board, &machine, &world))
     }
 
+    /// Makes what the jobs find in their directories.
+    fn fixtures(&self, k: &mut Process, places: &[String]) -> Result<(), String> {
+        let mut env = self.env(0);
+        if env.listed.is_some() {
+            make_listed(k, &env).map_err(|error| format!("names to list: {error}"))?;
+        } else {
+            k.mkdir(DIRECTORY).map_err(|error| format!("mkdir: {error}"))?;
+        }
+        for place in places {
+            env.directory.clone_from(place);
+            setup(k, &env).map_err(|error| format!("fixtures: {error}"))?;
+        }
+        Ok(())
+    }
+
     /// The first process: fixtures, users, release, and waiting for the end.
     fn parent(&self, k: &mut Process, world: &Rc<World>, board: &Rc<Board>) -> Result<(), String> {
         let fail = |call: &str, error: &dyn std::fmt::Display| format!("{call}: {error}");
         if self.pinned {
             world.sched().stay_here();
         }
-        k.mkdir(DIRECTORY).map_err(|error| fail("mkdir", &error))?;
-        setup(k, &self.env(0)).map_err(|error| fail("fixtures", &error))?;
+        let places = Rc::new(self.places());
+        self.fixtures(k, &places)?;
         let (ready_read, ready_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
         let gate = Rc::new(Gate::closed());
         for user in 0..self.users {
             let env = self.env(user);
             let order = self.mix.order(self.seed, user);
-            let (board, gate) = (Rc::clone(board), Rc::clone(&gate));
+            let (board, gate, places) = (Rc::clone(board), Rc::clone(&gate), Rc::clone(&places));
             let child = move |k: &mut Process| {
                 if k.write(ready_write, &[1; 4]).is_err() {
                     return 1;
                 }
                 k.pause_at(&gate);
-                board.user(k, &env, &order);
+                board.user(k, env, &order, &places);
                 0
             };
             k.fork(child).map_err(|error| fail("fork", &error))?;
@@ -384,6 +427,9 @@ impl VirtualRun {
         board.zones.replace(world.page_stats());
         Here::tell(Event::Measure(true));
         k.open_gate(&gate, self.users);
+        if let Some(ns) = self.load_counted_ns {
+            world.sched().count_load_after(ns);
+        }
         if self.sample_ns > 0 {
             let (world, board, interval) = (Rc::clone(world), Rc::clone(board), self.sample_ns);
             let sampler = move |k: &mut Process| board.sample(k, &world, cpus, interval);

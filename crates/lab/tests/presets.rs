@@ -5,6 +5,7 @@ use convoy_kernel::sched::IdleCause;
 use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
+use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
 
 fn run(kernel: &str, cpus: usize, users: u32) -> VirtualPoint {
@@ -62,6 +63,29 @@ fn all_jobs_are_done_on_a_disk_with_a_journal() {
         let journal = point.journal.expect("it has one");
         assert!(journal.requests > 0 && journal.commits > 0, "{kernel}: {journal:?}");
     }
+}
+
+/// Sixteen file systems of 128 MiB on disks in memory, as the machine of 2013 had; every user works
+/// in several of them.
+#[test]
+fn all_jobs_are_done_on_many_file_systems() {
+    let preset = KernelPreset::named("3.7").expect("a shipped preset");
+    let mut machine = Preset::named("westmere-ex-80-2013").expect("a shipped preset");
+    machine.disk.latency_ns = 0.0;
+    let mut mix = Mix::load("fserver").expect("a shipped mix");
+    mix.set_dialect(Dialect::Reaim);
+    let journal = JournalOptions { blocks: 1024, async_commit: true, groups: 1 };
+    let file_system = FileSystem::Journal(journal);
+    let disks = VirtualRun {
+        file_system,
+        directories: 16,
+        fs_mib: Some(128),
+        ..VirtualRun::new(mix, 20, preset, machine)
+    };
+    let point = disks.run().expect("the run ends");
+    assert_eq!((point.jobs_failed, point.jobs_done), (0, 20 * 101), "{:?}", point.first_failure);
+    let one = VirtualRun { directories: 1, ..disks }.run().expect("the run ends");
+    assert!(one.busy_s > point.busy_s, "{} s, {} s in one directory", point.busy_s, one.busy_s);
 }
 
 #[test]

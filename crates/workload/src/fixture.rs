@@ -87,8 +87,19 @@ pub fn make_tree<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     }
     make_file(k, &format!("{tree}/dirlist"), list_text().as_bytes())?;
     make_file(k, &env.path("localtime"), b"UTC0\n")?;
-    let bin = env.path("bin");
-    call("mkdir", k.mkdir(&bin))?;
+    if env.listed.is_none() {
+        call("mkdir", k.mkdir(&env.listed()))?;
+        make_listed(k, env)?;
+    }
+    Ok(())
+}
+
+/// Fills the directory that is listed, which must exist, with its names.
+///
+/// # Errors
+/// The first system call that fails.
+pub fn make_listed<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    let bin = env.listed();
     let program = format!("{bin}/program000");
     make_file(k, &program, b"not a program\n")?;
     for index in 1..BIN_NAMES {

@@ -64,6 +64,7 @@ fn replaced(plan: &Plan, outcomes: &[Option<Outcome>]) -> Experiment {
                 let at: std::collections::BTreeMap<String, Setting> = before.at.clone();
                 // What was fitted to one machine is a prediction of another.
                 Some(Published {
+                    change: None,
                     at,
                     values: before.values.keys().map(value).collect(),
                     fitted: Vec::new(),

@@ -25,8 +25,8 @@ pub(crate) struct LoadAverage {
     active: Cell<u64>,
     /// Tasks that sleep uninterruptibly now.
     asleep: Cell<u64>,
-    /// Tick of the last count.
-    counted_at: Cell<u64>,
+    /// Tick of the next count, once one is set.
+    due: Cell<Option<u64>>,
 }
 
 impl LoadAverage {
@@ -63,10 +63,17 @@ impl LoadAverage {
     /// every CPU's tick was stopped.
     pub(crate) fn tick(&self, jiffies: u64, hz: u32, running: u64) {
         let interval = INTERVAL_S * u64::from(hz) + 1;
-        while jiffies >= self.counted_at.get() + interval {
-            self.counted_at.set(self.counted_at.get() + interval);
+        while let due = self.due.get().unwrap_or(interval)
+            && jiffies >= due
+        {
+            self.due.set(Some(due + interval));
             self.count(running + self.asleep.get());
         }
+    }
+
+    /// The next count is at tick `due`.
+    pub(crate) fn count_at(&self, due: u64) {
+        self.due.set(Some(due));
     }
 
     /// Tasks that were running or waiting at the last count (`calc_load_tasks`): up to 5 s old.

@@ -139,6 +139,12 @@ impl Sched {
         self.rq.load_average.averages()
     }
 
+    /// Takes the next count of active tasks `ns` nanoseconds from now, and then every five seconds.
+    pub fn count_load_after(&self, ns: u64) {
+        let ticks = ns * u64::from(self.config.hz) / 1_000_000_000;
+        self.rq.load_average.count_at(self.rq.jiffies() + ticks);
+    }
+
     /// What each CPU may run real-time tasks for in a period, in nanoseconds; nothing before the
     /// first of them, or without a limit.
     pub fn rt_runtimes(&self) -> Vec<u64> {

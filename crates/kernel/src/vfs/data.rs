@@ -104,9 +104,10 @@ impl World {
     /// Gets the pages from `position` to `end`; returns how many bytes of them there is room for,
     /// `ENOSPC` for none.
     fn write_pages(&self, inode: &Inode, position: u64, end: u64) -> Sys<usize> {
+        let grows = end > inode.hot.head.size.peek();
         for page in position / PAGE..=(end - 1) / PAGE {
             let present = inode.pages.borrow().contains(page);
-            let written = inode.write_page(self, page, !present, || {
+            let written = inode.write_page(self, page, (!present, grows), || {
                 if present {
                     self.find_page(inode, page);
                     return Ok(());
@@ -149,8 +150,9 @@ impl World {
 
     /// Cuts a file to length 0; the caller holds its `i_mutex`.
     pub(super) fn truncate(&self, inode: &Inode) {
+        let shrinks = inode.hot.head.size.peek() > 0;
         inode.hot.head.size.write(0);
-        inode.truncate_blocks(self, || self.free_file_pages(inode));
+        inode.truncate_blocks(self, shrinks, || self.free_file_pages(inode));
         inode.content.replace(Some(Vec::new()));
     }
 

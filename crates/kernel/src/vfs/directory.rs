@@ -2,6 +2,8 @@
 
 use super::dentry::{Dentry, Inode};
 use super::file::{File, Target};
+use super::rules::DiskRules;
+use crate::costs::spend;
 use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
@@ -24,6 +26,10 @@ impl World {
             for _ in 0..count {
                 self.vfs.pass_entry(directory);
                 Here::pass(self.costs.getdents_entry);
+            }
+            if !inode.sb.memory && self.vfs.rules.disk == DiskRules::Ext4 {
+                // It sorts the names by hash first.
+                spend(count as u64 * self.costs.disk_entry);
             }
             file.hot.position.write(position + count as u64);
             count

@@ -5,7 +5,8 @@
 
 use super::journal::Block;
 use crate::costs::Costs;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 /// Inodes of 128 bytes in a block of 4096.
 const INODES_PER_BLOCK: u64 = 32;
@@ -19,10 +20,14 @@ pub(crate) struct OnDisk {
     pub(super) transaction: Cell<u64>,
     /// Its last time stamp.
     pub(super) stamp: Cell<Option<u64>>,
+    /// On ext4, pages that have been written and are not on the disk.
+    pub(super) dirty: RefCell<BTreeSet<u64>>,
+    /// On ext4, whether it has blocks.
+    pub(super) allocated: Cell<bool>,
 }
 
 impl OnDisk {
-    fn block(&self) -> Block {
+    pub(super) fn block(&self) -> Block {
         Block::Inode(self.number.get() / INODES_PER_BLOCK)
     }
 
@@ -48,6 +53,16 @@ pub(super) enum Change {
     NewPage,
     /// All blocks given back.
     Truncate,
+    /// On ext4, a page written whose block is found later, or with which the file grows.
+    DelayedPage,
+    /// On ext4, any other page written.
+    Rewrite,
+    /// On ext4, blocks found for pages.
+    Allocate,
+    /// On ext4, an inode that needs no more than its own block.
+    Inode,
+    /// On ext4, the inode and all its blocks given back.
+    Evict,
 }
 
 impl Change {
@@ -59,8 +74,11 @@ impl Change {
             Self::Link => 39,
             Self::Unlink => 126,
             Self::Stamp => 2,
-            Self::OldPage | Self::NewPage => 8,
+            Self::OldPage | Self::NewPage | Self::Allocate => 8,
             Self::Truncate => 12,
+            Self::DelayedPage | Self::Rewrite => 1,
+            Self::Inode => 3,
+            Self::Evict => 33,
         }
     }
 
@@ -74,9 +92,11 @@ impl Change {
                 vec![entries, parent.block(), new, parent.bitmap()]
             }
             Self::Link | Self::Unlink => vec![entries, parent.block(), inode.block()],
-            Self::Stamp => vec![inode.block()],
-            Self::OldPage => Vec::new(),
-            Self::NewPage => vec![inode.block(), inode.bitmap()],
+            Self::Stamp | Self::DelayedPage | Self::Inode => vec![inode.block()],
+            Self::OldPage | Self::Rewrite => Vec::new(),
+            Self::NewPage | Self::Allocate | Self::Evict => {
+                vec![inode.block(), inode.bitmap()]
+            }
             Self::Truncate => vec![inode.block(), inode.bitmap(), Block::Super],
         }
     }
@@ -87,8 +107,14 @@ impl Change {
             Self::Create => costs.disk_create,
             Self::Link => costs.disk_link,
             Self::Unlink => costs.disk_unlink,
-            Self::Truncate => costs.disk_truncate,
-            Self::Stamp | Self::OldPage | Self::NewPage => 0,
+            Self::Truncate | Self::Evict => costs.disk_truncate,
+            Self::Stamp
+            | Self::OldPage
+            | Self::NewPage
+            | Self::DelayedPage
+            | Self::Rewrite
+            | Self::Allocate
+            | Self::Inode => 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::dentry::Inode;
 use super::disk::Change;
+use super::journal::{Block, Journal};
 use crate::base::Base;
 use crate::costs::spend;
 use convoy_machine::Here;
@@ -46,38 +47,116 @@ impl Inode {
         }
     }
 
-    /// One page of a write: `body` finds or adds it.
+    /// One page of a write, which may be new to the file and the file may grow with it: `body`
+    /// finds or adds it.
     pub(super) fn write_page<R>(
         &self,
         base: &Base,
         page: u64,
-        new: bool,
+        (new, grows): (bool, bool),
         body: impl FnOnce() -> R,
     ) -> R {
-        let change = if new { Change::NewPage } else { Change::OldPage };
+        let Some(journal) = &self.sb.journal else { return body() };
+        let ext4 = journal.ext4();
+        let change = match ext4 {
+            false if new => Change::NewPage,
+            false => Change::OldPage,
+            true if new || grows => Change::DelayedPage,
+            true => Change::Rewrite,
+        };
         self.change(base, change, self, || {
             let result = body();
-            if let Some(journal) = &self.sb.journal {
+            if ext4 {
+                self.disk.dirty.borrow_mut().insert(page);
+            } else {
                 journal.dirty_data(self.disk.number.get(), page);
             }
             result
         })
     }
 
-    /// Gives back all blocks of a file by `body`. The inode is on the list of orphans meanwhile, in
-    /// case the machine stops.
-    pub(super) fn truncate_blocks(&self, base: &Base, body: impl FnOnce()) {
+    /// Cuts the file to nothing by `body`. The inode is on the list of orphans meanwhile, in case
+    /// the machine stops.
+    pub(super) fn truncate_blocks(&self, base: &Base, shrinks: bool, body: impl FnOnce()) {
         let Some(journal) = &self.sb.journal else { return body() };
-        journal.orphan_list(base);
+        if !journal.ext4() {
+            return self.free_blocks(base, body);
+        }
+        let list = [Block::Super, self.disk.block()];
+        if shrinks {
+            self.change(base, Change::Inode, self, || journal.orphan_list(base, &list));
+        }
+        let change = if self.has_blocks() { Change::Truncate } else { Change::Inode };
+        self.change(base, change, self, || {
+            journal.orphan_list(base, if shrinks { &[] } else { &list });
+            body();
+            journal.orphan_list(base, &list);
+        });
+        self.change(base, Change::Stamp, self, || ());
+        if shrinks {
+            journal.orphan_list(base, &[]);
+        }
+    }
+
+    /// Gives back a file without names, whose pages `body` frees.
+    pub(super) fn evict(&self, base: &Base, body: impl FnOnce()) {
+        let Some(journal) = &self.sb.journal else { return body() };
+        if !journal.ext4() {
+            return self.free_blocks(base, body);
+        }
+        let allocated = self.has_blocks();
+        self.change(base, Change::Evict, self, || {
+            if allocated {
+                journal.orphan_list(base, &[]);
+            }
+            body();
+            journal.orphan_list(base, &[Block::Super]);
+        });
+    }
+
+    /// The last name goes, in the handle of its removal: ext4 puts the inode on the list of
+    /// orphans.
+    pub(super) fn orphan(&self, base: &Base) {
+        if let Some(journal) = self.sb.journal.as_ref().filter(|journal| journal.ext4()) {
+            journal.orphan_list(base, &[Block::Super, self.disk.block()]);
+        }
+    }
+
+    /// Whether it had blocks, and has none from now on.
+    fn has_blocks(&self) -> bool {
+        self.disk.dirty.borrow_mut().clear();
+        self.disk.allocated.replace(false)
+    }
+
+    /// Gives back all blocks by `body`, as ext3 does.
+    fn free_blocks(&self, base: &Base, body: impl FnOnce()) {
+        let Some(journal) = &self.sb.journal else { return body() };
+        journal.orphan_list(base, &[]);
         self.change(base, Change::Truncate, self, body);
         journal.forget_data(self.disk.number.get());
-        journal.orphan_list(base);
+        journal.orphan_list(base, &[]);
     }
 
     /// `fsync`: the file's pages, then, under its `i_mutex`, the commit of its last change.
     pub(crate) fn sync(&self, base: &Base) {
         let Some(journal) = &self.sb.journal else { return };
-        journal.write_data(base, self.disk.number.get());
+        if journal.ext4() {
+            self.write_out(base, journal);
+        } else {
+            journal.write_data(base, self.disk.number.get());
+        }
         base.under(&self.hot.mutex, || journal.commit(self.disk.transaction.get()));
+    }
+
+    /// Finds blocks for the dirty pages where they have none, and writes them.
+    fn write_out(&self, base: &Base, journal: &Journal) {
+        let pages = self.disk.dirty.take();
+        if pages.is_empty() {
+            return;
+        }
+        // Which pages had blocks is not kept: a file that grows gets blocks for the new part.
+        self.change(base, Change::Allocate, self, || self.disk.allocated.set(true));
+        let number = self.disk.number.get();
+        journal.write_pages(base, pages.into_iter().map(|page| (number, page)).collect());
     }
 }

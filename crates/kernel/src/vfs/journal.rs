@@ -14,16 +14,18 @@
 //!
 //! `j_state_lock` guards which transaction runs and commits (a spinlock; a reader/writer lock since
 //! 2.6.36), `t_handle_lock` the running transaction's counts, `j_list_lock` its lists of blocks.
-//! Order: state, handle; list alone.
+//! Order: state, handle; list alone. On ext4 the counts are atomic and change under the read lock,
+//! and a block goes on a list once in a transaction.
 
+mod buffers;
 mod commit;
 mod log;
 
-use super::rules::StateLocks;
+use super::rules::{DiskRules, StateLocks, VfsRules};
 use crate::base::Base;
 use crate::block::Disk;
 use crate::lock_rules::LockRules;
-use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite, Spin, WaitQueue};
+use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin, WaitQueue};
 use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::Sched;
 use convoy_machine::{DiskTime, Here, Sim};
@@ -35,8 +37,8 @@ use std::rc::Rc;
 
 /// Oldest a transaction gets before it is committed, nanoseconds (`JBD_DEFAULT_MAX_COMMIT_AGE`).
 const MAX_AGE_NS: u64 = 5_000_000_000;
-/// Block groups, each with a lock and a bitmap.
-const GROUPS: usize = 16;
+/// Most block groups, each with a lock and a bitmap.
+const GROUPS: u64 = 16;
 
 /// A journal's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +48,14 @@ pub struct JournalOptions {
     /// The commit record is written together with the blocks, not after them
     /// (`journal_async_commit`).
     pub async_commit: bool,
+    /// Block groups of the file system, 1 to 16: one for each 128 MiB.
+    pub groups: u64,
 }
 
 impl Default for JournalOptions {
-    /// 32 MiB of journal.
+    /// 32 MiB of journal, all groups.
     fn default() -> Self {
-        Self { blocks: 8192, async_commit: false }
+        Self { blocks: 8192, async_commit: false, groups: GROUPS }
     }
 }
 
@@ -70,6 +74,20 @@ pub struct JournalStats {
     pub checkpoints: u64,
     /// Requests to the disk.
     pub requests: u64,
+}
+
+impl JournalStats {
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            handles: self.handles + other.handles,
+            waited: self.waited + other.waited,
+            commits: self.commits + other.commits,
+            blocks: self.blocks + other.blocks,
+            checkpoints: self.checkpoints + other.checkpoints,
+            requests: self.requests + other.requests,
+        }
+    }
 }
 
 struct Transaction {
@@ -97,6 +115,18 @@ struct State {
     committed: u64,
     /// The committed transactions in the journal, oldest first.
     log: Log,
+    /// Blocks of the transaction that is committing and not yet being written.
+    committing: BTreeSet<Block>,
+    /// Blocks that are being written to the journal.
+    shadow: BTreeSet<Block>,
+}
+
+/// Counts of the running transaction where they are atomic.
+#[derive(Default)]
+struct Counts {
+    credits: Count,
+    updates: Count,
+    handles: Count,
 }
 
 enum StateLock {
@@ -106,10 +136,13 @@ enum StateLock {
 
 #[repr(C)]
 struct Hot {
-    groups: [Line<Guarded<Field<u32>>>; GROUPS],
+    groups: [Line<Guarded<Field<u32>>>; GROUPS as usize],
     state: Line<StateLock>,
     handle: Line<Guarded<Field<u32>>>,
+    counts: Line<Counts>,
     list: Line<Guarded<Field<u32>>>,
+    /// Tasks that wait for a block to be written.
+    shadow: Line<WaitQueue>,
     /// Tasks that wait for a locked transaction to be replaced.
     unlocked: Line<WaitQueue>,
     /// The commit, which waits for open handles.
@@ -128,6 +161,7 @@ pub(crate) struct Journal {
     hot: Sim<Hot>,
     state: RefCell<State>,
     options: JournalOptions,
+    rules: DiskRules,
     disk: Rc<Disk>,
     kthread: RefCell<Option<Rc<Kthread>>>,
     stats: Cell<JournalStats>,
@@ -149,12 +183,12 @@ impl Journal {
     /// A journal of `kernel` on the machine's `disk`.
     pub(crate) fn new(
         sched: &Sched,
-        state: StateLocks,
+        rules: VfsRules,
         locks: LockRules,
         disk: &DiskTime,
         options: JournalOptions,
     ) -> Rc<Self> {
-        let state = match state {
+        let state = match rules.journal_state {
             StateLocks::Spinlock => StateLock::Spin(locks.spin()),
             StateLocks::ReadWrite => StateLock::ReadWrite(ReadWrite::new()),
         };
@@ -163,7 +197,9 @@ impl Journal {
         let hot = Hot {
             state: Line(state),
             handle: counted(),
+            counts: Line::default(),
             list: counted(),
+            shadow: queue(),
             unlocked: queue(),
             updates: queue(),
             wanted: queue(),
@@ -186,11 +222,17 @@ impl Journal {
             hot,
             state: RefCell::default(),
             options,
+            rules: rules.disk,
             disk: Disk::new(sched, disk),
             kthread: RefCell::default(),
             stats: Cell::default(),
             next_inode: Cell::new(1),
         })
+    }
+
+    /// Whether it is that of ext4.
+    pub(super) fn ext4(&self) -> bool {
+        self.rules == DiskRules::Ext4
     }
 
     /// What it has done so far.
@@ -283,6 +325,9 @@ impl Journal {
 
     /// The caller holds `j_state_lock`.
     fn join(&self, credits: u32) -> Joined {
+        if self.ext4() {
+            self.hot.counts.credits.get();
+        }
         let found = {
             let state = self.state.borrow();
             match &state.running {
@@ -290,20 +335,43 @@ impl Journal {
                 Some(running) if running.locked || running.credits + credits > self.most() => {
                     Joined::Full(running.id)
                 }
-                Some(_) if state.log.used + self.most() > self.options.blocks => Joined::NoSpace,
+                Some(_) if self.lacks_space(&state) => Joined::NoSpace,
                 Some(_) => Joined::Yes,
             }
         };
-        if matches!(found, Joined::Yes) {
-            self.hot.handle.hold(|updates| {
+        let enter = |running: &mut Transaction| {
+            running.updates += 1;
+            running.credits += credits;
+        };
+        match (&found, self.rules) {
+            (Joined::Yes, DiskRules::Ext3) => self.hot.handle.hold(|updates| {
                 updates.update(|count| count + 1);
-                self.with_running(|running| {
-                    running.updates += 1;
-                    running.credits += credits;
-                });
-            });
+                self.with_running(enter);
+            }),
+            (Joined::Yes, DiskRules::Ext4) => {
+                self.with_running(enter);
+                self.hot.counts.updates.get();
+                self.hot.counts.handles.get();
+            }
+            (_, DiskRules::Ext3) => (),
+            (_, DiskRules::Ext4) => {
+                self.hot.counts.credits.put();
+            }
         }
         found
+    }
+
+    /// Whether the journal has no room for another transaction.
+    fn lacks_space(&self, state: &State) -> bool {
+        let free = self.options.blocks.saturating_sub(state.log.used);
+        match self.rules {
+            DiskRules::Ext3 => free < self.most(),
+            DiskRules::Ext4 => {
+                // `jbd_space_needed` and an eighth in reserve.
+                let committing = (state.committing.len() + state.shadow.len()) as u32;
+                free.saturating_sub(32) / 8 * 7 < self.most() + committing
+            }
+        }
     }
 
     fn with_running<R>(&self, change: impl FnOnce(&mut Transaction) -> R) -> R {
@@ -336,48 +404,31 @@ impl Journal {
         }
     }
 
-    /// Adds a block to the running transaction's list.
-    fn dirty(&self, base: &Base, block: Block) {
-        Here::pass(base.costs.journal_block);
-        if let Block::Bitmap(group) = block {
-            let group = &self.hot.groups[group as usize % GROUPS];
-            group.hold(|bitmap| bitmap.update(|bits| bits.wrapping_add(1)));
-        }
-        self.hot.list.hold(|list| {
-            list.update(|head| head.wrapping_add(1));
-            self.with_running(|running| running.metadata.insert(block));
-        });
-    }
-
-    /// `journal_dirty_data`: page `page` of file `inode` must be on disk before the commit. For a
-    /// caller with an open handle.
-    pub(super) fn dirty_data(&self, inode: u64, page: u64) {
-        self.hot.list.hold(|list| {
-            list.update(|head| head.wrapping_add(1));
-            self.with_running(|running| running.data.insert((inode, page)));
-        });
-    }
-
     /// Closes a handle: what it has not used goes back.
     fn stop(&self, base: &Base, credits: u32, used: usize) {
         Here::pass(base.costs.journal_handle);
         let unused = credits.saturating_sub(used as u32);
-        let last = self.hot.handle.hold(|updates| {
-            updates.update(|count| count - 1);
+        let leave = || {
             self.with_running(|running| {
                 running.credits -= unused;
                 running.updates -= 1;
                 running.updates == 0 && running.locked
             })
-        });
+        };
+        let last = match self.rules {
+            DiskRules::Ext3 => self.hot.handle.hold(|updates| {
+                updates.update(|count| count - 1);
+                leave()
+            }),
+            DiskRules::Ext4 => {
+                self.hot.counts.credits.put();
+                self.hot.counts.updates.put();
+                leave()
+            }
+        };
         if last {
             self.hot.updates.wake_all();
         }
-    }
-
-    /// Under the mutex of the list of orphans, as the superblock's list changes.
-    pub(super) fn orphan_list(&self, base: &Base) {
-        base.under(&self.hot.orphans, || Here::pass(base.costs.journal_block));
     }
 
     /// `log_start_commit`: asks for the commit of transaction `id`.
@@ -406,29 +457,5 @@ impl Journal {
     pub(super) fn commit_all(&self) {
         let id = self.read_state(|| self.state.borrow().last_id);
         self.commit(id);
-    }
-
-    /// Writes the dirty pages of file `inode` now; they need no longer be written at the commit.
-    pub(super) fn write_data(&self, base: &Base, inode: u64) {
-        let pages = self.hot.list.hold(|list| {
-            list.update(|head| head.wrapping_add(1));
-            let mut state = self.state.borrow_mut();
-            let Some(running) = state.running.as_mut() else { return Vec::new() };
-            let range = (inode, 0)..=(inode, u64::MAX);
-            let pages: Vec<_> = running.data.range(range).copied().collect();
-            for page in &pages {
-                running.data.remove(page);
-            }
-            pages
-        });
-        self.disk.write_pages(base, pages);
-    }
-
-    /// A file's pages have been thrown away: they need not be written.
-    pub(super) fn forget_data(&self, inode: u64) {
-        let mut state = self.state.borrow_mut();
-        if let Some(running) = state.running.as_mut() {
-            running.data.retain(|&(file, _)| file != inode);
-        }
     }
 }

@@ -30,8 +30,8 @@ pub(crate) use file::{File, Target};
 pub use journal::{JournalOptions, JournalStats};
 pub(crate) use locks::{VfsHot, VfsLocks};
 pub use rules::{
-    DcacheLocks, InodeLocks, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, TmpfsBlocks,
-    VfsRules,
+    DcacheLocks, DiskRules, InodeLocks, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks,
+    TmpfsBlocks, VfsRules,
 };
 
 use crate::base::Base;
@@ -68,20 +68,26 @@ pub enum FileSystem {
 pub(crate) struct Tree {
     pub(crate) root: Rc<Dentry>,
     pub(crate) tty: Rc<Dentry>,
-    /// The file system on `/tmp`.
-    pub(crate) volume: Rc<Super>,
+    /// The file system on `/tmp`, and those beside it.
+    volumes: Vec<Rc<Super>>,
+}
+
+/// Where the work file system number `index` is mounted: `/tmp`, `/t1`, `/t2`.
+#[must_use]
+pub fn volume_path(index: usize) -> String {
+    if index == 0 { "/tmp".to_owned() } else { format!("/t{index}") }
 }
 
 impl Tree {
     /// A tree with the files of the programs, the devices, and on `/tmp` an empty file system of
-    /// `limit` pages.
+    /// `limit` pages, the first of `volumes` alike.
     pub(crate) fn new(
         sched: &Sched,
         rules: VfsRules,
         locks: LockRules,
         machine: &Preset,
         limit: u64,
-        on_tmp: FileSystem,
+        (on_tmp, volumes): (FileSystem, usize),
     ) -> Self {
         let cpus = machine.topology.cpus;
         let mount = |memory, limit, journal| Super::new(memory, limit, journal, rules, locks, cpus);
@@ -99,41 +105,42 @@ impl Tree {
         let devices = root.child("dev").expect("planted above");
         devices.plant("null", Inode::new(Kind::Null, &disk));
         let tty = devices.plant("tty", Inode::new(Kind::Tty, &disk));
-        let volume = match on_tmp {
+        let volume = || match on_tmp {
             FileSystem::Tmpfs => mount(true, Some(limit), None),
             FileSystem::Journal(options) => {
-                let journal =
-                    Journal::new(sched, rules.journal_state, locks, &machine.disk, options);
+                let journal = Journal::new(sched, rules, locks, &machine.disk, options);
                 mount(false, Some(limit), Some(journal))
             }
         };
-        let place = root.child("tmp").expect("planted above");
-        place.mount(Inode::new(Kind::Directory, &volume), &root);
-        Self { root, tty, volume }
-    }
-
-    /// The journal of `/tmp`, if it has one.
-    pub(crate) fn journal(&self) -> Option<&Rc<Journal>> {
-        self.volume.journal.as_ref()
-    }
-
-    /// Pages in use of the file system on `/tmp`.
-    pub(crate) fn tmpfs_pages(&self) -> u64 {
-        self.volume.used_pages()
-    }
-
-    /// Starts what the file system on `/tmp` needs; for the first process.
-    pub(crate) fn mount(&self, base: &Rc<Base>) {
-        if let Some(journal) = self.journal() {
-            journal.mount(base);
+        let volumes: Vec<Rc<Super>> = (0..volumes).map(|_| volume()).collect();
+        for (index, volume) in volumes.iter().enumerate() {
+            let name = &volume_path(index)[1..];
+            let place = root
+                .child(name)
+                .unwrap_or_else(|| root.plant(name, Inode::new(Kind::Directory, &disk)));
+            place.mount(Inode::new(Kind::Directory, volume), &root);
         }
+        Self { root, tty, volumes }
+    }
+
+    /// The journals of the work file systems, if they have any.
+    pub(crate) fn journals(&self) -> impl Iterator<Item = &Rc<Journal>> {
+        self.volumes.iter().filter_map(|volume| volume.journal.as_ref())
+    }
+
+    /// Pages in use of the work file systems.
+    pub(crate) fn tmpfs_pages(&self) -> u64 {
+        self.volumes.iter().map(|volume| volume.used_pages()).sum()
+    }
+
+    /// Starts what the work file systems need; for the first process.
+    pub(crate) fn mount(&self, base: &Rc<Base>) {
+        self.journals().for_each(|journal| journal.mount(base));
     }
 
     /// Writes what is to be written and ends it.
     pub(crate) fn unmount(&self, base: &Base) {
-        if let Some(journal) = self.journal() {
-            journal.unmount(base);
-        }
+        self.journals().for_each(|journal| journal.unmount(base));
     }
 
     /// The controlling terminal as the first process has it open, as its files 0 to 2.

@@ -53,9 +53,7 @@ impl World {
     /// `sync`: walks the file systems and finds nothing to write.
     pub(crate) fn sync_all(&self) {
         self.vfs.read_lists(|| Here::pass(self.costs.sync));
-        if let Some(journal) = self.tree.journal() {
-            journal.commit_all();
-        }
+        self.tree.journals().for_each(|journal| journal.commit_all());
     }
 }
 
@@ -117,7 +115,11 @@ impl Process {
             world.vfs.dget_found(&victim);
             let removed = world.under(&victim.inode.hot.mutex, || {
                 victim.inode.change(world, Change::Unlink, &directory.inode, || {
-                    self.remove_here(&directory, name, &victim, directory_wanted)
+                    self.remove_here(&directory, name, &victim, directory_wanted)?;
+                    if victim.inode.hot.head.links.peek() == 0 {
+                        victim.inode.orphan(world);
+                    }
+                    Ok(())
                 })
             });
             removed.map_or_else(

@@ -10,6 +10,7 @@
 //! | `tmpfs_blocks` | blocks in use | `blocks.rs` |
 //! | `page_lookup`, `lseek` | content of files | `data.rs` |
 //! | `journal_state` | `j_state_lock` | `journal.rs` |
+//! | `disk` | the file system with a journal | `handles.rs`, `journal.rs` |
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,6 +36,8 @@ pub struct VfsRules {
     pub lseek: Seek,
     /// The state of a journal.
     pub journal_state: StateLocks,
+    /// The file system with a journal.
+    pub disk: DiskRules,
 }
 
 /// How names are locked.
@@ -173,4 +176,17 @@ pub enum StateLocks {
     Spinlock,
     /// A reader/writer lock: since 2.6.36.
     ReadWrite,
+}
+
+/// Which file system has the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskRules {
+    /// ext3 on jbd, as in 2.6.25: a page gets its block as it is written, and the commit waits for
+    /// the page.
+    #[default]
+    Ext3,
+    /// ext4 on jbd2, as in 3.7: pages get blocks when they are written out; counts of a transaction
+    /// are atomic; who changes a block that is just being written to the journal sleeps.
+    Ext4,
 }

@@ -208,7 +208,7 @@ impl World {
         inode.i_lock(|| ());
         self.vfs.list_inode(&inode.sb, false);
         if inode.hot.head.links.peek() == 0 {
-            inode.truncate_blocks(self, || self.free_file_pages(inode));
+            inode.evict(self, || self.free_file_pages(inode));
             inode.sb.count_inode();
             self.sched.free_rcu();
         }

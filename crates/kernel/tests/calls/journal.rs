@@ -2,17 +2,18 @@
 
 use super::common::{Ran, kernel, preset, run, run_on, units};
 use convoy_kernel::{
-    FileSystem, JournalOptions, JournalStats, KernelPreset, Options, Process, StateLocks, VfsRules,
-    World,
+    DiskRules, FileSystem, JournalOptions, JournalStats, KernelPreset, Options, Process,
+    StateLocks, VfsRules, World,
 };
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset};
+use convoy_workload::Errno;
 use convoy_workload::api::{Kernel, Open};
 use std::cell::Cell;
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 
-const JOURNAL: JournalOptions = JournalOptions { blocks: 8192, async_commit: false };
+const JOURNAL: JournalOptions = JournalOptions { blocks: 8192, async_commit: false, groups: 16 };
 
 fn options(journal: JournalOptions) -> Options {
     Options { file_system: FileSystem::Journal(journal), ..Options::default() }
@@ -246,4 +247,78 @@ fn runs_repeat_and_the_other_form_of_the_state_lock_works() {
     let read_write = VfsRules { journal_state: StateLocks::ReadWrite, ..spinlock };
     assert_eq!(run(spinlock), run(spinlock));
     assert_ne!(run(spinlock), run(read_write));
+}
+
+/// ext4 finds the block of a page when the page is written out, so a file that is removed before
+/// that has changed no bitmap of blocks, and a commit waits for none of its pages.
+#[test]
+fn ext4_finds_blocks_for_pages_that_are_written_out() {
+    let commit = |disk| {
+        let vfs = VfsRules { disk, ..VfsRules::default() };
+        let kernel = KernelPreset { vfs, ..kernel("3.7") };
+        let ran = run_on(&machine(2, MS), &kernel, options(JOURNAL), 1, |k| {
+            let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+            k.write(fd, &[1; 8192]).unwrap();
+            k.close(fd).unwrap();
+            k.sync().unwrap();
+        });
+        ran.world.journal_stats().expect("a journal is mounted").requests
+    };
+    assert_eq!(commit(DiskRules::Ext3), 3, "data, blocks, record");
+    assert_eq!(commit(DiskRules::Ext4), 2, "blocks, record");
+    run_on(&machine(2, MS), &kernel("3.7"), options(JOURNAL), 1, |k| {
+        let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+        k.write(fd, &[1; 8192]).unwrap();
+        let ns = timed(k, |k| k.fsync(fd).unwrap());
+        assert!(takes(ns, 3), "data, blocks, record: {ns} ns");
+        k.close(fd).unwrap();
+    });
+}
+
+/// Who changes a block while it is being written to the journal waits until it is there: on a disk
+/// of 1 ms, a second file in a directory whose first is being committed.
+#[test]
+fn on_ext4_a_block_that_is_being_written_is_waited_for() {
+    let second = |disk| {
+        let vfs = VfsRules { disk, ..VfsRules::default() };
+        let kernel = KernelPreset { vfs, ..kernel("3.7") };
+        let time = Rc::new(Cell::new(0));
+        let result = Rc::clone(&time);
+        run_on(&machine(2, MS), &kernel, options(JOURNAL), 1, move |k| {
+            let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+            k.fork(move |k| {
+                k.fsync(fd).unwrap();
+                0
+            })
+            .unwrap();
+            // The blocks are on their way, the record is not.
+            k.sleep(MS / 2);
+            result.set(timed(k, |k| {
+                let fd = k.open("/tmp/b", Open::CREAT).unwrap();
+                k.close(fd).unwrap();
+            }));
+            k.wait().unwrap();
+            k.close(fd).unwrap();
+        });
+        time.get()
+    };
+    let (ext3, ext4) = (second(DiskRules::Ext3), second(DiskRules::Ext4));
+    assert!(ext3 < MS / 10, "{ext3} ns");
+    assert!((MS / 10..MS).contains(&ext4), "{ext4} ns: to the end of the blocks");
+}
+
+#[test]
+fn several_file_systems_share_nothing() {
+    let options = Options { volumes: 3, ..options(JOURNAL) };
+    run_on(&machine(2, 0), &kernel("3.7"), options, 1, |k| {
+        for index in 0..3 {
+            let path = format!("{}/a", convoy_kernel::volume_path(index));
+            let fd = k.open(&path, Open::CREAT).unwrap();
+            k.write(fd, &[1; 1024]).unwrap();
+            k.close(fd).unwrap();
+        }
+        assert_eq!(k.link("/tmp/a", "/t1/b"), Err(Errno::EPERM), "another file system");
+        k.sync().unwrap();
+        assert_eq!(stats(k).commits, 3, "each has a journal");
+    });
 }

@@ -78,6 +78,9 @@ impl Grid {
             for name in row.at.keys() {
                 axis(&format!("{place}.at.{name}"), name)?;
             }
+            if let Some(change) = row.change {
+                published(format!("{place}.change"), change, -PUBLISHED_MAX)?;
+            }
             for (metric, values) in &row.values {
                 let key = format!("{place}.values.{metric}");
                 if values.is_empty() {

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 23] = [
+pub const INPUTS: [Input; 28] = [
     input("kernel", &[Sim, Locks], Kind::Text, "kernel preset or file; of locks with a machine"),
     input("machine", &[Sim, Locks], Kind::Text, "machine preset or file; locks: else this machine"),
     input("cpus", &[Sim, Locks], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
@@ -127,6 +127,27 @@ pub const INPUTS: [Input; 23] = [
         "divisor of the loop counts of jobs, which makes another mix of them; default 1",
     ),
     input("fs", &[Sim], Kind::Text, "file system of the work directory: tmpfs (default), journal"),
+    input(
+        "directories",
+        &[Sim],
+        Kind::Whole(1, 255),
+        "work file systems, each with a work directory and a disk; default 1",
+    ),
+    input("fs_mib", &[Sim], Kind::Whole(1, 1 << 20), "size of each; default half of the memory"),
+    input("journal_mib", &[Sim], Kind::Whole(2, 1024), "size of each journal; default 32"),
+    input(
+        "journal_async",
+        &[Sim],
+        Kind::Bool,
+        "a commit record is written beside the blocks, not after them; default false",
+    ),
+    input(
+        "load_counted_s",
+        &[Sim],
+        Kind::Number(0.0, 5.0),
+        "from the release to the first count of active tasks, which follow every 5 s; default as \
+         from boot",
+    ),
     input("lock", &[Locks], Kind::Text, "lock of the loop"),
     input(
         "threads",

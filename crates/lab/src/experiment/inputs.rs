@@ -53,6 +53,14 @@ impl Inputs {
         self.settings.get(key).and_then(Setting::number).unwrap_or(default)
     }
 
+    /// `true` or `false`.
+    pub fn truth(&self, key: &str, default: bool) -> bool {
+        match self.settings.get(key) {
+            Some(Setting::Bool(value)) => *value,
+            _ => default,
+        }
+    }
+
     /// A text.
     pub fn text(&self, key: &str, default: &str) -> String {
         self.settings.get(key).map_or_else(|| default.to_owned(), ToString::to_string)

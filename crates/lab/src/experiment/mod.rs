@@ -157,7 +157,11 @@ pub struct Published {
     /// The point: labels by the name of the axis.
     pub at: Settings,
     /// The values of each metric: runs of the source, or rounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
+    /// The change against the baseline, in its unit, where the source has no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<f64>,
     /// Metrics that a parameter was fitted to, so that they are no predictions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted: Vec<String>,

@@ -5,6 +5,7 @@
 //! taken from there. A measurement is kept the same way: a sweep that was interrupted goes on.
 
 mod command;
+mod disks;
 mod host;
 mod locks;
 mod sim;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 pub use command::CommandJob;
+pub use disks::Disks;
 pub use host::HostJob;
 pub use locks::LocksJob;
 pub use sim::{SimInputs, SimJob};

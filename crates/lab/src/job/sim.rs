@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES};
+use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::IdleCause;
-use convoy_kernel::{FileSystem, JournalOptions, KernelPreset};
 use convoy_machine::{Preset, Recorder};
 use convoy_workload::mix::Mix;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{JobError, Outcome, Part};
+use super::{Disks, JobError, Outcome, Part};
 use crate::experiment::Inputs;
 use crate::virtual_run::{VirtualPoint, VirtualRun};
 
@@ -35,6 +35,12 @@ pub struct SimInputs {
     pub shrink: u32,
     /// The file system of the work directory: `tmpfs` or `journal`.
     pub fs: String,
+    /// How many there are, and how large.
+    #[serde(default, skip_serializing_if = "Disks::is_default")]
+    pub disks: Disks,
+    /// Nanoseconds from the release to the first count of active tasks, if not as the boot has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_counted_ns: Option<u64>,
     /// CPUs that all tasks are kept to, if not all.
     pub kept_to: Option<u32>,
 }
@@ -67,6 +73,10 @@ impl SimJob {
             pool_users: inputs.whole("pool_users", full),
             shrink: inputs.whole("shrink", 1),
             fs: inputs.text("fs", "tmpfs"),
+            disks: Disks::of(inputs),
+            load_counted_ns: inputs
+                .has("load_counted_s")
+                .then(|| (inputs.number("load_counted_s", 0.0) * 1e9) as u64),
             kept_to: inputs.kept_to(),
         };
         let parts = vec![Part::of("kernel", &kernel), Part::of("machine", &machine), text];
@@ -121,20 +131,15 @@ impl SimJob {
     ) -> Result<Self, JobError> {
         let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
         convoy_kernel::costs_ns(&machine).map_err(|error| wrong("machine", error.to_string()))?;
-        let file_system = match inputs.fs.as_str() {
-            "tmpfs" => FileSystem::Tmpfs,
-            "journal" => FileSystem::Journal(JournalOptions::default()),
-            other => {
-                let problem = format!("{other:?} is no file system; known: tmpfs, journal");
-                return Err(wrong("fs", problem));
-            }
-        };
         let run = VirtualRun {
             seed: inputs.seed,
             start_delay_ns: inputs.start_delay_ns,
             pool_users: inputs.pool_users,
             shrink: inputs.shrink,
-            file_system,
+            file_system: inputs.disks.file_system(&inputs.fs)?,
+            directories: inputs.disks.directories as usize,
+            fs_mib: inputs.disks.fs_mib,
+            load_counted_ns: inputs.load_counted_ns,
             pinned: kept_to_first(inputs.kept_to, machine.topology.cpus)?,
             ..VirtualRun::new(mix, inputs.users, kernel, machine)
         };

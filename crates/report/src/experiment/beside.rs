@@ -23,14 +23,21 @@ pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> 
 /// Whether the source has changes of this grid.
 pub(super) fn publishes(results: Results) -> bool {
     let compare = results.grid.grid.compare.as_ref();
-    compare.is_some_and(|compare| !compare.published.is_empty())
+    let rows = &results.grid.grid.published;
+    compare.is_some_and(|compare| {
+        !compare.published.is_empty() || rows.iter().any(|row| row.change.is_some())
+    })
 }
 
 /// What was published of the change of the point `index`.
 fn published(results: Results, index: usize) -> Option<f64> {
     let compare = results.grid.grid.compare.as_ref()?;
+    let at = &results.grid.points[index].at;
+    if let Some(change) = results.grid.published(at).and_then(|row| row.change) {
+        return Some(change);
+    }
     let axis = results.grid.axis(&compare.axis)?;
-    let level = results.grid.points[index].at[axis];
+    let level = at[axis];
     compare.published.get(&results.grid.axes[axis].levels[level].label).copied()
 }
 

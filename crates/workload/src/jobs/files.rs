@@ -44,7 +44,7 @@ pub(super) fn link_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErr
 
 pub(super) fn dir_rtns_1<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let wanted = env.loops(ENTRIES);
-    let fd = call("open", k.open(&env.path("bin"), Open::READ))?;
+    let fd = call("open", k.open(&env.listed(), Open::READ))?;
     let (mut entries, mut rewound) = (0, false);
     while entries < wanted {
         let filled = call("getdents", k.read_directory(fd))? as u64;

@@ -31,6 +31,9 @@ pub const BLOCK_BYTES: usize = 1024;
 pub struct JobEnv {
     /// Work directory, absolute.
     pub directory: String,
+    /// The directory that `dir_rtns_1` and the shell jobs list, absolute; that of the fixture if
+    /// there is none.
+    pub listed: Option<String>,
     /// Whose jobs.
     pub dialect: Dialect,
     /// Index of the user, from 0; part of the names of its temporary files.
@@ -53,6 +56,7 @@ impl JobEnv {
     pub fn new(directory: impl Into<String>, file_kb: u64) -> Self {
         Self {
             directory: directory.into(),
+            listed: None,
             dialect: Dialect::default(),
             user: 0,
             file_kb,
@@ -66,6 +70,11 @@ impl JobEnv {
     /// The path of `name` in the work directory.
     pub fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.directory)
+    }
+
+    /// The path of the directory that is listed.
+    pub fn listed(&self) -> String {
+        self.listed.clone().unwrap_or_else(|| self.path("bin"))
     }
 
     /// The path of this user's temporary file of the given purpose.

@@ -31,7 +31,7 @@ pub(super) fn exec_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErr
         Dialect::Reaim => Program::List,
     };
     for _ in 0..env.loops(5) {
-        let directory = env.path("bin");
+        let directory = env.listed();
         let child = move |k: &mut K| {
             let _errno = k.exec(program, &directory);
             EXEC_FAILED
@@ -48,7 +48,7 @@ const SHELL_SLEEP_NS: u64 = 5_000_000_000;
 /// AIM7's three shell jobs are one: a child calls `system("script 9")` and the script lists a
 /// directory.
 pub(super) fn shell_rtns<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    let directory = env.path("bin");
+    let directory = env.listed();
     call("fork", k.fork(move |k| system_list(k, directory)))?;
     wait_for_all(k, "exit status of the shell")
 }

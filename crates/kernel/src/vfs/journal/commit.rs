@@ -15,8 +15,7 @@ impl Journal {
         base.under(&self.hot.checkpoint, || {
             let blocks = self.read_state(|| {
                 let state = self.state.borrow();
-                let full = state.log.used + self.most() > self.options.blocks;
-                state.log.oldest().filter(|_| full)
+                state.log.oldest().filter(|_| self.lacks_space(&state))
             });
             // Somebody else may have made room.
             let Some(blocks) = blocks else { return };
@@ -65,16 +64,52 @@ impl Journal {
         }
     }
 
+    /// Begins to write `block`, if nobody has made the commit take a copy: the next block of the
+    /// journal is found under `j_state_lock`.
+    fn log_block(&self, block: Block) {
+        if self.ext4() {
+            self.write_state(|| {
+                let state = &mut *self.state.borrow_mut();
+                if state.committing.remove(&block) {
+                    state.shadow.insert(block);
+                }
+            });
+        }
+    }
+
+    /// The blocks have been written: whoever waited for one goes on.
+    fn logged(&self, blocks: usize) {
+        if self.state.borrow().shadow.is_empty() {
+            return;
+        }
+        for _ in 0..blocks {
+            self.hot.list.hold(|list| list.update(|head| head.wrapping_sub(1)));
+        }
+        self.state.borrow_mut().shadow.clear();
+        self.hot.shadow.wake_all();
+    }
+
     /// `journal_commit_transaction`.
     fn commit_running(&self, base: &Base) {
         self.write_state(|| self.with_running(|running| running.locked = true));
         self.hot.updates.wait(|| self.with_running(|running| running.updates == 0));
-        let transaction = self.write_state(|| self.state.borrow_mut().running.take());
-        let transaction = transaction.expect("only this thread takes it");
-        self.hot.unlocked.wake_all();
+        let transaction = self.write_state(|| {
+            let transaction = self.state.borrow_mut().running.take();
+            let transaction = transaction.expect("only this thread takes it");
+            if self.ext4() {
+                self.state.borrow_mut().committing.clone_from(&transaction.metadata);
+                // All of them find the lock taken.
+                self.hot.unlocked.wake_all();
+            }
+            transaction
+        });
+        if !self.ext4() {
+            self.hot.unlocked.wake_all();
+        }
         self.disk.write_pages(base, transaction.data.iter().copied());
         let blocks = transaction.metadata.len();
-        for _ in 0..blocks {
+        for &block in &transaction.metadata {
+            self.log_block(block);
             self.hot.list.hold(|list| list.update(|head| head.wrapping_sub(1)));
             spend(base.costs.commit_block);
             base.sched.cond_resched();
@@ -87,9 +122,11 @@ impl Journal {
             }
             if !self.options.async_commit {
                 batch.wait();
+                self.logged(blocks);
                 self.disk.submit(base, &batch);
             }
             batch.wait();
+            self.logged(blocks);
         }
         self.write_state(|| {
             let mut state = self.state.borrow_mut();

@@ -1,0 +1,88 @@
+//! What a handle does to blocks of metadata and to pages of files.
+
+use super::{Block, Journal};
+use crate::base::Base;
+use crate::costs::spend;
+use crate::pages::PAGE;
+use convoy_machine::Here;
+
+impl Journal {
+    /// Adds a block to the running transaction's list.
+    pub(super) fn dirty(&self, base: &Base, block: Block) {
+        Here::pass(base.costs.journal_block);
+        if self.ext4() {
+            self.own_copy(base, block);
+        }
+        if let Block::Bitmap(group) = block {
+            let group = &self.hot.groups[(group % self.options.groups) as usize];
+            group.hold(|bitmap| bitmap.update(|bits| bits.wrapping_add(1)));
+        }
+        if self.ext4() && self.with_running(|running| running.metadata.contains(&block)) {
+            return;
+        }
+        self.hot.list.hold(|list| {
+            list.update(|head| head.wrapping_add(1));
+            self.with_running(|running| running.metadata.insert(block));
+        });
+    }
+
+    /// A block of the transaction that is committing must not change: while it is being written it
+    /// is waited for, before that the commit gets a copy.
+    fn own_copy(&self, base: &Base, block: Block) {
+        let written = || self.state.borrow().shadow.contains(&block);
+        if written() {
+            self.hot.shadow.wait(|| !written());
+        } else if self.state.borrow_mut().committing.remove(&block) {
+            spend(base.costs.copy(PAGE as usize));
+        }
+    }
+
+    /// `journal_dirty_data`: page `page` of file `inode` must be on disk before the commit. For a
+    /// caller with an open handle.
+    pub(in crate::vfs) fn dirty_data(&self, inode: u64, page: u64) {
+        self.hot.list.hold(|list| {
+            list.update(|head| head.wrapping_add(1));
+            self.with_running(|running| running.data.insert((inode, page)));
+        });
+    }
+
+    /// Under the mutex of the list of orphans, as the superblock's list changes; `changed` is what
+    /// ext4 changes for that, in the caller's handle.
+    pub(in crate::vfs) fn orphan_list(&self, base: &Base, changed: &[Block]) {
+        base.under(&self.hot.orphans, || {
+            Here::pass(base.costs.journal_block);
+            for &block in changed {
+                self.dirty(base, block);
+            }
+        });
+    }
+
+    /// Writes pages of a file now.
+    pub(in crate::vfs) fn write_pages(&self, base: &Base, pages: Vec<(u64, u64)>) {
+        self.disk.write_pages(base, pages);
+    }
+
+    /// Writes the dirty pages of file `inode` now; they need no longer be written at the commit.
+    pub(in crate::vfs) fn write_data(&self, base: &Base, inode: u64) {
+        let pages = self.hot.list.hold(|list| {
+            list.update(|head| head.wrapping_add(1));
+            let mut state = self.state.borrow_mut();
+            let Some(running) = state.running.as_mut() else { return Vec::new() };
+            let range = (inode, 0)..=(inode, u64::MAX);
+            let pages: Vec<_> = running.data.range(range).copied().collect();
+            for page in &pages {
+                running.data.remove(page);
+            }
+            pages
+        });
+        self.write_pages(base, pages);
+    }
+
+    /// A file's pages have been thrown away: they need not be written.
+    pub(in crate::vfs) fn forget_data(&self, inode: u64) {
+        let mut state = self.state.borrow_mut();
+        if let Some(running) = state.running.as_mut() {
+            running.data.retain(|&(file, _)| file != inode);
+        }
+    }
+}
