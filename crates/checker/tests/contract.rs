@@ -237,8 +237,10 @@ fn an_upgradable_reader_sees_no_change_but_its_own() {
                     }
                     _ => {
                         lock.write();
-                        value.set(value.get() + 1);
+                        let written = value.get() + 1;
+                        value.set(written);
                         lock.downgrade();
+                        assert_eq!(value.get(), written, "a writer came between");
                         lock.read_unlock();
                     }
                 }

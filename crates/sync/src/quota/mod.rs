@@ -57,7 +57,8 @@
 //! summons another in its stead: the tasks that run change places with those that sleep, in order.
 //! With N waiters a turn lasts [`ROUND_NS`] / N, within [`TURN_NS_MIN`] and [`TURN_NS_MAX`]; on `c`
 //! CPUs that run nothing else, each of N tasks has a turn every N turns / `c`: at most
-//! max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c` sections.
+//! max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c` sections. A turn may last half as long
+//! again, because the clock is looked at from time to time only.
 //!
 //! ## Cost
 //!

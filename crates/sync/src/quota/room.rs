@@ -259,4 +259,23 @@ mod tests {
         let again = std::ptr::from_ref(Beside::native().queue());
         assert!(places.contains(&again) || cfg!(not(miri)), "other tests use queues, too");
     }
+
+    #[test]
+    fn all_who_wait_first_find_one_queue() {
+        const THREADS: usize = 4;
+        for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+            let (room, start) = (Beside::native(), std::sync::Barrier::new(THREADS));
+            let look = || {
+                start.wait();
+                std::ptr::from_ref(room.queue()).addr()
+            };
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(look)).collect();
+                for thread in threads {
+                    let found = thread.join().expect("it does not panic");
+                    assert_eq!(found, std::ptr::from_ref(room.queue()).addr());
+                }
+            });
+        }
+    }
 }
