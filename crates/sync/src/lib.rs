@@ -47,6 +47,7 @@ pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 pub use event::LockEvent;
 pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
+    poison,
 };
 pub use list::{Cancel, Lock, LockName, Promise};
 pub use lock::{Guard, IrqGuard, RawLock, WaitError};
