@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Run a program of yours and record what its locks do
     #[command(after_help = examples::RECORD)]
     Record(Box<crate::record::RecordArgs>),
+    /// Predict a recorded program with other CPUs, threads and locks
+    #[command(after_help = examples::PREDICT)]
+    Predict(Box<crate::predict::Predict>),
     /// Run a program of yours with other locks in place of libc's
     #[command(after_help = examples::WITH)]
     With(Box<crate::with::With>),

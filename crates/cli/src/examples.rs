@@ -68,6 +68,11 @@ Examples:
 
 Its exit code is that of the program.";
 
+pub(crate) const PREDICT: &str = "\
+Examples:
+  convoy predict 12 --cpus 2,8,32,128
+  convoy predict server.json --threads 16,64 --policy sleep,handoff --split 4";
+
 pub(crate) const RUNS: &str = "\
 Examples:
   convoy runs list --last 10

@@ -17,6 +17,7 @@ mod locks;
 mod look;
 mod metric;
 mod output;
+mod predict;
 mod presets;
 mod record;
 mod run;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => experiment::sweep(args),
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),
+        Command::Predict(predict) => predict::run(predict),
         Command::Record(record) => record::run(record),
         Command::Runs(runs) => runs::run(runs),
         Command::Explain(explain) => explain::run(explain),

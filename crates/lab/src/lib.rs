@@ -19,6 +19,7 @@ pub mod measure;
 pub mod native;
 pub mod pool;
 pub mod record;
+pub mod replay;
 pub mod sweep;
 pub mod virtual_end;
 pub mod virtual_locks;

@@ -18,7 +18,7 @@ use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
 /// Machine tasks beside the threads.
-const TASKS_BESIDE: usize = 16;
+pub(crate) const TASKS_BESIDE: usize = 16;
 /// Part of the first-level caches that a thread of the loop uses again after it was away: its
 /// stack, its record and its share of the histogram, some 32 lines of 768.
 const FOOTPRINT: f64 = 0.04;
@@ -61,8 +61,8 @@ pub struct VirtualLocksPoint {
 
 /// CPU time and switches at one moment.
 #[derive(Clone, Copy, Default)]
-struct Snapshot {
-    now_ns: u64,
+pub(crate) struct Snapshot {
+    pub(crate) now_ns: u64,
     busy_ps: u64,
     voluntary: u64,
 }
@@ -74,7 +74,7 @@ fn busy_ps(cpu: usize) -> u64 {
 }
 
 impl Snapshot {
-    fn take(world: &World, cpus: usize) -> Self {
+    pub(crate) fn take(world: &World, cpus: usize) -> Self {
         Self {
             now_ns: Here::now_ns(),
             // Not what is left of idle time: that of a CPU which still idles is not booked yet.
@@ -86,10 +86,10 @@ impl Snapshot {
 
 /// What the threads and the coordinator leave.
 #[derive(Default)]
-struct Board {
-    traces: RefCell<Vec<Trace>>,
-    window: RefCell<(Snapshot, Snapshot)>,
-    broken: RefCell<Option<String>>,
+pub(crate) struct Board {
+    pub(crate) traces: RefCell<Vec<Trace>>,
+    pub(crate) window: RefCell<(Snapshot, Snapshot)>,
+    pub(crate) broken: RefCell<Option<String>>,
 }
 
 impl VirtualLocks {
@@ -181,7 +181,7 @@ impl VirtualLocks {
 }
 
 impl VirtualLocksPoint {
-    fn of(board: &Board, machine: &Machine) -> Self {
+    pub(crate) fn of(board: &Board, machine: &Machine) -> Self {
         let (begin, end) = *board.window.borrow();
         let span_s = (end.now_ns - begin.now_ns) as f64 / 1e9;
         let mut waits = LogHistogram::new();

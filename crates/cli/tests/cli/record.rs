@@ -32,6 +32,16 @@ fn a_program_is_recorded_and_explained() {
     assert!(std::fs::read_to_string(flame).expect("a picture").contains("cache_lock (mutex)"));
     let refused = run(&["explain", file, "--kernel", "3.0"]);
     assert_eq!(code(&refused), Some(2), "{refused:?}");
+    let words = ["predict", file, "--policy", "sleep,handoff", "--split", "8", "--rounds", "1"];
+    let predicted = json(&[&words[..], &["--format", "json"]].concat(), 0);
+    let text = predicted["verdict"].as_str().expect("text");
+    assert!(text.starts_with("`cache_lock` in use_cache (convoy.c:10) limits"), "{text}");
+    let [recorded, replayed] =
+        [0, 1].map(|at| predicted["anchor"][at]["acquisitions_per_s"].as_f64().expect("a number"));
+    assert!((0.7..1.4).contains(&(replayed / recorded)), "{predicted}");
+    // The lock is all there is to wait for: split, more threads sleep at once.
+    assert_eq!(predicted["rows"][2]["split"], 8);
+    assert!(predicted["rows"][2]["low_percent"].as_f64().expect("a number") > 50.0, "{predicted}");
     std::fs::write(place.join("cut.json"), "{\"recorded\": 1,\n \"program\":").expect("written");
     let cut = place.join("cut.json");
     let cut = run(&["explain", cut.to_str().expect("UTF-8")]);

@@ -107,6 +107,22 @@ impl Sched {
         }
     }
 
+    /// The same to the nanosecond, by an interrupt of its own: [`Self::sleep_until`] ends with a
+    /// tick, which is too coarse for sleep that was recorded.
+    pub fn nap_until(&self, at_ns: u64) {
+        let me = self.rq.current();
+        let task = me.id;
+        let end = move |sched: &Self| sched.end_wait(task, Wake::TimedOut, false);
+        if Here::now_ns() < at_ns {
+            me.state.set(State::Asleep(Sleep::Uninterruptible));
+            self.interrupt_at(Here::cpu(), at_ns * 1000, Box::new(end));
+            while Here::now_ns() < at_ns {
+                self.schedule();
+                me.state.set(State::Running);
+            }
+        }
+    }
+
     /// Ends the sleeps whose deadline has passed: high-resolution timers, which run in the timer
     /// interrupt itself, of any CPU.
     pub(crate) fn run_timers(&self) {

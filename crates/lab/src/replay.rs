@@ -1,0 +1,421 @@
+//! A recorded program on the virtual machine: threads that work, sleep and hold locks for times
+//! drawn from what was recorded, anchored to what was measured then.
+//!
+//! The anchor: at the recorded numbers of CPUs and threads, under the recorded policy, the work
+//! between sections is scaled until an acquisition takes the CPU time that it took, and sleep is
+//! added between sections until the throughput is what it was. The waits are not fitted: how far
+//! they agree says what the replay is worth.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use convoy_kernel::{KernelPreset, Options, Process, World};
+use convoy_machine::{Here, Machine, Preset, Sim, User};
+use convoy_stats::{LogHistogram, Rng};
+use convoy_sync::{AdaptiveLock, Atomic, Lock, Platform, with_lock};
+use convoy_workload::api::Kernel;
+use convoy_workload::calibration::Calibration;
+
+use crate::lock_loop::{PHASE_OVER, PHASE_WARMUP, PHASE_WINDOW, Policy, Trace};
+use crate::virtual_end::{VirtualError, run_to_end};
+use crate::virtual_locks::{Board, Snapshot, TASKS_BESIDE, VirtualLocksPoint};
+
+/// Part of the first-level caches that a thread uses again after it was away. Not recorded: a
+/// program touches more than a lock loop does.
+const FOOTPRINT: f64 = 0.25;
+/// How often the coordinator looks whether threads are gone, nanoseconds.
+const POLL_NS: u64 = 1_000_000;
+/// Virtual time after the window in which threads have to end, nanoseconds.
+const DRAIN_NS: u64 = 100_000_000_000;
+/// Acquisitions that a window should hold.
+const ENOUGH: f64 = 4000.0;
+/// Steps of the anchor.
+const STEPS: usize = 10;
+
+/// A distribution of times by buckets of half a power of two.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Least time of a bucket, nanoseconds, and how many are in it or below.
+    buckets: Vec<(f64, u64)>,
+    /// What makes the mean of the draws that of the record.
+    scale: f64,
+}
+
+impl Spread {
+    /// Of buckets (least nanoseconds, count) in ascending order, with this mean in nanoseconds.
+    pub fn new(counts: &[(f64, u64)], mean_ns: f64) -> Self {
+        let mut all = 0;
+        let mut sum = 0.0;
+        let buckets = counts.iter().map(|&(least, count)| {
+            all += count;
+            sum += Self::middle(least, 0.5) * count as f64;
+            (least, all)
+        });
+        let buckets: Vec<_> = buckets.collect();
+        let scale = if sum > 0.0 { mean_ns * all as f64 / sum } else { 0.0 };
+        Self { buckets, scale }
+    }
+
+    /// A time within the bucket; the first one, from 0 on, is some 10 ns wide.
+    fn middle(least: f64, part: f64) -> f64 {
+        const FIRST: f64 = 10.0;
+        if least > 0.0 { least * (1.0 + part * (std::f64::consts::SQRT_2 - 1.0)) } else { FIRST }
+    }
+
+    /// A time, nanoseconds; 0 of an empty distribution.
+    fn draw(&self, rng: &mut Rng) -> f64 {
+        let Some(&(_, all)) = self.buckets.last() else { return 0.0 };
+        let rank = (rng.uniform() * all as f64) as u64;
+        let at = self.buckets.partition_point(|bucket| bucket.1 <= rank);
+        Self::middle(self.buckets[at].0, rng.uniform()) * self.scale
+    }
+}
+
+/// Work that may contain sleep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Span {
+    /// On the CPU.
+    pub work: Spread,
+    /// How likely it is that it contains sleep.
+    pub sleeps: f64,
+    /// The sleep, with the work before it.
+    pub sleep: Spread,
+}
+
+impl Span {
+    /// Work and sleep, nanoseconds.
+    fn draw(&self, rng: &mut Rng) -> (f64, f64) {
+        let work = self.work.draw(rng);
+        let sleeps = rng.uniform() < self.sleeps;
+        (work, if sleeps { (self.sleep.draw(rng) - work).max(0.0) } else { 0.0 })
+    }
+}
+
+/// One place that takes a lock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// Which lock, an index of [`Behaviour::locks`].
+    pub lock: usize,
+    /// Acquisitions.
+    pub count: u64,
+    /// Threads that do it: the first ones.
+    pub threads: u32,
+    /// While it is held.
+    pub hold: Span,
+    /// From the release before to the request.
+    pub think: Span,
+}
+
+/// What a program did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Behaviour {
+    /// How many locks there are of each name.
+    pub locks: Vec<u32>,
+    /// The places.
+    pub sections: Vec<Section>,
+    /// Threads.
+    pub threads: u32,
+    /// CPUs that it could use.
+    pub cpus: u32,
+    /// Acquisitions a second.
+    pub rate: f64,
+    /// CPU time of an acquisition and the work before it, nanoseconds.
+    pub cpu_ns: f64,
+}
+
+/// What the anchor found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Anchor {
+    /// What the work between sections is multiplied with.
+    pub work: f64,
+    /// Sleep that is added before each section, nanoseconds.
+    pub sleep_ns: f64,
+}
+
+/// One run of the replay.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// What is replayed.
+    pub behaviour: Arc<Behaviour>,
+    /// Its anchor.
+    pub anchor: Anchor,
+    /// Threads.
+    pub threads: u32,
+    /// The lock in place of all of them.
+    pub policy: Policy,
+    /// Looks before it sleeps, instead of its own number.
+    pub looks: Option<u32>,
+    /// Seed of the draws and of the machine.
+    pub seed: u64,
+    /// The kernel.
+    pub kernel: KernelPreset,
+    /// The machine with its CPUs.
+    pub machine: Preset,
+}
+
+/// What all threads see.
+struct Field<C> {
+    /// The locks of each name.
+    locks: Vec<Vec<Sim<C>>>,
+    phase: Sim<<User as Platform>::AtomicU32>,
+    gone: Sim<<User as Platform>::AtomicU32>,
+    /// When the window ended, nanoseconds. Read after the phase.
+    end_ns: RefCell<u64>,
+}
+
+/// A value in simulated memory under a name.
+fn named<T>(value: T, name: &'static str) -> Sim<T> {
+    let placed = Here::place(value);
+    Here::name(&*placed, name);
+    placed
+}
+
+impl Replay {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
+        with_lock!(self.policy, User, AdaptiveLock<User>, T => self.execute::<T>())
+    }
+
+    /// The anchor of `self`, whose machine and threads are those of the record.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn anchored(&self) -> Result<Anchor, VirtualError> {
+        let mut replay = self.clone();
+        let think: f64 = {
+            let sections = &self.behaviour.sections;
+            let all: u64 = sections.iter().map(|section| section.count).sum();
+            let mean = |one: &Section| one.think.work.mean() * one.count as f64;
+            sections.iter().map(mean).sum::<f64>() / all.max(1) as f64
+        };
+        let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
+        let mut best = (f64::INFINITY, self.anchor);
+        let (mut gain, mut late) = (1.0_f64, 0.0_f64);
+        for _ in 0..STEPS {
+            let (found, Anchor { work, sleep_ns }) = (replay.run()?.result, replay.anchor);
+            let rate = found.acquisitions_per_s();
+            if rate <= 0.0 {
+                break;
+            }
+            let cpu_ns = found.cpus_used * 1e9 / rate;
+            let wrong = libm::log(rate / self.behaviour.rate).abs()
+                + libm::log(cpu_ns / self.behaviour.cpu_ns.max(1.0)).abs();
+            if wrong < best.0 {
+                best = (wrong, replay.anchor);
+            }
+            let more = ((self.behaviour.cpu_ns - cpu_ns) / think.max(1.0)).max(0.05 - work);
+            // What is late because of work is not late because of sleep.
+            let before = std::mem::replace(
+                &mut late,
+                cycle(self.behaviour.rate) - cycle(rate) - more * think,
+            );
+            // Threads that wait for a lock hide sleep: as long as more is missing, go faster.
+            gain = (gain * if before * late > 0.0 { 2.0 } else { 0.5 }).clamp(0.125, 4.0);
+            replay.anchor =
+                Anchor { work: work + more, sleep_ns: (sleep_ns + gain * late).max(0.0) };
+        }
+        Ok(best.1)
+    }
+
+    fn execute<C: Lock>(&self) -> Result<VirtualLocksPoint, VirtualError> {
+        let cpus = self.machine.topology.cpus;
+        let tasks = self.threads as usize + TASKS_BESIDE + cpus;
+        let machine = Machine::new(&self.machine, self.seed, tasks)
+            .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        let calibration = Calibration::embedded()?;
+        let options = Options { processes: tasks, ..Options::default() };
+        let world = World::new(&self.kernel, &self.machine, &calibration.ns, options)?;
+        let board = Rc::new(Board::default());
+        let (replay, shared, inner) = (self.clone(), Rc::clone(&board), Rc::clone(&world));
+        world.boot(&machine, move |process| {
+            if let Err(what) = replay.coordinate::<C>(process, &inner, &shared) {
+                *shared.broken.borrow_mut() = Some(what);
+            }
+        });
+        run_to_end(&machine, self.threads, self.seed, &self.kernel.name, &board.broken)?;
+        Ok(VirtualLocksPoint::of(&board, &machine))
+    }
+
+    fn coordinate<C: Lock>(
+        &self,
+        k: &mut Process,
+        world: &Rc<World>,
+        board: &Rc<Board>,
+    ) -> Result<(), String> {
+        let lock = || {
+            let free = C::unlocked();
+            named(self.looks.map_or_else(C::unlocked, |looks| free.spin_limit(looks)), "a lock")
+        };
+        let locks = self.behaviour.locks.iter();
+        let field = Rc::new(Field {
+            locks: locks.map(|&count| (0..count.max(1)).map(|_| lock()).collect()).collect(),
+            phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
+            gone: named(Atomic::new(0), "the count of threads"),
+            end_ns: RefCell::new(0),
+        });
+        for index in 0..self.threads {
+            let (field, board, replay) = (Rc::clone(&field), Rc::clone(board), self.clone());
+            let inner = Rc::clone(world);
+            let body = move || {
+                let trace = replay.thread(&inner, &field, index);
+                board.traces.borrow_mut().push(trace);
+                field.gone.fetch_add(1, Release);
+            };
+            k.thread(FOOTPRINT, body).map_err(|error| format!("clone: {error}"))?;
+        }
+        let cpus = self.machine.topology.cpus;
+        let window_ns = (ENOUGH / self.behaviour.rate * 1e9).clamp(20e6, 5e9) as u64;
+        k.sleep(window_ns / 2 + 50_000_000);
+        let begin = Snapshot::take(world, cpus);
+        field.phase.store(PHASE_WINDOW, Relaxed);
+        k.sleep(window_ns);
+        let end = Snapshot::take(world, cpus);
+        *field.end_ns.borrow_mut() = end.now_ns;
+        field.phase.store(PHASE_OVER, Release);
+        *board.window.borrow_mut() = (begin, end);
+        while field.gone.load(Acquire) < self.threads {
+            if Here::now_ns() > end.now_ns + DRAIN_NS {
+                return Err("the threads did not leave the lock".to_owned());
+            }
+            k.sleep(POLL_NS);
+        }
+        Ok(())
+    }
+
+    /// One thread from its start to its end.
+    fn thread<C: Lock>(&self, world: &World, field: &Field<C>, index: u32) -> Trace {
+        let mut rng = Rng::new(self.seed ^ (u64::from(index) << 32));
+        let rest = |work_ns: f64, sleep_ns: f64| {
+            Here::compute((work_ns * 1e3) as u64);
+            if sleep_ns >= 1.0 {
+                world.sched().nap_until(User::now() + sleep_ns as u64);
+            }
+        };
+        // As recorded, threads beyond those that were there do what the first ones did.
+        let class = index % self.behaviour.threads.max(1);
+        let own = |one: &&Section| class < one.threads;
+        let sections: Vec<&Section> = self.behaviour.sections.iter().filter(own).collect();
+        let share = |one: &Section| one.count as f64 / f64::from(one.threads.max(1));
+        let all: f64 = sections.iter().map(|one| share(one)).sum();
+        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
+        while field.phase.load(Relaxed) != PHASE_OVER {
+            let mut rank = rng.uniform() * all;
+            let past = |one: &&Section| {
+                rank -= share(one);
+                rank < 0.0
+            };
+            let found = sections.iter().copied().find(past).or(sections.last().copied());
+            let Some(section) = found else { break };
+            let (work, sleep) = section.think.draw(&mut rng);
+            // Exponential around its mean, so that threads do not march in step.
+            let more = -libm::log(1.0 - rng.uniform()) * self.anchor.sleep_ns;
+            rest(work * self.anchor.work, sleep + more);
+            let locks = &field.locks[section.lock];
+            let lock = &locks[rng.below(locks.len())];
+            let asked = User::now();
+            lock.acquire();
+            let got = User::now();
+            let phase = field.phase.load(Acquire);
+            if phase == PHASE_OVER {
+                lock.release();
+                trace.waiting = asked < *field.end_ns.borrow();
+                break;
+            }
+            let (work, sleep) = section.hold.draw(&mut rng);
+            rest(work, sleep);
+            lock.release();
+            if phase == PHASE_WINDOW {
+                trace.acquisitions += 1;
+                trace.waits.record(got - asked);
+            }
+        }
+        trace
+    }
+}
+
+impl Spread {
+    /// Its mean, nanoseconds.
+    fn mean(&self) -> f64 {
+        let mut below = 0;
+        let sum = self.buckets.iter().map(|&(least, count)| {
+            let here = count - below;
+            below = count;
+            Self::middle(least, 0.5) * here as f64
+        });
+        let sum: f64 = sum.sum();
+        if below == 0 { 0.0 } else { sum * self.scale / below as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(ns: f64) -> Spread {
+        Spread::new(&[(ns / 2.0, 3), (ns * 4.0, 1)], ns)
+    }
+
+    #[test]
+    fn draws_have_the_mean_and_the_shape_of_the_record() {
+        let (one, mut rng) = (spread(1000.0), Rng::new(1));
+        assert!((one.mean() - 1000.0).abs() < 1e-6, "{}", one.mean());
+        let draws: Vec<f64> = (0..20_000).map(|_| one.draw(&mut rng)).collect();
+        let mean = draws.iter().sum::<f64>() / 20_000.0;
+        assert!((970.0..1030.0).contains(&mean), "{mean}");
+        let short = draws.iter().filter(|&&ns| ns < 1000.0).count();
+        assert!((14_700..15_300).contains(&short), "{short}");
+        assert!(Spread::default().draw(&mut rng).abs() < 1e-9);
+    }
+
+    fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
+        let span = |ns| Span { work: spread(ns), ..Span::default() };
+        let section =
+            Section { lock: 0, count: 100, threads: 16, hold: span(20e3), think: span(20e3) };
+        let behaviour = Behaviour {
+            locks: vec![locks],
+            sections: vec![section],
+            threads: 16,
+            cpus: 2,
+            rate: 20e3,
+            cpu_ns: 60e3,
+        };
+        Replay {
+            behaviour: Arc::new(behaviour),
+            anchor: Anchor { work: 1.0, sleep_ns: 0.0 },
+            threads,
+            policy,
+            looks: None,
+            seed: 1,
+            kernel: KernelPreset::named("6.18").expect("shipped"),
+            machine: Preset::named("host").expect("shipped").with_cpus(4),
+        }
+    }
+
+    #[test]
+    fn one_lock_bounds_the_rate_and_four_do_not() {
+        let rate = |policy, locks| {
+            replay(policy, 16, locks).run().expect("it ends").result.acquisitions_per_s()
+        };
+        let one = rate(Policy::Adaptive, 1);
+        // Sections of 20 us: at most 50,000 a second, less the wakeups.
+        assert!((20e3..52e3).contains(&one), "{one}");
+        let four = rate(Policy::Adaptive, 4);
+        assert!(four > 1.5 * one, "{four} beside {one}");
+    }
+
+    #[test]
+    fn the_anchor_gives_the_throughput_and_the_processor_time_of_the_record() {
+        let mut replay = replay(Policy::Adaptive, 16, 1);
+        replay.anchor = replay.anchored().expect("it ends");
+        let found = replay.run().expect("it ends").result;
+        let rate = found.acquisitions_per_s();
+        assert!((18e3..22e3).contains(&rate), "{rate} with {:?}", replay.anchor);
+        let cpu_ns = found.cpus_used * 1e9 / rate;
+        assert!((54e3..66e3).contains(&cpu_ns), "{cpu_ns}");
+    }
+}
