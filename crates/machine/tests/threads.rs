@@ -1,7 +1,7 @@
 //! Hardware threads: what they share and what that costs.
 
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
-use convoy_sync::{Atomic, RawLock, TicketLock};
+use convoy_sync::{Atomic, Platform, RawLock, TicketLock};
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -80,4 +80,27 @@ fn a_thread_that_spins_takes_nothing_and_lines_stay_in_the_core() {
     // 200 sections of 10 us at full speed either way; a hand-over between cores moves lines.
     assert!((2000..2030).contains(&(threads / 1_000_000)), "{threads} ps");
     assert!(threads + 200 * 25_000 < cores, "{threads} ps in a core, {cores} between cores");
+}
+
+#[test]
+fn a_thread_that_has_spun_takes_its_share_again() {
+    let word: Rc<OnceCell<Sim<Word<u32>>>> = Rc::default();
+    let times = on_each_cpu(&machine(2), move || {
+        let word = word.get_or_init(|| Here::place(Word::new(0)));
+        match Here::cpu() {
+            0 => _ = Smp::spin_until(word, |value| value == 1),
+            2 => {
+                Here::compute(MS);
+                word.store(1, SeqCst);
+            }
+            _ => {}
+        }
+        if Here::cpu() < 2 {
+            Here::compute(6 * MS);
+        }
+        Here::now_ps()
+    });
+    let times: Vec<f64> = times.iter().map(|&ps| ps as f64 / MS as f64).collect();
+    // CPU 1 is alone with its core for 1 ms; then both have 5 ms to do together.
+    close(&times, [1.0 + 5.0 / SPEED + 1.0, 1.0 + 5.0 / SPEED, 1.0, 0.0]);
 }

@@ -115,6 +115,7 @@ impl Engine {
             cpu.mode.set(spin.mode);
             cpu.mode_since.set(start);
             cpu.spin.set(None);
+            self.mode_changed(Mode::Spin, spin.mode);
             self.tell(|| Event::Mode(spin.mode));
             return true;
         }
