@@ -176,11 +176,13 @@ impl Account {
         let handoff = first.lock.all(|site| &site.handoff);
         let hold = first.lock.all(|site| &site.hold_on);
         if let Some(median) = handoff.percentile_s(50.0) {
+            let held = match hold.count {
+                0 => String::new(),
+                _ => format!(", held for {} on the CPU (mean)", seconds(hold.mean_s())),
+            };
             found.push(format!(
-                "From its release to the next owner that had waited: {} (median), held for {} on \
-                 the CPU (mean).",
-                seconds(median),
-                seconds(hold.mean_s())
+                "From its release to the next owner that had waited: {} (median){held}.",
+                seconds(median)
             ));
         }
         if let Some(sentence) = phases(record) {
