@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::stage::{Ending, Pipeline, cargo, run as show, run_filtered};
+use crate::mutants::{Ended, ended};
+use crate::stage::{Ending, Pipeline, cargo, run as show, run_filtered, shown};
 use crate::{Outcome, fuzz, golden, tidy};
 
 /// Runs all stages, even after a failure, and ends with the closing lines of the test runner.
@@ -59,6 +61,9 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
     show(&mut cargo(root, arguments))
 }
 
+/// An interpreter is slow, and CI must end: usually it takes one minute.
+const MIRI_LIMIT: Duration = Duration::from_secs(600);
+
 /// The locks on threads and the page allocator, interpreted: what Rust leaves undefined is found
 /// where it happens. Not under it: loom and the checker, whose coroutines are assembly.
 fn miri(root: &Path) -> anyhow::Result<Ending> {
@@ -72,8 +77,15 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
         return Ok(Ending::Skipped("rustup toolchain install nightly --component miri rust-src"));
     }
     let tests = ["test", "-p", "convoy-sync", "-p", "convoy-mm", "--lib", "--test", "semaphore"];
+    let mut command = nightly(&tests);
     // Records of signals live as long as the program.
-    show(nightly(&tests).env("MIRIFLAGS", "-Zmiri-ignore-leaks"))
+    command.env("MIRIFLAGS", "-Zmiri-ignore-leaks");
+    println!("$ {}", shown(&command));
+    Ok(match ended(&mut command, Some(MIRI_LIMIT))? {
+        Ended::Passed => Ending::Passed,
+        Ended::Failed => Ending::Failed,
+        Ended::Hung => Ending::Skipped("more time: it was ended after ten minutes"),
+    })
 }
 
 /// A sweep on two Dask workers, one of them killed, with the program that the goldens were made

@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+pub(crate) enum Ended {
     Passed,
     Failed,
     /// It was ended at its limit.
@@ -105,6 +105,7 @@ fn cargo_test(tree: &Path, arguments: &[&str]) -> Command {
     command.args(arguments);
     // The build of the tree this program was started in is no concern of the copy's.
     command.env("CARGO_TARGET_DIR", tree.join("target"));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
@@ -137,8 +138,8 @@ impl Drop for Guard {
 
 /// Runs `command`; at `limit` ends it with all that it has started: a test program that hangs
 /// outlives the cargo that waits for it.
-fn ended(command: &mut Command, limit: Option<Duration>) -> anyhow::Result<Ended> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+pub(crate) fn ended(command: &mut Command, limit: Option<Duration>) -> anyhow::Result<Ended> {
+    command.stdin(Stdio::null()).process_group(0);
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| stage::shown(command))?;
     let guard = Guard::of(child.id())?;
@@ -199,7 +200,7 @@ pub(crate) fn run(root: &Path, wanted: &str) -> anyhow::Result<Outcome> {
 pub(crate) fn generated(root: &Path) -> anyhow::Result<Ending> {
     let have = stage::cargo(root, &["mutants", "--version"]).output();
     if !have.is_ok_and(|have| have.status.success()) {
-        return Ok(Ending::Missing("cargo install --locked cargo-mutants"));
+        return Ok(Ending::Skipped("cargo install --locked cargo-mutants"));
     }
     let test = ["--test-package", "convoy-sync,convoy-mm,convoy-checker"];
     let files = ["-p", "convoy-sync", "-p", "convoy-mm", "--output", "target"];

@@ -103,7 +103,8 @@ pub(crate) struct Bisect {
     #[arg(long, value_name = "LIST")]
     #[arg(hide_short_help = true)]
     pub(crate) cpus: Option<CpuList>,
-    /// Pairs of runs, first bad commit against its parent in random order, that confirm the answer
+    /// Pairs of runs, first bad commit against its parent in random order, that confirm the answer;
+    /// 0: none, also where other programs used the machine
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(hide_short_help = true)]
     pub(crate) confirm: u32,
