@@ -125,11 +125,7 @@ pub(crate) fn narrate(convoy: &Convoy) -> Vec<String> {
         },
         convoy.waiters_max
     ));
-    let idle: Vec<String> = (convoy.idle_ms.iter().enumerate())
-        .filter(|(_, ms)| **ms > 0.0)
-        .map(|(cpu, ms)| format!("CPU {cpu} for {} %", fixed(percent(*ms, convoy.ms()), 0)))
-        .collect();
-    text.push(format!("Meanwhile these CPUs idle: {}.", idle.join(", ")));
+    text.push(idle_meanwhile(&convoy.idle_ms, convoy.ms()));
     text.push(format!(
         "After {} ms {} runs on CPU {}, and the lock moves on.",
         significant(convoy.ms()),
@@ -137,6 +133,27 @@ pub(crate) fn narrate(convoy: &Convoy) -> Vec<String> {
         convoy.ran_on
     ));
     text
+}
+
+/// Which CPUs idle during a convoy of `ms` milliseconds, from the idle time of each; of more than
+/// anybody would read, how many and how long.
+fn idle_meanwhile(idle_ms: &[f64], ms: f64) -> String {
+    const MOST: usize = 8;
+    let share = |idle: f64| fixed(percent(idle, ms), 0);
+    let idle = || idle_ms.iter().enumerate().filter(|(_, idle)| **idle > 0.0);
+    match idle().count() {
+        0 => "Meanwhile no CPU idles.".to_owned(),
+        1..=MOST => {
+            let each: Vec<String> =
+                idle().map(|(cpu, idle)| format!("CPU {cpu} for {} %", share(*idle))).collect();
+            format!("Meanwhile these CPUs idle: {}.", each.join(", "))
+        }
+        count => {
+            let mean = share(idle().map(|(_, idle)| idle).sum::<f64>() / count as f64);
+            let cpus = idle_ms.len();
+            format!("Meanwhile {count} of {cpus} CPUs idle, for {mean} % of it on average.")
+        }
+    }
 }
 
 fn instead(convoy: &Convoy, cpu: usize) -> String {
@@ -182,4 +199,19 @@ pub(crate) fn chain(summary: &Summary) -> Vec<String> {
 pub(crate) fn hop(hop: &HopSummary) -> String {
     let what = if hop.lock { "the lock " } else { "" };
     format!("{} s  {} wakes {} for {what}{}", fixed(hop.at_s, 6), hop.from, hop.to, hop.waited_for)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_cpus_are_listed_while_somebody_would_read_the_list() {
+        assert_eq!(idle_meanwhile(&[0.0; 4], 2.0), "Meanwhile no CPU idles.");
+        let two = "Meanwhile these CPUs idle: CPU 1 for 50 %, CPU 2 for 100 %.";
+        assert_eq!(idle_meanwhile(&[0.0, 1.0, 2.0], 2.0), two);
+        let many = "Meanwhile 79 of 80 CPUs idle, for 25 % of it on average.";
+        let idle: Vec<f64> = (0..80).map(|cpu| if cpu == 7 { 0.0 } else { 0.5 }).collect();
+        assert_eq!(idle_meanwhile(&idle, 2.0), many);
+    }
 }
