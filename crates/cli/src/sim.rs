@@ -83,6 +83,7 @@ pub(crate) struct DiskArgs {
         long,
         value_name = "N",
         default_value_t = 1,
+        hide_short_help = true,
         value_parser = value_parser!(u32).range(1..=255)
     )]
     pub(crate) directories: u32,
