@@ -104,7 +104,7 @@ pub trait Atomic<T: Integer>: Sized {
     }
 }
 
-/// Implements [`Atomic`] by the functions of an atomic of the same shape as those of
+/// Implements `Atomic` by the functions of an atomic of the same shape as those of
 /// [`core::sync::atomic`]: `atomic_words!([generics] word: int = atomic; order)`, where `word` is
 /// `atomic` or dereferences to it, and the function `order` changes each ordering.
 #[macro_export]
