@@ -6,7 +6,7 @@
 //!
 //! | lock | for |
 //! |---|---|
-//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short sections of a kernel |
+//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]), [`QueuedLock`] | short sections of a kernel |
 //! | [`AdaptiveLock`] | short sections of user space |
 //! | [`kernel::Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
@@ -36,6 +36,7 @@ mod mutex;
 mod native;
 mod platform;
 mod queue;
+mod queued;
 mod quota;
 pub mod rcu;
 mod rwlock;
@@ -57,6 +58,7 @@ pub use mutex::{
 };
 pub use native::{Native, Signals, spin_and_yield};
 pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
+pub use queued::QueuedLock;
 pub use quota::{
     Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Quota, QuotaCondvar, QuotaRwLock,
     Room, Turn, Within,

@@ -8,6 +8,7 @@ use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::lock::{RawLock, WaitError};
 use crate::mutex::{Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
+use crate::queued::QueuedLock;
 use crate::quota::{QuotaRwLock, Room};
 use crate::rwlock::RwLock;
 use crate::rwsem::RwSemaphore;
@@ -27,6 +28,8 @@ macro_rules! every_lock {
                 "The spinlock of x86 before 2.6.25, in no order.";
             Ticket = "ticket", "spinlock", $crate::TicketLock<P>, [Fifo],
                 "The spinlock of x86 from 2.6.25 on, in order.";
+            Queued = "queued", "spinlock", $crate::QueuedLock<P>, [],
+                "The spinlock of 4.2, whose waiters queue.";
             Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
                 "The futex mutex of one word: spins, then sleeps.";
             Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
@@ -285,6 +288,7 @@ macro_rules! spinlocks {
 spinlocks!(
     TasLock<P>,
     TicketLock<P>,
+    QueuedLock<P>,
     AdaptiveLock < P,
     AtMost > {
         fn spin_limit(self, looks: u32) -> Self {

@@ -135,6 +135,13 @@ impl<P: Platform> SpinQueue<P> for McsQueue<P> {
 }
 
 impl<P: Platform> McsQueue<P> {
+    /// Whether nobody spins; a snapshot.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        self.tail.load(Relaxed) == NOBODY
+    }
+
     fn lock(&self, me: &Node<P>) {
         let mine = core::ptr::from_ref(me).expose_provenance();
         // any -> me. Acquire and release: pairs with the exchanges before and after it.
