@@ -48,4 +48,4 @@ pub use vfs::{
     OpenFileLocks, PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules, volume_path,
 };
 pub use world::{Options, World, WorldError};
-pub use zone::{ZonePolicy, ZoneRules, ZoneStats};
+pub use zone::{Moves, ZonePolicy, ZoneRules, ZoneStats};

@@ -6,13 +6,14 @@ use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Spin};
 use convoy_machine::{Here, Sim, Smp};
 use convoy_mm::{
-    Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContended, ReleaseEach, Setup, Stats, Temperature,
-    Zone,
+    Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContendedEvery, ReleaseEach, Setup, Stats,
+    Temperature, Zone,
 };
 use convoy_sync::{Platform, RawLock};
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 use core::fmt::Write as _;
+use core::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -61,30 +62,39 @@ pub(crate) enum Use {
     Kernel,
 }
 
-/// The preset's policy of the zone lock, with the instructions that each page costs under it.
-struct Moves {
-    policy: ZonePolicy,
-    page: u64,
+/// A policy of the zone lock, with the instructions that each page costs under it.
+#[derive(Clone, Copy, Debug)]
+pub struct Moves {
+    /// What the lock does.
+    pub policy: ZonePolicy,
+    /// Pages between two looks for waiters, if it is released to them.
+    pub every: NonZeroU32,
+    /// Picoseconds of each page.
+    pub page_ps: u64,
 }
 
-impl Bulk<Smp, Spin> for Moves {
-    fn run(&self, lock: &Spin, count: u32, mut step: impl FnMut() -> bool) -> u32 {
+impl<L: RawLock<Smp>> Bulk<Smp, L> for Moves {
+    fn run(&self, lock: &L, count: u32, mut step: impl FnMut() -> bool) -> u32 {
         let step = || {
-            Here::pass(self.page);
+            Here::pass(self.page_ps);
             step()
         };
         match self.policy {
             ZonePolicy::HoldAll => HoldAll.run(lock, count, step),
             ZonePolicy::ReleaseEach => ReleaseEach.run(lock, count, step),
-            ZonePolicy::ReleaseContended => ReleaseContended.run(lock, count, step),
+            ZonePolicy::ReleaseContended => {
+                ReleaseContendedEvery(self.every).run(lock, count, step)
+            }
         }
     }
 
-    fn once<R>(&self, lock: &Spin, step: impl FnOnce() -> R) -> R {
-        lock.hold(|| {
-            Here::pass(self.page << STACK_ORDER);
-            step()
-        })
+    #[track_caller]
+    fn once<R>(&self, lock: &L, step: impl FnOnce() -> R) -> R {
+        lock.lock();
+        Here::pass(self.page_ps << STACK_ORDER);
+        let result = step();
+        lock.unlock();
+        result
     }
 }
 
@@ -134,7 +144,8 @@ impl Zones {
         let lock = if rules.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists };
         let part = |&(name, first, pages, lock_name): &(_, u32, u32, _)| {
             let frames = pages >> ORDER_MAX << ORDER_MAX;
-            let bulk = Moves { policy: rules.lock, page: costs.bulk_page };
+            let (policy, every) = (rules.lock, NonZeroU32::MIN);
+            let bulk = Moves { policy, every, page_ps: costs.bulk_page };
             let zone =
                 Zone::with_locks(Setup { lock, ..Setup::new(frames, cpus, bulk) }, || locks.spin());
             zone.lock().name(lock_name);

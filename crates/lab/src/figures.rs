@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 21] = [
+const OTHERS: [Metric; 26] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -69,6 +69,11 @@ const OTHERS: [Metric; 21] = [
     Metric { head: "", ..Metric::new("wait_p50_us", "Wait p50", "us", 1) },
     Metric { head: "", ..Metric::new("wait_p99_us", "p99", "us", 1) },
     Metric { head: "", ..Metric::new("wait_max_us", "max", "us", 0) },
+    Metric::new("pages_per_s", "Pages", "1/s", 0),
+    Metric::new("wait_mean_us", "Wait", "us", 2),
+    Metric::new("hold_mean_us", "Hold", "us", 2),
+    Metric::new("irqs_off_max_us", "Interrupts off", "us", 0),
+    Metric::new("list_wait_mean_us", "Wait for lists", "us", 2),
 ];
 
 /// Every figure that a table can show.

@@ -24,3 +24,4 @@ pub mod sweep;
 pub mod virtual_end;
 pub mod virtual_locks;
 pub mod virtual_run;
+pub mod zone_loop;

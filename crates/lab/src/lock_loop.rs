@@ -133,7 +133,7 @@ impl Outside {
     }
 
     /// The next length, in steps.
-    fn draw(&mut self) -> u32 {
+    pub(crate) fn draw(&mut self) -> u32 {
         match self {
             Self::Fixed(steps) => *steps,
             // libm's logarithm: the same digits on every machine. The argument is never 0.

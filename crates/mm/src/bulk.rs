@@ -1,6 +1,7 @@
 //! What the zone lock does while many pages move: policies as types.
 
 use convoy_sync::{Platform, RawLock};
+use core::num::NonZeroU32;
 
 /// How the zone lock is held while pages move between a CPU's list and the zone.
 pub trait Bulk<P: Platform, L: RawLock<P>>: 'static {
@@ -55,12 +56,22 @@ impl<P: Platform, L: RawLock<P>> Bulk<P, L> for ReleaseEach {
 pub struct ReleaseContended;
 
 impl<P: Platform, L: RawLock<P>> Bulk<P, L> for ReleaseContended {
+    fn run(&self, lock: &L, count: u32, step: impl FnMut() -> bool) -> u32 {
+        ReleaseContendedEvery(NonZeroU32::MIN).run(lock, count, step)
+    }
+}
+
+/// [`ReleaseContended`] that looks for waiters after so many pages each.
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseContendedEvery(pub NonZeroU32);
+
+impl<P: Platform, L: RawLock<P>> Bulk<P, L> for ReleaseContendedEvery {
     fn run(&self, lock: &L, count: u32, mut step: impl FnMut() -> bool) -> u32 {
         lock.lock();
         let mut done = 0;
         while done < count && step() {
             done += 1;
-            if done < count && lock.is_contended() {
+            if done < count && done.is_multiple_of(self.0.get()) && lock.is_contended() {
                 lock.unlock();
                 // Behind those who wait.
                 lock.lock();
@@ -115,6 +126,8 @@ mod tests {
             assert_eq!(runs(&HoldAll, 5, there), (done, false));
             assert_eq!(runs(&ReleaseEach, 5, there), (done, false));
             assert_eq!(runs(&ReleaseContended, 5, there), (done, false));
+            let every = NonZeroU32::new(2).unwrap();
+            assert_eq!(runs(&ReleaseContendedEvery(every), 5, there), (done, false));
         }
     }
 

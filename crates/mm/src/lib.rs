@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`Zone`] | the allocator: numbers of frames, not memory |
 //! | [`SetSize`] | how long the lists of a CPU may become and how many pages move at once |
-//! | [`HoldAll`], [`ReleaseEach`], [`ReleaseContended`] | what the zone lock does during such a move |
+//! | [`HoldAll`], [`ReleaseEach`], [`ReleaseContended`] (or [`ReleaseContendedEvery`]) | what the zone lock does during such a move |
 //! | [`PublishedReleaseEach`] | the patch of 2007 as it was published, which can keep the lock |
 //! | [`Unlocked`] | no lock, for lists that disabled interrupts guard |
 //!
@@ -24,7 +24,9 @@ mod tally;
 mod zone;
 
 pub use buddy::{ORDER_MAX, ORDERS};
-pub use bulk::{Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
+pub use bulk::{
+    Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseContendedEvery, ReleaseEach,
+};
 pub use set::{SetSize, Temperature, Unlocked};
 pub use tally::Moments;
 pub use zone::{LockPlace, NativeZone, Setup, Stats, Zone};

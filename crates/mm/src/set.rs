@@ -19,7 +19,12 @@ pub enum Temperature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetSize {
     batch: u32,
+    /// A list of hot pages gives back when it has so many batches, one of cold ones with a third.
+    batches: u32,
 }
+
+/// Batches of a list of hot pages in Linux.
+const BATCHES: u32 = 6;
 
 /// A batch is at most this many pages before it is divided: 512 KiB of 4 KiB.
 const BATCH_MAX: u32 = 128;
@@ -30,7 +35,13 @@ impl SetSize {
     pub fn of(pages: u32) -> Self {
         let part = ((pages / 1024).min(BATCH_MAX) / 4).max(1);
         let bits = (part + part / 2).ilog2();
-        Self { batch: (1 << bits) - 1 }
+        Self { batch: (1 << bits) - 1, batches: BATCHES }
+    }
+
+    /// Lists that have at most one batch, of `batch` hot pages: the shortest there can be, so that
+    /// as many pages move in and out as are taken and given back.
+    pub fn single(batch: u32) -> Self {
+        Self { batch, batches: 1 }
     }
 
     /// Pages that move at once.
@@ -44,8 +55,8 @@ impl SetSize {
     /// Length from which on a list gives a batch back.
     pub fn high(self, temperature: Temperature) -> u32 {
         match temperature {
-            Temperature::Hot => 6 * self.batch,
-            Temperature::Cold => 2 * self.batch,
+            Temperature::Hot => self.batches * self.batch,
+            Temperature::Cold => self.batches * self.batch / 3,
         }
     }
 }

@@ -282,6 +282,16 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
         [Temperature::Hot, Temperature::Cold].map(|at| self.sets[cpu].list(at).count())
     }
 
+    /// [`Self::listed`] under the lock of the lists, as who looks from another CPU asks.
+    pub fn count_lists(&self, cpu: usize) -> [u32; 2] {
+        let set = &self.sets[cpu];
+        let flags = set.lock.lock_irqsave();
+        P::touch(set.list(Temperature::Hot), Access::Read);
+        let listed = self.listed(cpu);
+        set.lock.unlock_irqrestore(flags);
+        listed
+    }
+
     /// What moved so far; exact while no call is under way.
     pub fn stats(&self) -> Stats {
         let over_sets = |tally: fn(&PageSet<S>) -> &Tally| {

@@ -16,6 +16,8 @@ pub enum Scale {
     Linear,
     /// By logarithm, with a tick at each value measured. Values that are not positive are left out.
     Log,
+    /// By logarithm from one power of ten to another. Values that are not positive are left out.
+    Decades,
 }
 
 /// An axis and its label.
@@ -164,7 +166,7 @@ impl Plot {
         let span = Range::new(axis.scale, points.clone().map(|point| point.y));
         let room = match axis.scale {
             Scale::Linear => (span.high - span.low) / 4.0,
-            Scale::Log => f64::INFINITY,
+            Scale::Log | Scale::Decades => f64::INFINITY,
         };
         let ends = |point: &Point| [point.y, point.lo, point.hi];
         let within = |value: f64| value.clamp(span.low - room, span.high + room);

@@ -27,6 +27,11 @@ impl Range {
         let (low, high) = match scale {
             Scale::Linear => (smallest.min(0.0), largest.max(0.0)),
             Scale::Log => (smallest, largest),
+            Scale::Decades => (decade(smallest).floor(), decade(largest).ceil()),
+        };
+        let (low, high) = match scale {
+            Scale::Decades => (10_f64.powf(low), 10_f64.powf(high)),
+            Scale::Linear | Scale::Log => (low, high),
         };
         let high = if high > low { high } else { low + 1.0 };
         let step = round_step((high - low) / 6.0);
@@ -49,20 +54,31 @@ impl Range {
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
-            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+            Scale::Log | Scale::Decades => (value / self.low).ln() / (self.high / self.low).ln(),
         };
         PAD + share * (1.0 - 2.0 * PAD)
     }
 
     pub(crate) fn ticks(&self) -> Vec<f64> {
-        if self.scale == Scale::Log {
-            return self.measured.clone();
-        }
         let step = self.step;
-        let first = (self.low / step).ceil() as i64;
-        let last = (self.high / step).floor() as i64;
-        (first..=last).map(|index| index as f64 * step).collect()
+        match self.scale {
+            Scale::Log => self.measured.clone(),
+            Scale::Decades => {
+                let ends = [self.low, self.high].map(|end| decade(end).round() as i32);
+                (ends[0]..=ends[1]).map(|power| 10_f64.powi(power)).collect()
+            }
+            Scale::Linear => {
+                let first = (self.low / step).ceil() as i64;
+                let last = (self.high / step).floor() as i64;
+                (first..=last).map(|index| index as f64 * step).collect()
+            }
+        }
     }
+}
+
+/// The power of ten that `value` is; the smallest that are shown are nanoseconds in seconds.
+fn decade(value: f64) -> f64 {
+    value.max(1e-9).log10()
 }
 
 /// The step of 1, 2 or 5 times a power of ten that is at least `rough`.

@@ -81,13 +81,18 @@ pub struct Input {
     pub meaning: &'static str,
 }
 
-use Target::{Command, Host, Locks, Sim};
+use Target::{Command, Host, Locks, Sim, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 28] = [
+pub const INPUTS: [Input; 33] = [
     input("kernel", &[Sim, Locks], Kind::Text, "kernel preset or file; of locks with a machine"),
-    input("machine", &[Sim, Locks], Kind::Text, "machine preset or file; locks: else this machine"),
-    input("cpus", &[Sim, Locks], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
+    input(
+        "machine",
+        &[Sim, Locks, Zone],
+        Kind::Text,
+        "machine preset or file; locks: else this machine",
+    ),
+    input("cpus", &[Sim, Locks, Zone], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
     input(
         "kept_to",
         &[Sim, Locks, Host, Command],
@@ -148,7 +153,12 @@ pub const INPUTS: [Input; 28] = [
         "from the release to the first count of active tasks, which follow every 5 s; default as \
          from boot",
     ),
-    input("lock", &[Locks], Kind::Text, "lock of the loop"),
+    input(
+        "lock",
+        &[Locks, Zone],
+        Kind::Text,
+        "lock of the loop; of a zone test-and-set, ticket (default), queued",
+    ),
     input(
         "threads",
         &[Locks, Command],
@@ -158,11 +168,16 @@ pub const INPUTS: [Input; 28] = [
     input("section_ns", &[Locks], Kind::Whole(1, 1_000_000), "length of the section; default 100"),
     input(
         "outside_ns",
-        &[Locks],
+        &[Locks, Zone],
         Kind::Whole(0, 1_000_000),
-        "work between two sections; default 1000",
+        "work between two sections, or use of a page; default 1000",
     ),
-    input("think", &[Locks], Kind::Text, "how that work varies: fixed (default), exponential"),
+    input(
+        "think",
+        &[Locks, Zone],
+        Kind::Text,
+        "how that work varies: fixed (default), exponential",
+    ),
     input(
         "spin_limit",
         &[Locks],
@@ -177,8 +192,33 @@ pub const INPUTS: [Input; 28] = [
         "what it prints: the last match on standard output, its group 1 if it has one",
     ),
     input("limit_s", &[Command], Kind::Number(0.001, 1e6), "it is killed when it takes longer"),
-    input("warmup_ms", &[Locks], Kind::Whole(0, 60_000), "time before the window; default 150"),
-    input("window_ms", &[Locks], Kind::Whole(1, 60_000), "time that counts; default 300"),
+    input(
+        "warmup_ms",
+        &[Locks, Zone],
+        Kind::Whole(0, 60_000),
+        "time before the window; default 150",
+    ),
+    input("window_ms", &[Locks, Zone], Kind::Whole(1, 60_000), "time that counts; default 300"),
+    input("batch", &[Zone], Kind::Whole(1, 2047), "pages that move at once; default 31"),
+    input(
+        "policy",
+        &[Zone],
+        Kind::Text,
+        "of the zone lock: hold-all (default), release-each, release-contended",
+    ),
+    input(
+        "every",
+        &[Zone],
+        Kind::Whole(1, 2047),
+        "pages between two looks of release-contended; default 1",
+    ),
+    input("own_line", &[Zone], Kind::Bool, "the zone lock has its own line; default false"),
+    input(
+        "nested",
+        &[Zone],
+        Kind::Bool,
+        "lists have a lock around the zone's, and others look at them; default false",
+    ),
 ];
 
 const fn input(
@@ -225,7 +265,7 @@ pub fn accept(target: Target, key: &str, value: &Setting) -> Result<(), String> 
     }
     if let Some((kind, rest)) = key.split_once('.') {
         let known = matches!(kind, "kernel" | "machine") && !rest.is_empty();
-        let has = matches!(target, Sim | Locks);
+        let has = matches!(target, Sim | Locks) || (target == Zone && kind == "machine");
         // The catalogue knows the keys of a preset, and says so when the cell is made.
         return match (known, has) {
             (true, true) => Ok(()),

@@ -32,6 +32,8 @@ pub enum Target {
     Sim,
     /// Lock loops, on this machine or, with a machine preset, on a virtual one.
     Locks,
+    /// Pages in a loop, on a virtual machine.
+    Zone,
     /// A command on this machine.
     Command,
 }
@@ -42,6 +44,7 @@ impl fmt::Display for Target {
             Self::Host => "host",
             Self::Sim => "sim",
             Self::Locks => "locks",
+            Self::Zone => "zone",
             Self::Command => "command",
         })
     }

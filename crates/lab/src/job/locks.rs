@@ -117,7 +117,7 @@ impl LocksJob {
 }
 
 /// The value that a file calls `name`.
-fn of_name<T: DeserializeOwned>(key: &str, name: String) -> Result<T, JobError> {
+pub(super) fn of_name<T: DeserializeOwned>(key: &str, name: String) -> Result<T, JobError> {
     serde_json::from_value(Value::String(name))
         .map_err(|error| JobError::Input { key: key.to_owned(), problem: error.to_string() })
 }

@@ -9,6 +9,7 @@ mod disks;
 mod host;
 mod locks;
 mod sim;
+mod zone;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ pub use disks::Disks;
 pub use host::HostJob;
 pub use locks::LocksJob;
 pub use sim::{SimInputs, SimJob};
+pub use zone::ZoneJob;
 
 use crate::experiment::{Inputs, Target};
 
@@ -102,6 +104,8 @@ pub enum Job {
     Sim(Box<SimJob>),
     /// A lock loop.
     Locks(Box<LocksJob>),
+    /// Pages in a loop.
+    Zone(Box<ZoneJob>),
     /// AIM7 on this machine.
     Host(Box<HostJob>),
     /// A command on this machine.
@@ -128,6 +132,7 @@ impl Job {
         Ok(match target {
             Target::Sim => Self::Sim(Box::new(SimJob::new(inputs)?)),
             Target::Locks => Self::Locks(Box::new(LocksJob::new(inputs)?)),
+            Target::Zone => Self::Zone(Box::new(ZoneJob::new(inputs)?)),
             Target::Host => Self::Host(Box::new(HostJob::new(inputs)?)),
             Target::Command => Self::Command(Box::new(CommandJob::new(inputs)?)),
         })
@@ -141,6 +146,7 @@ impl Job {
         match self {
             Self::Sim(job) => job.run(),
             Self::Locks(job) => job.run(),
+            Self::Zone(job) => job.run(),
             Self::Host(job) => job.run(),
             Self::Command(job) => job.run(),
         }
@@ -149,19 +155,19 @@ impl Job {
     /// Whether it measures this machine, so that nothing else may run beside it.
     pub fn measures(&self) -> bool {
         match self {
-            Self::Sim(_) => false,
+            Self::Sim(_) | Self::Zone(_) => false,
             Self::Locks(job) => job.measures(),
             Self::Host(_) | Self::Command(_) => true,
         }
     }
 
-    /// The same load on this machine.
+    /// The same load on this machine; pages are moved on a virtual one only.
     #[must_use]
     pub fn native(&self) -> Self {
         match self {
             Self::Sim(job) => Self::Host(Box::new(HostJob::of(job))),
             Self::Locks(job) => Self::Locks(Box::new(job.native())),
-            Self::Host(_) | Self::Command(_) => self.clone(),
+            Self::Zone(_) | Self::Host(_) | Self::Command(_) => self.clone(),
         }
     }
 
@@ -170,6 +176,7 @@ impl Job {
         match self {
             Self::Sim(job) => job.inputs().seed,
             Self::Locks(job) => job.seed(),
+            Self::Zone(job) => job.seed(),
             Self::Host(job) => job.seed(),
             Self::Command(job) => job.seed(),
         }
@@ -180,6 +187,7 @@ impl Job {
         match self {
             Self::Sim(job) => job.parts(),
             Self::Locks(job) => job.parts(),
+            Self::Zone(job) => job.parts(),
             Self::Host(job) => job.parts(),
             Self::Command(_) => &[],
         }
@@ -190,6 +198,7 @@ impl Job {
         match self {
             Self::Sim(job) => json!(job.inputs()),
             Self::Locks(job) => job.settings(),
+            Self::Zone(job) => job.settings(),
             Self::Host(job) => job.settings(),
             Self::Command(job) => job.settings(),
         }
@@ -200,6 +209,7 @@ impl Job {
         match self {
             Self::Sim(_) => Target::Sim,
             Self::Locks(_) => Target::Locks,
+            Self::Zone(_) => Target::Zone,
             Self::Host(_) => Target::Host,
             Self::Command(_) => Target::Command,
         }

@@ -66,7 +66,7 @@ enum Part {
     Measured(HostReport),
     /// With its name and the rows of its JSON.
     Table(String, Table, Value),
-    Panel(Panel),
+    Panels(Vec<Panel>),
 }
 
 /// The report as JSON.
@@ -79,7 +79,7 @@ struct Fields<'a> {
     #[serde(flatten)]
     measured: Option<&'a HostReport>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    grids: BTreeMap<&'a str, Value>,
+    grids: BTreeMap<String, Value>,
     verdict: &'a str,
     hash: &'a str,
 }
@@ -114,7 +114,7 @@ impl ExperimentReport {
                 Some(Part::Published(report)) => report.notes.push(note),
                 Some(Part::Measured(report)) => report.notes.push(note),
                 Some(Part::Table(_, table, _)) => table.note(note),
-                Some(Part::Panel(_)) | None => {}
+                Some(Part::Panels(_)) | None => {}
             }
         }
         if let Some(report) = parts.iter().find_map(|part| match part {
@@ -152,7 +152,7 @@ impl ExperimentReport {
             Part::Published(report) => report.tables(),
             Part::Measured(report) => report.tables(),
             Part::Table(_, table, _) => vec![table.clone()],
-            Part::Panel(panel) => vec![panel::table(panel)],
+            Part::Panels(panels) => panels.iter().map(panel::table).collect(),
         });
         tables.flatten().collect()
     }
@@ -178,9 +178,15 @@ impl ExperimentReport {
             match part {
                 Part::Published(report) => all.published = Some(report),
                 Part::Measured(report) => all.measured = Some(report),
-                Part::Table(name, _, rows) => drop(all.grids.insert(name, rows.clone())),
-                Part::Panel(panel) => {
-                    all.grids.insert(&panel.title, panel::table(panel).to_json());
+                Part::Table(name, _, rows) => drop(all.grids.insert(name.clone(), rows.clone())),
+                Part::Panels(panels) => {
+                    for panel in panels {
+                        let table = panel::table(panel).to_json();
+                        let (title, metric) = (panel.title.clone(), &panel.y.label);
+                        let one = panels.len() == 1;
+                        let key = if one { title } else { format!("{title}: {metric}") };
+                        all.grids.insert(key, table);
+                    }
                 }
             }
         }
@@ -199,7 +205,7 @@ impl ExperimentReport {
                 Part::Published(report) => texts.push(report.to_csv()),
                 Part::Measured(report) => texts.push(report.to_csv()),
                 Part::Table(_, table, _) => texts.push(table.to_csv()),
-                Part::Panel(_) => {}
+                Part::Panels(_) => {}
             }
         }
         texts.extend(self.plot.as_ref().map(Plot::to_csv));
@@ -221,6 +227,6 @@ fn part(results: Results) -> (Part, Option<String>) {
             let rows = rows::json(results, &table);
             (Part::Table(results.grid.grid.name.clone(), table, rows), verdict)
         }
-        View::Plot => (Part::Panel(panel::panel(results)), None),
+        View::Plot => (Part::Panels(panel::panels(results)), None),
     }
 }

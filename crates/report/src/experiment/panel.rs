@@ -8,21 +8,32 @@ use crate::metric::metric;
 use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
 use crate::table::{Cell, Column, Table};
 
-/// The axis that is not compared.
-fn horizontal(grid: &PlannedGrid) -> Option<usize> {
+/// The axis whose points are series: the one that is compared, or else that of the columns.
+fn series_axis(grid: &PlannedGrid) -> Option<&str> {
     let compared = grid.grid.compare.as_ref().map(|compare| compare.axis.as_str());
-    grid.axes.iter().position(|axis| Some(axis.name.as_str()) != compared)
+    compared.or(grid.grid.columns.as_deref())
 }
 
-pub(super) fn panel(results: Results) -> Panel {
+/// The axis that goes across: the first other one.
+fn horizontal(grid: &PlannedGrid) -> Option<usize> {
+    let series = series_axis(grid);
+    grid.axes.iter().position(|axis| Some(axis.name.as_str()) != series)
+}
+
+/// A panel of what is compared, or one of each metric.
+pub(super) fn panels(results: Results) -> Vec<Panel> {
+    let grid = &results.grid.grid;
+    match &grid.compare {
+        Some(compare) => vec![panel(results, &compare.metric)],
+        None => grid.metrics.iter().map(|key| panel(results, key)).collect(),
+    }
+}
+
+fn panel(results: Results, key: &str) -> Panel {
     let grid = results.grid;
     let across = horizontal(grid);
     let compare = grid.grid.compare.as_ref();
-    let compared = compare.and_then(|compare| grid.axis(&compare.axis));
-    let key = compare.map_or_else(
-        || grid.grid.metrics.first().map_or("", String::as_str),
-        |compare| compare.metric.as_str(),
-    );
+    let compared = series_axis(grid).and_then(|axis| grid.axis(axis));
     let mut series: Vec<Series> = Vec::new();
     for (index, point) in grid.points.iter().enumerate() {
         let Some(across) = across else { continue };
@@ -43,28 +54,31 @@ pub(super) fn panel(results: Results) -> Panel {
             None => series.push(Series { name: name.to_owned(), points: vec![at] }),
         }
     }
-    let title = metric(key).map_or(key, |metric| metric.title);
+    let (title, unit) = metric(key).map_or((key, ""), |metric| (metric.title, metric.unit));
     let label = match compare.map(|compare| compare.change) {
         Some(Change::Loss) => format!("loss of {title}, %"),
         Some(Change::Gain) => format!("gain of {title}, %"),
         Some(Change::Ratio) => format!("{title} over the baseline"),
-        None => title.to_owned(),
+        None => format!("{title}, {unit}"),
     };
+    // Values of many sizes, unless all are of one.
+    let scale = if compare.is_some() { Scale::Linear } else { Scale::Decades };
     let across = across.map(|axis| grid.axes[axis].name.clone()).unwrap_or_default();
     Panel {
         title: grid.grid.title.clone(),
         x: Axis { label: grid.grid.x_label.clone().unwrap_or(across), scale: Scale::Log },
-        y: Axis { label, scale: Scale::Linear },
+        y: Axis { label, scale },
         series,
     }
 }
 
 /// The panels of the report under one title.
 pub(super) fn plot(plan: &Plan, parts: &[Part]) -> Option<Plot> {
-    let panels: Vec<Panel> = parts
-        .iter()
-        .filter_map(|part| if let Part::Panel(panel) = part { Some(panel.clone()) } else { None })
-        .collect();
+    let panels = parts.iter().flat_map(|part| match part {
+        Part::Panels(panels) => &panels[..],
+        _ => &[],
+    });
+    let panels: Vec<Panel> = panels.cloned().collect();
     let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
     let against =
         grid.grid.compare.as_ref().map(|compare| format!("; baseline {}", compare.baseline));

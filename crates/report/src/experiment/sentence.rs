@@ -56,6 +56,7 @@ fn cpus(job: &Job) -> Option<usize> {
     match job {
         Job::Sim(job) => Some(job.load_point().machine.topology.cpus),
         Job::Locks(job) => job.cpus(),
+        Job::Zone(job) => Some(job.cpus()),
         Job::Host(_) | Job::Command(_) => None,
     }
 }
@@ -64,7 +65,7 @@ fn cpus(job: &Job) -> Option<usize> {
 pub(super) fn users(grid: &PlannedGrid) -> Option<u32> {
     let mut users = grid.points.iter().flat_map(|point| &point.jobs).map(|job| match job {
         Job::Sim(job) => Some(job.inputs().users_full),
-        Job::Locks(_) | Job::Host(_) | Job::Command(_) => None,
+        Job::Locks(_) | Job::Zone(_) | Job::Host(_) | Job::Command(_) => None,
     });
     let first = users.next()??;
     users.all(|other| other == Some(first)).then_some(first)

@@ -1,0 +1,95 @@
+//! Pages in a loop, on a virtual machine.
+
+use std::num::NonZeroU32;
+
+use convoy_catalogue::MACHINES;
+use convoy_kernel::{Moves, costs_ns};
+use convoy_machine::Preset;
+use convoy_sync::LockName;
+use serde_json::{Value, json};
+
+use super::locks::of_name;
+use super::{JobError, Outcome, Part};
+use crate::experiment::Inputs;
+use crate::zone_loop::ZoneLoop;
+
+/// A batch, a policy, a lock, and CPUs.
+#[derive(Clone, Debug)]
+pub struct ZoneJob {
+    measured: ZoneLoop,
+    policy: String,
+    parts: Vec<Part>,
+}
+
+impl ZoneJob {
+    pub(super) fn new(inputs: &Inputs) -> Result<Self, JobError> {
+        let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
+        let machine = inputs.preset::<Preset>(&MACHINES)?;
+        let costs =
+            costs_ns(&machine.value).map_err(|error| wrong("machine", error.to_string()))?;
+        let name = inputs.text("lock", "ticket");
+        let lock = LockName::named(&name).filter(|lock| ZoneLoop::LOCKS.contains(lock));
+        let lock = lock.ok_or_else(|| {
+            let known = ZoneLoop::LOCKS.map(LockName::name).join(", ");
+            wrong("lock", format!("no zone lock can be `{name}`; known: {known}"))
+        })?;
+        let policy = inputs.text("policy", "hold-all");
+        let moves = Moves {
+            policy: of_name("policy", policy.clone())?,
+            every: NonZeroU32::new(inputs.whole("every", 1)).unwrap_or(NonZeroU32::MIN),
+            page_ps: (costs["bulk_page"] * 1e3).round() as u64,
+        };
+        let measured = ZoneLoop {
+            lock,
+            moves,
+            batch: inputs.whole("batch", 31),
+            own_line: inputs.truth("own_line", false),
+            nested: inputs.truth("nested", false),
+            outside_ns: inputs.whole("outside_ns", 1000),
+            think: of_name("think", inputs.text("think", "fixed"))?,
+            seed: inputs.seed,
+            warmup_ms: inputs.whole("warmup_ms", 150),
+            window_ms: inputs.whole("window_ms", 300),
+            machine: machine.value.clone(),
+        };
+        Ok(Self { measured, policy, parts: vec![Part::of("machine", &machine)] })
+    }
+
+    /// CPUs of the machine.
+    pub fn cpus(&self) -> usize {
+        self.measured.machine.topology.cpus
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.measured.seed
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// What decides its outcome beside its machine.
+    pub(super) fn settings(&self) -> Value {
+        let own = &self.measured;
+        json!({
+            "lock": own.lock.name(),
+            "policy": self.policy,
+            "every": own.moves.every,
+            "page_ps": own.moves.page_ps,
+            "batch": own.batch,
+            "own_line": own.own_line,
+            "nested": own.nested,
+            "outside_ns": own.outside_ns,
+            "think": own.think,
+            "warmup_ms": own.warmup_ms,
+            "window_ms": own.window_ms,
+            "seed": own.seed,
+        })
+    }
+
+    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+        let point = self.measured.run()?;
+        let outcome = Outcome::of(point.metrics());
+        Ok(Outcome { schedule_hash: Some(format!("{:016x}", point.hash)), ..outcome })
+    }
+}

@@ -1,0 +1,339 @@
+//! Pages in a loop: what a batch under one zone lock costs who waits for it.
+//!
+//! Every CPU of a virtual machine takes a batch of pages one by one, uses each for a while, and
+//! gives them all back. Lists have room for one batch, so each turn moves one batch out of the zone
+//! and one back: the pages that cross the zone lock are those that are used, whatever the batch.
+//! There is no kernel but the page allocator, no tick and no preemption.
+//!
+//! A wait that begins in the window counts with its whole length, also that of a CPU which the lock
+//! passes over until the others have left.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+use convoy_kernel::Moves;
+use convoy_machine::{Fifo, Here, Machine, Outcome, Preset, Smp};
+use convoy_mm::{LockPlace, ORDER_MAX, SetSize, Setup, Temperature, Unlocked, Zone};
+use convoy_stats::LogHistogram;
+use convoy_sync::{LockName, QueuedLock, RawLock, TasLock, TicketLock};
+
+use crate::lock_loop::{Outside, Think};
+use crate::virtual_end::VirtualError;
+
+/// Frames of a small machine's zone: 64 MiB.
+const FRAMES_MIN: u32 = 1 << 14;
+
+/// Virtual time beyond the window after which a lock must have let everybody go, nanoseconds.
+const DRAIN_NS: u64 = 60_000_000_000;
+
+/// The loop.
+#[derive(Clone, Debug)]
+pub struct ZoneLoop {
+    /// The machine; each of its CPUs takes part.
+    pub machine: Preset,
+    /// The zone lock: `test-and-set`, `ticket` or `queued`.
+    pub lock: LockName,
+    /// What it does while a batch moves.
+    pub moves: Moves,
+    /// Pages of a batch.
+    pub batch: u32,
+    /// The zone lock has a line of its own.
+    pub own_line: bool,
+    /// The lists of each CPU have a lock, held around that of the zone, and another CPU takes it
+    /// once a turn to look at them; otherwise only disabled interrupts guard them.
+    pub nested: bool,
+    /// Use of each page, nanoseconds on average.
+    pub outside_ns: u32,
+    /// How that varies.
+    pub think: Think,
+    /// Seed of its draws, and of the machine's perturbation.
+    pub seed: u64,
+    /// Time before the window, milliseconds.
+    pub warmup_ms: u32,
+    /// Length of the window, milliseconds.
+    pub window_ms: u32,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct ZonePoint {
+    /// Pages taken in the window.
+    pub pages: u64,
+    /// Length of the window, seconds.
+    pub window_s: f64,
+    /// Waits for the zone lock, nanoseconds.
+    pub waits: LogHistogram,
+    /// Its holds, nanoseconds.
+    pub holds: LogHistogram,
+    /// Calls of the allocator, nanoseconds: interrupts are off from the first to the last of them.
+    pub calls: LogHistogram,
+    /// Waits for the lock of another CPU's lists, nanoseconds; none where there is no such lock.
+    pub looks: LogHistogram,
+    /// Schedule hash.
+    pub hash: u64,
+}
+
+impl ZonePoint {
+    /// Its numbers by the names that reports have for them.
+    pub fn metrics(&self) -> [(&'static str, f64); 8] {
+        let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
+        let mean = |all: &LogHistogram| all.mean().map_or(f64::NAN, |ns| ns / 1e3);
+        [
+            ("pages_per_s", self.pages as f64 / self.window_s),
+            ("wait_mean_us", mean(&self.waits)),
+            ("wait_p50_us", us(self.waits.percentile(50.0))),
+            ("wait_p99_us", us(self.waits.percentile(99.0))),
+            ("wait_max_us", us(self.waits.max())),
+            ("hold_mean_us", mean(&self.holds)),
+            ("irqs_off_max_us", us(self.calls.max())),
+            ("list_wait_mean_us", mean(&self.looks)),
+        ]
+    }
+}
+
+/// What the CPUs saw, and when it counts.
+#[derive(Default)]
+struct Account {
+    point: RefCell<ZonePoint>,
+    begin_ns: u64,
+    end_ns: u64,
+    taken_ns: Cell<u64>,
+}
+
+impl Account {
+    /// Adds the time since `from_ns`, if that is in the window.
+    fn add(&self, from_ns: u64, of: impl FnOnce(&mut ZonePoint) -> &mut LogHistogram) {
+        if (self.begin_ns..self.end_ns).contains(&from_ns) {
+            of(&mut self.point.borrow_mut()).record(Here::now_ns() - from_ns);
+        }
+    }
+}
+
+/// A lock whose waits and holds are counted.
+#[repr(C)]
+struct Timed<L> {
+    lock: L,
+    account: Rc<Account>,
+}
+
+impl<L: RawLock<Smp>> RawLock<Smp> for Timed<L> {
+    #[inline]
+    fn lock(&self) {
+        let from = Here::now_ns();
+        self.lock.lock();
+        self.account.add(from, |point| &mut point.waits);
+        self.account.taken_ns.set(Here::now_ns());
+    }
+    fn try_lock(&self) -> bool {
+        self.lock.try_lock()
+    }
+    #[inline]
+    fn unlock(&self) {
+        self.account.add(self.account.taken_ns.get(), |point| &mut point.holds);
+        self.lock.unlock();
+    }
+    fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+    #[inline]
+    fn is_contended(&self) -> bool {
+        self.lock.is_contended()
+    }
+}
+
+/// What all CPUs use.
+struct Shared<L: RawLock<Smp>, S: RawLock<Smp>> {
+    zone: OnceCell<Zone<Smp, Timed<L>, Moves, S>>,
+    account: Rc<Account>,
+}
+
+impl ZoneLoop {
+    /// The locks that a zone may have.
+    pub const LOCKS: [LockName; 3] = [LockName::TestAndSet, LockName::Ticket, LockName::Queued];
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`VirtualError`]: no room for the machine, or the lock never let somebody go.
+    pub fn run(&self) -> Result<ZonePoint, VirtualError> {
+        match (self.lock, self.nested) {
+            (LockName::TestAndSet, false) => self.execute::<TasLock<Smp>, Unlocked>(),
+            (LockName::TestAndSet, true) => self.execute::<TasLock<Smp>, TasLock<Smp>>(),
+            (LockName::Queued, false) => self.execute::<QueuedLock<Smp>, Unlocked>(),
+            (LockName::Queued, true) => self.execute::<QueuedLock<Smp>, QueuedLock<Smp>>(),
+            (_, false) => self.execute::<TicketLock<Smp>, Unlocked>(),
+            (_, true) => self.execute::<TicketLock<Smp>, TicketLock<Smp>>(),
+        }
+    }
+
+    fn execute<L, S>(&self) -> Result<ZonePoint, VirtualError>
+    where
+        L: RawLock<Smp> + Default,
+        S: RawLock<Smp> + Default,
+    {
+        let begin_ns = u64::from(self.warmup_ms) * 1_000_000;
+        let end_ns = begin_ns + u64::from(self.window_ms) * 1_000_000;
+        let account = Rc::new(Account { begin_ns, end_ns, ..Account::default() });
+        let shared: Rc<Shared<L, S>> =
+            Rc::new(Shared { zone: OnceCell::new(), account: Rc::clone(&account) });
+        let cpus = self.machine.topology.cpus;
+        let body = |index: usize| -> Box<dyn FnOnce()> {
+            let (shared, this) = (Rc::clone(&shared), self.clone());
+            Box::new(move || this.turns(index, &shared))
+        };
+        let bodies = (0..cpus).map(body).collect();
+        let (outcome, machine) = Fifo::run(&self.machine, self.seed, end_ns + DRAIN_NS, bodies)
+            .map_err(|source| VirtualError::AddressSpace { tasks: cpus, source })?;
+        self.ended(outcome, &machine)?;
+        // What lies in simulated memory goes before the machine.
+        drop(shared);
+        let window_s = f64::from(self.window_ms) / 1e3;
+        Ok(ZonePoint { window_s, hash: machine.hash(), ..account.point.take() })
+    }
+
+    fn ended(&self, outcome: Outcome, machine: &Machine) -> Result<(), VirtualError> {
+        if outcome == Outcome::Stopped {
+            return Ok(());
+        }
+        Err(VirtualError::NoEnd {
+            outcome,
+            at_s: machine.now_ns() as f64 / 1e9,
+            seed: self.seed,
+            kernel: format!("the page allocator under {}", self.lock),
+            what: machine.explain_no_end(),
+        })
+    }
+
+    fn zone<L, S>(&self, account: &Rc<Account>) -> Zone<Smp, Timed<L>, Moves, S>
+    where
+        L: RawLock<Smp> + Default,
+        S: RawLock<Smp> + Default,
+    {
+        let cpus = self.machine.topology.cpus;
+        // What each CPU has and what its list may hold.
+        let used = 2 * self.batch * cpus as u32;
+        let setup = Setup {
+            frames: used.max(FRAMES_MIN).next_multiple_of(1 << ORDER_MAX),
+            cpus,
+            size: SetSize::single(self.batch),
+            lock: if self.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists },
+            bulk: self.moves,
+        };
+        Zone::with_locks(setup, || Timed { lock: L::default(), account: Rc::clone(account) })
+    }
+
+    /// One CPU, from its start to the end of the window.
+    fn turns<L, S>(&self, index: usize, shared: &Shared<L, S>)
+    where
+        L: RawLock<Smp> + Default,
+        S: RawLock<Smp> + Default,
+    {
+        let zone = shared.zone.get_or_init(|| self.zone(&shared.account));
+        let account = &*shared.account;
+        let mut outside = Outside::new(self.think, self.outside_ns, self.seed, index as u32);
+        let mut mine = Vec::with_capacity(self.batch as usize);
+        while Here::now_ns() < account.end_ns {
+            while mine.len() < self.batch as usize && Here::now_ns() < account.end_ns {
+                let from = Here::now_ns();
+                let page = zone.allocate(Temperature::Hot);
+                account.add(from, |point| {
+                    point.pages += 1;
+                    &mut point.calls
+                });
+                mine.push(page.expect("there are frames for all CPUs"));
+                Here::user(u64::from(outside.draw()) * 1000);
+            }
+            for page in mine.drain(..) {
+                let from = Here::now_ns();
+                zone.free(page, Temperature::Hot);
+                account.add(from, |point| &mut point.calls);
+            }
+            if self.nested {
+                let from = Here::now_ns();
+                zone.count_lists((index + 1) % self.machine.topology.cpus);
+                account.add(from, |point| &mut point.looks);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_kernel::ZonePolicy;
+    use std::num::NonZeroU32;
+
+    fn cell(lock: LockName, policy: ZonePolicy, batch: u32, cpus: usize) -> ZonePoint {
+        let moves = Moves { policy, every: NonZeroU32::MIN, page_ps: 192_000 };
+        let cell = ZoneLoop {
+            machine: Preset::named("smp32-2007").unwrap().with_cpus(cpus),
+            lock,
+            moves,
+            batch,
+            own_line: false,
+            nested: false,
+            outside_ns: 20_000,
+            think: Think::Exponential,
+            seed: 1,
+            warmup_ms: 20,
+            window_ms: 60,
+        };
+        cell.run().unwrap()
+    }
+
+    fn of(point: &ZonePoint, key: &str) -> f64 {
+        point.metrics().iter().find(|metric| metric.0 == key).unwrap().1
+    }
+
+    #[test]
+    fn the_hold_time_is_affine_in_the_batch() {
+        let holds = [1, 7, 31, 127, 511].map(|batch| {
+            let point = cell(LockName::Ticket, ZonePolicy::HoldAll, batch, 1);
+            (f64::from(batch), of(&point, "hold_mean_us"))
+        });
+        let (first, last) = (holds[1], holds[4]);
+        let slope = (last.1 - first.1) / (last.0 - first.0);
+        assert!(slope > 0.0);
+        for (batch, hold) in holds {
+            let line = first.1 + slope * (batch - first.0);
+            assert!((hold / line - 1.0).abs() < 0.05, "{batch}: {hold} us, {line}");
+        }
+    }
+
+    #[test]
+    fn release_if_contended_helps_under_first_come_locks_only() {
+        use LockName::{Queued, TestAndSet, Ticket};
+        let wait = |lock, policy| of(&cell(lock, policy, 63, 6), "wait_p99_us");
+        for lock in [Ticket, Queued] {
+            let (all, some) =
+                (wait(lock, ZonePolicy::HoldAll), wait(lock, ZonePolicy::ReleaseContended));
+            assert!(some < 0.7 * all, "{lock}: {some} us of {all}");
+        }
+        // Its word does not tell whether somebody waits.
+        let hashes = [ZonePolicy::HoldAll, ZonePolicy::ReleaseContended]
+            .map(|policy| cell(TestAndSet, policy, 63, 6).hash);
+        assert_eq!(hashes[0], hashes[1]);
+    }
+
+    #[test]
+    fn lists_with_a_lock_are_looked_at_from_other_cpus() {
+        let moves = Moves { policy: ZonePolicy::HoldAll, every: NonZeroU32::MIN, page_ps: 192_000 };
+        let mut cell = ZoneLoop {
+            machine: Preset::named("smp8-2007").unwrap(),
+            lock: LockName::Ticket,
+            moves,
+            batch: 31,
+            own_line: true,
+            nested: true,
+            outside_ns: 10_000,
+            think: Think::Exponential,
+            seed: 1,
+            warmup_ms: 5,
+            window_ms: 20,
+        };
+        let nested = cell.run().unwrap();
+        assert!(of(&nested, "list_wait_mean_us") > 0.0);
+        cell.nested = false;
+        assert!(of(&cell.run().unwrap(), "list_wait_mean_us").is_nan());
+    }
+}
