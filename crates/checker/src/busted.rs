@@ -98,6 +98,10 @@ fn of_kernels() -> Vec<Subject> {
             "busted-rcu-wrap",
             "Numbers of grace periods must not wrap.",
         ),
+        Subject::busted_rcu::<Unheld>(
+            "busted-rcu-preempted",
+            "A grace period forgets readers that left their CPU.",
+        ),
         Subject::busted_rcu::<LostWork>(
             "busted-rcu-work",
             "A thread forgets work that comes while it works.",
@@ -133,6 +137,12 @@ impl Steps for Joins {
 struct Unwrapped;
 impl Steps for Unwrapped {
     const WRAPS: bool = false;
+}
+
+/// RCU whose grace periods wait for CPUs only.
+struct Unheld;
+impl Steps for Unheld {
+    const READERS: bool = false;
 }
 
 /// RCU whose thread takes the flag of its work too late.

@@ -3,7 +3,7 @@
 mod shapes;
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
-use convoy_sync::rcu::{Barrier, Expedited, Rcu, Steps, Ticket, Work};
+use convoy_sync::rcu::{Barrier, Expedited, Rcu, Reader, Steps, Ticket, Work};
 use convoy_sync::{Atomic, Platform, RawLock, Sleep, TicketLock};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use std::cell::{Cell, RefCell};
@@ -20,8 +20,8 @@ enum Due {
 }
 
 /// What a task has in its hands between two moves.
-#[derive(Default)]
 struct Hands {
+    reader: Rc<Reader>,
     looked_at: usize,
     drawn: Option<(Ticket, usize)>,
 }
@@ -38,7 +38,8 @@ struct Desk<S: Steps> {
 type Body = Box<dyn FnOnce()>;
 
 use Move::{
-    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Open, Pass, Poll, Serve,
+    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
+    Serve,
 };
 pub use shapes::{Move, RCU_SHAPES, RcuShape};
 
@@ -67,7 +68,8 @@ impl<S: Steps> Objects<S> {
     fn play(&self, moves: &[Move]) {
         let parts = <TicketLock<Model> as RawLock<Model>>::parts;
         self.rcu.locks(|lock, name| Model::name(lock, name, parts));
-        let mut hands = Hands::default();
+        let reader = Reader::new(Model::cpu());
+        let mut hands = Hands { reader, looked_at: 0, drawn: None };
         for (&step, number) in moves.iter().zip(1..) {
             Model::call(step.name());
             self.make(step, &mut hands);
@@ -80,16 +82,23 @@ impl<S: Steps> Objects<S> {
         match step {
             Open => {
                 self.section(1);
+                hands.reader.enter();
                 hands.looked_at = self.present.get();
             }
             Close => {
                 self.look_at(hands.looked_at);
+                let _boosted = self.rcu.leave(&hands.reader, self.jiffies.get());
                 self.section(0);
             }
             Call => {
                 let old = self.replace();
                 self.called.borrow_mut().push(old);
                 let _late = self.rcu.call(Due::Free(old), self.jiffies.get());
+            }
+            Leave => {
+                Model::irq_save();
+                self.rcu.note_switch(&hands.reader);
+                Model::irq_restore(());
             }
             Pass => self.rcu.note_quiescent_state(),
             Core => self.tick(),

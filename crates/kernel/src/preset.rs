@@ -53,6 +53,9 @@ impl Entry for KernelPreset {
             let hz = f64::from(self.config.hz);
             return Err(Fault::range("config.hz", hz, "100, 250, 300 or 1000"));
         }
+        if let Some(rcu) = &self.rcu {
+            rcu.check(self.config.preempt)?;
+        }
         self.sched.check()
     }
 

@@ -11,12 +11,15 @@
 //! Each tick asks whether its CPU has core processing to do. Where that and the callbacks run is
 //! the preset's [`Placement`]; the regression of 3.0-rc is in that choice alone.
 //!
-//! Readers are sections without preemption, as in kernels without `CONFIG_TREE_PREEMPT_RCU`, or,
-//! of the flavour `rcu_bh`, sections with bottom halves disabled. No path of the jobs queues
-//! callbacks of that one or waits for an expedited grace period.
-//! Source: `kernel/rcutree.c` of 2.6.39 and 3.0. *Not modelled:* hotplug, boosting, a thread that
-//! yields after ten rounds of work.
+//! Readers are sections without preemption, or, with `preemptible`, sections of a task that may
+//! lose its CPU in them; of the flavour `rcu_bh`, sections with bottom halves disabled. No path of
+//! the jobs queues callbacks of that one or waits for an expedited grace period. Source:
+//! `kernel/rcutree.c` and `kernel/rcutree_plugin.h` of 2.6.39 and 3.0. *Not modelled:* hotplug,
+//! expedited grace periods of preemptible readers, a thread that yields after ten rounds of work.
 
+mod boost;
+#[cfg(test)]
+mod boost_scenes;
 mod files;
 pub(crate) mod rules;
 #[cfg(test)]
@@ -40,8 +43,14 @@ const THREAD_PRIORITY: u8 = 1;
 
 impl Sched {
     /// Runs `callback` on this CPU, with bottom halves disabled, after a grace period: when every
-    /// section without preemption that runs now has ended. In a kernel without RCU it runs at once.
+    /// section of a reader that runs now has ended. In a kernel without RCU it runs at once.
     pub fn call_rcu(&self, callback: Work) {
+        let Some(rcu) = &self.rcu else { return callback(self) };
+        self.call_flavour(rcu.main(), callback);
+    }
+
+    /// The same after every section without preemption, also where readers may be preempted.
+    pub fn call_rcu_sched(&self, callback: Work) {
         let Some(rcu) = &self.rcu else { return callback(self) };
         self.call_flavour(&rcu.lists, callback);
     }
@@ -71,10 +80,10 @@ impl Sched {
         }
     }
 
-    /// Counters so far, of `rcu_sched`.
+    /// Counters so far, of the flavour that paths of the kernel use.
     #[must_use]
     pub fn rcu_stats(&self) -> RcuStats {
-        self.rcu.as_ref().map(|rcu| rcu.lists.stats()).unwrap_or_default()
+        self.rcu.as_ref().map(|rcu| rcu.main().stats()).unwrap_or_default()
     }
 
     /// Opens the softirq and makes the threads; before the machine runs.
@@ -83,6 +92,7 @@ impl Sched {
         if rcu.placement != Placement::Thread {
             self.open_softirq(Vector::Rcu, Rc::new(Self::rcu_softirq));
         }
+        self.start_boosts(rcu);
         if rcu.placement == Placement::Softirq {
             return;
         }
@@ -102,7 +112,8 @@ impl Sched {
     pub(crate) fn tick_rcu(&self, user: bool) {
         let Some(rcu) = &self.rcu else { return };
         let jiffies = self.rq.jiffies();
-        rcu.note_tick(user || self.rq.this().is_idle());
+        let idle = self.rq.this().is_idle();
+        rcu.note_tick(user || idle, &self.rq.current().reader);
         self.log_stalls(rcu);
         if rcu.flavours().any(|(_, lists)| lists.is_late(jiffies + 1)) {
             self.rq.this().need_resched.set(true);
@@ -123,7 +134,7 @@ impl Sched {
         rcu.thread().work.give();
         let task = rcu.thread().task.borrow().clone();
         if self.kthread_wake(&task.expect("made at the start")) {
-            rcu.lists.count(|stats| stats.thread_wakeups += 1);
+            rcu.main().count(|stats| stats.thread_wakeups += 1);
         }
     }
 
@@ -151,7 +162,7 @@ impl Sched {
                     self.rcu_core(rcu);
                 }
                 if rcu.done() == 0 {
-                    rcu.lists.count(|stats| stats.idle_rounds += 1);
+                    rcu.main().count(|stats| stats.idle_rounds += 1);
                 }
                 self.rcu_batch(rcu);
             });
@@ -186,5 +197,6 @@ impl Sched {
                 self.rq.resched(late);
             }
         }
+        self.wake_boosts(rcu);
     }
 }

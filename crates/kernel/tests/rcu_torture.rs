@@ -30,6 +30,8 @@ type Word = <Smp as Platform>::AtomicU32;
 enum Readers {
     /// They forbid preemption.
     Sched,
+    /// They may be preempted, and those that hold a grace period up are lent a priority after 1 ms.
+    Preempt,
     /// They disable bottom halves.
     Bh,
     /// They do neither, and sleep: who does not see them break the rule sees nothing.
@@ -95,7 +97,7 @@ impl Torture {
     fn reader(&self, sched: &Sched) {
         loop {
             match self.readers {
-                Readers::Sched => sched.rcu_read("torture", || self.read(sched)),
+                Readers::Sched | Readers::Preempt => sched.rcu_read("torture", || self.read(sched)),
                 Readers::Bh => {
                     Sched::local_bh_disable();
                     self.read(sched);
@@ -146,7 +148,7 @@ impl Torture {
         });
         match self.readers {
             Readers::Bh => sched.call_rcu_bh(callback),
-            Readers::Sched | Readers::Broken => sched.call_rcu(callback),
+            Readers::Sched | Readers::Preempt | Readers::Broken => sched.call_rcu(callback),
         }
     }
 
@@ -155,7 +157,7 @@ impl Torture {
             let kind = self.draw(40);
             if let Some(object) = self.replace() {
                 // A grace period of the other kind is no shorter for readers without bottom halves.
-                if kind < 4 {
+                if kind < 4 && self.readers != Readers::Preempt {
                     sched.synchronize_sched_expedited();
                     self.step(object);
                 }
@@ -207,7 +209,10 @@ impl Torture {
 
 /// So many operations on `kernel`, with readers of these kinds; what is seen, and the operations.
 fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<Torture>>, u64) {
-    let rules = KernelPreset::named(kernel).expect("a shipped preset");
+    let mut rules = KernelPreset::named(kernel).expect("a shipped preset");
+    if let Some(boost_ms) = rules.rcu.as_mut().and_then(|rcu| rcu.boost_ms.as_mut()) {
+        *boost_ms = 1;
+    }
     let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(cpus);
     let machine = Machine::new(&preset, 1, 400).expect("address space");
     let sched = Sched::new(&rules, &preset);
@@ -239,10 +244,16 @@ fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<
 #[expect(clippy::print_stderr, reason = "the counts are the result of the nightly run")]
 fn readers_are_waited_for() {
     let factor = std::env::var("CONVOY_BUDGET").ok().and_then(|text| text.parse::<u64>().ok());
-    let least = OPERATIONS * factor.unwrap_or(1) / 3;
+    let least = OPERATIONS * factor.unwrap_or(1) / 4;
     let mut operations = 0;
-    for (kernel, cpus) in [("2.6.39", 4), ("3.0-rc", 20), ("3.0-rc+softirq", 2)] {
-        let (seen, count) = torture(kernel, cpus, &[Readers::Sched, Readers::Bh], least);
+    let (sched, preempt) = ([Readers::Sched, Readers::Bh], [Readers::Preempt, Readers::Bh]);
+    for (kernel, cpus, kinds) in [
+        ("2.6.39", 4, sched),
+        ("3.0-rc", 20, sched),
+        ("3.0-rc+softirq", 2, sched),
+        ("3.0+boost", 18, preempt),
+    ] {
+        let (seen, count) = torture(kernel, cpus, &kinds, least);
         operations += count;
         for torture in seen {
             let text = torture.text(kernel);

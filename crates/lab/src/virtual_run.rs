@@ -143,9 +143,9 @@ pub struct VirtualPoint {
     pub bulk: Vec<BulkUse>,
     /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at its end.
     pub proc_files: [String; 3],
-    /// `rcudata`, `rcugp`, `rcuhier` and `rcu_pending` of debugfs at its end, empty where the
-    /// kernel has no RCU, and what the kernel logged of grace periods that stalled.
-    pub rcu_files: [String; 4],
+    /// `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of debugfs at its end, empty
+    /// without RCU or boosting, and what the kernel logged of grace periods that stalled.
+    pub rcu_files: [String; 5],
     /// See `rcu_files`.
     pub rcu_stalls: Vec<String>,
     /// Schedule hash of the whole run.
@@ -214,7 +214,7 @@ struct Board {
     zones: RefCell<Vec<ZoneStats>>,
     bulk: RefCell<Vec<BulkUse>>,
     proc_files: RefCell<[String; 3]>,
-    rcu_files: RefCell<[String; 4]>,
+    rcu_files: RefCell<[String; 5]>,
     samples: RefCell<Vec<Sample>>,
 }
 

@@ -1,7 +1,8 @@
 //! What CPUs do in the scenarios of RCU.
 
 use Move::{
-    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Open, Pass, Poll, Serve,
+    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
+    Serve,
 };
 
 /// One thing that a CPU does.
@@ -14,6 +15,9 @@ pub enum Move {
     Close,
     /// Puts a new object in the place of the present one, which is to be freed.
     Call,
+    /// The reader loses its CPU inside its section. The CPU goes on with what stands between this
+    /// and [`Move::Close`], which the reader makes when it is back.
+    Leave,
     /// A context switch: a quiescent state.
     Pass,
     /// A tick: core processing if there is any to do, and what is free by now is freed.
@@ -127,6 +131,24 @@ pub const RCU_SHAPES: &[RcuShape] = &[
         ],
     },
     RcuShape {
+        name: "preempted",
+        about: "a reader that leaves its CPU in the grace period that waits for it",
+        before_wrap: 1,
+        tasks: &[
+            &[After(1, 1), Call, Core, After(1, 5), Pass, Core, Core, Core],
+            &[Open, After(0, 3), Core, Leave, Core, After(0, 8), Close, Core],
+        ],
+    },
+    RcuShape {
+        name: "preempted-before",
+        about: "a reader that has left its CPU when the grace period begins",
+        before_wrap: 1,
+        tasks: &[
+            &[After(1, 4), Call, Core, After(1, 6), Pass, Core, Core, After(1, 8), Core],
+            &[Core, Pass, Open, Leave, After(0, 3), Core, After(0, 7), Close],
+        ],
+    },
+    RcuShape {
         name: "polled",
         about: "a ticket for a grace period, while the numbers wrap",
         before_wrap: 1,
@@ -164,6 +186,7 @@ impl Move {
             Open => "section begins",
             Close => "section ends",
             Call => "call",
+            Leave => "preempted",
             Pass => "note_quiescent_state",
             Core => "core",
             Late => "force",

@@ -97,6 +97,8 @@ enum Proc {
     LockStat,
     /// `rcu/rcu_pending` of debugfs
     RcuPending,
+    /// `rcu/rcuboost` of debugfs
+    Rcuboost,
     /// `rcu/rcudata` of debugfs
     Rcudata,
     /// `rcu/rcugp` of debugfs
@@ -166,7 +168,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     report.notes.extend(stacks(args, &report.title, &analysis)?);
     if let Some(file) = args.proc {
         let [buddyinfo, zoneinfo, loadavg] = &point.proc_files;
-        let [rcudata, rcugp, rcuhier, rcu_pending] = &point.rcu_files;
+        let [rcudata, rcugp, rcuhier, rcu_pending, rcuboost] = &point.rcu_files;
         let vectors = &target.run.kernel.softirq.vectors;
         let vectors: Vec<&str> = vectors.iter().map(|vector| vector.name()).collect();
         let text = match file {
@@ -174,6 +176,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
             Proc::Loadavg => loadavg.clone(),
             Proc::LockStat => analysis.proc(ProcFile::LockStat, &vectors),
             Proc::RcuPending => rcu_pending.clone(),
+            Proc::Rcuboost => rcuboost.clone(),
             Proc::Rcudata => rcudata.clone(),
             Proc::Rcugp => rcugp.clone(),
             Proc::Rcuhier => rcuhier.clone(),
@@ -184,8 +187,13 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
         };
         if text.is_empty() {
             return Err(Failure::usage(format!(
-                "--proc: the kernel {} has no RCU; name one of 2.6.39 to 3.0 with --kernel",
-                target.run.kernel.name
+                "--proc: the kernel {} {}",
+                target.run.kernel.name,
+                if file == Proc::Rcuboost && !rcudata.is_empty() {
+                    "lends readers no priority; name 3.0+boost with --kernel"
+                } else {
+                    "has no RCU; name one of 2.6.39 to 3.0 with --kernel"
+                }
             )));
         }
         output::result(&args.common, &text)?;

@@ -95,6 +95,34 @@ fn the_kernels_of_2011_differ_only_in_where_rcu_runs() {
 }
 
 #[test]
+fn the_preemptible_kernels_differ_from_30_in_preemption_and_rcu() {
+    let base = KernelPreset::named("3.0").unwrap();
+    for (name, boost_ms, placement) in [
+        ("3.0+preempt", None, RcuPlacement::Softirq),
+        ("3.0+boost", Some(500), RcuPlacement::CallbacksInThread),
+    ] {
+        let mut due = KernelPreset { name: name.to_owned(), ..base.clone() };
+        due.config.preempt = crate::config::Preempt::Full;
+        let rcu = due.rcu.as_mut().unwrap();
+        (rcu.preemptible, rcu.boost_ms, rcu.placement) = (true, boost_ms, placement);
+        assert_eq!(KernelPreset::named(name).unwrap(), due, "{name}");
+    }
+}
+
+#[test]
+fn readers_are_boosted_only_where_they_may_be_preempted() {
+    let (_, text) = KERNELS.shipped("2.6.39").unwrap();
+    for (from, to, expected) in [
+        ("preempt = \"voluntary\"", "preempt = \"voluntary\"", "boost_ms"),
+        ("[rcu]", "[rcu]\npreemptible = true", "config.preempt"),
+    ] {
+        let text = text.replacen(from, to, 1).replacen("[rcu]", "[rcu]\nboost_ms = 500", 1);
+        let error = convoy_catalogue::parse::<KernelPreset>("own", &text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn every_number_has_a_range() {
     let keys = convoy_catalogue::keys::<KernelPreset>();
     assert_eq!(keys.iter().find(|key| key.unbounded), None);

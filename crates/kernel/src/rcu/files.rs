@@ -6,19 +6,22 @@ use convoy_sync::rcu::Stall;
 use core::fmt::Write as _;
 
 impl Sched {
-    /// The files `rcudata`, `rcugp`, `rcuhier` and `rcu_pending` of the directory `rcu` of debugfs;
-    /// empty in a kernel without RCU.
+    /// The files `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of the directory `rcu`
+    /// of debugfs; empty in a kernel without RCU, the last one without boosting.
     #[must_use]
-    pub fn rcu_files(&self) -> [String; 4] {
+    pub fn rcu_files(&self) -> [String; 5] {
         let Some(rcu) = &self.rcu else { return Default::default() };
         let jiffies = self.rq.jiffies();
-        let mut texts: [String; 4] = Default::default();
+        let mut texts: [String; 5] = Default::default();
         for (name, lists) in rcu.flavours() {
             let title = format!("{name}:\n");
             texts[0] += &(title.clone() + &lists.data_text());
             texts[1] += &lists.period_text(name);
             texts[2] += &(title.clone() + &lists.tree_text(jiffies));
             texts[3] += &(title + &lists.pending_text());
+        }
+        if let Some(lists) = rcu.preempt.as_ref().filter(|_| rcu.boosts.is_some()) {
+            texts[4] = lists.boost_text(jiffies);
         }
         texts
     }
@@ -44,17 +47,22 @@ impl Sched {
 
     /// The line of the kernel, and one for each CPU with its task and what that is in.
     fn stall_text(&self, name: &str, stall: &Stall) -> String {
-        let Stall { cpus, by, ticks } = stall;
+        let Stall { cpus, tasks, by, ticks } = stall;
         let mut text = if cpus == &[*by] {
             format!("INFO: {name}_state detected stall on CPU {by} (t={ticks} jiffies)\n")
         } else {
-            let cpus: Vec<_> = cpus.iter().map(usize::to_string).collect();
+            let names = tasks.iter().map(|task| format!("P{task}"));
+            let cpus: Vec<_> = names.chain(cpus.iter().map(usize::to_string)).collect();
             format!(
                 "INFO: {name}_state detected stalls on CPUs/tasks: {{ {}}} (detected by {by}, \
                  t={ticks} jiffies)\n",
                 cpus.join(" ")
             )
         };
+        for &task in tasks {
+            let section = self.rq.tcb(task).section.get().unwrap_or("no named section");
+            let _infallible = writeln!(text, "task {task} in {section}, without a CPU");
+        }
         for &cpu in cpus {
             let queue = &self.rq.queues[cpu];
             let task = self.rq.tcb(queue.curr.get());

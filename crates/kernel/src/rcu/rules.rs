@@ -1,5 +1,7 @@
 //! The rules of RCU, `[rcu]` of a preset.
 
+use crate::config::Preempt;
+use convoy_catalogue::Fault;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -34,6 +36,15 @@ pub enum ThreadPolicy {
 pub struct RcuRules {
     /// Where its work runs.
     pub placement: Placement,
+    /// Readers may be preempted, and hold up grace periods of their own (`CONFIG_TREE_PREEMPT_RCU`,
+    /// needs `preempt = "full"`).
+    #[serde(default)]
+    pub preemptible: bool,
+    /// Readers that hold a grace period up for so many milliseconds are lent the priority of the
+    /// `rcubN` of their node (`CONFIG_RCU_BOOST_DELAY`); never without it.
+    #[serde(default)]
+    #[schemars(range(max = 3000))]
+    pub boost_ms: Option<u64>,
     /// How its threads are scheduled, where it has any.
     #[serde(default)]
     pub thread: ThreadPolicy,
@@ -46,6 +57,21 @@ pub struct RcuRules {
     #[serde(default = "stall_s")]
     #[schemars(range(min = 1, max = 3600))]
     pub stall_s: u64,
+}
+
+impl RcuRules {
+    /// What a preset may not combine.
+    pub(crate) fn check(&self, preempt: Preempt) -> Result<(), Fault> {
+        if self.preemptible && preempt != Preempt::Full {
+            let problem = "needs `config.preempt = \"full\"`: nobody else preempts a reader";
+            return Err(Fault::new("rcu.preemptible", problem));
+        }
+        if self.boost_ms.is_some() && !self.preemptible {
+            let problem = "needs `rcu.preemptible = true`: other readers keep their CPU";
+            return Err(Fault::new("rcu.boost_ms", problem));
+        }
+        Ok(())
+    }
 }
 
 fn stall_s() -> u64 {

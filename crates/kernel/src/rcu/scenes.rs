@@ -9,7 +9,11 @@ use core::cell::Cell;
 const MS: u64 = 1_000_000_000; // picoseconds
 
 /// Runs `scene` as the first task on `cpus` CPUs; what RCU counted.
-fn stage(kernel: &str, cpus: usize, scene: impl FnOnce(&Rc<Sched>) + 'static) -> Rc<Sched> {
+pub(super) fn stage(
+    kernel: &str,
+    cpus: usize,
+    scene: impl FnOnce(&Rc<Sched>) + 'static,
+) -> Rc<Sched> {
     stage_on(&KernelPreset::named(kernel).expect("a shipped preset"), cpus, scene)
 }
 
@@ -32,7 +36,8 @@ fn stage_on(
     sched
 }
 
-const KERNELS: [&str; 4] = ["2.6.39", "3.0-rc", "3.0-rc+softirq", "3.0"];
+const KERNELS: [&str; 6] =
+    ["2.6.39", "3.0-rc", "3.0-rc+softirq", "3.0", "3.0+preempt", "3.0+boost"];
 
 #[test]
 fn a_callback_runs_after_a_grace_period_on_idle_and_on_busy_cpus() {
@@ -274,7 +279,7 @@ fn debugfs_has_the_formats_of_the_kernel() {
         sched.sleep_until(Here::now_ns() + 100_000_000);
         seen.set(sched.rcu_files());
     });
-    let [data, periods, tree, pending]: [String; 4] = files.take();
+    let [data, periods, tree, pending, _]: [String; 5] = files.take();
     let first = |text: &str| text.lines().nth(1).expect("a line for CPU 0").to_owned();
     assert_eq!(data.lines().filter(|line| line.starts_with("rcu_")).count(), 2);
     assert_eq!(data.lines().count(), 2 * 21);

@@ -1,11 +1,12 @@
 //! What the scheduler holds of RCU.
 
+use super::boost::Boosts;
 use super::rules::{Placement, RcuRules, ThreadPolicy};
 use super::wait::Stoppers;
 use crate::sched::kthread::state::Kthread;
 use crate::softirq::context;
 use convoy_machine::{Here, Smp, ps};
-use convoy_sync::rcu::{FIRST, Stall, Work};
+use convoy_sync::rcu::{FIRST, Reader, Stall, Work};
 use core::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -24,6 +25,10 @@ pub(crate) struct Rcu<C> {
     /// `rcu_bh`: readers disable bottom halves. Made at its first callback; until then it has
     /// nothing to do, and no price.
     bh: OnceCell<Lists<C>>,
+    /// `rcu_preempt`: readers may be preempted.
+    pub(super) preempt: Option<Lists<C>>,
+    /// Where those who hold one of its grace periods up are lent a priority.
+    pub(super) boosts: Option<Boosts>,
     pub(super) threads: Vec<Thread>,
     pub(super) stoppers: OnceCell<Stoppers>,
     pub(super) stalls: RefCell<Vec<String>>,
@@ -43,8 +48,15 @@ fn lists<C>(cpus: usize) -> Lists<C> {
 }
 
 impl<C> Rcu<C> {
-    pub(crate) fn new(rules: &RcuRules, cpus: usize) -> Self {
+    pub(crate) fn new(rules: &RcuRules, cpus: usize, hz: u32) -> Self {
+        let preempt = rules.preemptible.then(|| lists(cpus));
+        let boosts = preempt.as_ref().zip(rules.boost_ms).map(|(lists, ms)| {
+            lists.boost_after((ms * u64::from(hz)).div_ceil(1000));
+            Boosts::default()
+        });
         Self {
+            preempt,
+            boosts,
             placement: rules.placement,
             thread_policy: rules.thread,
             core: ps(rules.core_ns),
@@ -61,7 +73,13 @@ impl<C> Rcu<C> {
     /// The flavours that have been used, with the names that the kernel prints.
     pub(super) fn flavours(&self) -> impl Iterator<Item = (&'static str, &Lists<C>)> {
         let bh = self.bh.get().map(|lists| ("rcu_bh", lists));
-        [("rcu_sched", &self.lists)].into_iter().chain(bh)
+        let preempt = self.preempt.as_ref().map(|lists| ("rcu_preempt", lists));
+        [("rcu_sched", &self.lists)].into_iter().chain(bh).chain(preempt)
+    }
+
+    /// The flavour that paths of the kernel use.
+    pub(super) fn main(&self) -> &Lists<C> {
+        self.preempt.as_ref().unwrap_or(&self.lists)
     }
 
     /// The flavour whose readers disable bottom halves.
@@ -85,9 +103,13 @@ impl<C> Rcu<C> {
         self.flavours().map(|(_, lists)| lists.done()).sum()
     }
 
-    /// This CPU changes tasks: a quiescent state of `rcu_sched`.
-    pub(crate) fn note_switch(&self) {
+    /// `reader` leaves this CPU: a quiescent state of `rcu_sched`, and of the other flavour if it
+    /// is in no section.
+    pub(crate) fn note_switch(&self, reader: &Rc<Reader>) {
         self.lists.note_quiescent_state();
+        if let Some(lists) = &self.preempt {
+            lists.note_switch(reader);
+        }
     }
 
     /// No bottom half runs on this CPU, and none is disabled.
@@ -97,8 +119,12 @@ impl<C> Rcu<C> {
         }
     }
 
-    /// A tick of this CPU, which found it `outside` the kernel or idle (`rcu_check_callbacks`).
-    pub(super) fn note_tick(&self, outside: bool) {
+    /// A tick of this CPU, which found it `outside` the kernel or idle, with that task on it
+    /// (`rcu_check_callbacks`).
+    pub(super) fn note_tick(&self, outside: bool, reader: &Reader) {
+        if let Some(lists) = &self.preempt {
+            lists.note_tick(reader);
+        }
         if outside {
             self.lists.note_quiescent_state();
         }

@@ -4,7 +4,6 @@ use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::Sched;
 use crate::sched::task::Policy;
 use convoy_machine::{Here, Sim, Smp};
-use convoy_sync::Platform as _;
 use convoy_sync::rcu::{Barrier, Expedited};
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -42,7 +41,7 @@ impl Sched {
         }
         let done = count();
         let inner = Rc::clone(&done);
-        self.call_rcu(Box::new(move |_| inner.leave()));
+        self.call_rcu_sched(Box::new(move |_| inner.leave()));
         done.wait();
     }
 
@@ -121,12 +120,12 @@ impl Sched {
         true
     }
 
-    /// Runs `section` as a reader of `rcu_sched`, under the name that a stall would tell.
+    /// Runs `section` as a reader, under the name that a stall would tell.
     pub fn rcu_read<T>(&self, name: &'static str, section: impl FnOnce() -> T) -> T {
         let before = self.note_section(Some(name));
-        Smp::preempt_disable();
+        self.rcu_read_lock();
         let result = section();
-        Smp::preempt_enable();
+        self.rcu_read_unlock();
         self.note_section(before);
         result
     }

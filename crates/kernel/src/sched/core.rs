@@ -109,7 +109,7 @@ impl Sched {
         queue.lock.lock();
         queue.need_resched.set(false);
         if let Some(rcu) = &self.rcu {
-            rcu.note_switch();
+            rcu.note_switch(&me.reader);
         }
         Here::pass(self.rq.costs.schedule);
         let idle = me.id == queue.idle.get();

@@ -78,7 +78,7 @@ impl Sched {
             locks: kernel.locks,
             bkl: Bkl::new(kernel.bkl, kernel.locks, kernel.config.preempt),
             softirqs: Softirqs::new(&kernel.softirq, cpus),
-            rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, cpus)),
+            rcu: kernel.rcu.as_ref().map(|rules| Rcu::new(rules, cpus, kernel.config.hz)),
             agendas: (0..cpus).map(|_| Agendas::default()).collect(),
             kthreads: RefCell::default(),
             futexes: OnceCell::new(),

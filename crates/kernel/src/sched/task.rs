@@ -1,10 +1,11 @@
 //! A task as the scheduler sees it.
 
 use super::entity::Entity;
+use convoy_sync::rcu::Reader;
 use convoy_sync::{Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
 use core::cmp::Reverse;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 
 /// How a task is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,8 @@ pub struct Tcb {
     pub(crate) section: Cell<Option<&'static str>>,
     /// The current preemption is involuntary: the task stays queued whatever its state.
     pub(crate) preempted: Cell<bool>,
+    /// It as a reader of RCU, where readers may be preempted.
+    pub(crate) reader: Rc<Reader>,
 }
 
 impl Tcb {
@@ -119,6 +122,7 @@ impl Tcb {
             parent: RefCell::default(),
             section: Cell::default(),
             preempted: Cell::new(false),
+            reader: Reader::new(id),
         }
     }
 

@@ -115,6 +115,7 @@ impl World {
     /// mount changes.
     fn enter(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
+            self.sched.walk_begins();
             self.vfs.enter_section();
         } else {
             self.get_path(at);
@@ -157,6 +158,7 @@ impl World {
         if self.vfs.rcu_walk() {
             self.get_path(at);
             self.vfs.leave_section();
+            self.sched.walk_ends();
         }
     }
 
@@ -164,6 +166,7 @@ impl World {
     fn abandon(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
             self.vfs.leave_section();
+            self.sched.walk_ends();
         } else {
             self.put_path(at);
         }

@@ -95,11 +95,39 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             }
             let mask = node.hot().qsmask.peek();
             let place = node.parent.map_or(0, |(_, bit)| bit.trailing_zeros());
+            let blocked = node.blocked.borrow();
+            let (held, any) = (mark('G', blocked.is_owed()), mark('T', blocked.state().0));
             let (first, last) = (node.cpus.start, node.cpus.end - 1);
-            let _infallible =
-                write!(text, "{mask:x}/{:x} ..>. {first}:{last} ^{place}    ", node.children);
+            let _infallible = write!(
+                text,
+                "{mask:x}/{:x} {held}.>{any} {first}:{last} ^{place}    ",
+                node.children
+            );
         }
         text.push('\n');
         text
+    }
+
+    /// `rcuboost`: a line for each leaf, with whether its thread sleeps (`W`) or lends (`R`). What
+    /// balks is not counted.
+    pub fn boost_text(&self, jiffies: u64) -> String {
+        let leaves = self.tree.leaves().map(|number| &self.tree.nodes[number]);
+        let line = |leaf: &super::tree::Node<P>| {
+            let blocked = leaf.blocked.borrow();
+            let (any, boosting) = blocked.state();
+            format!(
+                "{}:{} tasks={}{}.{} kt={} ntb={boosts} neb=0 nnb={boosts} j={:04x} bt={:04x}\n",
+                leaf.cpus.start,
+                leaf.cpus.end - 1,
+                mark('T', any),
+                mark('N', blocked.is_owed()),
+                mark('B', boosting && blocked.is_owed()),
+                if boosting && blocked.is_owed() { 'R' } else { 'W' },
+                jiffies & 0xffff,
+                blocked.boost_at() & 0xffff,
+                boosts = blocked.boosts
+            )
+        };
+        leaves.map(line).collect()
     }
 }

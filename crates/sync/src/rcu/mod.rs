@@ -9,6 +9,9 @@
 //! then invokes what [`Rcu::take_done`] hands out. Where and by whom is the machine's choice: the
 //! regression of 3.0-rc was in that choice alone.
 //!
+//! Where readers may be preempted, a section is one of a [`Reader`], its task; the machine also
+//! tells when such a task leaves its CPU, and may be told whom to lend a priority.
+//!
 //! ## States
 //!
 //! Grace periods are numbered; the last that has begun is `gpnum`, the last that has ended
@@ -23,6 +26,9 @@
 //!   that it knew to have ended: the tag.
 //! - *report* (leaf locked): if the tag is that of the present grace period, the CPU's bit goes;
 //!   who clears the last bit of a node goes on in the parent, holding one node's lock at a time.
+//! - *leave a CPU in a section*: the reader is queued at the leaf, for the present grace period if
+//!   that still waits for the CPU, else for the next. The last that leaves a section reports for
+//!   the leaf.
 //! - *end*: the root owes nothing: `completed = gpnum`; the same CPU begins the next if it waits
 //!   for one.
 //!
@@ -30,7 +36,7 @@
 //!
 //! - A bit is cleared only for a quiescent state that began after the grace period did: the tag and
 //!   the second look under the leaf's lock say so.
-//! - `completed` moves only when no node owes a bit.
+//! - `completed` moves only when no node owes a bit, and no reader of a leaf is waited for.
 //! - Of the nodes' locks a CPU holds one at a time; `begins` or `force` may be held around it.
 //! - Numbers wrap; they are compared by their difference.
 //!
@@ -56,12 +62,13 @@
 //! may hear of a beginning before it hears of the end that came first, and then frees too early;
 //! 3.11 and later look at ends first, as here. Its flavours `rcu_sched` and `rcu_bh` differ in what
 //! the machine tells to be a quiescent state. Tickets are those of 3.14 and later. Not here:
-//! readers that may be preempted, and the boosting of these; hotplug; the force at a `call` whose
+//! expedited grace periods for readers that may be preempted; hotplug; the force at a `call` whose
 //! time has come.
 
 mod barrier;
 mod debugfs;
 mod polled;
+mod readers;
 mod segments;
 mod stall;
 mod stats;
@@ -70,6 +77,7 @@ mod work;
 
 pub use barrier::{Barrier, Expedited};
 pub use polled::Ticket;
+pub use readers::Reader;
 pub use stall::Stall;
 pub use stats::RcuStats;
 pub use work::Work;
@@ -108,6 +116,8 @@ pub trait Steps: 'static {
     const WAITS_WHOLE: bool = true;
     /// Numbers of grace periods are compared by their difference, so that they may wrap.
     const WRAPS: bool = true;
+    /// A grace period waits for readers that left their CPU in a section.
+    const READERS: bool = true;
     /// A thread takes the flag that says it has work before it does the work.
     const TAKES_FIRST: bool = true;
 }

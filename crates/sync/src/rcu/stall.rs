@@ -1,7 +1,7 @@
 //! Grace periods that do not end.
 
 use super::{Rcu, Steps};
-use crate::{Atomic, Platform};
+use crate::{Atomic, Platform, TaskId};
 
 /// Ticks by which a CPU that holds no grace period up lets those that do report first
 /// (`RCU_STALL_RAT_DELAY`).
@@ -12,6 +12,8 @@ const OTHERS_DELAY: u64 = 2;
 pub struct Stall {
     /// The CPUs that it waits for.
     pub cpus: Vec<usize>,
+    /// The readers that it waits for, which left their CPU in a section.
+    pub tasks: Vec<TaskId>,
     /// Who saw it.
     pub by: usize,
     /// Ticks since it began.
@@ -31,13 +33,20 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             return None;
         }
         let by = P::cpu() as usize;
-        let cpus = match self.owing() {
-            cpus if cpus.contains(&by) => vec![by],
-            cpus if jiffies < due + OTHERS_DELAY || cpus.is_empty() => return None,
-            cpus => cpus,
+        let (cpus, tasks) = match (self.owing(), self.readers()) {
+            (cpus, _) if cpus.contains(&by) => (vec![by], Vec::new()),
+            _ if jiffies < due + OTHERS_DELAY => return None,
+            (cpus, tasks) if cpus.is_empty() && tasks.is_empty() => return None,
+            both => both,
         };
         tree.stalled.set(tree.stalled.get() + 1);
-        Some(Stall { cpus, by, ticks: jiffies - tree.began.get() })
+        Some(Stall { cpus, tasks, by, ticks: jiffies - tree.began.get() })
+    }
+
+    /// The readers without a CPU that the present grace period waits for.
+    fn readers(&self) -> Vec<TaskId> {
+        let leaves = self.tree.leaves().map(|number| &self.tree.nodes[number]);
+        leaves.flat_map(|leaf| leaf.blocked.borrow().owing().collect::<Vec<_>>()).collect()
     }
 
     /// The CPUs that the present grace period waits for.

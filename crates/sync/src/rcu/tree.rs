@@ -2,10 +2,11 @@
 
 use super::{FORCE_TICKS, Line, Local, Rcu, Steps};
 use crate::{Access, Atomic, Platform, RawLock, TicketLock};
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use super::readers::Blocked;
 use super::segments::Segments;
 
 /// CPUs of a leaf (`RCU_FANOUT_LEAF`), and children of an inner node (`CONFIG_RCU_FANOUT`).
@@ -34,7 +35,7 @@ pub(super) struct Forces {
 /// One node in the machine's memory: a line of its own. Its words are written under its lock and
 /// read without it as hints.
 pub(super) struct NodeHot<P: Platform> {
-    lock: TicketLock<P>,
+    pub(super) lock: TicketLock<P>,
     gpnum: P::AtomicUsize,
     completed: P::AtomicUsize,
     /// Children that the grace period waits for.
@@ -48,6 +49,8 @@ pub(super) struct Node<P: Platform> {
     /// Its parent, and its bit there.
     pub(super) parent: Option<(usize, usize)>,
     pub(super) cpus: Range<usize>,
+    /// Of a leaf.
+    pub(super) blocked: RefCell<Blocked>,
 }
 
 impl<P: Platform> Node<P> {
@@ -63,7 +66,18 @@ impl<P: Platform> Node<P> {
             completed: Atomic::new(first),
             qsmask: Atomic::new(0),
         }));
-        Self { hot, children: usize::MAX >> (usize::BITS as usize - children), parent, cpus }
+        Self {
+            hot,
+            children: usize::MAX >> (usize::BITS as usize - children),
+            parent,
+            cpus,
+            blocked: RefCell::default(),
+        }
+    }
+
+    /// Uses what is guarded by its lock and is not a word of its own.
+    pub(super) fn touch(&self, access: Access) {
+        P::touch(&*self.hot, access);
     }
 
     pub(super) fn hot(&self) -> &NodeHot<P> {
@@ -96,6 +110,9 @@ pub(super) struct Tree<P: Platform> {
     forcing: Cell<bool>,
     /// A grace period was wanted meanwhile.
     wanted: Cell<bool>,
+    /// Ticks after which readers that hold a grace period up are hurried, and at which leaves.
+    pub(super) boost_delay: Cell<Option<u64>>,
+    pub(super) boosts: Cell<u64>,
 }
 
 impl<T> core::ops::Deref for Line<T> {
@@ -131,6 +148,8 @@ impl<P: Platform> Tree<P> {
             force: P::place(Line(TicketLock::default())),
             forcing: Cell::new(false),
             wanted: Cell::new(false),
+            boost_delay: Cell::default(),
+            boosts: Cell::default(),
         }
     }
 
@@ -159,7 +178,7 @@ impl<P: Platform> Tree<P> {
         self.forces.set(forces);
     }
 
-    fn leaf_of(&self, cpu: usize) -> (usize, usize) {
+    pub(super) fn leaf_of(&self, cpu: usize) -> (usize, usize) {
         let first = usize::from(self.nodes.len() > 1);
         (first + cpu / LEAF_FANOUT, 1 << (cpu % LEAF_FANOUT))
     }
@@ -178,7 +197,7 @@ impl<P: Platform> Tree<P> {
     /// Clears `bits` in `node`, whose lock the caller holds, and goes up as long as a node owes
     /// nothing more. Releases the lock; whether the grace period is over, and then the root is
     /// locked.
-    fn report<S: Steps>(&self, node: usize, bits: usize) -> bool {
+    pub(super) fn report<S: Steps>(&self, node: usize, bits: usize) -> bool {
         let (mut at, mut bits) = (node, bits);
         loop {
             let node = &self.nodes[at];
@@ -190,7 +209,7 @@ impl<P: Platform> Tree<P> {
                 return false;
             }
             hot.qsmask.store(mask & !bits, Relaxed);
-            if mask & !bits != 0 && S::ENDS_LAST {
+            if (mask & !bits != 0 || self.is_held::<S>(at)) && S::ENDS_LAST {
                 hot.lock.unlock();
                 return false;
             }
@@ -302,7 +321,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
 
     /// The root, which is locked, owes nothing more: the grace period is over, and the next one
     /// begins if this CPU waits for it.
-    fn finish(&self, jiffies: u64) {
+    pub(super) fn finish(&self, jiffies: u64) {
         let numbers = &self.tree.numbers.0;
         // Release pairs with who polls; Relaxed: the root's lock orders the rest.
         numbers.completed.store(numbers.gpnum.load(Relaxed), Release);
@@ -353,6 +372,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
             hot.gpnum.store(gpnum, Relaxed);
             // Relaxed: a node's words are ordered by its lock, the numbers by the root's.
             hot.completed.store(numbers.completed.peek(), Relaxed);
+            let boost_at = jiffies + tree.boost_delay.get().unwrap_or(0);
+            node.blocked.borrow_mut().begin(boost_at);
             if number == mine {
                 Self::end_for(local, hot, bit);
                 local.change(Segments::begin);
@@ -435,6 +456,11 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
                     local.count(|counts| counts.stopped += 1);
                     quiet |= 1 << place;
                 }
+            }
+            if mask == 0 && tree.boost_delay.get().is_some() {
+                let begins = node.blocked.borrow_mut().boosts_at(jiffies);
+                let leaf = number - tree.leaves().start;
+                tree.boosts.set(tree.boosts.get() | u64::from(begins) << leaf);
             }
             if quiet == 0 {
                 hot.lock.unlock();

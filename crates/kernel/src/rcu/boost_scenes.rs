@@ -1,0 +1,91 @@
+//! Scenes of readers that lose their CPU in a section, and of those that lend them a priority.
+
+use super::scenes::stage;
+use crate::sched::task::Policy;
+use convoy_machine::Here;
+use core::cell::Cell;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000_000; // picoseconds
+
+/// On one CPU a reader of nice 19 is in a section of 20 ms when four tasks of nice 0 come, which
+/// run for 4 s. When the section and when the grace period is over, in ms from its start, and
+/// `rcuboost` of debugfs.
+fn a_slow_reader(kernel: &str) -> (u64, u64, String) {
+    let (section, period) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (ended, freed) = (Rc::clone(&section), Rc::clone(&period));
+    let file = Rc::new(Cell::default());
+    let seen = Rc::clone(&file);
+    stage(kernel, 1, move |sched| {
+        let (inner, began) = (Rc::clone(sched), Here::now_ns());
+        let reader = move || {
+            inner.rcu_read("the slow section", || (0..200).for_each(|_| Here::compute(MS / 10)));
+            ended.set((Here::now_ns() - began) / 1_000_000);
+        };
+        let reader = sched.fork_on(0, Box::new(reader)).expect("room");
+        sched.set_policy(reader, Policy::Normal { nice: 19 });
+        sched.sleep_until(Here::now_ns() + 3_000_000);
+        for _ in 0..4 {
+            let hog = || (0..4000).for_each(|_| Here::user(MS / 4));
+            sched.fork_on(0, Box::new(hog)).expect("room");
+        }
+        sched.call_rcu(Box::new(move |_| freed.set((Here::now_ns() - began) / 1_000_000)));
+        sched.sleep_until(Here::now_ns() + 6_000_000_000);
+        assert_eq!(sched.rq.tcb(reader).rt_priority(), None, "the loan is given back");
+        seen.set(sched.rcu_files()[4].clone());
+    });
+    (section.get(), period.get(), file.take())
+}
+
+#[test]
+fn a_reader_without_a_cpu_holds_its_grace_period_up_until_it_is_boosted() {
+    let (section, period, file) = a_slow_reader("3.0+preempt");
+    assert!(section > 1500, "the section ends late: {section} ms");
+    assert!(period >= section, "the grace period waits for it: {period} ms");
+    assert_eq!(file, "");
+
+    let (section, period, file) = a_slow_reader("3.0+boost");
+    assert!((500..600).contains(&section), "the reader is lent a priority: {section} ms");
+    assert!((section..section + 50).contains(&period), "{period} ms");
+    assert!(file.starts_with("0:0 tasks=.... kt=W ntb=1 neb=0 nnb=1 j="), "{file}");
+}
+
+#[test]
+fn a_real_time_reader_needs_no_loan_and_keeps_its_priority() {
+    let sched = stage("3.0+boost", 1, |sched| {
+        let inner = Rc::clone(sched);
+        let reader = move || {
+            inner.rcu_read("real-time", || (0..1000).for_each(|_| Here::compute(MS)));
+        };
+        let task = sched.fork_on(0, Box::new(reader)).expect("room");
+        sched.set_policy(task, Policy::Fifo { priority: 7 });
+        sched.sleep_until(Here::now_ns() + 2_000_000);
+        let hog = sched.fork_on(0, Box::new(|| Here::user(700 * MS))).expect("room");
+        sched.set_policy(hog, Policy::Fifo { priority: 8 });
+        sched.call_rcu(Box::new(|_| ()));
+        sched.sleep_until(Here::now_ns() + 900_000_000);
+        assert_eq!(sched.rq.tcb(task).rt_priority(), Some(7));
+        sched.sleep_until(Here::now_ns() + 2_000_000_000);
+    });
+    assert_eq!(sched.rcu_stats().invoked, 1);
+}
+
+#[test]
+fn sections_one_inside_the_other_end_with_the_outermost() {
+    let freed = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&freed);
+    stage("3.0+preempt", 2, move |sched| {
+        let inner = Rc::clone(sched);
+        let reader = move || {
+            inner.rcu_read("outer", || {
+                inner.rcu_read("inner", || (0..100).for_each(|_| Here::compute(MS / 10)));
+                (0..300).for_each(|_| Here::compute(MS / 10));
+            });
+        };
+        sched.fork_on(1, Box::new(reader)).expect("room");
+        sched.sleep_until(Here::now_ns() + 2_000_000);
+        sched.call_rcu(Box::new(move |_| seen.set(Here::now_ns())));
+        sched.sleep_until(Here::now_ns() + 200_000_000);
+    });
+    assert!((40_000_000..60_000_000).contains(&freed.get()), "{} ns", freed.get());
+}
