@@ -14,7 +14,8 @@
 //! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
 //! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
-//! | [`rcu::Rcu`] | readers that take nothing, frees that wait for them |
+//! | [`rcu::Rcu`] | kernels: readers that take nothing, frees that wait for them |
+//! | [`rcu::user`] | the same for this machine's threads |
 //!
 //! No lock allocates but RCU, for its lists. Waiting tasks are linked through records on their own
 //! stacks.

@@ -73,6 +73,7 @@ mod segments;
 mod stall;
 mod stats;
 mod tree;
+pub mod user;
 mod work;
 
 pub use barrier::{Barrier, Expedited};

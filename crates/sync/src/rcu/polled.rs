@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 
 /// Stands for everything that readers may see when it is drawn; see [`Rcu::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(usize);
+pub struct Ticket(pub(super) usize);
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// A ticket for the grace period after the one that is on its way
