@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Name of the table, directory at the root of the repository, extension of its files.
-const SHELVES: [(&str, &str, &str); 4] = [
+const SHELVES: [(&str, &str, &str); 5] = [
     ("MACHINE_FILES", "machines", "toml"),
     ("KERNEL_FILES", "kernels", "toml"),
     ("MIX_FILES", "mixes", "workfile"),
     ("EXPERIMENT_FILES", "experiments", "toml"),
+    ("WORKLOAD_FILES", "workloads", "toml"),
 ];
 
 /// Tables that lie beside presets and are none.

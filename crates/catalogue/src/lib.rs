@@ -24,7 +24,7 @@ pub use error::{CatalogueError, Fault};
 pub use keys::{Key, keys, markdown, nanoseconds};
 pub use set::Set;
 pub use sheet::{Sheet, Text};
-pub use shelf::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf};
+pub use shelf::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};
 pub use source::{Loaded, Source};
 pub use tree::Place;
 

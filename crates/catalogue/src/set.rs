@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::error::CatalogueError;
 use crate::keys::takes_text;
-use crate::shelf::{EXPERIMENTS, KERNELS, MACHINES};
+use crate::shelf::{EXPERIMENTS, KERNELS, MACHINES, WORKLOADS};
 use crate::tree::{Node, Place, Value};
 
 /// One `KIND.KEY=VALUE`.
@@ -105,7 +105,7 @@ impl FromStr for Set {
         if path.len() < 2 || value.is_empty() {
             return Err(form());
         }
-        let kinds = [KERNELS.kind, MACHINES.kind, EXPERIMENTS.kind];
+        let kinds = [KERNELS.kind, MACHINES.kind, EXPERIMENTS.kind, WORKLOADS.kind];
         let kind = kinds.into_iter().find(|kind| *kind == path[0]).ok_or_else(|| {
             let hint = crate::suggest::hint(&path[0], kinds.into_iter());
             wrong(format!("unknown kind {:?}{hint}; known: {}", path[0], kinds.join(", ")))

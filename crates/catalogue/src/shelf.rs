@@ -34,6 +34,10 @@ pub static EXPERIMENTS: Shelf = Shelf {
     shipped: EXPERIMENT_FILES,
 };
 
+/// `workloads/*.toml`.
+pub static WORKLOADS: Shelf =
+    Shelf { kind: "workload", directory: "workloads", extension: "toml", shipped: WORKLOAD_FILES };
+
 impl Shelf {
     /// Names of the shipped files, sorted; numbers by value, release candidates before releases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {

@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
-use convoy_catalogue::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf};
+use convoy_catalogue::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};
 use convoy_lab::lock_loop::Policy;
 use convoy_report::{Cell, Column, MAX_WIDTH, Table, wrap};
 use convoy_workload::jobs::Job;
@@ -31,6 +31,8 @@ enum Kind {
     Kernels,
     /// Mixes of jobs, for --mix
     Mixes,
+    /// Workloads that are not AIM7, for experiments of target work
+    Workloads,
     /// Jobs of AIM7, for --job
     Jobs,
     /// Locks, for `convoy locks` and `convoy check`
@@ -51,6 +53,7 @@ impl Kind {
             Self::Machines => shelf(&MACHINES),
             Self::Kernels => shelf(&KERNELS),
             Self::Mixes => shelf(&MIXES),
+            Self::Workloads => shelf(&WORKLOADS),
             Self::Experiments => shelf(&EXPERIMENTS),
             Self::Jobs => Job::ALL.iter().map(|job| (job.name(), job.about().to_owned())).collect(),
             Self::Locks => {

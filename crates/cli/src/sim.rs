@@ -199,7 +199,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let sample_ns = args.place.timeline.map_or(0, |seconds| (seconds * 1e9) as u64);
     let run = move |job: &Job| match job {
         Job::Sim(job) => job.sampled(sample_ns).map(Some),
-        Job::Locks(_) | Job::Zone(_) | Job::Host(_) | Job::Command(_) => Ok(None),
+        Job::Locks(_) | Job::Zone(_) | Job::Work(_) | Job::Host(_) | Job::Command(_) => Ok(None),
     };
     let all: Vec<usize> = (0..jobs.len()).collect();
     let threads = threads(None)?;

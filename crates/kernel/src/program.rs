@@ -11,8 +11,8 @@ use crate::costs::{PROGRAM_UNITS, spend};
 use crate::mm::Fault;
 use crate::process::Process;
 use convoy_machine::Here;
-use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Fd, Open, Program, Sys};
+use convoy_workload::{Errno, api};
 use core::fmt::Write as _;
 
 /// Longest distance of two big-kernel-lock sites at the start of a shell, picoseconds: up to eight
@@ -151,7 +151,7 @@ impl Process {
     /// `execve` of `image`, for `script` if there is one, and the work of the dynamic loader.
     ///   Returns the picoseconds of user time that are left.
     fn load(&self, image: &Image, script: Option<&str>) -> Sys<u64> {
-        self.call("execve", || self.execute(image, script))?;
+        self.call("execve", || self.execute(script.into_iter().chain([image.path])))?;
         let user = self.world.unit_ps(image.unit, 1);
         let part = user / 8;
         for library in image.libraries {
@@ -169,10 +169,10 @@ impl Process {
     }
 
     /// `execve` itself.
-    fn execute(&self, image: &Image, script: Option<&str>) -> Sys<()> {
+    fn execute<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Sys<()> {
         let world = &*self.world;
         let cwd = self.cwd.borrow().clone();
-        for path in script.into_iter().chain([image.path]) {
+        for path in paths {
             let dentry = world.walk(&cwd, path)?;
             dentry.inode.get_page(0);
             world.put_path(&dentry);
@@ -185,18 +185,29 @@ impl Process {
         Ok(())
     }
 
+    /// `execve` of a program of a workload, with the page faults of its start.
+    pub(crate) fn start_image(&self, image: &api::Image<'_>) -> Sys<()> {
+        self.call("execve", || self.execute([image.path].into_iter()))?;
+        self.touch_image(image.path, image.file_pages, image.memory_pages)
+    }
+
     /// One part of `parts` of the page faults of a program's start.
     fn take_faults(&self, image: &Image, parts: u32) -> Sys<()> {
-        let world = &*self.world;
         let name = image.libraries.last().unwrap_or(&image.path);
-        let library = world.walk(&world.tree.root, name)?;
-        for page in 0..image.file_faults / parts {
+        self.touch_image(name, image.file_faults / parts, image.memory_faults / parts)
+    }
+
+    /// Page faults on the first pages of a file, and on new memory.
+    fn touch_image(&self, path: &str, file_pages: u32, memory_pages: u32) -> Sys<()> {
+        let world = &*self.world;
+        let library = world.walk(&world.tree.root, path)?;
+        for page in 0..file_pages {
             bump(&world.counts.faults);
             let find = || library.inode.get_page(u64::from(page));
             self.mm.fault_file(find, &world.costs);
         }
         world.put_path(&library);
-        for _ in 0..image.memory_faults / parts {
+        for _ in 0..memory_pages {
             bump(&world.counts.faults);
             self.mm.fault(Fault::Zero, &world.zones, &world.costs)?;
         }

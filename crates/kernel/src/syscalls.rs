@@ -3,10 +3,10 @@
 use crate::process::Process;
 use crate::vfs::{Kind, Target};
 use convoy_machine::Here;
-use convoy_workload::Errno;
 use convoy_workload::api::{
     Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
 };
+use convoy_workload::{Errno, api};
 
 impl Process {
     /// `read`.
@@ -273,6 +273,10 @@ impl Kernel for Process {
     fn exec(&mut self, program: Program, argument: &str) -> Errno {
         let code = self.run_program(program, argument);
         self.die(Exit::Code(code))
+    }
+
+    fn become_image(&mut self, image: &api::Image<'_>) -> Sys<()> {
+        self.start_image(image)
     }
 
     fn wait(&mut self) -> Sys<(Pid, Exit)> {

@@ -53,6 +53,10 @@ pub struct ZoneRules {
     pub highmem: bool,
 }
 
+/// Pages that stay free in a zone while the next one has some, `pages_min` of `HighMem` at 128 MiB
+/// (`setup_per_zone_pages_min` of `mm/page_alloc.c`, 2.6.16).
+const WATERMARK: u32 = 32;
+
 /// Whom a page is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -237,8 +241,13 @@ impl Zones {
     /// Allocates one page.
     #[inline]
     pub(crate) fn page(&self, whom: Use, costs: &Costs) -> Sys<u32> {
-        let mut parts = self.for_use(whom).iter();
-        let frame = parts.find_map(|part| Some(part.first + part.zone.allocate(Temperature::Hot)?));
+        let parts = self.for_use(whom);
+        let last = parts.len() - 1;
+        // A zone that is nearly used up is passed over without a look at its lock.
+        let open = |(at, part): &(usize, &Part)| *at == last || part.zone.has_blocks(WATERMARK);
+        let mut parts = parts.iter().enumerate().filter(open);
+        let frame =
+            parts.find_map(|(_, part)| Some(part.first + part.zone.allocate(Temperature::Hot)?));
         Here::pass(costs.page_alloc);
         frame.ok_or(Errno::ENOMEM)
     }

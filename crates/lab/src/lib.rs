@@ -24,4 +24,5 @@ pub mod sweep;
 pub mod virtual_end;
 pub mod virtual_locks;
 pub mod virtual_run;
+pub mod virtual_work;
 pub mod zone_loop;

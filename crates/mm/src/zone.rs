@@ -272,6 +272,13 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
         self.hot.buddy.free_frames() + listed
     }
 
+    /// Whether blocks of more than `frames` frames are free, as the allocator sees it without the
+    /// lock; pages on lists do not count.
+    #[inline]
+    pub fn has_blocks(&self, frames: u32) -> bool {
+        self.hot.buddy.free_frames() > frames
+    }
+
     /// Free blocks by order; exact while no call is under way.
     pub fn blocks(&self) -> [u32; ORDERS] {
         core::array::from_fn(|order| self.hot.buddy.blocks(order as u32))

@@ -133,6 +133,17 @@ pub enum Program {
     SystemList,
 }
 
+/// A program of a workload, see [`Kernel::become_image`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image<'a> {
+    /// Its file.
+    pub path: &'a str,
+    /// Pages of files that its start touches.
+    pub file_pages: u32,
+    /// Pages of memory that it writes until then.
+    pub memory_pages: u32,
+}
+
 /// Identity queries of `misc_rtns_1`, each one library call of the original job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
@@ -260,6 +271,11 @@ pub trait Kernel: Sized {
     /// `execve`; returns only on failure. `argument` is the directory of the
     /// scripts that list one.
     fn exec(&mut self, program: Program, argument: &str) -> Errno;
+    /// `execve` of a program that is a description instead of an image: the calling code goes on as
+    /// that program, with no heap. On the host, where it has an image already, it only goes on.
+    fn become_image(&mut self, _image: &Image<'_>) -> Sys<()> {
+        Ok(())
+    }
     /// `wait`: the next child that ended; `ECHILD` when there is none.
     fn wait(&mut self) -> Sys<(Pid, Exit)>;
 

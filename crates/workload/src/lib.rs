@@ -29,6 +29,7 @@ pub mod user;
 pub mod users;
 mod work;
 pub mod workfile;
+pub mod workload;
 
 pub use api::Kernel;
 pub use errno::Errno;

@@ -81,18 +81,23 @@ pub struct Input {
     pub meaning: &'static str,
 }
 
-use Target::{Command, Host, Locks, Sim, Zone};
+use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 33] = [
-    input("kernel", &[Sim, Locks], Kind::Text, "kernel preset or file; of locks with a machine"),
+pub const INPUTS: [Input; 35] = [
+    input(
+        "kernel",
+        &[Sim, Work, Locks],
+        Kind::Text,
+        "kernel preset or file; of locks with a machine",
+    ),
     input(
         "machine",
-        &[Sim, Locks, Zone],
+        &[Sim, Work, Locks, Zone],
         Kind::Text,
         "machine preset or file; locks: else this machine",
     ),
-    input("cpus", &[Sim, Locks, Zone], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
+    input("cpus", &[Sim, Work, Locks, Zone], Kind::Whole(1, 1024), "CPUs instead of the machine's"),
     input(
         "kept_to",
         &[Sim, Locks, Host, Command],
@@ -199,6 +204,8 @@ pub const INPUTS: [Input; 33] = [
         "time before the window; default 150",
     ),
     input("window_ms", &[Locks, Zone], Kind::Whole(1, 60_000), "time that counts; default 300"),
+    input("workload", &[Work], Kind::Text, "workload or file"),
+    input("memory_mib", &[Work], Kind::Whole(64, 1 << 24), "memory of the machine; default 1024"),
     input("batch", &[Zone], Kind::Whole(1, 2047), "pages that move at once; default 31"),
     input(
         "policy",
@@ -264,13 +271,20 @@ pub fn accept(target: Target, key: &str, value: &Setting) -> Result<(), String> 
         return Err(format!("{value} is not finite"));
     }
     if let Some((kind, rest)) = key.split_once('.') {
-        let known = matches!(kind, "kernel" | "machine") && !rest.is_empty();
-        let has = matches!(target, Sim | Locks) || (target == Zone && kind == "machine");
+        let known = matches!(kind, "kernel" | "machine" | "workload") && !rest.is_empty();
+        let has = match target {
+            Work => true,
+            Sim | Locks => kind != "workload",
+            Zone => kind == "machine",
+            Host | Command => false,
+        };
         // The catalogue knows the keys of a preset, and says so when the cell is made.
         return match (known, has) {
             (true, true) => Ok(()),
             (true, false) => Err(format!("a grid of target {target} has no {kind}")),
-            (false, _) => Err("expected an input, kernel.KEY or machine.KEY".to_owned()),
+            (false, _) => {
+                Err("expected an input, kernel.KEY, machine.KEY or workload.KEY".to_owned())
+            }
         };
     }
     // A command has parameters of any name.

@@ -34,6 +34,8 @@ pub enum Target {
     Locks,
     /// Pages in a loop, on a virtual machine.
     Zone,
+    /// A workload that is not AIM7, on the virtual kernel.
+    Work,
     /// A command on this machine.
     Command,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Target {
             Self::Sim => "sim",
             Self::Locks => "locks",
             Self::Zone => "zone",
+            Self::Work => "work",
             Self::Command => "command",
         })
     }

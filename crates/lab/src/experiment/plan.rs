@@ -470,6 +470,7 @@ impl Target {
                 &["acquisitions_per_s", "jain", "cpus_used", "wait_p50_us", "wait_p99_us"]
             }
             Self::Zone => &["pages_per_s", "wait_mean_us", "wait_p99_us", "hold_mean_us"],
+            Self::Work => &["real_s", "cpu_s", "idle_percent", "refill_count", "drain_count"],
             Self::Command => &["wall_s", "user_s", "system_s", "switches"],
         }
     }

@@ -9,6 +9,7 @@ mod disks;
 mod host;
 mod locks;
 mod sim;
+mod work;
 mod zone;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use disks::Disks;
 pub use host::HostJob;
 pub use locks::LocksJob;
 pub use sim::{SimInputs, SimJob};
+pub use work::WorkJob;
 pub use zone::ZoneJob;
 
 use crate::experiment::{Inputs, Target};
@@ -106,6 +108,8 @@ pub enum Job {
     Locks(Box<LocksJob>),
     /// Pages in a loop.
     Zone(Box<ZoneJob>),
+    /// A workload on the virtual kernel.
+    Work(Box<WorkJob>),
     /// AIM7 on this machine.
     Host(Box<HostJob>),
     /// A command on this machine.
@@ -133,6 +137,7 @@ impl Job {
             Target::Sim => Self::Sim(Box::new(SimJob::new(inputs)?)),
             Target::Locks => Self::Locks(Box::new(LocksJob::new(inputs)?)),
             Target::Zone => Self::Zone(Box::new(ZoneJob::new(inputs)?)),
+            Target::Work => Self::Work(Box::new(WorkJob::new(inputs)?)),
             Target::Host => Self::Host(Box::new(HostJob::new(inputs)?)),
             Target::Command => Self::Command(Box::new(CommandJob::new(inputs)?)),
         })
@@ -147,6 +152,7 @@ impl Job {
             Self::Sim(job) => job.run(),
             Self::Locks(job) => job.run(),
             Self::Zone(job) => job.run(),
+            Self::Work(job) => job.run(),
             Self::Host(job) => job.run(),
             Self::Command(job) => job.run(),
         }
@@ -155,19 +161,19 @@ impl Job {
     /// Whether it measures this machine, so that nothing else may run beside it.
     pub fn measures(&self) -> bool {
         match self {
-            Self::Sim(_) | Self::Zone(_) => false,
+            Self::Sim(_) | Self::Zone(_) | Self::Work(_) => false,
             Self::Locks(job) => job.measures(),
             Self::Host(_) | Self::Command(_) => true,
         }
     }
 
-    /// The same load on this machine; pages are moved on a virtual one only.
+    /// The same load on this machine; pages and workloads are on a virtual one only.
     #[must_use]
     pub fn native(&self) -> Self {
         match self {
             Self::Sim(job) => Self::Host(Box::new(HostJob::of(job))),
             Self::Locks(job) => Self::Locks(Box::new(job.native())),
-            Self::Zone(_) | Self::Host(_) | Self::Command(_) => self.clone(),
+            Self::Zone(_) | Self::Work(_) | Self::Host(_) | Self::Command(_) => self.clone(),
         }
     }
 
@@ -177,6 +183,7 @@ impl Job {
             Self::Sim(job) => job.inputs().seed,
             Self::Locks(job) => job.seed(),
             Self::Zone(job) => job.seed(),
+            Self::Work(job) => job.seed(),
             Self::Host(job) => job.seed(),
             Self::Command(job) => job.seed(),
         }
@@ -188,6 +195,7 @@ impl Job {
             Self::Sim(job) => job.parts(),
             Self::Locks(job) => job.parts(),
             Self::Zone(job) => job.parts(),
+            Self::Work(job) => job.parts(),
             Self::Host(job) => job.parts(),
             Self::Command(_) => &[],
         }
@@ -199,6 +207,7 @@ impl Job {
             Self::Sim(job) => json!(job.inputs()),
             Self::Locks(job) => job.settings(),
             Self::Zone(job) => job.settings(),
+            Self::Work(job) => job.settings(),
             Self::Host(job) => job.settings(),
             Self::Command(job) => job.settings(),
         }
@@ -210,6 +219,7 @@ impl Job {
             Self::Sim(_) => Target::Sim,
             Self::Locks(_) => Target::Locks,
             Self::Zone(_) => Target::Zone,
+            Self::Work(_) => Target::Work,
             Self::Host(_) => Target::Host,
             Self::Command(_) => Target::Command,
         }

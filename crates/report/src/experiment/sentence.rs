@@ -57,6 +57,7 @@ fn cpus(job: &Job) -> Option<usize> {
         Job::Sim(job) => Some(job.load_point().machine.topology.cpus),
         Job::Locks(job) => job.cpus(),
         Job::Zone(job) => Some(job.cpus()),
+        Job::Work(job) => Some(job.cpus()),
         Job::Host(_) | Job::Command(_) => None,
     }
 }
@@ -65,7 +66,7 @@ fn cpus(job: &Job) -> Option<usize> {
 pub(super) fn users(grid: &PlannedGrid) -> Option<u32> {
     let mut users = grid.points.iter().flat_map(|point| &point.jobs).map(|job| match job {
         Job::Sim(job) => Some(job.inputs().users_full),
-        Job::Locks(_) | Job::Zone(_) | Job::Host(_) | Job::Command(_) => None,
+        Job::Locks(_) | Job::Zone(_) | Job::Work(_) | Job::Host(_) | Job::Command(_) => None,
     });
     let first = users.next()??;
     users.all(|other| other == Some(first)).then_some(first)

@@ -1,0 +1,63 @@
+//! A workload on the virtual kernel.
+
+use convoy_catalogue::{KERNELS, MACHINES, WORKLOADS};
+use convoy_kernel::KernelPreset;
+use convoy_machine::Preset;
+use convoy_workload::workload::Workload;
+use serde_json::{Value, json};
+
+use super::{JobError, Outcome, Part};
+use crate::experiment::Inputs;
+use crate::virtual_work::VirtualWork;
+
+/// A workload, a kernel and a machine.
+#[derive(Clone, Debug)]
+pub struct WorkJob {
+    run: VirtualWork,
+    parts: Vec<Part>,
+}
+
+impl WorkJob {
+    pub(super) fn new(inputs: &Inputs) -> Result<Self, JobError> {
+        let workload = inputs.preset::<Workload>(&WORKLOADS)?;
+        let kernel = inputs.preset::<KernelPreset>(&KERNELS)?;
+        let machine = inputs.preset::<Preset>(&MACHINES)?;
+        let parts = vec![
+            Part::of("workload", &workload),
+            Part::of("kernel", &kernel),
+            Part::of("machine", &machine),
+        ];
+        let run = VirtualWork {
+            workload: workload.value,
+            kernel: kernel.value,
+            machine: machine.value,
+            memory_mib: inputs.whole("memory_mib", 1024),
+            seed: inputs.seed,
+        };
+        Ok(Self { run, parts })
+    }
+
+    /// CPUs of the machine.
+    pub fn cpus(&self) -> usize {
+        self.run.machine.topology.cpus
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.run.seed
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// What decides its outcome beside its presets.
+    pub(super) fn settings(&self) -> Value {
+        json!({ "memory_mib": self.run.memory_mib, "seed": self.run.seed })
+    }
+
+    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+        let point = self.run.run()?;
+        let outcome = Outcome::of(point.metrics());
+        Ok(Outcome { schedule_hash: Some(format!("{:016x}", point.hash)), ..outcome })
+    }
+}

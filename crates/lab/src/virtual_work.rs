@@ -1,0 +1,169 @@
+//! A workload on the virtual kernel: what it works on is made first, in memory, and then one
+//! process runs it, from t0 to the end of the last of its processes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use convoy_kernel::{KernelPreset, Options, Process, World};
+use convoy_machine::{Event, Here, Machine, Mode, Preset};
+use convoy_workload::api::Kernel;
+use convoy_workload::calibration::Calibration;
+use convoy_workload::workload::Workload;
+
+use crate::bulk::{self, BulkUse};
+use crate::virtual_end::{VirtualError, run_to_end};
+
+/// Where it works.
+const DIRECTORY: &str = "/tmp/work";
+/// Machine tasks beside those of the workload: those being reaped, and the first process.
+const TASKS_BESIDE: usize = 64;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct VirtualWork {
+    /// The workload.
+    pub workload: Workload,
+    /// The kernel.
+    pub kernel: KernelPreset,
+    /// The machine.
+    pub machine: Preset,
+    /// Its memory, MiB.
+    pub memory_mib: u32,
+    /// Seed of the machine's perturbation.
+    pub seed: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct WorkPoint {
+    /// From t0 to the end, seconds.
+    pub real_s: f64,
+    /// Time the CPUs were not idle meanwhile, seconds.
+    pub cpu_s: f64,
+    /// Idle time, percent of all CPUs.
+    pub idle_percent: f64,
+    /// Bulk operations of the page allocator, zone by zone.
+    pub bulk: Vec<BulkUse>,
+    /// Schedule hash of the whole run.
+    pub hash: u64,
+}
+
+/// Time that CPUs spent on anything but idling, picoseconds.
+fn busy_ps(cpus: usize) -> u64 {
+    let busy = |cpu| {
+        let times = Here::times(cpu);
+        times.iter().sum::<u64>() - times[Mode::Idle as usize]
+    };
+    (0..cpus).map(busy).sum()
+}
+
+impl WorkPoint {
+    /// Its numbers by the names that reports have for them. Counts and orders of bulk operations
+    /// are over all zones.
+    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+        let mean = |call: &str, of: fn(&BulkUse) -> f64| {
+            let rows = || self.bulk.iter().filter(|row| row.call == call);
+            let calls: u64 = rows().map(|row| row.calls).sum();
+            rows().map(|row| row.calls as f64 * of(row)).sum::<f64>() / calls as f64
+        };
+        vec![
+            ("real_s", self.real_s),
+            ("cpu_s", self.cpu_s),
+            ("idle_percent", self.idle_percent),
+            ("refill_count", mean("rmqueue_bulk", |row| row.count.mean)),
+            ("refill_order", mean("rmqueue_bulk", |row| row.order.mean)),
+            ("drain_count", mean("free_pages_bulk", |row| row.count.mean)),
+            ("drain_order", mean("free_pages_bulk", |row| row.order.mean)),
+        ]
+    }
+}
+
+impl VirtualWork {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn run(&self) -> Result<WorkPoint, VirtualError> {
+        let cpus = self.machine.topology.cpus;
+        let processes = self.workload.processes(cpus as u32) as usize;
+        let tasks = 2 * processes + TASKS_BESIDE + cpus;
+        let machine = Machine::new(&self.machine, self.seed, tasks)
+            .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        let calibration = Calibration::embedded()?;
+        let memory = u64::from(self.memory_mib) << 20;
+        let options = Options { memory, tmpfs: memory, processes: tasks, ..Options::default() };
+        let world = World::new(&self.kernel, &self.machine, &calibration.ns, options)?;
+        let point = Rc::new(RefCell::new(WorkPoint::default()));
+        let broken: Rc<RefCell<Option<String>>> = Rc::default();
+        let (this, inner, shared) = (self.clone(), Rc::clone(&world), Rc::clone(&point));
+        let failed = Rc::clone(&broken);
+        world.boot(&machine, move |parent| match this.parent(parent, &inner) {
+            Ok(found) => *shared.borrow_mut() = found,
+            Err(what) => *failed.borrow_mut() = Some(what),
+        });
+        run_to_end(&machine, processes as u32, self.seed, &self.kernel.name, &broken)?;
+        let hash = machine.hash();
+        Ok(WorkPoint { hash, ..point.take() })
+    }
+
+    /// The first process.
+    fn parent(&self, k: &mut Process, world: &Rc<World>) -> Result<WorkPoint, String> {
+        let cpus = self.machine.topology.cpus;
+        let name = &self.workload.name;
+        k.mkdir(DIRECTORY).map_err(|error| format!("mkdir: {error}"))?;
+        let prepared = self.workload.prepare(k, DIRECTORY);
+        prepared.map_err(|error| format!("{name}, before it begins: {error}"))?;
+        let (t0, busy, zones) = (k.now(), busy_ps(cpus), world.page_stats());
+        Here::tell(Event::Measure(true));
+        let done = self.workload.run(k, DIRECTORY, cpus as u32);
+        done.map_err(|error| format!("{name}: {error}"))?;
+        Here::tell(Event::Measure(false));
+        let real_s = (k.now() - t0) as f64 / 1e9;
+        let cpu_s = (busy_ps(cpus) - busy) as f64 / 1e12;
+        let idle_percent = 100.0 * (1.0 - cpu_s / (real_s * cpus as f64)).max(0.0);
+        let bulk = bulk::since(world, &zones);
+        Ok(WorkPoint { real_s, cpu_s, idle_percent, bulk, hash: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_catalogue::{Sheet, WORKLOADS};
+
+    /// A workload with less of everything.
+    fn small(name: &str) -> Workload {
+        let sheet = Sheet::open(&WORKLOADS, name, None).unwrap();
+        let mut workload: Workload = sheet.read(&[]).unwrap().value;
+        if let Some(find) = &mut workload.find {
+            (find.instances, find.files, find.directories) = (3, [8, 9], [3, 4]);
+            find.bytes = [60_000, 70_000];
+        }
+        if let Some(pmake) = &mut workload.pmake {
+            pmake.lines.truncate(3);
+            pmake.loops_per_line /= 100;
+        }
+        workload
+    }
+
+    #[test]
+    fn every_workload_runs_and_the_same_every_time() {
+        for name in WORKLOADS.names() {
+            let run = |seed| {
+                let work = VirtualWork {
+                    workload: small(name),
+                    kernel: KernelPreset::named("2.6.16").unwrap(),
+                    machine: Preset::named("smp8-2007").unwrap(),
+                    memory_mib: 1024,
+                    seed,
+                };
+                work.run().unwrap()
+            };
+            let point = run(1);
+            assert!(point.real_s > 0.0 && point.cpu_s > point.real_s / 8.0, "{name}: {point:?}");
+            assert!(point.bulk.iter().any(|row| row.calls > 10), "{name}: {:?}", point.bulk);
+            assert_eq!(point.hash, run(1).hash, "{name}");
+            assert_ne!(point.hash, run(2).hash, "{name}: the seed perturbs nothing");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Workloads that are not AIM7: programs of some shape, each a data file with its amounts, written
+//! once against [`Kernel`].
+//!
+//! A workload first prepares what it works on, which nobody measures, and then runs from one
+//! process, which waits for all the others.
+
+mod find;
+mod pmake;
+
+use convoy_catalogue::{Entry, Fault, Shelf, WORKLOADS};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Exit, Image, Kernel, Open};
+use crate::jobs::{JobError, call, check, write_all};
+use crate::units;
+
+pub use find::Find;
+pub use pmake::Pmake;
+
+/// Bytes of one read or write.
+const BUFFER: usize = 4096;
+
+/// A program of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Pages of files that its start touches: text, libraries.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub file_pages: u32,
+    /// Pages of memory that it writes until then.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub memory_pages: u32,
+}
+
+/// A workload: one of its tables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Searches in parallel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub find: Option<Find>,
+    /// A parallel build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pmake: Option<Pmake>,
+    /// What titles call it.
+    #[serde(skip)]
+    pub name: String,
+}
+
+/// What is done, and how much of it.
+enum Shape<'a> {
+    Find(&'a Find),
+    Pmake(&'a Pmake),
+}
+
+impl Entry for Workload {
+    const SHELF: &'static Shelf = &WORKLOADS;
+
+    fn check(&self) -> Result<(), Fault> {
+        let ordered = |[low, high]: [u32; 2]| low <= high;
+        if let Some(find) = &self.find
+            && !(ordered(find.files) && ordered(find.directories) && find.bytes[0] <= find.bytes[1])
+        {
+            return Err(Fault::new("find", "the smaller one of two numbers comes first"));
+        }
+        match self.shapes().count() {
+            1 => Ok(()),
+            _ => Err(Fault::new("find", "a workload has one of the tables find, pmake")),
+        }
+    }
+
+    fn set_name(&mut self, label: String) {
+        self.name = label;
+    }
+}
+
+impl Workload {
+    fn shapes(&self) -> impl Iterator<Item = Shape<'_>> {
+        let find = self.find.iter().map(Shape::Find);
+        find.chain(self.pmake.iter().map(Shape::Pmake))
+    }
+
+    /// Makes what it works on, in `directory`, which exists.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn prepare<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+        self.shapes().try_for_each(|shape| match shape {
+            Shape::Find(find) => find.prepare(k, directory),
+            Shape::Pmake(pmake) => pmake.prepare(k, directory),
+        })
+    }
+
+    /// Runs it, on a machine of `cpus` CPUs.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn run<K: Kernel>(&self, k: &mut K, directory: &str, cpus: u32) -> Result<(), JobError> {
+        self.shapes().try_for_each(|shape| match shape {
+            Shape::Find(find) => find.run(k, directory),
+            Shape::Pmake(pmake) => pmake.run(k, directory, cpus),
+        })
+    }
+
+    /// Processes that exist at a time, at most.
+    pub fn processes(&self, cpus: u32) -> u32 {
+        let of = |shape| match shape {
+            Shape::Find(find) => 2 * find.instances + 1,
+            Shape::Pmake(pmake) => 2 * pmake.jobs_per_cpu * cpus + 1,
+        };
+        self.shapes().map(of).sum()
+    }
+}
+
+/// Writes a file of `bytes` bytes.
+fn write_file<K: Kernel>(k: &mut K, path: &str, bytes: u64) -> Result<(), JobError> {
+    let fd = call("creat", k.open(path, Open::CREAT))?;
+    let mut left = bytes as usize;
+    while left > 0 {
+        let part = left.min(BUFFER);
+        write_all(k, fd, &[b'x'; BUFFER][..part])?;
+        left -= part;
+    }
+    call("close", k.close(fd))
+}
+
+/// Reads a file to its end.
+fn read_file<K: Kernel>(k: &mut K, path: &str) -> Result<(), JobError> {
+    let fd = call("open", k.open(path, Open::READ))?;
+    while call("read", k.read(fd, &mut [0; BUFFER]))? > 0 {}
+    call("close", k.close(fd))
+}
+
+/// Reads the names of a directory.
+fn list<K: Kernel>(k: &mut K, path: &str) -> Result<(), JobError> {
+    let fd = call("open", k.open(path, Open::READ))?;
+    while call("getdents", k.read_directory(fd))? > 0 {}
+    call("close", k.close(fd))
+}
+
+/// `loops` of a program's own work.
+fn work<K: Kernel>(k: &mut K, loops: u64) -> Result<(), JobError> {
+    units::run(k, &units::ADD_INT, loops)
+}
+
+/// The image of the program `name`, made by [`make_program`].
+fn image(directory: &str, name: &str, start: Start) -> (String, Start) {
+    (format!("{directory}/{name}"), start)
+}
+
+/// Makes the file of a program.
+fn make_program<K: Kernel>(
+    k: &mut K,
+    directory: &str,
+    name: &str,
+    start: Start,
+) -> Result<(), JobError> {
+    let path = format!("{directory}/{name}");
+    write_file(k, &path, u64::from(start.file_pages) * BUFFER as u64)
+}
+
+/// This process becomes the program.
+fn execute<K: Kernel>(k: &mut K, (path, start): &(String, Start)) -> Result<(), JobError> {
+    let Start { file_pages, memory_pages } = *start;
+    call("execve", k.become_image(&Image { path, file_pages, memory_pages }))
+}
+
+/// Starts a process that does `body` and ends; what goes wrong in it is its exit status.
+fn start<K: Kernel>(
+    k: &mut K,
+    body: impl FnOnce(&mut K) -> Result<(), JobError> + 'static,
+) -> Result<(), JobError> {
+    call("fork", k.fork(|child| i32::from(body(child).is_err()))).map(|_pid| ())
+}
+
+/// Waits for one process.
+fn finish<K: Kernel>(k: &mut K) -> Result<(), JobError> {
+    let (_, exit) = call("wait", k.wait())?;
+    check(exit == Exit::Code(0), "a process of the workload failed")
+}

@@ -1,0 +1,184 @@
+//! A parallel build: make starts compilers, as many at a time as it may, and then the linker.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Start, execute, finish, image, make_program, read_file, start, work, write_file};
+use crate::api::Kernel;
+use crate::jobs::{JobError, call};
+
+/// Parts in which the heap of a compiler grows.
+const PARTS: u64 = 16;
+/// Bytes of a page: what a compiler touches at a time.
+const PAGE: usize = 4096;
+
+/// Amounts of a build.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pmake {
+    /// Compilers at a time, for each CPU.
+    #[schemars(range(min = 1, max = 1000))]
+    pub jobs_per_cpu: u32,
+    /// Lines of each source, in the order in which make starts them: the order of the list, dealt
+    /// out so that long ones are neither first nor last.
+    pub lines: Vec<u32>,
+    /// Bytes of a line.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub bytes_per_line: u64,
+    /// Headers, each read for each source.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub headers: u32,
+    /// Bytes of a header.
+    pub header_bytes: u64,
+    /// Heap of a compiler, KiB.
+    #[schemars(range(min = 0, max = 4_194_304))]
+    pub compiler_kib: u32,
+    /// Bytes of an object for each line of its source.
+    pub object_bytes_per_line: u64,
+    /// Loops of 12 additions that one line takes.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub loops_per_line: u64,
+    /// What make does before it starts a compiler, in lines.
+    pub make_lines: u32,
+    /// What the linker does, in lines.
+    pub link_lines: u32,
+    /// The program make.
+    pub make: Start,
+    /// The compiler driver.
+    pub driver: Start,
+    /// The compiler itself.
+    pub compiler: Start,
+    /// The assembler.
+    pub assembler: Start,
+    /// The linker.
+    pub linker: Start,
+}
+
+impl Pmake {
+    fn programs(&self) -> [(&'static str, Start); 5] {
+        [
+            ("make", self.make),
+            ("gcc", self.driver),
+            ("cc1", self.compiler),
+            ("as", self.assembler),
+            ("ld", self.linker),
+        ]
+    }
+
+    /// Numbers of the sources in the order in which make starts them: names say nothing of sizes,
+    /// so every fifth of the list comes next.
+    fn order(&self) -> impl Iterator<Item = usize> {
+        let count = self.lines.len();
+        (0..5).flat_map(move |first| (first..count).step_by(5))
+    }
+
+    pub(super) fn prepare<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+        for (name, start) in self.programs() {
+            make_program(k, directory, name, start)?;
+        }
+        for header in 0..self.headers {
+            write_file(k, &format!("{directory}/h{header}"), self.header_bytes)?;
+        }
+        for (source, &lines) in self.lines.iter().enumerate() {
+            let bytes = u64::from(lines) * self.bytes_per_line;
+            write_file(k, &format!("{directory}/c{source}"), bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn run<K: Kernel>(
+        &self,
+        k: &mut K,
+        directory: &str,
+        cpus: u32,
+    ) -> Result<(), JobError> {
+        let (this, directory) = (self.clone(), directory.to_owned());
+        start(k, move |k| this.build(k, &directory, cpus))?;
+        finish(k)
+    }
+
+    /// make.
+    fn build<K: Kernel>(&self, k: &mut K, directory: &str, cpus: u32) -> Result<(), JobError> {
+        execute(k, &image(directory, "make", self.make))?;
+        self.user(k, self.make_lines)?;
+        for source in 0..self.lines.len() {
+            call("stat", k.stat(&format!("{directory}/c{source}")))?;
+            (0..self.headers).try_for_each(|header| {
+                call("stat", k.stat(&format!("{directory}/h{header}"))).map(|_| ())
+            })?;
+        }
+        let mut running = 0;
+        for source in self.order() {
+            if running == self.jobs_per_cpu * cpus {
+                finish(k)?;
+                running -= 1;
+            }
+            let (this, directory) = (self.clone(), directory.to_owned());
+            start(k, move |k| this.compile(k, &directory, source))?;
+            running += 1;
+        }
+        (0..running).try_for_each(|_| finish(k))?;
+        let (this, directory) = (self.clone(), directory.to_owned());
+        start(k, move |k| this.link(k, &directory))?;
+        finish(k)
+    }
+
+    /// The driver: compiler, assembler.
+    fn compile<K: Kernel>(
+        &self,
+        k: &mut K,
+        directory: &str,
+        source: usize,
+    ) -> Result<(), JobError> {
+        execute(k, &image(directory, "gcc", self.driver))?;
+        let lines = self.lines[source];
+        let bytes = u64::from(lines) * self.object_bytes_per_line;
+        let (this, place) = (self.clone(), directory.to_owned());
+        start(k, move |k| {
+            execute(k, &image(&place, "cc1", this.compiler))?;
+            read_file(k, &format!("{place}/c{source}"))?;
+            for header in 0..this.headers {
+                read_file(k, &format!("{place}/h{header}"))?;
+            }
+            this.translate(k, lines)?;
+            // Text of the assembler is about twice its object.
+            write_file(k, &format!("{place}/s{source}"), 2 * bytes)
+        })?;
+        finish(k)?;
+        let (this, place) = (self.clone(), directory.to_owned());
+        start(k, move |k| {
+            execute(k, &image(&place, "as", this.assembler))?;
+            read_file(k, &format!("{place}/s{source}"))?;
+            write_file(k, &format!("{place}/o{source}"), bytes)
+        })?;
+        finish(k)?;
+        call("unlink", k.unlink(&format!("{directory}/s{source}")))
+    }
+
+    /// The compiler's own work, during which its heap grows.
+    fn translate<K: Kernel>(&self, k: &mut K, lines: u32) -> Result<(), JobError> {
+        let bytes = self.compiler_kib as usize * 1024 / PARTS as usize;
+        for _ in 0..PARTS {
+            call("sbrk", k.sbrk(bytes as isize))?;
+            call("touch", k.touch_heap(bytes, PAGE))?;
+            work(k, u64::from(lines) * self.loops_per_line / PARTS)?;
+        }
+        Ok(())
+    }
+
+    fn link<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+        execute(k, &image(directory, "ld", self.linker))?;
+        let mut bytes = 0;
+        for (source, &lines) in self.lines.iter().enumerate() {
+            read_file(k, &format!("{directory}/o{source}"))?;
+            bytes += u64::from(lines) * self.object_bytes_per_line;
+        }
+        self.user(k, self.link_lines)?;
+        write_file(k, &format!("{directory}/library"), bytes)
+    }
+
+    /// The work of `lines` lines.
+    fn user<K: Kernel>(&self, k: &mut K, lines: u32) -> Result<(), JobError> {
+        work(k, u64::from(lines) * self.loops_per_line)
+    }
+}
