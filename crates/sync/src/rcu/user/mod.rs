@@ -99,8 +99,9 @@ use crate::{Mutex, Native};
 use callbacks::Work;
 use registry::{MINE, Registry};
 
-/// Spins before it sleeps for about as long as it would take to sleep and wake up,
-const SPIN_NS: u64 = 20_000;
+/// Spins before it sleeps for longer than most sections last: a reader that runs is through by
+/// then, and one that does not run may wait for this very CPU,
+const SPIN_NS: u64 = 4_000;
 /// or for a time slice.
 const SPIN_EXPEDITED_NS: u64 = 3_000_000;
 
