@@ -14,6 +14,7 @@
 //! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
 //! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
+//! | [`Once`], [`Barrier`] | what is done once; a point that tasks pass together |
 //! | [`rcu::Rcu`] | kernels: readers that take nothing, frees that wait for them |
 //! | [`rcu::user`] | the same for this machine's threads |
 //!
@@ -21,6 +22,7 @@
 //! stacks.
 
 mod adaptive;
+mod barrier;
 mod event;
 mod face;
 mod list;
@@ -35,6 +37,7 @@ mod lock;
 mod mcs;
 mod mutex;
 mod native;
+mod once;
 mod platform;
 mod queue;
 mod queued;
@@ -46,6 +49,7 @@ mod semaphore;
 mod spin;
 
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
+pub use barrier::{Barrier, RawBarrier};
 pub use event::LockEvent;
 pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
@@ -58,6 +62,7 @@ pub use mutex::{
     NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst,
 };
 pub use native::{Native, Signals, spin_and_yield};
+pub use once::{Once, RawOnce};
 pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
 pub use queued::QueuedLock;
 pub use quota::{

@@ -1,0 +1,161 @@
+//! Something that is done once, by whoever comes first; the others wait until it is done.
+//!
+//! ## Use
+//!
+//! For what is set up at its first use. Not for a value that a static initialiser could give. Who
+//! asks for it again from inside of it sleeps for good.
+//!
+//! ## States
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | nobody has begun, or who had begun has panicked |
+//! | 1 | somebody is about it |
+//! | 2 | the same, and others sleep |
+//! | 3 | done |
+//!
+//! ## Transitions
+//!
+//! - *call*: 0 to 1, and the caller runs it; 1 to 2, and the caller sleeps.
+//! - *end*: 1 or 2 to 3, or to 0 at a panic; from 2 all that sleep are woken, and begin anew.
+//!
+//! ## Invariants
+//!
+//! - I1: one task at a time is about it, and none after the word is 3.
+//! - I2: nobody sleeps while the word is 0 or 3.
+//!
+//! ## Memory ordering
+//!
+//! What was done is released by the store of 3 and acquired by the load that sees it.
+//!
+//! ## Progress and fairness
+//!
+//! Who waits, waits for one run; after a panic any of the waiters is next.
+//!
+//! ## Cost
+//!
+//! 4 bytes. Done: one load. While it is done: a compare-and-swap and a sleep for each waiter.
+//!
+//! ## Lineage
+//!
+//! The futex form of `std::sync::Once`, without poisoning: a panic leaves it to the next caller.
+
+use crate::native::Native;
+use crate::platform::{Atomic, Platform, Sleep};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+const NEW: u32 = 0;
+const RUNS: u32 = 1;
+const AWAITED: u32 = 2;
+const DONE: u32 = 3;
+
+/// Something that is done once. See the module documentation.
+///
+/// ```
+/// static SET_UP: convoy_sync::Once = convoy_sync::Once::new();
+/// let mut times = 0;
+/// SET_UP.call_once(|| times += 1);
+/// SET_UP.call_once(|| times += 1);
+/// assert!(times == 1 && SET_UP.is_done());
+/// ```
+#[derive(Debug)]
+pub struct RawOnce<P: Platform> {
+    word: P::AtomicU32,
+}
+
+/// [`RawOnce`] of this machine's threads.
+pub type Once = RawOnce<Native>;
+
+impl RawOnce<Native> {
+    /// Nobody has begun.
+    pub const fn new() -> Self {
+        Self { word: AtomicU32::new(NEW) }
+    }
+}
+
+impl<P: Platform> Default for RawOnce<P> {
+    fn default() -> Self {
+        Self { word: Atomic::new(NEW) }
+    }
+}
+
+/// Ends a run; at a panic it was none.
+struct Run<'a, P: Platform>(&'a RawOnce<P>, u32);
+
+impl<P: Platform> Drop for Run<'_, P> {
+    fn drop(&mut self) {
+        // AcqRel: releases what was done to who sees the new value.
+        if self.0.word.swap(self.1, AcqRel) == AWAITED {
+            P::wake(&raw const self.0.word, usize::MAX);
+        }
+    }
+}
+
+impl<P: Platform> RawOnce<P> {
+    /// Whether it is done; what was done is seen then.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        // Acquire pairs with the end of the run.
+        self.word.load(Acquire) == DONE
+    }
+
+    /// Runs `body` unless it was done before; returns when it is done. A panic goes to the caller,
+    /// and the next one tries again.
+    #[inline]
+    pub fn call_once(&self, body: impl FnOnce()) {
+        if !self.is_done() {
+            self.call_slowly(body);
+        }
+    }
+
+    #[cold]
+    fn call_slowly(&self, body: impl FnOnce()) {
+        loop {
+            // Acquire, all three: what was done is seen by who finds it done.
+            match self.word.compare_exchange(NEW, RUNS, Acquire, Acquire) {
+                Ok(_) => break,
+                Err(DONE) => return,
+                Err(RUNS) => _ = self.word.compare_exchange(RUNS, AWAITED, Acquire, Acquire),
+                Err(_) => _ = P::wait(&self.word, AWAITED, Sleep::Uninterruptible, None),
+            }
+        }
+        let mut run = Run(self, NEW);
+        body();
+        run.1 = DONE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn after_a_panic_the_next_one_does_it() {
+        let (once, mut times) = (Once::new(), 0);
+        let panics = catch_unwind(AssertUnwindSafe(|| once.call_once(|| panic!("in vain"))));
+        assert!(panics.is_err() && !once.is_done());
+        once.call_once(|| times += 1);
+        once.call_once(|| times += 1);
+        assert!(once.is_done());
+        assert_eq!(times, 1);
+    }
+
+    #[test]
+    fn threads_see_what_was_done() {
+        let (once, value) = (Once::new(), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    once.call_once(|| {
+                        std::thread::sleep(std::time::Duration::from_millis(2));
+                        value.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+                    });
+                    // Relaxed: ordered by `once`.
+                    assert_eq!(value.load(core::sync::atomic::Ordering::Relaxed), 1);
+                });
+            }
+        });
+    }
+}
