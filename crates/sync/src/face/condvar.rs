@@ -70,6 +70,26 @@ impl Condvar {
         self.raw.wait(&guard.lock.raw, Some(deadline)).is_ok()
     }
 
+    /// [`Self::wait_while`], for at most `timeout`; whether `condition` ended.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::wait`].
+    pub fn wait_while_for<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        timeout: Duration,
+    ) -> bool {
+        let deadline = Native::now().saturating_add(nanoseconds(timeout));
+        while condition(guard) {
+            if self.raw.wait(&guard.lock.raw, Some(deadline)).is_err() {
+                return !condition(guard);
+            }
+        }
+        true
+    }
+
     /// Lets the thread that waits longest go on; whether there was one.
     pub fn notify_one(&self) -> bool {
         self.raw.notify_one()

@@ -240,4 +240,22 @@ mod tests {
         assert!(mutex.is_locked() && !condvar.notify_one());
         assert_eq!(condvar.notify_all(), 0);
     }
+
+    #[test]
+    fn a_condition_is_waited_for_as_long_as_there_is_time() {
+        let (mutex, condvar) = (Mutex::new(0), Condvar::new());
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(60));
+        let mut guard = mutex.lock();
+        assert!(!condvar.wait_while_for(&mut guard, |value| *value == 0, short));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2 {
+                    *mutex.lock() += 1;
+                    condvar.notify_one();
+                }
+            });
+            assert!(condvar.wait_while_for(&mut guard, |value| *value < 2, long));
+        });
+        assert!(condvar.wait_while_for(&mut guard, |_| false, short));
+    }
 }
