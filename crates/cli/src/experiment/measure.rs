@@ -65,6 +65,7 @@ fn replaced(plan: &Plan, outcomes: &[Option<Outcome>]) -> Experiment {
                 // What was fitted to one machine is a prediction of another.
                 Some(Published {
                     change: None,
+                    summary: None,
                     at,
                     values: before.values.keys().map(value).collect(),
                     fitted: Vec::new(),

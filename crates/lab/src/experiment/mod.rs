@@ -64,6 +64,9 @@ pub enum View {
     Published,
     /// Measured on a real machine against simulated, cell by cell.
     Measured,
+    /// Mean, deviation and interval of each point, published beside reproduced, and its speedup
+    /// over the baseline with the star of a rank test.
+    Speedup,
     /// A panel of a plot.
     Plot,
 }
@@ -156,6 +159,18 @@ pub struct Compare {
     pub published: BTreeMap<String, f64>,
 }
 
+/// Runs of which a source has the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// Their standard deviation, in the unit of the mean.
+    #[schemars(range(min = 0.0, max = 1e15))]
+    pub sd: f64,
+    /// How many they were.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub runs: u32,
+}
+
 /// What was published, or measured, of one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -165,6 +180,9 @@ pub struct Published {
     /// The values of each metric: runs of the source, or rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
+    /// Of what the values are the mean, where the source has only that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
     /// The change against the baseline, in its unit, where the source has no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<f64>,

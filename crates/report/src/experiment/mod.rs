@@ -7,6 +7,7 @@ mod panel;
 mod published;
 mod rows;
 mod sentence;
+mod speedup;
 
 use convoy_lab::experiment::{Plan, PlannedGrid, View};
 use convoy_lab::job::Outcome;
@@ -225,6 +226,11 @@ fn part(results: Results) -> (Part, Option<String>) {
         View::Table => {
             let (table, verdict) = rows::table(results);
             let rows = rows::json(results, &table);
+            (Part::Table(results.grid.grid.name.clone(), table, rows), verdict)
+        }
+        View::Speedup => {
+            let (table, verdict) = speedup::table(results);
+            let rows = table.to_json();
             (Part::Table(results.grid.grid.name.clone(), table, rows), verdict)
         }
         View::Plot => (Part::Panels(panel::panels(results)), None),

@@ -20,12 +20,13 @@ pub(super) fn setup(grid: &PlannedGrid) -> String {
         words.push(format!("kernel {kernel}"));
     }
     words.extend(one("machines", &machines));
-    let cpus: Vec<String> = jobs().filter_map(cpus).map(|cpus| cpus.to_string()).collect();
-    let cpus = distinct(cpus.iter().map(String::as_str));
+    let mut cpus: Vec<usize> = jobs().filter_map(cpus).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
     words.extend(match cpus[..] {
         [] => None,
         [count] => Some(format!("{count} CPUs")),
-        _ => Some(format!("{} to {} CPUs", cpus[0], cpus[cpus.len() - 1])),
+        [least, .., most] => Some(format!("{least} to {most} CPUs")),
     });
     words.extend(one("mixes", &labels("mix")).map(|mix| format!("mix {mix}")));
     let counts = || grid.points.iter().map(|point| point.jobs.len());

@@ -1,0 +1,179 @@
+//! Means with their deviations and intervals, speedups over a baseline, and the star of a rank
+//! test: the form of the tables of the zone lock, published beside reproduced.
+
+use convoy_lab::experiment::Summary;
+use convoy_stats::{Alternative, Estimate, Sample, Zeros, signed_rank, signed_rank_floor};
+
+use super::published::ending;
+use super::{Results, sentence};
+use crate::format::{fixed, wrap};
+use crate::metric::metric;
+use crate::table::{Cell, Column, Table};
+
+/// Level of the star.
+const LEVEL: f64 = 0.05;
+/// Normal quantile of the source's intervals: `1.96 sd / sqrt(n)`.
+const QUANTILE: f64 = 1.96;
+
+/// One point of one side: mean, deviation, the half of the source's interval, speedup.
+#[derive(Clone, Copy)]
+struct Side {
+    mean: f64,
+    sd: f64,
+    half: f64,
+    /// Of the baseline's mean over this one; `None` of the baseline itself.
+    speedup: Option<f64>,
+}
+
+impl Side {
+    fn new(mean: f64, Summary { sd, runs }: Summary) -> Self {
+        Self { mean, sd, half: QUANTILE * sd / f64::from(runs).sqrt(), speedup: None }
+    }
+
+    fn cells(self) -> [Cell; 4] {
+        let [mean, sd, half] = [self.mean, self.sd, self.half].map(|value| Cell::number(value, 3));
+        [mean, sd, half, optional(self.speedup)]
+    }
+
+    fn over(self, base: Option<Self>) -> Self {
+        Self { speedup: base.map(|base| base.mean / self.mean), ..self }
+    }
+}
+
+fn optional(value: Option<f64>) -> Cell {
+    value.map_or_else(Cell::empty, |value| Cell::number(value, 3))
+}
+
+/// What the source has of a point.
+fn theirs(results: Results, index: usize, key: &str) -> Option<Side> {
+    let row = results.grid.published(&results.grid.points[index].at)?;
+    let values = row.values.get(key)?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    Some(Side::new(mean, row.summary?))
+}
+
+/// What came out of it.
+fn ours(results: Results, index: usize, key: &str) -> Option<(Sample, Side)> {
+    let sample = Sample::new(results.values(index, key)?).ok()?;
+    let runs = u32::try_from(sample.n()).ok()?;
+    let summary = Summary { sd: sample.sd().unwrap_or(f64::NAN), runs };
+    let side = Side::new(sample.mean(), summary);
+    Some((sample, side))
+}
+
+/// Speedup of `own` over `base`, run by run, with its interval by Student's t.
+fn ratio(results: Results, base: &Sample, own: &Sample) -> Option<Estimate> {
+    let pairs = base.values().iter().zip(own.values());
+    results.estimate(pairs.map(|(base, own)| base / own).collect())
+}
+
+fn columns(results: Results, unit: &str) -> Vec<Column> {
+    let axes = results.grid.axes.iter().map(|axis| Column::text(&axis.name));
+    let side = |group: &'static str| {
+        let of = |title: &str, unit: &str, key: &str| {
+            Column::number(title, unit).group(group).key(&format!("{group} {key}"))
+        };
+        [
+            of("Mean", unit, "mean"),
+            of("sd", unit, "sd"),
+            of("± 1.96", unit, "half width"),
+            of("Speedup", "", "speedup"),
+        ]
+    };
+    let own = |title: &str, unit: &str| Column::number(title, unit).group("reproduced");
+    axes.chain(side("published"))
+        .chain(side("reproduced"))
+        .chain([
+            own("± t", "").key("reproduced speedup half width"),
+            own("p", ""),
+            Column::number("Error", "%").key("error_percent"),
+        ])
+        .collect()
+}
+
+/// The table of a grid, and what it says in a sentence.
+pub(super) fn table(results: Results) -> (Table, Option<String>) {
+    let grid = results.grid;
+    let setup = wrap(&sentence::setup(grid), 118).join("\n");
+    let title = format!("{}: {}\n{setup}", results.plan.name, grid.grid.title);
+    let Some(compare) = &grid.grid.compare else { return (Table::new(&title, Vec::new()), None) };
+    let key = compare.metric.as_str();
+    let mut table = Table::new(&title, columns(results, metric(key).map_or("", |it| it.unit)));
+    let (mut errors, mut least, mut stars) = (Vec::new(), 1.0_f64, Vec::new());
+    for (index, point) in grid.points.iter().enumerate() {
+        let base = results.baseline(index).filter(|base| *base != index);
+        let Some((own, side)) = ours(results, index, key) else { continue };
+        let before = base.and_then(|base| ours(results, base, key));
+        let published = theirs(results, index, key)
+            .map(|side| side.over(base.and_then(|base| theirs(results, base, key))));
+        let side = side.over(before.as_ref().map(|(_, side)| *side));
+        let found = before.as_ref().and_then(|(base, _)| ratio(results, base, &own));
+        let test = before.as_ref().and_then(|(base, _)| {
+            least = least.min(signed_rank_floor(own.n()));
+            signed_rank(base, &own, Zeros::Wilcoxon, Alternative::TwoSided).ok()
+        });
+        let labels = grid.labels(point);
+        let fitted =
+            grid.published(&point.at).is_some_and(|row| row.fitted.contains(&compare.metric));
+        let mut row: Vec<Cell> = labels.iter().map(|label| Cell::text(*label)).collect();
+        match published {
+            Some(published) => row.extend(published.cells()),
+            None => row.extend([(); 4].map(|()| Cell::empty())),
+        }
+        let [mean, sd, half, speedup] = side.cells();
+        let star = test.as_ref().is_some_and(|test| test.p < LEVEL);
+        if star {
+            stars.push(format!("{} {}", labels.join(", "), fixed(side.speedup.unwrap_or(1.0), 3)));
+        }
+        let speedup = if star { speedup.marked("*") } else { speedup };
+        row.extend([if fitted { mean.marked("f") } else { mean }, sd, half, speedup]);
+        row.push(found.map_or_else(Cell::empty, |found| Cell::number(found.half_width(), 3)));
+        row.push(test.map_or_else(Cell::empty, |test| Cell::number(test.p, 3)));
+        let error = published.map(|published| 100.0 * (side.mean / published.mean - 1.0));
+        row.push(error.map_or_else(Cell::empty, |error| Cell::number(error, 1)));
+        table.row(row);
+        if let Some(pair) = published.and_then(|published| published.speedup).zip(side.speedup) {
+            errors.push(pair);
+        }
+    }
+    for note in notes(results, &errors, least) {
+        table.note(note);
+    }
+    (
+        table,
+        (!stars.is_empty()).then(|| format!("{}: star for {}", grid.grid.name, stars.join("; "))),
+    )
+}
+
+fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {
+    let mut notes = vec![
+        "± 1.96: the source's interval, 1.96 sd / sqrt(runs); ± t: Student's, of the speedup in \
+         pairs of seeds; *: p < 0.05 by Wilcoxon's signed-rank test"
+            .to_owned(),
+    ];
+    if least >= LEVEL {
+        notes.push(format!(
+            "so few pairs cannot have a star: their smallest p is {}",
+            fixed(least, 3)
+        ));
+    }
+    let mean =
+        |of: fn(&(f64, f64)) -> f64| errors.iter().map(of).sum::<f64>() / errors.len() as f64;
+    if !errors.is_empty() {
+        notes.push(format!(
+            "speedups are off by {} on average; no effect at all would be off by {}",
+            fixed(mean(|(theirs, ours)| (ours - theirs).abs()), 3),
+            fixed(mean(|(theirs, _)| (1.0 - theirs).abs()), 3)
+        ));
+    }
+    let grid = results.grid;
+    for point in &grid.points {
+        let parameter = grid.published(&point.at).and_then(|row| row.fitted_parameter.as_ref());
+        if let Some(parameter) = parameter {
+            notes.push(format!("f: fitted to {}: {parameter}", grid.labels(point).join(", ")));
+        }
+    }
+    notes.extend(grid.grid.notes.iter().cloned());
+    notes.extend(ending(results.outcomes));
+    notes
+}
