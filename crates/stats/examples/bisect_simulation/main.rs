@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p convoy-stats --example bisect_simulation -- --histories 2000`
 //!
-//! `--part known|unknown|shiftless|builds|hard|noise|nothing` prints one table only, `--seed N`
-//! takes other histories. `--noise gaussian,t3`, `--cells 5,2,1` (effects over noise, rounded as
-//! printed) and `--commits N` print other rows.
+//! `--part known|unknown|shiftless|builds|hard|noise|shifts|nothing` prints one table only,
+//! `--seed N` takes other histories. `--noise gaussian,t3`, `--cells 5,2,1` (effects over noise,
+//! rounded as printed) and `--commits N` print other rows.
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
 //! measures both ends itself to place its threshold and choose its repeats.
 //! The same seed gives the same table with any number of `--threads`. Every row is one of Markdown;
@@ -40,7 +40,8 @@ const CELLS: [(f64, f64); 9] = [
     (0.02, 0.05),
 ];
 
-const PARTS: [&str; 7] = ["known", "unknown", "shiftless", "builds", "hard", "noise", "nothing"];
+const PARTS: [&str; 8] =
+    ["known", "unknown", "shiftless", "builds", "hard", "noise", "shifts", "nothing"];
 
 /// The most histories for each of the many cells of the tables of noise and of nothing to find.
 const NOISE_HISTORIES: u64 = 300;
@@ -94,6 +95,9 @@ fn main() -> ExitCode {
     }
     if wanted("noise") {
         noises(&options);
+    }
+    if wanted("shifts") {
+        shifts(&options);
     }
     if wanted("nothing") {
         nothing(&options);
@@ -189,6 +193,28 @@ fn default_search(options: &Options, effect: f64, noise: Noise) -> Scenario {
         assumed: Layout::PerCommit,
         max_runs: 1000,
         ..Scenario::new(effect, 0.05, noise)
+    }
+}
+
+/// Builds that shift, which the search is not told, in Gaussian noise; *set* is the mean number of
+/// commits where none is named.
+fn shifts(options: &Options) {
+    let histories = options.histories.min(NOISE_HISTORIES);
+    println!("\nBuilds shift, {histories} histories, 99 % stated, 1000 runs");
+    println!("| d | shift | histories | named | right | runs | p95 | set | commit |");
+    for (d, layout) in ["1", "2", "5"].into_iter().flat_map(|d| [0.0, 0.5, 1.0].map(|s| (d, s))) {
+        let key = format!("{d} | {layout}");
+        if !options.cells.is_empty() && !options.cells.iter().any(|cell| cell == d) {
+            continue;
+        }
+        let effect = 0.05 * d.parse::<f64>().unwrap_or(1.0);
+        let scenario = Scenario { layout, ..default_search(options, effect, Noise::Gaussian) };
+        let of = summarise(&scenario, histories, options.seed, options.threads);
+        let cells = format!(
+            "{histories} | {:.3} | {:.4} | {:.1} | {} | {:.2}",
+            of.named, of.named_right, of.runs, of.runs_p95, of.set
+        );
+        options.rows.put(&key, &cells);
     }
 }
 
