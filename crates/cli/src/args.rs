@@ -56,6 +56,9 @@ pub(crate) enum Command {
     /// Predict a recorded program with other CPUs, threads and locks
     #[command(after_help = examples::PREDICT)]
     Predict(Box<crate::predict::Predict>),
+    /// Find the lock that pays for a recorded program, and the commands that check it
+    #[command(after_help = examples::FIX)]
+    Fix(Box<crate::fix::Fix>),
     /// Run a program of yours with other locks in place of libc's
     #[command(after_help = examples::WITH)]
     With(Box<crate::with::With>),

@@ -73,6 +73,11 @@ Examples:
   convoy predict 12 --cpus 2,8,32,128
   convoy predict server.json --threads 16,64 --policy sleep,handoff --split 4";
 
+pub(crate) const FIX: &str = "\
+Examples:
+  convoy fix 12
+  convoy fix server.json --split 4";
+
 pub(crate) const RUNS: &str = "\
 Examples:
   convoy runs list --last 10

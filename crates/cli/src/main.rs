@@ -10,6 +10,7 @@ mod examples;
 mod experiment;
 mod explain;
 mod fail;
+mod fix;
 mod keep;
 mod list;
 mod load;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),
         Command::Predict(predict) => predict::run(predict),
+        Command::Fix(fix) => fix::run(fix),
         Command::Record(record) => record::run(record),
         Command::Runs(runs) => runs::run(runs),
         Command::Explain(explain) => explain::run(explain),

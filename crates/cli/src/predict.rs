@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The policy of glibc's mutex.
-const SLEEP: &str = "sleep";
+/// The policy of glibc's mutex and semaphore.
+pub(crate) const SLEEP: &str = "sleep";
 /// Share of acquisitions, and of waiting, below which a lock is left out.
 const LITTLE: f64 = 0.001;
 /// Locks of one name that are told apart.
@@ -31,9 +31,9 @@ const BUSY: f64 = 0.9;
 /// `convoy predict`.
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
-    /// A file of convoy record, the number of a stored record, or `@TAG`
-    #[arg(value_name = "RECORD")]
-    record: String,
+    /// What is replayed, and on what.
+    #[command(flatten)]
+    replays: Replays,
     /// Numbers of CPUs [default: those of the record]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -46,13 +46,17 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "sleep,spin,handoff")]
     #[arg(value_parser = PossibleValuesParser::new(names()).map(|name| Choice::new(&name)))]
     policy: Vec<Choice>,
-    /// The lock that the program was recorded with
-    #[arg(long, value_name = "POLICY", default_value = SLEEP, hide_short_help = true)]
-    #[arg(value_parser = PossibleValuesParser::new(names()).map(|name| Choice::new(&name)))]
-    recorded: Choice,
     /// Also with the lock that was waited for most split so many ways
     #[arg(long, value_name = "WAYS", value_parser = clap::value_parser!(u32).range(2..=1024))]
     split: Option<u32>,
+}
+
+/// What is replayed, and on what: flags of `convoy predict` and `convoy fix`.
+#[derive(Debug, Args)]
+pub(crate) struct Replays {
+    /// A file of convoy record, the number of a stored record, or `@TAG`
+    #[arg(value_name = "RECORD")]
+    record: String,
     /// Runs of each row, each with a seed of its own
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
@@ -71,12 +75,12 @@ pub(crate) struct Predict {
     store: Option<PathBuf>,
     /// Flags of every command.
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// A lock of the virtual machine by the name that `convoy with` has for it.
 #[derive(Clone, Debug)]
-struct Choice {
+pub(crate) struct Choice {
     name: String,
     policy: Policy,
     looks: Option<u32>,
@@ -88,15 +92,27 @@ fn names() -> Vec<&'static str> {
 
 impl Choice {
     /// Of one of [`names`].
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let policy = Policy::named(name).unwrap_or(Policy::Adaptive);
         Self { name: name.to_owned(), policy, looks: (name == SLEEP).then_some(0) }
     }
 }
 
+/// What rows are asked for; an empty list: as recorded.
+pub(crate) struct Wanted {
+    /// Numbers of CPUs.
+    pub(crate) cpus: Vec<u32>,
+    /// Numbers of threads.
+    pub(crate) threads: Vec<u32>,
+    /// Locks in place of all.
+    pub(crate) policy: Vec<Choice>,
+    /// Ways to split the first lock.
+    pub(crate) split: Option<u32>,
+}
+
 /// What is printed.
 #[derive(Debug, Serialize)]
-struct Prediction {
+pub(crate) struct Prediction {
     /// The lock that limits.
     verdict: String,
     /// The replay at the recorded point, beside the record.
@@ -105,7 +121,7 @@ struct Prediction {
     anchor_work: f64,
     /// Sleep that was added before each section.
     anchor_sleep_us: f64,
-    rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// Throughput and its price.
@@ -119,44 +135,82 @@ struct Point {
 
 /// One prediction. The interval is that of the seeds, widened by what the anchor leaves.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+pub(crate) struct Row {
     cpus: u32,
     threads: u32,
-    policy: String,
-    split: u32,
+    pub(crate) policy: String,
+    pub(crate) split: u32,
     acquisitions_per_s: f64,
-    change_percent: f64,
-    low_percent: f64,
-    high_percent: f64,
-    wait_p99_us: f64,
-    jain: f64,
+    pub(crate) change_percent: f64,
+    pub(crate) low_percent: f64,
+    pub(crate) high_percent: f64,
+    pub(crate) wait_p99_us: f64,
+    pub(crate) jain: f64,
 }
 
 /// The command.
 pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
-    output::ready(args.common.output.as_deref())?;
-    let record = find(&args.record, args.store.as_deref())?.ok_or_else(|| {
-        Failure::usage(format!(
-            "{} is no record of a program; name a file that convoy record wrote, or a number of \
-             convoy runs list",
-            args.record
-        ))
-    })?;
-    let process =
-        record.processes.iter().max_by_key(|one| one.locks.iter().map(weight).sum::<u64>());
-    let kept = process.map(|one| (one, kept(one))).filter(|(_, locks)| !locks.is_empty());
-    let (process, locks) = kept.ok_or_else(|| {
-        Failure::usage(format!("{}: no lock was taken in it, so nothing limits", args.record))
-    })?;
-    let behaviour = Arc::new(behaviour(&record, process, &locks));
-    let cells = args.cells(&behaviour)?;
-    let (measured, limit) = (measured(&behaviour, &locks), limit(&behaviour, &locks));
-    let rounds = args.rounds;
-    let prediction = apart(move || predict(&cells, rounds, measured, limit))?;
+    output::ready(args.replays.common.output.as_deref())?;
+    let record = args.replays.record()?;
+    let wanted = Wanted {
+        cpus: args.cpus.clone(),
+        threads: args.threads.clone(),
+        policy: args.policy.clone(),
+        split: args.split,
+    };
+    let prediction = args.replays.prediction(&record, &wanted)?;
     let text = || prediction.to_text();
     let json = || serde_json::to_string_pretty(&prediction).expect("numbers and text") + "\n";
-    output::print(&args.common, text, json, || prediction.table().to_csv())?;
+    output::print(&args.replays.common, text, json, || prediction.table().to_csv())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The process in which locks matter most, and those of them that do; empty: none.
+fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
+    let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
+    let process = record.processes.iter().max_by_key(all);
+    (process, process.map(kept).unwrap_or_default())
+}
+
+impl Replays {
+    /// The record that is named.
+    pub(crate) fn record(&self) -> Result<Record, Failure> {
+        find(&self.record, self.store.as_deref())?.ok_or_else(|| {
+            Failure::usage(format!(
+                "{} is no record of a program; name a file that convoy record wrote, or a number \
+                 of convoy runs list",
+                self.record
+            ))
+        })
+    }
+
+    /// The lock that was waited for most.
+    pub(crate) fn first<'a>(&self, record: &'a Record) -> Result<&'a Lock, Failure> {
+        busiest(record).1.first().copied().ok_or_else(|| self.nothing())
+    }
+
+    fn nothing(&self) -> Failure {
+        Failure::usage(format!("{}: no lock was taken in it, so nothing limits", self.record))
+    }
+
+    /// Replays the record, then what is wanted.
+    pub(crate) fn prediction(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+    ) -> Result<Prediction, Failure> {
+        let (Some(process), locks) = busiest(record) else { return Err(self.nothing()) };
+        let first = self.first(record)?;
+        let behaviour = Arc::new(behaviour(record, process, &locks));
+        let recorded = match record.program.policy(first.kind) {
+            "" => Choice::new(SLEEP),
+            policy => Choice::new(policy),
+        };
+        let cells = self.cells(&behaviour, &recorded, wanted)?;
+        let (measured, limit) = (measured(&behaviour), limit(&behaviour, &locks));
+        let rounds = self.rounds;
+        Ok(apart(move || predict(&cells, rounds, measured, limit))?)
+    }
 }
 
 /// Nanoseconds that threads waited, and acquisitions.
@@ -197,6 +251,8 @@ fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> Behaviour {
     behaviour.threads = threads.unwrap_or(1);
     behaviour.rate = count as f64 / process.seconds.max(1e-9);
     behaviour.cpu_ns = process.cpu_s * 1e9 / count.max(1) as f64;
+    let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
+    behaviour.wait_ns = wait_s * 1e9 / count.max(1) as f64;
     behaviour
 }
 
@@ -209,14 +265,12 @@ fn span(on: &Times, off: &Times, spare: bool) -> Span {
     Span { work: spread(on), sleeps, sleep: spread(off) }
 }
 
-fn measured(behaviour: &Behaviour, locks: &[&Lock]) -> Point {
-    let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
-    let count: u64 = locks.iter().map(|lock| lock.count()).sum();
+fn measured(behaviour: &Behaviour) -> Point {
     Point {
         what: "recorded",
         acquisitions_per_s: behaviour.rate,
         cpu_us: behaviour.cpu_ns / 1e3,
-        wait_mean_us: wait_s * 1e6 / count.max(1) as f64,
+        wait_mean_us: behaviour.wait_ns / 1e3,
     }
 }
 
@@ -244,8 +298,13 @@ fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
 /// The recorded point first, then what was asked for, each with the number of its split.
 type Cells = Vec<(Choice, u32, Replay)>;
 
-impl Predict {
-    fn cells(&self, behaviour: &Arc<Behaviour>) -> Result<Cells, Failure> {
+impl Replays {
+    fn cells(
+        &self,
+        behaviour: &Arc<Behaviour>,
+        recorded: &Choice,
+        wanted: &Wanted,
+    ) -> Result<Cells, Failure> {
         let or = |list: &[u32], one: u32| if list.is_empty() { vec![one] } else { list.to_vec() };
         let kernel = self.sets.kernel(&self.kernel)?.value;
         let cell = |choice: &Choice, split: u32, cpus: u32, threads: u32| {
@@ -265,14 +324,14 @@ impl Predict {
             };
             Ok::<_, Failure>((choice.clone(), split, replay))
         };
-        let mut cells = vec![cell(&self.recorded, 1, behaviour.cpus, behaviour.threads)?];
-        for cpus in or(&self.cpus, behaviour.cpus) {
-            for threads in or(&self.threads, behaviour.threads) {
-                for choice in &self.policy {
+        let mut cells = vec![cell(recorded, 1, behaviour.cpus, behaviour.threads)?];
+        for cpus in or(&wanted.cpus, behaviour.cpus) {
+            for threads in or(&wanted.threads, behaviour.threads) {
+                for choice in &wanted.policy {
                     cells.push(cell(choice, 1, cpus, threads)?);
                 }
-                if let Some(split) = self.split {
-                    cells.push(cell(&self.recorded, split, cpus, threads)?);
+                if let Some(split) = wanted.split {
+                    cells.push(cell(recorded, split, cpus, threads)?);
                 }
             }
         }
@@ -335,7 +394,8 @@ fn metric(result: &convoy_lab::lock_loop::LoopResult, name: &str) -> f64 {
 }
 
 impl Prediction {
-    fn to_text(&self) -> String {
+    /// The lock that limits, and the replay beside the record.
+    pub(crate) fn head(&self) -> String {
         let mut text = convoy_report::page_wrap(&self.verdict) + "\n";
         for point in &self.anchor {
             let line = format!(
@@ -348,10 +408,14 @@ impl Prediction {
             "anchor: work between sections times {:.2}, {:.1} us of sleep added\n\n",
             self.anchor_work, self.anchor_sleep_us
         );
-        text + &anchor + &self.table().to_text()
+        text + &anchor
     }
 
-    fn table(&self) -> Table {
+    fn to_text(&self) -> String {
+        self.head() + &self.table().to_text()
+    }
+
+    pub(crate) fn table(&self) -> Table {
         let columns = vec![
             Column::number("CPUs", "").key("cpus"),
             Column::number("threads", ""),

@@ -88,6 +88,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         kernel: host.kernel,
         date: host.date,
         disturbance: before.since(cpu_s),
+        mutex: args.policies.mutex(),
+        sem: args.policies.sem(),
     };
     let unseen = unseen(&processes, ran.usage.switches);
     keep(args, &Record { recorded: VERSION, program, processes, unseen })?;

@@ -41,17 +41,28 @@ pub(crate) struct Policies {
 impl Policies {
     /// Tells the object in the program.
     pub(crate) fn set(&self, command: &mut Command) {
-        fn name(value: &impl ValueEnum) -> String {
-            value.to_possible_value().map_or_else(String::new, |one| one.get_name().to_owned())
-        }
-        command.env_remove("CONVOY_MUTEX").env_remove("CONVOY_SEM");
-        if let Some(mutex) = &self.mutex {
-            command.env("CONVOY_MUTEX", name(mutex));
-        }
-        if let Some(sem) = &self.sem {
-            command.env("CONVOY_SEM", name(sem));
+        for (key, name) in [("CONVOY_MUTEX", self.mutex()), ("CONVOY_SEM", self.sem())] {
+            command.env_remove(key);
+            if !name.is_empty() {
+                command.env(key, name);
+            }
         }
     }
+
+    /// What stands in place of a mutex; empty: nothing.
+    pub(crate) fn mutex(&self) -> String {
+        name(self.mutex.as_ref())
+    }
+
+    /// What stands in place of a semaphore; empty: nothing.
+    pub(crate) fn sem(&self) -> String {
+        name(self.sem.as_ref())
+    }
+}
+
+fn name(value: Option<&impl ValueEnum>) -> String {
+    let name = value.and_then(ValueEnum::to_possible_value);
+    name.map_or_else(String::new, |one| one.get_name().to_owned())
 }
 
 /// `convoy with`.

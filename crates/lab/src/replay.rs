@@ -123,6 +123,8 @@ pub struct Behaviour {
     pub rate: f64,
     /// CPU time of an acquisition and the work before it, nanoseconds.
     pub cpu_ns: f64,
+    /// Mean wait for a lock, nanoseconds: what a thread waited it did not sleep elsewhere.
+    pub wait_ns: f64,
 }
 
 /// What the anchor found.
@@ -194,6 +196,7 @@ impl Replay {
             sections.iter().map(mean).sum::<f64>() / all.max(1) as f64
         };
         let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
+        let longest = (cycle(self.behaviour.rate) - self.behaviour.wait_ns).max(0.0);
         let mut best = (f64::INFINITY, self.anchor);
         let (mut gain, mut late) = (1.0_f64, 0.0_f64);
         for _ in 0..STEPS {
@@ -216,8 +219,10 @@ impl Replay {
             );
             // Threads that wait for a lock hide sleep: as long as more is missing, go faster.
             gain = (gain * if before * late > 0.0 { 2.0 } else { 0.5 }).clamp(0.125, 4.0);
-            replay.anchor =
-                Anchor { work: work + more, sleep_ns: (sleep_ns + gain * late).max(0.0) };
+            replay.anchor = Anchor {
+                work: work + more,
+                sleep_ns: (sleep_ns + gain * late).clamp(0.0, longest),
+            };
         }
         Ok(best.1)
     }
@@ -383,6 +388,7 @@ mod tests {
             cpus: 2,
             rate: 20e3,
             cpu_ns: 60e3,
+            wait_ns: 0.0,
         };
         Replay {
             behaviour: Arc::new(behaviour),
@@ -417,5 +423,15 @@ mod tests {
         assert!((18e3..22e3).contains(&rate), "{rate} with {:?}", replay.anchor);
         let cpu_ns = found.cpus_used * 1e9 / rate;
         assert!((54e3..66e3).contains(&cpu_ns), "{cpu_ns}");
+    }
+
+    #[test]
+    fn time_that_was_waited_for_a_lock_is_not_taken_for_sleep() {
+        let mut replay = replay(Policy::Adaptive, 16, 1);
+        Arc::make_mut(&mut replay.behaviour).rate = 2e3;
+        // Of the 8 ms that a turn took, 7.5 were waits.
+        Arc::make_mut(&mut replay.behaviour).wait_ns = 7.5e6;
+        let anchor = replay.anchored().expect("it ends");
+        assert!(anchor.sleep_ns <= 0.5e6, "{anchor:?}");
     }
 }

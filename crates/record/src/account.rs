@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt::Write as _;
 
-use crate::record::{Kind, Lock, Process, Record};
+use crate::record::{HANDOFF, Kind, Lock, Process, Record};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
 const OFF_CPU: f64 = 0.10;
@@ -46,9 +46,12 @@ pub struct LockAccount {
 }
 
 impl LockAccount {
-    fn new(process: &Process, lock: &Lock, all_s: f64) -> Self {
+    /// Of a lock; one that `hands_over` has an owner already while that is woken.
+    fn new(process: &Process, lock: &Lock, hands_over: bool, all_s: f64) -> Self {
         let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
         let (held_s, off_s) = lock.held_s();
+        let woken_s = if hands_over { lock.all(|site| &site.handoff).total_s } else { 0.0 };
+        let (held_s, off_s) = (held_s + woken_s, off_s + woken_s);
         Self {
             pid: process.pid,
             wait_percent: percent(lock.wait_s(), all_s),
@@ -84,7 +87,8 @@ impl Account {
         let mut locks: Vec<LockAccount> = every()
             .map(|(process, lock)| {
                 let all = if lock.is_lock() { wait_s } else { idle_s };
-                LockAccount::new(process, lock, all)
+                let hands_over = record.program.policy(lock.kind) == HANDOFF;
+                LockAccount::new(process, lock, hands_over, all)
             })
             .collect();
         // Locks first: waiting for a condition may be all that a thread has to do.

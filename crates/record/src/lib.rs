@@ -12,7 +12,7 @@ pub mod raw;
 mod record;
 
 pub use account::Account;
-pub use record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters};
+pub use record::{HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters};
 
 /// The object that is loaded before a program; empty where it is not built.
 pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));

@@ -42,6 +42,26 @@ pub struct Program {
     pub date: String,
     /// What else went on.
     pub disturbance: Disturbance,
+    /// What stood in place of libc's mutexes, as `convoy with` calls it; empty: nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mutex: String,
+    /// The same of its semaphores.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sem: String,
+}
+
+/// A lock that is made over by whoever releases it, and is never free while somebody waits.
+pub const HANDOFF: &str = "handoff";
+
+impl Program {
+    /// The lock in place of libc's of this kind; empty: none.
+    pub fn policy(&self, kind: Kind) -> &str {
+        match kind {
+            Kind::Mutex => &self.mutex,
+            Kind::Semaphore => &self.sem,
+            _ => "",
+        }
+    }
 }
 
 /// One process.
