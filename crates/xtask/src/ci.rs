@@ -76,7 +76,8 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
     if !version.is_ok_and(|status| status.success()) {
         return Ok(Ending::Skipped("rustup toolchain install nightly --component miri rust-src"));
     }
-    let tests = ["test", "-p", "convoy-sync", "-p", "convoy-mm", "--lib", "--test", "semaphore"];
+    let crates = ["test", "-p", "convoy-sync", "-p", "convoy-mm"];
+    let tests = [&crates[..], &["--lib", "--test", "semaphore", "--test", "rcu"]].concat();
     let mut command = nightly(&tests);
     // Records of signals live as long as the program.
     command.env("MIRIFLAGS", "-Zmiri-ignore-leaks");
