@@ -24,7 +24,8 @@ pub(crate) struct Fix {
 #[derive(Debug, Serialize)]
 struct Advice {
     /// What to do, in sentences.
-    advice: String,
+    #[serde(rename = "advice")]
+    text: String,
     /// The program under the lock that pays; none if none does.
     command: Option<String>,
     /// The command that measures it.
@@ -66,7 +67,7 @@ fn policies(kind: Kind) -> &'static [&'static str] {
 fn command(program: &Program, mutex: &str, sem: &str) -> String {
     let flags = [("mutex", mutex), ("sem", sem)].into_iter();
     let flags = flags.filter(|(_, name)| !["", SLEEP].contains(name));
-    let flags: String = flags.map(|(flag, name)| format!("--{flag} {name} ")).collect();
+    let flags = flags.map(|(flag, name)| format!("--{flag} {name} ")).collect::<Vec<_>>().concat();
     let words = shell_words::join(&program.command);
     if flags.is_empty() { words } else { format!("convoy with {flags}-- {words}") }
 }
@@ -97,14 +98,16 @@ impl Advice {
             }
         };
         if let (Some(now), Some(row)) = (now, pays) {
-            advice += &format!(
+            let price = format!(
                 " Its price: 99 % of waits end within {:.0} us instead of {:.0}, and Jain's index \
                  of fairness is {:.2} instead of {:.2}.",
                 row.wait_p99_us, now.wait_p99_us, row.jain, now.jain
             );
+            advice += &price;
         }
         for row in split {
-            advice += &format!(" The lock in {} parts would give {}", row.split, gain(row));
+            let parts = format!(" The lock in {} parts would give {}", row.split, gain(row));
+            advice += &parts;
         }
         let put = |policy: &str| match kind {
             Kind::Semaphore => command(program, &program.mutex, policy),
@@ -115,13 +118,15 @@ impl Advice {
             let [before, after] = [&before, after].map(|text| shell_words::quote(text));
             format!("convoy compare {before} {after}")
         });
-        Self { advice, command, check, prediction }
+        Self { text: advice, command, check, prediction }
     }
 
     fn to_text(&self) -> String {
-        let mut text = convoy_report::page_wrap(&self.advice) + "\n";
+        let mut text = convoy_report::page_wrap(&self.text) + "\n";
         if let (Some(command), Some(check)) = (&self.command, &self.check) {
-            text += &format!("  {command}\n\nThis is predicted. To measure it:\n\n  {check}\n\n");
+            let commands =
+                format!("  {command}\n\nThis is predicted. To measure it:\n\n  {check}\n\n");
+            text += &commands;
         }
         text + &self.prediction.head() + &self.prediction.table().to_text()
     }
