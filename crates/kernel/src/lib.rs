@@ -13,6 +13,7 @@ mod ipc;
 pub mod irq;
 mod lock_rules;
 mod locks;
+mod mappings;
 mod mm;
 mod pages;
 mod pipe;
@@ -40,6 +41,7 @@ pub use gate::Gate;
 
 pub use config::{Config, Preempt, SchedCosts};
 pub use lock_rules::{BklKind, BklTraffic, LockRules, MutexPolicy, SemaphorePolicy, Spinlock};
+pub use mappings::{ListLock, MappingRules};
 pub use preset::KernelPreset;
 pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats, ThreadPolicy};

@@ -65,6 +65,11 @@ impl Spin {
         result
     }
 
+    /// Whether somebody holds it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_locked()
+    }
+
     /// Tells the recorder its name.
     pub(crate) fn name(&self, name: &'static str) {
         either!(self, lock => Here::name(lock, name));

@@ -3,6 +3,7 @@
 use crate::costs::{Costs, spend};
 use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, RwSem};
+use crate::mappings::Mappings;
 use crate::pages::{PAGE, Pages};
 use crate::zone::{Use, Zones};
 use convoy_machine::{Here, Sim};
@@ -34,6 +35,7 @@ pub(crate) struct Mm {
     /// Length of the heap, bytes.
     heap: Cell<u64>,
     heap_pages: RefCell<Pages>,
+    mappings: Mappings,
 }
 
 struct MmHot {
@@ -44,7 +46,7 @@ struct MmHot {
 
 impl Mm {
     /// An address space with nothing in it.
-    pub(crate) fn new(locks: LockRules) -> Self {
+    pub(crate) fn new(locks: LockRules, mappings: Mappings) -> Self {
         let table = locks.guarded(Field::new(0));
         let hot = MmHot { mmap_sem: Line(locks.rwsem()), table: Line(table) };
         let hot = Here::place(hot);
@@ -57,7 +59,13 @@ impl Mm {
             mapped: Cell::new(0),
             heap: Cell::new(0),
             heap_pages: RefCell::default(),
+            mappings,
         }
+    }
+
+    /// The lists it shares with others.
+    pub(crate) fn mappings(&self) -> &Mappings {
+        &self.mappings
     }
 
     /// Pages that only this address space has, page tables included.
@@ -176,14 +184,15 @@ impl Mm {
 
     /// `fork`: a copy whose pages are shared until they are written.
     pub(crate) fn duplicate(&self, zones: &Zones, costs: &Costs) -> Sys<Self> {
-        let child = Self::new(self.locks);
         let tables = 1 + self.mapped.get().div_ceil(TABLE_SPAN);
-        self.hot.mmap_sem.write(|| {
-            child.frames.replace(zones.pages(tables, Use::Kernel, costs)?);
+        let child = self.hot.mmap_sem.write(|| {
+            let frames = zones.pages(tables, Use::Kernel, costs)?;
+            let child = Self::new(self.locks, self.mappings.duplicate());
+            child.frames.replace(frames);
             self.set_entry();
             child.set_entry();
             spend(costs.fork_page * u64::from(self.mapped.get()));
-            Ok::<(), Errno>(())
+            Ok::<Self, Errno>(child)
         })?;
         child.mapped.set(self.mapped.get());
         child.heap.set(self.heap.get());
@@ -193,6 +202,7 @@ impl Mm {
 
     /// Frees everything: `exit` and `exec`.
     pub(crate) fn release(&self, zones: &Zones, costs: &Costs) {
+        self.mappings.release();
         let mapped = self.mapped.replace(0);
         let frames = self.frames.take();
         self.heap.set(0);

@@ -3,6 +3,7 @@
 
 use crate::config::{Config, SchedCosts};
 use crate::lock_rules::{BklKind, BklTraffic, LockRules};
+use crate::mappings::MappingRules;
 use crate::rcu::rules::RcuRules;
 use crate::sched::rules::SchedRules;
 use crate::softirq::rules::SoftirqRules;
@@ -37,6 +38,10 @@ pub struct KernelPreset {
     /// Locks of names, inodes and pages; those of 2.6.16 to 2.6.35 where the file says nothing.
     #[serde(default)]
     pub vfs: VfsRules,
+    /// Lists of who maps a file or has inherited memory; part of the prices of the calls where the
+    /// file says nothing.
+    #[serde(default)]
+    pub mappings: Option<MappingRules>,
     /// Software interrupts; those of 2.6.25 where the file says nothing.
     #[serde(default)]
     pub softirq: SoftirqRules,

@@ -2,6 +2,7 @@
 
 use crate::base::bump;
 use crate::costs::spend;
+use crate::mappings::Mappings;
 use crate::mm::{Fault, Mm};
 use crate::processes::{INIT, Life, Proc};
 use crate::vfs::{Dentry, File};
@@ -77,7 +78,7 @@ impl Process {
         Self {
             world: Rc::clone(world),
             me,
-            mm: Mm::new(world.locks),
+            mm: Mm::new(world.locks, Mappings::first(world.maps.clone())),
             files: RefCell::new(files),
             cwd: RefCell::new(Rc::clone(&world.tree.root)),
             handlers: Handlers::default(),
@@ -181,7 +182,7 @@ impl Process {
         if world.process_count() >= world.options.processes {
             return Err(Errno::EAGAIN);
         }
-        world.work(costs.fork);
+        world.work(self.mm.mappings().rest(costs.fork, 2));
         let stack = world.zones.take_stack()?;
         let copy = self.copy(stack).inspect_err(|_| world.zones.free_stack(stack));
         let mut process = copy?;
@@ -294,7 +295,7 @@ impl Process {
     /// Everything of `exit` before the last switch.
     pub(crate) fn finish(&self, exit: Exit) {
         let world = &self.world;
-        world.work(world.costs.exit);
+        world.work(self.mm.mappings().rest(world.costs.exit, 1));
         self.close_all();
         let cwd = self.cwd.replace(Rc::clone(&world.tree.root));
         world.put_path(&cwd);

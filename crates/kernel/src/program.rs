@@ -22,6 +22,8 @@ const SITE_DISTANCE_PS: u64 = 100_000_000;
 const NOT_FOUND: i32 = 127;
 /// Status of `ls` when a directory cannot be read.
 const LIST_FAILED: i32 = 2;
+/// What programs of workloads are linked to.
+const LIBRARY: &str = "/lib/libc.so";
 /// Parts into which the loading of a program is cut.
 const LOAD_PARTS: u32 = 4;
 
@@ -151,7 +153,7 @@ impl Process {
     /// `execve` of `image`, for `script` if there is one, and the work of the dynamic loader.
     ///   Returns the picoseconds of user time that are left.
     fn load(&self, image: &Image, script: Option<&str>) -> Sys<u64> {
-        self.call("execve", || self.execute(script.into_iter().chain([image.path])))?;
+        self.call("execve", || self.execute(script, image.path, image.libraries))?;
         let user = self.world.unit_ps(image.unit, 1);
         let part = user / 8;
         for library in image.libraries {
@@ -169,10 +171,10 @@ impl Process {
     }
 
     /// `execve` itself.
-    fn execute<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Sys<()> {
+    fn execute(&self, script: Option<&str>, program: &str, libraries: &[&str]) -> Sys<()> {
         let world = &*self.world;
         let cwd = self.cwd.borrow().clone();
-        for path in paths {
+        for path in script.into_iter().chain([program]) {
             let dentry = world.walk(&cwd, path)?;
             dentry.inode.get_page(0);
             world.put_path(&dentry);
@@ -181,13 +183,14 @@ impl Process {
         bump(&world.counts.execs);
         self.mm.release(&world.zones, &world.costs);
         self.handlers.reset();
-        world.work(world.costs.exec);
+        self.mm.mappings().map(program, libraries);
+        world.work(self.mm.mappings().rest(world.costs.exec, 1));
         Ok(())
     }
 
     /// `execve` of a program of a workload, with the page faults of its start.
     pub(crate) fn start_image(&self, image: &api::Image<'_>) -> Sys<()> {
-        self.call("execve", || self.execute([image.path].into_iter()))?;
+        self.call("execve", || self.execute(None, image.path, &[LIBRARY]))?;
         self.touch_image(image.path, image.file_pages, image.memory_pages)
     }
 

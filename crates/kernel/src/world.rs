@@ -5,6 +5,7 @@ use crate::costs::{Costs, CostsError, PROGRAM_UNITS};
 use crate::futex::Futexes;
 use crate::ipc::Ipc;
 use crate::lock_rules::BklTraffic;
+use crate::mappings::Maps;
 use crate::pages::PAGE;
 use crate::preset::KernelPreset;
 use crate::processes::{Processes, ProcessesHot, Terminal};
@@ -83,6 +84,7 @@ pub struct World {
     /// Part of a big-kernel-lock event that previous shells have left over.
     pub(crate) bkl_events_left: Cell<f64>,
     pub(crate) processes: Processes,
+    pub(crate) maps: Option<Rc<Maps>>,
     units: BTreeMap<String, f64>,
     speed: f64,
 }
@@ -136,6 +138,7 @@ impl World {
             traffic: kernel.bkl_traffic.clone(),
             bkl_events_left: Cell::new(0.0),
             processes,
+            maps: kernel.mappings.map(|rules| Maps::new(rules, locks)),
             units: units.clone(),
             speed: preset.speed,
             base: Rc::new(Base { sched, costs, zones, locks, counts: Counts::default() }),
