@@ -96,12 +96,21 @@ struct Transaction {
     locked: bool,
     /// Open handles.
     updates: u32,
-    /// Credits of open handles and blocks of closed ones.
+    /// Credits of open handles.
     credits: u32,
+    /// Blocks that handles have changed. A handle pays a credit for a block that is new here and
+    /// returns the others when it closes; here its own new blocks count twice until then.
     metadata: BTreeSet<Block>,
     /// Pages of files that must be on disk before the commit record.
     data: BTreeSet<(u64, u64)>,
     expires_ns: u64,
+}
+
+impl Transaction {
+    /// Credits that nobody else can have (`t_outstanding_credits`).
+    fn outstanding(&self) -> u32 {
+        self.credits + self.metadata.len() as u32
+    }
 }
 
 /// What `j_state_lock` and `t_handle_lock` guard.
@@ -291,7 +300,7 @@ impl Journal {
         for &block in blocks {
             self.dirty(base, block);
         }
-        self.stop(base, credits, blocks.len());
+        self.stop(base, credits);
         (id, result)
     }
 
@@ -332,7 +341,9 @@ impl Journal {
             let state = self.state.borrow();
             match &state.running {
                 None => Joined::Absent,
-                Some(running) if running.locked || running.credits + credits > self.most() => {
+                Some(running)
+                    if running.locked || running.outstanding() + credits > self.most() =>
+                {
                     Joined::Full(running.id)
                 }
                 Some(_) if self.lacks_space(&state) => Joined::NoSpace,
@@ -404,13 +415,12 @@ impl Journal {
         }
     }
 
-    /// Closes a handle: what it has not used goes back.
-    fn stop(&self, base: &Base, credits: u32, used: usize) {
+    /// Closes a handle.
+    fn stop(&self, base: &Base, credits: u32) {
         Here::pass(base.costs.journal_handle);
-        let unused = credits.saturating_sub(used as u32);
         let leave = || {
             self.with_running(|running| {
-                running.credits -= unused;
+                running.credits -= credits;
                 running.updates -= 1;
                 running.updates == 0 && running.locked
             })
