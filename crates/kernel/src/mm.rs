@@ -184,15 +184,14 @@ impl Mm {
 
     /// `fork`: a copy whose pages are shared until they are written.
     pub(crate) fn duplicate(&self, zones: &Zones, costs: &Costs) -> Sys<Self> {
+        let mut child = Self::new(self.locks, Mappings::default());
         let tables = 1 + self.mapped.get().div_ceil(TABLE_SPAN);
-        let child = self.hot.mmap_sem.write(|| {
-            let frames = zones.pages(tables, Use::Kernel, costs)?;
-            let child = Self::new(self.locks, self.mappings.duplicate());
-            child.frames.replace(frames);
+        child.mappings = self.hot.mmap_sem.write(|| {
+            child.frames.replace(zones.pages(tables, Use::Kernel, costs)?);
             self.set_entry();
             child.set_entry();
             spend(costs.fork_page * u64::from(self.mapped.get()));
-            Ok::<Self, Errno>(child)
+            Ok::<Mappings, Errno>(self.mappings.duplicate())
         })?;
         child.mapped.set(self.mapped.get());
         child.heap.set(self.heap.get());

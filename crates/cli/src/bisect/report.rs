@@ -1,6 +1,6 @@
 //! From the answer of a search to its report.
 
-use convoy_lab::bisect::{Commit, Session};
+use convoy_lab::bisect::{Commit, Layout, Session};
 use convoy_report::{
     BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
     BisectSuspect, BisectVerdict,
@@ -163,6 +163,13 @@ fn notes(session: &Session<'_>, answer: &Answer) -> Vec<String> {
             "the ends drifted by {percent:+.1} % during the search: quiet the machine, or \
              trust the confirmation, which is interleaved"
         ));
+    }
+    if answer.culprit.is_some() && session.settings.layout == Layout::Same {
+        notes.push(
+            "every commit was built once, and its builds are taken to be alike; where they may \
+             differ in speed (link order, a boot), search with --layout new"
+                .to_owned(),
+        );
     }
     let parents = answer.culprit.map_or(0, |node| session.commits.parents[node].len());
     if parents > 1 && !session.settings.first_parent {
