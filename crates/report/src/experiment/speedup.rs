@@ -139,10 +139,33 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
     for note in notes(results, &errors, least) {
         table.note(note);
     }
-    (
-        table,
-        (!stars.is_empty()).then(|| format!("{}: star for {}", grid.grid.name, stars.join("; "))),
-    )
+    (table, verdict(&grid.grid.name, &errors, &stars))
+}
+
+/// What the table says of the published speedups, and for which points it has a star.
+fn verdict(name: &str, errors: &[(f64, f64)], stars: &[String]) -> Option<String> {
+    let star = (!stars.is_empty()).then(|| format!("star for {}", stars.join("; ")));
+    let reproduced = mean_errors(errors).map(|(ours, none)| {
+        let [ours_text, none_text] = [ours, none].map(|error| fixed(error, 3));
+        if ours < none {
+            format!("speedups are off by {ours_text} on average, no effect at all by {none_text}")
+        } else {
+            format!(
+                "the published speedups are not reproduced, off by {ours_text} on average; no \
+                 effect at all is off by {none_text}"
+            )
+        }
+    });
+    let said: Vec<String> = reproduced.into_iter().chain(star).collect();
+    (!said.is_empty()).then(|| format!("{name}: {}", said.join("; ")))
+}
+
+/// Mean errors of the speedups found, and of no effect at all.
+fn mean_errors(errors: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let mean =
+        |of: fn(&(f64, f64)) -> f64| errors.iter().map(of).sum::<f64>() / errors.len() as f64;
+    let both = || (mean(|(theirs, ours)| (ours - theirs).abs()), mean(|(it, _)| (1.0 - it).abs()));
+    (!errors.is_empty()).then(both)
 }
 
 fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {
@@ -157,13 +180,11 @@ fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {
             fixed(least, 3)
         ));
     }
-    let mean =
-        |of: fn(&(f64, f64)) -> f64| errors.iter().map(of).sum::<f64>() / errors.len() as f64;
-    if !errors.is_empty() {
+    if let Some((ours, none)) = mean_errors(errors) {
         notes.push(format!(
             "speedups are off by {} on average; no effect at all would be off by {}",
-            fixed(mean(|(theirs, ours)| (ours - theirs).abs()), 3),
-            fixed(mean(|(theirs, _)| (1.0 - theirs).abs()), 3)
+            fixed(ours, 3),
+            fixed(none, 3)
         ));
     }
     let grid = results.grid;
@@ -176,4 +197,22 @@ fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {
     notes.extend(grid.grid.notes.iter().cloned());
     notes.extend(ending(results.outcomes));
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_says_whether_the_speedups_beat_no_effect_at_all() {
+        let star = ["pmake, 16 CPUs 0.960".to_owned()];
+        assert_eq!(verdict("table", &[], &[]), None);
+        assert_eq!(
+            verdict("table", &[(1.05, 1.03), (0.95, 0.97)], &[]).unwrap(),
+            "table: speedups are off by 0.020 on average, no effect at all by 0.050"
+        );
+        let text = verdict("table", &[(1.04, 0.96)], &star).unwrap();
+        assert!(text.starts_with("table: the published speedups are not reproduced, off by 0.080"));
+        assert!(text.ends_with("; star for pmake, 16 CPUs 0.960"), "{text}");
+    }
 }
