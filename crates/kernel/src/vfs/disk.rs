@@ -22,8 +22,8 @@ pub(crate) struct OnDisk {
     pub(super) stamp: Cell<Option<u64>>,
     /// On ext4, pages that have been written and are not on the disk.
     pub(super) dirty: RefCell<BTreeSet<u64>>,
-    /// On ext4, whether it has blocks.
-    pub(super) allocated: Cell<bool>,
+    /// On ext4, how many of its first pages have blocks.
+    pub(super) allocated: Cell<u64>,
 }
 
 impl OnDisk {

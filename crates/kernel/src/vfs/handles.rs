@@ -35,7 +35,10 @@ impl Inode {
         spend(change.cost(&base.costs));
         let blocks = change.blocks(&self.disk, &parent.disk, journal.next_inode());
         let (transaction, result) = journal.handle(base, change.credits(), &blocks, body);
-        self.disk.transaction.set(transaction);
+        // On ext4 what changes no block of metadata need not be committed (`i_sync_tid`).
+        if !journal.ext4() || !blocks.is_empty() {
+            self.disk.transaction.set(transaction);
+        }
         result
     }
 
@@ -125,7 +128,7 @@ impl Inode {
     /// Whether it had blocks, and has none from now on.
     fn has_blocks(&self) -> bool {
         self.disk.dirty.borrow_mut().clear();
-        self.disk.allocated.replace(false)
+        self.disk.allocated.replace(0) > 0
     }
 
     /// Gives back all blocks by `body`, as ext3 does.
@@ -148,14 +151,14 @@ impl Inode {
         base.under(&self.hot.mutex, || journal.commit(self.disk.transaction.get()));
     }
 
-    /// Finds blocks for the dirty pages where they have none, and writes them.
+    /// Finds blocks for the dirty pages that have none, and writes all. Pages that have theirs take
+    /// a handle and change nothing in it (`ext4_da_writepages`).
     fn write_out(&self, base: &Base, journal: &Journal) {
         let pages = self.disk.dirty.take();
-        if pages.is_empty() {
-            return;
-        }
-        // Which pages had blocks is not kept: a file that grows gets blocks for the new part.
-        self.change(base, Change::Allocate, self, || self.disk.allocated.set(true));
+        let Some(last) = pages.last() else { return };
+        let (before, after) = (self.disk.allocated.get(), last + 1);
+        let change = if after > before { Change::Allocate } else { Change::OldPage };
+        self.change(base, change, self, || self.disk.allocated.set(before.max(after)));
         let number = self.disk.number.get();
         journal.write_pages(base, pages.into_iter().map(|page| (number, page)).collect());
     }

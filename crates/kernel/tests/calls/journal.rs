@@ -275,6 +275,29 @@ fn ext4_finds_blocks_for_pages_that_are_written_out() {
     });
 }
 
+/// On ext4 a page that has its block is written in place: no block of metadata changes, and a sync
+/// has nothing to commit, unless the time stamp has.
+#[test]
+fn on_ext4_what_is_written_in_place_needs_no_commit() {
+    run_on(&machine(2, 0), &kernel("3.7"), options(JOURNAL), 1, |k| {
+        let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+        k.write(fd, &[1; 8192]).unwrap();
+        k.fsync(fd).unwrap();
+        let before = stats(k).commits;
+        for _ in 0..10 {
+            k.seek(fd, 0).unwrap();
+            k.write(fd, &[2; 4096]).unwrap();
+            k.fsync(fd).unwrap();
+        }
+        assert_eq!(stats(k).commits, before, "ten pages in place");
+        k.seek(fd, 8192).unwrap();
+        k.write(fd, &[3; 4096]).unwrap();
+        k.fsync(fd).unwrap();
+        assert_eq!(stats(k).commits, before + 1, "a third page");
+        k.close(fd).unwrap();
+    });
+}
+
 /// Who changes a block while it is being written to the journal waits until it is there: on a disk
 /// of 1 ms, a second file in a directory whose first is being committed.
 #[test]
