@@ -80,7 +80,8 @@ pub(crate) struct Bisect {
     #[arg(hide_short_help = true)]
     pub(crate) build_cost: Option<f64>,
     /// What building a commit again gives: the same program, or one with a new layout (as a boot
-    /// does); none: neither shifts the value
+    /// does); shifts: the same, and its layout may set it apart from the commits around it, which
+    /// are run to tell (more runs); none: neither shifts the value
     #[arg(long, value_name = "KIND", default_value = "same")]
     #[arg(value_parser = PossibleValuesParser::new(Layout::NAMES.map(|(name, _)| name))
         .map(|name| Layout::named(&name).unwrap_or(Layout::Same)))]

@@ -166,8 +166,9 @@ fn notes(session: &Session<'_>, answer: &Answer) -> Vec<String> {
     }
     if answer.culprit.is_some() && session.settings.layout == Layout::Same {
         notes.push(
-            "every commit was built once, and its builds are taken to be alike; where they may \
-             differ in speed (link order, a boot), search with --layout new"
+            "neighbouring builds are taken to differ by their source alone; where their layout may \
+             set them apart search again with --layout shifts, and where a second build of a \
+             commit may differ (link order, a boot) with --layout new"
                 .to_owned(),
         );
     }

@@ -21,6 +21,7 @@ pub(super) fn search_of(
     };
     let layout = match settings.layout {
         Layout::Same => Shift::PerCommit,
+        Layout::Shifts => Shift::PerCommitAny,
         Layout::New => Shift::PerBuild,
         Layout::None => Shift::None,
     };

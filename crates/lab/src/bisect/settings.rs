@@ -116,6 +116,8 @@ pub enum Direction {
 pub enum Layout {
     /// The same program as before: compilers are deterministic.
     Same,
+    /// The same program, whose layout may set it apart from the commits around it.
+    Shifts,
     /// A new layout, and so a new shift of the value.
     New,
     /// Builds shift nothing.
@@ -124,8 +126,8 @@ pub enum Layout {
 
 impl Layout {
     /// All of them, each with the name that stands for it.
-    pub const NAMES: [(&str, Self); 3] =
-        [("same", Self::Same), ("new", Self::New), ("none", Self::None)];
+    pub const NAMES: [(&str, Self); 4] =
+        [("same", Self::Same), ("shifts", Self::Shifts), ("new", Self::New), ("none", Self::None)];
 
     /// The one with this name.
     pub fn named(name: &str) -> Option<Self> {

@@ -46,7 +46,8 @@ impl Search {
         let sure = |p: f64| p * regression >= self.named_from();
         if self.sure_culprit().is_some() {
             return match self.standing() {
-                _ if self.to_repeat().is_some() => None,
+                _ if self.to_repeat().is_some() || self.to_tell_shifts().is_some() => None,
+                _ if self.may_be_a_shift() => Some(Ending::BuildsShift),
                 Some(Standing::Wanted(_)) => None,
                 Some(Standing::Fails(_)) => Some(Ending::Unexplained),
                 Some(Standing::Holds(_)) | None => Some(Ending::Found),
@@ -97,7 +98,7 @@ impl Search {
     }
 
     /// The probability from which on a commit is named: no noise is quite what a model expects.
-    fn named_from(&self) -> f64 {
+    pub(super) fn named_from(&self) -> f64 {
         let doubt = 1.0 - self.config.confidence;
         1.0 - if self.config.known.is_some() { doubt } else { MARGIN * doubt }
     }
@@ -211,12 +212,11 @@ impl Search {
         let none = evidence.map_or(0.0, |evidence| evidence.none.p);
         let ramp = evidence.map_or(0.0, |evidence| evidence.ramp);
         let step = evidence.map_or(1.0, Evidence::one_step);
-        let mut order: Vec<(usize, f64)> = self
-            .history
-            .candidates()
-            .iter()
-            .map(|node| (*node, self.by_node[*node] * step))
-            .collect();
+        let shifted = self.by_node_if_shifted();
+        let by_node = shifted.as_ref().unwrap_or(&self.by_node);
+        let candidates = self.history.candidates().iter();
+        let mut order: Vec<(usize, f64)> =
+            candidates.map(|node| (*node, by_node[*node] * step)).collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut set = Vec::new();
         let mut sum = 0.0;
@@ -235,7 +235,7 @@ impl Search {
         let most = effect.abs() + half;
         let unknown = Interval { mean: f64::NAN, lo: f64::NAN, hi: f64::NAN };
         Answer {
-            culprit: (ending == Ending::Found).then(|| set[0].0),
+            culprit: self.sure_culprit().filter(|_| ending == Ending::Found),
             confidence: match ending {
                 Ending::Ramp => ramp,
                 _ if several => evidence.map_or(0.0, |evidence| evidence.several.p),

@@ -67,6 +67,9 @@ pub(super) struct Evidence {
     pub(super) ramp: f64,
     /// What the data say of two steps.
     pub(super) several: Several,
+    /// Probability of each class if builds may shift by any size and there is one step; empty where
+    /// that was not asked.
+    pub(super) shifted: Vec<f64>,
     /// Probability of each hyper, all classes together.
     pub(super) hypers: Vec<f64>,
     /// Posterior centres of each shape: good level, bad level, logarithm of the scale.
@@ -334,6 +337,7 @@ fn collect(grid: &Grid, parts: &[Part]) -> Evidence {
         independent: 1.0,
         ramp: 0.0,
         several: Several::default(),
+        shifted: Vec::new(),
         hypers,
         centres: centres(grid, parts),
     }

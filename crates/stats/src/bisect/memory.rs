@@ -22,7 +22,7 @@ pub(super) struct Run {
 
 /// What runs have in common besides the level.
 #[derive(Clone, Copy, Debug)]
-struct Memory {
+pub(super) struct Memory {
     /// Probability before any data.
     prior: f64,
     /// What is left of the state after one run; 1 with a state for each build.
@@ -68,6 +68,11 @@ const MEMORIES: [Memory; 9] = [
     Memory::build(0.04, 0.6),
 ];
 
+/// Those without shifts of builds.
+pub(super) fn of_machine() -> impl Iterator<Item = Memory> {
+    MEMORIES.into_iter().filter(|memory| !memory.of_build)
+}
+
 /// Probability before any data that a difference of the ends grew little by little.
 const RAMP: f64 = 0.02;
 /// Memory, and shifts of builds, have a say only where the data are this many times as probable
@@ -81,16 +86,16 @@ const FIRST: f64 = 0.5;
 const DRAWN_IN: f64 = 1.5;
 
 /// Weights that whiten: `(value - state) * scale`, then `state += gain * (value - state)`.
-struct Filter {
+pub(super) struct Filter {
     memory: Memory,
     steps: Vec<(f64, f64)>,
-    ln_scale: f64,
+    pub(super) ln_scale: f64,
     /// How much of the slope over time is taken out of a column.
     slope: f64,
 }
 
 impl Filter {
-    fn new(memory: Memory, runs: &[Run], builds: usize) -> Self {
+    pub(super) fn new(memory: Memory, runs: &[Run], builds: usize) -> Self {
         let white = 1.0 - memory.share;
         let mut variances = vec![memory.share; if memory.of_build { builds } else { 1 }];
         let fade = memory.carry * memory.carry;
@@ -115,7 +120,13 @@ impl Filter {
     }
 
     /// Whitens `column` into `into`.
-    fn whiten(&self, runs: &[Run], states: &mut [f64], column: &[f64], into: &mut Vec<f64>) {
+    pub(super) fn whiten(
+        &self,
+        runs: &[Run],
+        states: &mut [f64],
+        column: &[f64],
+        into: &mut Vec<f64>,
+    ) {
         into.clear();
         states.fill(0.0);
         for ((run, value), (gain, scale)) in runs.iter().zip(column).zip(&self.steps) {
@@ -139,8 +150,13 @@ fn time(run: usize, runs: usize) -> f64 {
     run as f64 - 0.5 * (runs as f64 - 1.0)
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Products of a column with that of the level, itself and that of the values.
+fn products(effect: &[f64], level: &[f64], value: &[f64]) -> [f64; 3] {
+    [dot(level, effect), dot(effect, effect), dot(effect, value)]
 }
 
 /// The belief of each class and of no difference (the last), apart for memories without shifts of
@@ -155,8 +171,8 @@ pub(super) struct Opinion {
 }
 
 /// A posterior of one class under one memory.
-struct Part {
-    ln_evidence: f64,
+pub(super) struct Part {
+    pub(super) ln_evidence: f64,
     belief: Belief,
 }
 
@@ -187,14 +203,14 @@ pub(super) fn opinion(
             column.clear();
             column.extend(runs.iter().map(|run| f64::from(class.bad[builds[run.build].slot])));
             filter.whiten(runs, &mut states, &column, &mut effect);
-            parts.push(fit.step(config, class.mass, &effect));
+            parts.push(fit.step(config, class.mass, products(&effect, &level, &value)));
         }
         parts.push(fit.level());
         column.clear();
         column.extend(runs.iter().map(|run| depths[builds[run.build].slot]));
         filter.whiten(runs, &mut states, &column, &mut effect);
         if depths.len() >= ALONG + 2 {
-            ramp.push(fit.step(config, RAMP, &effect).ln_evidence);
+            ramp.push(fit.step(config, RAMP, products(&effect, &level, &value)).ln_evidence);
         }
         if parts.iter().any(|part| part.belief.noise <= 2.0 * floor * floor) {
             break; // What is left is rounding, in which no memory can be seen.
@@ -225,8 +241,9 @@ pub(super) fn residuals(
         filter.whiten(runs, &mut states, &ones, &mut level);
         filter.whiten(runs, &mut states, &values, &mut value);
         filter.whiten(runs, &mut states, &column, &mut effect);
+        let products = products(&effect, &level, &value);
         let Part { ln_evidence, belief } =
-            Fit::new(&filter, &level, &value, floor).step(config, class.mass, &effect);
+            Fit::new(&filter, &level, &value, floor).step(config, class.mass, products);
         if ln_evidence > best.0 {
             let [good, bad] = belief.mean;
             let columns = value.iter().zip(level.iter().zip(&effect));
@@ -238,7 +255,7 @@ pub(super) fn residuals(
 }
 
 /// The values, far ones drawn in: no value lies further beyond both levels than is usual.
-fn drawn_in(runs: &[Run], ends: [f64; 2]) -> Vec<f64> {
+pub(super) fn drawn_in(runs: &[Run], ends: [f64; 2]) -> Vec<f64> {
     let [low, high] = [ends[0].min(ends[1]), ends[0].max(ends[1])];
     let mut off: Vec<f64> =
         runs.iter().map(|run| (run.value - low).abs().min((run.value - high).abs())).collect();
@@ -247,25 +264,30 @@ fn drawn_in(runs: &[Run], ends: [f64; 2]) -> Vec<f64> {
     runs.iter().map(|run| run.value.clamp(low - most, high + most)).collect()
 }
 
-/// Whitened values and their fits.
-struct Fit<'a> {
-    filter: &'a Filter,
-    level: &'a [f64],
-    value: &'a [f64],
-    /// Products of the columns.
-    levels: f64,
-    level_value: f64,
-    values: f64,
+/// Fits of whitened values, from the products of their columns.
+pub(super) struct Fit {
+    pub(super) memory: Memory,
+    pub(super) ln_scale: f64,
+    pub(super) runs: f64,
+    /// Products of the column of the level with itself and the values, and of the values.
+    pub(super) levels: f64,
+    pub(super) level_value: f64,
+    pub(super) values: f64,
     /// Sum of squares below which noise is rounding.
-    least: f64,
+    pub(super) least: f64,
 }
 
-impl<'a> Fit<'a> {
-    fn new(filter: &'a Filter, level: &'a [f64], value: &'a [f64], floor: f64) -> Self {
-        let levels = dot(level, level);
-        let level_value = dot(level, value);
-        let least = floor * floor * value.len() as f64;
-        Self { filter, level, value, levels, level_value, values: dot(value, value), least }
+impl Fit {
+    fn new(filter: &Filter, level: &[f64], value: &[f64], floor: f64) -> Self {
+        Self {
+            memory: filter.memory,
+            ln_scale: filter.ln_scale,
+            runs: value.len() as f64,
+            levels: dot(level, level),
+            level_value: dot(level, value),
+            values: dot(value, value),
+            least: floor * floor * value.len() as f64,
+        }
     }
 
     /// `ln` of the integral over the scale, without a factor that is common to all steps.
@@ -275,46 +297,46 @@ impl<'a> Fit<'a> {
 
     /// The noise with its parts, as a belief without levels.
     fn noise(&self, square: f64) -> Belief {
-        let memory = self.filter.memory;
+        let memory = self.memory;
         let layout = if memory.of_build { square * memory.share } else { 0.0 };
         Belief { noise: square - layout, layout, ..Belief::default() }
     }
 
     /// All runs at one level.
     fn level(&self) -> Part {
-        let n = self.value.len() as f64;
+        let n = self.runs;
         let mean = self.level_value / self.levels;
         let rest = (self.values - mean * self.level_value).max(self.least);
         let square = rest / (n - 1.0);
-        let ln_evidence = Self::ln_scale_integral(rest, n - 1.0) + self.filter.ln_scale
+        let ln_evidence = Self::ln_scale_integral(rest, n - 1.0) + self.ln_scale
             - 0.5 * self.levels.ln()
             + crate::student::gamma_ratio(0.5 * n - 1.0).ln()
-            + (self.filter.memory.prior * NONE).ln();
+            + (self.memory.prior * NONE).ln();
         let variance = [square / self.levels; 2];
         Part { ln_evidence, belief: Belief { mean: [mean; 2], variance, ..self.noise(square) } }
     }
 
-    /// A step by `effect`, the whitened column of the bad runs.
-    fn step(&self, config: &Config, mass: f64, effect: &[f64]) -> Part {
-        let n = self.value.len() as f64;
-        let cross = dot(self.level, effect);
-        let own = dot(effect, effect) - cross * cross / self.levels;
+    /// A step, from the products of the whitened column of the bad runs with those of the level,
+    /// of itself and of the values.
+    pub(super) fn step(&self, config: &Config, mass: f64, [cross, bad, value]: [f64; 3]) -> Part {
+        let n = self.runs;
+        let own = bad - cross * cross / self.levels;
         if own <= 1e-9 {
             // All runs on one side: the data say nothing of an effect.
             let part = self.level();
             let ln_evidence = part.ln_evidence + (mass * (1.0 - NONE) / NONE).ln();
             return Part { ln_evidence, ..part };
         }
-        let slope = (dot(effect, self.value) - cross * self.level_value / self.levels) / own;
+        let slope = (value - cross * self.level_value / self.levels) / own;
         let good = (self.level_value - cross * slope) / self.levels;
         let one_level = self.values - self.level_value * self.level_value / self.levels;
         let rest = (one_level - slope * slope * own).max(self.least);
         let square = rest / (n - 2.0);
         let prior = 0.25 / square.sqrt() * (1.0 + (slope * slope / square).sqrt()).powf(-1.5);
         let error = square / own;
-        let ln_evidence = Self::ln_scale_integral(rest, n - 2.0) + self.filter.ln_scale
+        let ln_evidence = Self::ln_scale_integral(rest, n - 2.0) + self.ln_scale
             - 0.5 * (self.levels * own).ln()
-            + (self.filter.memory.prior * mass * (1.0 - NONE) * prior).ln()
+            + (self.memory.prior * mass * (1.0 - NONE) * prior).ln()
             + one_sided(config.direction, slope / error.sqrt());
         let of_level = square / self.levels;
         let part = cross / self.levels;
@@ -350,7 +372,8 @@ fn collect(ramp: &[f64], parts: &[Part], count: usize) -> Opinion {
     let independent = weights[..count].iter().sum::<f64>() / total;
     let ramp: f64 = ramp.iter().map(|part| exp_negative(part - peak)).sum();
     let asked = ramp > ASKED * RAMP * total;
-    Opinion { strata, independent, ramp: if asked { ramp / (ramp + total) } else { 0.0 } }
+    let ramp = if asked { ramp / (ramp + total) } else { 0.0 };
+    Opinion { strata, independent, ramp }
 }
 
 /// The memories that the data do not ask for; those of builds and those of the machine speak for

@@ -43,6 +43,7 @@ mod policy;
 mod residuals;
 mod search;
 mod several;
+mod shifts;
 mod steps;
 mod types;
 

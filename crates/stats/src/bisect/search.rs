@@ -2,13 +2,14 @@
 
 use super::answer::likely_shape;
 use super::check::check;
-use super::evidence::{Class, Evidence, posterior};
+use super::evidence::{Belief, Class, Evidence, posterior};
 use super::grid::{Build, Grid};
 use super::history::History;
 use super::memory::{self, Run};
 use super::modes::Fit;
 use super::policy::{self, View};
 use super::residuals::Standing;
+use super::shifts::{self, Values};
 use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measure, Outcome, Step};
 
 /// Runs of each end before the search proper begins: fewer say nothing about the noise.
@@ -21,6 +22,8 @@ const END_BUILD_RUNS: f64 = 4.0;
 const INTERLEAVED: f64 = 0.35;
 /// The least regular step round a circle.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
+/// Whether builds may shift is asked once a commit has this probability.
+const LIKELY: f64 = 0.8;
 /// Scales of the noise below this part of the largest value are taken for rounding.
 const RESOLUTION: f64 = 1e-7;
 
@@ -227,6 +230,9 @@ impl Search {
         if let Some(measure) = self.to_repeat() {
             return Step::Measure(measure);
         }
+        if let Some(measure) = self.to_tell_shifts() {
+            return Step::Measure(measure);
+        }
         if let Some(Standing::Wanted(node)) = self.standing() {
             let why = "the runs are unlike what was expected: the culprit beside its parent";
             return Step::Measure(policy::again(node, 1, &self.builds, why));
@@ -365,6 +371,12 @@ impl Search {
                 let second = memory::opinion(config, &runs, ends, builds, classes, depths, floor);
                 first.several = self.several(&runs, floor, second.independent);
                 memory::mix(&mut first, &second, if clear.is_some() { 0.0 } else { modes });
+                let likely = |belief: &Belief| belief.p > LIKELY;
+                if config.layout == Layout::PerCommitAny && first.classes.iter().any(likely) {
+                    let values = Values { runs: &runs, ends, floor };
+                    let of = &first.classes;
+                    first.shifted = shifts::posterior(config, &values, builds, classes, of);
+                }
             }
             self.evidence = Some(first);
         }

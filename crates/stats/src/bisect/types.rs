@@ -91,6 +91,9 @@ pub enum Layout {
     /// It may exist, and a rebuild of a commit brings the same one again: the search asks for no
     /// rebuild, and where shifts and effect cannot be told apart the answer is a set.
     PerCommit,
+    /// The same, and none is thought improbable: before a name, commits around the likely one are
+    /// run until their shifts can be told from the step.
+    PerCommitAny,
     /// It does not exist.
     None,
 }
@@ -153,6 +156,9 @@ pub enum Ending {
     /// One commit is left, but the runs are not what any noise that is considered gives, and pairs
     /// of runs of it and its parent do not show a change.
     Unexplained,
+    /// One commit is left if builds do not shift, but they do, or may: what was seen may be the
+    /// shift of one build.
+    BuildsShift,
     /// The ends differ, and against the given direction.
     WrongDirection,
     /// The budget of runs or builds is spent.
@@ -174,6 +180,9 @@ impl fmt::Display for Ending {
             Self::TakenBack => "a change is taken back later, wholly or in part",
             Self::Unexplained => {
                 "the runs are like no noise that is considered, and pairs of them show no change"
+            }
+            Self::BuildsShift => {
+                "builds differ by themselves, or may, and such a difference passes for the change"
             }
             Self::WrongDirection => "good and bad differ, but in the other direction",
             Self::Budget => "the budget is spent",

@@ -1,0 +1,230 @@
+//! Whether the shift of a build may pass for the step.
+//!
+//! Where each commit has one build, whose layout shifts all of its runs, no run of the culprit and
+//! of its parent tells a step from a shift. Only other commits do: they tell how much builds shift.
+//! Before a name the posterior is asked again, of builds that shift by any size; the size counts by
+//! what the data say of it.
+
+use super::answer::likely_shape;
+use super::evidence::{Belief, Class, exp_negative};
+use super::grid::Build;
+use super::memory::{self, Filter, Fit, Memory, Run, dot, drawn_in};
+use super::policy;
+use super::search::Search;
+use super::types::{Config, Measure};
+
+/// Sizes of shifts that are tried, equally probable, in standard deviations of a run.
+const SIZES: [f64; 10] = [0.0, 0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.6, 2.5, 4.0];
+/// Commits on each side of the likely culprit that are run to learn how builds shift.
+const AROUND: usize = 8;
+/// A commit without a build comes after those that were run less often than this.
+const UNBUILT: usize = 4;
+/// Runs of each of them, times the square of the effect in standard deviations of a run.
+const ENOUGH: f64 = 24.0;
+
+/// What the second model was told.
+pub(super) struct Values<'a> {
+    pub(super) runs: &'a [Run],
+    /// Medians of the ends.
+    pub(super) ends: [f64; 2],
+    /// The least scale of the noise.
+    pub(super) floor: f64,
+}
+
+/// Products of the whitened columns of builds, one for each, with each other and with the values.
+struct Products {
+    builds: Vec<Vec<f64>>,
+    with_values: Vec<f64>,
+    values: f64,
+    ln_scale: f64,
+}
+
+impl Products {
+    fn new(memory: Memory, values: &Values<'_>, builds: usize) -> Self {
+        let runs = values.runs;
+        let filter = Filter::new(memory, runs, builds);
+        let mut states = vec![0.0; builds];
+        let mut whiten = |column: &[f64]| {
+            let mut into = Vec::with_capacity(runs.len());
+            filter.whiten(runs, &mut states, column, &mut into);
+            into
+        };
+        let of_build = |build: usize| -> Vec<f64> {
+            runs.iter().map(|run| f64::from(u8::from(run.build == build))).collect()
+        };
+        let columns: Vec<Vec<f64>> = (0..builds).map(|build| whiten(&of_build(build))).collect();
+        let white = whiten(&drawn_in(runs, values.ends));
+        let row = |a: &Vec<f64>| columns.iter().map(|b| dot(a, b)).collect();
+        Self {
+            builds: columns.iter().map(row).collect(),
+            with_values: columns.iter().map(|column| dot(column, &white)).collect(),
+            values: dot(&white, &white),
+            ln_scale: filter.ln_scale,
+        }
+    }
+
+    /// The same where builds shift by `size`, in standard deviations of a run: with `G` for the
+    /// products of builds, `G (1 + size^2 G)^-1` takes its place.
+    fn shifted(&self, size: f64) -> Self {
+        let square = size * size;
+        if square <= 0.0 {
+            return Self {
+                builds: self.builds.clone(),
+                with_values: self.with_values.clone(),
+                ..*self
+            };
+        }
+        let unit = |i: usize, j: usize| f64::from(u8::from(i == j));
+        let count = self.builds.len();
+        let mut inverse = self.builds.clone();
+        for (i, row) in inverse.iter_mut().enumerate() {
+            for (j, cell) in row.iter_mut().enumerate() {
+                *cell = unit(i, j) + square * *cell;
+            }
+        }
+        let ln_det = invert(&mut inverse);
+        let left = |i: usize, j: usize| (unit(i, j) - inverse[i][j]) / square;
+        let with_values: Vec<f64> = inverse.iter().map(|row| dot(row, &self.with_values)).collect();
+        Self {
+            builds: (0..count).map(|i| (0..count).map(|j| left(i, j)).collect()).collect(),
+            values: self.values - square * dot(&self.with_values, &with_values),
+            with_values,
+            ln_scale: self.ln_scale - 0.5 * ln_det,
+        }
+    }
+
+    /// `ln` of the evidence for a step at each of `classes`.
+    fn steps(
+        &self,
+        config: &Config,
+        memory: Memory,
+        values: &Values<'_>,
+        builds: &[Build],
+        classes: &[Class],
+    ) -> Vec<f64> {
+        let runs = values.runs.len() as f64;
+        let of_levels: Vec<f64> = self.builds.iter().map(|row| row.iter().sum()).collect();
+        let fit = Fit {
+            memory,
+            ln_scale: self.ln_scale,
+            runs,
+            levels: of_levels.iter().sum(),
+            level_value: self.with_values.iter().sum(),
+            values: self.values,
+            least: values.floor * values.floor * runs,
+        };
+        let of_class = |class: &Class| {
+            let bad = builds.iter().map(|build| f64::from(u8::from(class.bad[build.slot])));
+            let bad: Vec<f64> = bad.collect();
+            let own = self.builds.iter().zip(&bad).map(|(row, b)| b * dot(row, &bad)).sum();
+            let products = [dot(&of_levels, &bad), own, dot(&self.with_values, &bad)];
+            fit.step(config, class.mass, products).ln_evidence
+        };
+        classes.iter().map(of_class).collect()
+    }
+}
+
+/// Inverts a symmetric positive matrix in its place (Gauss and Jordan); `ln` of its determinant.
+fn invert(matrix: &mut [Vec<f64>]) -> f64 {
+    let mut ln_det = 0.0;
+    for i in 0..matrix.len() {
+        let pivot = matrix[i][i];
+        ln_det += pivot.ln();
+        matrix[i][i] = 1.0;
+        matrix[i].iter_mut().for_each(|cell| *cell /= pivot);
+        let row = matrix[i].clone();
+        for (_, other) in matrix.iter_mut().enumerate().filter(|(j, _)| *j != i) {
+            let factor = std::mem::take(&mut other[i]);
+            other.iter_mut().zip(&row).for_each(|(cell, of)| *cell -= factor * of);
+        }
+    }
+    ln_det
+}
+
+/// Probability of each class if builds may shift by any size and there is one step, from `believed`
+/// where they do not. Each size changes it by what it makes of Gaussian evidence: the shape of the
+/// noise, which that does not know, is in `believed`. What Gaussian evidence excludes
+/// without shifts stays so: heavy tails allow for more, which a shift must not multiply.
+pub(super) fn posterior(
+    config: &Config,
+    values: &Values<'_>,
+    builds: &[Build],
+    classes: &[Class],
+    believed: &[Belief],
+) -> Vec<f64> {
+    let mut logs = vec![vec![f64::NEG_INFINITY; classes.len()]; SIZES.len()];
+    for memory in memory::of_machine() {
+        let plain = Products::new(memory, values, builds.len());
+        for (size, sums) in SIZES.into_iter().zip(&mut logs) {
+            let products = plain.shifted(size);
+            for (sum, log) in
+                sums.iter_mut().zip(products.steps(config, memory, values, builds, classes))
+            {
+                let most = sum.max(log);
+                *sum = most + (exp_negative(*sum - most) + exp_negative(log - most)).ln();
+            }
+        }
+    }
+    let most = logs[0].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let all: f64 = logs[0].iter().map(|log| exp_negative(log - most)).sum();
+    let without = logs[0].iter().zip(believed).map(|(log, of)| {
+        let believed = of.p.max(f64::MIN_POSITIVE).ln();
+        believed.min(log - most - all.ln()) - log
+    });
+    let without: Vec<f64> = without.collect();
+    let joint: Vec<Vec<f64>> = logs
+        .iter()
+        .map(|of_size| of_size.iter().zip(&without).map(|(with, without)| with + without).collect())
+        .collect();
+    let peak = joint.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut sums = vec![0.0; classes.len()];
+    for of_size in &joint {
+        for (sum, log) in sums.iter_mut().zip(of_size) {
+            *sum += exp_negative(log - peak);
+        }
+    }
+    let total: f64 = sums.iter().sum();
+    sums.iter().map(|sum| sum / total).collect()
+}
+
+impl Search {
+    /// Probability of each commit where builds may shift by any size, as far as that was asked.
+    pub(super) fn by_node_if_shifted(&self) -> Option<Vec<f64>> {
+        let shifted = &self.evidence.as_ref()?.shifted;
+        let mut by_node = vec![0.0; self.by_node.len()];
+        for (class, p) in self.classes.iter().zip(shifted) {
+            let total: f64 = class.members.iter().map(|member| self.prior[*member]).sum();
+            for member in &class.members {
+                by_node[*member] = p * self.prior[*member] / total.max(f64::MIN_POSITIVE);
+            }
+        }
+        (!shifted.is_empty()).then_some(by_node)
+    }
+
+    /// Whether what names the likely culprit may be the shift of a build.
+    pub(super) fn may_be_a_shift(&self) -> bool {
+        let named = self.sure_culprit().zip(self.by_node_if_shifted());
+        named.is_some_and(|(culprit, by_node)| by_node[culprit] < self.named_from())
+    }
+
+    /// What to run where it may be: the commits around it and those that were run before tell how
+    /// much builds shift, best if all are run equally often.
+    pub(super) fn to_tell_shifts(&self) -> Option<Measure> {
+        let evidence = self.evidence.as_ref().filter(|_| self.may_be_a_shift())?;
+        let culprit = self.sure_culprit()?;
+        let candidates = self.history.candidates();
+        let at = candidates.iter().position(|node| *node == culprit)?;
+        let around = at.saturating_sub(AROUND)..(at + AROUND).min(candidates.len());
+        let unbuilt = candidates[around].iter().filter(|node| !self.nodes.contains(node));
+        let unbuilt = unbuilt.filter(|_| self.may_build()).map(|node| (UNBUILT, *node));
+        let built = self.nodes.iter().map(|node| (self.runs_of(*node), *node));
+        let open = built.chain(unbuilt).filter(|(_, node)| !self.skipped[*node]);
+        let (runs, node) = open.min()?;
+        let effect: f64 = evidence.classes.iter().map(|b| b.p * (b.mean[1] - b.mean[0])).sum();
+        let (_, noise) = likely_shape(self.grid.as_ref(), evidence);
+        let enough = ENOUGH * (noise / effect).powi(2);
+        let why = "one commit is likely: others tell whether builds differ by themselves";
+        let few = (runs as f64) < enough.max(UNBUILT as f64 + 1.0);
+        few.then(|| policy::again(node, 1, &self.builds, why))
+    }
+}
