@@ -3,7 +3,7 @@
 
 use crate::check::Subject;
 use crate::model::Model;
-use convoy_mm::{Bulk, HoldAll};
+use convoy_mm::{self as mm, Bulk, HoldAll};
 use convoy_sync::rcu::Steps;
 use convoy_sync::{
     Atomic, Cancel, Lock, OwnerWord, Platform, Promise, RawLock, Sleep, SpinPolicy, Unqueued,
@@ -74,9 +74,25 @@ pub(crate) fn subjects() -> Vec<Subject> {
 /// What is broken on purpose of what only kernels have.
 fn of_kernels() -> Vec<Subject> {
     vec![
-        Subject::busted_zone::<DoubleUnlock>(
+        Subject::busted_zone::<DoubleUnlock, mm::Sound>(
             "busted-double-unlock",
             "Gives the zone lock back twice after a batch.",
+        ),
+        Subject::busted_zone::<HoldAll, Overlaps>(
+            "busted-zone-overlap",
+            "The half of a block that is given out stays free.",
+        ),
+        Subject::busted_zone::<HoldAll, NeverJoins>(
+            "busted-zone-join",
+            "Free buddies are not joined.",
+        ),
+        Subject::busted_zone::<HoldAll, LosesPage>(
+            "busted-zone-lost",
+            "A split block loses its smallest half.",
+        ),
+        Subject::busted_zone::<HoldAll, Miscounts>(
+            "busted-zone-count",
+            "A block that is joined stays in the count of its order.",
         ),
         Subject::busted_rcu::<NoTag>(
             "busted-rcu-tag",
@@ -415,4 +431,28 @@ impl<L: RawLock<Model>> Bulk<Model, L> for DoubleUnlock {
         lock.unlock();
         done
     }
+}
+
+/// A buddy system whose split keeps the wrong half.
+struct Overlaps;
+impl mm::Steps for Overlaps {
+    const UPPER: bool = false;
+}
+
+/// A buddy system that only splits.
+struct NeverJoins;
+impl mm::Steps for NeverJoins {
+    const JOINS: bool = false;
+}
+
+/// A buddy system whose split forgets a half.
+struct LosesPage;
+impl mm::Steps for LosesPage {
+    const KEEPS: bool = false;
+}
+
+/// A buddy system whose counts drift.
+struct Miscounts;
+impl mm::Steps for Miscounts {
+    const COUNTS: bool = false;
 }

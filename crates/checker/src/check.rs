@@ -10,7 +10,7 @@ use crate::script::script;
 use crate::shapes::SHAPES;
 use crate::visits::{READERS, WRITERS, together, visits};
 use crate::zone::{ZONE_SHAPES, zone_scenario};
-use convoy_mm::{Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
+use convoy_mm::{self as mm, Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
 use convoy_sync::rcu::{Sound, Steps};
 use convoy_sync::{Lock, LockName, Promise, TicketLock};
 
@@ -141,10 +141,16 @@ pub fn subjects() -> Vec<Subject> {
     type L = TicketLock<Model>;
     let mut all: Vec<Subject> = convoy_sync::every_lock! { locks {} };
     all.extend([
-        zone_subject::<HoldAll>("hold-all", "Holds the zone lock for a whole batch of pages."),
-        zone_subject::<ReleaseEach>("release-each", "Releases it after each page."),
-        zone_subject::<ReleaseContended>("release-contended", "The same, if somebody waits."),
-        zone_subject::<PublishedReleaseEach>(
+        zone_subject::<HoldAll, mm::Sound>(
+            "hold-all",
+            "Holds the zone lock for a whole batch of pages.",
+        ),
+        zone_subject::<ReleaseEach, mm::Sound>("release-each", "Releases it after each page."),
+        zone_subject::<ReleaseContended, mm::Sound>(
+            "release-contended",
+            "The same, if somebody waits.",
+        ),
+        zone_subject::<PublishedReleaseEach, mm::Sound>(
             "published-release-each",
             "The patch of 2007: keeps the lock of a dry zone.",
         ),
@@ -171,12 +177,13 @@ impl Subject {
         Self { name, family, about, promises, busted: true, scenarios: lock::<T> }
     }
 
-    /// A policy of the zone lock that is.
-    pub(crate) fn busted_zone<B>(name: &'static str, about: &'static str) -> Self
+    /// A policy of the zone lock, or a zone, that is.
+    pub(crate) fn busted_zone<B, R>(name: &'static str, about: &'static str) -> Self
     where
         B: Bulk<Model, TicketLock<Model>> + Copy + Default,
+        R: mm::Steps,
     {
-        Self { busted: true, ..zone_subject::<B>(name, about) }
+        Self { busted: true, ..zone_subject::<B, R>(name, about) }
     }
 
     /// RCU that is.
@@ -273,13 +280,14 @@ fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
     all
 }
 
-fn zone_subject<B>(name: &'static str, about: &'static str) -> Subject
+fn zone_subject<B, R>(name: &'static str, about: &'static str) -> Subject
 where
     B: Bulk<Model, TicketLock<Model>> + Copy + Default,
+    R: mm::Steps,
 {
     let scenarios = |subject: &Subject| {
         let case = |shape| {
-            let scenario = zone_scenario(subject.name, B::default(), shape);
+            let scenario = zone_scenario::<B, R>(subject.name, B::default(), shape);
             Case { shape: shape.name, about: shape.about, scenario }
         };
         ZONE_SHAPES.iter().map(case).collect()

@@ -1,7 +1,7 @@
 //! Page-allocator scenarios as data: what each task takes and gives back.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
-use convoy_mm::{Bulk, SetSize, Setup, Temperature, Zone};
+use convoy_mm::{Bulk, SetSize, Setup, Steps, Temperature, Unlocked, Zone};
 use convoy_sync::{Platform, RawLock, TicketLock};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -65,13 +65,13 @@ pub const ZONE_SHAPES: &[ZoneShape] = &[
 ];
 
 /// The zone and the ledger beside it.
-struct Ledger<B: Bulk<Model, TicketLock<Model>>> {
-    zone: Zone<Model, TicketLock<Model>, B>,
+struct Ledger<B: Bulk<Model, TicketLock<Model>>, R: Steps> {
+    zone: Zone<Model, TicketLock<Model>, B, Unlocked, R>,
     /// First frame and order of what tasks have.
     taken: RefCell<BTreeMap<u32, u32>>,
 }
 
-impl<B: Bulk<Model, TicketLock<Model>>> Ledger<B> {
+impl<B: Bulk<Model, TicketLock<Model>>, R: Steps> Ledger<B, R> {
     fn take(&self, first: u32, order: u32) {
         let mut taken = self.taken.borrow_mut();
         let end = first + (1 << order);
@@ -153,16 +153,17 @@ impl Page {
 }
 
 /// `shape` played on zones whose policy is `bulk`, under the name `variant`.
-pub fn zone_scenario<B>(variant: &str, bulk: B, shape: &ZoneShape) -> Scenario
+pub fn zone_scenario<B, R>(variant: &str, bulk: B, shape: &ZoneShape) -> Scenario
 where
     B: Bulk<Model, TicketLock<Model>> + Copy,
+    R: Steps,
 {
     let ZoneShape { frames, tasks, .. } = *shape;
     let build = move || {
         // A batch of three: that of a zone of 48 MiB.
         let size = SetSize::of(48 << 8);
         let zone = Zone::new(Setup { size, ..Setup::new(frames, tasks.len(), bulk) });
-        let ledger = Rc::new(Ledger { zone, taken: RefCell::default() });
+        let ledger: Rc<Ledger<B, R>> = Rc::new(Ledger { zone, taken: RefCell::default() });
         let body = |pages: &'static [Page]| -> Box<dyn FnOnce()> {
             let ledger = Rc::clone(&ledger);
             Box::new(move || ledger.play(pages))

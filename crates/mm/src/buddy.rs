@@ -13,6 +13,25 @@ pub const ORDER_MAX: u32 = 10;
 /// How many orders there are.
 pub const ORDERS: usize = ORDER_MAX as usize + 1;
 
+/// The steps that a checker leaves out, one at a time, to see that it would notice. Everybody else
+/// uses [`Sound`].
+pub trait Steps: 'static {
+    /// What stays free of a split block is its upper half: not the one that is given out.
+    const UPPER: bool = true;
+    /// Every half of a split stays free, the smallest one too.
+    const KEEPS: bool = true;
+    /// A block that comes back is joined with its buddy.
+    const JOINS: bool = true;
+    /// A block that is joined leaves the count of its order.
+    const COUNTS: bool = true;
+}
+
+/// The buddy system as it ships.
+#[derive(Clone, Copy, Debug)]
+pub struct Sound;
+
+impl Steps for Sound {}
+
 /// The free blocks of a zone.
 #[derive(Debug)]
 #[repr(C)]
@@ -76,12 +95,18 @@ impl Buddy {
 
     /// The kernel's `__rmqueue`: takes a block of `order` out of the smallest block that has one;
     /// also returns the order of that block. The upper halves stay free.
-    pub(crate) fn take<P: Platform>(&self, frames: &Frames<P>, order: u32) -> Option<(u32, u32)> {
+    pub(crate) fn take<P: Platform, R: Steps>(
+        &self,
+        frames: &Frames<P>,
+        order: u32,
+    ) -> Option<(u32, u32)> {
         let found = (order..=ORDER_MAX).find_map(|at| Some((self.pop(frames, at)?, at)));
         let (first, found) = found?;
-        for half in (order..found).rev() {
-            P::touch(frames.at(first + (1 << half)), Access::Write);
-            self.insert(frames, first + (1 << half), half);
+        let smallest = if R::KEEPS { order } else { order + 1 };
+        for half in (smallest..found).rev() {
+            let free = if R::UPPER { first + (1 << half) } else { first };
+            P::touch(frames.at(free), Access::Write);
+            self.insert(frames, free, half);
         }
         let frame = frames.at(first);
         P::touch(frame, Access::Write);
@@ -91,9 +116,9 @@ impl Buddy {
 
     /// The kernel's `__free_one_page`: gives a block back and joins it with its buddy as long as
     /// that is free. The caller has seen that the block was taken, and announced its first frame.
-    pub(crate) fn give<P: Platform>(&self, frames: &Frames<P>, first: u32, order: u32) {
+    pub(crate) fn give<P: Platform, R: Steps>(&self, frames: &Frames<P>, first: u32, order: u32) {
         let (mut first, mut order) = (first, order);
-        while order < ORDER_MAX {
+        while R::JOINS && order < ORDER_MAX {
             let buddy = first ^ (1 << order);
             if buddy + (1 << order) > frames.count() {
                 break;
@@ -104,7 +129,11 @@ impl Buddy {
                 break;
             }
             P::touch(frame, Access::Write);
-            self.areas[order as usize].remove(frames, buddy);
+            let area = &self.areas[order as usize];
+            area.unlink(frames, buddy);
+            if R::COUNTS {
+                area.count_out();
+            }
             frame.set_state(State::Inner);
             frames.at(first).set_state(State::Inner);
             first = first.min(buddy);
@@ -127,15 +156,19 @@ mod tests {
     fn a_block_is_split_into_upper_halves_and_joined_again() {
         let frames = Frames::<Native>::new(2048);
         let buddy = Buddy::new(&frames);
-        assert_eq!(buddy.take(&frames, 0), Some((0, 10)));
+        assert_eq!(buddy.take::<_, Sound>(&frames, 0), Some((0, 10)));
         assert_eq!(blocks(&buddy), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-        assert_eq!(buddy.take(&frames, 0), Some((1, 0)), "the other half of the smallest block");
-        assert_eq!(buddy.take(&frames, 3), Some((8, 3)));
-        buddy.give(&frames, 1, 0);
-        buddy.give(&frames, 8, 3);
-        buddy.give(&frames, 0, 0);
+        assert_eq!(
+            buddy.take::<_, Sound>(&frames, 0),
+            Some((1, 0)),
+            "the other half of the smallest block"
+        );
+        assert_eq!(buddy.take::<_, Sound>(&frames, 3), Some((8, 3)));
+        buddy.give::<_, Sound>(&frames, 1, 0);
+        buddy.give::<_, Sound>(&frames, 8, 3);
+        buddy.give::<_, Sound>(&frames, 0, 0);
         assert_eq!(blocks(&buddy), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-        assert_eq!(buddy.take(&frames, 10), Some((0, 10)), "last given, first taken");
+        assert_eq!(buddy.take::<_, Sound>(&frames, 10), Some((0, 10)), "last given, first taken");
     }
 
     #[test]
@@ -144,13 +177,13 @@ mod tests {
         let buddy = Buddy::new(&frames);
         assert_eq!(buddy.free_frames(), 1029);
         let mut taken: Vec<u32> = Vec::new();
-        while let Some((first, _)) = buddy.take(&frames, 0) {
+        while let Some((first, _)) = buddy.take::<_, Sound>(&frames, 0) {
             taken.push(first);
         }
         taken.sort_unstable();
         assert_eq!(taken, (0..1029).collect::<Vec<_>>());
         for first in taken {
-            buddy.give(&frames, first, 0);
+            buddy.give::<_, Sound>(&frames, first, 0);
         }
         assert_eq!(blocks(&buddy), [1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
     }

@@ -7,6 +7,7 @@
 //! | [`SetSize`] | how long the lists of a CPU may become and how many pages move at once |
 //! | [`HoldAll`], [`ReleaseEach`], [`ReleaseContended`] (or [`ReleaseContendedEvery`]) | what the zone lock does during such a move |
 //! | [`PublishedReleaseEach`] | the patch of 2007 as it was published, which can keep the lock |
+//! | [`Steps`], [`Sound`] | what a checker may leave out of the buddy system, and nobody else |
 //! | [`Unlocked`] | no lock, for lists that disabled interrupts guard |
 //!
 //! The source is one for the three platforms of `convoy-sync`: under threads it hands out frames
@@ -23,10 +24,10 @@ mod set;
 mod tally;
 mod zone;
 
-pub use buddy::{ORDER_MAX, ORDERS};
+pub use buddy::{ORDER_MAX, ORDERS, Sound, Steps};
 pub use bulk::{
     Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseContendedEvery, ReleaseEach,
 };
 pub use set::{SetSize, Temperature, Unlocked};
-pub use tally::Moments;
-pub use zone::{LockPlace, NativeZone, Setup, Stats, Zone};
+pub use tally::{Moments, Stats};
+pub use zone::{LockPlace, NativeZone, Setup, Zone};

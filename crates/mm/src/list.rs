@@ -57,9 +57,19 @@ impl List {
 
     /// Takes out a frame that is on this list.
     pub(crate) fn remove<P: Platform>(&self, frames: &Frames<P>, number: u32) {
+        self.unlink(frames, number);
+        self.count_out();
+    }
+
+    /// The first half of [`Self::remove`].
+    pub(crate) fn unlink<P: Platform>(&self, frames: &Frames<P>, number: u32) {
         let frame = frames.at(number);
         let (prev, next) = (frame.prev.get(), frame.next.get());
         self.join(frames, prev, next, prev, next);
+    }
+
+    /// The second half.
+    pub(crate) fn count_out(&self) {
         self.count.set(self.count.get() - 1);
     }
 

@@ -70,6 +70,35 @@ impl Moments {
     }
 }
 
+/// What moved between the lists and the zone so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Pages of each `rmqueue_bulk`: the filling of a list.
+    pub refills: Moments,
+    /// Pages of each `free_pages_bulk`: a list gives back, or (as in 2.6.16) one block is freed.
+    pub drains: Moments,
+    /// Order that was asked for, of each time the zone was asked: fillings and single blocks.
+    pub requested: Moments,
+    /// Order of the free block that each page or block was taken from.
+    pub found: Moments,
+    /// Order of what each `free_pages_bulk` gave back.
+    pub freed: Moments,
+}
+
+impl Stats {
+    /// What moved after `earlier`, a state of the same zone.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            refills: self.refills.since(earlier.refills),
+            drains: self.drains.since(earlier.drains),
+            requested: self.requested.since(earlier.requested),
+            found: self.found.since(earlier.found),
+            freed: self.freed.since(earlier.freed),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,13 +19,14 @@
 //!   zone is an answer), no migration types (2.6.24), and memory that was never handed out is not
 //!   linked.
 
-use crate::buddy::{Buddy, ORDERS};
+use crate::buddy::{Buddy, ORDERS, Sound, Steps};
 use crate::bulk::{Bulk, HoldAll};
 use crate::frame::{Frames, State};
 use crate::list::List;
 use crate::set::{PageSet, SetSize, Temperature, Unlocked};
-use crate::tally::{Moments, Tally};
+use crate::tally::{Moments, Stats, Tally};
 use convoy_sync::{Access, AdaptiveLock, Native, Platform, RawLock};
+use core::marker::PhantomData;
 
 /// Where the zone lock lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,50 +73,35 @@ struct Hot<L> {
 }
 
 /// The page-frame allocator over the platform `P`: zone lock `L`, bulk policy `B`, and lists that
-/// are guarded by `S` where disabled interrupts do not keep others away.
-pub struct Zone<P: Platform, L: RawLock<P>, B: Bulk<P, L> = HoldAll, S: RawLock<P> = Unlocked> {
+/// are guarded by `S` where disabled interrupts do not keep others away. `R` is [`Sound`] but for
+/// the checker.
+pub struct Zone<P, L, B = HoldAll, S = Unlocked, R = Sound>
+where
+    P: Platform,
+    L: RawLock<P>,
+    B: Bulk<P, L>,
+    S: RawLock<P>,
+    R: Steps,
+{
     hot: P::Home<Hot<L>>,
     apart: Option<P::Home<L>>,
     sets: Box<[P::Home<PageSet<S>>]>,
     frames: Frames<P>,
     size: SetSize,
     bulk: B,
+    steps: PhantomData<fn() -> R>,
 }
 
 /// An allocator for threads: a preempted thread may hold any lock of it, so they are adaptive.
 pub type NativeZone<B = HoldAll> = Zone<Native, AdaptiveLock<Native>, B, AdaptiveLock<Native>>;
 
-/// What moved between the lists and the zone so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Pages of each `rmqueue_bulk`: the filling of a list.
-    pub refills: Moments,
-    /// Pages of each `free_pages_bulk`: a list gives back, or (as in 2.6.16) one block is freed.
-    pub drains: Moments,
-    /// Order that was asked for, of each time the zone was asked: fillings and single blocks.
-    pub requested: Moments,
-    /// Order of the free block that each page or block was taken from.
-    pub found: Moments,
-    /// Order of what each `free_pages_bulk` gave back.
-    pub freed: Moments,
-}
-
-impl Stats {
-    /// What moved after `earlier`, a state of the same zone.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            refills: self.refills.since(earlier.refills),
-            drains: self.drains.since(earlier.drains),
-            requested: self.requested.since(earlier.requested),
-            found: self.found.since(earlier.found),
-            freed: self.freed.since(earlier.freed),
-        }
-    }
-}
-
-impl<P: Platform, L: RawLock<P> + Default, B: Bulk<P, L>, S: RawLock<P> + Default>
-    Zone<P, L, B, S>
+impl<P, L, B, S, R> Zone<P, L, B, S, R>
+where
+    P: Platform,
+    L: RawLock<P> + Default,
+    B: Bulk<P, L>,
+    S: RawLock<P> + Default,
+    R: Steps,
 {
     /// A zone whose frames are all free. On the virtual machine a task makes it, unless it consists
     /// of whole blocks of the largest order: making smaller ones writes to frames.
@@ -128,7 +114,14 @@ impl<P: Platform, L: RawLock<P> + Default, B: Bulk<P, L>, S: RawLock<P> + Defaul
     }
 }
 
-impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P> + Default> Zone<P, L, B, S> {
+impl<P, L, B, S, R> Zone<P, L, B, S, R>
+where
+    P: Platform,
+    L: RawLock<P>,
+    B: Bulk<P, L>,
+    S: RawLock<P> + Default,
+    R: Steps,
+{
     /// [`Self::new`] with what makes a free zone lock.
     ///
     /// # Panics
@@ -151,11 +144,19 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P> + Default> Zone<P,
             frames,
             size: setup.size,
             bulk: setup.bulk,
+            steps: PhantomData,
         }
     }
 }
 
-impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> {
+impl<P, L, B, S, R> Zone<P, L, B, S, R>
+where
+    P: Platform,
+    L: RawLock<P>,
+    B: Bulk<P, L>,
+    S: RawLock<P>,
+    R: Steps,
+{
     /// The zone lock: to be named and watched.
     #[inline]
     pub fn lock(&self) -> &L {
@@ -245,7 +246,7 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
         self.bulk.once(self.lock(), || {
             self.claim(first, order, State::Inner);
             self.hot.freed.add(order);
-            self.hot.buddy.give(&self.frames, first, order);
+            self.hot.buddy.give::<P, R>(&self.frames, first, order);
         });
         P::irq_restore(flags);
     }
@@ -321,7 +322,7 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
 
     /// Runs `body` on the lists of this CPU, which nobody else uses meanwhile.
     #[inline]
-    fn with_set<R>(&self, body: impl FnOnce(&PageSet<S>) -> R) -> R {
+    fn with_set<T>(&self, body: impl FnOnce(&PageSet<S>) -> T) -> T {
         let flags = P::irq_save();
         let cpu = P::cpu() as usize;
         // A division only where there are more CPUs than sets.
@@ -353,7 +354,7 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
             list.last().is_some_and(|number| {
                 P::touch(self.frames.at(number), Access::Write);
                 list.remove(&self.frames, number);
-                self.hot.buddy.give(&self.frames, number, 0);
+                self.hot.buddy.give::<P, R>(&self.frames, number, 0);
                 true
             })
         });
@@ -362,7 +363,7 @@ impl<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> Zone<P, L, B, S> 
 
     /// Takes a block, with the lock held.
     fn take(&self, order: u32) -> Option<u32> {
-        let (first, found) = self.hot.buddy.take(&self.frames, order)?;
+        let (first, found) = self.hot.buddy.take::<P, R>(&self.frames, order)?;
         self.hot.found.add(found);
         Some(first)
     }
