@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Measure locks in a loop, on this machine or a virtual one
     #[command(after_help = examples::LOCKS)]
     Locks(Box<Locks>),
+    /// Measure our locks beside those of libraries, on this machine
+    #[command(after_help = examples::BENCH)]
+    Bench(Box<crate::bench::Bench>),
     /// Reproduce an experiment on the virtual machine, beside what was published
     #[command(after_help = examples::REPRODUCE)]
     Reproduce(Box<Reproduce>),

@@ -25,6 +25,11 @@ Examples:
   convoy locks --lock mutex,ticket --threads 2,16
   convoy locks --threads 64 --think exp:2000 --kernel 6.18 --cpus 64";
 
+pub(crate) const BENCH: &str = "\
+Examples:
+  convoy bench locks                      all of it: half an hour with nothing else running
+  convoy bench locks --lock convoy,std,parking-lot --threads 64 --cpus 2 --plot locks.svg";
+
 pub(crate) const REPRODUCE: &str = "\
 Examples:
   convoy reproduce                        the table of 2008, with its spread

@@ -83,8 +83,10 @@ impl Advice {
         let now = whole.iter().copied().find(|row| row.policy == recorded);
         let others = whole.iter().copied().filter(|row| row.policy != recorded);
         let best = others.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
-        let pays = best.filter(|row| row.low_percent > 0.0);
+        let known = prediction.doubt.is_none();
+        let pays = best.filter(|row| known && row.low_percent > 0.0);
         let mut advice = match (best, pays) {
+            _ if !known => "Nothing is advised: the replay is not this program.".to_owned(),
             (_, Some(row)) => {
                 format!("`{}` in place of `{recorded}` pays: {}", row.policy, gain(row))
             }
@@ -105,7 +107,7 @@ impl Advice {
             );
             advice += &price;
         }
-        for row in split {
+        for row in split.into_iter().filter(|_| known) {
             let parts = format!(" The lock in {} parts would give {}", row.split, gain(row));
             advice += &parts;
         }

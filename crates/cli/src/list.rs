@@ -5,7 +5,7 @@ use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
 use convoy_catalogue::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};
-use convoy_lab::lock_loop::Policy;
+use convoy_lab::lock_loop::{Library, Policy};
 use convoy_report::{Cell, Column, MAX_WIDTH, Table, wrap};
 use convoy_workload::jobs::Job;
 use serde_json::{Value, json};
@@ -57,7 +57,9 @@ impl Kind {
             Self::Experiments => shelf(&EXPERIMENTS),
             Self::Jobs => Job::ALL.iter().map(|job| (job.name(), job.about().to_owned())).collect(),
             Self::Locks => {
-                Policy::ALL.iter().map(|lock| (lock.name(), lock.about().to_owned())).collect()
+                let generic = Policy::ALL.iter().map(|lock| (lock.name(), lock.about()));
+                let libraries = Library::ALL.iter().map(|lock| (lock.name(), lock.about()));
+                generic.chain(libraries).map(|(name, about)| (name, about.to_owned())).collect()
             }
         }
     }

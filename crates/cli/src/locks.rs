@@ -10,10 +10,10 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_catalogue::{EXPERIMENTS, Sheet};
 use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, given};
-use convoy_lab::lock_loop::{Policy, Promise, Think};
+use convoy_lab::lock_loop::{Measured, Promise, Vary};
 use std::process::ExitCode;
 
-/// The experiment that the flags change.
+/// The experiment that the flags change; its file has the defaults.
 const NAME: &str = "locks";
 
 /// `convoy locks`.
@@ -22,6 +22,13 @@ pub(crate) struct Locks {
     /// What the threads do.
     #[command(flatten)]
     loops: Loops,
+    /// Looks of a lock at its word before it sleeps, for locks that spin first
+    #[arg(long, help_heading = "Loop", value_name = "N")]
+    spin_limit: Option<u32>,
+    /// Number of CPUs: the first of this machine, or those of the virtual one [default: all]
+    #[arg(long, help_heading = "Loop", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    cpus: Option<u32>,
     /// Kernel preset: run on a virtual machine instead of this one
     #[arg(long, value_name = "PRESET", help_heading = "Virtual machine")]
     kernel: Option<String>,
@@ -43,35 +50,31 @@ pub(crate) struct Locks {
 /// What the threads do. A list gives a row for each of its values.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Loop")]
-struct Loops {
-    /// Locks; ratios have the first as their baseline [default: handoff,opportunistic,mutex,
-    /// adaptive,test-and-set,ticket]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    #[arg(value_parser = PossibleValuesParser::new(Policy::NAMES).map(lock))]
-    lock: Option<Vec<Policy>>,
-    /// Numbers of threads [default: 2]
+pub(crate) struct Loops {
+    /// Locks of `convoy list locks`, the first the baseline of ratios [default: some of each kind]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
+    #[arg(value_parser = PossibleValuesParser::new(Measured::names()).map(lock))]
+    lock: Option<Vec<Measured>>,
+    /// Numbers of threads [default: 2; bench 2 to 2000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Option<Vec<u32>>,
-    /// Lengths of the section under the lock, nanoseconds [default: 100]
+    /// Lengths of the section under the lock, nanoseconds [default: 100; bench 100,1000,10000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     section_ns: Option<Vec<u32>>,
     /// Work between two sections, nanoseconds: fixed:NS, or exp:MEAN, drawn from the exponential
     /// distribution [default: fixed:1000]
     #[arg(long, value_name = "TIME", value_parser = think)]
-    think: Option<(Think, u32)>,
-    /// Looks of a lock at its word before it sleeps, for locks that spin first
-    #[arg(long, value_name = "N")]
-    spin_limit: Option<u32>,
-    /// Number of CPUs: the first of this machine, or those of the virtual one [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    cpus: Option<u32>,
-    /// Number of rounds, on a virtual machine each with its own seed [default: 3, virtual 1]
+    think: Option<(Vary, u32)>,
+    /// Draw the lengths of sections from the exponential distribution, with the mean that is given
+    #[arg(long)]
+    exp_sections: bool,
+    /// Number of rounds, on a virtual machine each with its own seed [default: 3; virtual 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Time before acquisitions count, milliseconds [default: 50]
+    /// Time before acquisitions count, milliseconds [default: 50; bench 150]
     #[arg(long, value_name = "MS", hide_short_help = true)]
     warmup_ms: Option<u32>,
-    /// Milliseconds in which acquisitions count [default: 100, virtual 20]
+    /// Milliseconds in which acquisitions count [default: 100; virtual 20, bench 300]
     #[arg(long, value_name = "MS")]
     window_ms: Option<u32>,
     /// Seed of the order of runs, the draws and the virtual machine [default: 1]
@@ -79,17 +82,51 @@ struct Loops {
     seed: Option<u64>,
 }
 
+impl Loops {
+    /// What the flags change in the experiment.
+    pub(crate) fn changes(&self) -> Changes {
+        let text = |vary: Vary| Setting::Text(vary.name().to_owned());
+        let section = self.exp_sections.then_some(Vary::Exponential);
+        let settings = [
+            ("outside_ns", self.think.map(|(_, ns)| whole(ns))),
+            ("think", self.think.map(|(vary, _)| text(vary))),
+            ("section", section.map(text)),
+            ("warmup_ms", self.warmup_ms.map(whole)),
+            ("window_ms", self.window_ms.map(whole)),
+        ];
+        let points = [
+            ("lock", self.lock.as_deref().map(words)),
+            ("threads", self.threads.as_deref().map(words)),
+            ("section_ns", self.section_ns.as_deref().map(words)),
+        ];
+        let settings = settings.into_iter().filter_map(|(key, value)| Some((key.into(), value?)));
+        let points = points.into_iter().filter_map(|(key, list)| Some((key.into(), list?)));
+        Changes {
+            settings: settings.collect(),
+            points: points.collect(),
+            seeds: self.rounds,
+            seed: self.seed(),
+            ..Changes::default()
+        }
+    }
+
+    /// The seed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "what the parser maps with")]
-fn lock(name: String) -> Policy {
-    Policy::named(&name).expect("the parser lets only these through")
+fn lock(name: String) -> Measured {
+    Measured::named(&name).expect("the parser lets only these through")
 }
 
 /// `exp:1000` as a distribution and its mean.
-fn think(text: &str) -> Result<(Think, u32), String> {
+fn think(text: &str) -> Result<(Vary, u32), String> {
     let (kind, ns) = text.split_once(':').unwrap_or(("fixed", text));
     let kind = match kind {
-        "fixed" => Some(Think::Fixed),
-        "exp" => Some(Think::Exponential),
+        "fixed" => Some(Vary::Fixed),
+        "exp" => Some(Vary::Exponential),
         _ => None,
     };
     let pair = kind.zip(ns.parse().ok());
@@ -100,7 +137,7 @@ fn think(text: &str) -> Result<(Think, u32), String> {
 pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     let plan = args.plan()?;
-    let kept = ("locks", args.loops.seed.unwrap_or(1), &args.store);
+    let kept = ("locks", args.loops.seed(), &args.store);
     carry_out(&plan, &args.common, None, kept, None)
 }
 
@@ -123,9 +160,9 @@ impl Locks {
             let text = "--set changes a preset, and this machine is none; name one with --kernel";
             return Err(Failure::usage(text));
         }
-        let spins = |lock: &Policy| lock.promises_to(Promise::SpinLimit);
+        let spins = |lock: &Measured| lock.promises_to(Promise::SpinLimit);
         let locks = self.loops.lock.as_deref();
-        match self.loops.spin_limit {
+        match self.spin_limit {
             Some(limit) if locks.is_some_and(|locks| !locks.iter().any(spins)) => {
                 Err(Failure::usage(format!(
                     "--spin-limit {limit}: no lock here spins for a while and then sleeps; \
@@ -137,43 +174,32 @@ impl Locks {
     }
 
     fn changes(&self) -> Changes {
-        let flags = &self.loops;
         let here = self.kernel.is_none();
-        // A virtual machine repeats, and its time is dear.
-        let default = |virtual_one: u32| (!here).then_some(virtual_one);
-        let whole = |value: u32| Setting::Whole(i64::from(value));
         let text = |name: &String| Setting::Text(given(name));
-        let think = |(think, _): (Think, u32)| Setting::Text(think.name().to_owned());
         let settings = [
-            (if here { "kept_to" } else { "cpus" }, flags.cpus.map(whole)),
-            ("outside_ns", flags.think.map(|(_, ns)| whole(ns))),
-            ("think", flags.think.map(think)),
-            ("spin_limit", flags.spin_limit.map(whole)),
-            ("warmup_ms", flags.warmup_ms.map(whole)),
-            ("window_ms", flags.window_ms.or(default(20)).map(whole)),
+            (if here { "kept_to" } else { "cpus" }, self.cpus.map(whole)),
+            ("spin_limit", self.spin_limit.map(whole)),
             ("kernel", self.kernel.as_ref().map(text)),
             ("machine", self.kernel.as_ref().map(|_| text(&self.machine))),
         ];
-        let points = [
-            ("lock", flags.lock.as_deref().map(words)),
-            ("threads", flags.threads.as_deref().map(words)),
-            ("section_ns", flags.section_ns.as_deref().map(words)),
-        ];
+        let mut changes = self.loops.changes();
         let settings = settings.into_iter().filter_map(|(key, value)| Some((key.into(), value?)));
-        let points = points.into_iter().filter_map(|(key, list)| Some((key.into(), list?)));
-        let mut changes = Changes {
-            settings: settings.collect(),
-            points: points.collect(),
-            seeds: flags.rounds.or(default(1)),
-            seed: flags.seed.unwrap_or(1),
-            ..Changes::default()
-        };
+        changes.settings.extend(settings);
+        if !here {
+            // A virtual machine repeats, and its time is dear.
+            changes.settings.entry("window_ms".to_owned()).or_insert(whole(20));
+            changes.seeds = changes.seeds.or(Some(1));
+        }
         self.sets.iter().for_each(|set| changes.set(set));
         changes
     }
 }
 
-fn words<T: ToString>(list: &[T]) -> Vec<String> {
+fn whole(value: u32) -> Setting {
+    Setting::Whole(i64::from(value))
+}
+
+pub(crate) fn words<T: ToString>(list: &[T]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
@@ -183,9 +209,9 @@ mod tests {
 
     #[test]
     fn think_times_have_a_distribution_and_a_mean() {
-        assert_eq!(think("exp:1000"), Ok((Think::Exponential, 1000)));
-        assert_eq!(think("fixed:5"), Ok((Think::Fixed, 5)));
-        assert_eq!(think("7"), Ok((Think::Fixed, 7)));
+        assert_eq!(think("exp:1000"), Ok((Vary::Exponential, 1000)));
+        assert_eq!(think("fixed:5"), Ok((Vary::Fixed, 5)));
+        assert_eq!(think("7"), Ok((Vary::Fixed, 7)));
         for wrong in ["", "exp", "exp:", "exp:-1", "pareto:3", "exp:1e3"] {
             assert!(think(wrong).is_err(), "{wrong}");
         }

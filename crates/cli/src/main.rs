@@ -1,6 +1,8 @@
 //! The `convoy` command: read the arguments, do what they say, end with a documented exit code.
 
 mod args;
+mod behaviour;
+mod bench;
 mod bisect;
 mod build;
 mod calibrate;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(run),
         Command::Sim(sim) => sim::run(sim),
         Command::Locks(locks) => locks::run(locks),
+        Command::Bench(bench) => bench::run(bench),
         Command::Reproduce(args) => experiment::reproduce(args),
         Command::Sweep(args) => experiment::sweep(args),
         Command::Check(check) => check::run(check),

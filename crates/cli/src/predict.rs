@@ -1,6 +1,7 @@
 //! `convoy predict`: a recorded program with other CPUs, threads and locks.
 
 use crate::args::Common;
+use crate::behaviour::{behaviour, busiest, limit};
 use crate::experiment::apart;
 use crate::explain::recorded::find;
 use crate::fail::Failure;
@@ -9,10 +10,11 @@ use crate::output;
 use crate::presets::Sets;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use convoy_lab::lock_loop::Policy;
-use convoy_lab::replay::{Anchor, Behaviour, Replay, Section, Span, Spread};
+use convoy_catalogue::Set;
+use convoy_lab::lock_loop::{LoopResult, Policy};
+use convoy_lab::replay::{Anchor, Behaviour, Replay};
 use convoy_lab::virtual_end::VirtualError;
-use convoy_record::{Lock, Process, Record, Times};
+use convoy_record::{Lock, Program, Record};
 use convoy_report::{Cell, Column, Table};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -21,12 +23,8 @@ use std::sync::Arc;
 
 /// The policy of glibc's mutex and semaphore.
 pub(crate) const SLEEP: &str = "sleep";
-/// Share of acquisitions, and of waiting, below which a lock is left out.
-const LITTLE: f64 = 0.001;
-/// Locks of one name that are told apart.
-const INSTANCES: u64 = 64;
-/// CPU use, of the CPUs there were, below which an absence from the CPU was sleep.
-const BUSY: f64 = 0.9;
+/// The machine whose prices the record replaces by those of its own hour.
+const HOST: &str = "host";
 
 /// `convoy predict`.
 #[derive(Debug, Args)]
@@ -57,7 +55,8 @@ pub(crate) struct Replays {
     /// A file of convoy record, the number of a stored record, or `@TAG`
     #[arg(value_name = "RECORD")]
     record: String,
-    /// Runs of each row, each with a seed of its own
+    /// Runs of each row: each with a seed of its own, and with prices of wakeups between the
+    /// quartiles of the record
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
@@ -65,7 +64,7 @@ pub(crate) struct Replays {
     #[arg(long, value_name = "PRESET", default_value = "6.18", help_heading = "Virtual machine")]
     kernel: String,
     /// Machine preset
-    #[arg(long, value_name = "PRESET", default_value = "host", help_heading = "Virtual machine")]
+    #[arg(long, value_name = "PRESET", default_value = HOST, help_heading = "Virtual machine")]
     machine: String,
     /// What is changed in the presets.
     #[command(flatten)]
@@ -117,10 +116,14 @@ pub(crate) struct Prediction {
     verdict: String,
     /// The replay at the recorded point, beside the record.
     anchor: [Point; 2],
-    /// Work between sections, as a multiple of the recorded one.
-    anchor_work: f64,
+    /// What the prices of switches and wakeups were multiplied with.
+    anchor_wakeups: f64,
+    /// Work that was added before each section.
+    anchor_work_us: f64,
     /// Sleep that was added before each section.
     anchor_sleep_us: f64,
+    /// Why the replay is not to be believed, if it is not.
+    pub(crate) doubt: Option<String>,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -165,23 +168,24 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The process in which locks matter most, and those of them that do; empty: none.
-fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
-    let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
-    let process = record.processes.iter().max_by_key(all);
-    (process, process.map(kept).unwrap_or_default())
-}
-
 impl Replays {
     /// The record that is named.
     pub(crate) fn record(&self) -> Result<Record, Failure> {
-        find(&self.record, self.store.as_deref())?.ok_or_else(|| {
+        let record = find(&self.record, self.store.as_deref())?.ok_or_else(|| {
             Failure::usage(format!(
                 "{} is no record of a program; name a file that convoy record wrote, or a number \
                  of convoy runs list",
                 self.record
             ))
-        })
+        })?;
+        match record.program.source.as_str() {
+            "" => Ok(record),
+            source => Err(Failure::usage(format!(
+                "{} is from {source}, which has no work to replay; record the program with convoy \
+                 record",
+                self.record
+            ))),
+        }
     }
 
     /// The lock that was waited for most.
@@ -206,63 +210,10 @@ impl Replays {
             "" => Choice::new(SLEEP),
             policy => Choice::new(policy),
         };
-        let cells = self.cells(&behaviour, &recorded, wanted)?;
+        let cells = self.cells(record, &behaviour, &recorded, wanted)?;
         let (measured, limit) = (measured(&behaviour), limit(&behaviour, &locks));
-        let rounds = self.rounds;
-        apart(move || predict(&cells, rounds, measured, limit))
+        apart(move || predict(&cells, measured, limit))
     }
-}
-
-/// Nanoseconds that threads waited, and acquisitions.
-fn weight(lock: &Lock) -> u64 {
-    if lock.is_lock() { (lock.wait_s() * 1e9) as u64 + lock.count() } else { 0 }
-}
-
-/// The locks that matter, the one waited for longest first.
-fn kept(process: &Process) -> Vec<&Lock> {
-    let all = || process.locks.iter().filter(|lock| lock.is_lock() && lock.count() > 0);
-    let count: u64 = all().map(Lock::count).sum();
-    let wait_s: f64 = all().map(Lock::wait_s).sum();
-    let matters = |lock: &&Lock| {
-        lock.count() as f64 > LITTLE * count as f64 || lock.wait_s() > LITTLE * wait_s
-    };
-    let mut locks: Vec<&Lock> = all().filter(matters).collect();
-    locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()));
-    locks
-}
-
-fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> Behaviour {
-    let cpus = record.program.cpus.max(1);
-    let spare = process.cpu_s < BUSY * process.seconds * f64::from(cpus);
-    let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
-    for (index, lock) in locks.iter().enumerate() {
-        behaviour.locks.push(lock.instances.clamp(1, INSTANCES) as u32);
-        let sites = lock.sites.iter().filter(|site| site.act != "signal" && site.count > 0);
-        behaviour.sections.extend(sites.map(|site| Section {
-            lock: index,
-            count: site.count,
-            threads: site.threads.max(1) as u32,
-            hold: span(&site.hold_on, &site.hold_off, spare),
-            think: span(&site.think_on, &site.think_off, spare),
-        }));
-    }
-    let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
-    let threads = behaviour.sections.iter().map(|one| one.threads).max();
-    behaviour.threads = threads.unwrap_or(1);
-    behaviour.rate = count as f64 / process.seconds.max(1e-9);
-    behaviour.cpu_ns = process.cpu_s * 1e9 / count.max(1) as f64;
-    let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
-    behaviour.wait_ns = wait_s * 1e9 / count.max(1) as f64;
-    behaviour
-}
-
-/// Work with a switch in it slept if CPUs were to be had, and was preempted otherwise; then the
-/// virtual machine preempts it too.
-fn span(on: &Times, off: &Times, spare: bool) -> Span {
-    let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
-    let all = (on.count + off.count).max(1) as f64;
-    let sleeps = if spare || on.count == 0 { off.count as f64 / all } else { 0.0 };
-    Span { work: spread(on), sleeps, sleep: spread(off) }
 }
 
 fn measured(behaviour: &Behaviour) -> Point {
@@ -274,37 +225,23 @@ fn measured(behaviour: &Behaviour) -> Point {
     }
 }
 
-/// Which lock limits, and from how many CPUs on.
-fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
-    let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
-    let per_call = |lock: &Lock| {
-        let (held_s, _) = lock.held_s();
-        held_s / count.max(1) as f64 / lock.instances.max(1) as f64
-    };
-    let most = locks.iter().max_by(|a, b| per_call(a).total_cmp(&per_call(b)));
-    let Some(lock) = most.filter(|lock| per_call(lock) > 0.0) else {
-        return "No hold was timed, so no lock is known to limit.".to_owned();
-    };
-    let rate = 1.0 / per_call(lock);
-    let cpus = (rate * behaviour.cpu_ns / 1e9).ceil().max(1.0);
-    let site = lock.sites.first().map_or("", |site| site.place.as_str());
-    format!(
-        "`{}` in {site} limits: as long as it is held now it allows {rate:.0} acquisitions a \
-         second in all, for which {cpus:.0} CPUs are enough; the record had {} and {:.0} a second.",
-        lock.name, behaviour.cpus, behaviour.rate
-    )
+/// One row: the recorded point, or one that was asked for.
+struct Asked {
+    choice: Choice,
+    split: u32,
+    /// Its runs.
+    rounds: Vec<Replay>,
 }
 
-/// The recorded point first, then what was asked for, each with the number of its split.
-type Cells = Vec<(Choice, u32, Replay)>;
-
 impl Replays {
+    /// The recorded point first.
     fn cells(
         &self,
+        record: &Record,
         behaviour: &Arc<Behaviour>,
         recorded: &Choice,
         wanted: &Wanted,
-    ) -> Result<Cells, Failure> {
+    ) -> Result<Vec<Asked>, Failure> {
         let or = |list: &[u32], one: u32| if list.is_empty() { vec![one] } else { list.to_vec() };
         let kernel = self.sets.kernel(&self.kernel)?.value;
         let cell = |choice: &Choice, split: u32, cpus: u32, threads: u32| {
@@ -312,17 +249,21 @@ impl Replays {
             if split > 1 {
                 Arc::make_mut(&mut behaviour).locks[0] *= split;
             }
-            let replay = Replay {
-                behaviour,
-                anchor: Anchor { work: 1.0, sleep_ns: 0.0 },
-                threads,
-                policy: choice.policy,
-                looks: choice.looks,
-                seed: 1,
-                kernel: kernel.clone(),
-                machine: self.sets.machine(&self.machine, Some(cpus as usize))?.value,
+            let round = |seed| -> Result<Replay, Failure> {
+                let sets = Sets::of(self.prices(&record.program, seed)).with(&self.sets);
+                Ok(Replay {
+                    behaviour: Arc::clone(&behaviour),
+                    anchor: Anchor::NONE,
+                    threads,
+                    policy: choice.policy,
+                    looks: choice.looks,
+                    seed,
+                    kernel: kernel.clone(),
+                    machine: sets.machine(&self.machine, Some(cpus as usize))?.value,
+                })
             };
-            Ok::<_, Failure>((choice.clone(), split, replay))
+            let rounds = (1..=self.rounds).map(round).collect::<Result<_, _>>()?;
+            Ok::<_, Failure>(Asked { choice: choice.clone(), split, rounds })
         };
         let mut cells = vec![cell(recorded, 1, behaviour.cpus, behaviour.threads)?];
         for cpus in or(&wanted.cpus, behaviour.cpus) {
@@ -337,42 +278,69 @@ impl Replays {
         }
         Ok(cells)
     }
+
+    /// What the record says of the machine: in the first round the medians, in the others from the
+    /// lower to the upper quartiles, all prices together, as a busy hour raises all.
+    fn prices(&self, program: &Program, seed: u64) -> Vec<Set> {
+        if self.machine != HOST {
+            return Vec::new();
+        }
+        let part = match self.rounds {
+            _ if seed == 1 => 1.0,
+            0..3 => 0.0,
+            rounds => 2.0 * (seed - 2) as f64 / (rounds - 2) as f64,
+        };
+        let between = |[low, median, high]: [f64; 3]| {
+            if part < 1.0 {
+                low + part * (median - low)
+            } else {
+                median + (part - 1.0) * (high - median)
+            }
+        };
+        let set = |(key, ns): (&String, &[f64; 3])| {
+            let path: Vec<&str> = key.split('.').collect();
+            Set::machine(&path, format!("{:.1}", between(*ns)), format!("{key} of the record"))
+        };
+        program.prices_ns.iter().map(set).collect()
+    }
 }
 
-fn predict(
-    cells: &Cells,
-    rounds: u64,
-    measured: Point,
-    verdict: String,
-) -> Result<Prediction, VirtualError> {
-    let anchor = cells[0].2.anchored()?;
-    let runs = |replay: &Replay| -> Result<Vec<_>, VirtualError> {
-        let seeded = |seed| Replay { seed, anchor, ..replay.clone() }.run();
-        (1..=rounds).map(|seed| seeded(seed).map(|point| point.result)).collect()
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    values.sum::<f64>() / count
+}
+
+fn predict(cells: &[Asked], measured: Point, verdict: String) -> Result<Prediction, VirtualError> {
+    let anchors: Vec<Anchor> =
+        cells[0].rounds.iter().map(Replay::anchored).collect::<Result<_, _>>()?;
+    let runs = |cell: &Asked| -> Result<Vec<LoopResult>, VirtualError> {
+        let anchored = cell.rounds.iter().zip(&anchors);
+        let run = |(replay, &anchor): (&Replay, &Anchor)| Replay { anchor, ..replay.clone() }.run();
+        anchored.map(|round| run(round).map(|point| point.result)).collect()
     };
-    let base = runs(&cells[0].2)?;
-    let mean = |of: &dyn Fn(usize) -> f64| (0..base.len()).map(of).sum::<f64>() / rounds as f64;
-    let rate = mean(&|at| base[at].acquisitions_per_s());
+    let base = runs(&cells[0])?;
+    let rate = mean(base.iter().map(LoopResult::acquisitions_per_s));
     let simulated = Point {
         what: "replayed",
         acquisitions_per_s: rate,
-        cpu_us: mean(&|at| base[at].cpus_used) * 1e6 / rate,
-        wait_mean_us: mean(&|at| metric(&base[at], "wait_mean_us")),
+        cpu_us: mean(base.iter().map(|one| one.cpus_used)) * 1e6 / rate,
+        wait_mean_us: mean(base.iter().map(|one| metric(one, "wait_mean_us"))),
     };
     let left = (rate / measured.acquisitions_per_s).ln().abs().exp();
     let mut rows = Vec::new();
-    for (choice, split, replay) in &cells[1..] {
-        let found = runs(replay)?;
-        let change = |at: usize| found[at].acquisitions_per_s() / base[at].acquisitions_per_s();
-        let changes: Vec<f64> = (0..found.len()).map(change).collect();
+    for cell in &cells[1..] {
+        let found = runs(cell)?;
+        let pairs = found.iter().zip(&base);
+        let changes: Vec<f64> =
+            pairs.map(|(one, base)| one.acquisitions_per_s() / base.acquisitions_per_s()).collect();
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-        let of = |name| found.iter().map(|one| metric(one, name)).sum::<f64>() / rounds as f64;
-        let middle = changes.iter().sum::<f64>() / rounds as f64;
+        let of = |name| mean(found.iter().map(|one| metric(one, name)));
+        let middle = mean(changes.iter().copied());
         rows.push(Row {
-            cpus: replay.machine.topology.cpus as u32,
-            threads: replay.threads,
-            policy: choice.name.clone(),
-            split: *split,
+            cpus: cell.rounds[0].machine.topology.cpus as u32,
+            threads: cell.rounds[0].threads,
+            policy: cell.choice.name.clone(),
+            split: cell.split,
             acquisitions_per_s: middle * measured.acquisitions_per_s,
             change_percent: percent(middle),
             low_percent: percent(changes.iter().copied().fold(f64::MAX, f64::min) / left),
@@ -381,11 +349,38 @@ fn predict(
             jain: of("jain"),
         });
     }
-    let (anchor_work, anchor_sleep_us) = (anchor.work, anchor.sleep_ns / 1e3);
-    Ok(Prediction { verdict, anchor: [measured, simulated], anchor_work, anchor_sleep_us, rows })
+    let anchor_wakeups = mean(anchors.iter().map(|one| one.wakeups));
+    let anchor_work_us = mean(anchors.iter().map(|one| one.work_ns)) / 1e3;
+    let anchor_sleep_us = mean(anchors.iter().map(|one| one.sleep_ns)) / 1e3;
+    let turn_us = f64::from(cells[0].rounds[0].threads) * 1e6 / measured.acquisitions_per_s;
+    let (doubt, anchor) = (doubt(&measured, &simulated, turn_us), [measured, simulated]);
+    Ok(Prediction { verdict, anchor, anchor_wakeups, anchor_work_us, anchor_sleep_us, doubt, rows })
 }
 
-fn metric(result: &convoy_lab::lock_loop::LoopResult, name: &str) -> f64 {
+/// Whether the replay is another program than the record, whose threads take a lock every
+/// `turn_us`.
+fn doubt(measured: &Point, replayed: &Point, turn_us: f64) -> Option<String> {
+    /// How far the throughput may be off, which is fitted.
+    const RATE: f64 = 2.0;
+    /// How far the mean wait may be off, which is not.
+    const WAIT: f64 = 3.0;
+    /// Of a turn: a smaller difference of waits does not matter.
+    const LITTLE: f64 = 0.3;
+    let off =
+        |of: fn(&Point) -> f64| of(measured).max(of(replayed)) / of(measured).min(of(replayed));
+    let waits = (measured.wait_mean_us - replayed.wait_mean_us).abs() > LITTLE * turn_us
+        && off(|one| one.wait_mean_us) > WAIT;
+    let what = match () {
+        () if off(|one| one.acquisitions_per_s) > RATE => "throughput",
+        () if waits => "mean wait",
+        () => return None,
+    };
+    Some(format!(
+        "The replay is not this program: its {what} is another one, so nothing follows from it."
+    ))
+}
+
+fn metric(result: &LoopResult, name: &str) -> f64 {
     if name == "wait_mean_us" {
         return result.waits.mean().unwrap_or(0.0) / 1e3;
     }
@@ -405,9 +400,12 @@ impl Prediction {
             text += &line;
         }
         let anchor = format!(
-            "anchor: work between sections times {:.2}, {:.1} us of sleep added\n\n",
-            self.anchor_work, self.anchor_sleep_us
+            "anchor: wakeups times {:.2}, {:+.2} us of work and {:+.1} us of sleep before each \
+             section\n\n",
+            self.anchor_wakeups, self.anchor_work_us, self.anchor_sleep_us
         );
+        let doubt = self.doubt.iter().map(|doubt| convoy_report::page_wrap(doubt) + "\n");
+        text.extend(doubt);
         text + &anchor
     }
 
@@ -444,9 +442,9 @@ impl Prediction {
             ]);
         }
         table.note(
-            "change: against the replay of the record; interval: least and most of the seeds, \
-             widened by what the anchor leaves of the recorded throughput. The noise between \
-             repeats of the record is not in it.",
+            "change: against the replay of the record; interval: least and most of the rounds, \
+             whose seeds and prices of wakeups differ, widened by what the anchor leaves of the \
+             recorded throughput. The noise between repeats of the record is not in it.",
         );
         table
     }

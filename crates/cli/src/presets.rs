@@ -24,6 +24,11 @@ impl Sets {
         Self { set: ms.map(set).into_iter().collect() }
     }
 
+    /// These changes.
+    pub(crate) fn of(set: Vec<Set>) -> Self {
+        Self { set }
+    }
+
     /// These, and those of `over` on top.
     pub(crate) fn with(&self, over: &Self) -> Self {
         Self { set: self.set.iter().chain(&over.set).cloned().collect() }

@@ -7,10 +7,12 @@ use crate::output;
 use crate::with::{Policies, cannot_start};
 use clap::Args;
 use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
+use convoy_lab::hour::Quartiles;
 use convoy_record::{Account, DIRECTORY, Process, Program, Record, RecordError, VERSION};
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -76,8 +78,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let before = Surroundings::now();
     let ran = execute(command, &args.words)?;
     let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
+    let disturbance = before.since(cpu_s);
     let processes = raw::read(&place.0)?;
     let host = describe_host();
+    let mut unseen = unseen(&processes, ran.usage.switches);
+    let prices_ns = prices(&processes, &mut unseen);
     let program = Program {
         command: args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         ending: ending(ran.status),
@@ -87,11 +92,12 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         cpu_model: host.cpu,
         kernel: host.kernel,
         date: host.date,
-        disturbance: before.since(cpu_s),
+        disturbance,
         mutex: args.policies.mutex(),
         sem: args.policies.sem(),
+        source: String::new(),
+        prices_ns,
     };
-    let unseen = unseen(&processes, ran.usage.switches);
     keep(args, &Record { recorded: VERSION, program, processes, unseen })?;
     let code = ran.status.code();
     let code = code.unwrap_or_else(|| BY_SIGNAL + ran.status.signal().unwrap_or(0));
@@ -156,6 +162,17 @@ fn ending(status: ExitStatus) -> String {
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }
+}
+
+/// What switches and wakeups take in this hour, for predictions.
+fn prices(processes: &[Process], unseen: &mut Vec<String>) -> BTreeMap<String, Quartiles> {
+    if processes.iter().all(|process| process.locks.is_empty()) {
+        return BTreeMap::new();
+    }
+    convoy_lab::hour::prices().unwrap_or_else(|error| {
+        unseen.push(format!("What wakeups take here is not known: {error}."));
+        BTreeMap::new()
+    })
 }
 
 /// What the record does not hold, in sentences.

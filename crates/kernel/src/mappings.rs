@@ -241,35 +241,12 @@ impl Mappings {
 
 #[cfg(test)]
 mod tests {
+    use crate::vfs::tests::Taken;
     use crate::{KernelPreset, Options, World};
-    use convoy_machine::{Event, Machine, Names, Outcome, Preset, Record, Recorder};
-    use convoy_sync::LockEvent;
+    use convoy_machine::{Machine, Outcome, Preset};
     use convoy_workload::api::{Kernel as _, Program};
     use core::cell::RefCell;
-    use std::collections::BTreeMap;
     use std::rc::Rc;
-
-    /// How often each lock was taken.
-    #[derive(Default)]
-    struct Taken {
-        names: Names,
-        counts: BTreeMap<&'static str, u64>,
-    }
-
-    impl Recorder for Taken {
-        fn record(&mut self, record: &Record) {
-            match record.event {
-                Event::Name { lock, bytes, name } => {
-                    self.names.add(lock, bytes, name);
-                }
-                Event::Lock { event: LockEvent::Acquired, lock, .. } => {
-                    let name = self.names.covering(lock).map_or("", |(_, name)| name);
-                    *self.counts.entry(name).or_default() += 1;
-                }
-                _ => {}
-            }
-        }
-    }
 
     /// What a child that does `body` takes of the lists of mappings, under `kernel`.
     fn child(kernel: &str, body: impl Fn(&mut crate::Process) -> i32 + Copy + 'static) -> [u64; 2] {

@@ -6,6 +6,8 @@
 //! part of `kernels/costs.toml`.
 
 use std::cell::{Cell, RefCell};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -62,9 +64,13 @@ enum Call {
     Link,
     Directory,
     Pipe,
+    Heap,
+    Touch,
+    Fork,
+    Exec,
 }
 
-const PROGRAMS: [Program; 12] = [
+const PROGRAMS: [Program; 16] = [
     Program { what: "lseek", keys: &["seek"], call: Call::Seek },
     Program { what: "lseek, read of a byte", keys: &["read"], call: Call::Read(1) },
     Program { what: "lseek, read of 16 KiB", keys: &["copy_kb"], call: Call::Read(FILE) },
@@ -81,6 +87,10 @@ const PROGRAMS: [Program; 12] = [
     Program { what: "link, unlink", keys: &["link"], call: Call::Link },
     Program { what: "mkdir, rmdir", keys: &["mkdir", "rmdir"], call: Call::Directory },
     Program { what: "pipe, write and read of a byte", keys: &["pipe"], call: Call::Pipe },
+    Program { what: "sbrk up and down by a page", keys: &["brk"], call: Call::Heap },
+    Program { what: "eight pages of heap, touched", keys: &["fault"], call: Call::Touch },
+    Program { what: "fork, exit, wait", keys: &["fork", "exit"], call: Call::Fork },
+    Program { what: "fork, exec of a script, wait", keys: &["exec"], call: Call::Exec },
 ];
 
 /// What a program works on.
@@ -148,6 +158,23 @@ impl Files {
                 k.write(self.pipe.1, &self.buffer[..1])?;
                 k.read(self.pipe.0, &mut self.buffer[..1]).map(drop)
             }
+            Call::Heap => {
+                k.sbrk(PAGE as isize)?;
+                k.sbrk(-(PAGE as isize))
+            }
+            Call::Touch => {
+                k.sbrk((PAGES * PAGE) as isize)?;
+                k.touch_heap(PAGES * PAGE, PAGE)?;
+                k.sbrk(-((PAGES * PAGE) as isize))
+            }
+            Call::Fork => {
+                k.fork(|_| 0)?;
+                k.wait().map(drop)
+            }
+            Call::Exec => {
+                k.fork(|k| k.exec(convoy_workload::api::Program::True, "").0)?;
+                k.wait().map(drop)
+            }
         }
     }
 
@@ -169,7 +196,8 @@ fn time<const N: usize>(
     let mut files = Files::new(k, directory)?;
     let mut least = [f64::MAX; N];
     for (call, least) in calls.into_iter().zip(&mut least) {
-        for _ in 0..batches {
+        let processes = matches!(call, Call::Fork | Call::Exec);
+        for _ in 0..if processes { batches.div_ceil(8) } else { batches } {
             let begin = k.now();
             for _ in 0..RUNS {
                 files.run(k, call)?;
@@ -262,6 +290,9 @@ fn here(directory: &Path, batches: u32) -> Result<[f64; PROGRAMS.len()], CallsEr
     let name = directory.display().to_string();
     let io = |source| CallsError::Directory { directory: name.clone(), source };
     std::fs::create_dir(directory).map_err(io)?;
+    let script = directory.join("true");
+    std::fs::write(&script, "#!/bin/sh\nexit 0\n").map_err(io)?;
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755)).map_err(io)?;
     let calls = std::array::from_fn(|at| PROGRAMS[at].call);
     let times = time(&mut Host::new(&name), &name, calls, batches);
     std::fs::remove_dir_all(directory).map_err(io)?;

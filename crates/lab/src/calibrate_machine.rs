@@ -15,7 +15,8 @@ use rustix::thread::CpuSet;
 
 use crate::calibrate::speed_beside;
 use crate::calibrate_calls::{self, CallsError, Cost, KERNEL};
-use crate::calibrate_wakeups::{self, Threads, Wakeups};
+use crate::calibrate_sched;
+use crate::calibrate_wakeups::{self, Threads, WAKEUPS, Wakeups};
 use convoy_host::clock;
 use convoy_host::describe_host;
 use convoy_workload::calibration::Calibration;
@@ -26,7 +27,7 @@ const BATCHES: usize = 400;
 /// slice.
 const BATCH: u64 = 64;
 /// Entry and return of an interrupt, which user mode cannot measure, in nanoseconds: an estimate.
-const INTERRUPT_NS: f64 = 700.0;
+pub(crate) const INTERRUPT_NS: f64 = 700.0;
 /// What getppid took on the host of `kernels/costs.toml`, in nanoseconds.
 const GETPPID_NS: f64 = 103.0;
 /// Sending an interrupt takes hardware less than this, in nanoseconds.
@@ -168,7 +169,7 @@ struct Cache {
     cpus: usize,
 }
 
-fn read(path: &str) -> Option<String> {
+pub(crate) fn read(path: &str) -> Option<String> {
     Some(std::fs::read_to_string(Path::new(path)).ok()?.trim().to_owned())
 }
 
@@ -252,7 +253,7 @@ pub fn describe(
     text.memory(memory, chain, last);
     text.price("read_service", 5.0, "Not measured; estimate.");
     let threads = calibrate_wakeups::threads(first, hit)?;
-    let wakeups = second.map(|second| calibrate_wakeups::wakeups(first, second)).transpose()?;
+    let wakeups = second.map(|to| calibrate_wakeups::wakeups(first, to, WAKEUPS)).transpose()?;
     text.wakeups(&threads, wakeups.as_ref(), &mut take);
     let _ = writeln!(
         text.0,
@@ -261,6 +262,8 @@ pub fn describe(
         threads.yield_alone, threads.pass_on
     );
     text.programs(&threads, &mut take);
+    text.0 += &calibrate_sched::steps(call, &threads, &mut take);
+    text.0 += &calibrate_sched::cold_switch(first, &mut take)?;
     if let Some(wakeups) = &wakeups {
         text.guest(&threads, wakeups, &mut take);
     }
@@ -334,11 +337,11 @@ impl Preset {
     ) {
         let rest = threads.pass_on + INTERRUPT_NS;
         if let Some(wakeups) = wakeups {
-            let ipi = take("ipi", (wakeups.busy - rest).max(0.0));
+            let ipi = take("ipi", (wakeups.busy[1] - rest).max(0.0));
             let why = "Measured: a wakeup by a futex on another CPU that ran a thread, median, \
                            less one on this CPU and `interrupt`.";
             self.price("ipi", ipi, why);
-            let exit = take("idle_exit", (wakeups.idle - rest).max(0.0));
+            let exit = take("idle_exit", (wakeups.idle[1] - rest).max(0.0));
             let why = "Measured: the same on a CPU that had idled for 50 us.";
             self.price("idle_exit", exit, why);
         } else {
@@ -370,16 +373,18 @@ impl Preset {
         wakeups: &Wakeups,
         take: &mut impl FnMut(&str, f64) -> f64,
     ) {
-        let send = take("send", (wakeups.call - threads.pass_on).max(0.0));
+        let send = take("send", (wakeups.call[1] - threads.pass_on).max(0.0));
         if send < GUEST_SEND_NS {
             return;
         }
         let _ = writeln!(self.0, "\n# What the hypervisor adds.\n[guest_ns]");
         let why = "Measured: the call that wakes a thread on another CPU, less passing on here.";
         self.price("send", send, why);
-        let why = "Default of KVM (halt_poll_ns); wakeups take longer from 100 to 200 us on.";
-        self.price("halt_poll", 200_000.0, why);
-        let halted = (wakeups.halted - threads.pass_on - INTERRUPT_NS).max(0.0);
+        let (poll, why) = calibrate_sched::halt_poll();
+        self.price("halt_poll", poll, why);
+        let why = "Wakeups took longer from 100 to 200 us on, on two machines.";
+        self.price("long_idle", 200_000.0, why);
+        let halted = (wakeups.halted[1] - threads.pass_on - INTERRUPT_NS).max(0.0);
         let why = "Measured: as idle_exit, on a CPU that had idled for 3 ms.";
         self.price("halted_exit", take("halted_exit", halted), why);
     }
@@ -447,7 +452,8 @@ mod tests {
         text.price("read_service", 5.0, "Test.");
         let threads =
             Threads { pause: 9.0, clock: 20.0, yield_alone: 170.0, switch: 250.0, pass_on: 700.0 };
-        let wakeups = Wakeups { idle: 1e4, call: 7e3, halted: 2e4, busy: 1.5e4 };
+        let wakeups =
+            Wakeups { idle: [1e4; 3], call: [7e3; 3], halted: [2e4; 3], busy: [1.5e4; 3] };
         text.wakeups(&threads, Some(&wakeups), &mut |_, ns| ns);
         text.programs(&threads, &mut |_, ns| ns);
         text.guest(&threads, &wakeups, &mut |_, ns| ns);

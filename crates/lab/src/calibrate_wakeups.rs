@@ -13,8 +13,14 @@ use convoy_host::clock::monotonic_ns;
 const BATCH: u64 = 64;
 /// Batches of which the least counts.
 const BATCHES: usize = 300;
+/// Steps of one batch of a ring, and batches of which the least counts.
+const RING_STEPS: u64 = 4096;
+const RING_BATCHES: usize = 50;
 /// Wakeups of which the median counts.
-const WAKEUPS: usize = 200;
+pub(crate) const WAKEUPS: u32 = 200;
+
+/// Lower quartile, median and upper quartile.
+pub type Quartiles = [f64; 3];
 
 /// Nanoseconds that threads pay.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +41,13 @@ pub(crate) struct Threads {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wakeups {
     /// From the call to the woken thread, whose CPU idled for a moment.
-    pub(crate) idle: f64,
+    pub(crate) idle: Quartiles,
     /// The call alone.
-    pub(crate) call: f64,
+    pub(crate) call: Quartiles,
     /// As `idle`, for a CPU that idled for milliseconds.
-    pub(crate) halted: f64,
+    pub(crate) halted: Quartiles,
     /// As `idle`, for a CPU that ran another thread.
-    pub(crate) busy: f64,
+    pub(crate) busy: Quartiles,
 }
 
 fn wait(word: &AtomicU32, value: u32) {
@@ -97,6 +103,38 @@ pub(crate) fn threads(cpu: usize, hit: f64) -> Result<Threads, MachineError> {
     Ok(Threads { pause, clock, yield_alone, switch, pass_on: pass_on() })
 }
 
+/// Threads of one CPU, in a ring, wake each the next one and go to sleep: nanoseconds of one step.
+/// Each comes back after as many switches as there are threads.
+pub(crate) fn ring(cpu: usize, threads: usize) -> Result<f64, MachineError> {
+    pin(cpu)?;
+    let words: Vec<AtomicU32> = (0..threads).map(|_| AtomicU32::new(0)).collect();
+    std::thread::scope(|scope| {
+        for at in 1..threads {
+            let (mine, next) = (&words[at], &words[(at + 1) % threads]);
+            scope.spawn(move || {
+                let mut turn = 0;
+                while turn != u32::MAX {
+                    wait(mine, turn);
+                    turn = mine.load(Ordering::Acquire);
+                    wake(next, turn);
+                }
+            });
+        }
+        let mut turn = 0;
+        let rounds = (RING_STEPS / threads as u64).max(1);
+        let ns = least(RING_BATCHES, rounds * threads as u64, || {
+            for _ in 0..rounds {
+                turn += 1;
+                wake(&words[1 % threads], turn);
+                wait(&words[0], turn - 1);
+            }
+        });
+        wake(&words[1 % threads], u32::MAX);
+        wait(&words[0], turn);
+        Ok(ns)
+    })
+}
+
 /// Two threads of this CPU wake each other in turn.
 fn pass_on() -> f64 {
     let (there, back) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -125,18 +163,23 @@ fn pass_on() -> f64 {
     })
 }
 
-/// Measures wakeups by CPU `from` on CPU `to`.
-pub(crate) fn wakeups(from: usize, to: usize) -> Result<Wakeups, MachineError> {
+/// Measures `count` wakeups of each kind by CPU `from` on CPU `to`.
+pub(crate) fn wakeups(from: usize, to: usize, count: u32) -> Result<Wakeups, MachineError> {
     pin(from)?;
-    let (idle, call) = wakeups_after(to, 50_000, false)?;
-    let (halted, _) = wakeups_after(to, 3_000_000, false)?;
-    let (busy, _) = wakeups_after(to, 3_000_000, true)?;
+    let (idle, call) = wakeups_after(to, count, 50_000, false)?;
+    let (halted, _) = wakeups_after(to, count, 3_000_000, false)?;
+    let (busy, _) = wakeups_after(to, count, 3_000_000, true)?;
     Ok(Wakeups { idle, call, halted, busy })
 }
 
-/// Median nanoseconds from a call to the woken thread on CPU `to`, and of the call, when the
-/// sleeper has slept for `gap` nanoseconds and its CPU idled, or is `busy`.
-fn wakeups_after(to: usize, gap: u64, busy: bool) -> Result<(f64, f64), MachineError> {
+/// Nanoseconds from a call to the woken thread on CPU `to`, and of the call, when the sleeper has
+/// slept for `gap` nanoseconds and its CPU idled, or is `busy`.
+fn wakeups_after(
+    to: usize,
+    count: u32,
+    gap: u64,
+    busy: bool,
+) -> Result<(Quartiles, Quartiles), MachineError> {
     let (word, seen) = (AtomicU32::new(0), AtomicU32::new(0));
     let (end, arrived) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -161,7 +204,7 @@ fn wakeups_after(to: usize, gap: u64, busy: bool) -> Result<(f64, f64), MachineE
             pinned
         });
         let (mut latencies, mut calls) = (Vec::new(), Vec::new());
-        for turn in 1..=WAKEUPS as u32 {
+        for turn in 1..=count {
             let until = monotonic_ns() + gap;
             while monotonic_ns() < until {
                 std::hint::spin_loop();
@@ -179,13 +222,13 @@ fn wakeups_after(to: usize, gap: u64, busy: bool) -> Result<(f64, f64), MachineE
         let ended = sleeper.join().expect("the sleeper does not panic");
         let spun = spinner.map_or(Ok(()), |spinner| spinner.join().expect("no panic"));
         ended.and(spun)?;
-        Ok((median(latencies), median(calls)))
+        Ok((quartiles(latencies), quartiles(calls)))
     })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn quartiles(mut values: Vec<f64>) -> Quartiles {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    [1, 2, 3].map(|part| values[values.len() * part / 4])
 }
 
 #[cfg(test)]
@@ -197,7 +240,9 @@ mod tests {
         let all = convoy_host::clock::usable_cpus();
         let one = threads(all[0], 1.0).unwrap();
         assert!(one.clock > 0.0 && one.yield_alone > 0.0 && one.pass_on > 0.0);
-        let (latency, call) = wakeups_after(*all.last().unwrap(), 1000, false).unwrap();
-        assert!(latency > 0.0 && call > 0.0);
+        let (latency, call) = wakeups_after(*all.last().unwrap(), 20, 1000, false).unwrap();
+        for [low, median, high] in [latency, call] {
+            assert!(0.0 < low && low <= median && median <= high);
+        }
     }
 }

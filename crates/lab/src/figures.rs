@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 30] = [
+const OTHERS: [Metric; 32] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -60,6 +60,8 @@ const OTHERS: [Metric; 30] = [
     Metric::new("idle_beside_percent", "Idle beside tasks", "%", 2),
     Metric::new("idle_usable_percent", "Usable", "%", 2),
     Metric::new("acquisitions_per_s", "Sections", "1/s", 0),
+    Metric::new("cpu_ns_per_section", "CPU time", "ns", 0),
+    Metric::new("alone_ns", "Alone", "ns", 1),
     Metric { head: "", ..Metric::new("jain", "Jain", "", 3) },
     Metric { head: "", ..Metric::new("cpus_used", "CPUs", "", 2) },
     Metric { head: "", ..Metric::new("others_cpus", "CPUs of others", "", 2) },

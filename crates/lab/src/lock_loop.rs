@@ -7,6 +7,7 @@
 //! gets the lock after the window gives it back at once and leaves, so the queue drains in one turn
 //! per thread.
 
+use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use convoy_stats::{LogHistogram, Rng, jain};
@@ -23,23 +24,67 @@ pub(crate) const PHASE_WINDOW: u32 = 1;
 /// Everybody leaves.
 pub(crate) const PHASE_OVER: u32 = 2;
 
+pub use crate::native::Library;
 pub use convoy_sync::{LockName as Policy, Promise};
+
+/// The lock of a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// One that runs on every platform.
+    Generic(Policy),
+    /// One of this machine's programs.
+    Library(Library),
+}
+
+impl Measured {
+    /// The lock of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let generic = Policy::named(name).map(Self::Generic);
+        generic.or_else(|| Library::named(name).map(Self::Library))
+    }
+
+    /// The name of each lock.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Policy::NAMES.iter().copied().chain(Library::ALL.iter().map(|lock| lock.name()))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generic(lock) => lock.name(),
+            Self::Library(lock) => lock.name(),
+        }
+    }
+
+    /// Whether it promises that.
+    pub fn promises_to(self, promise: Promise) -> bool {
+        matches!(self, Self::Generic(lock) if lock.promises_to(promise))
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
 
 /// One lock loop, on either kind of machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
     /// The lock.
-    pub policy: Policy,
+    pub lock: Measured,
     /// CPUs that the threads are kept to, if not all.
     pub cpus: Option<u32>,
     /// Threads.
     pub threads: u32,
     /// Length of the section, in nanoseconds, with its look at the clock.
     pub section_ns: u32,
+    /// How that varies.
+    pub section: Vary,
     /// Work between two sections, in nanoseconds, with its look at the clock.
     pub outside_ns: u32,
     /// How that work varies.
-    pub think: Think,
+    pub think: Vary,
     /// Looks of a lock that spins before it sleeps, instead of its own number.
     pub spin_limit: Option<u32>,
     /// Seed of the draws, and of the perturbation of a virtual machine.
@@ -48,6 +93,15 @@ pub struct Loop {
     pub warmup_ms: u32,
     /// Length of the window, in milliseconds.
     pub window_ms: u32,
+}
+
+impl Loop {
+    /// The work of thread `index` in a section and outside, in steps by `steps` of nanoseconds.
+    pub(crate) fn work(&self, index: u32, steps: impl Fn(u32) -> u32) -> [Work; 2] {
+        // Draws inside are not those outside.
+        let inside = Work::new(self.section, steps(self.section_ns), !self.seed, index);
+        [inside, Work::new(self.think, steps(self.outside_ns), self.seed, index)]
+    }
 }
 
 /// What a lock loop gave.
@@ -61,6 +115,9 @@ pub struct LoopResult {
     pub cpus_used: f64,
     /// CPUs that others used meanwhile, a hypervisor included; `None` if nobody knows.
     pub others_cpus: Option<f64>,
+    /// Time to take the lock and to give it back while nobody wants it, the shortest of many, in
+    /// nanoseconds; `None` where nobody measured it.
+    pub alone_ns: Option<f64>,
     /// Voluntary context switches.
     pub voluntary_switches: u64,
     /// Threads that waited when the window ended.
@@ -76,11 +133,13 @@ impl LoopResult {
     }
 
     /// Its numbers by the names that reports have for them; what is not known is not finite.
-    pub fn metrics(&self) -> [(&'static str, f64); 10] {
+    pub fn metrics(&self) -> [(&'static str, f64); 12] {
         let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
         let starved = self.acquisitions.iter().filter(|count| **count == 0).count();
         [
             ("acquisitions_per_s", self.acquisitions_per_s()),
+            ("cpu_ns_per_section", self.cpus_used * 1e9 / self.acquisitions_per_s()),
+            ("alone_ns", self.alone_ns.unwrap_or(f64::NAN)),
             ("jain", jain(&self.acquisitions).unwrap_or(f64::NAN)),
             ("cpus_used", self.cpus_used),
             ("others_cpus", self.others_cpus.unwrap_or(f64::NAN)),
@@ -94,41 +153,47 @@ impl LoopResult {
     }
 }
 
-/// How the work between two sections varies around its mean.
+/// How the work in a section, or between two, varies around its mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Think {
+pub enum Vary {
     /// It does not.
     #[default]
     Fixed,
+    /// It does not, but each thread begins with up to so much more, drawn evenly, so that no two
+    /// are at the same point of the loop when a tick comes.
+    Staggered,
     /// It is drawn from the exponential distribution, by each thread with a generator of its own.
     Exponential,
 }
 
-impl Think {
+impl Vary {
     /// As a file calls it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
+            Self::Staggered => "staggered",
             Self::Exponential => "exponential",
         }
     }
 }
 
-/// The work between two sections of one thread.
-pub(crate) enum Outside {
+/// Work of one thread, piece by piece.
+pub(crate) enum Work {
     Fixed(u32),
+    /// What the first one has more, and each.
+    Staggered(u32, u32),
     Exponential(f64, Rng),
 }
 
-impl Outside {
+impl Work {
     /// That of thread `index`, `steps` long on average. Same seed and index, same draws.
-    pub(crate) fn new(think: Think, steps: u32, seed: u64, index: u32) -> Self {
-        match think {
-            Think::Fixed => Self::Fixed(steps),
-            Think::Exponential => {
-                Self::Exponential(f64::from(steps), Rng::new(seed ^ (u64::from(index) << 32)))
-            }
+    pub(crate) fn new(vary: Vary, steps: u32, seed: u64, index: u32) -> Self {
+        let mut rng = Rng::new(seed ^ (u64::from(index) << 32));
+        match vary {
+            Vary::Fixed => Self::Fixed(steps),
+            Vary::Staggered => Self::Staggered((rng.uniform() * f64::from(steps)) as u32, steps),
+            Vary::Exponential => Self::Exponential(f64::from(steps), rng),
         }
     }
 
@@ -136,6 +201,7 @@ impl Outside {
     pub(crate) fn draw(&mut self) -> u32 {
         match self {
             Self::Fixed(steps) => *steps,
+            Self::Staggered(more, steps) => *steps + core::mem::take(more),
             // libm's logarithm: the same digits on every machine. The argument is never 0.
             Self::Exponential(mean, rng) => {
                 (-libm::log(1.0 - rng.uniform()) * *mean).round() as u32
@@ -150,13 +216,36 @@ pub(crate) trait Ground: Platform {
     fn churn(value: usize, steps: u32) -> usize;
 }
 
+/// A lock as the loop takes it.
+pub(crate) trait Guarded: Sized {
+    /// A free lock; one that looks `spin_limit` times before it sleeps, if it does such a thing.
+    fn free(spin_limit: Option<u32>) -> Self;
+
+    /// Does `section` with the lock held.
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R;
+}
+
+impl<C: Lock> Guarded for C {
+    fn free(spin_limit: Option<u32>) -> Self {
+        spin_limit.map_or_else(C::unlocked, |looks| C::unlocked().spin_limit(looks))
+    }
+
+    #[inline]
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.acquire();
+        let result = section();
+        self.release();
+        result
+    }
+}
+
 /// A value on a cache line of its own, with another one behind it, because CPUs fetch lines in
 /// pairs.
 #[repr(C, align(64))]
 pub(crate) struct Apart<T>(pub(crate) T, [u8; 64]);
 
 impl<T> Apart<T> {
-    fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self(value, [0; 64])
     }
 }
@@ -173,7 +262,6 @@ pub(crate) struct Shared<P: Platform, C> {
     pub(crate) gone: P::AtomicU32,
     /// Threads that have had the lock within the window.
     pub(crate) served: P::AtomicU32,
-    section_steps: u32,
 }
 
 /// What one thread saw.
@@ -184,11 +272,10 @@ pub(crate) struct Trace {
     pub(crate) waiting: bool,
 }
 
-impl<P: Ground, C: Lock> Shared<P, C> {
-    pub(crate) fn new(section_steps: u32, spin_limit: Option<u32>) -> Self {
-        let lock = spin_limit.map_or_else(C::unlocked, |looks| C::unlocked().spin_limit(looks));
+impl<P: Ground, C: Guarded> Shared<P, C> {
+    pub(crate) fn new(spin_limit: Option<u32>) -> Self {
         Self {
-            lock: Apart::new(lock),
+            lock: Apart::new(C::free(spin_limit)),
             word: Apart::new(P::AtomicUsize::new(1)),
             gate: Apart::new(P::AtomicU32::new(GATE_CLOSED)),
             phase: P::AtomicU32::new(PHASE_WARMUP),
@@ -196,12 +283,11 @@ impl<P: Ground, C: Lock> Shared<P, C> {
             ready: Apart::new(P::AtomicU32::new(0)),
             gone: P::AtomicU32::new(0),
             served: P::AtomicU32::new(0),
-            section_steps,
         }
     }
 
-    /// One thread, from its start to its end.
-    pub(crate) fn body(&self, index: u32, outside: &mut Outside) -> Trace {
+    /// One thread, from its start to its end, with its work in a section and outside.
+    pub(crate) fn body(&self, index: u32, [inside, outside]: &mut [Work; 2]) -> Trace {
         // Everything is allocated before the gate.
         let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
         // Release: pairs with the acquire load of the coordinator.
@@ -209,41 +295,50 @@ impl<P: Ground, C: Lock> Shared<P, C> {
         while self.gate.0.load(Acquire) == GATE_CLOSED {
             P::wait(&self.gate.0, GATE_CLOSED, Sleep::Uninterruptible, None);
         }
-        self.contend(index as usize, outside, &mut trace);
+        let mut private = index as usize;
+        while self.phase.load(Relaxed) != PHASE_OVER {
+            private = P::churn(private, outside.draw());
+            if !self.visit(inside.draw(), &mut trace) {
+                break;
+            }
+        }
+        std::hint::black_box(private);
         self.gone.fetch_add(1, Release);
         trace
     }
 
-    fn contend(&self, mut private: usize, outside: &mut Outside, trace: &mut Trace) {
-        while self.phase.load(Relaxed) != PHASE_OVER {
-            private = P::churn(private, outside.draw());
-            let asked = P::now();
-            self.lock.0.acquire();
+    /// Takes the lock once and works for `steps`; whether there is time for more.
+    fn visit(&self, steps: u32, trace: &mut Trace) -> bool {
+        let asked = P::now();
+        let (phase, got) = self.lock.0.with(|| {
             let got = P::now();
             // Acquire: the end of the window is written before the phase says that it is over.
             let phase = self.phase.load(Acquire);
-            if phase == PHASE_OVER {
-                self.lock.0.release();
-                let end = self.window_end_ns.load(Relaxed) as u64;
-                if asked < end {
-                    trace.waiting = true;
-                    trace.waits.record(end - asked);
-                }
-                break;
+            if phase != PHASE_OVER {
+                // The lock orders these accesses; that they are atomic serves the language only.
+                let word = &self.word.0;
+                word.store(P::churn(word.load(Relaxed), steps), Relaxed);
             }
-            // The lock orders these accesses; that they are atomic serves the language only.
-            let word = &self.word.0;
-            word.store(P::churn(word.load(Relaxed), self.section_steps), Relaxed);
-            self.lock.0.release();
-            if phase == PHASE_WINDOW {
+            (phase, got)
+        });
+        match phase {
+            PHASE_WINDOW => {
                 if trace.acquisitions == 0 {
                     self.served.fetch_add(1, Release);
                 }
                 trace.acquisitions += 1;
                 trace.waits.record(got - asked);
             }
+            PHASE_OVER => {
+                let end = self.window_end_ns.load(Relaxed) as u64;
+                if asked < end {
+                    trace.waiting = true;
+                    trace.waits.record(end - asked);
+                }
+            }
+            _ => {}
         }
-        std::hint::black_box(private);
+        phase != PHASE_OVER
     }
 
     pub(crate) fn open_gate(&self) {
@@ -257,9 +352,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn staggered_threads_differ_in_their_first_stretch_only() {
+        let draws = |index| {
+            let mut outside = Work::new(Vary::Staggered, 1000, 7, index);
+            [outside.draw(), outside.draw(), outside.draw()]
+        };
+        let (first, second) = (draws(0), draws(1));
+        assert_ne!(first[0], second[0]);
+        assert!((1000..2000).contains(&first[0]) && (1000..2000).contains(&second[0]));
+        assert_eq!([first[1], first[2], second[1]], [1000; 3]);
+    }
+
+    #[test]
     fn exponential_work_has_its_mean_and_each_thread_draws_its_own() {
         let draws = |index| {
-            let mut outside = Outside::new(Think::Exponential, 1000, 7, index);
+            let mut outside = Work::new(Vary::Exponential, 1000, 7, index);
             (0..20_000).map(|_| outside.draw()).collect::<Vec<u32>>()
         };
         let first = draws(0);

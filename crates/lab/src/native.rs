@@ -19,13 +19,16 @@
 //!   that keeps the CPUs busy look worse against one that lets them idle. `cpus_used` shows it.
 
 mod cell;
+mod library;
 mod work;
+
+pub use library::Library;
 
 use std::sync::OnceLock;
 
 use convoy_sync::{AdaptiveLock, Native, with_lock};
 
-use crate::lock_loop::{Loop, LoopResult, Policy};
+use crate::lock_loop::{Loop, LoopResult, Measured};
 use cell::{CellError, Plan};
 use work::Calibration;
 
@@ -48,12 +51,12 @@ pub enum NativeError {
     /// Threads never came back from the lock: a wake-up was lost, or so many spin that it takes
     /// too long.
     #[error(
-        "{policy}: {missing} of {threads} threads did not leave the lock in time; a wake-up was \
+        "{lock}: {missing} of {threads} threads did not leave the lock in time; a wake-up was \
          lost, or the lock has collapsed"
     )]
     Stuck {
-        /// The policy.
-        policy: Policy,
+        /// The lock.
+        lock: &'static str,
         /// Threads that were started.
         threads: u32,
         /// Threads that did not end.
@@ -71,30 +74,20 @@ pub enum NativeError {
 pub fn once(what: &Loop) -> Result<LoopResult, NativeError> {
     static CALIBRATION: OnceLock<Calibration> = OnceLock::new();
     let calibration = CALIBRATION.get_or_init(Calibration::measure);
-    let plan = Plan {
-        threads: what.threads,
-        cpus: what.cpus,
-        section_steps: calibration.steps(what.section_ns),
-        outside_steps: calibration.steps(what.outside_ns),
-        think: what.think,
-        spin_limit: what.spin_limit,
-        seed: what.seed,
-        warmup_ms: what.warmup_ms,
-        window_ms: what.window_ms,
-        drain_ms: cell::DRAIN_MS,
+    let plan = Plan { what, calibration, drain_ms: cell::DRAIN_MS };
+    let result = match what.lock {
+        // User space cannot forbid preemption, so the inner locks may sleep.
+        Measured::Generic(lock) => {
+            with_lock!(lock, Native, AdaptiveLock<Native>, T => cell::run::<T>(&plan))
+        }
+        Measured::Library(lock) => lock.run(&plan),
     };
-    measure(what.policy, &plan)
-}
-
-fn measure(policy: Policy, plan: &Plan) -> Result<LoopResult, NativeError> {
-    // User space cannot forbid preemption, so the inner locks may sleep.
-    let result = with_lock!(policy, Native, AdaptiveLock<Native>, T => cell::run::<T>(plan));
     result.map_err(|error| match error {
         CellError::Threads { started, source } => {
-            NativeError::Threads { started, wanted: plan.threads, source }
+            NativeError::Threads { started, wanted: what.threads, source }
         }
         CellError::Stuck { missing } => {
-            NativeError::Stuck { policy, threads: plan.threads, missing }
+            NativeError::Stuck { lock: what.lock.name(), threads: what.threads, missing }
         }
         CellError::Cpus(error) => NativeError::Cpus(error),
     })
@@ -103,28 +96,41 @@ fn measure(policy: Policy, plan: &Plan) -> Result<LoopResult, NativeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock_loop::Think;
+    use crate::lock_loop::{Library, Policy, Vary};
 
-    #[test]
-    fn a_short_loop_gives_every_number() {
+    fn short(lock: Measured) -> LoopResult {
         let what = Loop {
-            policy: Policy::Opportunistic,
+            lock,
             cpus: None,
             threads: 5,
             section_ns: 50,
+            section: Vary::Exponential,
             outside_ns: 100,
-            think: Think::Fixed,
+            think: Vary::Fixed,
             spin_limit: None,
             seed: 1,
             warmup_ms: 1,
             window_ms: 10,
         };
-        let result = once(&what).unwrap();
+        once(&what).unwrap()
+    }
+
+    #[test]
+    fn a_short_loop_gives_every_number() {
+        let result = short(Measured::Generic(Policy::Opportunistic));
         // The window is open as long as asked for, and then until somebody has got on.
         assert!(result.window_s >= 0.01 && result.acquisitions_per_s() > 0.0);
         let of = |key: &str| result.metrics().iter().find(|(name, _)| *name == key).unwrap().1;
         assert!(of("wait_p50_us") <= of("wait_p99_us") && of("wait_p99_us") <= of("wait_max_us"));
         assert!(of("starved_threads") < 5.0 && of("waiting_threads") <= 5.0);
         assert!(of("cpus_used") > 0.0 && of("jain") <= 1.0 + 1e-9);
+        assert!(of("cpu_ns_per_section") > 0.0 && of("alone_ns") > 0.0);
+    }
+
+    #[test]
+    fn every_lock_of_a_library_runs() {
+        for &lock in Library::ALL {
+            assert!(short(Measured::Library(lock)).acquisitions_per_s() > 0.0, "{}", lock.name());
+        }
     }
 }

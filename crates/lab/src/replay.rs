@@ -1,10 +1,11 @@
 //! A recorded program on the virtual machine: threads that work, sleep and hold locks for times
 //! drawn from what was recorded, anchored to what was measured then.
 //!
-//! The anchor: at the recorded numbers of CPUs and threads, under the recorded policy, the work
-//! between sections is scaled until an acquisition takes the CPU time that it took, and sleep is
-//! added between sections until the throughput is what it was. The waits are not fitted: how far
-//! they agree says what the replay is worth.
+//! The anchor: at the recorded numbers of CPUs and threads, under the recorded policy, one thing is
+//! fitted until an acquisition takes the CPU time that it took: where the way of a lock from owner
+//! to owner bounded the throughput, what switches and wakeups cost, and the throughput with it;
+//! else the work between sections, and sleep is added until the throughput is what it was. The
+//! waits are not fitted: how far they agree says what the replay is worth.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,8 +32,16 @@ const POLL_NS: u64 = 1_000_000;
 const DRAIN_NS: u64 = 100_000_000_000;
 /// Acquisitions that a window should hold.
 const ENOUGH: f64 = 4000.0;
-/// Steps of the anchor.
+/// Steps of the anchor at most.
 const STEPS: usize = 10;
+/// Sum of what throughput and CPU time are off by at which the anchor is found.
+const CLOSE: f64 = 0.01;
+/// Share of the time in which a lock was on its way to the next owner that bounds the throughput,
+/// and the CPU use below which it is not the CPUs that do.
+const PASSING: f64 = 0.3;
+const BUSY: f64 = 0.9;
+/// How far the price of wakeups may be from that of the machine.
+const WAKEUPS: f64 = 8.0;
 
 /// A distribution of times by buckets of half a power of two.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,6 +71,18 @@ impl Spread {
     fn middle(least: f64, part: f64) -> f64 {
         const FIRST: f64 = 10.0;
         if least > 0.0 { least * (1.0 + part * (std::f64::consts::SQRT_2 - 1.0)) } else { FIRST }
+    }
+
+    /// Its mean, nanoseconds.
+    fn mean(&self) -> f64 {
+        let mut below = 0;
+        let sum = self.buckets.iter().map(|&(least, count)| {
+            let here = count - below;
+            below = count;
+            Self::middle(least, 0.5) * here as f64
+        });
+        let sum: f64 = sum.sum();
+        if below == 0 { 0.0 } else { sum * self.scale / below as f64 }
     }
 
     /// A time, nanoseconds; 0 of an empty distribution.
@@ -125,15 +146,55 @@ pub struct Behaviour {
     pub cpu_ns: f64,
     /// Mean wait for a lock, nanoseconds: what a thread waited it did not sleep elsewhere.
     pub wait_ns: f64,
+    /// Share of the time in which a lock was on its way from a release to the next owner.
+    pub passing: f64,
+}
+
+impl Behaviour {
+    /// Mean work of a section and before it, nanoseconds.
+    fn service_ns(&self) -> f64 {
+        let count: u64 = self.sections.iter().map(|one| one.count).sum();
+        let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
+        let sum: f64 = self.sections.iter().map(|one| work(one) * one.count as f64).sum();
+        sum / count.max(1) as f64
+    }
+
+    /// Whether the way of locks from owner to owner bounds the throughput: CPUs idle, and a lock is
+    /// often on that way.
+    fn is_bound_by_wakeups(&self) -> bool {
+        let cpus_used = self.rate * self.cpu_ns / 1e9;
+        self.passing > PASSING && cpus_used < BUSY * f64::from(self.cpus)
+    }
 }
 
 /// What the anchor found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Anchor {
-    /// What the work between sections is multiplied with.
-    pub work: f64,
+    /// What the prices of switches and wakeups are multiplied with.
+    pub wakeups: f64,
+    /// Work that is added before each section, nanoseconds; below zero: left out.
+    pub work_ns: f64,
     /// Sleep that is added before each section, nanoseconds.
     pub sleep_ns: f64,
+}
+
+impl Anchor {
+    /// Nothing is changed.
+    pub const NONE: Self = Self { wakeups: 1.0, work_ns: 0.0, sleep_ns: 0.0 };
+
+    /// The machine with its price of wakeups.
+    fn price(&self, machine: &Preset) -> Preset {
+        let mut machine = machine.clone();
+        let prices = &mut machine.price_ns;
+        let mut all = vec![&mut prices.ipi, &mut prices.idle_exit, &mut prices.switch];
+        if let Some(guest) = &mut machine.guest_ns {
+            all.extend([&mut guest.send, &mut guest.halted_exit]);
+        }
+        for ns in all {
+            *ns *= self.wakeups;
+        }
+        machine
+    }
 }
 
 /// One run of the replay.
@@ -188,41 +249,43 @@ impl Replay {
     /// # Errors
     /// [`VirtualError`].
     pub fn anchored(&self) -> Result<Anchor, VirtualError> {
-        let mut replay = self.clone();
-        let think: f64 = {
-            let sections = &self.behaviour.sections;
-            let all: u64 = sections.iter().map(|section| section.count).sum();
-            let mean = |one: &Section| one.think.work.mean() * one.count as f64;
-            sections.iter().map(mean).sum::<f64>() / all.max(1) as f64
-        };
+        let (known, mut replay) = (&*self.behaviour, self.clone());
         let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
-        let longest = (cycle(self.behaviour.rate) - self.behaviour.wait_ns).max(0.0);
+        let longest = (cycle(known.rate) - known.wait_ns).max(0.0);
+        let (bound, service_ns) = (known.is_bound_by_wakeups(), known.service_ns());
         let mut best = (f64::INFINITY, self.anchor);
         let (mut gain, mut late) = (1.0_f64, 0.0_f64);
         for _ in 0..STEPS {
-            let (found, Anchor { work, sleep_ns }) = (replay.run()?.result, replay.anchor);
+            let (found, anchor) = (replay.run()?.result, replay.anchor);
             let rate = found.acquisitions_per_s();
             if rate <= 0.0 {
                 break;
             }
             let cpu_ns = found.cpus_used * 1e9 / rate;
-            let wrong = libm::log(rate / self.behaviour.rate).abs()
-                + libm::log(cpu_ns / self.behaviour.cpu_ns.max(1.0)).abs();
+            let wrong = libm::log(rate / known.rate).abs()
+                + libm::log(cpu_ns / known.cpu_ns.max(1.0)).abs();
             if wrong < best.0 {
-                best = (wrong, replay.anchor);
+                best = (wrong, anchor);
             }
-            let more = ((self.behaviour.cpu_ns - cpu_ns) / think.max(1.0)).max(0.05 - work);
+            if wrong < CLOSE {
+                break;
+            }
+            let more = known.cpu_ns - cpu_ns;
             // What is late because of work is not late because of sleep.
-            let before = std::mem::replace(
-                &mut late,
-                cycle(self.behaviour.rate) - cycle(rate) - more * think,
-            );
+            let before = std::mem::replace(&mut late, cycle(known.rate) - cycle(rate) - more);
             // Threads that wait for a lock hide sleep: as long as more is missing, go faster.
             gain = (gain * if before * late > 0.0 { 2.0 } else { 0.5 }).clamp(0.125, 4.0);
-            replay.anchor = Anchor {
-                work: work + more,
-                sleep_ns: (sleep_ns + gain * late).clamp(0.0, longest),
-            };
+            let next = &mut replay.anchor;
+            if bound {
+                let beside = |cpu_ns: f64| (cpu_ns - service_ns).max(1.0);
+                // Both follow the price: the CPU time goes up with it, the throughput down.
+                let factor = beside(known.cpu_ns) / beside(cpu_ns) * rate / known.rate;
+                let factor = libm::pow(factor, 0.25).clamp(0.5, 2.0);
+                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
+            } else {
+                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
+                next.sleep_ns = (anchor.sleep_ns + gain * late).clamp(0.0, longest);
+            }
         }
         Ok(best.1)
     }
@@ -230,11 +293,12 @@ impl Replay {
     fn execute<C: Lock>(&self) -> Result<VirtualLocksPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
         let tasks = self.threads as usize + TASKS_BESIDE + cpus;
-        let machine = Machine::new(&self.machine, self.seed, tasks)
+        let preset = self.anchor.price(&self.machine);
+        let machine = Machine::new(&preset, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
         let calibration = Calibration::embedded()?;
         let options = Options { processes: tasks, ..Options::default() };
-        let world = World::new(&self.kernel, &self.machine, &calibration.ns, options)?;
+        let world = World::new(&self.kernel, &preset, &calibration.ns, options)?;
         let board = Rc::new(Board::default());
         let (replay, shared, inner) = (self.clone(), Rc::clone(&board), Rc::clone(&world));
         world.boot(&machine, move |process| {
@@ -319,7 +383,7 @@ impl Replay {
             let (work, sleep) = section.think.draw(&mut rng);
             // Exponential around its mean, so that threads do not march in step.
             let more = -libm::log(1.0 - rng.uniform()) * self.anchor.sleep_ns;
-            rest(work * self.anchor.work, sleep + more);
+            rest((work + self.anchor.work_ns).max(0.0), sleep + more);
             let locks = &field.locks[section.lock];
             let lock = &locks[rng.below(locks.len())];
             let asked = User::now();
@@ -340,20 +404,6 @@ impl Replay {
             }
         }
         trace
-    }
-}
-
-impl Spread {
-    /// Its mean, nanoseconds.
-    fn mean(&self) -> f64 {
-        let mut below = 0;
-        let sum = self.buckets.iter().map(|&(least, count)| {
-            let here = count - below;
-            below = count;
-            Self::middle(least, 0.5) * here as f64
-        });
-        let sum: f64 = sum.sum();
-        if below == 0 { 0.0 } else { sum * self.scale / below as f64 }
     }
 }
 
@@ -389,10 +439,11 @@ mod tests {
             rate: 20e3,
             cpu_ns: 60e3,
             wait_ns: 0.0,
+            passing: 0.0,
         };
         Replay {
             behaviour: Arc::new(behaviour),
-            anchor: Anchor { work: 1.0, sleep_ns: 0.0 },
+            anchor: Anchor::NONE,
             threads,
             policy,
             looks: None,

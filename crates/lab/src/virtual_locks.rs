@@ -12,7 +12,7 @@ use convoy_sync::{AdaptiveLock, Atomic, Lock, with_lock};
 use convoy_workload::api::Kernel;
 
 use crate::lock_loop::{
-    Ground, Loop, LoopResult, Outside, PHASE_OVER, PHASE_WINDOW, Shared, Trace,
+    Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Trace,
 };
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
@@ -98,7 +98,15 @@ impl VirtualLocks {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
-        with_lock!(self.measured.policy, User, AdaptiveLock<User>, T => self.execute::<T>())
+        match self.measured.lock {
+            Measured::Generic(lock) => {
+                with_lock!(lock, User, AdaptiveLock<User>, T => self.execute::<T>())
+            }
+            Measured::Library(lock) => Err(VirtualError::HostOnly {
+                job: lock.name(),
+                reason: "its source knows no machine but this one",
+            }),
+        }
     }
 
     fn execute<C: Lock>(&self) -> Result<VirtualLocksPoint, VirtualError> {
@@ -138,21 +146,14 @@ impl VirtualLocks {
         if self.pinned {
             world.sched().stay_here();
         }
-        let shared: Rc<Sim<Shared<User, C>>> = Rc::new(Here::place(Shared::new(
-            steps(self.measured.section_ns),
-            self.measured.spin_limit,
-        )));
+        let shared: Rc<Sim<Shared<User, C>>> =
+            Rc::new(Here::place(Shared::new(self.measured.spin_limit)));
         Here::name(&**shared, "the measured lock");
         for index in 0..self.measured.threads {
             let (own, board) = (Rc::clone(&shared), Rc::clone(board));
-            let mut outside = Outside::new(
-                self.measured.think,
-                steps(self.measured.outside_ns),
-                self.measured.seed,
-                index,
-            );
+            let mut work = self.measured.work(index, steps);
             let body = move || {
-                let trace = own.body(index, &mut outside);
+                let trace = own.body(index, &mut work);
                 board.traces.borrow_mut().push(trace);
             };
             k.thread(FOOTPRINT, body).map_err(|error| format!("clone: {error}"))?;
@@ -193,6 +194,7 @@ impl VirtualLocksPoint {
                 acquisitions: traces.iter().map(|trace| trace.acquisitions).collect(),
                 cpus_used: (end.busy_ps - begin.busy_ps) as f64 / 1e12 / span_s,
                 others_cpus: None,
+                alone_ns: None,
                 voluntary_switches: end.voluntary - begin.voluntary,
                 waiting_threads: traces.iter().filter(|trace| trace.waiting).count() as u32,
                 waits,
@@ -206,17 +208,19 @@ impl VirtualLocksPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock_loop::{Policy, Think};
+    use crate::lock_loop::{Policy, Vary};
+    use convoy_machine::ColdSwitch;
     use convoy_stats::jain;
 
     fn cell(policy: Policy, threads: u32, pinned: bool) -> VirtualLocks {
         let measured = Loop {
-            policy,
+            lock: Measured::Generic(policy),
             cpus: None,
             threads,
             section_ns: 1000,
+            section: Vary::Fixed,
             outside_ns: 1000,
-            think: Think::Fixed,
+            think: Vary::Fixed,
             spin_limit: None,
             seed: 1,
             warmup_ms: 5,
@@ -269,6 +273,34 @@ mod tests {
         assert!(mutex.acquisitions_per_s() > 1.5 * handoff.acquisitions_per_s());
     }
 
+    /// An idle CPU that the hypervisor has taken away is no target of wakeups, so the queue stays
+    /// on one CPU; one that is still polled takes every other wakeup, each by an interrupt.
+    #[test]
+    fn a_guest_that_halts_at_once_keeps_a_handoff_on_one_cpu() {
+        let rate = |halt_poll| {
+            let mut cell = cell(Policy::Handoff, 64, false);
+            (cell.measured.warmup_ms, cell.measured.window_ms) = (100, 50);
+            cell.measured.think = Vary::Staggered;
+            cell.machine.guest_ns.as_mut().expect("a guest").halt_poll = halt_poll;
+            cell.run().unwrap().result.acquisitions_per_s()
+        };
+        let (halted, polled) = (rate(0.0), rate(1e6));
+        assert!(halted > 2.0 * polled, "{halted} and {polled}");
+    }
+
+    #[test]
+    fn a_thread_that_was_away_for_many_turns_pays_for_its_lines() {
+        let rate = |threads, ns| {
+            let mut cell = cell(Policy::Handoff, threads, true);
+            (cell.measured.warmup_ms, cell.measured.window_ms) = (100, 50);
+            cell.measured.think = Vary::Staggered;
+            cell.machine.cold_switch = Some(ColdSwitch { after: vec![32, 64], ns: vec![0.0, ns] });
+            cell.run().unwrap().result.acquisitions_per_s()
+        };
+        assert!(rate(8, 20_000.0) > 0.95 * rate(8, 0.0));
+        assert!(rate(128, 0.0) > 2.0 * rate(128, 20_000.0));
+    }
+
     #[test]
     fn threads_of_a_ticket_lock_on_one_cpu_get_on_by_yielding() {
         let result = long(Policy::Ticket, 4);
@@ -295,7 +327,7 @@ mod tests {
         assert!(starved < 1.0 && jain > 0.9, "{starved} starved, {jain}");
         for policy in [Policy::Adaptive, Policy::Mutex, Policy::MutexSpinMcs] {
             let (longest, _, jain) = run(policy);
-            assert!(longest > 8.0 * BOUND_US && jain < 0.5, "{policy}: {longest} us, {jain}");
+            assert!(longest > 8.0 * BOUND_US && jain < 0.7, "{policy}: {longest} us, {jain}");
         }
     }
 }

@@ -143,6 +143,9 @@ mod tests {
             pmake.lines.truncate(3);
             pmake.loops_per_line /= 100;
         }
+        if let Some(script) = &mut workload.script {
+            (script.rounds, script.loops_per_unit) = (1, script.loops_per_unit / 100);
+        }
         workload
     }
 

@@ -17,7 +17,7 @@ use convoy_mm::{LockPlace, ORDER_MAX, SetSize, Setup, Temperature, Unlocked, Zon
 use convoy_stats::LogHistogram;
 use convoy_sync::{LockName, QueuedLock, RawLock, TasLock, TicketLock};
 
-use crate::lock_loop::{Outside, Think};
+use crate::lock_loop::{Vary, Work};
 use crate::virtual_end::VirtualError;
 
 /// Frames of a small machine's zone: 64 MiB.
@@ -45,7 +45,7 @@ pub struct ZoneLoop {
     /// Use of each page, nanoseconds on average.
     pub outside_ns: u32,
     /// How that varies.
-    pub think: Think,
+    pub think: Vary,
     /// Seed of its draws, and of the machine's perturbation.
     pub seed: u64,
     /// Time before the window, milliseconds.
@@ -230,7 +230,7 @@ impl ZoneLoop {
     {
         let zone = shared.zone.get_or_init(|| self.zone(&shared.account));
         let account = &*shared.account;
-        let mut outside = Outside::new(self.think, self.outside_ns, self.seed, index as u32);
+        let mut outside = Work::new(self.think, self.outside_ns, self.seed, index as u32);
         let mut mine = Vec::with_capacity(self.batch as usize);
         while Here::now_ns() < account.end_ns {
             while mine.len() < self.batch as usize && Here::now_ns() < account.end_ns {
@@ -273,7 +273,7 @@ mod tests {
             own_line: false,
             nested: false,
             outside_ns: 20_000,
-            think: Think::Exponential,
+            think: Vary::Exponential,
             seed: 1,
             warmup_ms: 20,
             window_ms: 60,
@@ -326,7 +326,7 @@ mod tests {
             own_line: true,
             nested: true,
             outside_ns: 10_000,
-            think: Think::Exponential,
+            think: Vary::Exponential,
             seed: 1,
             warmup_ms: 5,
             window_ms: 20,

@@ -168,7 +168,8 @@ impl Lines {
         let group = self.price.group_of(cpu);
         let owner = line.owner.get() as usize;
         let cached = line.l3.get() >> group & 1 == 1 && owner == 0;
-        let copies = self.copies(line, cpu);
+        // A copy in the third level of its group is all that matters.
+        let copies = if cached { None } else { self.copies(line, cpu) };
         let inside = cached || copies.is_some_and(|copies| copies.inside);
         let request = self.read_request(line, cpu, inside);
         let clean = if h.l3.is_some() { h.l3_price } else { self.price.llc };

@@ -31,8 +31,8 @@ pub use memory::{LINE, Sim};
 pub use names::Names;
 pub use os::{Context, Interrupt, Os};
 pub use preset::{
-    CPUS_MAX, Caches, DiskTime, Geometry, Guest, MemoryControllers, Numa, Preset, Prices,
-    PrivateLevel, SharedLevel, Topology, UserPrices, ps,
+    CPUS_MAX, Caches, ColdSwitch, DiskTime, Geometry, Guest, MemoryControllers, Numa, Preset,
+    Prices, PrivateLevel, SchedSteps, SharedLevel, Topology, UserPrices, ps,
 };
 pub use smp::{Smp, Word};
 pub use trace::{Event, Leave, Record, Recorder};

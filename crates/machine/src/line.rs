@@ -193,6 +193,7 @@ impl Lines {
     }
 
     /// Calls `visit` with each word of 64 sharers of `line` that is not empty, and its number.
+    #[inline(always)]
     fn each_word(&self, line: &Line, mut visit: impl FnMut(usize, u64)) {
         let sharers = line.sharers.get();
         if self.words == 1 {
@@ -237,14 +238,15 @@ impl Lines {
 
     /// The copies of `line` that are neither in the private caches of `cpu` nor in the third level
     /// of its group.
-    #[inline]
-    pub(crate) fn copies(&self, line: &Line, cpu: usize) -> Option<Copies> {
-        let mut found = 0;
+    #[inline(always)]
+    pub(crate) fn copies(&self, line: &Line, cpu: usize) -> Option<&Copies> {
         let owner = line.owner.get() as usize;
-        if owner != 0 && owner != cpu + 1 {
+        let mut found = 0;
+        if owner == 0 {
+            self.each_word(line, |at, bits| found |= self.reach.of(cpu, at, bits));
+        } else if owner != cpu + 1 {
             found = 1 << self.price.distance(cpu, owner - 1);
         }
-        self.each_word(line, |at, bits| found |= self.reach.of(cpu, at, bits));
         if line.l3.get() != 0 {
             found |= self.reach.of_groups(self.price.group_of(cpu), line.l3.get());
         }
@@ -376,7 +378,7 @@ impl Lines {
         self.clear_sharers(line);
         line.set_owner(cpu as u16 + 1);
         match copies {
-            Some(Copies { far, outside, .. }) => {
+            Some(&Copies { far, outside, .. }) => {
                 request.inside = !outside;
                 self.serve_write(line, index, &request, now, far)
             }

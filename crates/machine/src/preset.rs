@@ -98,6 +98,47 @@ pub struct UserPrices {
     pub clock: f64,
 }
 
+/// What a task costs whose lines the tasks in between have pushed out of the nearer caches.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
+pub struct ColdSwitch {
+    /// Numbers of switches of its CPU since the task left it, ascending.
+    #[schemars(length(min = 1, max = COLD_MAX))]
+    #[schemars(inner(range(min = 1, max = 1_000_000_000)))]
+    pub after: Vec<u64>,
+    /// What the switch back costs then beyond `price_ns.switch`; between two numbers it grows
+    /// evenly, up to the first from nothing, and after the last it stays.
+    #[schemars(length(min = 1, max = COLD_MAX))]
+    pub ns: Vec<f64>,
+}
+
+impl ColdSwitch {
+    /// Nanoseconds `after` so many switches.
+    pub fn ns_after(&self, after: u64) -> f64 {
+        let above = self.after.partition_point(|&known| known <= after);
+        let point = |at: usize| (self.after[at] as f64, self.ns[at]);
+        let (x0, y0) = above.checked_sub(1).map_or((0.0, 0.0), point);
+        if above == self.after.len() {
+            return y0;
+        }
+        let (x1, y1) = point(above);
+        y0 + (y1 - y0) * (after as f64 - x0) / (x1 - x0)
+    }
+}
+
+/// Steps of the scheduler that were measured on a machine, in nanoseconds, in place of those of
+/// `[sched_ns]` of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = nanoseconds)]
+pub struct SchedSteps {
+    /// One pass of `schedule`.
+    pub schedule: f64,
+    /// One wakeup.
+    pub wake: f64,
+}
+
 /// What a hypervisor adds for a machine that is its guest, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -105,9 +146,12 @@ pub struct UserPrices {
 pub struct Guest {
     /// Time for which the sender of an inter-processor interrupt is away.
     pub send: f64,
-    /// How long the hypervisor polls before it takes the CPU from a guest that idles.
+    /// How long an idle CPU is polled for before the hypervisor takes it from the guest, which can
+    /// see that (`vcpu_is_preempted`).
     pub halt_poll: f64,
-    /// `price_ns.idle_exit` of a CPU that idled longer than that.
+    /// From how long an idle time on its end takes `halted_exit`.
+    pub long_idle: f64,
+    /// `price_ns.idle_exit` of a CPU that idled so long.
     pub halted_exit: f64,
 }
 
@@ -262,6 +306,10 @@ pub struct Preset {
     pub user_ns: Option<UserPrices>,
     /// The hypervisor; without one the machine is hardware.
     pub guest_ns: Option<Guest>,
+    /// Steps of the scheduler; those of the kernel preset where the file says nothing.
+    pub sched_ns: Option<SchedSteps>,
+    /// Switches back to tasks that have been away; without it they cost what all do.
+    pub cold_switch: Option<ColdSwitch>,
 }
 
 /// Most CPUs a machine may have.
@@ -272,6 +320,9 @@ const LINES_MAX: usize = 1 << 24;
 const SHARED_MAX: usize = 32;
 /// Most packages of a machine with distances or memory controllers.
 const PACKAGES_MAX: usize = 255;
+
+/// Points of `cold_switch`.
+const COLD_MAX: usize = 16;
 
 /// Of the lists of prices by hops: machines of four hops exist.
 const HOPS_MAX: usize = 8;
@@ -293,6 +344,7 @@ impl Entry for Preset {
                 accepted,
             ));
         }
+        self.check_switch()?;
         self.check_caches()?;
         self.check_memory()
     }
@@ -341,6 +393,19 @@ impl Preset {
         let package = |node| node * self.topology.packages_per_node;
         let hops = numa.hops[package(from)][package(to)] as usize;
         numa.distance.get(hops.wrapping_sub(1)).copied().unwrap_or(OTHER)
+    }
+
+    fn check_switch(&self) -> Result<(), Fault> {
+        let Some(ColdSwitch { after, ns }) = &self.cold_switch else { return Ok(()) };
+        if after.is_empty() || !after.is_sorted_by(|a, b| a < b) || after[0] == 0 {
+            let problem = "expected numbers of switches, each greater than the one before";
+            return Err(Fault::new("cold_switch.after", problem));
+        }
+        if ns.len() != after.len() {
+            let problem = format!("{} prices for {} numbers of after", ns.len(), after.len());
+            return Err(Fault::new("cold_switch.ns", problem));
+        }
+        Ok(())
     }
 
     fn check_caches(&self) -> Result<(), Fault> {
@@ -409,68 +474,4 @@ pub const fn ps(ns: f64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn error(text: &str) -> String {
-        convoy_catalogue::parse::<Preset>("x.toml", text).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn every_shipped_preset_is_valid_and_named_as_its_file() {
-        for name in MACHINES.names() {
-            assert_eq!(Preset::named(name).unwrap().name, name);
-        }
-    }
-
-    #[test]
-    fn nodes_have_the_distances_that_the_firmware_tells() {
-        let preset = Preset::named("westmere-ex-80-2013").unwrap();
-        let from_first: Vec<u8> = (0..8).map(|node| preset.node_distance(0, node)).collect();
-        assert_eq!(from_first, [10, 14, 23, 23, 27, 27, 27, 27]);
-        let flat = Preset { numa: None, ..preset };
-        assert_eq!((flat.node_distance(3, 3), flat.node_distance(3, 4)), (10, 20));
-    }
-
-    #[test]
-    fn every_number_has_a_range() {
-        let keys = convoy_catalogue::keys::<Preset>();
-        assert_eq!(keys.iter().find(|key| key.unbounded), None);
-    }
-
-    #[test]
-    fn a_bad_value_names_the_line_the_key_and_the_range() {
-        let (_, text) = MACHINES.shipped("quad-2008-shared-llc").unwrap();
-        for (from, to, expected) in [
-            ("cpus = 4", "cpus = 5000", "topology.cpus: 5000 is out of range (1 to 1024)"),
-            ("speed = 1.", "speed = 1e-300 #", "speed: 1e-300 is out of range (0.001 to 1000)"),
-            ("skew_ns = 1000.0", "skew_ns = nan", "skew_ns: NaN is out of range (0 to 1000000)"),
-            ("hit =", "hitt =", "price_ns.hitt: unknown key; did you mean hit?"),
-        ] {
-            assert!(text.contains(from), "{from}");
-            let line = 1 + text.split(from).next().unwrap().matches('\n').count();
-            let error = error(&text.replacen(from, to, 1));
-            assert!(error.starts_with(&format!("x.toml:{line}: {expected}")), "{error}");
-        }
-        let error = error(&format!("kernel_ns.write = -1.0\n{text}"));
-        assert!(error.starts_with("x.toml:1: kernel_ns.write: -1 is out of range"), "{error}");
-    }
-
-    #[test]
-    fn impossible_caches_and_distances_are_refused() {
-        let (_, text) = MACHINES.shipped("westmere-ex-80-2013").unwrap();
-        for (from, to, key) in [
-            ("lines = 512\nways = 8", "lines = 512\nways = 7", "cache.l1"),
-            ("[0, 1, 2, 2, 3, 3, 3, 3]", "[0, 0, 2, 2, 3, 3, 3, 3]", "numa.hops"),
-            ("remote_ns = [188.0, 220.0]", "remote_ns = [188.0]", "numa.remote_ns"),
-            ("remote_ns = [188.0, 220.0]", "remote_ns = [9,9,9,9,9,9,9,9,9]", "numa.remote_ns"),
-            ("cpus = 80", "cpus = 90", "numa.hops"),
-            ("cpus = 80", "cpus = 80\nthreads_per_core = 3", "topology.threads_per_core"),
-            ("for_each_package = 2", "for_each_package = 0", "controllers.for_each_package"),
-        ] {
-            assert!(text.contains(from), "{from}");
-            let error = error(&text.replacen(from, to, 1));
-            assert!(error.contains(key), "{key}: {error}");
-        }
-    }
-}
+mod tests;

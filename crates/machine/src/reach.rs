@@ -23,8 +23,10 @@ pub(crate) struct Copies {
 pub(crate) struct Reach {
     /// Numbers of distances.
     distances: usize,
+    /// Words of 64 CPUs.
+    words: usize,
     /// For each CPU by word and distance the others.
-    cpus: Box<[Box<[u64]>]>,
+    cpus: Box<[u64]>,
     /// For each group and distance the set of the other groups.
     groups: Box<[u32]>,
     /// By the set of distances at which there are copies.
@@ -37,14 +39,15 @@ impl Reach {
             (price.prices.len(), cpus.div_ceil(64), cpus.div_ceil(llc));
         let mut reach = Self {
             distances,
-            cpus: vec![vec![0; distances * words].into(); cpus].into(),
+            words,
+            cpus: vec![0; cpus * words * distances].into(),
             groups: vec![0; groups * distances].into(),
             copies: (0..1 << distances).map(|set| seen(&price.prices, set)).collect(),
         };
         for from in 0..cpus {
             for to in (0..cpus).filter(|&to| to != from) {
-                let at = to / 64 * distances + price.distance(from, to);
-                reach.cpus[from][at] |= 1 << (to % 64);
+                let row = (from * words + to / 64) * distances;
+                reach.cpus[row + price.distance(from, to)] |= 1 << (to % 64);
             }
         }
         // A line counts the third levels that hold it in 32 bits.
@@ -60,7 +63,7 @@ impl Reach {
     /// The distances from `cpu` at which the CPUs `bits` are, which are word `word` of a set.
     #[inline(always)]
     pub(crate) fn of(&self, cpu: usize, word: usize, bits: u64) -> usize {
-        let rows = &self.cpus[cpu][word * self.distances..][..self.distances];
+        let rows = &self.cpus[(cpu * self.words + word) * self.distances..][..self.distances];
         // No branches, as nobody could predict them.
         let rows = rows.iter().enumerate();
         rows.fold(0, |found, (distance, row)| found | usize::from(bits & row != 0) << distance)
@@ -76,8 +79,8 @@ impl Reach {
 
     /// What copies at the distances `found` cost.
     #[inline(always)]
-    pub(crate) fn copies(&self, found: usize) -> Option<Copies> {
-        self.copies[found]
+    pub(crate) fn copies(&self, found: usize) -> Option<&Copies> {
+        self.copies[found].as_ref()
     }
 }
 

@@ -59,7 +59,7 @@ impl Turns {
     }
 
     /// When `request` for `line`, number `index`, made at `now`, is served.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&self, line: &Line, index: usize, request: &Request, now: u64) -> u64 {
         if now >= line.busy.get() {
             return now;
@@ -102,24 +102,31 @@ impl Turns {
         self.note(line, index, request, done, done);
     }
 
+    #[inline(always)]
     fn note(&self, line: &Line, index: usize, request: &Request, between: u64, inside: u64) {
         if self.groups == 1 {
             return line.busy.set(inside);
         }
-        let mut times = self.times.borrow_mut();
-        let mut at = self.place(index);
-        if at == 0 {
-            at = times.len();
-            self.places.borrow_mut()[index] = at as u32;
-            times.resize(at + self.groups + 1, 0);
-        }
-        times[at + 1 + request.group] = inside;
+        let place = self.place(index);
+        let place = if place == 0 { self.new_place(index) } else { place };
+        let times = &mut self.times.borrow_mut()[place..=place + self.groups];
+        times[1 + request.group] = inside;
         let mut busy = line.busy.get().max(inside);
         if !request.inside {
-            times[at] = between;
+            times[0] = between;
             busy = busy.max(between);
         }
         line.busy.set(busy);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_place(&self, index: usize) -> usize {
+        let mut times = self.times.borrow_mut();
+        let place = times.len();
+        times.resize(place + self.groups + 1, 0);
+        self.places.borrow_mut()[index] = place as u32;
+        place
     }
 
     /// A line comes from memory at `done`: whoever wants it until then waits for that.

@@ -40,6 +40,8 @@ pub mod layout;
 
 use core::arch::naked_asm;
 use core::ffi::c_int;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
 
 use event::LockEvent;
 use hooks::How;
@@ -58,9 +60,20 @@ const SPIN: How = How { kind: layout::SPIN, attempt: &real::SPIN_TRYLOCK, busy: 
 const SEM: How = How { kind: layout::SEMAPHORE, attempt: &real::SEM_TRYWAIT, busy: -1 };
 
 /// The body of an exported name: `$hook` with the arguments of the call and, after them, the
-/// address that it returns to.
+/// address that it returns to; or what stands in the `ENTRY` of the module of that name.
 macro_rules! export {
     ($($name:ident $register:literal ($($argument:ident),*) $hook:expr;)*) => {$(
+        pub(crate) mod $name {
+            use super::*;
+
+            extern "C" fn hook($($argument: usize),*) -> c_int {
+                $hook
+            }
+
+            /// What the name jumps to.
+            pub(crate) static ENTRY: AtomicPtr<()> = AtomicPtr::new(hook as *mut ());
+        }
+
         /// libc's function of this name, recorded.
         ///
         /// # Safety
@@ -68,14 +81,11 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
-            extern "C" fn hook($($argument: usize),*) -> c_int {
-                $hook
-            }
             // The stack pointer still points at the return address.
             naked_asm!(
                 concat!("mov ", $register, ", qword ptr [rsp]"),
-                "jmp {hook}",
-                hook = sym hook,
+                "jmp qword ptr [rip + {entry}]",
+                entry = sym $name::ENTRY,
             )
         }
     )*};
@@ -134,6 +144,21 @@ export! {
     sem_clockwait "rcx" (s, clock, t, site)
         hooks::acquire(SEM, &real::SEM_CLOCKWAIT, [s, clock, t, 0], site);
     sem_post "rsi" (s, _site) hooks::release(&real::SEM_POST, s);
+}
+
+/// With nothing to record the names that programs call most lead without a detour to what the hooks
+/// would call.
+pub(crate) fn lead() {
+    let names = [
+        (&pthread_mutex_lock::ENTRY, &real::MUTEX_LOCK),
+        (&pthread_mutex_unlock::ENTRY, &real::MUTEX_UNLOCK),
+    ];
+    for (entry, real) in names {
+        if let Some(address) = real.address() {
+            // Relaxed: done before the program has threads.
+            entry.store(address as *mut (), Relaxed);
+        }
+    }
 }
 
 #[inline(always)]

@@ -89,6 +89,7 @@ fn close(descriptor: isize) {
 extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
     crate::own::install(|name| value(environment, name.to_bytes()));
     if !directory(environment) {
+        crate::lead();
         return STATE.store(OFF, Relaxed);
     }
     // SAFETY: the handler is a function of this object, which is never unloaded.

@@ -64,20 +64,28 @@ impl Real {
 
     #[inline(always)]
     fn call_at(place: &AtomicUsize, real: &Self, arguments: [usize; 4]) -> c_int {
-        let mut address = place.load(Relaxed);
-        if address == 0 {
-            address = real.find();
-            // Relaxed: everybody finds the same.
-            place.store(address, Relaxed);
-            if address == 0 {
-                return ENOSYS;
-            }
-        }
+        let Some(address) = Self::found(place, real) else { return ENOSYS };
         // SAFETY: libc's function of this name, which takes integers and pointers.
         let function = unsafe { core::mem::transmute::<usize, Function>(address) };
         let [a, b, c, d] = arguments;
         // SAFETY: with the arguments that the program gave to its namesake.
         unsafe { function(a, b, c, d) }
+    }
+
+    /// What stands in its place.
+    pub(crate) fn address(&self) -> Option<usize> {
+        Self::found(&self.address, self)
+    }
+
+    #[inline(always)]
+    fn found(place: &AtomicUsize, real: &Self) -> Option<usize> {
+        let mut address = place.load(Relaxed);
+        if address == 0 {
+            address = real.find();
+            // Relaxed: everybody finds the same.
+            place.store(address, Relaxed);
+        }
+        (address != 0).then_some(address)
     }
 
     #[cold]

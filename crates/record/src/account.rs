@@ -150,7 +150,7 @@ impl Account {
                 "; its owner was off CPU for {} of the time that it was held: a lock convoy",
                 percent(first.owner_off_cpu_percent)
             );
-        } else {
+        } else if first.held_s > 0.0 && wall_s > 0.0 {
             let busy = 100.0 * first.held_s / wall_s.max(f64::MIN_POSITIVE);
             let _ = write!(text, "; it was held for {} of the run", percent(busy.min(100.0)));
         }
@@ -161,22 +161,28 @@ impl Account {
         let mut found = Vec::new();
         let Some(first) = self.first() else { return found };
         let name = &first.lock.name;
+        let program = &record.program;
+        let span = match (program.wall_s > 0.0, program.cpus) {
+            (false, _) => String::new(),
+            (true, 0) => format!(", in {}", seconds(program.wall_s)),
+            (true, cpus) => format!(", in {} of {cpus} CPUs", seconds(program.wall_s)),
+        };
         found.push(format!(
-            "Threads waited {} for locks and {} for conditions and barriers, in {} of {} CPUs.",
+            "Threads waited {} for locks and {} for conditions and barriers{span}.",
             seconds(self.wait_s),
-            seconds(self.idle_s),
-            seconds(record.program.wall_s),
-            record.program.cpus
+            seconds(self.idle_s)
         ));
         let waiters = first.lock.waiters;
-        found.push(format!(
-            "The longest convoy at `{name}` lasted {}, from {} on; at most {} threads waited at \
-             once, and somebody waited during {} of the run.",
-            seconds(waiters.longest_s),
-            seconds(waiters.longest_at_s),
-            waiters.most,
-            percent((100.0 * waiters.seconds / record.program.wall_s).min(100.0))
-        ));
+        if waiters.most > 0 {
+            found.push(format!(
+                "The longest convoy at `{name}` lasted {}, from {} on; at most {} threads waited \
+                 at once, and somebody waited during {} of the run.",
+                seconds(waiters.longest_s),
+                seconds(waiters.longest_at_s),
+                waiters.most,
+                percent((100.0 * waiters.seconds / program.wall_s).min(100.0))
+            ));
+        }
         let handoff = first.lock.all(|site| &site.handoff);
         let hold = first.lock.all(|site| &site.hold_on);
         if let Some(median) = handoff.percentile_s(50.0) {

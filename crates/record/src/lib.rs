@@ -2,9 +2,11 @@
 //! account of it.
 //!
 //! `crates/preload` runs inside the program and writes [`layout`]; [`raw`] reads that, names what
-//! it finds, and makes a [`Record`] of it, which is all that is kept.
+//! it finds, and makes a [`Record`] of it, which is all that is kept. [`import`] makes one of what
+//! other tools print.
 
 pub mod account;
+pub mod import;
 pub mod launch;
 pub mod layout;
 mod names;

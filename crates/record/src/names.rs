@@ -1,7 +1,7 @@
 //! Names of addresses: functions with file and line, variables, or at least objects and offsets.
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{Input, Symbolizer};
+use blazesym::symbolize::{Input, Sym, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,9 @@ struct Object {
 /// The names in one process.
 pub(crate) struct Names {
     objects: BTreeMap<u64, Object>,
-    symbolizer: Symbolizer,
+    functions: Symbolizer,
+    /// Debug data give the type of a variable for its name.
+    variables: Symbolizer,
 }
 
 impl Names {
@@ -35,7 +37,7 @@ impl Names {
                 object.end = object.end.max(end);
             }
         }
-        Self { objects, symbolizer: Symbolizer::new() }
+        Self { objects, functions: Symbolizer::new(), variables: Symbolizer::new() }
     }
 
     /// The object that an address belongs to; its variables of value zero follow its last part.
@@ -46,13 +48,18 @@ impl Names {
         (address < object.end + ZEROS).then_some(object)
     }
 
-    /// Name, file and line, offset from the symbol, of an address.
-    fn symbol(&self, address: u64) -> Option<(String, Option<String>, usize)> {
+    /// What `symbolizer` knows of an address.
+    fn find<'a>(&self, symbolizer: &'a Symbolizer, address: u64, lines: bool) -> Option<Sym<'a>> {
         let object = self.object(address)?;
-        let own = address - object.base;
-        let source = Source::Elf(Elf::new(&object.path));
-        let found = self.symbolizer.symbolize_single(&source, Input::VirtOffset(own)).ok()?;
-        let symbol = found.into_sym()?;
+        let mut elf = Elf::new(&object.path);
+        elf.debug_syms = lines;
+        let own = Input::VirtOffset(address - object.base);
+        symbolizer.symbolize_single(&Source::Elf(elf), own).ok()?.into_sym()
+    }
+
+    /// Name, file and line, offset from the function, of an address.
+    fn function(&self, address: u64) -> Option<(String, Option<String>, usize)> {
+        let symbol = self.find(&self.functions, address, true)?;
         let (mut name, mut code) = (symbol.name.to_string(), symbol.code_info.clone());
         // The innermost inlined function that is not the wrapper of a library.
         for inlined in &symbol.inlined {
@@ -71,7 +78,7 @@ impl Names {
 
     /// The place that a call returns to.
     pub(crate) fn place(&self, site: u64) -> String {
-        match self.symbol(site.saturating_sub(1)) {
+        match self.function(site.saturating_sub(1)) {
             Some((name, Some(line), _)) => format!("{name} ({line})"),
             Some((name, None, offset)) => format!("{name}+{:#x} ({})", offset + 1, self.file(site)),
             None => self.offset(site),
@@ -80,7 +87,8 @@ impl Names {
 
     /// The variable at an address, if it has a name.
     pub(crate) fn variable(&self, address: u64) -> Option<String> {
-        let (name, _, offset) = self.symbol(address)?;
+        let symbol = self.find(&self.variables, address, false)?;
+        let (name, offset) = (symbol.name.to_string(), symbol.offset);
         Some(if offset == 0 { name } else { format!("{name}+{offset:#x}") })
     }
 

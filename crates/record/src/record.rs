@@ -1,5 +1,7 @@
 //! The record of a run: what is kept, and what every account, prediction and cure starts from.
 
+use std::collections::BTreeMap;
+
 use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,13 @@ pub struct Program {
     /// The same of its semaphores.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sem: String,
+    /// The tool whose output this was made from; empty: recorded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Lower quartile, median and upper quartile of what switches and wakeups took just afterwards,
+    /// nanoseconds, by the key of a machine preset.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prices_ns: BTreeMap<String, [f64; 3]>,
 }
 
 /// A lock that is made over by whoever releases it, and is never free while somebody waits.

@@ -171,3 +171,18 @@ fn a_semaphore_that_hands_over_is_seen_as_one() {
     let (libc, handoff) = (passed("sem=libc"), passed("sem=handoff"));
     assert!(handoff > 0.9 && handoff > libc, "{libc} {handoff}");
 }
+
+#[test]
+fn two_thousand_threads_are_recorded_one_by_one() {
+    let program = compile("turns.c", &directory("many"), &[]);
+    let (output, processes) = record_with("sem=handoff", &program, &["2000", "20"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "40000\n");
+    let [process] = &processes[..] else { panic!("{processes:#?}") };
+    assert!(process.threads >= 2000 && process.threads_lost == 0, "{}", process.threads);
+    let semaphore = lock(process, "turn");
+    assert_eq!((semaphore.count(), semaphore.sites[0].threads), (40_000, 2000));
+    // Most of them wait for the first unit, however busy the machine is.
+    assert!(semaphore.waiters.most > 1000, "{}", semaphore.waiters.most);
+    let handoff = semaphore.all(|site| &site.handoff);
+    assert!(handoff.count > 10_000, "{}", handoff.count);
+}

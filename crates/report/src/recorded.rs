@@ -29,16 +29,22 @@ impl RecordedReport {
     /// Of a record.
     pub fn new(record: &Record) -> Self {
         let program = &record.program;
-        let title = format!(
-            "{}: {}, {} CPU time, {} CPUs ({}), Linux {}, {}",
-            program.command.join(" "),
-            duration(program.wall_s * 1e6),
-            duration(program.cpu_s * 1e6),
-            program.cpus,
-            program.cpu_model,
-            program.kernel,
-            program.ending
-        );
+        let command = program.command.join(" ");
+        let recorded = || {
+            format!(
+                "{command}: {}, {} CPU time, {} CPUs ({}), Linux {}, {}",
+                duration(program.wall_s * 1e6),
+                duration(program.cpu_s * 1e6),
+                program.cpus,
+                program.cpu_model,
+                program.kernel,
+                program.ending
+            )
+        };
+        let title = match program.source.as_str() {
+            "" => recorded(),
+            source => format!("{command}: {source}"),
+        };
         let notes = program.disturbance.sentence().into_iter().collect();
         Self { title, account: Account::new(record), notes }
     }

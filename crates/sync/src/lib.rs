@@ -1,8 +1,10 @@
 //! Locks for this machine's threads, and the same locks generic over the platform they run on.
 //!
 //! [`Mutex`], [`RwLock`], [`Condvar`] and [`Semaphore`] hold data and are used as those of
-//! `parking_lot`: one `use` line is the change. The locks inside of them, and those of kernels, are
-//! generic: the same source runs on threads, on a virtual machine and under a checker.
+//! `parking_lot`: one `use` line is the change. [`future`] has those that async tasks wait for,
+//! [`watched`] a mutex that counts its waits and sections. The locks inside of them, and those of
+//! kernels, are generic: the same source runs on threads, on a virtual machine and under a
+//! checker.
 //!
 //! | lock | for |
 //! |---|---|
@@ -25,6 +27,7 @@ mod adaptive;
 mod barrier;
 mod event;
 mod face;
+pub mod future;
 mod list;
 /// Locks whose names the locks of user space have here: those of kernels.
 pub mod kernel {
@@ -47,6 +50,7 @@ mod rwlock;
 mod rwsem;
 mod semaphore;
 mod spin;
+pub mod watched;
 
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 pub use barrier::{Barrier, RawBarrier};

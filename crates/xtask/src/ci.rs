@@ -77,7 +77,8 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
         return Ok(Ending::Skipped("rustup toolchain install nightly --component miri rust-src"));
     }
     let crates = ["test", "-p", "convoy-sync", "-p", "convoy-mm"];
-    let tests = [&crates[..], &["--lib", "--test", "semaphore", "--test", "rcu"]].concat();
+    let tests = ["--lib", "--test", "semaphore", "--test", "rcu", "--test", "future"];
+    let tests = [&crates[..], &tests].concat();
     let mut command = nightly(&tests);
     // Records of signals live as long as the program.
     command.env("MIRIFLAGS", "-Zmiri-ignore-leaks");

@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! skew | nightly`.
+//! predictions | skew | nightly`.
 //!
 //! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
 //! machine runs nothing else (see `.ci/run`).
@@ -14,6 +14,7 @@ mod golden;
 mod mutants;
 mod nightly;
 mod peers;
+mod predictions;
 mod stage;
 mod tidy;
 
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N] [--seed N] [TARGET | FILE]
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
+  predictions [CONVOY]
+                    convoy predict beside measurements, with a release build or that program
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
@@ -85,6 +88,8 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["fuzz", rest @ ..] => Ok(fuzz(root, rest)?.into()),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
+        ["predictions"] => predictions::run(root, None),
+        ["predictions", convoy] => predictions::run(root, Some(convoy)),
         ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),
         ["help" | "--help" | "-h"] => {

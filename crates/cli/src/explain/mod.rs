@@ -25,7 +25,7 @@ use target::Target;
 /// `convoy explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A file of convoy record, an experiment, the number of a stored run, or `@TAG`
+    /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`
     #[arg(value_name = "RUN")]
     run: String,
     /// Only this grid of the experiment

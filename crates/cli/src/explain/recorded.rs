@@ -5,19 +5,33 @@ use crate::fail::Failure;
 use crate::keep::default_path;
 use crate::output;
 use convoy_explain::folded;
-use convoy_record::Record;
+use convoy_record::{Record, import};
 use convoy_report::{RecordedReport, flame_html, flame_svg};
 use convoy_store::{Store, StoreError};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The record that `name` stands for: a file that begins as JSON does, or a stored one.
+/// What `perf record` writes begins with this.
+const PERF_DATA: &[u8] = b"PERFILE2";
+
+/// The record that `name` stands for: a file that begins as JSON does, one of another tool, or a
+/// stored record.
 pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, Failure> {
     let path = Path::new(name);
-    if let Ok(text) = std::fs::read_to_string(path)
-        && text.trim_start().starts_with('{')
-    {
-        return Ok(Some(Record::parse(&text, path)?));
+    if let Ok(bytes) = std::fs::read(path) {
+        if bytes.starts_with(PERF_DATA) {
+            return Err(Failure::usage(format!(
+                "{name} is what perf record writes; name what `perf lock contention -i {name}` or \
+                 `perf script -i {name}` prints"
+            )));
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if text.trim_start().starts_with('{') {
+            return Ok(Some(Record::parse(&text, path)?));
+        }
+        if let Some(imported) = import::read(path, &text) {
+            return Ok(Some(imported?));
+        }
     }
     if !name.starts_with('@') && !name.chars().all(|c| c.is_ascii_digit()) {
         return Ok(None);

@@ -71,9 +71,35 @@ fn what_makes_no_sense_is_refused_with_its_cure() {
         }
     };
     refused(&["--lock", "tiket"], &["ticket", "handoff"]);
+    refused(&["--lock", "std", "--kernel", "6.18"], &["`std`", "this machine only"]);
     refused(&["--lock", "ticket", "--spin-limit", "5"], &["--spin-limit", "adaptive"]);
     refused(&["--machine", "quad-2008-two-dies"], &["--kernel"]);
     refused(&["--think", "pareto:3"], &["exp:1000"]);
     refused(&["--threads", "0"], &["grid locks", "threads", "1 to 16384"]);
     refused(&["--timeline", "1"], &["`convoy sim`"]);
+}
+
+#[test]
+fn locks_of_libraries_stand_side_by_side() {
+    let plot = std::env::temp_dir().join(format!("convoy-bench-{}.svg", std::process::id()));
+    let loops = ["bench", "locks", "--threads", "1,3", "--section-ns", "50,500", "--cpus", "1"];
+    let short = ["--rounds", "2", "--warmup-ms", "1", "--window-ms", "4", "--exp-sections"];
+    let rest = ["--quiet", "--no-store", "--format", "json", "--plot"];
+    let path = plot.to_str().expect("text");
+    let report = json(&[&loops[..], &short, &rest, &[path]].concat(), 0);
+    let rows = report["grids"]["locks"].as_array().expect("rows");
+    let locks: Vec<&str> = rows.iter().filter_map(|row| row["lock"].as_str()).collect();
+    assert_eq!(locks.len(), 4 * 9);
+    assert_eq!(locks[..2], ["convoy", "std"]);
+    let number = |row: &serde_json::Value, key: &str| row[key].as_f64().expect("a number");
+    assert!(rows.iter().all(|row| number(row, "acquisitions_per_s") > 0.0));
+    assert!(rows.iter().any(|row| number(row, "of_fastest") <= 1.0));
+    assert!(rows[0]["samples"]["alone_ns"].as_array().is_some_and(|rounds| rounds.len() == 2));
+    let verdict = report["verdict"].as_str().expect("a verdict");
+    assert!(verdict.contains("times the sections of the fastest other lock"), "{verdict}");
+    let drawn = std::fs::read_to_string(&plot).expect("a plot");
+    assert!(drawn.contains("section 500") && drawn.contains("parking-lot"));
+    for file in [plot.clone(), plot.with_extension("csv")] {
+        std::fs::remove_file(file).expect("it was written");
+    }
 }

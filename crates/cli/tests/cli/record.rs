@@ -132,3 +132,24 @@ fn the_exit_code_is_that_of_the_program_and_the_store_keeps_the_record() {
     assert!(stderr(&missing).contains("cannot start `./no-such-program`"), "{missing:?}");
     std::fs::remove_dir_all(place).expect("it goes away");
 }
+
+#[test]
+fn what_perf_printed_is_explained_and_not_replayed() {
+    let file = "../record/tests/imports/perf-lock.txt";
+    let report = json(&["explain", file, "--format", "json"], 0);
+    let verdict = report["verdict"].as_str().expect("text");
+    assert!(verdict.contains("the lock of __x64_sys_rename"), "{verdict}");
+    assert_eq!(report["title"], format!("{file}: perf lock contention"));
+    for command in ["predict", "fix"] {
+        let refused = run(&[command, file]);
+        assert_eq!(code(&refused), Some(2));
+        assert!(stderr(&refused).contains("record the program with convoy record"), "{refused:?}");
+    }
+    let place = directory("record-perf");
+    let data = place.join("perf.data");
+    std::fs::write(&data, b"PERFILE2\xff").expect("written");
+    let refused = run(&["explain", data.to_str().expect("UTF-8")]);
+    assert_eq!(code(&refused), Some(2));
+    assert!(stderr(&refused).contains("perf script -i"), "{refused:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

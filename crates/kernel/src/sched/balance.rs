@@ -352,6 +352,7 @@ impl Balancer {
     /// Periodic balancing of `cpu`, which is this CPU or an idle one without ticks.
     pub(crate) fn rebalance(&self, cpu: usize, idle: bool) {
         let mut idle = if idle { Idle::Tick } else { Idle::Not };
+        self.rq.queues[cpu].normal.borrow_mut().update_clock(Here::now_ns());
         let jiffies = self.rq.jiffies();
         let mut next = jiffies + u64::from(self.rq.hz) * 60;
         let mut cause = IdleCause::NoBusyGroup;

@@ -48,9 +48,10 @@ fn loads(kernel: &KernelPreset, preset: &Preset) -> Loads {
 
 fn costs(kernel: &KernelPreset, preset: &Preset) -> Costs {
     let (p, guest) = (&preset.price_ns, preset.guest_ns.as_ref());
+    let steps = preset.sched_ns;
     Costs {
-        schedule: ps(kernel.sched_ns.schedule),
-        wake: ps(kernel.sched_ns.wake),
+        schedule: ps(steps.map_or(kernel.sched_ns.schedule, |steps| steps.schedule)),
+        wake: ps(steps.map_or(kernel.sched_ns.wake, |steps| steps.wake)),
         tick: ps(kernel.sched_ns.tick),
         balance_cpu: ps(kernel.sched_ns.balance_cpu),
         pull: ps(kernel.sched_ns.pull),
@@ -61,7 +62,9 @@ fn costs(kernel: &KernelPreset, preset: &Preset) -> Costs {
         address_space: ps(p.address_space),
         send: guest.map_or(0, |guest| ps(guest.send)),
         halt_poll: guest.map_or(u64::MAX, |guest| ps(guest.halt_poll)),
+        long_idle: guest.map_or(u64::MAX, |guest| ps(guest.long_idle)),
         halted_exit: guest.map_or(0, |guest| ps(guest.halted_exit)),
+        cold: preset.cold_switch.clone(),
     }
 }
 
@@ -79,6 +82,7 @@ fn run_queue(kernel: &KernelPreset, preset: &Preset, cpu: usize) -> RunQueue {
         // Until nohz takes over at the end of the boot an idle CPU ticks: it has been seen idle.
         idle_at_tick: Cell::new(true),
         clock_ns: Cell::new(0),
+        turns: Cell::new(0),
         halted_at: Cell::new(0),
         push_to: Cell::new(None),
         tick_at: Cell::new(u64::MAX),

@@ -9,7 +9,7 @@ use super::wait::signal_ends;
 use super::{record, rt_move};
 use crate::config::Preempt;
 use crate::softirq::{context, irq_enter};
-use convoy_machine::{Here, Os, Smp, Word};
+use convoy_machine::{Here, Os, Smp, Word, ps};
 use convoy_sync::{Platform, RawLock, TaskId};
 use std::rc::Rc;
 
@@ -144,6 +144,8 @@ impl Sched {
         me.on_cpu.set(false);
         self.rq.tcb(next).on_cpu.set(true);
         self.rq.count(|stats| stats.switches += 1);
+        queue.turns.set(queue.turns.get() + 1);
+        me.left.set(Some((Here::cpu(), queue.turns.get())));
         Here::pass(self.switch_price(me, next));
         record::leave(me, how == Leave::Die);
         if how == Leave::Die {
@@ -164,7 +166,15 @@ impl Sched {
         let next = self.rq.tcb(next);
         let spaces = me.space.get() != next.space.get() && me.id != queue.idle.get();
         let space = if spaces { costs.address_space } else { 0 };
-        costs.switch + space + (costs.refill as f64 * next.footprint.get()) as u64
+        let refill = (costs.refill as f64 * next.footprint.get()) as u64;
+        costs.switch + space + refill + self.cold_price(&next)
+    }
+
+    /// What the tasks in between have pushed out of the nearer caches. Lines that have to come from
+    /// another CPU's are taken to be as far as they would be there.
+    fn cold_price(&self, next: &Tcb) -> u64 {
+        let Some((cold, left)) = self.rq.costs.cold.as_ref().zip(next.left.get()) else { return 0 };
+        ps(cold.ns_after(self.rq.queues[left.0].turns.get() - left.1))
     }
 
     /// Charges the leaving task, and dequeues it if it sleeps or puts it back into the timeline.

@@ -9,7 +9,8 @@
 //! Times are nanoseconds. Rules are those of `kernel/sched/fair.c` of 6.18.2; 6.6 has a longer
 //! slice and dequeues a sleeper at once. All tasks have the slice of the system.
 
-use super::entity::Entity;
+use super::average::Average;
+use super::entity::{Entity, WEIGHT};
 use super::normal::{Dequeue, Enqueue, Normal};
 use super::task::Tcb;
 use convoy_sync::TaskId;
@@ -74,6 +75,14 @@ pub(crate) struct Queue {
     rest: i64,
     /// The task that ran until now and was put back, until the next pick.
     previous: Option<TaskId>,
+    /// Time of the last event, in nanoseconds.
+    clock: u64,
+    /// Average of `weight`, of the tasks whose last CPU this is.
+    load: Average,
+    /// What sleepers that were woken elsewhere took of it: it counts here until the next event.
+    gone: Average,
+    /// Average of the time in which one of its tasks ran.
+    used: Average,
 }
 
 impl Queue {
@@ -91,6 +100,10 @@ impl Queue {
             moment: 0,
             rest: 0,
             previous: None,
+            clock: 0,
+            load: Average::default(),
+            gone: Average::default(),
+            used: Average::default(),
         }
     }
 
@@ -104,13 +117,22 @@ impl Queue {
         i128::from(vruntime) * self.weight <= self.moment
     }
 
+    /// Brings the average of a task up to date that weighed `weight` here.
+    fn average(&self, entity: &Entity, weight: u64) {
+        let mut load = entity.eevdf.load.get();
+        load.advance(self.clock, weight);
+        entity.eevdf.load.set(load);
+    }
+
     fn weigh(&mut self, entity: &Entity) {
+        self.average(entity, 0);
         let weight = i128::from(entity.weight());
         self.weight += weight;
         self.moment += weight * i128::from(entity.vruntime.get());
     }
 
     fn unweigh(&mut self, entity: &Entity) {
+        self.average(entity, entity.weight());
         self.rest = self.mean();
         let weight = i128::from(entity.weight());
         self.weight -= weight;
@@ -214,6 +236,10 @@ impl Normal for Queue {
         self.place(entity);
         // A new task starts with half a slice, so that it soon competes like the others.
         renew(entity, self.slice / 2);
+        let mut load = Average::default();
+        load.set(entity.weight(), self.clock);
+        entity.eevdf.load.set(load);
+        self.load.attach(&load);
         self.weigh(entity);
         entity.on_queue.set(true);
         self.list(child.id, entity);
@@ -285,7 +311,10 @@ impl Normal for Queue {
             // It is on its way off the CPU and queued already: its place must not move.
             return false;
         }
-        let ran = entity.virtual_ns(entity.run_until(now));
+        let ran = entity.run_until(now);
+        self.used.advance(now - ran, 0);
+        self.used.advance(now, WEIGHT);
+        let ran = entity.virtual_ns(ran);
         entity.vruntime.set(entity.vruntime.get() + ran);
         self.moment += i128::from(entity.weight()) * i128::from(ran);
         let passed = entity.vruntime.get() >= entity.eevdf.deadline.get();
@@ -336,6 +365,39 @@ impl Normal for Queue {
     fn candidates(&self, most: usize) -> Vec<TaskId> {
         // The one that has been queued longest is detached first.
         self.list.values().copied().take(most).collect()
+    }
+
+    fn update_clock(&mut self, now: u64) {
+        self.clock = now;
+        self.load.advance(now, self.weight as u64);
+        self.load.detach(&self.gone);
+        self.gone.clear();
+    }
+
+    fn detach(&mut self, task: &Tcb, asleep: bool) {
+        let mut load = task.entity.eevdf.load.get();
+        load.decay_to(&self.load);
+        task.entity.eevdf.load.set(load);
+        if asleep {
+            // Its waker holds no lock of this queue, or not for long (`remove_entity_load_avg`).
+            self.gone.attach(&load);
+        } else {
+            self.load.detach(&load);
+        }
+    }
+
+    fn attach(&mut self, task: &Tcb) {
+        self.load.attach(&task.entity.eevdf.load.get());
+    }
+
+    fn load_average(&self) -> u64 {
+        self.load.get()
+    }
+
+    fn utilization(&self, now: u64, running: bool) -> u64 {
+        let mut used = self.used;
+        used.advance(now, if running { WEIGHT } else { 0 });
+        used.get()
     }
 
     fn requeue(&mut self, task: &Tcb) {

@@ -1,5 +1,6 @@
 //! What an ordinary task carries for the scheduler, whatever its generation.
 
+use super::average::Average;
 use core::cell::Cell;
 
 /// Weight of a nice-0 task.
@@ -54,6 +55,8 @@ pub(crate) struct EevdfShare {
     pub(crate) delayed: Cell<bool>,
     /// It was taken off a queue to go to another one.
     pub(crate) relative: Cell<bool>,
+    /// Average of its weight while queued.
+    pub(crate) load: Cell<Average>,
 }
 
 impl EevdfShare {

@@ -15,6 +15,7 @@
 pub mod entity;
 pub mod kthread;
 
+mod average;
 mod balance;
 mod build;
 mod busiest;

@@ -48,6 +48,7 @@ impl Balancer {
     /// Whether `queue`, about to be empty, should look for work at all. Its idle time starts now.
     fn newidle_pays(&self, queue: &RunQueue) -> bool {
         queue.idle_since.set(Some(Here::now_ns()));
+        queue.normal.borrow_mut().update_clock(Here::now_ns());
         match self.rules.newidle {
             Newidle::Never => false,
             Newidle::Always => true,

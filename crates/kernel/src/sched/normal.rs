@@ -98,6 +98,26 @@ pub(crate) trait Normal {
         0
     }
 
+    /// It is `now`: brings the averages of the queue up to date, where the class keeps any.
+    fn update_clock(&mut self, _now: u64) {}
+
+    /// `task`, which is not queued, leaves for another CPU, asleep or not.
+    fn detach(&mut self, _task: &Tcb, _asleep: bool) {}
+
+    /// `task`, which is not queued, has come from another CPU.
+    fn attach(&mut self, _task: &Tcb) {}
+
+    /// Decaying average of the weight of the tasks of this CPU, as it was last brought up to date.
+    fn load_average(&self) -> u64 {
+        0
+    }
+
+    /// Decaying average of the share of time, of [`super::entity::WEIGHT`], in which one of its
+    /// tasks ran. At `now` one is `running`.
+    fn utilization(&self, _now: u64, _running: bool) -> u64 {
+        0
+    }
+
     /// Whether `task`, which a wakeup favours, counts as cache-hot for that.
     fn is_hot_buddy(&self, _task: TaskId) -> bool {
         false

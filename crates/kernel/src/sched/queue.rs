@@ -12,9 +12,9 @@ use super::rt;
 use super::rt_limit::Limits;
 use super::rt_root::Root;
 use super::stats::SchedStats;
-use super::task::Tcb;
+use super::task::{State, Tcb};
 use crate::locks::Spin;
-use convoy_machine::{Here, Sim};
+use convoy_machine::{ColdSwitch, Here, Sim};
 use convoy_sync::{RawLock, TaskId};
 use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -37,6 +37,8 @@ pub(crate) struct RunQueue {
     pub(crate) idle_at_tick: Cell<bool>,
     /// When something last happened here, nanoseconds.
     pub(crate) clock_ns: Cell<u64>,
+    /// Switches so far.
+    pub(crate) turns: Cell<u64>,
     /// When it halted last, in picoseconds.
     pub(crate) halted_at: Cell<u64>,
     /// CPU to which the migration thread of this queue shall push a task.
@@ -82,7 +84,9 @@ pub(crate) struct Costs {
     pub(crate) address_space: u64,
     pub(crate) send: u64,
     pub(crate) halt_poll: u64,
+    pub(crate) long_idle: u64,
     pub(crate) halted_exit: u64,
+    pub(crate) cold: Option<ColdSwitch>,
 }
 
 /// Ends one `preempt_disable` where the caller looks at the reschedule flag itself.
@@ -175,6 +179,9 @@ impl RunQueues {
         let there = self.queues[cpu].normal.borrow().origin();
         let shift = there - from.normal.borrow().origin();
         task.entity.vruntime.set(task.entity.vruntime.get() + shift);
+        let asleep = matches!(task.state.get(), State::Asleep(_));
+        from.normal.borrow_mut().detach(task, asleep);
+        self.queues[cpu].normal.borrow_mut().attach(task);
         task.cpu.set(cpu);
     }
 
@@ -209,13 +216,19 @@ impl RunQueues {
 
     /// How long `queue`, which idles, takes to notice that it has work.
     pub(crate) fn idle_exit(&self, queue: &RunQueue) -> u64 {
-        if self.is_halted(queue) { self.costs.halted_exit } else { self.costs.idle_exit }
+        let long = Self::idled(queue) > self.costs.long_idle;
+        if long { self.costs.halted_exit } else { self.costs.idle_exit }
     }
 
     /// Whether `queue`, which idles, has idled for so long that the hypervisor gave its processor
     /// to others.
     pub(crate) fn is_halted(&self, queue: &RunQueue) -> bool {
-        Here::now_ps().saturating_sub(queue.halted_at.get()) > self.costs.halt_poll
+        Self::idled(queue) > self.costs.halt_poll
+    }
+
+    /// How long `queue` has idled, in picoseconds.
+    fn idled(queue: &RunQueue) -> u64 {
+        Here::now_ps().saturating_sub(queue.halted_at.get())
     }
 
     /// Nothing runs on `cpu` and nothing is queued there.
@@ -227,6 +240,7 @@ impl RunQueues {
     pub(crate) fn charge(&self, queue: &RunQueue, task: &Tcb) -> bool {
         let now = Here::now_ns();
         queue.clock_ns.set(now);
+        queue.normal.borrow_mut().update_clock(now);
         if task.rt_priority().is_some() {
             let ran = task.entity.run_until(now);
             self.loads.ran_rt(task.cpu.get(), ran);
@@ -238,6 +252,7 @@ impl RunQueues {
     /// Charges the task that runs on `queue`.
     pub(crate) fn charge_current(&self, queue: &RunQueue) {
         queue.clock_ns.set(Here::now_ns());
+        queue.normal.borrow_mut().update_clock(Here::now_ns());
         if queue.is_idle() {
             return;
         }
@@ -296,7 +311,9 @@ impl RunQueues {
         if charges {
             self.charge_current(queue);
         }
-        queue.normal.borrow_mut().dequeue(task, why);
+        let mut normal = queue.normal.borrow_mut();
+        normal.update_clock(Here::now_ns());
+        normal.dequeue(task, why);
         self.loads.remove(cpu, task.entity.weight());
     }
 
@@ -317,7 +334,9 @@ impl RunQueues {
             rt::Queue::picked(&task);
             return Some(task);
         }
-        queue.normal.borrow_mut().pick(&|id| self.tcb(id))
+        let mut normal = queue.normal.borrow_mut();
+        normal.update_clock(Here::now_ns());
+        normal.pick(&|id| self.tcb(id))
     }
 
     /// Preempts the task that runs on `cpu` if `task`, just queued there, has the right to.

@@ -87,6 +87,8 @@ pub struct Tcb {
     pub(crate) space: Cell<TaskId>,
     /// Part of the first-level caches that it uses again after it was away.
     pub(crate) footprint: Cell<f64>,
+    /// The CPU that it left last, and how many switches that had made then.
+    pub(crate) left: Cell<Option<(usize, u64)>>,
     /// Who forked it.
     pub(crate) parent: RefCell<Weak<Tcb>>,
     /// The system call, or the section of a reader, that it is in.
@@ -119,6 +121,7 @@ impl Tcb {
             counted_asleep: Cell::new(false),
             space: Cell::new(id),
             footprint: Cell::new(1.0),
+            left: Cell::new(None),
             parent: RefCell::default(),
             section: Cell::default(),
             preempted: Cell::new(false),

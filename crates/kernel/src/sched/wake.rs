@@ -48,8 +48,8 @@ pub enum Placement {
 pub enum Affine {
     /// By their loads (2.6.25).
     Load,
-    /// An idle one of the two wins (`WA_IDLE`), else the loads of now decide (`WA_WEIGHT`, from
-    /// 4.14 on).
+    /// An idle one of the two wins (`WA_IDLE`), else decaying averages of their loads decide
+    /// (`WA_WEIGHT`, from 4.14 on), which only the class `eevdf` keeps.
     Idle,
 }
 
@@ -98,9 +98,6 @@ pub struct WakeRules {
     pub idle_test: IdleTest,
 }
 
-/// Average over eight ticks: at 250 Hz the half-life of the utilization that the bound on the
-/// search for an idle CPU is computed from.
-const UTILIZATION_INDEX: usize = 4;
 /// Tolerance, in percent, of the domain that the bound is computed for.
 const SCAN_PCT: u64 = 117;
 
@@ -290,7 +287,7 @@ impl Wakeups {
         fits || 100 * (mine + task.entity.weight()) <= domain.rules.half_imbalance() * load
     }
 
-    /// [`Affine::Idle`]; for the loads the kernel takes decaying averages.
+    /// [`Affine::Idle`].
     fn wake_affine_idle(&self, prev: usize, this: usize, task: &Tcb, sync: bool) -> bool {
         let domain = self.rq.queues[this].domains.iter().find(|domain| domain.span.contains(&prev));
         let Some(domain) = domain else { return false };
@@ -303,12 +300,15 @@ impl Wakeups {
         if self.is_available(prev) {
             return false;
         }
-        let mut mine = self.rq.loads.weight(this);
+        let load = |cpu: usize| self.rq.queues[cpu].normal.borrow().load_average();
+        let of = |tcb: &Tcb| tcb.entity.eevdf.load.get().get();
+        let mut mine = load(this);
         if sync {
-            mine = mine.saturating_sub(self.rq.current().entity.weight());
+            mine = mine.saturating_sub(of(&self.rq.current()));
         }
-        let theirs = domain.rules.half_imbalance() * self.rq.loads.weight(prev) + u64::from(sync);
-        100 * (mine + task.entity.weight()) < theirs
+        let others = load(prev).saturating_sub(of(task));
+        let theirs = domain.rules.half_imbalance() * others + u64::from(sync);
+        100 * (mine + of(task)) < theirs
     }
 
     /// CPUs that share a last-level cache with `cpu`.
@@ -386,7 +386,10 @@ impl Wakeups {
         }
         let near = self.llc_of(cpu);
         let cpus = near.len() as u64;
-        let busy = |cpu| self.rq.loads.target(cpu, UTILIZATION_INDEX).min(WEIGHT);
+        let busy = |cpu: usize| {
+            let queue = &self.rq.queues[cpu];
+            queue.normal.borrow().utilization(Here::now_ns(), !queue.is_idle())
+        };
         let used = near.map(busy).sum::<u64>() / cpus;
         let penalty = used * used * SCAN_PCT * SCAN_PCT / (10_000 * WEIGHT);
         let scan = WEIGHT.saturating_sub(penalty) * cpus / WEIGHT;

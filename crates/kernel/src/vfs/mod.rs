@@ -150,4 +150,4 @@ impl Tree {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -41,9 +41,9 @@ fn all() -> [VfsRules; 7] {
 
 /// How often each lock was taken.
 #[derive(Default)]
-struct Taken {
+pub(crate) struct Taken {
     names: Names,
-    counts: BTreeMap<&'static str, u64>,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
 impl Recorder for Taken {

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 35] = [
+pub const INPUTS: [Input; 36] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -171,6 +171,7 @@ pub const INPUTS: [Input; 35] = [
         "threads of the loop; default 2; a command finds it as CONVOY_THREADS",
     ),
     input("section_ns", &[Locks], Kind::Whole(1, 1_000_000), "length of the section; default 100"),
+    input("section", &[Locks], Kind::Text, "how that varies: fixed (default), exponential"),
     input(
         "outside_ns",
         &[Locks, Zone],
@@ -181,7 +182,7 @@ pub const INPUTS: [Input; 35] = [
         "think",
         &[Locks, Zone],
         Kind::Text,
-        "how that work varies: fixed (default), exponential",
+        "how that work varies: fixed (default); staggered, fixed but for the first; exponential",
     ),
     input(
         "spin_limit",

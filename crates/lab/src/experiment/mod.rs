@@ -67,6 +67,9 @@ pub enum View {
     /// Mean, deviation and interval of each point, published beside reproduced, and its speedup
     /// over the baseline with the star of a rank test.
     Speedup,
+    /// Locks of this machine side by side: medians of the rounds, and the sections of each over
+    /// those of the fastest that is not ours in the same round.
+    Peers,
     /// A panel of a plot.
     Plot,
 }
@@ -149,6 +152,9 @@ pub struct Compare {
     pub axis: String,
     /// Label of its baseline.
     pub baseline: String,
+    /// The baseline is only the first: every later point is compared with the one before it.
+    #[serde(default)]
+    pub previous: bool,
     /// The metric.
     pub metric: String,
     /// How the change is printed.

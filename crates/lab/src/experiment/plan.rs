@@ -194,8 +194,10 @@ impl PlannedGrid {
     pub fn baseline(&self, index: usize) -> Option<usize> {
         let compare = self.grid.compare.as_ref()?;
         let axis = self.axis(&compare.axis)?;
-        let level = self.axes[axis].find(&compare.baseline)?;
-        self.sibling(&self.points[index].at, axis, level)
+        let first = self.axes[axis].find(&compare.baseline)?;
+        let at = &self.points[index].at;
+        let level = if compare.previous { first.max(at[axis].saturating_sub(1)) } else { first };
+        self.sibling(at, axis, level)
     }
 
     /// Number of cells.

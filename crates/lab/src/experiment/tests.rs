@@ -55,6 +55,17 @@ fn a_plan_is_the_product_of_the_axes_and_the_seeds() {
 }
 
 #[test]
+fn each_point_may_be_compared_with_the_one_before_it() {
+    let text = TINY
+        .replace("baseline = \"2.6.25\"", "baseline = \"2.6.25\", previous = true")
+        .replace("[\"2.6.25\", \"3.0\"]", "[\"2.6.24\", \"2.6.25\", \"3.0\", \"3.7\"]");
+    let plan = plan(&text, &Changes::default()).unwrap();
+    let grid = &plan.grids[0];
+    let bases: Vec<usize> = (0..8).filter_map(|index| grid.baseline(index)).collect();
+    assert_eq!(bases, [1, 1, 1, 2, 5, 5, 5, 6]);
+}
+
+#[test]
 fn changes_narrow_and_widen_it() {
     let kernels = vec!["3.0".to_owned(), "2.6.25".to_owned(), "2.6.26-rc1".to_owned()];
     let points = [("kernel".to_owned(), kernels)].into();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::sim::kept_to_first;
 use super::{JobError, Outcome, Part};
 use crate::experiment::Inputs;
-use crate::lock_loop::{Loop, Policy};
+use crate::lock_loop::{Loop, Measured, Policy, Vary};
 use crate::native;
 use crate::virtual_locks::VirtualLocks;
 
@@ -26,20 +26,28 @@ pub struct LocksJob {
 impl LocksJob {
     pub(super) fn new(inputs: &Inputs) -> Result<Self, JobError> {
         let lock = inputs.required("lock")?;
-        let policy = Policy::named(&lock).ok_or_else(|| JobError::Input {
-            key: "lock".to_owned(),
-            problem: format!("there is no lock `{lock}`; known: {}", Policy::NAMES.join(", ")),
-        })?;
+        let wrong = |problem: String| JobError::Input { key: "lock".to_owned(), problem };
+        let known = || Measured::names().collect::<Vec<_>>().join(", ");
+        let lock = Measured::named(&lock)
+            .ok_or_else(|| wrong(format!("there is no lock `{lock}`; known: {}", known())))?;
+        if let (Measured::Library(lock), true) = (lock, inputs.has("machine")) {
+            return Err(wrong(format!(
+                "`{}` is a lock of this machine only; known on others: {}",
+                lock.name(),
+                Policy::NAMES.join(", ")
+            )));
+        }
         let mut measured = Loop {
-            policy,
+            lock,
             cpus: None,
             seed: inputs.seed,
             threads: inputs.whole("threads", 2),
             section_ns: inputs.whole("section_ns", 100),
             outside_ns: inputs.whole("outside_ns", 1000),
+            section: of_name("section", inputs.text("section", "fixed"))?,
             think: of_name("think", inputs.text("think", "fixed"))?,
             // A lock that does not spin for a while and then sleep has no such limit.
-            spin_limit: (policy.promises_to(Promise::SpinLimit) && inputs.has("spin_limit"))
+            spin_limit: (lock.promises_to(Promise::SpinLimit) && inputs.has("spin_limit"))
                 .then(|| inputs.whole("spin_limit", 1)),
             warmup_ms: inputs.whole("warmup_ms", 150),
             window_ms: inputs.whole("window_ms", 300),
@@ -86,8 +94,8 @@ impl LocksJob {
     /// What decides its outcome beside its presets.
     pub fn settings(&self) -> Value {
         let own = &self.measured;
-        json!({
-            "lock": own.policy.name(),
+        let mut settings = json!({
+            "lock": own.lock.name(),
             "threads": own.threads,
             "section_ns": own.section_ns,
             "outside_ns": own.outside_ns,
@@ -97,7 +105,12 @@ impl LocksJob {
             "window_ms": own.window_ms,
             "kept_to": own.cpus,
             "seed": own.seed,
-        })
+        });
+        // Cells of before there was a choice keep their hash.
+        if own.section != Vary::Fixed {
+            settings["section"] = json!(own.section);
+        }
+        settings
     }
 
     pub(super) fn run(&self) -> Result<Outcome, JobError> {

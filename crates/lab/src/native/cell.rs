@@ -1,15 +1,17 @@
 //! One cell on this machine: threads of the lock loop, started together, measured over a window,
 //! all released and waited for at the end.
 
+use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use convoy_sync::{Lock, Native};
+use convoy_sync::Native;
 
-use crate::lock_loop::{LoopResult, Outside, PHASE_OVER, PHASE_WINDOW, Shared, Think, Trace};
+use super::work::{Calibration, fastest};
+use crate::lock_loop::{Apart, Guarded, Loop, LoopResult, PHASE_OVER, PHASE_WINDOW, Shared, Trace};
 use convoy_host::clock::{
     CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
 };
@@ -24,18 +26,14 @@ const POLL: Duration = Duration::from_millis(1);
 /// context switch per thread, some 10 µs each.
 pub(super) const DRAIN_MS: u32 = 30_000;
 
+/// Times that a lock is taken and given back in one measurement of it alone: some 5 µs, so short
+/// that few are disturbed.
+const VISITS: u32 = 1000;
+
 /// What to run.
-pub(super) struct Plan {
-    pub(super) threads: u32,
-    /// CPUs that the threads may use, if not all.
-    pub(super) cpus: Option<u32>,
-    pub(super) section_steps: u32,
-    pub(super) outside_steps: u32,
-    pub(super) think: Think,
-    pub(super) spin_limit: Option<u32>,
-    pub(super) seed: u64,
-    pub(super) warmup_ms: u32,
-    pub(super) window_ms: u32,
+pub(super) struct Plan<'a> {
+    pub(super) what: &'a Loop,
+    pub(super) calibration: &'a Calibration,
     pub(super) drain_ms: u32,
 }
 
@@ -51,21 +49,23 @@ pub(super) enum CellError {
 }
 
 /// Runs one cell.
-pub(super) fn run<C: Lock + Send + Sync>(plan: &Plan) -> Result<LoopResult, CellError> {
+pub(super) fn run<C: Guarded + Send + Sync + 'static>(
+    plan: &Plan,
+) -> Result<LoopResult, CellError> {
     // Threads inherit the CPUs of whoever starts them; the coordinator is kept there too.
-    match plan.cpus {
+    match plan.what.cpus {
         Some(cpus) => keeping_to(cpus, || start::<C>(plan)).map_err(CellError::Cpus)?,
         None => start::<C>(plan),
     }
 }
 
-fn start<C: Lock + Send + Sync>(plan: &Plan) -> Result<LoopResult, CellError> {
-    let shared = Arc::new(Shared::<Native, C>::new(plan.section_steps, plan.spin_limit));
-    let mut threads = Vec::with_capacity(plan.threads as usize);
-    for index in 0..plan.threads {
+fn start<C: Guarded + Send + Sync + 'static>(plan: &Plan) -> Result<LoopResult, CellError> {
+    let shared = Arc::new(Shared::<Native, C>::new(plan.what.spin_limit));
+    let mut threads = Vec::with_capacity(plan.what.threads as usize);
+    for index in 0..plan.what.threads {
         let own = Arc::clone(&shared);
-        let mut outside = Outside::new(plan.think, plan.outside_steps, plan.seed, index);
-        let body = move || own.body(index, &mut outside);
+        let mut work = plan.what.work(index, |ns| plan.calibration.steps(ns));
+        let body = move || own.body(index, &mut work);
         let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(body);
         match spawned {
             Ok(thread) => threads.push(thread),
@@ -79,13 +79,22 @@ fn start<C: Lock + Send + Sync>(plan: &Plan) -> Result<LoopResult, CellError> {
             }
         }
     }
-    while shared.ready.0.load(Acquire) < plan.threads {
+    while shared.ready.0.load(Acquire) < plan.what.threads {
         thread::sleep(POLL);
     }
-    shared.observe(plan, threads)
+    // The C library leaves atomic instructions away while a process has one thread, so this is
+    // measured while there are others.
+    let alone_ns = alone::<C>(plan.what.spin_limit);
+    Ok(LoopResult { alone_ns: Some(alone_ns), ..shared.observe(plan, threads)? })
 }
 
-impl<C: Lock + Send + Sync> Shared<Native, C> {
+/// Nanoseconds to take a lock that nobody wants and to give it back.
+fn alone<C: Guarded>(spin_limit: Option<u32>) -> f64 {
+    let lock = Apart::new(C::free(spin_limit));
+    fastest(VISITS, || (0..VISITS).for_each(|_| black_box(&lock.0).with(|| ())))
+}
+
+impl<C: Guarded + Send + Sync> Shared<Native, C> {
     /// The coordinator: opens the gate, opens and closes the window, collects.
     fn observe(
         &self,
@@ -93,16 +102,16 @@ impl<C: Lock + Send + Sync> Shared<Native, C> {
         threads: Vec<JoinHandle<Trace>>,
     ) -> Result<LoopResult, CellError> {
         self.open_gate();
-        thread::sleep(Duration::from_millis(u64::from(plan.warmup_ms)));
+        thread::sleep(Duration::from_millis(u64::from(plan.what.warmup_ms)));
         let before = process_switches();
         let cpu_before = process_cpu_ns();
         let ticks_before = cpu_ticks();
         let begin = monotonic_ns();
         self.phase.store(PHASE_WINDOW, Relaxed);
-        thread::sleep(Duration::from_millis(u64::from(plan.window_ms)));
+        thread::sleep(Duration::from_millis(u64::from(plan.what.window_ms)));
         // On a machine that is busy with others a short window may pass without a section, and a
         // rate of none says nothing: it stays open until there is one.
-        let patience = begin + u64::from(plan.window_ms + plan.drain_ms) * 1_000_000;
+        let patience = begin + u64::from(plan.what.window_ms + plan.drain_ms) * 1_000_000;
         while self.served.load(Acquire) == 0 && monotonic_ns() < patience {
             thread::sleep(POLL);
         }
@@ -117,12 +126,12 @@ impl<C: Lock + Send + Sync> Shared<Native, C> {
         let limit = end + u64::from(plan.drain_ms) * 1_000_000;
         loop {
             let gone = self.gone.load(Acquire);
-            if gone == plan.threads {
+            if gone == plan.what.threads {
                 break;
             }
             if monotonic_ns() > limit {
                 // The threads are left behind, asleep; the program ends without them.
-                return Err(CellError::Stuck { missing: plan.threads - gone });
+                return Err(CellError::Stuck { missing: plan.what.threads - gone });
             }
             thread::sleep(POLL);
         }
@@ -154,21 +163,26 @@ fn join(thread: JoinHandle<Trace>) -> Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Condvar, Mutex};
+    use crate::lock_loop::{Library, Measured, Vary};
+    use convoy_sync::Lock;
 
-    fn plan(threads: u32) -> Plan {
-        Plan {
+    /// Runs a short cell; threads that do not leave the lock are given up after `drain_ms`.
+    fn short<C: Lock + Send + Sync>(threads: u32, drain_ms: u32) -> Result<LoopResult, CellError> {
+        let what = Loop {
+            lock: Measured::Library(Library::Std),
             threads,
             cpus: None,
-            section_steps: 20,
-            outside_steps: 50,
-            think: Think::Fixed,
+            section_ns: 20,
+            section: Vary::Fixed,
+            outside_ns: 50,
+            think: Vary::Fixed,
             spin_limit: None,
             seed: 1,
             warmup_ms: 2,
             window_ms: 20,
-            drain_ms: DRAIN_MS,
-        }
+        };
+        let calibration = Calibration { step_ns: 1.0, clock_ns: 0.0 };
+        run::<C>(&Plan { what: &what, calibration: &calibration, drain_ms })
     }
 
     /// A lock that is no lock: it lets everybody in and remembers nothing.
@@ -185,34 +199,27 @@ mod tests {
         fn release(&self) {}
     }
 
-    /// A lock that loses every wake-up: whoever finds it taken sleeps for good.
-    struct Lossy {
-        taken: Mutex<bool>,
-        never: Condvar,
-    }
+    /// A lock that nobody gets but the thread that made it.
+    struct Lossy(thread::ThreadId);
 
     impl Lock for Lossy {
         fn with_units(_: u32) -> Self {
-            Self { taken: Mutex::new(true), never: Condvar::new() }
+            Self(thread::current().id())
         }
         fn acquire(&self) {
-            let mut taken = self.taken.lock().unwrap();
-            while *taken {
-                taken = self.never.wait(taken).unwrap();
+            while thread::current().id() != self.0 {
+                thread::park();
             }
-            *taken = true;
         }
         fn try_acquire(&self) -> bool {
             false
         }
-        fn release(&self) {
-            *self.taken.lock().unwrap() = false;
-        }
+        fn release(&self) {}
     }
 
     #[test]
     fn a_lock_without_waiting_leaves_nobody_waiting() {
-        let tally = run::<Open>(&plan(3)).unwrap();
+        let tally = short::<Open>(3, DRAIN_MS).unwrap();
         assert_eq!(tally.acquisitions.len(), 3);
         assert_eq!(
             tally.waits.count(),
@@ -223,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_lost_wake_up_is_an_error_and_not_a_hang() {
-        let stuck = run::<Lossy>(&Plan { drain_ms: 50, ..plan(4) });
+        let stuck = short::<Lossy>(4, 50);
         assert!(matches!(stuck, Err(CellError::Stuck { missing: 4 })));
     }
 }

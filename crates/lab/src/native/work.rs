@@ -65,7 +65,7 @@ impl Calibration {
 }
 
 /// Nanoseconds of one of `parts` equal parts of `body`, the fastest of several runs.
-fn fastest(parts: u32, mut body: impl FnMut()) -> f64 {
+pub(super) fn fastest(parts: u32, mut body: impl FnMut()) -> f64 {
     let shortest = (0..CALIBRATIONS)
         .map(|_| {
             let begin = monotonic_ns();

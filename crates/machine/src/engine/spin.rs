@@ -10,6 +10,7 @@
 
 use super::{Cpu, Engine, Mode};
 use crate::line::Line;
+use crate::preset::CPUS_MAX;
 use crate::trace::Event;
 use crate::tree::Turn;
 use convoy_sync::TaskId;
@@ -47,6 +48,7 @@ impl Looks {
     }
 
     /// Takes the earliest look.
+    #[inline]
     pub(super) fn pop(&self) {
         self.change(|queue| {
             queue.pop();
@@ -57,10 +59,40 @@ impl Looks {
         self.change(|queue| queue.retain(|look| look.cpu() != cpu));
     }
 
+    #[inline]
     fn change(&self, change: impl FnOnce(&mut Vec<Turn>)) {
         let mut queue = self.queue.borrow_mut();
         change(&mut queue);
         self.first.set(queue.last().copied().unwrap_or(Turn::NEVER));
+    }
+}
+
+/// CPUs that look at the same time.
+struct Crowd {
+    at: u64,
+    /// A bit each.
+    cpus: [u64; CPUS_MAX / 64],
+}
+
+impl Crowd {
+    fn new(at: u64) -> Self {
+        Self { at, cpus: [0; CPUS_MAX / 64] }
+    }
+
+    #[inline]
+    fn add(&mut self, cpu: usize) {
+        self.cpus[cpu / 64] |= 1 << (cpu % 64);
+    }
+
+    /// Latest first.
+    fn append_to(&self, looks: &mut Vec<Turn>) {
+        for (at, mut bits) in self.cpus.iter().copied().enumerate().rev() {
+            while bits != 0 {
+                let bit = bits.ilog2() as usize;
+                looks.push(Turn::new(self.at, at * 64 + bit));
+                bits &= !(1 << bit);
+            }
+        }
     }
 }
 
@@ -146,7 +178,11 @@ impl Engine {
     fn release_all(&self, first: usize) {
         let now = self.clock.get();
         let group = self.lines.price.group_of(self.core_of(self.cpu.get()));
+        // By how much later: most look at one of two times, so they need no sorting.
+        let later = self.lines.price.llc / 2;
+        let mut crowds = [Crowd::new(now), Crowd::new(now + later)];
         self.looks.change(|looks| {
+            let mut sorted = looks.is_empty() && later > 0;
             let mut next = first;
             while next != 0 {
                 let (index, cpu) = (next - 1, &self.cpus[next - 1]);
@@ -155,16 +191,23 @@ impl Engine {
                 let asked = cpu.clock.get().max(now);
                 cpu.asked.set(asked);
                 let near = self.lines.price.group_of(self.core_of(index)) == group;
-                let at = asked + if near { self.lines.price.llc / 2 } else { 0 };
+                let crowd = &mut crowds[usize::from(near)];
+                let at = crowd.at + (asked - now);
                 // The CPU keeps its place in the tree, which is its next interrupt, unless that
                 // comes before its last fetch is done.
-                if at <= self.tree.key(index) {
-                    looks.push(Turn::new(at, index));
-                } else {
+                if at > self.tree.key(index) {
                     self.set_other(index, at);
+                } else if at == crowd.at {
+                    crowd.add(index);
+                } else {
+                    looks.push(Turn::new(at, index));
+                    sorted = false;
                 }
             }
-            looks.sort_unstable_by(|a, b| b.cmp(a));
+            crowds.iter().rev().for_each(|crowd| crowd.append_to(looks));
+            if !sorted {
+                looks.sort_unstable_by(|a, b| b.cmp(a));
+            }
         });
         self.limit(self.looks.first());
     }
@@ -222,5 +265,22 @@ impl Engine {
             link = &self.cpus[link.get() as usize - 1].spin_next;
         }
         link.set(self.cpus[index].spin_next.replace(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_in_order_whoever_came_first() {
+        let mut crowd = Crowd::new(7);
+        for cpu in [64, 3, 1023, 0, 63] {
+            crowd.add(cpu);
+        }
+        let mut looks = vec![Turn::new(9, 1)];
+        crowd.append_to(&mut looks);
+        let expected = [(9, 1), (7, 1023), (7, 64), (7, 63), (7, 3), (7, 0)];
+        assert_eq!(looks, expected.map(|(at, cpu)| Turn::new(at, cpu)));
     }
 }

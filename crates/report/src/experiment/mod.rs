@@ -4,6 +4,7 @@
 mod beside;
 mod measured;
 mod panel;
+mod peers;
 mod published;
 mod rows;
 mod sentence;
@@ -65,8 +66,8 @@ impl<'a> Results<'a> {
 enum Part {
     Published(ReproduceReport),
     Measured(HostReport),
-    /// With its name and the rows of its JSON.
-    Table(String, Table, Value),
+    /// With its name, the rows of its JSON, and the panels of its plot.
+    Table(String, Table, Value, Vec<Panel>),
     Panels(Vec<Panel>),
 }
 
@@ -114,7 +115,7 @@ impl ExperimentReport {
             match parts.first_mut() {
                 Some(Part::Published(report)) => report.notes.push(note),
                 Some(Part::Measured(report)) => report.notes.push(note),
-                Some(Part::Table(_, table, _)) => table.note(note),
+                Some(Part::Table(_, table, ..)) => table.note(note),
                 Some(Part::Panels(_)) | None => {}
             }
         }
@@ -152,7 +153,7 @@ impl ExperimentReport {
         let tables = self.parts.iter().map(|part| match part {
             Part::Published(report) => report.tables(),
             Part::Measured(report) => report.tables(),
-            Part::Table(_, table, _) => vec![table.clone()],
+            Part::Table(_, table, ..) => vec![table.clone()],
             Part::Panels(panels) => panels.iter().map(panel::table).collect(),
         });
         tables.flatten().collect()
@@ -179,7 +180,7 @@ impl ExperimentReport {
             match part {
                 Part::Published(report) => all.published = Some(report),
                 Part::Measured(report) => all.measured = Some(report),
-                Part::Table(name, _, rows) => drop(all.grids.insert(name.clone(), rows.clone())),
+                Part::Table(name, _, rows, _) => drop(all.grids.insert(name.clone(), rows.clone())),
                 Part::Panels(panels) => {
                     for panel in panels {
                         let table = panel::table(panel).to_json();
@@ -205,17 +206,19 @@ impl ExperimentReport {
             match part {
                 Part::Published(report) => texts.push(report.to_csv()),
                 Part::Measured(report) => texts.push(report.to_csv()),
-                Part::Table(_, table, _) => texts.push(table.to_csv()),
+                Part::Table(_, table, ..) => texts.push(table.to_csv()),
                 Part::Panels(_) => {}
             }
         }
-        texts.extend(self.plot.as_ref().map(Plot::to_csv));
+        let alone = self.parts.iter().any(|part| matches!(part, Part::Panels(_)));
+        texts.extend(self.plot.as_ref().filter(|_| alone).map(Plot::to_csv));
         texts.join("\n")
     }
 }
 
 /// A grid in its view, and a sentence of its result.
 fn part(results: Results) -> (Part, Option<String>) {
+    let name = || results.grid.grid.name.clone();
     match results.grid.grid.view {
         View::Published => {
             let report = published::report(results);
@@ -226,12 +229,17 @@ fn part(results: Results) -> (Part, Option<String>) {
         View::Table => {
             let (table, verdict) = rows::table(results);
             let rows = rows::json(results, &table);
-            (Part::Table(results.grid.grid.name.clone(), table, rows), verdict)
+            (Part::Table(name(), table, rows, Vec::new()), verdict)
         }
         View::Speedup => {
             let (table, verdict) = speedup::table(results);
             let rows = table.to_json();
-            (Part::Table(results.grid.grid.name.clone(), table, rows), verdict)
+            (Part::Table(name(), table, rows, Vec::new()), verdict)
+        }
+        View::Peers => {
+            let (table, panels, verdict) = peers::view(results);
+            let rows = rows::json(results, &table);
+            (Part::Table(name(), table, rows, panels), verdict)
         }
         View::Plot => (Part::Panels(panel::panels(results)), None),
     }

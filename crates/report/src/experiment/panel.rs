@@ -75,7 +75,7 @@ fn panel(results: Results, key: &str) -> Panel {
 /// The panels of the report under one title.
 pub(super) fn plot(plan: &Plan, parts: &[Part]) -> Option<Plot> {
     let panels = parts.iter().flat_map(|part| match part {
-        Part::Panels(panels) => &panels[..],
+        Part::Panels(panels) | Part::Table(.., panels) => &panels[..],
         _ => &[],
     });
     let panels: Vec<Panel> = panels.cloned().collect();

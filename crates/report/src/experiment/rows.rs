@@ -30,7 +30,7 @@ fn metric_cell(key: &str, value: f64, decimals: usize) -> Cell {
 }
 
 /// The label of a point on one axis; of a number, the number.
-fn label_cell(level: &Level) -> Cell {
+pub(super) fn label_cell(level: &Level) -> Cell {
     match level.number() {
         Some(number) if number >= 0.0 && number.fract() == 0.0 => Cell::count(number as u64),
         Some(number) => Cell::shown(level.label.as_str(), number),
@@ -39,7 +39,7 @@ fn label_cell(level: &Level) -> Cell {
 }
 
 /// How a metric is printed.
-fn shown(key: &str) -> (String, &'static str, usize) {
+pub(super) fn shown(key: &str) -> (String, &'static str, usize) {
     match metric(key) {
         Some(Metric { title, head, decimals, .. }) => (title.to_owned(), head, decimals),
         None => (key.to_owned(), "", 3),
@@ -69,7 +69,7 @@ pub(super) fn json(results: Results, table: &Table) -> Value {
 }
 
 /// A warning if other programs had a part of the machine.
-fn disturbance(results: Results) -> Option<String> {
+pub(super) fn disturbance(results: Results) -> Option<String> {
     let points = 0..results.grid.points.len();
     let others = points.filter_map(|index| results.estimate(results.values(index, "others_cpus")?));
     let most = others.map(|others| others.mean).reduce(f64::max)?;

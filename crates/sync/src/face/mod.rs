@@ -60,7 +60,7 @@ macro_rules! guard {
         unsafe impl<T: ?Sized + Sync> Sync for $guard<'_, T> {}
     };
 }
-use guard;
+pub(crate) use guard;
 
 /// What holds data behind a lock, but for its own ways to take it.
 macro_rules! holder {
@@ -111,7 +111,7 @@ macro_rules! holder {
         }
     };
 }
-use holder;
+pub(crate) use holder;
 
 #[cfg(test)]
 mod tests {

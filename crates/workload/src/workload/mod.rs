@@ -6,6 +6,7 @@
 
 mod find;
 mod pmake;
+mod script;
 
 use convoy_catalogue::{Entry, Fault, Shelf, WORKLOADS};
 use schemars::JsonSchema;
@@ -17,6 +18,7 @@ use crate::units;
 
 pub use find::Find;
 pub use pmake::Pmake;
+pub use script::{Act, Script, Step};
 
 /// Bytes of one read or write.
 const BUFFER: usize = 4096;
@@ -43,6 +45,9 @@ pub struct Workload {
     /// A parallel build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pmake: Option<Pmake>,
+    /// Shell scripts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
     /// What titles call it.
     #[serde(skip)]
     pub name: String,
@@ -52,6 +57,7 @@ pub struct Workload {
 enum Shape<'a> {
     Find(&'a Find),
     Pmake(&'a Pmake),
+    Script(&'a Script),
 }
 
 impl Entry for Workload {
@@ -66,7 +72,7 @@ impl Entry for Workload {
         }
         match self.shapes().count() {
             1 => Ok(()),
-            _ => Err(Fault::new("find", "a workload has one of the tables find, pmake")),
+            _ => Err(Fault::new("find", "a workload has one of the tables find, pmake, script")),
         }
     }
 
@@ -78,7 +84,8 @@ impl Entry for Workload {
 impl Workload {
     fn shapes(&self) -> impl Iterator<Item = Shape<'_>> {
         let find = self.find.iter().map(Shape::Find);
-        find.chain(self.pmake.iter().map(Shape::Pmake))
+        let script = self.script.iter().map(Shape::Script);
+        find.chain(self.pmake.iter().map(Shape::Pmake)).chain(script)
     }
 
     /// Makes what it works on, in `directory`, which exists.
@@ -89,6 +96,7 @@ impl Workload {
         self.shapes().try_for_each(|shape| match shape {
             Shape::Find(find) => find.prepare(k, directory),
             Shape::Pmake(pmake) => pmake.prepare(k, directory),
+            Shape::Script(script) => script.prepare(k, directory),
         })
     }
 
@@ -100,6 +108,7 @@ impl Workload {
         self.shapes().try_for_each(|shape| match shape {
             Shape::Find(find) => find.run(k, directory),
             Shape::Pmake(pmake) => pmake.run(k, directory, cpus),
+            Shape::Script(script) => script.run(k, directory, cpus),
         })
     }
 
@@ -108,6 +117,7 @@ impl Workload {
         let of = |shape| match shape {
             Shape::Find(find) => 2 * find.instances + 1,
             Shape::Pmake(pmake) => 2 * pmake.jobs_per_cpu * cpus + 1,
+            Shape::Script(script) => 2 * script.instances(cpus),
         };
         self.shapes().map(of).sum()
     }

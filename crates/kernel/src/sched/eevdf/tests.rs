@@ -165,3 +165,26 @@ fn a_migrating_task_keeps_its_lag_and_what_is_left_of_its_deadline() {
     assert_eq!(entity.eevdf.deadline.get() - entity.vruntime.get(), left);
     assert!((to.mean() - entity.vruntime.get() - lag).abs() <= 1);
 }
+
+/// A task that is queued half of the time weighs half, wherever it goes.
+#[test]
+fn a_sleeper_takes_its_average_along_and_leaves_it_until_the_next_event() {
+    let (mut here, mut there) = (queue(2), queue(2));
+    let task = task(0, 0);
+    for ms in 0..2000 {
+        here.update_clock(ms * MS);
+        if ms % 2 == 0 {
+            here.enqueue(&task, Enqueue::Woken, 0);
+        } else {
+            assert!(here.dequeue(&task, Dequeue::Leaves));
+        }
+    }
+    let load = here.load_average();
+    assert!((490..535).contains(&load), "{load}");
+    here.detach(&task, true);
+    there.attach(&task);
+    assert_eq!(here.load_average(), load);
+    assert!(there.load_average().abs_diff(load) <= 1, "{}", there.load_average());
+    here.update_clock(2000 * MS);
+    assert!(here.load_average() <= 1, "{}", here.load_average());
+}

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 const LISTS: usize = 32;
 /// Callbacks of the process that may wait unless [`limit`] says otherwise: 2 MB of lists.
 const LIMIT: usize = 65_536;
-/// Callbacks after which those that wait for room are let go on.
+/// Callbacks after which one of those that wait for room is let go on.
 const CHUNK: usize = 1024;
 
 /// What is to be run: data, and what to do with it.
@@ -93,14 +93,19 @@ impl List {
         queue.waiting.push(callback);
     }
 
-    /// `count` of those taken have run.
+    /// `count` of those taken have run. One caller that waits for room goes on, because it fills
+    /// what there is in no time; after the last of those taken all do, so that nobody is left.
     fn settle(&self, count: usize) {
         let mut queue = self.queue.lock();
         queue.taken -= count;
-        if core::mem::take(&mut queue.callers) > 0 {
+        let going = if queue.taken == 0 { queue.callers } else { queue.callers.min(1) };
+        if going > 0 {
+            queue.callers -= going;
             // Relaxed: under the lock.
             self.room.fetch_add(1, Relaxed);
-            Native::wake(&raw const self.room, usize::MAX);
+            // Others want the lock, and a wake-up is a system call.
+            drop(queue);
+            Native::wake(&raw const self.room, going as usize);
         }
     }
 }

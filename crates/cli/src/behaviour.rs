@@ -1,0 +1,111 @@
+//! What a recorded program did, as the replay takes it.
+
+use convoy_lab::replay::{Behaviour, Section, Span, Spread};
+use convoy_record::{Lock, Process, Record, Times};
+
+/// Share of acquisitions, and of waiting, below which a lock is left out.
+const LITTLE: f64 = 0.001;
+/// Locks of one name that are told apart.
+const INSTANCES: u64 = 64;
+/// CPU use, of the CPUs there were, below which an absence from the CPU was sleep.
+const BUSY: f64 = 0.9;
+
+/// The process in which locks matter most, and those of them that do; empty: none.
+pub(crate) fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
+    let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
+    let process = record.processes.iter().max_by_key(all);
+    (process, process.map(kept).unwrap_or_default())
+}
+
+/// Nanoseconds that threads waited, and acquisitions.
+fn weight(lock: &Lock) -> u64 {
+    if lock.is_lock() { (lock.wait_s() * 1e9) as u64 + lock.count() } else { 0 }
+}
+
+/// The locks that matter, the one waited for longest first.
+fn kept(process: &Process) -> Vec<&Lock> {
+    let all = || process.locks.iter().filter(|lock| lock.is_lock() && lock.count() > 0);
+    let count: u64 = all().map(Lock::count).sum();
+    let wait_s: f64 = all().map(Lock::wait_s).sum();
+    let matters = |lock: &&Lock| {
+        lock.count() as f64 > LITTLE * count as f64 || lock.wait_s() > LITTLE * wait_s
+    };
+    let mut locks: Vec<&Lock> = all().filter(matters).collect();
+    locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()));
+    locks
+}
+
+pub(crate) fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> Behaviour {
+    let cpus = record.program.cpus.max(1);
+    let spare = process.cpu_s < BUSY * process.seconds * f64::from(cpus);
+    let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
+    for (index, lock) in locks.iter().enumerate() {
+        behaviour.locks.push(lock.instances.clamp(1, INSTANCES) as u32);
+        let sites = lock.sites.iter().filter(|site| site.act != "signal" && site.count > 0);
+        behaviour.sections.extend(sites.map(|site| Section {
+            lock: index,
+            count: site.count,
+            threads: site.threads.max(1) as u32,
+            hold: span(&site.hold_on, &site.hold_off, spare),
+            think: span(&site.think_on, &site.think_off, spare),
+        }));
+    }
+    let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
+    let threads = behaviour.sections.iter().map(|one| one.threads).max();
+    behaviour.threads = threads.unwrap_or(1);
+    let seconds = busy_s(process, locks).max(1e-9);
+    behaviour.rate = count as f64 / seconds;
+    behaviour.cpu_ns = process.cpu_s * 1e9 / count.max(1) as f64;
+    let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
+    let wait_s = wait_s.min(seconds * f64::from(behaviour.threads));
+    behaviour.wait_ns = wait_s * 1e9 / count.max(1) as f64;
+    let passing_s = |lock: &&Lock| lock.all(|site| &site.handoff).total_s / lock.instances as f64;
+    behaviour.passing = locks.iter().map(passing_s).fold(0.0, f64::max) / seconds;
+    behaviour
+}
+
+/// How long the threads were at work: of a program whose threads often waited from the first to
+/// the last wait that ended, without what it did before and after.
+fn busy_s(process: &Process, locks: &[&Lock]) -> f64 {
+    /// Waits for each phase, on average, that tell.
+    const OFTEN: u64 = 10;
+    let waited = |wait_s: &f64| *wait_s > 0.0;
+    let phases = &process.phases_wait_s;
+    let contended: u64 = locks.iter().map(|lock| lock.contended()).sum();
+    match (phases.iter().position(waited), phases.iter().rposition(waited)) {
+        (Some(first), Some(last)) if contended > OFTEN * phases.len() as u64 => {
+            (last - first + 1) as f64 * process.phase_s
+        }
+        _ => process.seconds,
+    }
+}
+
+/// Work with a switch in it slept if CPUs were to be had, and was preempted otherwise; then the
+/// virtual machine preempts it too.
+fn span(on: &Times, off: &Times, spare: bool) -> Span {
+    let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
+    let all = (on.count + off.count).max(1) as f64;
+    let sleeps = if spare || on.count == 0 { off.count as f64 / all } else { 0.0 };
+    Span { work: spread(on), sleeps, sleep: spread(off) }
+}
+
+/// Which lock limits, and from how many CPUs on.
+pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
+    let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
+    let per_call = |lock: &Lock| {
+        let (held_s, _) = lock.held_s();
+        held_s / count.max(1) as f64 / lock.instances.max(1) as f64
+    };
+    let most = locks.iter().max_by(|a, b| per_call(a).total_cmp(&per_call(b)));
+    let Some(lock) = most.filter(|lock| per_call(lock) > 0.0) else {
+        return "No hold was timed, so no lock is known to limit.".to_owned();
+    };
+    let rate = 1.0 / per_call(lock);
+    let cpus = (rate * behaviour.cpu_ns / 1e9).ceil().max(1.0);
+    let site = lock.sites.first().map_or("", |site| site.place.as_str());
+    format!(
+        "`{}` in {site} limits: as long as it is held now it allows {rate:.0} acquisitions a \
+         second in all, for which {cpus:.0} CPUs are enough; the record had {} and {:.0} a second.",
+        lock.name, behaviour.cpus, behaviour.rate
+    )
+}

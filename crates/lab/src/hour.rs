@@ -1,0 +1,64 @@
+//! What changes of a machine from one hour to the next: switches and wakeups, measured in less than
+//! a second. The caches and the instructions of a machine stay what they are.
+
+use std::collections::BTreeMap;
+
+use convoy_host::clock;
+
+use crate::calibrate_machine::{INTERRUPT_NS, MachineError};
+pub use crate::calibrate_wakeups::Quartiles;
+use crate::calibrate_wakeups::{threads, wakeups};
+
+/// Wakeups of each kind: enough for quartiles.
+const WAKEUPS: u32 = 40;
+
+/// Nanoseconds, by the key of a machine preset. With one usable CPU there are no wakeups on
+/// another.
+///
+/// # Errors
+/// [`MachineError`] if a system call fails.
+///
+/// # Panics
+/// If the thread that measures does.
+pub fn prices() -> Result<BTreeMap<String, Quartiles>, MachineError> {
+    // A thread of its own: what measures is kept to one CPU.
+    std::thread::scope(|scope| scope.spawn(measure).join().expect("the measurement does not panic"))
+}
+
+fn measure() -> Result<BTreeMap<String, Quartiles>, MachineError> {
+    let usable = clock::usable_cpus();
+    let first = usable.first().copied().unwrap_or(0);
+    let here = threads(first, 0.0)?;
+    let mut prices = vec![("price_ns.switch", [here.switch; 3])];
+    if let Some(&second) = usable.get(1) {
+        let there = wakeups(first, second, WAKEUPS)?;
+        let less = |all: Quartiles, part: f64| all.map(|ns| (ns - part).max(0.0));
+        let rest = here.pass_on + INTERRUPT_NS;
+        prices.extend([
+            ("price_ns.ipi", less(there.busy, rest)),
+            ("price_ns.idle_exit", less(there.idle, rest)),
+            ("guest_ns.send", less(there.call, here.pass_on)),
+            ("guest_ns.halted_exit", less(there.halted, rest)),
+        ]);
+    }
+    Ok(prices.into_iter().map(|(key, ns)| (key.to_owned(), ns)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_catalogue::Set;
+    use convoy_machine::Preset;
+
+    #[test]
+    fn every_price_is_one_of_a_machine() {
+        let prices = prices().expect("this machine can be measured");
+        assert!(prices["price_ns.switch"][1] >= 0.0, "{prices:?}");
+        for (key, [low, median, high]) in prices {
+            assert!(low <= median && median <= high, "{key}");
+            let path: Vec<&str> = key.split('.').collect();
+            let set = Set::machine(&path, median.to_string(), key.clone());
+            convoy_catalogue::load::<Preset>("host", &[set]).expect("a key of host.toml");
+        }
+    }
+}

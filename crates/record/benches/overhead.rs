@@ -1,0 +1,59 @@
+//! What a lock and an unlock that nobody waits for cost under the object that `convoy record` and
+//! `convoy with` load, in nanoseconds beyond plain glibc: each the least of batches that alternate
+//! with glibc's own in one process, in which a second thread is alive.
+#![expect(clippy::print_stdout, reason = "a benchmark talks")]
+
+use convoy_record::{DIRECTORY, launch};
+use std::path::Path;
+use std::process::Command;
+
+/// Name, environment, and what is asked of one mutex, nanoseconds.
+type Row = (&'static str, &'static [(&'static str, &'static str)], f64);
+
+const ROWS: [Row; 4] = [
+    ("interposed", &[], 1.0),
+    ("own word in place", &[("CONVOY_MUTEX", "sleep")], 0.0),
+    ("recorded", &[(DIRECTORY, "")], 6.0),
+    ("recorded, own word", &[(DIRECTORY, ""), ("CONVOY_MUTEX", "sleep")], 6.0),
+];
+/// Numbers of mutexes, taken in turn.
+const MUTEXES: [&str; 3] = ["1", "500", "20000"];
+/// Processes of each row, of which the median counts.
+const PROCESSES: usize = 5;
+
+fn main() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/pairs.c");
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pairs");
+    std::fs::create_dir_all(&place).expect("a directory for the program");
+    let program = place.join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(source);
+    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+    let object = launch::object().expect("the object can be written");
+    println!("ns a pair beyond glibc     asked       1     500   20000 mutexes");
+    for (name, environment, asked) in ROWS {
+        print!("{name:<24}{asked:>8.1}");
+        for count in MUTEXES {
+            let run = |_| {
+                let mut command = launch::command(&[(&program).into(), count.into()], &object);
+                for (key, value) in environment {
+                    command.env(
+                        key,
+                        if value.is_empty() { place.as_os_str() } else { value.as_ref() },
+                    );
+                }
+                let output = command.output().expect("the program starts");
+                let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                let mut numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+                let (named, plain): (f64, f64) = (|| Some((numbers.next()?, numbers.next()?)))()
+                    .unwrap_or_else(|| panic!("{output:?}"));
+                named - plain
+            };
+            let mut all: Vec<f64> = (0..PROCESSES).map(run).collect();
+            all.sort_by(f64::total_cmp);
+            print!("{:>8.1}", all[PROCESSES / 2]);
+        }
+        println!();
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

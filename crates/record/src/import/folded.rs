@@ -1,0 +1,83 @@
+//! Folded stacks of what threads slept in, outermost function first, with microseconds: what
+//! `offcputime -f` prints.
+
+use super::{Refused, Waits, number};
+use crate::record::{Kind, Times};
+
+/// Functions in which a thread waits for a lock, how their names begin without underscores before
+/// them, what they wait for, and what is done with it. The first match holds.
+const WAITS: [(&str, Kind, &str); 26] = [
+    ("pthread_mutex_", Kind::Mutex, "lock"),
+    ("pthread_rwlock_rd", Kind::Rwlock, "read"),
+    ("pthread_rwlock_timedrd", Kind::Rwlock, "read"),
+    ("pthread_rwlock_", Kind::Rwlock, "write"),
+    ("pthread_cond_", Kind::Condition, "wait"),
+    ("pthread_barrier_", Kind::Barrier, "wait"),
+    ("new_sem_wait", Kind::Semaphore, "lock"),
+    ("sem_wait", Kind::Semaphore, "lock"),
+    ("sem_timedwait", Kind::Semaphore, "lock"),
+    ("sem_clockwait", Kind::Semaphore, "lock"),
+    ("mtx_", Kind::Mutex, "lock"),
+    ("cnd_", Kind::Condition, "wait"),
+    ("lll_lock_wait", Kind::Mutex, "lock"),
+    ("mutex_lock", Kind::Mutex, "lock"),
+    ("rwsem_down_read", Kind::Rwlock, "read"),
+    ("rwsem_down_write", Kind::Rwlock, "write"),
+    ("down_read", Kind::Rwlock, "read"),
+    ("down_write", Kind::Rwlock, "write"),
+    ("percpu_down_", Kind::Rwlock, "lock"),
+    ("down_interruptible", Kind::Semaphore, "lock"),
+    ("down_killable", Kind::Semaphore, "lock"),
+    ("down_timeout", Kind::Semaphore, "lock"),
+    ("rt_mutex_", Kind::Mutex, "lock"),
+    ("queued_spin_lock_slowpath", Kind::Spinlock, "lock"),
+    ("queued_read_lock_slowpath", Kind::Rwlock, "read"),
+    ("queued_write_lock_slowpath", Kind::Rwlock, "write"),
+];
+
+/// Whether a line is a stack with its weight.
+pub(super) fn is_stack(line: &str) -> bool {
+    line.starts_with('#')
+        || line.trim().rsplit_once(' ').is_some_and(|(stack, weight)| {
+            stack.contains(';') && weight.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        })
+}
+
+pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let split = line.trim().rsplit_once(' ');
+        let parsed = split.ok_or_else(|| "expected a stack and microseconds".to_owned());
+        let parsed = parsed.and_then(|(stack, us)| Ok((stack, number(us, "weight")?)));
+        let (stack, us) = parsed.map_err(|reason| (index + 1, reason))?;
+        let frames: Vec<&str> = stack.split(';').collect();
+        if !add(&frames, us / 1e6, waits) {
+            waits.pass_over(index + 1);
+        }
+    }
+    waits.notes.push("Stacks that hold no lock function were passed over.".to_owned());
+    Ok(())
+}
+
+/// Adds the wait in which this stack ends, outermost function first; whether there is one.
+pub(super) fn add(frames: &[&str], seconds: f64, waits: &mut Waits) -> bool {
+    let found = frames.iter().enumerate().find_map(|(at, frame)| {
+        let frame = frame.trim_start_matches('_');
+        WAITS.iter().find(|wait| frame.starts_with(wait.0)).map(|wait| (at, wait))
+    });
+    let Some((at, &(_, kind, act))) = found else { return false };
+    // A wrapper of a library takes the lock for somebody else.
+    let caller = frames[..at].iter().rev().find(|frame| !is_wrapper(frame));
+    let place = caller.map_or("?", |frame| frame);
+    let site = waits.site(&format!("lock of {place}"), kind, place, act);
+    site.count += 1;
+    site.contended += 1;
+    site.wait.add(&Times::one(seconds));
+    true
+}
+
+fn is_wrapper(frame: &str) -> bool {
+    ["std::", "__gthread_", "[unknown]"].iter().any(|prefix| frame.starts_with(prefix))
+}

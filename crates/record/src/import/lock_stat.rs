@@ -1,0 +1,76 @@
+//! `/proc/lock_stat`: microseconds by class of locks, and the places that waited most.
+
+use super::{Refused, Waits, number};
+use crate::record::{Kind, Times};
+
+/// Whether a line is the first one.
+pub(super) fn is_head(line: &str) -> bool {
+    line.trim_start().starts_with("lock_stat version")
+}
+
+/// Numbers of a class: bounces, contentions, four of waiting, bounces, acquisitions, four of
+/// holding. Version 0.3 has no averages.
+const COLUMNS: [usize; 2] = [12, 10];
+
+pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
+    let mut class = "";
+    for (index, line) in text.lines().enumerate() {
+        let refused = |reason| (index + 1, reason);
+        let is_rule = line.trim_start().starts_with(['-', '.']) || is_head(line);
+        if is_rule || line.trim().is_empty() || line.contains("contentions") {
+            continue;
+        }
+        match line.rsplit_once(": ") {
+            Some((name, numbers)) => {
+                class = name.trim();
+                self::class(class, numbers, waits).map_err(refused)?;
+            }
+            // A place: the class, how often, its address, the function.
+            None if line.contains("[<") && !class.is_empty() => {
+                place(class, line, waits).map_err(refused)?;
+            }
+            None => waits.pass_over(index + 1),
+        }
+    }
+    Ok(())
+}
+
+fn class(class: &str, numbers: &str, waits: &mut Waits) -> Result<(), String> {
+    let words: Vec<&str> = numbers.split_ascii_whitespace().collect();
+    if !COLUMNS.contains(&words.len()) {
+        return Err(format!(
+            "the class `{class}` has {} numbers; expected 12, or 10 of version 0.3",
+            words.len()
+        ));
+    }
+    let all = words.iter().map(|word| number(word, "number"));
+    let all = all.collect::<Result<Vec<f64>, String>>()?;
+    let half = all.len() / 2;
+    let (wait, hold) = all.split_at(half);
+    let (name, act, kind) = match class {
+        _ if class.ends_with("-W") => (&class[..class.len() - 2], "write", Kind::Rwlock),
+        _ if class.ends_with("-R") => (&class[..class.len() - 2], "read", Kind::Rwlock),
+        _ => (class, "lock", Kind::Mutex),
+    };
+    let site = waits.site(name, kind, "all places", act);
+    let contended = wait[1] as u64;
+    site.count += hold[1] as u64;
+    site.contended += contended;
+    site.wait.add(&Times::summed(contended, wait[4] / 1e6, wait[3] / 1e6));
+    site.hold_on.add(&Times::summed(hold[1] as u64, hold[4] / 1e6, hold[3] / 1e6));
+    Ok(())
+}
+
+/// The file has no times of a place: its waits are those of the class, which the account has.
+fn place(class: &str, line: &str, waits: &mut Waits) -> Result<(), String> {
+    let (before, function) = line.split_once("[<").unwrap_or((line, ""));
+    let count = before.split_ascii_whitespace().next_back().unwrap_or_default();
+    number(count, "number of waits")?;
+    let function = function.split_once("] ").map_or(function, |(_, name)| name).trim();
+    let name = class.trim_end_matches("-R").trim_end_matches("-W");
+    let note = format!("`{name}` was contended {count} times at {function}.");
+    if !waits.notes.contains(&note) {
+        waits.notes.push(note);
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! [`Mutex`]: data that one task at a time may use, also across an `await`.
+
+use super::Semaphore;
+use crate::face::{guard, holder};
+use core::cell::UnsafeCell;
+
+/// Data that one task at a time may use, also across an `await`. The lock is a [`Semaphore`] with
+/// one permit. Where nothing is awaited with the lock held, [`crate::Mutex`] is faster.
+///
+/// ```
+/// use convoy_sync::future::Mutex;
+///
+/// async fn add(total: &Mutex<u64>) {
+///     *total.lock().await += 1;
+/// }
+/// ```
+pub struct Mutex<T: ?Sized> {
+    raw: Semaphore,
+    value: UnsafeCell<T>,
+}
+
+/// Has a [`Mutex`]; gives it back when dropped, on any thread.
+#[must_use = "the mutex is held as long as the guard lives"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    lock: &'a Mutex<T>,
+}
+
+holder!(Mutex, Semaphore::new(1), try_lock);
+guard!(MutexGuard, deref_mut);
+
+// SAFETY: the lock lets one task at a time use the data.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+// SAFETY: the guard is a reference to the data that nobody else has.
+unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Takes the lock as soon as it can.
+    pub async fn lock(&self) -> MutexGuard<'_, T> {
+        self.raw.acquire().await.keep();
+        MutexGuard { lock: self }
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.raw.try_acquire()?.keep();
+        Some(MutexGuard { lock: self })
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.add(1);
+    }
+}
