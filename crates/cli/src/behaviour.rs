@@ -93,7 +93,7 @@ fn span(on: &Times, off: &Times, spare: bool) -> Span {
 pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
     let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
     let per_call = |lock: &Lock| {
-        let (held_s, _) = lock.held_s();
+        let (held_s, _) = lock.held_s(0.0);
         held_s / count.max(1) as f64 / lock.instances.max(1) as f64
     };
     let most = locks.iter().max_by(|a, b| per_call(a).total_cmp(&per_call(b)));

@@ -49,7 +49,7 @@ impl LockAccount {
     /// Of a lock; one that `hands_over` has an owner already while that is woken.
     fn new(process: &Process, lock: &Lock, hands_over: bool, all_s: f64) -> Self {
         let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
-        let (held_s, off_s) = lock.held_s();
+        let (held_s, off_s) = lock.held_s(process.cpu_s);
         let woken_s = if hands_over { lock.all(|site| &site.handoff).total_s } else { 0.0 };
         let (held_s, off_s) = (held_s + woken_s, off_s + woken_s);
         Self {

@@ -303,14 +303,18 @@ impl Lock {
     /// Time that it was held, and the part of it in which its owner was on no CPU, seconds.
     ///
     /// A hold with a switch in it takes as long as one without would, and the rest of it the owner
-    /// waits for a CPU.
-    pub fn held_s(&self) -> (f64, f64) {
+    /// waits for a CPU. But owners cannot have run for longer than their process, which took
+    /// `cpu_s` (0: not known): a hold that was long only because the hypervisor had the CPU, which
+    /// nobody sees as a switch, must not pass for work.
+    pub fn held_s(&self, cpu_s: f64) -> (f64, f64) {
         let sites = self.sites.iter();
-        sites.fold((0.0, 0.0), |(held, off), site| {
+        let (held, off) = sites.fold((0.0, 0.0), |(held, off), site| {
             let service = site.hold_on.mean_s().min(site.hold_off.mean_s());
             let lost = site.hold_off.total_s - service * site.hold_off.count as f64;
             (held + site.hold_on.total_s + site.hold_off.total_s, off + lost)
-        })
+        });
+        let idle = if cpu_s > 0.0 { held - cpu_s } else { 0.0 };
+        (held, f64::max(off, idle))
     }
 }
 

