@@ -1,8 +1,32 @@
 //! The example of a lock from elsewhere, `examples/own-lock`, is built and tested as its author
 //! would: with cargo, outside of this workspace.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+
+/// Name and version of each crate that a `Cargo.lock` names.
+fn locked(path: &str) -> BTreeSet<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let text = std::fs::read_to_string(path).expect("a Cargo.lock");
+    let mut words = text.lines().map(str::to_owned).filter(|line| !line.starts_with("source"));
+    let mut all = BTreeSet::new();
+    while let Some(line) = words.next() {
+        if line.starts_with("name = ") {
+            all.insert((line, words.next().unwrap_or_default()));
+        }
+    }
+    all
+}
+
+/// A fresh machine has fetched what the workspace names, and the test below does not fetch.
+#[test]
+fn the_example_needs_no_crate_that_the_workspace_has_not_got() {
+    let mut own = locked("../../examples/own-lock/Cargo.lock");
+    own.retain(|(name, _)| name != "name = \"own-lock\"");
+    let unknown: Vec<_> = own.difference(&locked("../../Cargo.lock")).cloned().collect();
+    assert_eq!(unknown, []);
+}
 
 #[test]
 fn a_lock_from_elsewhere_is_checked_by_its_own_tests() {
