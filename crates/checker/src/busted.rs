@@ -118,6 +118,10 @@ fn of_kernels() -> Vec<Subject> {
             "busted-rcu-preempted",
             "A grace period forgets readers that left their CPU.",
         ),
+        Subject::busted_rcu::<Unmarked>(
+            "busted-rcu-expedited",
+            "An expedited one forgets readers that left their CPU.",
+        ),
         Subject::busted_rcu::<LostWork>(
             "busted-rcu-work",
             "A thread forgets work that comes while it works.",
@@ -159,6 +163,12 @@ impl Steps for Unwrapped {
 struct Unheld;
 impl Steps for Unheld {
     const READERS: bool = false;
+}
+
+/// RCU whose expedited grace periods wait for CPUs only.
+struct Unmarked;
+impl Steps for Unmarked {
+    const EXPEDITES: bool = false;
 }
 
 /// RCU whose thread takes the flag of its work too late.

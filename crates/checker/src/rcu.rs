@@ -39,7 +39,7 @@ type Body = Box<dyn FnOnce()>;
 
 use Move::{
     After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
-    Serve,
+    Rush, Serve,
 };
 pub use shapes::{Move, RCU_SHAPES, RcuShape};
 
@@ -99,6 +99,7 @@ impl<S: Steps> Objects<S> {
                 Model::irq_save();
                 self.rcu.note_switch(&hands.reader);
                 Model::irq_restore(());
+                self.section(0);
             }
             Pass => self.rcu.note_quiescent_state(),
             Core => self.tick(),
@@ -121,7 +122,8 @@ impl<S: Steps> Objects<S> {
                 self.freed.borrow_mut().extend(over.map(|(_, object)| object));
             }
             Bar => self.barrier(),
-            Hurry => self.expedite(),
+            Hurry => self.expedite(false),
+            Rush => self.expedite(true),
             Give => self.give(),
             Serve(parts) => self.serve(parts),
         }
@@ -153,13 +155,18 @@ impl<S: Steps> Objects<S> {
         shared.0.leave();
     }
 
-    fn expedite(&self) {
+    /// Stops all CPUs, and waits for readers that lost theirs if there may be such.
+    fn expedite(&self, preemptible: bool) {
         let old = self.replace();
         let stop = || {
             let mine = self.stopper.try_lock();
             if mine {
                 for word in &self.inside {
                     Model::spin_until(word, |inside| inside == 0);
+                }
+                if preemptible {
+                    self.rcu.expedite();
+                    self.rcu.wait_expedited();
                 }
                 self.stopper.unlock();
             }
@@ -253,7 +260,7 @@ fn set_up<S: Steps>(
 ) -> (Rc<Objects<S>>, Vec<Body>) {
     let first = -(isize::from(before_wrap));
     let unordered =
-        tasks.iter().flat_map(|moves| moves.iter()).any(|it| [Draw, Hurry].contains(it));
+        tasks.iter().flat_map(|moves| moves.iter()).any(|it| [Draw, Hurry, Rush].contains(it));
     let objects = Rc::new(Objects::<S> {
         rcu: Rcu::new(tasks.len(), first),
         expedited: Expedited::default(),

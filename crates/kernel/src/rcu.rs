@@ -15,7 +15,7 @@
 //! lose its CPU in them; of the flavour `rcu_bh`, sections with bottom halves disabled. No path of
 //! the jobs queues callbacks of that one or waits for an expedited grace period. Source:
 //! `kernel/rcutree.c` and `kernel/rcutree_plugin.h` of 2.6.39 and 3.0. *Not modelled:* hotplug,
-//! expedited grace periods of preemptible readers, a thread that yields after ten rounds of work.
+//! a thread that yields after ten rounds of work.
 
 mod boost;
 #[cfg(test)]

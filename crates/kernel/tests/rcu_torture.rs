@@ -157,8 +157,12 @@ impl Torture {
             let kind = self.draw(40);
             if let Some(object) = self.replace() {
                 // A grace period of the other kind is no shorter for readers without bottom halves.
-                if kind < 4 && self.readers != Readers::Preempt {
-                    sched.synchronize_sched_expedited();
+                if kind < 4 {
+                    if self.readers == Readers::Preempt {
+                        sched.synchronize_rcu_expedited();
+                    } else {
+                        sched.synchronize_sched_expedited();
+                    }
                     self.step(object);
                 }
                 self.call(sched, object);

@@ -2,7 +2,7 @@
 
 use Move::{
     After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
-    Serve,
+    Rush, Serve,
 };
 
 /// One thing that a CPU does.
@@ -39,6 +39,8 @@ pub enum Move {
     /// Puts a new object in the place of the present one, and frees the old one after an expedited
     /// grace period: sections on other CPUs end before these can switch to another task.
     Hurry,
+    /// The same with readers that may have lost their CPU in a section.
+    Rush,
     /// An interrupt on the CPU of a thread gives it something to do, and wakes it.
     Give,
     /// The thread does what it is given, until it has done so much.
@@ -173,6 +175,12 @@ pub const RCU_SHAPES: &[RcuShape] = &[
         tasks: &[&[Hurry], &[Hurry, Hurry], &[Open, Close, Open, Close]],
     },
     RcuShape {
+        name: "expedited-preempted",
+        about: "two that do not want to wait for readers' CPUs, and readers that lose theirs",
+        before_wrap: 100,
+        tasks: &[&[Rush], &[Rush, Rush], &[Open, Leave, Close, Open, Leave, Close]],
+    },
+    RcuShape {
         name: "work",
         about: "a thread that is given work while it works",
         before_wrap: 100,
@@ -197,6 +205,7 @@ impl Move {
             Poll => "poll",
             Bar => "barrier",
             Hurry => "expedite",
+            Rush => "expedite readers",
             Give => "give work",
             Serve(_) => "work",
         }

@@ -1,7 +1,7 @@
 //! Those who wait for grace periods and callbacks, and do not leave that to a callback.
 
 use crate::sched::kthread::Kthread;
-use crate::sched::scheduler::Sched;
+use crate::sched::scheduler::{Sched, Work};
 use crate::sched::task::Policy;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::rcu::{Barrier, Expedited};
@@ -26,7 +26,17 @@ pub(super) struct Stoppers {
     expedited: Sim<Expedited<Smp>>,
     /// Somebody is stopping CPUs.
     busy: Cell<bool>,
+    /// The same of readers that may be preempted (`sync_rcu_preempt_exp_mutex`).
+    readers: Sim<Expedited<Smp>>,
+    busy_readers: Cell<bool>,
     by_cpu: Vec<Rc<Stopper>>,
+}
+
+impl Stoppers {
+    /// The pause after try `number` met another one.
+    fn pause(&self, number: u32) {
+        Here::compute(u64::from(number) * self.by_cpu.len() as u64 * PAUSE_PS);
+    }
 }
 
 fn count() -> Count {
@@ -49,16 +59,56 @@ impl Sched {
     /// without RCU it does nothing; without room for the threads it waits as the other one.
     pub fn synchronize_sched_expedited(&self) {
         let Some(rcu) = &self.rcu else { return };
-        if rcu.stoppers.get().is_none() {
-            let Some(stoppers) = self.new_stoppers() else { return self.synchronize_sched() };
-            let _somebody_was_first = rcu.stoppers.set(stoppers);
-        }
-        let stoppers = rcu.stoppers.get().expect("set before");
-        let cpus = stoppers.by_cpu.len() as u64;
-        let pause = |number| Here::compute(u64::from(number) * cpus * PAUSE_PS);
-        if !stoppers.expedited.wait(|| self.stop_cpus(stoppers), pause) {
+        let Some(stoppers) = self.stoppers(rcu) else { return self.synchronize_sched() };
+        if !stoppers.expedited.wait(|| self.stop_cpus(stoppers), |number| stoppers.pause(number)) {
             self.synchronize_sched();
         }
+    }
+
+    /// Waits until every section has ended that has begun by now (`synchronize_rcu`).
+    pub fn synchronize_rcu(&self) {
+        if self.rcu.is_none() {
+            return;
+        }
+        let done = count();
+        let inner = Rc::clone(&done);
+        self.call_rcu(Box::new(move |_| inner.leave()));
+        done.wait();
+    }
+
+    /// The same without waiting for ticks (`synchronize_rcu_expedited`). Where readers may be
+    /// preempted, every CPU is made to switch, and then those are waited for that lost their CPU
+    /// in a section; they are lent a priority at once if the kernel does that at all.
+    pub fn synchronize_rcu_expedited(&self) {
+        let Some((rcu, lists)) =
+            self.rcu.as_ref().and_then(|rcu| Some((rcu, rcu.preempt.as_ref()?)))
+        else {
+            return self.synchronize_sched_expedited();
+        };
+        let Some(stoppers) = self.stoppers(rcu) else { return self.synchronize_rcu() };
+        let stop = || {
+            if stoppers.busy_readers.replace(true) {
+                return false;
+            }
+            self.synchronize_sched_expedited();
+            lists.expedite();
+            self.wake_boosts(rcu);
+            lists.wait_expedited();
+            stoppers.busy_readers.set(false);
+            true
+        };
+        if !stoppers.readers.wait(stop, |number| stoppers.pause(number)) {
+            self.synchronize_rcu();
+        }
+    }
+
+    /// The threads that stop CPUs, made when they are first wanted; none without room for them.
+    fn stoppers<'a>(&self, rcu: &'a super::state::Rcu<Work>) -> Option<&'a Stoppers> {
+        if rcu.stoppers.get().is_none() {
+            let stoppers = self.new_stoppers()?;
+            let _somebody_was_first = rcu.stoppers.set(stoppers);
+        }
+        rcu.stoppers.get()
     }
 
     /// Waits until all callbacks are through that any CPU has queued before (`rcu_barrier`).
@@ -88,8 +138,13 @@ impl Sched {
             Some(Rc::new(Stopper { thread, wanted: RefCell::default() }))
         };
         let by_cpu = (0..self.rq.queues.len()).map(stopper).collect::<Option<_>>()?;
-        let expedited = Here::place(Expedited::default());
-        Some(Stoppers { expedited, busy: Cell::new(false), by_cpu })
+        Some(Stoppers {
+            expedited: Here::place(Expedited::default()),
+            busy: Cell::new(false),
+            readers: Here::place(Expedited::default()),
+            busy_readers: Cell::new(false),
+            by_cpu,
+        })
     }
 
     /// The body of `migration/N`: that it runs is all it does.

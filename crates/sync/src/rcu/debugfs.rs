@@ -115,17 +115,21 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let line = |leaf: &super::tree::Node<P>| {
             let blocked = leaf.blocked.borrow();
             let (any, boosting) = blocked.state();
+            let boosts_normal = boosting && blocked.is_owed();
             format!(
-                "{}:{} tasks={}{}.{} kt={} ntb={boosts} neb=0 nnb={boosts} j={:04x} bt={:04x}\n",
+                "{}:{} tasks={}{}{}{} kt={} ntb={} neb={} nnb={} j={:04x} bt={:04x}\n",
                 leaf.cpus.start,
                 leaf.cpus.end - 1,
                 mark('T', any),
                 mark('N', blocked.is_owed()),
-                mark('B', boosting && blocked.is_owed()),
-                if boosting && blocked.is_owed() { 'R' } else { 'W' },
+                mark('E', blocked.is_expedited()),
+                mark('B', boosts_normal),
+                if boosts_normal || blocked.is_expedited() { 'R' } else { 'W' },
+                blocked.boosts,
+                blocked.expedited_boosts,
+                blocked.boosts - blocked.expedited_boosts,
                 jiffies & 0xffff,
                 blocked.boost_at() & 0xffff,
-                boosts = blocked.boosts
             )
         };
         leaves.map(line).collect()

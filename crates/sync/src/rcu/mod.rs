@@ -29,6 +29,8 @@
 //! - *leave a CPU in a section*: the reader is queued at the leaf, for the present grace period if
 //!   that still waits for the CPU, else for the next. The last that leaves a section reports for
 //!   the leaf.
+//! - *expedite* (all CPUs have switched): the readers queued at leaves are marked; the last marked
+//!   one of each leaf reports for it, in masks of their own (`expmask`).
 //! - *end*: the root owes nothing: `completed = gpnum`; the same CPU begins the next if it waits
 //!   for one.
 //!
@@ -62,11 +64,11 @@
 //! may hear of a beginning before it hears of the end that came first, and then frees too early;
 //! 3.11 and later look at ends first, as here. Its flavours `rcu_sched` and `rcu_bh` differ in what
 //! the machine tells to be a quiescent state. Tickets are those of 3.14 and later. Not here:
-//! expedited grace periods for readers that may be preempted; hotplug; the force at a `call` whose
-//! time has come.
+//! hotplug; the force at a `call` whose time has come.
 
 mod barrier;
 mod debugfs;
+mod expedited;
 mod polled;
 mod readers;
 mod segments;
@@ -119,6 +121,8 @@ pub trait Steps: 'static {
     const WRAPS: bool = true;
     /// A grace period waits for readers that left their CPU in a section.
     const READERS: bool = true;
+    /// An expedited grace period waits for readers that left their CPU in a section.
+    const EXPEDITES: bool = true;
     /// A thread takes the flag that says it has work before it does the work.
     const TAKES_FIRST: bool = true;
 }

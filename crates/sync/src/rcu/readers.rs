@@ -23,6 +23,8 @@ pub struct Reader {
     queued: Cell<Option<usize>>,
     /// A tick found it in a section on a CPU that owes a quiescent state.
     hurried: Cell<bool>,
+    /// An expedited grace period waits for it.
+    expedited: Cell<bool>,
     boosted: Cell<bool>,
 }
 
@@ -35,6 +37,7 @@ impl Reader {
             depth: Cell::new(0),
             queued: Cell::new(None),
             hurried: Cell::new(false),
+            expedited: Cell::new(false),
             boosted: Cell::new(false),
         })
     }
@@ -75,11 +78,20 @@ pub(super) struct Blocked {
     owed: Vec<Rc<Reader>>,
     /// The next one will.
     later: Vec<Rc<Reader>>,
+    /// How many of both an expedited grace period waits for (`exp_tasks`).
+    expedited: usize,
     /// When `owed` may be hurried, and whether they are.
     boost_at: u64,
     boosting: bool,
-    /// Readers that were.
+    /// Readers that were, and those of them that held an expedited grace period up.
     pub(super) boosts: u64,
+    pub(super) expedited_boosts: u64,
+}
+
+/// Whom a reader that leaves its leaf was the last to hold up.
+struct Last {
+    owed: bool,
+    expedited: bool,
 }
 
 impl Blocked {
@@ -94,9 +106,30 @@ impl Blocked {
         !self.owed.is_empty()
     }
 
+    /// An expedited grace period waits for all that are queued now. Whether there are any.
+    pub(super) fn expedite(&mut self) -> bool {
+        for reader in self.owed.iter().chain(&self.later) {
+            reader.expedited.set(true);
+        }
+        self.expedited = self.owed.len() + self.later.len();
+        self.expedited > 0
+    }
+
+    /// Whether an expedited grace period waits for any.
+    pub(super) fn is_expedited(&self) -> bool {
+        self.expedited > 0
+    }
+
     /// Whether any is queued, and whether those that hold a grace period up are hurried.
     pub(super) fn state(&self) -> (bool, bool) {
         (self.is_owed() || !self.later.is_empty(), self.boosting)
+    }
+
+    /// Who is to be hurried next: those of an expedited grace period at once and first.
+    fn next_boost(&self) -> Option<&Rc<Reader>> {
+        let mut all = self.owed.iter().chain(&self.later);
+        let expedited = all.find(|reader| reader.expedited.get());
+        expedited.or_else(|| self.owed.first().filter(|_| self.boosting))
     }
 
     /// When those that hold a grace period up are hurried, in ticks.
@@ -116,15 +149,20 @@ impl Blocked {
         self.owed.iter().map(|reader| reader.task)
     }
 
-    /// Takes `reader` off; whether it was the last that held the grace period up.
-    fn remove(&mut self, reader: &Rc<Reader>) -> bool {
+    /// Takes `reader` off; whom it was the last to hold up.
+    fn remove(&mut self, reader: &Rc<Reader>) -> Last {
         let mine = |other: &Rc<Reader>| Rc::ptr_eq(other, reader);
-        if let Some(place) = self.owed.iter().position(mine) {
-            self.owed.remove(place);
-            return self.owed.is_empty();
+        let expedited = reader.expedited.take();
+        self.expedited -= usize::from(expedited);
+        let place = self.owed.iter().position(mine);
+        match place {
+            Some(place) => drop(self.owed.remove(place)),
+            None => self.later.retain(|other| !mine(other)),
         }
-        self.later.retain(|other| !mine(other));
-        false
+        Last {
+            owed: place.is_some() && self.owed.is_empty(),
+            expedited: expedited && self.expedited == 0,
+        }
     }
 }
 
@@ -202,7 +240,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         node.touch(Access::Write);
         let last = node.blocked.borrow_mut().remove(reader);
         // Relaxed: a node's words are ordered by its lock.
-        let over = last && S::READERS && node.hot().qsmask.load(Relaxed) == 0;
+        let over = last.owed && S::READERS && node.hot().qsmask.load(Relaxed) == 0;
         let ended = match node.parent {
             _ if !over => {
                 node.hot().lock.unlock();
@@ -219,6 +257,10 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         if ended {
             self.finish(jiffies);
         }
+        if last.expedited {
+            node.hot().lock.lock();
+            self.tree.report_expedited(leaf);
+        }
     }
 
     /// The leaves whose readers are to be hurried since this was last asked, a bit each.
@@ -229,7 +271,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// Whether readers at that leaf are to be hurried.
     pub fn is_boosting(&self, leaf: usize) -> bool {
         let blocked = self.leaf(leaf).blocked.borrow();
-        blocked.boosting && blocked.is_owed()
+        (blocked.boosting && blocked.is_owed()) || blocked.is_expedited()
     }
 
     /// The next of them. The machine lends it a priority and waits until [`leave`](Self::leave)
@@ -239,10 +281,11 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let flags = node.hot().lock.lock_irqsave();
         node.touch(Access::Write);
         let mut blocked = node.blocked.borrow_mut();
-        let reader = if blocked.boosting { blocked.owed.first().cloned() } else { None };
+        let reader = blocked.next_boost().cloned();
         if let Some(reader) = &reader {
             reader.boosted.set(true);
             blocked.boosts += 1;
+            blocked.expedited_boosts += u64::from(reader.expedited.get());
         }
         drop(blocked);
         node.hot().lock.unlock();

@@ -51,6 +51,8 @@ pub(super) struct Node<P: Platform> {
     pub(super) cpus: Range<usize>,
     /// Of a leaf.
     pub(super) blocked: RefCell<Blocked>,
+    /// Children that an expedited grace period waits for. Guarded by the lock.
+    pub(super) expmask: Cell<usize>,
 }
 
 impl<P: Platform> Node<P> {
@@ -72,6 +74,7 @@ impl<P: Platform> Node<P> {
             parent,
             cpus,
             blocked: RefCell::default(),
+            expmask: Cell::default(),
         }
     }
 
@@ -105,7 +108,7 @@ pub(super) struct Tree<P: Platform> {
     pub(super) began: Cell<u64>,
     pub(super) stalled: Cell<u64>,
     /// Held while a grace period begins, and while late CPUs are looked at.
-    begins: P::Home<Line<TicketLock<P>>>,
+    pub(super) begins: P::Home<Line<TicketLock<P>>>,
     force: P::Home<Line<TicketLock<P>>>,
     forcing: Cell<bool>,
     /// A grace period was wanted meanwhile.
@@ -113,6 +116,8 @@ pub(super) struct Tree<P: Platform> {
     /// Ticks after which readers that hold a grace period up are hurried, and at which leaves.
     pub(super) boost_delay: Cell<Option<u64>>,
     pub(super) boosts: Cell<u64>,
+    /// One while an expedited grace period waits for readers.
+    pub(super) expediting: P::Home<Line<P::AtomicU32>>,
 }
 
 impl<T> core::ops::Deref for Line<T> {
@@ -150,6 +155,7 @@ impl<P: Platform> Tree<P> {
             wanted: Cell::new(false),
             boost_delay: Cell::default(),
             boosts: Cell::default(),
+            expediting: P::place(Line(Atomic::new(0))),
         }
     }
 
