@@ -15,8 +15,8 @@ fn a_cold_switch_grows_between_its_points_and_stays_after_the_last() {
 
 #[test]
 fn the_points_of_cold_switches_ascend_and_have_prices() {
-    let host = include_str!("../../../../machines/host.toml");
-    let with = |table: &str| error(&format!("{host}\n[cold_switch]\n{table}"));
+    let quad = include_str!("../../../../machines/quad-2008-two-dies.toml");
+    let with = |table: &str| error(&format!("{quad}\n[cold_switch]\n{table}"));
     let text = with("after = [2, 2]\nns = [0.0, 1.0]");
     assert!(text.contains("cold_switch.after: expected numbers of switches"), "{text}");
     let text = with("after = [2, 16]\nns = [0.0]");

@@ -5,11 +5,16 @@
 //! that ends its section reports for the leaf, and so up the tree. Who comes later is not waited
 //! for. The user lets one caller at a time do this, as [`Expedited`](super::Expedited) does.
 
-use super::{Access, Rcu, Steps, tree::Tree};
+use super::{Access, Line, Rcu, Steps, tree::Tree};
 use crate::{Atomic, Platform, RawLock, Sleep};
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 impl<P: Platform> Tree<P> {
+    /// The word that is one while readers are waited for.
+    fn expediting(&self) -> &P::AtomicU32 {
+        &self.expediting.get_or_init(|| P::place(Line(Atomic::new(0)))).0
+    }
+
     /// Node `at`, whose lock the caller holds, may have become one that an expedited grace period
     /// waits for no more. Says so up the tree, and releases the lock.
     pub(super) fn report_expedited(&self, mut at: usize) {
@@ -22,8 +27,8 @@ impl<P: Platform> Tree<P> {
             let Some((parent, bit)) = node.parent.filter(|_| done) else {
                 if done {
                     // Release pairs with who waits: the sections come before what it frees.
-                    self.expediting.0.store(0, Release);
-                    P::wake(&raw const self.expediting.0, usize::MAX);
+                    self.expediting().store(0, Release);
+                    P::wake(&raw const *self.expediting(), usize::MAX);
                 }
                 return;
             };
@@ -43,7 +48,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let tree = &self.tree;
         let flags = tree.begins.0.lock_irqsave();
         // Release: nobody looks at it before it is one.
-        tree.expediting.0.store(1, Release);
+        tree.expediting().store(1, Release);
         for inner in &tree.nodes[..tree.leaves().start] {
             inner.hot().lock.lock();
             inner.touch(Access::Write);
@@ -69,7 +74,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
 
     /// Sleeps until all marked readers have ended their sections.
     pub fn wait_expedited(&self) {
-        let waiting = &self.tree.expediting.0;
+        let waiting = self.tree.expediting();
         // Acquire pairs with the last report.
         while waiting.load(Acquire) != 0 {
             P::wait(waiting, 1, Sleep::Uninterruptible, None);

@@ -2,7 +2,7 @@
 
 use super::{FORCE_TICKS, Line, Local, Rcu, Steps};
 use crate::{Access, Atomic, Platform, RawLock, TicketLock};
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -116,8 +116,9 @@ pub(super) struct Tree<P: Platform> {
     /// Ticks after which readers that hold a grace period up are hurried, and at which leaves.
     pub(super) boost_delay: Cell<Option<u64>>,
     pub(super) boosts: Cell<u64>,
-    /// One while an expedited grace period waits for readers.
-    pub(super) expediting: P::Home<Line<P::AtomicU32>>,
+    /// One while an expedited grace period waits for readers. Placed by the first of these: until
+    /// then it has no price.
+    pub(super) expediting: OnceCell<P::Home<Line<P::AtomicU32>>>,
 }
 
 impl<T> core::ops::Deref for Line<T> {
@@ -155,7 +156,7 @@ impl<P: Platform> Tree<P> {
             wanted: Cell::new(false),
             boost_delay: Cell::default(),
             boosts: Cell::default(),
-            expediting: P::place(Line(Atomic::new(0))),
+            expediting: OnceCell::new(),
         }
     }
 
