@@ -44,7 +44,6 @@
 
 use crate::event::LockEvent;
 use crate::lock::RawLock;
-use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -99,7 +98,7 @@ pub struct AdaptiveLock<P: Platform, S = Short> {
     limit: S,
 }
 
-impl AdaptiveLock<Native> {
+impl<P: Platform<AtomicU32 = AtomicU32>> AdaptiveLock<P> {
     /// An unlocked lock.
     pub const fn new() -> Self {
         Self { state: AtomicU32::new(UNLOCKED), limit: Short }

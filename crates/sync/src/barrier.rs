@@ -41,6 +41,7 @@
 //!
 //! `std::sync::Barrier`, with one word in place of a mutex and a condition variable.
 
+#[cfg(feature = "std")]
 use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep};
 use core::sync::atomic::AtomicU32;
@@ -67,9 +68,10 @@ pub struct RawBarrier<P: Platform> {
 }
 
 /// [`RawBarrier`] of this machine's threads.
+#[cfg(feature = "std")]
 pub type Barrier = RawBarrier<Native>;
 
-impl RawBarrier<Native> {
+impl<P: Platform<AtomicU32 = AtomicU32>> RawBarrier<P> {
     /// With so many places, 1 to 65 535.
     pub const fn new(places: u32) -> Self {
         assert!(0 < places && places <= PLACES, "a barrier has 1 to 65535 places");

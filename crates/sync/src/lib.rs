@@ -20,13 +20,20 @@
 //! | [`rcu::Rcu`] | kernels: readers that take nothing, frees that wait for them |
 //! | [`rcu::user`] | the same for this machine's threads |
 //!
+//! Without the feature `std`, which is on unless one says otherwise, only what is generic is left,
+//! in `no_std` and without an allocator: a kernel or a firmware implements [`Platform`].
+//!
 //! No lock allocates but RCU, for its lists. Waiting tasks are linked through records on their own
 //! stacks.
+
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
 
 mod adaptive;
 mod barrier;
 mod event;
+#[cfg(feature = "std")]
 mod face;
+#[cfg(feature = "std")]
 pub mod future;
 mod list;
 /// Locks whose names the locks of user space have here: those of kernels.
@@ -39,44 +46,52 @@ pub mod kernel {
 mod lock;
 mod mcs;
 mod mutex;
+#[cfg(feature = "std")]
 mod native;
 mod once;
 mod platform;
 mod queue;
 mod queued;
 mod quota;
+#[cfg(feature = "std")]
 pub mod rcu;
 mod rwlock;
 mod rwsem;
 mod semaphore;
 mod spin;
+#[cfg(feature = "std")]
 pub mod watched;
 
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
-pub use barrier::{Barrier, RawBarrier};
+#[cfg(feature = "std")]
+pub use barrier::Barrier;
+pub use barrier::RawBarrier;
 pub use event::LockEvent;
+#[cfg(feature = "std")]
 pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
     poison,
 };
 pub use list::{Cancel, Lock, LockName, Promise};
-pub use lock::{Guard, IrqGuard, RawLock, WaitError};
+pub use lock::{Guard, IrqGuard, RawLock, TellPart, WaitError};
 pub use mcs::{McsQueue, SpinQueue, Unqueued};
 pub use mutex::{
     NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst,
 };
+#[cfg(feature = "std")]
 pub use native::{Native, Signals, spin_and_yield};
-pub use once::{Once, RawOnce};
+#[cfg(feature = "std")]
+pub use once::Once;
+pub use once::RawOnce;
 pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
 pub use queued::QueuedLock;
-pub use quota::{
-    Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Quota, QuotaCondvar, QuotaRwLock,
-    Room, Turn, Within,
-};
+#[cfg(feature = "std")]
+pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
+pub use quota::{Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
 pub use rwsem::RwSemaphore;
-pub use semaphore::{
-    ArchSemaphore, Handoff, NativeSemaphore, Opportunistic, Policy, PublishedFix, RawSemaphore,
-};
+#[cfg(feature = "std")]
+pub use semaphore::NativeSemaphore;
+pub use semaphore::{ArchSemaphore, Handoff, Opportunistic, Policy, PublishedFix, RawSemaphore};
 pub use spin::{SpinLock, TasLock, TicketLock};
 
 /// The example of the read-me.

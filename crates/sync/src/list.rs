@@ -5,7 +5,7 @@
 //! platform, the benchmarks. A new lock is its module and one line of that list.
 
 use crate::adaptive::{AdaptiveLock, AtMost};
-use crate::lock::{RawLock, WaitError};
+use crate::lock::{RawLock, TellPart, WaitError};
 use crate::mutex::{Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
 use crate::queued::QueuedLock;
@@ -254,10 +254,8 @@ pub trait Lock: 'static {
         0
     }
 
-    /// Names of its words by their offset in bytes, for whoever tells what happens to them.
-    fn parts() -> Vec<(usize, String)> {
-        Vec::new()
-    }
+    /// Tells the names of its words.
+    fn parts(_tell: &mut TellPart<'_>) {}
 }
 
 macro_rules! spinlocks {
@@ -278,8 +276,8 @@ macro_rules! spinlocks {
             fn release(&self) {
                 self.unlock();
             }
-            fn parts() -> Vec<(usize, String)> {
-                <Self as RawLock<P>>::parts()
+            fn parts(tell: &mut TellPart<'_>) {
+                <Self as RawLock<P>>::parts(tell);
             }
             $($($more)*)?
         })+
@@ -350,8 +348,8 @@ impl<S: RawSemaphore> Lock for S {
     fn waiters(&self) -> usize {
         RawSemaphore::waiters(self)
     }
-    fn parts() -> Vec<(usize, String)> {
-        <Self as RawSemaphore>::parts()
+    fn parts(tell: &mut TellPart<'_>) {
+        <Self as RawSemaphore>::parts(tell);
     }
 }
 

@@ -33,9 +33,9 @@ pub trait RawLock<P: Platform>: Sized + 'static {
         false
     }
 
-    /// Names of its words by their offset in bytes, for whoever tells what happens to them.
-    fn parts() -> Vec<(usize, String)> {
-        vec![(0, "word".to_owned())]
+    /// Tells the names of its words.
+    fn parts(tell: &mut TellPart<'_>) {
+        tell(0, format_args!("word"));
     }
 
     /// Disables interrupts and takes the lock.
@@ -102,14 +102,13 @@ impl<P: Platform, L: RawLock<P>> Drop for IrqGuard<'_, P, L> {
     }
 }
 
-/// The parts of a lock whose inner lock of type `L` lies at `offset`, beside its other `words`.
-pub(crate) fn parts_with_inner<P: Platform, L: RawLock<P>>(
-    offset: usize,
-    words: &[(usize, &str)],
-) -> Vec<(usize, String)> {
-    let own = words.iter().map(|&(at, name)| (at, name.to_owned()));
-    let inner = L::parts().into_iter().map(|(at, name)| (offset + at, format!("inner {name}")));
-    own.chain(inner).collect()
+/// What is told the words of a lock, for whoever says what happens to them: the offset of each in
+/// bytes, and its name.
+pub type TellPart<'a> = dyn FnMut(usize, fmt::Arguments<'_>) + 'a;
+
+/// Tells the words of an inner lock of type `L` that lies at `offset`.
+pub(crate) fn inner_parts<P: Platform, L: RawLock<P>>(offset: usize, tell: &mut TellPart<'_>) {
+    L::parts(&mut |at, name| tell(offset + at, format_args!("inner {name}")));
 }
 
 /// Why a wait ended without the lock.

@@ -29,11 +29,6 @@ const PENDING_KILL: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct Native;
 
-crate::atomic_words! {
-    [] AtomicU8: u8 = AtomicU8, AtomicU32: u32 = AtomicU32, AtomicUsize: usize = AtomicUsize;
-    core::convert::identity
-}
-
 /// The pending signals of one thread, see the module documentation.
 #[derive(Debug)]
 pub struct Signals {

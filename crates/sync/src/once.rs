@@ -40,6 +40,7 @@
 //!
 //! The futex form of `std::sync::Once`, without poisoning: a panic leaves it to the next caller.
 
+#[cfg(feature = "std")]
 use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep};
 use core::sync::atomic::AtomicU32;
@@ -65,9 +66,10 @@ pub struct RawOnce<P: Platform> {
 }
 
 /// [`RawOnce`] of this machine's threads.
+#[cfg(feature = "std")]
 pub type Once = RawOnce<Native>;
 
-impl RawOnce<Native> {
+impl<P: Platform<AtomicU32 = AtomicU32>> RawOnce<P> {
     /// Nobody has begun.
     pub const fn new() -> Self {
         Self { word: AtomicU32::new(NEW) }

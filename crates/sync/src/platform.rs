@@ -15,7 +15,7 @@
 
 use crate::quota::Turn;
 use core::ops::{BitAnd, BitOr, Deref};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 /// What a word of a platform holds.
 pub trait Integer: Copy + Eq + BitOr<Output = Self> + BitAnd<Output = Self> {
@@ -157,6 +157,12 @@ macro_rules! atomic_words {
             <$atomic>::$fetch(self, value, $order(order))
         })+
     };
+}
+
+// Those of `core`, for machines whose words they are.
+crate::atomic_words! {
+    [] AtomicU8: u8 = AtomicU8, AtomicU32: u32 = AtomicU32, AtomicUsize: usize = AtomicUsize;
+    core::convert::identity
 }
 
 /// How a task sleeps: which signals end the sleep.

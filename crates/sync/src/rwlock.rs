@@ -41,7 +41,6 @@
 //! subtracts its bias and adds it back.
 
 use crate::event::LockEvent;
-use crate::native::Native;
 use crate::platform::{Atomic, Platform};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -55,7 +54,7 @@ pub struct RwLock<P: Platform> {
     state: P::AtomicU32,
 }
 
-impl RwLock<Native> {
+impl<P: Platform<AtomicU32 = AtomicU32>> RwLock<P> {
     /// An unlocked lock.
     pub const fn native() -> Self {
         Self { state: AtomicU32::new(0) }
@@ -172,6 +171,7 @@ impl<P: Platform> RwLock<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::Native;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

@@ -51,8 +51,7 @@
 //! whole word.
 
 use crate::event::LockEvent;
-use crate::lock::RawLock;
-use crate::native::Native;
+use crate::lock::{RawLock, TellPart};
 use crate::platform::{Atomic, Platform};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
@@ -71,7 +70,7 @@ pub struct TasLock<P: Platform> {
     locked: P::AtomicU32,
 }
 
-impl TasLock<Native> {
+impl<P: Platform<AtomicU32 = AtomicU32>> TasLock<P> {
     /// An unlocked lock.
     pub const fn new() -> Self {
         Self { locked: AtomicU32::new(UNLOCKED) }
@@ -159,7 +158,7 @@ pub struct TicketLock<P: Platform> {
     next: P::AtomicU32,
 }
 
-impl TicketLock<Native> {
+impl<P: Platform<AtomicU32 = AtomicU32>> TicketLock<P> {
     /// An unlocked lock.
     pub const fn new() -> Self {
         Self { serving: AtomicU32::new(0), next: AtomicU32::new(0) }
@@ -186,9 +185,9 @@ impl<P: Platform> Default for TicketLock<P> {
 }
 
 impl<P: Platform> RawLock<P> for TicketLock<P> {
-    fn parts() -> Vec<(usize, String)> {
-        let (serving, next) = (offset_of!(Self, serving), offset_of!(Self, next));
-        vec![(serving, "serving".to_owned()), (next, "next".to_owned())]
+    fn parts(tell: &mut TellPart<'_>) {
+        tell(offset_of!(Self, serving), format_args!("serving"));
+        tell(offset_of!(Self, next), format_args!("next"));
     }
 
     #[inline]
@@ -247,6 +246,7 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::Native;
 
     static TAS: TasLock<Native> = TasLock::new();
     static TICKET: TicketLock<Native> = TicketLock::new();

@@ -5,7 +5,7 @@ use super::footprint::Footprint;
 use super::narrative::Narrative;
 use super::scenario::{Body, End, Failure, Property, Scenario};
 use super::schedule::Choice;
-use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
+use convoy_sync::{LockEvent, Sleep, TaskId, TellPart, Wake};
 use core::cell::{Cell, RefCell};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -50,8 +50,8 @@ pub(super) struct Task {
     stack: (usize, usize),
 }
 
-/// Makes the names of the parts of an object.
-type Parts = fn() -> Vec<(usize, String)>;
+/// Tells the names of the parts of an object.
+pub(super) type Parts = fn(&mut TellPart<'_>);
 
 pub(super) struct Execution {
     tasks: Vec<Task>,
@@ -289,7 +289,7 @@ impl Execution {
     /// Names an object, and what lies at some offsets in it.
     pub(super) fn name(&self, start: usize, bytes: usize, name: &'static str, parts: Parts) {
         if let Some(log) = &self.log {
-            log.borrow_mut().name(start, bytes, name, parts());
+            log.borrow_mut().name(start, bytes, name, parts);
         }
     }
 

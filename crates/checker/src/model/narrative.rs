@@ -64,10 +64,11 @@ impl Narrative {
         start: usize,
         bytes: usize,
         name: &'static str,
-        parts: Vec<(usize, String)>,
+        tell: super::execution::Parts,
     ) {
         if self.named.iter().all(|known| known.start != start) {
-            let (owners, waiting) = (Vec::new(), Vec::new());
+            let (owners, waiting, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+            tell(&mut |at, name| parts.push((at, name.to_string())));
             self.named.push(Named { start, bytes, name, parts, owners, waiting });
         }
     }

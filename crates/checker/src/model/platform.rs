@@ -3,7 +3,9 @@
 use super::execution::{Execution, with};
 use super::footprint::Footprint;
 use super::scenario::Property;
-use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Turn, Wake};
+use convoy_sync::{
+    Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, TellPart, Turn, Wake,
+};
 use core::cell::Cell;
 use core::fmt::Display;
 use core::sync::atomic::Ordering;
@@ -102,7 +104,7 @@ impl Model {
 
     /// Gives `object` a name and its words the names that `parts` tells by their offsets, for the
     /// narrative; called by a task.
-    pub fn name<T>(object: &T, name: &'static str, parts: fn() -> Vec<(usize, String)>) {
+    pub fn name<T>(object: &T, name: &'static str, parts: fn(&mut TellPart<'_>)) {
         let start = core::ptr::from_ref(object).addr();
         with(|execution| execution.name(start, size_of::<T>(), name, parts));
     }

@@ -71,7 +71,6 @@ pub use policy::{
 use crate::event::LockEvent;
 use crate::lock::{RawLock, WaitError};
 use crate::mcs::SpinQueue;
-use crate::native::Native;
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
@@ -114,13 +113,13 @@ where
 {
 }
 
-impl Mutex<Native, NoSpin, crate::AdaptiveLock<Native>> {
+impl<P: Platform<AtomicU32 = AtomicU32>> Mutex<P, NoSpin, crate::AdaptiveLock<P>> {
     /// An unlocked mutex of user space: its inner lock may sleep.
     pub const fn native() -> Self {
         Self {
             count: AtomicU32::new(FREE),
             owner: (),
-            lock: crate::AdaptiveLock::<Native>::new(),
+            lock: crate::AdaptiveLock::new(),
             sleepers: Queue::new(),
             spinners: (),
             policy: PhantomData,
@@ -383,6 +382,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::Native;
     use crate::native::Signals;
 
     static MUTEX: Mutex<Native, NoSpin, crate::AdaptiveLock<Native>> = Mutex::native();

@@ -49,8 +49,11 @@
 //! Moving waiters to the lock instead of waking them: the `FUTEX_CMP_REQUEUE` of Linux 2.6.7, and
 //! wait morphing in earlier thread libraries.
 
-use super::{Beside, Quota, Room, Within};
+#[cfg(feature = "std")]
+use super::Beside;
+use super::{Quota, Room, Within};
 use crate::lock::{RawLock as _, WaitError};
+#[cfg(feature = "std")]
 use crate::native::Native;
 use crate::platform::{Platform, Sleep, Wake};
 use crate::queue::{Queue, Waiter};
@@ -73,8 +76,10 @@ unsafe impl<P: Platform, R: Room<P>> Sync for QuotaCondvar<P, R> where R::Inner:
 unsafe impl<P: Platform, R: Room<P>> Send for QuotaCondvar<P, R> where R::Inner: Send {}
 
 /// The condition variable of user space.
+#[cfg(feature = "std")]
 pub type NativeQuotaCondvar = QuotaCondvar<Native, Beside>;
 
+#[cfg(feature = "std")]
 impl NativeQuotaCondvar {
     /// A condition variable of user space.
     pub const fn native() -> Self {

@@ -74,18 +74,27 @@
 //! A bound on how long running threads keep others out: Dice, "Malthusian locks", 2017, who draws
 //! lots where this counts time.
 
+#[cfg(feature = "std")]
+mod beside;
 mod condvar;
 mod room;
 mod rwlock;
 mod turn;
 
-pub use condvar::{NativeQuotaCondvar, QuotaCondvar};
-pub use room::{Beside, Room, Within};
-pub use rwlock::{NativeQuotaRwLock, QuotaRwLock};
+#[cfg(feature = "std")]
+pub use beside::Beside;
+#[cfg(feature = "std")]
+pub use condvar::NativeQuotaCondvar;
+pub use condvar::QuotaCondvar;
+pub use room::{Room, Within};
+#[cfg(feature = "std")]
+pub use rwlock::NativeQuotaRwLock;
+pub use rwlock::QuotaRwLock;
 pub use turn::Turn;
 
 use crate::event::LockEvent;
-use crate::lock::{RawLock as _, WaitError};
+use crate::lock::{RawLock as _, TellPart, WaitError};
+#[cfg(feature = "std")]
 use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep, Wake};
 use crate::queue::Waiter;
@@ -128,13 +137,23 @@ pub struct Quota<P: Platform, R: Room<P> = Within<P, TicketLock<P>>, const S: u3
 }
 
 /// The lock of user space.
+#[cfg(feature = "std")]
 pub type NativeQuota = Quota<Native, Beside>;
 
+#[cfg(feature = "std")]
 impl NativeQuota {
     /// A lock of user space with `units` free units, fewer than 2^30.
     pub const fn native(units: u32) -> Self {
         assert!(units < 1 << 30);
         Self { word: AtomicU32::new(units * UNIT), room: Beside::native() }
+    }
+}
+
+impl<P: Platform<AtomicU32 = AtomicU32>> Quota<P> {
+    /// A lock with `units` free units, fewer than 2^30, and its queue inside: for a `static`.
+    pub const fn new(units: u32) -> Self {
+        assert!(units < 1 << 30);
+        Self { word: AtomicU32::new(units * UNIT), room: Within::empty() }
     }
 }
 
@@ -325,10 +344,9 @@ impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
         Self { word: P::AtomicU32::new(count * UNIT), room: R::new() }
     }
 
-    fn parts() -> Vec<(usize, String)> {
-        let mut parts = R::parts(offset_of!(Self, room));
-        parts.insert(0, (0, "word".to_owned()));
-        parts
+    fn parts(tell: &mut TellPart<'_>) {
+        tell(0, format_args!("word"));
+        R::parts(offset_of!(Self, room), tell);
     }
 
     #[inline]

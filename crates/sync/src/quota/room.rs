@@ -1,17 +1,14 @@
-//! Where a [`Quota`](super::Quota) has its queue: [`Within`] itself, or [`Beside`], from the first
-//! time that somebody waits.
+//! Where a [`Quota`](super::Quota) has its queue: [`Within`] itself, or elsewhere.
 
 use super::Sleeper;
-use crate::adaptive::AdaptiveLock;
-use crate::lock::{RawLock, parts_with_inner};
-use crate::native::Native;
+use crate::lock::{RawLock, TellPart, inner_parts};
 use crate::platform::{Atomic, Platform};
 use crate::queue::Queue;
+use crate::spin::TicketLock;
 use core::cell::Cell;
 use core::mem::offset_of;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Where a lock has its queue.
 pub trait Room<P: Platform>: 'static {
@@ -24,13 +21,11 @@ pub trait Room<P: Platform>: 'static {
     /// The queue; the same at each call.
     fn queue(&self) -> &Within<P, Self::Inner>;
 
-    /// Names of the words by their offset in bytes, if this lies at `offset` of the lock.
-    fn parts(_offset: usize) -> Vec<(usize, String)> {
-        Vec::new()
-    }
+    /// Tells the names of the words if this lies at `offset` of the lock.
+    fn parts(_offset: usize, _tell: &mut TellPart<'_>) {}
 }
 
-/// A queue, in the lock unless it is [`Beside`] it.
+/// A queue, in the lock unless it is elsewhere.
 #[repr(C)]
 pub struct Within<P: Platform, L: RawLock<P>> {
     /// Length of the queue; written under the inner lock.
@@ -63,9 +58,17 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
         self
     }
 
-    fn parts(offset: usize) -> Vec<(usize, String)> {
-        let (waiting, inner) = (offset_of!(Self, waiting), offset_of!(Self, inner));
-        parts_with_inner::<P, L>(offset + inner, &[(offset + waiting, "waiting")])
+    fn parts(offset: usize, tell: &mut TellPart<'_>) {
+        tell(offset + offset_of!(Self, waiting), format_args!("waiting"));
+        inner_parts::<P, L>(offset + offset_of!(Self, inner), tell);
+    }
+}
+
+impl<P: Platform<AtomicU32 = AtomicU32>> Within<P, TicketLock<P>> {
+    /// An empty queue.
+    pub(super) const fn empty() -> Self {
+        let (waiting, inner) = (AtomicU32::new(0), TicketLock::new());
+        Self { waiting, inner, summoned: Cell::new(0), queue: Queue::new() }
     }
 }
 
@@ -81,201 +84,6 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         self.inner.unlock();
         if let Some(word) = sleeper {
             P::wake(word, 1);
-        }
-    }
-}
-
-/// The queue of a lock of user space: beside the lock, which has the number of it once somebody has
-/// waited, until the lock is dropped. The inner lock may sleep, because a spinlock whose holder can
-/// be preempted collapses when there are more threads than CPUs.
-#[derive(Debug)]
-pub struct Beside {
-    number: AtomicU32,
-}
-
-type NativeQueue = Within<Native, AdaptiveLock<Native>>;
-
-/// Queues of the first row; each row has twice as many as the one before. A page.
-const FIRST_ROW: usize = 64;
-
-/// Rows that have room for each number.
-const ROWS: usize = 27;
-
-/// All queues of this process: numbers from 1, in rows that never move.
-struct Queues {
-    /// Null up to the first use. Zeroed memory is empty queues.
-    rows: [AtomicPtr<NativeQueue>; ROWS],
-    lock: AdaptiveLock<Native>,
-    /// Numbers given out so far; used under `lock`, as the next.
-    numbers: Cell<u32>,
-    /// The number of a queue that no lock has; its `waiting` is that of the next.
-    unused: Cell<u32>,
-}
-
-// SAFETY: the cells are used only while `lock` is held.
-unsafe impl Sync for Queues {}
-
-static QUEUES: Queues = Queues {
-    rows: [const { AtomicPtr::new(null_mut()) }; ROWS],
-    lock: AdaptiveLock::<Native>::new(),
-    numbers: Cell::new(0),
-    unused: Cell::new(0),
-};
-
-/// Row and place of a number.
-fn place(number: u32) -> (usize, usize) {
-    let index = number as usize - 1 + FIRST_ROW;
-    let row = (index.ilog2() - FIRST_ROW.ilog2()) as usize;
-    (row, index - (FIRST_ROW << row))
-}
-
-impl Queues {
-    /// The queue of a number that was given out.
-    fn get(&self, number: u32) -> &NativeQueue {
-        let (row, at) = place(number);
-        // Acquire pairs with the release in `map`; whoever has the number came after that.
-        let row = self.rows[row].load(Acquire);
-        // SAFETY: rows are as long as `place` says, and are mapped before a number is given out.
-        let queue = unsafe { row.add(at) };
-        // SAFETY: as above; rows never go away, and what they hold is only shared.
-        unsafe { &*queue }
-    }
-
-    /// A number that nobody has, of an empty queue.
-    fn take(&self) -> u32 {
-        self.lock.lock();
-        let mut number = self.unused.get();
-        if number == 0 {
-            number = self.numbers.get() + 1;
-            self.numbers.set(number);
-            let (row, at) = place(number);
-            if at == 0 {
-                self.map(row);
-            }
-        } else {
-            // Relaxed: `lock` orders it.
-            self.unused.set(self.get(number).waiting.swap(0, Relaxed));
-        }
-        self.lock.unlock();
-        number
-    }
-
-    /// Takes a number back.
-    fn give(&self, number: u32) {
-        self.lock.lock();
-        // Relaxed: `lock` orders it.
-        self.get(number).waiting.store(self.unused.replace(number), Relaxed);
-        self.lock.unlock();
-    }
-
-    /// Maps a row. No allocator is asked, because locks are used in allocators.
-    fn map(&self, row: usize) {
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        let bytes = size_of::<NativeQueue>() * (FIRST_ROW << row);
-        // SAFETY: the kernel chooses the place, so nothing that exists is touched.
-        let memory = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
-        assert_ne!(memory, libc::MAP_FAILED, "no memory for {bytes} bytes of queues of locks");
-        // Release pairs with the acquire in `get`.
-        self.rows[row].store(memory.cast(), Release);
-    }
-}
-
-impl Beside {
-    /// Room for a new lock.
-    pub const fn native() -> Self {
-        Self { number: AtomicU32::new(0) }
-    }
-
-    /// The queue of a lock for which nobody has waited yet.
-    #[cold]
-    fn first(&self) -> &'static NativeQueue {
-        let mine = QUEUES.take();
-        // Release and acquire pair with each other: who finds a number finds its row.
-        match self.number.compare_exchange(0, mine, AcqRel, Acquire) {
-            Ok(_) => QUEUES.get(mine),
-            Err(other) => {
-                QUEUES.give(mine);
-                QUEUES.get(other)
-            }
-        }
-    }
-}
-
-impl Room<Native> for Beside {
-    type Inner = AdaptiveLock<Native>;
-
-    fn new() -> Self {
-        Self::native()
-    }
-
-    #[inline]
-    fn queue(&self) -> &NativeQueue {
-        // Acquire pairs with the release in `first`.
-        match self.number.load(Acquire) {
-            0 => self.first(),
-            number => QUEUES.get(number),
-        }
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let number = *self.number.get_mut();
-        if number != 0 {
-            QUEUES.give(number);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_number_has_a_place_of_its_own() {
-        assert_eq!(
-            (place(1), place(64), place(65), place(192)),
-            ((0, 0), (0, 63), (1, 0), (1, 127))
-        );
-        assert!(place(u32::MAX).0 < ROWS);
-    }
-
-    #[test]
-    fn a_queue_is_beside_its_lock_until_that_is_dropped() {
-        let rooms: Vec<Beside> = (0..200).map(|_| Beside::native()).collect();
-        for room in &rooms {
-            let queue = room.queue();
-            assert!(queue.queue.is_empty() && std::ptr::eq(queue, room.queue()));
-            // Relaxed: nobody else has the queue.
-            assert_eq!(queue.waiting.load(Relaxed), 0);
-        }
-        let mut places: Vec<_> =
-            rooms.iter().map(|room| std::ptr::from_ref(room.queue())).collect();
-        places.sort_unstable();
-        places.dedup();
-        assert_eq!(places.len(), rooms.len());
-        drop(rooms);
-        let again = std::ptr::from_ref(Beside::native().queue());
-        assert!(places.contains(&again) || cfg!(not(miri)), "other tests use queues, too");
-    }
-
-    #[test]
-    fn all_who_wait_first_find_one_queue() {
-        const THREADS: usize = 4;
-        for _ in 0..if cfg!(miri) { 3 } else { 300 } {
-            let (room, start) = (Beside::native(), std::sync::Barrier::new(THREADS));
-            let look = || {
-                start.wait();
-                std::ptr::from_ref(room.queue()).addr()
-            };
-            std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(look)).collect();
-                for thread in threads {
-                    let found = thread.join().expect("it does not panic");
-                    assert_eq!(found, std::ptr::from_ref(room.queue()).addr());
-                }
-            });
         }
     }
 }

@@ -55,12 +55,16 @@
 //! The turnstile of Downey, "The Little Book of Semaphores", 2008, 4.2.3, with readers that pass it
 //! while nobody is behind it.
 
-use super::{Beside, Quota, Room, SPIN_NS, Within};
+#[cfg(feature = "std")]
+use super::Beside;
+use super::{Quota, Room, SPIN_NS, Within};
 use crate::lock::WaitError;
+#[cfg(feature = "std")]
 use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep, Wake};
 use crate::semaphore::RawSemaphore;
 use crate::spin::TicketLock;
+#[cfg(feature = "std")]
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -77,8 +81,10 @@ pub struct QuotaRwLock<P: Platform, R: Room<P> = Within<P, TicketLock<P>>> {
 }
 
 /// The lock of user space.
+#[cfg(feature = "std")]
 pub type NativeQuotaRwLock = QuotaRwLock<Native, Beside>;
 
+#[cfg(feature = "std")]
 impl NativeQuotaRwLock {
     /// A lock of user space.
     pub const fn native() -> Self {

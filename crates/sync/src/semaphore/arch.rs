@@ -59,7 +59,7 @@
 
 use super::RawSemaphore;
 use crate::event::LockEvent;
-use crate::lock::{RawLock, WaitError, parts_with_inner};
+use crate::lock::{RawLock, TellPart, WaitError, inner_parts};
 use crate::platform::{Access, Atomic, Platform, Sleep, Wake};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
@@ -194,8 +194,9 @@ impl<P: Platform, L: RawLock<P> + Default> RawSemaphore for ArchSemaphore<P, L> 
         Self::new(count)
     }
 
-    fn parts() -> Vec<(usize, String)> {
-        parts_with_inner::<P, L>(offset_of!(Self, lock), &[(offset_of!(Self, count), "count")])
+    fn parts(tell: &mut TellPart<'_>) {
+        tell(offset_of!(Self, count), format_args!("count"));
+        inner_parts::<P, L>(offset_of!(Self, lock), tell);
     }
 
     #[inline]

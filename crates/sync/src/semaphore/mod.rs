@@ -86,9 +86,11 @@ mod policy;
 pub use arch::ArchSemaphore;
 pub use policy::{Handoff, Opportunistic, Policy, PublishedFix};
 
+#[cfg(feature = "std")]
 use crate::adaptive::AdaptiveLock;
 use crate::event::LockEvent;
-use crate::lock::{RawLock, WaitError, parts_with_inner};
+use crate::lock::{RawLock, TellPart, WaitError, inner_parts};
+#[cfg(feature = "std")]
 use crate::native::Native;
 use crate::platform::{Access, Platform, Sleep, Wake};
 use crate::queue::Waiter;
@@ -99,6 +101,7 @@ use policy::{Returned, State};
 
 /// A semaphore of user space: its inner lock may sleep, because a spinlock whose holder can be
 /// preempted collapses when there are more threads than CPUs.
+#[cfg(feature = "std")]
 pub type NativeSemaphore<Q = Opportunistic> = Semaphore<Native, Q, AdaptiveLock<Native>>;
 
 /// What a counting semaphore does, whatever its layout.
@@ -108,12 +111,11 @@ pub trait RawSemaphore: 'static {
     where
         Self: Sized;
 
-    /// Names of its words by their offset in bytes, for whoever tells what happens to them.
-    fn parts() -> Vec<(usize, String)>
+    /// Tells the names of its words.
+    fn parts(_tell: &mut TellPart<'_>)
     where
         Self: Sized,
     {
-        Vec::new()
     }
 
     /// Takes a unit; sleeps until it can.
@@ -279,8 +281,9 @@ impl<P: Platform, Q: Policy, L: RawLock<P> + Default> RawSemaphore for Semaphore
         Self::new(count)
     }
 
-    fn parts() -> Vec<(usize, String)> {
-        parts_with_inner::<P, L>(offset_of!(Self, lock), &[(0, "state")])
+    fn parts(tell: &mut TellPart<'_>) {
+        tell(0, format_args!("state"));
+        inner_parts::<P, L>(offset_of!(Self, lock), tell);
     }
 
     fn down(&self) {
