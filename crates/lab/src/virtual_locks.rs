@@ -308,6 +308,16 @@ mod tests {
         assert!(jain(&result.acquisitions).is_some_and(|jain| jain > 0.9));
     }
 
+    /// While threads arrive few wait as yet, and turns as long as that allows would keep those out
+    /// until all have had one.
+    #[test]
+    fn who_waits_first_does_not_wait_until_all_others_have_come() {
+        let mut cell = cell(Policy::Quota, 1000, false);
+        (cell.measured.warmup_ms, cell.measured.window_ms) = (1, 150);
+        let longest = cell.run().unwrap().result.waits.max().expect("somebody waits");
+        assert!(longest < 100_000_000, "{longest} ns of rounds of 80 ms on two CPUs");
+    }
+
     /// The bound that `Quota` states: with 64 threads a turn is the longest there is, 0.5 ms, and
     /// everybody has one every 64 turns of 2 CPUs. The locks that anybody may take and nobody has
     /// to leave have no bound; for the mutex of 3.10 that is why that of 4.10 lets its first waiter

@@ -28,8 +28,8 @@ impl Turn {
     }
 
     /// One more meeting: whether the turn has lasted longer than `quota` nanoseconds. A task that
-    /// was away for longer than that begins a new one.
-    pub fn meet(&mut self, quota: u64, now: impl FnOnce() -> u64) -> bool {
+    /// was away for longer than that begins a new one, which lasts only `arrival`.
+    pub fn meet(&mut self, quota: u64, arrival: u64, now: impl FnOnce() -> u64) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
             return false;
@@ -38,7 +38,8 @@ impl Turn {
         let gap = now.wrapping_sub(self.looked);
         self.looked = now;
         if gap > quota {
-            *self = Self::new(now);
+            *self = Self::new(now.wrapping_sub(quota.saturating_sub(arrival)));
+            self.looked = now;
             return false;
         }
         let left = quota.saturating_sub(now.wrapping_sub(self.began));
@@ -54,6 +55,7 @@ mod tests {
     use super::*;
 
     const QUOTA: u64 = 100_000;
+    const ARRIVAL: u64 = 30_000;
 
     #[test]
     fn a_turn_ends_near_its_quota_and_few_meetings_look() {
@@ -66,7 +68,7 @@ mod tests {
                     looks += 1;
                     now
                 };
-                if turn.meet(QUOTA, look) {
+                if turn.meet(QUOTA, ARRIVAL, look) {
                     break;
                 }
             }
@@ -78,8 +80,17 @@ mod tests {
     #[test]
     fn who_was_away_begins_anew() {
         let mut turn = Turn::over(5);
-        assert!(turn.meet(QUOTA, || 6));
-        assert!(!turn.meet(QUOTA, || 7 + QUOTA));
-        assert!(!Turn::default().meet(QUOTA, || 1 << 40));
+        assert!(turn.meet(QUOTA, ARRIVAL, || 6));
+        assert!(!turn.meet(QUOTA, ARRIVAL, || 7 + QUOTA));
+        assert!(!Turn::default().meet(QUOTA, ARRIVAL, || 1 << 40));
+    }
+
+    #[test]
+    fn who_has_just_come_has_a_short_turn() {
+        let mut turn = Turn::default();
+        let start = 1 << 40;
+        let ends = (start..).step_by(1000).find(|now| turn.meet(QUOTA, ARRIVAL, || *now));
+        let lasted = ends.expect("turns end") - start;
+        assert!((ARRIVAL..ARRIVAL + QUOTA / 4).contains(&lasted), "{lasted}");
     }
 }
