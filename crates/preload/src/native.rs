@@ -7,11 +7,6 @@ use crate::arch;
 use crate::event::LockEvent;
 use crate::platform::{Access, Platform, Sleep, TaskId, Wake};
 
-crate::atomic_words! {
-    [] AtomicU8: u8 = AtomicU8, AtomicU32: u32 = AtomicU32, AtomicUsize: usize = AtomicUsize;
-    core::convert::identity
-}
-
 const FUTEX: usize = 202;
 const WAIT_BITSET: usize = 9;
 const WAKE: usize = 1;
