@@ -62,6 +62,7 @@ const SPIN_NS: u64 = 4_000;
 /// assert_eq!(leaders, 1);
 /// ```
 #[derive(Debug)]
+#[repr(C)]
 pub struct RawBarrier<P: Platform> {
     word: P::AtomicU32,
     places: u32,

@@ -61,6 +61,7 @@ const DONE: u32 = 3;
 /// assert!(times == 1 && SET_UP.is_done());
 /// ```
 #[derive(Debug)]
+#[repr(C)]
 pub struct RawOnce<P: Platform> {
     word: P::AtomicU32,
 }

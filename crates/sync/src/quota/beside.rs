@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 /// waited, until the lock is dropped. The inner lock may sleep, because a spinlock whose holder can
 /// be preempted collapses when there are more threads than CPUs.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct Beside {
     number: AtomicU32,
 }

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("record", &["workload"]),
     ("report", &["catalogue", "explain", "host", "lab", "record", "stats", "workload"]),
     ("preload", &["sync"]),
+    ("capi", &["sync"]),
     (
         "cli",
         &[

@@ -1,0 +1,153 @@
+//! The locks of user space for programs in C. `include/convoy_sync.h` documents them; each function
+//! here is the one of that name there.
+
+use convoy_sync::{
+    Barrier, Native, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Once, Platform,
+    RawSemaphore as _, Sleep,
+};
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+
+/// The moment that is `ns` nanoseconds away.
+fn after(ns: u64) -> u64 {
+    Native::now().saturating_add(ns)
+}
+
+/// Functions for C, each with its sentence for Rust's documentation.
+macro_rules! exports {
+    ($($(#[$doc:meta])+
+        fn $name:ident($($argument:ident: $type:ty),*) $(-> $returns:ty)? $body:block)+) => {
+        $($(#[$doc])+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($argument: $type),*) $(-> $returns)? $body)+
+    };
+}
+
+exports! {
+    /// A free mutex at this place.
+    fn convoy_mutex_init(mutex: &mut MaybeUninit<NativeQuota>) {
+        mutex.write(NativeQuota::native(1));
+    }
+    /// Gives the queue back that the mutex may have.
+    fn convoy_mutex_destroy(mutex: &mut NativeQuota) {
+        *mutex = NativeQuota::native(1);
+    }
+    /// Takes the mutex.
+    fn convoy_mutex_lock(mutex: &NativeQuota) {
+        mutex.down();
+    }
+    /// Takes the mutex if it is free; returns whether it was.
+    fn convoy_mutex_trylock(mutex: &NativeQuota) -> bool {
+        mutex.down_trylock()
+    }
+    /// Takes the mutex within `ns` nanoseconds; returns whether it did.
+    fn convoy_mutex_timedlock(mutex: &NativeQuota, ns: u64) -> bool {
+        mutex.down_timeout(ns).is_ok()
+    }
+    /// Gives the mutex back.
+    fn convoy_mutex_unlock(mutex: &NativeQuota) {
+        mutex.up();
+    }
+
+    /// A semaphore with so many free units at this place.
+    fn convoy_sem_init(sem: &mut MaybeUninit<NativeQuota>, units: u32) {
+        sem.write(NativeQuota::native(units));
+    }
+    /// Gives the queue back that the semaphore may have.
+    fn convoy_sem_destroy(sem: &mut NativeQuota) {
+        *sem = NativeQuota::native(0);
+    }
+    /// Takes a unit.
+    fn convoy_sem_wait(sem: &NativeQuota) {
+        sem.down();
+    }
+    /// Takes a unit if one is free; returns whether it was.
+    fn convoy_sem_trywait(sem: &NativeQuota) -> bool {
+        sem.down_trylock()
+    }
+    /// Takes a unit within `ns` nanoseconds; returns whether it did.
+    fn convoy_sem_timedwait(sem: &NativeQuota, ns: u64) -> bool {
+        sem.down_timeout(ns).is_ok()
+    }
+    /// Gives a unit back.
+    fn convoy_sem_post(sem: &NativeQuota) {
+        sem.up();
+    }
+    /// Free units; a snapshot.
+    fn convoy_sem_value(sem: &NativeQuota) -> u32 {
+        sem.free_units()
+    }
+
+    /// A free reader/writer lock at this place.
+    fn convoy_rwlock_init(lock: &mut MaybeUninit<NativeQuotaRwLock>) {
+        lock.write(NativeQuotaRwLock::native());
+    }
+    /// Gives the queue back that the lock may have.
+    fn convoy_rwlock_destroy(lock: &mut NativeQuotaRwLock) {
+        *lock = NativeQuotaRwLock::native();
+    }
+    /// Takes the lock beside other readers.
+    fn convoy_rwlock_rdlock(lock: &NativeQuotaRwLock) {
+        lock.read();
+    }
+    /// Takes the lock beside other readers if no writer has it; returns whether it did.
+    fn convoy_rwlock_tryrdlock(lock: &NativeQuotaRwLock) -> bool {
+        lock.try_read()
+    }
+    /// Takes the lock beside other readers within `ns` nanoseconds; returns whether it did.
+    fn convoy_rwlock_timedrdlock(lock: &NativeQuotaRwLock, ns: u64) -> bool {
+        lock.read_unless(Sleep::Uninterruptible, Some(after(ns))).is_ok()
+    }
+    /// Gives back what a reader took.
+    fn convoy_rwlock_rdunlock(lock: &NativeQuotaRwLock) {
+        lock.read_unlock();
+    }
+    /// Takes the lock alone.
+    fn convoy_rwlock_wrlock(lock: &NativeQuotaRwLock) {
+        lock.write();
+    }
+    /// Takes the lock alone if nobody has it; returns whether it did.
+    fn convoy_rwlock_trywrlock(lock: &NativeQuotaRwLock) -> bool {
+        lock.try_write()
+    }
+    /// Takes the lock alone within `ns` nanoseconds; returns whether it did.
+    fn convoy_rwlock_timedwrlock(lock: &NativeQuotaRwLock, ns: u64) -> bool {
+        lock.write_unless(Sleep::Uninterruptible, Some(after(ns))).is_ok()
+    }
+    /// Gives back what a writer took.
+    fn convoy_rwlock_wrunlock(lock: &NativeQuotaRwLock) {
+        lock.write_unlock();
+    }
+
+    /// A condition variable at this place.
+    fn convoy_cond_init(cond: &mut MaybeUninit<NativeQuotaCondvar>) {
+        cond.write(NativeQuotaCondvar::native());
+    }
+    /// Gives the mutex back, waits until notified, and takes it again.
+    fn convoy_cond_wait(cond: &NativeQuotaCondvar, mutex: &NativeQuota) {
+        let notified = cond.wait(mutex, None);
+        debug_assert!(notified.is_ok(), "there is no deadline");
+    }
+    /// The same for at most `ns` nanoseconds; returns whether it was notified.
+    fn convoy_cond_timedwait(cond: &NativeQuotaCondvar, mutex: &NativeQuota, ns: u64) -> bool {
+        cond.wait(mutex, Some(after(ns))).is_ok()
+    }
+    /// Lets the thread go on that waits longest; returns whether there was one.
+    fn convoy_cond_signal(cond: &NativeQuotaCondvar) -> bool {
+        cond.notify_one()
+    }
+    /// Lets all threads go on that wait; returns how many there were.
+    fn convoy_cond_broadcast(cond: &NativeQuotaCondvar) -> usize {
+        cond.notify_all()
+    }
+
+    /// Runs `body` with `argument` unless that was done before; returns when it is done.
+    fn convoy_once(once: &Once, body: extern "C" fn(*mut c_void), argument: *mut c_void) {
+        once.call_once(|| body(argument));
+    }
+
+    /// Waits until all have come; true for the last.
+    fn convoy_barrier_wait(barrier: &Barrier) -> bool {
+        barrier.wait()
+    }
+}
