@@ -28,7 +28,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
             "busted-unfair-ticket",
             "spinlock",
             &[Fifo],
-            "Draws tickets, then lets whoever comes first in.",
+            "Draws tickets, then lets in the first to arrive.",
         ),
         Subject::busted::<Mutex<Model, SilentWaiter>>(
             "busted-silent-waiter",
@@ -40,7 +40,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
             "busted-lost-wakeup",
             "semaphore",
             &[Units, Signals, Timeouts],
-            "Counts its waiter too late: `up` finds nobody.",
+            "Counts its waiter too late: `up` finds none.",
         ),
         Subject::busted::<Cancelled<true, false>>(
             "busted-lose-unit",

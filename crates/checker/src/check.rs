@@ -148,7 +148,7 @@ pub fn subjects() -> Vec<Subject> {
         zone_subject::<ReleaseEach, mm::Sound>("release-each", "Releases it after each page."),
         zone_subject::<ReleaseContended, mm::Sound>(
             "release-contended",
-            "The same, if somebody waits.",
+            "The same, if a task waits.",
         ),
         zone_subject::<PublishedReleaseEach, mm::Sound>(
             "published-release-each",

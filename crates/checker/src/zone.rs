@@ -40,7 +40,7 @@ pub struct ZoneShape {
 pub const ZONE_SHAPES: &[ZoneShape] = &[
     ZoneShape {
         name: "plenty",
-        about: "two lists are filled and drained, nobody finds the zone empty",
+        about: "two lists are filled and drained, no task finds the zone empty",
         frames: 16,
         tasks: &[&[Take, Give, Drain], &[Take, Give, Drain]],
     },

@@ -176,7 +176,7 @@ impl Account {
         if waiters.most > 0 {
             found.push(format!(
                 "The longest convoy at `{name}` lasted {}, from {} on; at most {} threads waited \
-                 at once, and somebody waited during {} of the run.",
+                 at once, and at least one waited during {} of the run.",
                 seconds(waiters.longest_s),
                 seconds(waiters.longest_at_s),
                 waiters.most,

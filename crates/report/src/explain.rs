@@ -114,7 +114,7 @@ impl ExplainReport {
         }
         if let Some(convoy) = &self.summary.longest {
             text.push_str(&paragraph("The longest convoy", &explain_text::narrate(convoy)));
-            text.push_str("  What led to its end:\n");
+            text.push_str("  The wakeups that led to its end:\n");
             for hop in &convoy.chain {
                 text.extend(["    ", &explain_text::hop(hop), "\n"]);
             }

@@ -37,7 +37,8 @@ pub(crate) fn cause(summary: &Summary) -> Vec<String> {
         let stalls = &summary.stalls;
         let longest = summary.longest.as_ref().map_or(0.0, Convoy::ms);
         text.push(format!(
-            "{} convoys take {} % of the run, {} CPU seconds idled in them, the longest {} ms.",
+            "{} convoys take {} % of the run and {} CPU seconds of idle time; the longest lasts \
+             {} ms.",
             stalls.convoys,
             fixed(percent(stalls.convoy_s, summary.window_s), 1),
             fixed(stalls.idle_cpu_s, 1),
@@ -53,15 +54,15 @@ pub(crate) fn cause(summary: &Summary) -> Vec<String> {
 fn blame(lock: &LockSummary, window: f64) -> Vec<String> {
     let taken = lock.acquisitions as f64;
     let mut text = vec![format!(
-        "The lock is {}: it has an owner for {} % of the time and an owner on no CPU for {} %; at \
-         most {} tasks wait for it at once.",
+        "The lock is {}: it is owned for {} % of the time, for {} % by a task on no CPU; up to {} \
+         tasks wait for it at once.",
         lock.name,
         fixed(percent(lock.owned_s, window), 1),
         fixed(percent(lock.owner_not_running_s, window), 1),
         lock.waiters_max
     )];
     text.push(format!(
-        "It is taken {} times, {} % of them after waiting, by another task than before in {} %; \
+        "It is taken {} times, {} % of them after a wait and {} % by another task than before; \
          half of the owners hold it for less than {}.",
         lock.acquisitions,
         fixed(percent(lock.contended as f64, taken), 1),
@@ -70,16 +71,16 @@ fn blame(lock: &LockSummary, window: f64) -> Vec<String> {
     ));
     if lock.handoffs as f64 > taken / 2.0 {
         text.push(format!(
-            "In {} % the releaser gives it to a waiter that sleeps and owns it from then on: until \
-             that one runs nobody can use the lock, which takes {} in half of the cases and {} in \
-             one of a hundred.",
+            "In {} % of the cases the releaser hands it to a waiter that is asleep. No task can \
+             use the lock until that waiter runs, which takes {} in half of the cases and {} \
+             in one of a hundred.",
             fixed(percent(lock.handoffs as f64, taken), 1),
             time(lock.handoff.p50_us),
             time(lock.handoff.p99_us)
         ));
     } else {
         text.push(format!(
-            "{} % of the owners took it past waiters, {} % were given it by the releaser.",
+            "{} % of the owners took it past waiters, {} % were handed it by the releaser.",
             fixed(percent(lock.stolen as f64, taken), 1),
             fixed(percent(lock.handoffs as f64, taken), 1)
         ));
@@ -93,31 +94,31 @@ pub(crate) fn narrate(convoy: &Convoy) -> Vec<String> {
     let doing =
         if convoy.doing.is_empty() { String::new() } else { format!(" ({})", convoy.doing) };
     let mut text = vec![format!(
-        "It lasts {} ms, from {} s on.",
-        significant(convoy.ms()),
-        fixed(convoy.from_s, 3)
+        "It begins at {} s and lasts {} ms.",
+        fixed(convoy.from_s, 3),
+        significant(convoy.ms())
     )];
     text.push(format!("{}{doing} owns {lock} and is on no CPU.", capital(&convoy.owner)));
     text.push(match convoy.cause {
         Cause::GivenWhileAsleep => format!(
-            "It slept for the lock until {} gave it the lock and woke it.",
+            "It was asleep, waiting for the lock, when {} handed it the lock and woke it.",
             convoy.giver.as_deref().unwrap_or("the last owner")
         ),
-        Cause::Preempted => "It lost its CPU to another task with the lock in hand.".to_owned(),
-        Cause::SleptWithLock => "It went to sleep with the lock in hand.".to_owned(),
+        Cause::Preempted => "It was preempted while it held the lock.".to_owned(),
+        Cause::SleptWithLock => "It went to sleep while it held the lock.".to_owned(),
     });
     match convoy.queued {
         Some((after, cpu)) => {
             text.push(format!(
-                "From {} ms on it is on the run queue of CPU {cpu}.",
+                "{} ms later it is on the run queue of CPU {cpu}.",
                 significant(after)
             ));
             text.push(instead(convoy, cpu));
         }
-        None => text.push("Nobody wakes it before the end of the convoy.".to_owned()),
+        None => text.push("No task wakes it before the end of the convoy.".to_owned()),
     }
     text.push(format!(
-        "{} {lock} at its beginning, and up to {} before its end.",
+        "At the beginning {} {lock}, later up to {}.",
         if convoy.waiters == 1 {
             "1 task waits for".to_owned()
         } else {
@@ -166,10 +167,9 @@ fn instead(convoy: &Convoy, cpu: usize) -> String {
     let more = convoy.instead_tasks.saturating_sub(who.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     if who.is_empty() {
-        format!("Nobody leaves CPU {cpu} until then.")
+        format!("The task on CPU {cpu} keeps it until then.")
     } else {
-        let verb = if convoy.instead_tasks == 1 { "runs" } else { "run" };
-        format!("There {}{more} {verb} instead.", who.join(", "))
+        format!("That CPU runs {}{more} instead.", who.join(", "))
     }
 }
 
@@ -184,8 +184,8 @@ pub(crate) fn chain(summary: &Summary) -> Vec<String> {
         .collect();
     vec![
         format!(
-            "Who waited for whom, back from the last end: {} wakeups, {} of them for a lock, over \
-             {} s.",
+            "Which task waited for which, back from the end of the last one: {} wakeups, {} of \
+             them for a lock, over {} s.",
             chain.hops,
             chain.lock_hops,
             fixed(all, 3)

@@ -201,7 +201,7 @@ impl RunReport {
             table.row(cells);
         }
         table.note(
-            "in kernel: of the users' CPU time; user to steal: of all CPUs, whoever used them; \
+            "in kernel: of the users' CPU time; user to steal: of all CPUs, whatever used them; \
              switches and faults: of the users; \
              start p99: from the release to a user's start; overhead: wall time beyond Real",
         );

@@ -149,7 +149,7 @@ impl fmt::Display for Stats {
         let Self { acquisitions, contended, waits, holds } = self;
         write!(f, "taken {acquisitions} times, held {holds}; ")?;
         match contended {
-            0 => f.write_str("nobody waited"),
+            0 => f.write_str("no thread waited"),
             _ => write!(f, "{contended} waited, {waits}"),
         }
     }
@@ -268,7 +268,7 @@ mod tests {
         const LONG: Duration = Duration::from_millis(2);
         let mut mutex = Mutex::new(1);
         assert_eq!(mutex.try_lock_for(LONG).map(|value| *value), Some(1));
-        assert!(mutex.stats().to_string().ends_with("nobody waited"));
+        assert!(mutex.stats().to_string().ends_with("no thread waited"));
         let guard = mutex.lock();
         assert_eq!(mutex.stats().acquisitions, 2, "one now");
         assert!(mutex.try_lock().is_none() && mutex.try_lock_for(LONG).is_none());

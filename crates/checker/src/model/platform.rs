@@ -181,7 +181,7 @@ impl Platform for Model {
             execution.point(Footprint::write(word));
             let woken = execution.wake(word, count);
             execution.log(|e| match woken.as_slice() {
-                [] => format!("wakes nobody on {}", e.place(word)),
+                [] => format!("wakes no task on {}", e.place(word)),
                 tasks => format!("wakes task {tasks:?}"),
             });
         });

@@ -126,7 +126,7 @@ impl IdleCause {
             ),
             Self::NotDue => ("the next look is not due", "not due", "idle_not_due_percent"),
             Self::NotServed => {
-                ("tick stopped and nobody kicked", "not kicked", "idle_not_kicked_percent")
+                ("tick stopped and not kicked", "not kicked", "idle_not_kicked_percent")
             }
             Self::Asked => {
                 ("tick stopped, and a look is on its way", "asked", "idle_asked_percent")

@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
                 Step::GaveUp(answer) => match self.unmeasured(&answer) {
                     Some(node) => {
                         let wish = Wish { node, runs: 2, build: None, bits: 0.0 };
-                        self.want(wish, "nobody has measured it yet")?;
+                        self.want(wish, "it has not been measured yet")?;
                     }
                     None => return self.end(answer),
                 },

@@ -267,7 +267,7 @@ impl Engine {
         let wanted = self.ledger.wanted.borrow();
         for Want { lock: want, .. } in wanted.iter().flatten().filter(|want| !want.given) {
             let owner = held.iter().find(|lock| lock.offset == want.offset);
-            let owner = owner.map_or_else(|| "nobody".to_owned(), |o| format!("task {}", o.task));
+            let owner = owner.map_or_else(|| "no task".to_owned(), |o| format!("task {}", o.task));
             let lock = name(want.offset, want.kind);
             lines.push(format!("task {} waits for {lock}, held by {owner}", want.task));
         }

@@ -158,7 +158,7 @@ fn alone(results: Results, rows: &[Row]) -> String {
         format!("{lock} {}", fixed(all.fold(f64::INFINITY, f64::min), 1))
     };
     let costs: Vec<String> = locks.into_iter().map(of).collect();
-    format!("to take it and to give it back while nobody wants it, ns: {}", costs.join(", "))
+    format!("to take and release it uncontended, ns: {}", costs.join(", "))
 }
 
 /// A panel for each place but for the threads, which go across.
@@ -190,7 +190,7 @@ fn panels(results: Results, rows: &[Row]) -> Vec<Panel> {
 /// How our first lock does against the others, and who starves most.
 fn verdict(results: Results, rows: &[Row]) -> Option<String> {
     let starves = |row: &Row| match row.starved_most() {
-        0.0 => "starves nobody".to_owned(),
+        0.0 => "starves no thread".to_owned(),
         most => format!("starves up to {} of {} threads", fixed(most, 0), row.threads),
     };
     let share = |row: &&Row| row.starved_most() / f64::from(row.threads.max(1));
