@@ -60,6 +60,11 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.down_trylock().then(|| self.guard())
     }
 
+    /// Takes the lock if that passes nobody who waits.
+    pub(crate) fn lock_at_once(&self) -> Option<MutexGuard<'_, T>> {
+        self.raw.down_at_once().then(|| self.guard())
+    }
+
     /// Takes the lock; waits at most `timeout`.
     pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
         self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| self.guard())

@@ -91,6 +91,11 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.try_write().then(|| self.writer())
     }
 
+    /// Takes the lock alone if that passes nobody who waits.
+    pub(crate) fn write_at_once(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        self.raw.write_at_once().then(|| self.writer())
+    }
+
     /// Takes the lock alone; waits at most `timeout`.
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         let deadline = Some(Native::now().saturating_add(nanoseconds(timeout)));

@@ -43,6 +43,11 @@ impl Semaphore {
         self.raw.down_trylock().then(|| Permit(self))
     }
 
+    /// Takes a permit if that passes nobody who waits.
+    pub(crate) fn acquire_at_once(&self) -> Option<Permit<'_>> {
+        self.raw.down_at_once().then(|| Permit(self))
+    }
+
     /// Takes a permit; waits at most `timeout`.
     pub fn acquire_timeout(&self, timeout: Duration) -> Option<Permit<'_>> {
         self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| Permit(self))

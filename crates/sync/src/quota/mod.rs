@@ -184,6 +184,13 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         false
     }
 
+    /// Takes a free unit if nobody waits for one; returns whether it did.
+    #[inline]
+    pub fn down_at_once(&self) -> bool {
+        // Relaxed: taking the unit is what orders.
+        self.take(self.word.load(Relaxed), 0)
+    }
+
     /// Takes a unit though others wait, as soon as there is one within [`SPIN_NS`].
     fn compete(&self) -> bool {
         // Relaxed: taking the unit is what orders.
@@ -377,11 +384,12 @@ impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
     }
 
     fn down_timeout(&self, timeout: u64) -> Result<(), WaitError> {
-        if self.down_trylock() {
+        // Past others in its turn only, as any that waits, unless it is a mere attempt.
+        if self.down_at_once() || timeout == 0 && self.down_trylock() {
             return Ok(());
         }
         let deadline = P::now().saturating_add(timeout);
-        self.down_common(Sleep::Uninterruptible, Some(deadline))
+        self.down_slow(Sleep::Uninterruptible, Some(deadline))
     }
 
     #[inline]
@@ -413,7 +421,7 @@ mod tests {
     const SLEEPERS: usize = SUMMONED as usize + 2;
 
     /// How many of the sleepers go before an owner that comes back at once.
-    fn passed_by(turn: impl Fn(u64) -> Turn) -> usize {
+    fn passed_by(turn: impl Fn(u64) -> Turn, take: fn(&NativeQuota)) -> usize {
         let (lock, gone) = (NativeQuota::native(1), AtomicUsize::new(0));
         lock.down();
         std::thread::scope(|scope| {
@@ -429,7 +437,7 @@ mod tests {
             }
             Native::set_turn(turn(Native::now()));
             lock.up();
-            lock.down();
+            take(&lock);
             let gone = gone.load(Relaxed);
             lock.up();
             gone
@@ -441,13 +449,20 @@ mod tests {
     fn who_has_had_its_turn_lets_others_go_first() {
         // A machine that is busy with others may take the CPU away at the wrong moment.
         const ROUNDS: usize = 20;
-        let rounds = |turn: fn(u64) -> Turn, went: fn(usize) -> bool| {
-            (0..ROUNDS).filter(|_| went(passed_by(turn))).count()
+        let rounds = |turn: fn(u64) -> Turn, take, went: fn(usize) -> bool| {
+            (0..ROUNDS).filter(|_| went(passed_by(turn, take))).count()
         };
-        // All go that are not summoned beside the owner.
-        let yields = rounds(Turn::over, |gone| gone > SLEEPERS - SUMMONED as usize);
-        assert!(yields > ROUNDS / 2, "{yields} of {ROUNDS}");
-        let passes = rounds(Turn::new, |gone| gone < SLEEPERS / 2);
+        let timed = |lock: &NativeQuota| assert_eq!(lock.down_timeout(u64::MAX), Ok(()));
+        for take in [NativeQuota::down, timed] {
+            // All go that are not summoned beside the owner.
+            let yields = rounds(Turn::over, take, |gone| gone > SLEEPERS - SUMMONED as usize);
+            assert!(yields > ROUNDS / 2, "{yields} of {ROUNDS}");
+            let passes = rounds(Turn::new, take, |gone| gone < SLEEPERS / 2);
+            assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
+        }
+        // An attempt waits for nobody.
+        let attempt = |lock: &NativeQuota| while !lock.down_trylock() {};
+        let passes = rounds(Turn::over, attempt, |gone| gone < SLEEPERS / 2);
         assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
     }
 }

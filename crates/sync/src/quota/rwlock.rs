@@ -200,9 +200,16 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
 
     /// Takes the lock alone if nobody has it; returns whether it did.
     pub fn try_write(&self) -> bool {
-        if !self.door.down_trylock() {
-            return false;
-        }
+        self.door.down_trylock() && self.enter_or_leave()
+    }
+
+    /// [`Self::try_write`] if that passes nobody who waits.
+    pub fn write_at_once(&self) -> bool {
+        self.door.down_at_once() && self.enter_or_leave()
+    }
+
+    /// With the door: becomes the writer if there are no readers, or gives the door back.
+    fn enter_or_leave(&self) -> bool {
         // Acquire pairs with the releases of those who had the lock.
         let free = self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
         if !free {
