@@ -131,7 +131,7 @@ impl Lines {
 
     /// What keys the perturbation of line `index`: the number of its first line in the region,
     /// spread for stacks.
-    #[inline]
+    #[inline(always)]
     fn key(&self, index: usize) -> u64 {
         const LINES: usize = STACK / LINE;
         let slots = self.stacks / STACK;
@@ -253,6 +253,16 @@ impl Lines {
         self.reach.copies(found)
     }
 
+    /// The same for a read, which only wants the nearest.
+    #[inline(always)]
+    pub(crate) fn nearest(&self, line: &Line, cpu: usize) -> Option<&Copies> {
+        let mut inside = false;
+        if line.owner.get() == 0 {
+            self.each_word(line, |at, bits| inside |= self.reach.inside(cpu, at, bits));
+        }
+        if inside { self.reach.copies(1) } else { self.copies(line, cpu) }
+    }
+
     /// The caches of a preset with a geometry.
     #[cfg(test)]
     pub(crate) fn hierarchy(&self) -> core::cell::RefMut<'_, Hierarchy> {
@@ -318,7 +328,7 @@ impl Lines {
     }
 
     /// The perturbed price of a miss.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn perturb(&self, line: &Line, index: usize, price: u64) -> u64 {
         let misses = line.misses.get();
         line.misses.set(misses.wrapping_add(1));
@@ -352,7 +362,7 @@ impl Lines {
 
     #[inline]
     fn fetch(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
-        let copies = self.copies(line, cpu);
+        let copies = self.nearest(line, cpu);
         let owner = line.owner.get() as usize;
         let request = self.read_request(line, cpu, copies.is_some_and(|copies| copies.inside));
         if owner != 0 {

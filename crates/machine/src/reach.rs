@@ -31,6 +31,8 @@ pub(crate) struct Reach {
     groups: Box<[u32]>,
     /// By the set of distances at which there are copies.
     copies: Box<[Option<Copies>]>,
+    /// No distance costs less than the first, that inside a group.
+    first_least: bool,
 }
 
 impl Reach {
@@ -43,6 +45,7 @@ impl Reach {
             cpus: vec![0; cpus * words * distances].into(),
             groups: vec![0; groups * distances].into(),
             copies: (0..1 << distances).map(|set| seen(&price.prices, set)).collect(),
+            first_least: price.prices.iter().all(|&other| price.prices[0] <= other),
         };
         for from in 0..cpus {
             for to in (0..cpus).filter(|&to| to != from) {
@@ -67,6 +70,13 @@ impl Reach {
         // No branches, as nobody could predict them.
         let rows = rows.iter().enumerate();
         rows.fold(0, |found, (distance, row)| found | usize::from(bits & row != 0) << distance)
+    }
+
+    /// Whether one of the CPUs `bits`, which are word `word` of a set, is in the group of `cpu`,
+    /// and so is the nearest.
+    #[inline(always)]
+    pub(crate) fn inside(&self, cpu: usize, word: usize, bits: u64) -> bool {
+        self.first_least && self.cpus[(cpu * self.words + word) * self.distances] & bits != 0
     }
 
     /// The distances from group `group` at which the groups `bits` are.

@@ -55,8 +55,8 @@ impl Node {
     /// The earliest of all but the one at `place`.
     #[inline(always)]
     fn first_other(&self, place: usize) -> Turn {
-        let [a, b, c] = [1, 2, 3].map(|other| self.at(place ^ other).get());
-        a.earlier(b).earlier(c)
+        let other = |distance| self.at(place ^ distance).get();
+        other(1).earlier(other(2)).earlier(other(3))
     }
 }
 

@@ -20,6 +20,8 @@ use core::cell::RefCell;
 /// The queues of all lines.
 pub(crate) struct Turns {
     groups: usize,
+    /// Times of a line.
+    span: usize,
     /// For each line its place in `times`, 0 for none. Only lines that CPUs took from each other
     /// have one.
     places: RefCell<Vec<u32>>,
@@ -31,16 +33,31 @@ pub(crate) struct Turns {
     copy_service: Option<u64>,
 }
 
-/// A request for a line that some cache has.
+/// A request for a line that some cache has. Groups are named by number + 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     /// The group of the CPU that asks.
     pub(crate) group: usize,
-    /// The group that has to give the line away or share it for the first time; none if any copy
-    /// will do.
-    pub(crate) from: Option<usize>,
+    /// The group that has to give the line away or share it for the first time; 0 if any copy will
+    /// do.
+    pub(crate) from: usize,
     /// No other group is asked.
     pub(crate) inside: bool,
+}
+
+/// What a request takes that begins at some time.
+struct Served {
+    done: u64,
+    /// When the next group and the next CPU of the same group may have the line.
+    between: u64,
+    inside: u64,
+}
+
+impl Served {
+    /// Nobody else has the line before it is there.
+    fn alone(done: u64) -> Self {
+        Self { done, between: done, inside: done }
+    }
 }
 
 impl Turns {
@@ -51,6 +68,7 @@ impl Turns {
         let lines = if groups > 1 { lines } else { 0 };
         Self {
             groups,
+            span: groups + 1,
             places: RefCell::new(vec![0; lines]),
             times: RefCell::new(vec![0; groups + 1]),
             read_service: ps(preset.price_ns.read_service),
@@ -61,87 +79,81 @@ impl Turns {
     /// When `request` for `line`, number `index`, made at `now`, is served.
     #[inline(always)]
     pub(crate) fn begin(&self, line: &Line, index: usize, request: &Request, now: u64) -> u64 {
-        if now >= line.busy.get() {
-            return now;
+        match self.place(index) {
+            0 => now.max(line.busy.get()),
+            place => {
+                let times = &self.times.borrow()[place..place + self.span];
+                begin_at(times, line, request, now)
+            }
         }
-        let place = self.place(index);
-        if place == 0 {
-            return line.busy.get();
-        }
-        let times = &self.times.borrow()[place..=place + self.groups];
-        let queue = |group: usize| times[1 + group];
-        if request.inside {
-            return now.max(queue(request.group));
-        }
-        now.max(times[0]).max(request.from.map_or(0, queue))
     }
 
-    /// A read that began at `start` has its line at `done`; a copy that is in the cache of the
-    /// group already takes `clean` of that.
-    #[inline]
-    pub(crate) fn read(
+    /// Serves `request` for `line`, number `index`, made at `now`: returns when it is done. `serve`
+    /// gets when it begins.
+    #[inline(always)]
+    fn serve(
         &self,
         line: &Line,
         index: usize,
         request: &Request,
-        (start, done): (u64, u64),
-        clean: u64,
-    ) {
-        // The next reader of the group has it `read_service` later.
-        let inside = (done + self.read_service).saturating_sub(clean).max(start);
-        let between = match (self.copy_service, request.from) {
-            (Some(service), None) => start + service,
-            _ => done,
-        };
-        self.note(line, index, request, between, inside);
+        now: u64,
+        serve: impl FnOnce(u64) -> Served,
+    ) -> u64 {
+        if self.groups == 1 {
+            let served = serve(now.max(line.busy.get()));
+            line.busy.set(served.inside);
+            return served.done;
+        }
+        let place = self.place(index);
+        if place == 0 {
+            return self.serve_first(line, index, request, &serve(now.max(line.busy.get())));
+        }
+        let times = &mut self.times.borrow_mut()[place..place + self.span];
+        let served = serve(begin_at(times, line, request, now));
+        note(times, line, request, &served);
+        served.done
     }
 
-    /// A write has its line at `done`.
-    #[inline]
-    pub(crate) fn write(&self, line: &Line, index: usize, request: &Request, done: u64) {
-        self.note(line, index, request, done, done);
+    /// Two groups want the line for the first time.
+    #[cold]
+    #[inline(never)]
+    fn serve_first(&self, line: &Line, index: usize, request: &Request, served: &Served) -> u64 {
+        let mut times = self.times.borrow_mut();
+        let place = times.len();
+        times.resize(place + self.span, 0);
+        self.places.borrow_mut()[index] = place as u32;
+        note(&mut times[place..], line, request, served);
+        served.done
     }
 
     #[inline(always)]
-    fn note(&self, line: &Line, index: usize, request: &Request, between: u64, inside: u64) {
-        if self.groups == 1 {
-            return line.busy.set(inside);
-        }
-        let place = self.place(index);
-        let place = if place == 0 { self.new_place(index) } else { place };
-        let times = &mut self.times.borrow_mut()[place..=place + self.groups];
-        times[1 + request.group] = inside;
-        let mut busy = line.busy.get().max(inside);
-        if !request.inside {
-            times[0] = between;
-            busy = busy.max(between);
-        }
-        line.busy.set(busy);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn new_place(&self, index: usize) -> usize {
-        let mut times = self.times.borrow_mut();
-        let place = times.len();
-        times.resize(place + self.groups + 1, 0);
-        self.places.borrow_mut()[index] = place as u32;
-        place
-    }
-
-    /// A line comes from memory at `done`: whoever wants it until then waits for that.
-    #[inline]
-    pub(crate) fn memory(&self, line: &Line, index: usize, request: &Request, done: u64) {
-        match self.place(index) {
-            0 => line.busy.set(done),
-            _ => self.note(line, index, request, done, done),
-        }
-    }
-
-    #[inline]
     fn place(&self, index: usize) -> usize {
         self.places.borrow().get(index).map_or(0, |&place| place as usize)
     }
+}
+
+/// [`Turns::begin`] for a line that has `times`.
+#[inline(always)]
+fn begin_at(times: &[u64], line: &Line, request: &Request, now: u64) -> u64 {
+    if now >= line.busy.get() {
+        now
+    } else if request.inside {
+        now.max(times[request.group])
+    } else {
+        now.max(times[0]).max(times[request.from])
+    }
+}
+
+/// `request` has been served: notes in the `times` of its line who waits for that.
+#[inline(always)]
+fn note(times: &mut [u64], line: &Line, request: &Request, served: &Served) {
+    times[request.group] = served.inside;
+    let mut busy = line.busy.get().max(served.inside);
+    if !request.inside {
+        times[0] = served.between;
+        busy = busy.max(served.between);
+    }
+    line.busy.set(busy);
 }
 
 impl Lines {
@@ -149,8 +161,8 @@ impl Lines {
     #[inline]
     pub(crate) fn read_request(&self, line: &Line, cpu: usize, inside: bool) -> Request {
         let owner = line.owner.get() as usize;
-        let from = (owner != 0).then(|| self.price.group_of(owner - 1));
-        Request { group: self.price.group_of(cpu), from, inside }
+        let from = if owner == 0 { 0 } else { self.price.group_of(owner - 1) + 1 };
+        Request { group: self.price.group_of(cpu) + 1, from, inside }
     }
 
     /// Serves a read of `line` that costs `price`, or `clean` when the group's cache has a copy;
@@ -165,10 +177,18 @@ impl Lines {
         price: u64,
         clean: u64,
     ) -> u64 {
-        let start = self.turns.begin(line, index, request, now);
-        let done = start + self.perturb(line, index, price);
-        self.turns.read(line, index, request, (start, done), clean);
-        done
+        let turns = &self.turns;
+        let price = self.perturb(line, index, price);
+        turns.serve(line, index, request, now, |start| {
+            let done = start + price;
+            // The next reader of the group has it `read_service` later.
+            let inside = (done + turns.read_service).saturating_sub(clean).max(start);
+            let between = match turns.copy_service {
+                Some(service) if request.from == 0 => start + service,
+                _ => done,
+            };
+            Served { done, between, inside }
+        })
     }
 
     /// Serves a write of `line` that costs `price`; returns when the CPU owns it.
@@ -181,11 +201,9 @@ impl Lines {
         now: u64,
         price: u64,
     ) -> u64 {
-        let start = self.turns.begin(line, index, request, now);
         let price = if request.inside { price } else { price + self.price.invalidate };
-        let done = start + self.perturb(line, index, price);
-        self.turns.write(line, index, request, done);
-        done
+        let price = self.perturb(line, index, price);
+        self.turns.serve(line, index, request, now, |start| Served::alone(start + price))
     }
 
     /// Serves a request by `cpu` for `line`, which no cache holds.
@@ -197,10 +215,16 @@ impl Lines {
         cpu: usize,
         now: u64,
     ) -> u64 {
-        let start = self.turns.begin(line, index, request, now);
-        let (start, price) = self.memory_turn(line, index, cpu, start);
-        let done = start + self.perturb(line, index, price);
-        self.turns.memory(line, index, request, done);
-        done
+        let serve = |start| {
+            let (start, price) = self.memory_turn(line, index, cpu, start);
+            start + self.perturb(line, index, price)
+        };
+        // Whoever wants it until it is there waits for that.
+        if self.turns.place(index) == 0 {
+            let done = serve(now.max(line.busy.get()));
+            line.busy.set(done);
+            return done;
+        }
+        self.turns.serve(line, index, request, now, |start| Served::alone(serve(start)))
     }
 }
