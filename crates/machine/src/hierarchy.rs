@@ -1,10 +1,13 @@
 //! Caches with a geometry: private first and second levels of each CPU, a third level that a group
 //! of CPUs shares. Set-associative, least recently used.
 //!
-//! A [`Level`] knows presence and recency only. Who owns or shares a line stands in its directory
-//! entry, and the two agree:
+//! A [`Level`] knows recency only. Which caches have a line stands in its directory entry, so a
+//! line that is taken from 63 spinners is taken out of 126 sets without a look at any of them: what
+//! a set lists and the directory denies is a *gap*, an empty way that only an insertion has to
+//! find. Mostly the next one is of the same line, which is where it was. A level *holds* what it
+//! lists and the directory affirms:
 //!
-//! - I1: a CPU is the owner or a sharer of a line when and only when its second level holds it;
+//! - I1: the second level of a CPU lists all lines that the CPU owns or shares, and holds them;
 //! - I2: a second level holds all that the first level above it holds;
 //! - I3: an *inclusive* third level holds all that the second levels of its group hold; one that is
 //!   not gets a line when a second level evicts it, and keeps it when a CPU fetches it again;
@@ -21,80 +24,116 @@ use crate::preset::{Caches, Topology, ps};
 /// One level: the same cache many times.
 pub(crate) struct Level {
     sets: usize,
+    /// `sets - 1` if `sets` is a power of two, else 0.
+    mask: usize,
     ways: usize,
-    /// For each cache and set the lines it holds as number + 1, the most recently used first,
-    /// empty ways (0) last.
+    /// For each cache and set the lines it lists as number + 1, the most recently used first, ways
+    /// that were never used (0) last.
     tags: Vec<u32>,
+    /// A bit for each set of each cache: it may have gaps.
+    gaps: Vec<u64>,
 }
 
 impl Level {
     fn new(caches: usize, lines: usize, ways: usize) -> Self {
         // Zero pages come from the host untouched, so a large cache costs what is used of it.
-        Self { sets: lines / ways, ways, tags: vec![0; caches * lines] }
+        let sets = lines / ways;
+        let gaps = vec![0; (caches * sets).div_ceil(64)];
+        let mask = if sets.is_power_of_two() { sets - 1 } else { 0 };
+        Self { sets, mask, ways, tags: vec![0; caches * lines], gaps }
+    }
+
+    /// The number of the set of `line`, among those of all caches.
+    #[inline]
+    fn number(&self, cache: usize, line: usize) -> usize {
+        // A division is dear, and most caches have a power of two of sets.
+        let set = if self.mask == 0 { line % self.sets } else { line & self.mask };
+        cache * self.sets + set
     }
 
     #[inline]
     fn set(&mut self, cache: usize, line: usize) -> &mut [u32] {
-        // A division is dear, and most caches have a power of two of sets.
-        let mask = self.sets - 1;
-        let set = if self.sets & mask == 0 { line & mask } else { line % self.sets };
-        let start = (cache * self.sets + set) * self.ways;
+        let start = self.number(cache, line) * self.ways;
         &mut self.tags[start..start + self.ways]
     }
 
-    /// Makes `line` the most recently used of its set; whether the cache has it.
+    /// Whether its set lists `line` as the most recently used one.
+    #[inline]
+    fn in_front(&self, cache: usize, line: usize) -> bool {
+        self.tags[self.number(cache, line) * self.ways] == line as u32 + 1
+    }
+
+    /// Makes `line` the most recently used of its set; whether the set lists it.
     #[inline]
     fn refresh(&mut self, cache: usize, line: usize) -> bool {
         refresh(self.set(cache, line), line)
     }
 
-    /// Brings in `line`, which the cache does not have; returns the line that falls out.
+    /// Brings in `line`, which the cache does not hold; returns the line that falls out. `held`
+    /// says whether the cache still holds a line that it lists.
     #[inline]
-    fn insert(&mut self, cache: usize, line: usize) -> Option<usize> {
-        push_front(self.set(cache, line), line as u32 + 1)
-    }
-
-    /// Takes `line` out if the cache has it.
-    fn remove(&mut self, cache: usize, line: usize) {
+    fn insert(&mut self, cache: usize, line: usize, held: impl Fn(usize) -> bool) -> Option<usize> {
+        let tag = line as u32 + 1;
         let set = self.set(cache, line);
-        if let Some(way) = find(set, line) {
-            let mut behind = 0;
-            for way in set[way..].iter_mut().rev() {
-                behind = core::mem::replace(way, behind);
-            }
+        if set[0] == tag {
+            return None;
         }
+        // Its own gap, if it has one, lies before what was never used.
+        if let Some(way) = set.iter().position(|&other| other == tag || other == 0) {
+            push_front(&mut set[..=way], tag);
+            return None;
+        }
+        if let Some(way) = self.gap(cache, line, held) {
+            push_front(&mut self.set(cache, line)[..=way], tag);
+            return None;
+        }
+        Some(push_front(self.set(cache, line), tag) as usize - 1)
     }
-}
 
-/// The way of `set` that has `line`.
-#[inline]
-fn find(set: &[u32], line: usize) -> Option<usize> {
-    set.iter().position(|&tag| tag == line as u32 + 1)
+    /// A gap in the set of `line`.
+    fn gap(&mut self, cache: usize, line: usize, held: impl Fn(usize) -> bool) -> Option<usize> {
+        let number = self.number(cache, line);
+        if self.gaps[number / 64] >> (number % 64) & 1 == 0 {
+            return None;
+        }
+        let way = self.set(cache, line).iter().position(|&tag| !held(tag as usize - 1));
+        if way.is_none() {
+            self.gaps[number / 64] &= !(1 << (number % 64));
+        }
+        way
+    }
+
+    /// The directory takes `line` away.
+    #[inline]
+    fn leave_gap(&mut self, cache: usize, line: usize) {
+        let number = self.number(cache, line);
+        self.gaps[number / 64] |= 1 << (number % 64);
+    }
 }
 
 /// [`Level::refresh`] in one set.
 #[inline]
 fn refresh(set: &mut [u32], line: usize) -> bool {
-    let Some(way) = find(set, line) else { return false };
-    push_front(&mut set[..=way], line as u32 + 1);
+    let tag = line as u32 + 1;
+    if set[0] == tag {
+        return true;
+    }
+    let Some(way) = set.iter().position(|&other| other == tag) else { return false };
+    push_front(&mut set[..=way], tag);
     true
 }
 
-/// Puts `tag` before the others of `set`; returns the line that falls out at the end.
+/// Puts `tag` before the others of `set`; returns the one that falls out at the end.
 ///
 /// By hand, because a set is so short that a call to move memory takes longer.
 #[inline]
-fn push_front(set: &mut [u32], tag: u32) -> Option<usize> {
-    let mut carried = tag;
-    for way in set {
-        carried = core::mem::replace(way, carried);
-    }
-    (carried as usize).checked_sub(1)
+fn push_front(set: &mut [u32], tag: u32) -> u32 {
+    set.iter_mut().fold(tag, |carried, way| core::mem::replace(way, carried))
 }
 
 #[cfg(test)]
 impl Level {
-    fn holds(&mut self, cache: usize, line: usize) -> bool {
+    fn lists(&mut self, cache: usize, line: usize) -> bool {
         self.set(cache, line).contains(&(line as u32 + 1))
     }
 }
@@ -145,9 +184,10 @@ impl Hierarchy {
         }
     }
 
+    #[inline]
     fn drop_private(&mut self, cpu: usize, line: usize) {
-        self.l1.remove(cpu, line);
-        self.l2.remove(cpu, line);
+        self.l1.leave_gap(cpu, line);
+        self.l2.leave_gap(cpu, line);
     }
 }
 
@@ -155,6 +195,9 @@ impl Lines {
     /// A read of line `index` by `cpu` at `now`: returns when the line is in its first level.
     pub(crate) fn read_cached(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) -> u64 {
         let line = self.entry(index);
+        if let Some(done) = self.read_again(h, line, index, cpu, now) {
+            return done;
+        }
         let done = match self.look_up(h, index, cpu) {
             Some(price) => now + price,
             None => self.read_miss(h, index, cpu, now),
@@ -163,13 +206,43 @@ impl Lines {
         done
     }
 
+    /// As [`Self::read_cached`] for the most frequent read on a large machine, that of a CPU that
+    /// spins: another CPU of its group has the line again, in the third level too, and all sets are
+    /// as they were when the line was taken from this CPU.
+    #[inline]
+    fn read_again(
+        &self,
+        h: &mut Hierarchy,
+        line: &Line,
+        index: usize,
+        cpu: usize,
+        now: u64,
+    ) -> Option<u64> {
+        let group = self.price.group_of(cpu);
+        let there = line.owner.get() == 0
+            && line.l3.get() >> group & 1 == 1
+            && h.l1.in_front(cpu, index)
+            && h.l2.in_front(cpu, index)
+            && h.l3.as_ref().is_some_and(|l3| l3.in_front(group, index))
+            && self.shared(line)
+            && !self.readable(line, cpu);
+        if !there {
+            return None;
+        }
+        h.counts.l3_hits += 1;
+        let request = self.read_request(line, cpu, true);
+        self.add_sharer(line, cpu);
+        line.quick.set(0);
+        Some(self.serve_read(line, index, &request, now, h.l3_price, h.l3_price))
+    }
+
     fn read_miss(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) -> u64 {
         let line = self.entry(index);
         let group = self.price.group_of(cpu);
         let owner = line.owner.get() as usize;
         let cached = line.l3.get() >> group & 1 == 1 && owner == 0;
         // A copy in the third level of its group is all that matters.
-        let copies = if cached { None } else { self.copies(line, cpu) };
+        let copies = if cached { None } else { self.nearest(line, cpu) };
         let inside = cached || copies.is_some_and(|copies| copies.inside);
         let request = self.read_request(line, cpu, inside);
         let clean = if h.l3.is_some() { h.l3_price } else { self.price.llc };
@@ -281,17 +354,21 @@ impl Lines {
     /// Looks in the private levels of `cpu`. On a hit the line comes to the front of the first one,
     /// and what that costs beyond a hit there is returned.
     fn look_up(&self, h: &mut Hierarchy, index: usize, cpu: usize) -> Option<u64> {
+        // I1 and I2 spare the search.
+        let readable = self.readable(self.entry(index), cpu);
         let set = h.l1.set(cpu, index);
         let front = set[0] as usize;
         if front == index + 1 {
-            return Some(0);
+            return readable.then_some(0);
         }
         // Whatever happens, `index` will be in front of its set afterwards.
         if front != 0 {
-            self.entry(front - 1).quick.set(0);
+            let front = self.entry(front - 1);
+            if front.owner.get() as usize == cpu + 1 {
+                front.quick.set(0);
+            }
         }
-        // I1 and I2 spare the search.
-        if !self.readable(self.entry(index), cpu) {
+        if !readable {
             return None;
         }
         if refresh(set, index) {
@@ -299,7 +376,7 @@ impl Lines {
         }
         assert!(h.l2.refresh(cpu, index), "the directory says that this level has the line");
         h.counts.l2_hits += 1;
-        h.l1.insert(cpu, index);
+        self.fill_first(h, index, cpu);
         Some(h.l2_price)
     }
 
@@ -309,16 +386,22 @@ impl Lines {
         if h.inclusive {
             self.fill_shared(h, index, group, now);
         }
-        if let Some(out) = h.l2.insert(cpu, index) {
+        let held = |line| self.readable(self.entry(line), cpu);
+        if let Some(out) = h.l2.insert(cpu, index, held) {
             h.counts.l2_evictions += 1;
-            h.l1.remove(cpu, out);
+            h.l1.leave_gap(cpu, out);
             self.leave(self.entry(out), cpu);
             if h.l3.is_some() {
                 self.fill_shared(h, out, group, now);
             }
             self.keep_or_write_back(h, out, now);
         }
-        h.l1.insert(cpu, index);
+        self.fill_first(h, index, cpu);
+    }
+
+    #[inline]
+    fn fill_first(&self, h: &mut Hierarchy, index: usize, cpu: usize) {
+        h.l1.insert(cpu, index, |line| self.readable(self.entry(line), cpu));
     }
 
     fn fill_shared(&self, h: &mut Hierarchy, index: usize, group: usize, now: u64) {
@@ -329,7 +412,8 @@ impl Lines {
             return;
         }
         line.l3.set(line.l3.get() | 1 << group);
-        let Some(out) = level.insert(group, index) else { return };
+        let held = |line| self.entry(line).l3.get() >> group & 1 == 1;
+        let Some(out) = level.insert(group, index, held) else { return };
         h.counts.l3_evictions += 1;
         let gone = self.entry(out);
         gone.l3.set(gone.l3.get() & !(1 << group));
@@ -361,7 +445,7 @@ impl Lines {
         line.l3.set(line.l3.get() & 1 << group);
         while others != 0 {
             let level = h.l3.as_mut().expect("a line is in a third level");
-            level.remove(others.trailing_zeros() as usize, index);
+            level.leave_gap(others.trailing_zeros() as usize, index);
             others &= others - 1;
         }
         self.clear_sharers(line);
