@@ -50,9 +50,7 @@ impl Looks {
     /// Takes the earliest look.
     #[inline]
     pub(super) fn pop(&self) {
-        self.change(|queue| {
-            queue.pop();
-        });
+        self.change(Vec::pop);
     }
 
     fn remove(&self, cpu: usize) {
@@ -60,10 +58,11 @@ impl Looks {
     }
 
     #[inline]
-    fn change(&self, change: impl FnOnce(&mut Vec<Turn>)) {
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Turn>) -> T) -> T {
         let mut queue = self.queue.borrow_mut();
-        change(&mut queue);
+        let result = change(&mut queue);
         self.first.set(queue.last().copied().unwrap_or(Turn::NEVER));
+        result
     }
 }
 
@@ -128,12 +127,33 @@ impl Engine {
         }
     }
 
-    /// `cpu`, whose turn it is, looks again, as its coroutine would. Whether the wait is over.
+    /// All CPUs that look again before `limit`, in turn, up to the first whose wait is over, which
+    /// is returned. No interrupt is due before the limit, so no CPU changes its place in the tree.
+    #[inline]
+    pub(super) fn look_before(&self, limit: u64) -> Option<&Cpu> {
+        if self.looks.first().at() >= limit { None } else { self.look_all_before(limit) }
+    }
+
     #[inline(never)]
-    pub(super) fn look(&self, cpu: &Cpu, spin: Spin) -> bool {
+    fn look_all_before(&self, limit: u64) -> Option<&Cpu> {
+        self.looks.change(|queue| {
+            while let Some(turn) = queue.pop_if(|look| look.at() < limit) {
+                let cpu = self.begin(turn);
+                let spin = cpu.spin.get().expect("a CPU that looks again spins");
+                debug_assert!(self.clock.get() < Self::next_interrupt(cpu));
+                if self.look(cpu, &spin) {
+                    return Some(cpu);
+                }
+            }
+            None
+        })
+    }
+
+    /// `cpu`, whose turn it is, looks again, as its coroutine would. Whether the wait is over.
+    #[inline(always)]
+    pub(super) fn look(&self, cpu: &Cpu, spin: &Spin) -> bool {
         let index = self.cpu.get();
         let line = self.lines.at(spin.offset);
-        self.unlink_spinner(line, index);
         let start = self.clock.get();
         self.ops.set(self.ops.get() + 1);
         self.fetch_asked(line, spin.offset, cpu.asked.get());
@@ -155,10 +175,6 @@ impl Engine {
         cpu.mode_since.set(now);
         self.link_spinner(line, index);
         cpu.clock.set(now);
-        let key = Self::next_interrupt(cpu);
-        if self.tree.key(index) != key {
-            self.tree.set(index, key);
-        }
         false
     }
 
@@ -167,21 +183,25 @@ impl Engine {
     pub(super) fn release_spinners(&self, line: &Line) {
         let first = line.spinner.replace(0) as usize;
         if first != 0 {
-            self.release_all(first);
+            // Before this no other CPU acts, and none has an interrupt.
+            self.release_all(first, self.others_near.get());
         }
     }
 
     /// Whoever shares the last-level cache of the writer looks half a transfer later: so long its
     /// request is on the way, and the writer may use the line once more. Between caches the request
     /// has come to the line's home by the time the writer has the line, and is next.
+    ///
+    /// No CPU that spins has an interrupt up to `safe`.
     #[cold]
-    fn release_all(&self, first: usize) {
+    fn release_all(&self, first: usize, safe: u64) {
         let now = self.clock.get();
         let group = self.lines.price.group_of(self.core_of(self.cpu.get()));
         // By how much later: most look at one of two times, so they need no sorting.
         let later = self.lines.price.llc / 2;
         let mut crowds = [Crowd::new(now), Crowd::new(now + later)];
         self.looks.change(|looks| {
+            looks.reserve(self.cpus.len());
             let mut sorted = looks.is_empty() && later > 0;
             let mut next = first;
             while next != 0 {
@@ -195,7 +215,7 @@ impl Engine {
                 let at = crowd.at + (asked - now);
                 // The CPU keeps its place in the tree, which is its next interrupt, unless that
                 // comes before its last fetch is done.
-                if at > self.tree.key(index) {
+                if at > safe && at > self.tree.key(index) {
                     self.set_other(index, at);
                 } else if at == crowd.at {
                     crowd.add(index);
@@ -228,7 +248,7 @@ impl Engine {
             }
             if let Some(spin) = cpu.spin.get() {
                 self.unlink_spinner(self.lines.at(spin.offset), index);
-                self.release_all(index + 1);
+                self.release_all(index + 1, 0);
             }
         }
     }
@@ -251,7 +271,7 @@ impl Engine {
     }
 
     #[inline]
-    fn unlink_spinner(&self, line: &Line, index: usize) {
+    pub(super) fn unlink_spinner(&self, line: &Line, index: usize) {
         if self.cpus[index].linked.replace(false) {
             self.unlink_linked(line, index);
         }

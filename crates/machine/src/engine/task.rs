@@ -179,7 +179,14 @@ impl Engine {
             if self.stop.get() {
                 break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
             }
-            let (first, look) = (self.tree.first(), self.looks.first());
+            // Most looks come before anything else does.
+            let first = self.tree.first();
+            let limit = first.at().min(until).min(self.patrols_at());
+            if let Some(cpu) = self.look_before(limit) {
+                self.go_on(cpu);
+                continue;
+            }
+            let look = self.looks.first();
             let next = if look <= first && look.at() <= until {
                 self.looks.pop();
                 look
@@ -200,19 +207,34 @@ impl Engine {
     /// The earliest CPU acts.
     #[inline]
     fn act(&self, turn: Turn) {
+        let this = self.begin(turn);
+        self.patrol();
+        if let Some(spin) = this.spin.get()
+            && self.clock.get() < Self::next_interrupt(this)
+        {
+            self.unlink_spinner(self.lines.at(spin.offset), turn.cpu());
+            if !self.look(this, &spin) {
+                return self.tree.set(turn.cpu(), Self::next_interrupt(this));
+            }
+        }
+        self.go_on(this);
+    }
+
+    /// The CPU of `turn` is the running one.
+    #[inline]
+    pub(super) fn begin(&self, turn: Turn) -> &Cpu {
         let (cpu, key) = (turn.cpu(), turn.at());
         let this = &self.cpus[cpu];
         self.cpu.set(cpu);
         self.this.set(this);
         self.clock.set(key.max(this.clock.get()));
         self.note(self.clock.get() ^ (cpu as u64) << 48 ^ u64::from(this.task.get()) << 24);
-        self.patrol();
-        if let Some(spin) = this.spin.get()
-            && self.clock.get() < Self::next_interrupt(this)
-            && !self.look(this, spin)
-        {
-            return;
-        }
+        this
+    }
+
+    /// The running CPU goes on with its task.
+    #[inline]
+    fn go_on(&self, this: &Cpu) {
         if this.idle.get() && self.idles.get() {
             self.idle(this);
         } else {

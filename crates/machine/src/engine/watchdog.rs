@@ -201,6 +201,12 @@ impl Engine {
         }
     }
 
+    /// When [`Self::patrol`] looks next.
+    #[inline]
+    pub(super) fn patrols_at(&self) -> u64 {
+        self.watchdog.check_at.get()
+    }
+
     /// Looks at the time without progress, at an action of the engine.
     #[inline]
     pub(super) fn patrol(&self) {
