@@ -230,6 +230,16 @@ impl Platform for Native {
         TURN.set(turn);
     }
 
+    fn is_real_time() -> bool {
+        // Miri knows of no scheduler.
+        if cfg!(miri) {
+            return false;
+        }
+        // SAFETY: the call has no effect on memory. 0 is the calling thread.
+        let policy = unsafe { libc::sched_getscheduler(0) };
+        [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
+    }
+
     fn wait(word: &AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
         let signals = match sleep {
             Sleep::Uninterruptible => None,

@@ -270,6 +270,12 @@ pub trait Platform: Sized + 'static {
     #[inline]
     fn set_turn(_turn: Turn) {}
 
+    /// Whether the calling task has a priority of real time, before which others have to wait.
+    #[inline]
+    fn is_real_time() -> bool {
+        false
+    }
+
     /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or
     /// `deadline` (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one
     /// step for [`Self::wake`].

@@ -31,6 +31,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) granted: Cell<bool>,
     /// The waiter wants to share the lock with other readers.
     pub(crate) reader: bool,
+    /// Others wait behind it, if the lock looks at that. Guarded by the inner lock.
+    pub(crate) urgent: Cell<bool>,
     next: Link<P>,
     prev: Link<P>,
 }
@@ -43,6 +45,7 @@ impl<P: Platform> Waiter<P> {
             task: P::current(),
             granted: Cell::new(false),
             reader,
+            urgent: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),
         }
@@ -215,6 +218,41 @@ impl<P: Platform> Queue<P> {
         self.tail.set(link);
     }
 
+    /// [`Self::push`], but before the waiters that are not urgent if this one is.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::push`].
+    pub(crate) unsafe fn push_by_urgency(&self, waiter: &Waiter<P>) {
+        let next = if waiter.urgent.get() {
+            // SAFETY: the contract is this function's own.
+            unsafe { self.find(|other| !other.urgent.get()) }
+        } else {
+            None
+        };
+        let Some(next) = next else {
+            // SAFETY: as above.
+            unsafe { self.push(waiter) };
+            return;
+        };
+        P::touch(waiter, Access::Fresh);
+        P::touch(self, Access::Write);
+        P::touch(next, Access::Write);
+        let link = Some(NonNull::from(waiter));
+        let prev = next.prev.replace(link);
+        waiter.next.set(Some(NonNull::from(next)));
+        waiter.prev.set(prev);
+        match prev {
+            None => self.head.set(link),
+            Some(prev) => {
+                // SAFETY: a linked record is alive (Q1), and stays linked under the caller's lock.
+                let prev = unsafe { prev.as_ref() };
+                P::touch(prev, Access::Write);
+                prev.next.set(link);
+            }
+        }
+    }
+
     /// Unlinks `waiter`.
     ///
     /// # Safety
@@ -242,5 +280,30 @@ impl<P: Platform> Queue<P> {
                 next.prev.set(prev);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::Native;
+
+    #[test]
+    fn urgent_waiters_stand_before_others_and_behind_each_other() {
+        const URGENT: [bool; 5] = [false, true, false, true, true];
+        let (queue, waiters) = (Queue::<Native>::new(), URGENT.map(|_| Waiter::new(false)));
+        for (waiter, urgent) in waiters.iter().zip(URGENT) {
+            waiter.urgent.set(urgent);
+            // SAFETY: one thread has the queue, and the records outlive it.
+            unsafe { queue.push_by_urgency(waiter) };
+        }
+        let mut order = Vec::new();
+        // SAFETY: as above.
+        while let Some(first) = unsafe { queue.front() } {
+            order.extend(waiters.iter().position(|waiter| std::ptr::eq(waiter, first)));
+            // SAFETY: as above.
+            unsafe { queue.remove(first) };
+        }
+        assert_eq!(order, [1, 3, 4, 0, 2]);
     }
 }

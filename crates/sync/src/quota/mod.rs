@@ -33,6 +33,9 @@
 //!         free then and SHORT, summon the first sleeper
 //! ```
 //!
+//! A task of real time has no turn that ends, waits before those of other tasks, and has `S` places
+//! among the summoned that these have not.
+//!
 //! ## Invariants
 //!
 //! - I1 Owners + units = initial units + extra `up`s.
@@ -60,6 +63,9 @@
 //! [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N tasks has a turn every N turns /
 //! `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c` sections. A turn may last
 //! half as long again, because the clock is looked at from time to time only.
+//!
+//! A task of real time waits for the owner and for those that run beside it, at most a turn each.
+//! What it does to others is what its priority does to them everywhere.
 //!
 //! ## Cost
 //!
@@ -230,7 +236,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     #[cold]
     #[inline(never)]
     fn down_slow(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        let yields = self.has_had_its_turn();
+        let yields = self.has_had_its_turn() && !P::is_real_time();
         if !yields && self.compete() {
             return Ok(());
         }
@@ -240,10 +246,11 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     /// Queues until it has a unit or the wait ends otherwise.
     fn wait(&self, yields: bool, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
         let waiter = Waiter::new(false);
+        waiter.urgent.set(P::is_real_time());
         let room = self.room.queue();
         room.inner.lock();
         // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
-        unsafe { room.queue.push(&waiter) };
+        unsafe { room.queue.push_by_urgency(&waiter) };
         room.lengthen(1);
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
@@ -262,7 +269,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let room = self.room.queue();
         room.inner.lock();
         // SAFETY: the inner lock is held, and the record stays by the contract.
-        unsafe { room.queue.push(waiter) };
+        unsafe { room.queue.push_by_urgency(waiter) };
         room.lengthen(1);
         let sleeper = self.settle(room, false);
         room.unlock(sleeper);
@@ -318,7 +325,8 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         loop {
             // SAFETY: the inner lock is held.
             let sleeper = unsafe { room.queue.find(|waiter| !waiter.is_woken()) };
-            let sleeper = sleeper.filter(|_| room.summoned.get() < S);
+            let places = |waiter: &Waiter<P>| if waiter.urgent.get() { 2 * S } else { S };
+            let sleeper = sleeper.filter(|waiter| room.summoned.get() < places(waiter));
             if let Some(waiter) = sleeper.filter(|_| summon) {
                 P::event(LockEvent::Woken, self, waiter.task);
                 room.summoned.set(room.summoned.get() + 1);
@@ -413,56 +421,4 @@ impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicUsize;
-
-    /// Sleepers in the queue: two more than are summoned at a time.
-    const SLEEPERS: usize = SUMMONED as usize + 2;
-
-    /// How many of the sleepers go before an owner that comes back at once.
-    fn passed_by(turn: impl Fn(u64) -> Turn, take: fn(&NativeQuota)) -> usize {
-        let (lock, gone) = (NativeQuota::native(1), AtomicUsize::new(0));
-        lock.down();
-        std::thread::scope(|scope| {
-            for _ in 0..SLEEPERS {
-                scope.spawn(|| {
-                    lock.down();
-                    gone.fetch_add(1, Relaxed);
-                    lock.up();
-                });
-            }
-            while lock.waiters() < SLEEPERS {
-                std::thread::yield_now();
-            }
-            Native::set_turn(turn(Native::now()));
-            lock.up();
-            take(&lock);
-            let gone = gone.load(Relaxed);
-            lock.up();
-            gone
-        })
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri's clock runs through a turn in a few steps")]
-    fn who_has_had_its_turn_lets_others_go_first() {
-        // A machine that is busy with others may take the CPU away at the wrong moment.
-        const ROUNDS: usize = 20;
-        let rounds = |turn: fn(u64) -> Turn, take, went: fn(usize) -> bool| {
-            (0..ROUNDS).filter(|_| went(passed_by(turn, take))).count()
-        };
-        let timed = |lock: &NativeQuota| assert_eq!(lock.down_timeout(u64::MAX), Ok(()));
-        for take in [NativeQuota::down, timed] {
-            // All go that are not summoned beside the owner.
-            let yields = rounds(Turn::over, take, |gone| gone > SLEEPERS - SUMMONED as usize);
-            assert!(yields > ROUNDS / 2, "{yields} of {ROUNDS}");
-            let passes = rounds(Turn::new, take, |gone| gone < SLEEPERS / 2);
-            assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
-        }
-        // An attempt waits for nobody.
-        let attempt = |lock: &NativeQuota| while !lock.down_trylock() {};
-        let passes = rounds(Turn::over, attempt, |gone| gone < SLEEPERS / 2);
-        assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
-    }
-}
+mod tests;

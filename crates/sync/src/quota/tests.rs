@@ -1,0 +1,95 @@
+//! Tests of the lock whose tasks have turns.
+
+use super::*;
+use std::sync::atomic::AtomicUsize;
+
+/// Sleepers in the queue: two more than are summoned at a time.
+const SLEEPERS: usize = SUMMONED as usize + 2;
+
+/// How many of the sleepers go before an owner that comes back at once.
+fn passed_by(turn: impl Fn(u64) -> Turn, take: fn(&NativeQuota)) -> usize {
+    let (lock, gone) = (NativeQuota::native(1), AtomicUsize::new(0));
+    lock.down();
+    std::thread::scope(|scope| {
+        for _ in 0..SLEEPERS {
+            scope.spawn(|| {
+                lock.down();
+                gone.fetch_add(1, Relaxed);
+                lock.up();
+            });
+        }
+        while lock.waiters() < SLEEPERS {
+            std::thread::yield_now();
+        }
+        Native::set_turn(turn(Native::now()));
+        lock.up();
+        take(&lock);
+        let gone = gone.load(Relaxed);
+        lock.up();
+        gone
+    })
+}
+
+/// The threads that took a lock, real-time ones `true`: two ordinary ones queue, then one of
+/// real time, and the owner leaves. None where that priority is not allowed.
+fn order_of_threads() -> Option<Vec<bool>> {
+    let (lock, order) = (NativeQuota::native(1), std::sync::Mutex::new(Vec::new()));
+    let enter = |urgent| {
+        lock.down();
+        order.lock().expect("no panic").push(urgent);
+        lock.up();
+    };
+    let enter_urgently = || {
+        let lowest = libc::sched_param { sched_priority: 1 };
+        // SAFETY: `lowest` is valid for the call, which reads it.
+        let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
+        if set == 0 {
+            enter(true);
+        }
+        set == 0
+    };
+    lock.down();
+    let until = |waiters: usize| while lock.waiters() < waiters {};
+    let allowed = std::thread::scope(|scope| {
+        scope.spawn(|| enter(false));
+        scope.spawn(|| enter(false));
+        until(2);
+        let urgent = scope.spawn(enter_urgently);
+        while lock.waiters() < 3 && !urgent.is_finished() {}
+        lock.up();
+        urgent.join().expect("no panic")
+    });
+    allowed.then(|| order.into_inner().expect("no panic"))
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows of no scheduler")]
+#[expect(clippy::print_stderr, reason = "a test that lacks what it needs says so")]
+fn a_real_time_thread_goes_before_those_that_waited_longer() {
+    match order_of_threads() {
+        Some(order) => assert_eq!(order, [true, false, false]),
+        None => eprintln!("skipped: no right to real-time priority (CAP_SYS_NICE)"),
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's clock runs through a turn in a few steps")]
+fn who_has_had_its_turn_lets_others_go_first() {
+    // A machine that is busy with others may take the CPU away at the wrong moment.
+    const ROUNDS: usize = 20;
+    let rounds = |turn: fn(u64) -> Turn, take, went: fn(usize) -> bool| {
+        (0..ROUNDS).filter(|_| went(passed_by(turn, take))).count()
+    };
+    let timed = |lock: &NativeQuota| assert_eq!(lock.down_timeout(u64::MAX), Ok(()));
+    for take in [NativeQuota::down, timed] {
+        // All go that are not summoned beside the owner.
+        let yields = rounds(Turn::over, take, |gone| gone > SLEEPERS - SUMMONED as usize);
+        assert!(yields > ROUNDS / 2, "{yields} of {ROUNDS}");
+        let passes = rounds(Turn::new, take, |gone| gone < SLEEPERS / 2);
+        assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
+    }
+    // An attempt waits for nobody.
+    let attempt = |lock: &NativeQuota| while !lock.down_trylock() {};
+    let passes = rounds(Turn::over, attempt, |gone| gone < SLEEPERS / 2);
+    assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
+}
