@@ -17,6 +17,7 @@
 //! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //! | [`Once`], [`Barrier`] | what is done once; a point that tasks pass together |
+//! | [`shared::Mutex`] | tasks of several processes |
 //! | [`rcu::Rcu`] | kernels: readers that take nothing, frees that wait for them |
 //! | [`rcu::user`] | the same for this machine's threads |
 //!
@@ -58,6 +59,8 @@ pub mod rcu;
 mod rwlock;
 mod rwsem;
 mod semaphore;
+#[cfg(feature = "std")]
+pub mod shared;
 mod spin;
 #[cfg(feature = "std")]
 pub mod watched;

@@ -1,0 +1,128 @@
+//! Locks of tasks that need not be of one process: they lie in memory that processes share.
+//!
+//! The locks that are words and nothing else: a queue of records on the stacks of those that wait,
+//! as the locks of one process have, is of no use to another process.
+//!
+//! | lock | for |
+//! |---|---|
+//! | [`Mutex`] | one owner; any task may take it when it is free, so many that want it may starve one |
+//! | [`Once`] | what is done once by all processes together |
+//! | [`Barrier`] | a point that tasks of any process pass together |
+//!
+//! Memory of zeros is a free [`Mutex`], and a [`Once`] that nobody has begun. A process that dies
+//! with a lock keeps it, and the data may be half changed: nothing here says so to the others.
+//!
+//! ```
+//! use convoy_sync::{RawLock, shared};
+//!
+//! /// What processes share, at the start of a mapping.
+//! #[repr(C)]
+//! struct Counter {
+//!     lock: shared::Mutex,
+//!     value: std::cell::Cell<u64>,
+//! }
+//!
+//! # let counter = Counter { lock: shared::Mutex::new(), value: std::cell::Cell::new(0) };
+//! counter.lock.lock();
+//! counter.value.set(counter.value.get() + 1);
+//! counter.lock.unlock();
+//! ```
+
+use crate::adaptive::AdaptiveLock;
+use crate::barrier::RawBarrier;
+use crate::native::{Native, futex_wait, futex_wake};
+use crate::once::RawOnce;
+use crate::platform::{Access, Platform, Sleep, TaskId, Wake};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
+
+/// Whether a futex is of one process; here it is not.
+const REACH: i32 = 0;
+
+/// This machine, with words that processes share: [`Native`] but for its sleeps, which no
+/// [`Signals`](crate::Signals) end.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared;
+
+/// A lock for one owner. See [the module](self).
+pub type Mutex = AdaptiveLock<Shared>;
+
+/// What is done once. See [the module](self).
+pub type Once = RawOnce<Shared>;
+
+/// A point that a number of tasks pass together. See [the module](self).
+pub type Barrier = RawBarrier<Shared>;
+
+impl Platform for Shared {
+    type AtomicU8 = AtomicU8;
+    type AtomicU32 = AtomicU32;
+    type AtomicUsize = AtomicUsize;
+    type IrqFlags = ();
+    type Home<T> = Box<T>;
+
+    fn now() -> u64 {
+        Native::now()
+    }
+
+    #[inline(always)]
+    fn spin_hint() {
+        Native::spin_hint();
+    }
+
+    fn spin_until(word: &AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
+        Native::spin_until(word, done)
+    }
+
+    fn wait(word: &AtomicU32, expected: u32, _: Sleep, deadline: Option<u64>) -> Wake {
+        let late = futex_wait(word, expected, deadline, REACH);
+        if late { Wake::TimedOut } else { Wake::Woken }
+    }
+
+    fn wake(word: *const AtomicU32, count: usize) {
+        futex_wake(word, count, REACH);
+    }
+
+    fn signal_pending(_: Sleep) -> bool {
+        false
+    }
+
+    /// Of this process: no lock here keeps it.
+    fn current() -> TaskId {
+        Native::current()
+    }
+
+    fn cpu() -> u32 {
+        Native::cpu()
+    }
+
+    #[inline(always)]
+    fn on_cpu(_: TaskId) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn need_resched() -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn irq_save() {}
+
+    #[inline(always)]
+    fn irq_restore((): ()) {}
+
+    #[inline(always)]
+    fn preempt_disable() {}
+
+    #[inline(always)]
+    fn preempt_enable() {}
+
+    fn place<T>(value: T) -> Box<T> {
+        Box::new(value)
+    }
+
+    #[inline(always)]
+    fn touch<T: ?Sized>(_: &T, _: Access) {}
+
+    #[inline(always)]
+    fn event<T: ?Sized>(_: crate::LockEvent, _: &T, _: TaskId) {}
+}
