@@ -48,6 +48,7 @@ pub mod model;
 mod rcu;
 mod script;
 mod shapes;
+mod starvation;
 mod visits;
 mod zone;
 
@@ -56,5 +57,6 @@ pub use model::{Budget, Property};
 pub use rcu::{Move, RCU_SHAPES, RcuShape, rcu_scenario};
 pub use script::{Shape, Step, script};
 pub use shapes::SHAPES;
+pub use starvation::starvation;
 pub use visits::{Irq, READERS, WRITERS, together, visits};
 pub use zone::{Page, ZONE_SHAPES, ZoneShape, zone_scenario};

@@ -15,6 +15,8 @@ pub enum Property {
     UnitsKept,
     /// Nobody passes a task that waits.
     Fifo,
+    /// A task that waits is woken in vain only so often.
+    NoStarvation,
     /// A signal ends a wait that admits it.
     Signals,
     /// A deadline ends a wait.
@@ -36,6 +38,7 @@ impl Property {
             Self::NoDeadlock => "no-deadlock",
             Self::UnitsKept => "units-kept",
             Self::Fifo => "fifo",
+            Self::NoStarvation => "no-starvation",
             Self::Signals => "signals",
             Self::Timeouts => "timeouts",
             Self::GracePeriod => "grace-period",

@@ -1,0 +1,91 @@
+//! Whether a task that waits is passed by without end.
+
+use crate::model::{End, Instance, Model, Property, Scenario};
+use convoy_sync::Lock;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Visits of the task that comes again and again, beyond those that the bound allows.
+const MORE: u32 = 3;
+/// The task that comes once.
+const WAITS: u32 = 0;
+
+struct Room<T> {
+    lock: T,
+    name: &'static str,
+    /// Whether the task that comes once is in `acquire`.
+    enters: Cell<bool>,
+    /// Whether it was blocked there when somebody last looked, and at all.
+    blocked: Cell<(bool, bool)>,
+    /// How often it was on its way to the lock and was blocked again.
+    failed: Cell<u32>,
+    bound: u32,
+}
+
+impl<T: Lock> Room<T> {
+    /// What the other task sees when it has taken the lock, and before it gives it back.
+    fn look(&self) {
+        if !self.enters.get() {
+            return;
+        }
+        let now = Model::is_blocked(WAITS);
+        let (before, ever) = self.blocked.replace((now, now || self.blocked.get().1));
+        if now && ever && !before {
+            self.failed.set(self.failed.get() + 1);
+        }
+        if self.failed.get() > self.bound {
+            let text = format!("a task that waits was woken in vain {} times", self.failed.get());
+            Model::fail(Property::NoStarvation, text);
+        }
+    }
+
+    fn wait_once(&self) {
+        Model::name(&self.lock, self.name, T::parts);
+        Model::call("lock");
+        self.enters.set(true);
+        self.lock.acquire();
+        self.enters.set(false);
+        Model::call("unlock");
+        self.lock.release();
+    }
+
+    fn come_again(&self) {
+        Model::name(&self.lock, self.name, T::parts);
+        for _ in 0..self.bound + MORE {
+            Model::call("lock");
+            self.lock.acquire();
+            self.look();
+            // The other may run here.
+            Model::point();
+            self.look();
+            Model::call("unlock");
+            self.lock.release();
+        }
+    }
+}
+
+/// A task that comes once and one that comes again and again. The first is woken at most `bound`
+/// times without getting the lock: a policy that lets anybody take it, for good, has no such bound.
+/// The scenario is `name`, the lock `lock` in its story.
+pub fn starvation<T: Lock>(name: String, lock: &'static str, bound: u32) -> Scenario {
+    let build = move || {
+        let room = Rc::new(Room {
+            lock: T::unlocked(),
+            name: lock,
+            enters: Cell::new(false),
+            blocked: Cell::new((false, false)),
+            failed: Cell::new(0),
+            bound,
+        });
+        let again = Rc::clone(&room);
+        let tasks: Vec<Box<dyn FnOnce()>> =
+            vec![Box::new(move || room.wait_once()), Box::new(move || again.come_again())];
+        let verdict = |end: &End| {
+            let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
+            if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
+        };
+        Instance { tasks, verdict: Box::new(verdict) }
+    };
+    let checks = vec![Property::NoStarvation, Property::NoLostWakeup];
+    Scenario { name, checks, build: Box::new(build) }
+}
