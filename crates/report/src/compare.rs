@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare_verdict;
 use crate::json;
 use crate::table::{Cell, Column, Table};
 
@@ -88,7 +89,7 @@ pub struct CompareRow {
 }
 
 /// The result of `convoy compare`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {
     /// What was compared and how, in one line.
     pub title: String,
@@ -117,6 +118,7 @@ pub struct CompareReport {
 #[derive(Serialize)]
 struct Envelope<'a> {
     verdict: &'a str,
+    sentence: String,
     speedup: Option<f64>,
     #[serde(with = "json::interval")]
     ci95: [f64; 2],
@@ -140,11 +142,15 @@ impl CompareReport {
         self.deciding().map_or("unsure", |row| row.verdict.as_str())
     }
 
-    /// The row that the verdict on the whole table comes from.
+    /// The verdict in one sentence, with the row that it comes from.
+    pub fn sentence(&self) -> String {
+        compare_verdict::sentence(self)
+    }
+
+    /// The row that the verdict on the whole table comes from: of those with this verdict the one
+    /// that is farthest from no change.
     pub fn deciding(&self) -> Option<&CompareRow> {
-        ["slower", "faster", "unsure", "same"]
-            .iter()
-            .find_map(|verdict| self.rows.iter().find(|row| row.verdict == *verdict))
+        compare_verdict::strongest(&self.rows)
     }
 
     /// JSON: every field by its name, numbers with their units in it.
@@ -152,6 +158,7 @@ impl CompareReport {
         let row = self.deciding();
         json::to_json(&Envelope {
             verdict: self.verdict(),
+            sentence: self.sentence(),
             speedup: row.and_then(|row| row.speedup),
             ci95: row.map_or([f64::NAN; 2], |row| row.ci95),
             p: row.map(|row| row.p),

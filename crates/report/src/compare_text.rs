@@ -60,7 +60,8 @@ impl Scale {
 /// The text of `report`.
 pub(crate) fn text(report: &CompareReport, layout: CompareLayout) -> String {
     let mut text = String::new();
-    for line in wrap(&report.title, page_width()) {
+    let head = [wrap(&report.sentence(), page_width()), vec![String::new()]].concat();
+    for line in head.into_iter().chain(wrap(&report.title, page_width())) {
         text.push_str(&line);
         text.push('\n');
     }
@@ -83,7 +84,7 @@ pub(crate) fn markdown(report: &CompareReport, layout: CompareLayout) -> String 
         CompareLayout::Document => documents(report),
         CompareLayout::Ranges => range_tables(report),
     };
-    let mut text = format!("{}\n", report.title);
+    let mut text = format!("{}\n\n{}\n", report.sentence(), report.title);
     for table in tables {
         text.push('\n');
         text.push_str(&table.to_markdown());
@@ -113,7 +114,7 @@ fn benchmark(row: &CompareRow) -> String {
 }
 
 /// `text` with at most `limit` characters; what is cut out is the middle.
-fn shorten(text: &str, limit: usize) -> String {
+pub(crate) fn shorten(text: &str, limit: usize) -> String {
     let have = width(text);
     if have <= limit {
         return text.to_owned();

@@ -11,6 +11,7 @@ mod changes;
 mod check;
 mod compare;
 mod compare_text;
+mod compare_verdict;
 mod curve;
 mod experiment;
 mod explain;
