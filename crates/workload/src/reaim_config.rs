@@ -97,8 +97,9 @@ impl ReaimConfig {
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                let note = config.parse_line(line).map_err(|problem| problem.at(file, index))?;
-                config.notes.extend(note.map(|note| format!("{file}:{}: {note}", index + 1)));
+                let notes = config.parse_line(line).map_err(|problem| problem.at(file, index))?;
+                let at = |note: String| format!("{file}:{}: {note}", index + 1);
+                config.notes.extend(notes.into_iter().map(at));
             }
         }
         if let (Some(start), Some(end)) = (config.start_users, config.end_users)
@@ -129,7 +130,7 @@ impl ReaimConfig {
     }
 
     /// Takes a line; what its writer should know of it, if it is not what it seems.
-    fn parse_line(&mut self, line: &str) -> Result<Option<String>, Problem> {
+    fn parse_line(&mut self, line: &str) -> Result<Vec<String>, Problem> {
         let end = line.find([':', '=', ' ', '\t']).unwrap_or(line.len());
         let (written, rest) = line.split_at(end);
         let value = rest.trim_start().trim_start_matches([':', '=']).trim();
@@ -137,14 +138,15 @@ impl ReaimConfig {
         let first = |text: &str| text.bytes().next();
         let Some(key) = KEYS.into_iter().find(|key| first(key) == first(&upper)) else {
             let hint = hint(&upper, KEYS.into_iter());
-            return Ok(Some(format!("no key called \"{written}\"; skipped as in re-aim{hint}")));
+            return Ok(vec![format!("no key called \"{written}\"; skipped as in re-aim{hint}")]);
         };
+        let mut odd = Vec::new();
         let number = |least, most| number(key, value, least, most);
         let users = |least| number(least, MOST_USERS).map(Some);
         match key {
-            // Zero is not stated, as in re-aim: the default holds.
-            "FILESIZE" => self.sizes.file_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
-            "POOLSIZE" => self.sizes.pool_kb = Some(parse_size(value)?).filter(|kb| *kb > 0),
+            // Zero is a size here, in a workfile it is none: as in re-aim.
+            "FILESIZE" => self.sizes.file_kb = Some(size(key, value, &mut odd)?),
+            "POOLSIZE" => self.sizes.pool_kb = Some(size(key, value, &mut odd)?),
             "DISKDIR" => self.add_directory(value)?,
             "STARTUSERS" => self.start_users = users(1)?,
             "ENDUSERS" => self.end_users = users(1)?,
@@ -154,9 +156,11 @@ impl ReaimConfig {
             "CROSSOVER" => self.crossover = switch(key, value)?,
             _ => self.brief = switch(key, value)?,
         }
-        let note =
-            || format!("\"{written}\" is taken for {key}: as in re-aim its first letter decides");
-        Ok((!key.starts_with(&upper)).then(note))
+        if !key.starts_with(&upper) {
+            let note = "as in re-aim its first letter decides";
+            odd.insert(0, format!("\"{written}\" is taken for {key}: {note}"));
+        }
+        Ok(odd)
     }
 
     fn add_directory(&mut self, path: &str) -> Result<(), Problem> {
@@ -187,6 +191,13 @@ fn directories(text: &str) -> Option<Vec<(usize, &str)>> {
     (key.contains('/') || key.starts_with('.')).then_some(found)
 }
 
+/// The size `value` of `key`, in KB; what is not read of it goes to `odd`.
+fn size(key: &str, value: &str, odd: &mut Vec<String>) -> Result<u64, Problem> {
+    let (kb, unread) = parse_size(key, value)?;
+    odd.extend(unread.into_iter().map(|unread| unread + ", as in re-aim"));
+    Ok(kb)
+}
+
 fn number(key: &str, value: &str, least: u64, most: u64) -> Result<u32, Problem> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.parse::<u64>().ok().filter(|_| digits);
@@ -205,8 +216,8 @@ fn switch(key: &str, value: &str) -> Result<bool, Problem> {
     match value.to_ascii_lowercase().as_str() {
         "" | "1" | "y" | "yes" | "on" | "true" => Ok(true),
         "0" | "n" | "no" | "off" | "false" => Ok(false),
-        // VERBOSE has levels.
-        level if level.bytes().all(|byte| byte.is_ascii_digit()) => Ok(true),
+        // VERBOSE has levels; re-aim runs to the crossover for a one only.
+        level if level.bytes().all(|byte| byte.is_ascii_digit()) => Ok(key != "CROSSOVER"),
         _ => Err(Problem::new(format!("\"{value}\" is no {key}"), "write 1 or 0, or nothing")),
     }
 }
@@ -216,10 +227,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_of_zero_is_the_default() {
-        let config = ReaimConfig::parse("c", "FILESIZE 100k\nPOOLSIZE 0k\n").expect("valid");
-        assert_eq!((config.sizes.file_kb, config.sizes.pool_kb), (Some(100), None));
-        assert_eq!(config.sizes.or_default().of_user(1), 1124);
+    fn a_size_of_zero_is_one_and_only_the_first_letter_of_a_unit_is_read() {
+        let config = ReaimConfig::parse("c", "FILESIZE 100kb\nPOOLSIZE 0k\n").expect("valid");
+        assert_eq!((config.sizes.file_kb, config.sizes.pool_kb), (Some(100), Some(0)));
+        assert_eq!(config.sizes.or_default().of_user(1), 100);
+        let unread = "c:1: \"b\" behind the size of FILESIZE is not read, as in re-aim";
+        assert_eq!(config.notes, [unread]);
     }
 
     #[test]

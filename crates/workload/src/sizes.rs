@@ -147,6 +147,18 @@ pub fn parse(text: &str) -> Result<u64, SizeError> {
     kb.filter(|kb| *kb <= LARGEST_KB).ok_or_else(wrong)
 }
 
+/// A size as re-aim reads it, in KB, and what it does not look at: whatever stands behind the first
+/// letter.
+///
+/// # Errors
+/// [`SizeError::Text`].
+pub(crate) fn parse_first(text: &str) -> Result<(u64, &str), SizeError> {
+    let unit = text.find(|letter: char| !letter.is_ascii_digit()).filter(|at| *at > 0);
+    let end = unit.filter(|at| matches!(text.as_bytes()[*at], b'K' | b'k' | b'M' | b'm'));
+    let (size, rest) = end.map_or((text, ""), |at| text.split_at(at + 1));
+    Ok((parse(size)?, rest.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +172,16 @@ mod tests {
         for wrong in ["", "K", "10", "+1K", "-1K", "1.5M", "1T", "1025G", "é", "10KB"] {
             let error = parse(wrong).expect_err(wrong).to_string();
             assert!(error.contains("is no size; write"), "{error}");
+        }
+    }
+
+    #[test]
+    fn re_aim_reads_a_number_and_a_letter() {
+        assert_eq!(parse_first("10KB"), Ok((10, "B")));
+        assert_eq!(parse_first("2m and more"), Ok((2048, "and more")));
+        assert_eq!(parse_first("2 G"), Ok((2 << 20, "")));
+        for wrong in ["", "K", "10", "1.5M", "10XB", "é", "1é"] {
+            assert!(parse_first(wrong).is_err(), "{wrong}");
         }
     }
 

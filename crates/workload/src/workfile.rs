@@ -15,7 +15,8 @@
 //! re-aim: its last weight holds, and the sum of the weights counts every line; a note says so.
 //!
 //! What re-aim takes, for whatever reason, is taken with a note: a misspelt keyword of a size by
-//! its first letter, words behind the name of a job as if they were not there.
+//! its first letter, a size of zero as if it were not there, and so what stands behind a size or
+//! the name of a job.
 //!
 //! A line with `=` is a job of one's own ([`Command`]): the shell runs all that follows, `#`
 //! included, for so many seconds at most ([`TIMEOUT_S`] if none are given).
@@ -120,7 +121,13 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
         return Ok(());
     }
     let line = line.split('#').next().unwrap_or_default().trim();
-    if line.is_empty() || parse_stated(&mut mix.live, line)? {
+    if line.is_empty() {
+        return Ok(());
+    }
+    if let Some(odd) = parse_stated(&mut mix.live, line)? {
+        for odd in odd {
+            note(mix, index, &odd);
+        }
         return Ok(());
     }
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -129,8 +136,12 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
     };
     if weight.starts_with(|first: char| first.is_alphabetic()) {
         let keyword = misspelt(weight, name).ok_or_else(|| no_entry(line))?;
-        parse_stated(&mut mix.live, &format!("{keyword} {name}"))?;
+        let size = line[weight.len()..].trim_start();
+        let odd = parse_stated(&mut mix.live, &format!("{keyword} {size}"))?;
         note(mix, index, &format!("\"{weight}\" is taken for {keyword}: by its first letter"));
+        for odd in odd.iter().flatten() {
+            note(mix, index, odd);
+        }
         return Ok(());
     }
     let weight = parse_weight(weight)?;
@@ -145,7 +156,7 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
 /// The keyword of a size that `word` is for re-aim, if `size` is one.
 fn misspelt(word: &str, size: &str) -> Option<&'static str> {
     let first = word.chars().next()?.to_ascii_uppercase();
-    sizes::parse(size).ok()?;
+    sizes::parse_first(size).ok()?;
     ["FILESIZE", "POOLSIZE"].into_iter().find(|keyword| keyword.starts_with(first))
 }
 
@@ -209,22 +220,29 @@ fn parse_weight(text: &str) -> Result<u32, Problem> {
     })
 }
 
-/// Reads `line` into `stated` if it is a size; whether it is.
-pub(crate) fn parse_stated(stated: &mut Stated, line: &str) -> Result<bool, Problem> {
-    let (target, size) = if let Some(size) = keyword(line, "FILESIZE") {
-        (&mut stated.file_kb, size)
+/// Reads `line` into `stated`; what re-aim does with it that one would not expect. `None` if it is
+/// no size.
+fn parse_stated(stated: &mut Stated, line: &str) -> Result<Option<Vec<String>>, Problem> {
+    let (target, name, text) = if let Some(size) = keyword(line, "FILESIZE") {
+        (&mut stated.file_kb, "FILESIZE", size)
     } else if let Some(size) = keyword(line, "POOLSIZE") {
-        (&mut stated.pool_kb, size)
+        (&mut stated.pool_kb, "POOLSIZE", size)
     } else {
-        return Ok(false);
+        return Ok(None);
     };
-    *target = Some(parse_size(size)?);
-    Ok(true)
+    let (kb, mut odd) = parse_size(name, text)?;
+    *target = Some(kb).filter(|kb| *kb > 0);
+    if kb == 0 {
+        odd.push(format!("{name} of zero states no size"));
+    }
+    Ok(Some(odd))
 }
 
-/// A size, as a problem of a line if it is none.
-pub(crate) fn parse_size(text: &str) -> Result<u64, Problem> {
-    sizes::parse(text).map_err(|error| Problem::of(&error))
+/// The size `text` of `name`, in KB, as a problem of a line if it is none; what is not read of it.
+pub(crate) fn parse_size(name: &str, text: &str) -> Result<(u64, Vec<String>), Problem> {
+    let (kb, rest) = sizes::parse_first(text).map_err(|error| Problem::of(&error))?;
+    let unread = || format!("\"{rest}\" behind the size of {name} is not read");
+    Ok((kb, (!rest.is_empty()).then(unread).into_iter().collect()))
 }
 
 fn no_entry(line: &str) -> Problem {
@@ -299,13 +317,17 @@ mod tests {
 
     #[test]
     fn what_reaim_takes_is_taken_and_named() {
-        let mix = parse("my.mix", "FILSIZE: 1M\npolsize 5k\n10 add_int 3 x\n").expect("valid");
-        assert_eq!(mix.sizes, Sizes { file_kb: 1024, pool_kb: 5 });
+        let text = "FILSIZE: 1MB\npolsize 5k\n10 add_int 3 x\nPOOLSIZE: 0k\n";
+        let mix = parse("my.mix", text).expect("valid");
+        assert_eq!(mix.live, Stated { file_kb: Some(1024), pool_kb: None });
+        assert_eq!(mix.sizes, Sizes { file_kb: 1024, pool_kb: Sizes::REAIM.pool_kb });
         assert_eq!(mix.weights, [(Job::AddInt, 10)]);
         let expected = [
             "my.mix:1: \"FILSIZE:\" is taken for FILESIZE: by its first letter, as in re-aim",
+            "my.mix:1: \"B\" behind the size of FILESIZE is not read, as in re-aim",
             "my.mix:2: \"polsize\" is taken for POOLSIZE: by its first letter, as in re-aim",
             "my.mix:3: \"3 x\" behind add_int is not read, as in re-aim",
+            "my.mix:4: POOLSIZE of zero states no size, as in re-aim",
         ];
         assert_eq!(mix.notes, expected);
     }

@@ -60,16 +60,17 @@ pub(crate) fn mix(args: &Load, config: &ReaimConfig, default: &str) -> Result<Mi
     if let Some(dialect) = &args.dialect {
         mix.set_dialect(dialect.parse().map_err(Failure::usage)?);
     }
+    mix.configure(config.sizes);
     if let Some(convention) = &args.sizes {
         let convention: Convention = convention.parse().map_err(Failure::usage)?;
         mix.set_sizes(convention).map_err(Failure::usage)?;
     }
-    let size = |flag: &Option<String>, configured: Option<u64>, now: u64| match flag {
+    let size = |flag: &Option<String>, now: u64| match flag {
         Some(text) => sizes::parse(text).map_err(Failure::usage),
-        None => Ok(configured.unwrap_or(now)),
+        None => Ok(now),
     };
-    mix.sizes.file_kb = size(&args.filesize, config.sizes.file_kb, mix.sizes.file_kb)?;
-    mix.sizes.pool_kb = size(&args.poolsize, config.sizes.pool_kb, mix.sizes.pool_kb)?;
+    mix.sizes.file_kb = size(&args.filesize, mix.sizes.file_kb)?;
+    mix.sizes.pool_kb = size(&args.poolsize, mix.sizes.pool_kb)?;
     mix.jobs = args.jobs.or(config.jobs).unwrap_or(mix.jobs);
     mix.first = args.first;
     Ok(mix)
