@@ -9,11 +9,15 @@ use convoy_lab::experiment::{Changes, Experiment, Plan};
 use convoy_lab::record::Record;
 use convoy_lab::sweep::Shard;
 use convoy_machine::Preset;
+use convoy_record::{Account, Record as Program, import, layout, raw};
 use convoy_store::{Filter, Store};
 use convoy_workload::calibration::Calibration;
 use convoy_workload::dialect::Dialect;
 use convoy_workload::reaim_config::ReaimConfig;
+use convoy_workload::workload::Workload;
 use convoy_workload::{sizes, users, workfile};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// One reader.
@@ -41,6 +45,10 @@ pub const ALL: &[Target] = &[
     Target { name: "store", corpus: &["fuzz/corpus/store"], fuzz: read_store },
     Target { name: "bisect", corpus: &["fuzz/corpus/bisect"], fuzz: read_search },
     Target { name: "record", corpus: &["fuzz/corpus/record"], fuzz: read_record },
+    Target { name: "workload", corpus: &["workloads"], fuzz: read_preset::<Workload> },
+    Target { name: "program", corpus: &["fuzz/corpus/program"], fuzz: read_program },
+    Target { name: "import", corpus: &["crates/record/tests/imports"], fuzz: read_import },
+    Target { name: "raw", corpus: &["fuzz/corpus/raw"], fuzz: read_raw },
 ];
 
 /// The target called `name`.
@@ -136,4 +144,37 @@ fn read_record(bytes: &[u8]) {
     for (_, cell) in record.simulations() {
         let _refused = record.simulation(cell);
     }
+}
+
+/// The record of a program, and what is said about it.
+fn read_program(bytes: &[u8]) {
+    if let Ok(record) = Program::parse(&text(bytes), Path::new("fuzz.json")) {
+        let _account = Account::new(&record);
+    }
+}
+
+/// What another tool printed about a program.
+fn read_import(bytes: &[u8]) {
+    if let Some(Ok(record)) = import::read(Path::new("fuzz.txt"), &text(bytes)) {
+        let _account = Account::new(&record);
+    }
+}
+
+/// What a recorded program left, with any word changed: the program can write there, too. Each line
+/// is a number of a word and its value.
+fn read_raw(bytes: &[u8]) {
+    in_file("1", &[], |directory| {
+        let file = File::create(directory.join("1")).expect("ours");
+        file.set_len(layout::FILE_WORDS as u64 * 8).expect("nothing is stored");
+        for line in text(bytes).lines() {
+            let mut words = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+            let (Some(word), Some(value)) = (words.next(), words.next()) else { continue };
+            let place = word % layout::FILE_WORDS as u64 * 8;
+            file.write_all_at(&value.to_le_bytes(), place).expect("room for a page");
+        }
+        for process in raw::read(directory).into_iter().flatten() {
+            let _account =
+                Account::new(&Program { processes: vec![process], ..Program::default() });
+        }
+    });
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt::Write as _;
 
-use crate::record::{HANDOFF, Kind, Lock, Process, Record};
+use crate::record::{HANDOFF, Kind, Lock, Process, Record, total};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
 const OFF_CPU: f64 = 0.10;
@@ -93,8 +93,8 @@ impl Account {
             .collect();
         // Locks first: waiting for a condition may be all that a thread has to do.
         locks.sort_by(|a, b| {
-            let rank = |one: &LockAccount| (one.lock.is_lock(), one.lock.wait_s());
-            rank(b).partial_cmp(&rank(a)).expect("finite numbers")
+            let by_kind = b.lock.is_lock().cmp(&a.lock.is_lock());
+            by_kind.then(b.lock.wait_s().total_cmp(&a.lock.wait_s()))
         });
         let mut account = Self {
             verdict: String::new(),
@@ -116,7 +116,7 @@ impl Account {
 
     fn judge(&self, record: &Record) -> String {
         let wall_s = record.program.wall_s;
-        let calls: u64 = self.locks.iter().map(|one| one.lock.count()).sum();
+        let calls = total(self.locks.iter().map(|one| one.lock.count()));
         let condition = self.locks.iter().find(|one| {
             one.lock.kind == Kind::Condition && one.lock.wait_s() > wall_s.max(self.wait_s)
         });

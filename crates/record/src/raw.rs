@@ -15,7 +15,7 @@ use std::path::Path;
 use crate::RecordError;
 use crate::layout::*;
 use crate::names::Names;
-use crate::record::{Kind, Lock, Process, Site, Times, Waiters};
+use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 
 /// Reads the files that the processes of one program left in `directory`.
 ///
@@ -121,7 +121,7 @@ impl Raw {
         locks: &mut BTreeMap<u64, Found>,
     ) -> std::io::Result<()> {
         let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
-        process.acquisitions_lost += words[S_LOST];
+        process.acquisitions_lost = total([process.acquisitions_lost, words[S_LOST]]);
         for (phase, ticks) in words[S_PHASES..S_PHASES + PHASE_COUNT].iter().enumerate() {
             self.phase(process, phase, words[S_PHASE_SHIFT].min(62), *ticks);
         }
@@ -197,8 +197,7 @@ impl Raw {
                 sites.entry((place, act(kind).to_owned())).or_default().add(&site);
             }
             let most = sites.iter().max_by(|(_, a), (_, b)| {
-                let rank = |site: &Site| (site.wait.total_s, site.count as f64);
-                rank(a).partial_cmp(&rank(b)).expect("finite numbers")
+                a.wait.total_s.total_cmp(&b.wait.total_s).then(a.count.cmp(&b.count))
             });
             let place = most.map_or_else(String::new, |((place, _), _)| place.clone());
             let name = names.variable(address).unwrap_or_else(|| format!("lock of {place}"));

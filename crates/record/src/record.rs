@@ -222,12 +222,15 @@ pub struct Times {
 impl Times {
     /// Adds those of another one with the same price of a tick.
     pub fn add(&mut self, other: &Self) {
-        self.count += other.count;
+        self.count = total([self.count, other.count]);
         self.total_s += other.total_s;
         self.max_s = self.max_s.max(other.max_s);
         for &(least, count) in &other.buckets {
             match self.buckets.binary_search_by(|bucket| bucket.0.total_cmp(&least)) {
-                Ok(at) => self.buckets[at].1 += count,
+                Ok(at) => {
+                    let sum = &mut self.buckets[at].1;
+                    *sum = total([*sum, count]);
+                }
                 Err(at) => self.buckets.insert(at, (least, count)),
             }
         }
@@ -241,22 +244,27 @@ impl Times {
     /// The least time of the bucket that holds this percentile, seconds.
     pub fn percentile_s(&self, percent: f64) -> Option<f64> {
         let rank = percent / 100.0 * self.count as f64;
-        let mut below = 0;
+        let mut below = 0.0;
         let found = self.buckets.iter().find(|bucket| {
-            below += bucket.1;
-            below as f64 >= rank
+            below += bucket.1 as f64;
+            below >= rank
         });
         found.map(|bucket| bucket.0 / 1e9)
     }
 }
 
+/// Their sum, or the largest number: what a program that runs wild wrote over them has any size.
+pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 impl Site {
     /// Adds what happened at the same place with another lock or in another thread.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.count += other.count;
-        self.contended += other.contended;
-        self.failed += other.failed;
-        self.threads += other.threads;
+        self.count = total([self.count, other.count]);
+        self.contended = total([self.contended, other.contended]);
+        self.failed = total([self.failed, other.failed]);
+        self.threads = total([self.threads, other.threads]);
         self.hold_on.add(&other.hold_on);
         self.hold_off.add(&other.hold_off);
         self.wait.add(&other.wait);
@@ -281,23 +289,23 @@ impl Lock {
 
     /// Acquisitions; of a condition variable, waits.
     pub fn count(&self) -> u64 {
-        self.sites.iter().filter(|site| site.act != "signal").map(|site| site.count).sum()
+        total(self.sites.iter().filter(|site| site.act != "signal").map(|site| site.count))
     }
 
     /// Whether it has an owner, so that a wait for it is a wait for somebody's section. A semaphore
     /// that others post than those who took it is a signal.
     pub fn is_lock(&self) -> bool {
-        let held: u64 = self.sites.iter().map(|s| s.hold_on.count + s.hold_off.count).sum();
+        let held = total(self.sites.iter().flat_map(|s| [s.hold_on.count, s.hold_off.count]));
         match self.kind {
             Kind::Barrier | Kind::Condition => false,
-            Kind::Semaphore => 2 * held >= self.contended(),
+            Kind::Semaphore => held >= self.contended().div_ceil(2),
             Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
         }
     }
 
     /// Acquisitions that had to wait.
     pub fn contended(&self) -> u64 {
-        self.sites.iter().map(|site| site.contended).sum()
+        total(self.sites.iter().map(|site| site.contended))
     }
 
     /// Time that it was held, and the part of it in which its owner was on no CPU, seconds.

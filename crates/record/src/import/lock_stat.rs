@@ -1,7 +1,7 @@
 //! `/proc/lock_stat`: microseconds by class of locks, and the places that waited most.
 
 use super::{Refused, Waits, number};
-use crate::record::{Kind, Times};
+use crate::record::{Kind, Times, total};
 
 /// Whether a line is the first one.
 pub(super) fn is_head(line: &str) -> bool {
@@ -54,8 +54,8 @@ fn class(class: &str, numbers: &str, waits: &mut Waits) -> Result<(), String> {
     };
     let site = waits.site(name, kind, "all places", act);
     let contended = wait[1] as u64;
-    site.count += hold[1] as u64;
-    site.contended += contended;
+    site.count = total([site.count, hold[1] as u64]);
+    site.contended = total([site.contended, contended]);
     site.wait.add(&Times::summed(contended, wait[4] / 1e6, wait[3] / 1e6));
     site.hold_on.add(&Times::summed(hold[1] as u64, hold[4] / 1e6, hold[3] / 1e6));
     Ok(())

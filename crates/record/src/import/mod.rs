@@ -15,7 +15,7 @@ use std::path::Path;
 
 use crate::RecordError;
 use crate::layout;
-use crate::record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION};
+use crate::record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION, total};
 
 /// Lines in which a format shows itself.
 const HEAD: usize = 200;
@@ -117,8 +117,8 @@ impl Waits {
 impl Site {
     /// Waits of which only these are known.
     fn waited(&mut self, count: u64, total_s: f64, max_s: f64) {
-        self.count += count;
-        self.contended += count;
+        self.count = total([self.count, count]);
+        self.contended = total([self.contended, count]);
         self.wait.add(&Times::summed(count, total_s, max_s));
     }
 }
