@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::mutants::{Ended, ended};
-use crate::stage::{Ending, Pipeline, cargo, run as show, run_filtered, shown};
-use crate::{Outcome, fuzz, golden, tidy};
+use crate::stage::{Ending, Pipeline, built, cargo, run as show, run_filtered, shown};
+use crate::{Outcome, golden, tidy};
 
 /// Runs all stages, even after a failure, and ends with the closing lines of the test runner.
 pub(crate) fn run(root: &Path) -> Outcome {
@@ -37,14 +37,19 @@ pub(crate) fn run(root: &Path) -> Outcome {
         let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
         run_filtered(&mut cargo(root, &arguments), |line| closing.hold(line))
     });
-    pipeline.stage("fuzz", || fuzz(root, &["--seconds", "45"]));
+    // These two run programs that the tests have built with features of the whole workspace; by
+    // itself each would build the simulator again.
+    pipeline.stage("fuzz", || {
+        show(Command::new(built(root, "debug", "convoy-fuzz")).args(["--seconds", "45"]))
+    });
     pipeline.stage("miri", || miri(root));
     pipeline.stage("doc", || {
         let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
         show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))
     });
-    pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));
-    pipeline.stage("dask", || dask(root));
+    let convoy = built(root, "debug", "convoy");
+    pipeline.stage("golden", || Ok(golden::with(root, golden::Mode::Compare, &convoy)?.ending()));
+    pipeline.stage("dask", || dask(root, &convoy));
     pipeline.print_summary();
     println!();
     closing.print();
@@ -90,10 +95,9 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
     })
 }
 
-/// A sweep on two Dask workers, one of them killed, with the program that the goldens were made
-/// with. Dask is installed beside the build; a machine that cannot get it says so and goes on,
-/// since the program does not need it.
-fn dask(root: &Path) -> anyhow::Result<Ending> {
+/// A sweep on two Dask workers, one of them killed, with `convoy`. Dask is installed beside the
+/// build; a machine that cannot get it says so and goes on, since the program does not need it.
+fn dask(root: &Path, convoy: &Path) -> anyhow::Result<Ending> {
     let place = root.join("target/python");
     let python = place.join("bin/python3");
     let quiet = |command: &mut Command| {
@@ -109,7 +113,7 @@ fn dask(root: &Path) -> anyhow::Result<Ending> {
         }
     }
     let test = root.join("python/test_dask.py");
-    show(Command::new(&python).arg(test).arg(root.join("target/release/convoy")))
+    show(Command::new(&python).arg(test).arg(convoy))
 }
 
 /// The lines with which the test runner closes each test program, kept for the end of the output.

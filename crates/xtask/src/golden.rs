@@ -14,12 +14,13 @@
 //! across processes as well.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use crate::Outcome;
-use crate::stage::{Ending, cargo, run as show};
+use crate::stage::{Ending, built, cargo, run as show};
 
 /// What to do with the output of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,17 +40,26 @@ struct Case {
     stdout: PathBuf,
 }
 
-/// Runs every case.
+/// Runs every case with a release build.
 pub(crate) fn run(root: &Path, mode: Mode) -> anyhow::Result<Outcome> {
+    let made = show(&mut cargo(root, &["build", "--release", "--locked", "--package", "convoy"]))?;
+    ensure!(matches!(made, Ending::Passed), "the convoy binary does not build");
+    with(root, mode, &built(root, "release", "convoy"))
+}
+
+/// Runs every case with `program`.
+pub(crate) fn with(root: &Path, mode: Mode, program: &Path) -> anyhow::Result<Outcome> {
     let directory = root.join("tests/golden");
     let cases = cases(&directory)?;
     ensure!(!cases.is_empty(), "no case in tests/golden: the goldens are gone");
-    let built = show(&mut cargo(root, &["build", "--release", "--locked", "--package", "convoy"]))?;
-    ensure!(matches!(built, Ending::Passed), "the convoy binary does not build");
+    ensure!(program.is_file(), "{} is not there: it was not built", program.display());
     let mut broken = 0;
     for path in &cases {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let verdict = read(path).and_then(|case| judge(root, &directory, &case, mode));
+        let verdict = read(path).and_then(|case| {
+            let outputs = [None, Some("1")].map(|threads| output(root, program, &case, threads));
+            judge(&directory, &case, mode, outputs)
+        });
         match verdict.with_context(|| name.clone().into_owned())? {
             None => println!("golden {name}: ok"),
             Some(difference) => {
@@ -81,10 +91,15 @@ fn read(path: &Path) -> anyhow::Result<Case> {
     Ok(toml::from_str(&std::fs::read_to_string(path)?)?)
 }
 
-/// Runs `case`; returns what is wrong with it.
-fn judge(root: &Path, directory: &Path, case: &Case, mode: Mode) -> anyhow::Result<Option<String>> {
-    let output = output(root, case, None)?;
-    let again = self::output(root, case, Some("1"))?;
+/// Judges the outputs of two processes; returns what is wrong with them.
+fn judge(
+    directory: &Path,
+    case: &Case,
+    mode: Mode,
+    outputs: [anyhow::Result<String>; 2],
+) -> anyhow::Result<Option<String>> {
+    let [output, again] = outputs;
+    let (output, again) = (output?, again?);
     if let Some(difference) = difference(&output, &again) {
         return Ok(Some(format!("two processes disagree, first and second: {difference}")));
     }
@@ -99,10 +114,16 @@ fn judge(root: &Path, directory: &Path, case: &Case, mode: Mode) -> anyhow::Resu
 }
 
 /// Standard output of one run of `case`, whose exit code must be the one the case states.
-fn output(root: &Path, case: &Case, threads: Option<&str>) -> anyhow::Result<String> {
-    let mut command = cargo(root, &["run", "--release", "--quiet", "--package", "convoy", "--"]);
+fn output(
+    root: &Path,
+    program: &Path,
+    case: &Case,
+    threads: Option<&str>,
+) -> anyhow::Result<String> {
+    let mut command = Command::new(program);
     // Records of goldens are of no use to anybody.
     command
+        .current_dir(root)
         .args(&case.args)
         .env("CONVOY_STORE", "none")
         .env("LC_ALL", "C.UTF-8")

@@ -1,7 +1,7 @@
 //! One stage of a pipeline: a name, a command, how it ended and how long it took.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,13 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args(arguments);
     command
+}
+
+/// Where cargo puts `program` of a build with `profile`, `debug` or `release`.
+pub(crate) fn built(root: &Path, profile: &str, program: &str) -> PathBuf {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    root.join(target).join(profile).join(program)
 }
 
 /// Runs `command` with our own output.
