@@ -111,4 +111,5 @@ impl Platform for Native {
 
     fn touch<T: ?Sized>(_: &T, _: Access) {}
     fn event<T: ?Sized>(_: LockEvent, _: &T, _: TaskId) {}
+    fn happened<T: ?Sized>(_: LockEvent, _: &T) {}
 }

@@ -126,7 +126,7 @@ impl<P: Platform, S: SpinLimit> AdaptiveLock<P, S> {
 
     #[cold]
     fn lock_slow(&self) {
-        P::event(LockEvent::Contended, self, P::current());
+        P::happened(LockEvent::Contended, self);
         // 0 -> 1. Acquire pairs with the release in `unlock`.
         if self.look() == UNLOCKED
             && self.state.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok()
@@ -154,7 +154,7 @@ impl<P: Platform, S: SpinLimit> RawLock<P> for AdaptiveLock<P, S> {
         if self.state.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
             self.lock_slow();
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     #[inline]
@@ -162,14 +162,14 @@ impl<P: Platform, S: SpinLimit> RawLock<P> for AdaptiveLock<P, S> {
         // 0 -> 1. Acquire pairs with the release in `unlock`.
         let taken = self.state.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok();
         if taken {
-            P::event(LockEvent::Acquired, self, P::current());
+            P::happened(LockEvent::Acquired, self);
         }
         taken
     }
 
     #[inline]
     fn unlock(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // 1 -> 0 or 2 -> 0. Release pairs with the acquire of the next owner.
         if self.state.swap(UNLOCKED, Release) == CONTENDED {
             P::wake(&raw const self.state, 1);

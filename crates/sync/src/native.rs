@@ -331,6 +331,9 @@ impl Platform for Native {
 
     #[inline(always)]
     fn event<T: ?Sized>(_: crate::LockEvent, _: &T, _: TaskId) {}
+
+    #[inline(always)]
+    fn happened<T: ?Sized>(_: crate::LockEvent, _: &T) {}
 }
 
 #[cfg(test)]

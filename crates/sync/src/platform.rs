@@ -343,4 +343,11 @@ pub trait Platform: Sized + 'static {
     /// Records `event` of the lock at `lock` for `task` (the caller unless the event names
     /// another).
     fn event<T: ?Sized>(event: crate::LockEvent, lock: &T, task: TaskId);
+
+    /// [`Self::event`] of the calling task. Where events are nothing the task is not asked for,
+    /// which would be half of what a lock costs.
+    #[inline]
+    fn happened<T: ?Sized>(event: crate::LockEvent, lock: &T) {
+        Self::event(event, lock, Self::current());
+    }
 }

@@ -82,7 +82,7 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
     fn lock(&self) {
         P::preempt_disable();
         if !self.queue.is_empty() || !self.take() {
-            P::event(LockEvent::Contended, self, P::current());
+            P::happened(LockEvent::Contended, self);
             self.queue.at_head(|| {
                 loop {
                     P::spin_until(&self.locked, |locked| locked == UNLOCKED);
@@ -92,7 +92,7 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
                 }
             });
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     #[inline]
@@ -100,7 +100,7 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
         P::preempt_disable();
         let taken = self.queue.is_empty() && self.take();
         if taken {
-            P::event(LockEvent::Acquired, self, P::current());
+            P::happened(LockEvent::Acquired, self);
         } else {
             P::preempt_enable();
         }
@@ -109,7 +109,7 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
 
     #[inline]
     fn unlock(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // 1 -> 0. Release pairs with the acquire in `take`.
         self.locked.store(UNLOCKED, Release);
         P::preempt_enable();

@@ -83,13 +83,13 @@ impl<P: Platform> RwLock<P> {
             self.state.fetch_sub(1, Relaxed);
             P::spin_until(&self.state, |state| state & WRITER == 0);
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     /// Gives a read lock back.
     #[inline]
     pub fn read_unlock(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // -= 1. Release pairs with the acquire in `write`.
         let state = self.state.fetch_sub(1, Release);
         debug_assert!(state & !WRITER != 0, "a read lock that nobody holds was given back");
@@ -102,7 +102,7 @@ impl<P: Platform> RwLock<P> {
         // 0 -> 2^31. Acquire pairs with the release in both unlocks.
         let taken = self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
         if taken {
-            P::event(LockEvent::Acquired, self, P::current());
+            P::happened(LockEvent::Acquired, self);
         } else {
             P::preempt_enable();
         }
@@ -117,13 +117,13 @@ impl<P: Platform> RwLock<P> {
         while self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
             P::spin_until(&self.state, |state| state == 0);
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     /// Gives the write lock back.
     #[inline]
     pub fn write_unlock(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // -= 2^31; readers may be stepping back at this moment. Release pairs with the acquire in
         // `read` and `write`.
         let state = self.state.fetch_sub(WRITER, Release);

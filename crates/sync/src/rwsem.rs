@@ -104,7 +104,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         if !self.down_read_trylock() {
             self.down_slow(true);
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     /// Takes the lock for writing; sleeps until it can.
@@ -113,14 +113,14 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         if !self.take_free() {
             self.down_slow(false);
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     /// Takes the lock for writing if it is free; returns whether it was.
     pub fn down_write_trylock(&self) -> bool {
         let taken = self.take_free();
         if taken {
-            P::event(LockEvent::Acquired, self, P::current());
+            P::happened(LockEvent::Acquired, self);
         }
         taken
     }
@@ -173,7 +173,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
     /// Gives a read lock back.
     #[inline]
     pub fn up_read(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // readers -= 1. Release pairs with the acquire of the next writer; acquire because this
         // task may pass the lock on for readers that released before it.
         let state = self.state.fetch_sub(READER, AcqRel) - READER;
@@ -185,7 +185,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
     /// Gives the write lock back.
     #[inline]
     pub fn up_write(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // WRITER is cleared. Release pairs with the acquire of the next owner.
         if self.state.fetch_sub(WRITER, Release) & WAITING != 0 {
             self.grant();

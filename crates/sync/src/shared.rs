@@ -125,4 +125,7 @@ impl Platform for Shared {
 
     #[inline(always)]
     fn event<T: ?Sized>(_: crate::LockEvent, _: &T, _: TaskId) {}
+
+    #[inline(always)]
+    fn happened<T: ?Sized>(_: crate::LockEvent, _: &T) {}
 }

@@ -89,7 +89,7 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
         P::preempt_disable();
         // 0 -> 1. Acquire pairs with the release in `unlock`.
         if self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
-            P::event(LockEvent::Contended, self, P::current());
+            P::happened(LockEvent::Contended, self);
             loop {
                 P::spin_until(&self.locked, |state| state == UNLOCKED);
                 // 0 -> 1. Acquire, as above.
@@ -98,7 +98,7 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
                 }
             }
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     /// Who waits is in no queue, so it can take interrupts meanwhile.
@@ -108,7 +108,7 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
         P::preempt_disable();
         // 0 -> 1. Acquire pairs with the release in `unlock`.
         if self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_err() {
-            P::event(LockEvent::Contended, self, P::current());
+            P::happened(LockEvent::Contended, self);
             loop {
                 P::irq_restore(flags);
                 P::spin_until(&self.locked, |state| state == UNLOCKED);
@@ -119,7 +119,7 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
                 }
             }
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
         flags
     }
 
@@ -129,7 +129,7 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
         // 0 -> 1. Acquire pairs with the release in `unlock`.
         let taken = self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok();
         if taken {
-            P::event(LockEvent::Acquired, self, P::current());
+            P::happened(LockEvent::Acquired, self);
         } else {
             P::preempt_enable();
         }
@@ -138,7 +138,7 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
 
     #[inline]
     fn unlock(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // 1 -> 0. Release pairs with the acquire in `lock` and `try_lock`.
         self.locked.store(UNLOCKED, Release);
         P::preempt_enable();
@@ -197,10 +197,10 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
         let ticket = self.next.fetch_add(1, Relaxed);
         // Acquire pairs with the release in `unlock`.
         if self.serving.load(Acquire) != ticket {
-            P::event(LockEvent::Contended, self, P::current());
+            P::happened(LockEvent::Contended, self);
             P::spin_until(&self.serving, |serving| serving == ticket);
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     #[inline]
@@ -212,7 +212,7 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
         // the lock, so `serving` cannot have moved on when this succeeds (I2).
         let drawn = self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed);
         if drawn.is_ok() {
-            P::event(LockEvent::Acquired, self, P::current());
+            P::happened(LockEvent::Acquired, self);
         } else {
             P::preempt_enable();
         }
@@ -221,7 +221,7 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
 
     #[inline]
     fn unlock(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // Relaxed: only the holder writes `serving` (I2), so this is its own last store or one that
         // its acquire has seen.
         let serving = self.serving.load(Relaxed);

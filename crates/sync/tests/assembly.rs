@@ -47,6 +47,9 @@ fn one_atomic_each_way(function: &str) {
     let atomics = |line: &&String| ["lock ", "xchg ", "mfence"].iter().any(|at| line.contains(at));
     let found: Vec<_> = instructions.iter().filter(atomics).collect();
     assert_eq!(found.len(), 2, "{function}: {instructions:#?}");
+    // Nor is the thread asked who it is.
+    let own = instructions.iter().any(|line| line.contains("%fs:"));
+    assert!(!own, "{function}: {instructions:#?}");
 }
 
 #[test]

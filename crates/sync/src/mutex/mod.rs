@@ -232,7 +232,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
 
     #[inline]
     fn spin_first(&self, owner: &P::AtomicU32) -> bool {
-        P::event(LockEvent::Contended, self, P::current());
+        P::happened(LockEvent::Contended, self);
         P::preempt_disable();
         let taken = self.spin(owner);
         P::preempt_enable();
@@ -346,7 +346,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
     /// Gives the mutex back.
     #[inline]
     pub fn unlock(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         self.set_owner(NOBODY);
         // Release pairs with the acquire of the next owner.
         let nobody_waits = if S::SPINS {

@@ -181,7 +181,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             // Acquire pairs with the release in `up`.
             match self.word.compare_exchange(seen, seen - UNIT, Acquire, Relaxed) {
                 Ok(_) => {
-                    P::event(LockEvent::Acquired, self, P::current());
+                    P::happened(LockEvent::Acquired, self);
                     return true;
                 }
                 Err(now) => seen = now,
@@ -402,7 +402,7 @@ impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
 
     #[inline]
     fn up(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // Release pairs with the acquire in `take`.
         if self.word.fetch_add(UNIT, Release) & SHORT != 0 {
             self.up_slow();

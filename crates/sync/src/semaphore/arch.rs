@@ -114,7 +114,7 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
         // Acquire pairs with the release in `up`.
         let owner = self.count.fetch_sub(1, Acquire) as i32 > 0;
         if owner {
-            P::event(LockEvent::Acquired, self, P::current());
+            P::happened(LockEvent::Acquired, self);
         }
         owner
     }
@@ -234,7 +234,7 @@ impl<P: Platform, L: RawLock<P> + Default> RawSemaphore for ArchSemaphore<P, L> 
 
     #[inline]
     fn up(&self) {
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // Release pairs with the acquire of the `down` that takes the unit.
         if self.count.fetch_add(1, Release) as i32 >= 0 {
             return;

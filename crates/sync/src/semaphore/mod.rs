@@ -205,9 +205,9 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
     fn take(&self) {
         self.state.count.set(self.state.count.get() - 1);
         if !self.state.queue.is_empty() {
-            P::event(LockEvent::Stolen, self, P::current());
+            P::happened(LockEvent::Stolen, self);
         }
-        P::event(LockEvent::Acquired, self, P::current());
+        P::happened(LockEvent::Acquired, self);
     }
 
     /// Waits for a unit; called and left with the inner lock held.
@@ -256,7 +256,7 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
 
     fn up_common(&self) {
         let flags = self.lock();
-        P::event(LockEvent::Released, self, P::current());
+        P::happened(LockEvent::Released, self);
         // SAFETY: the inner lock is held until the end of this function.
         match unsafe { Q::returned(&self.state) } {
             Returned::Kept => {}
