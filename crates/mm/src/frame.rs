@@ -61,6 +61,18 @@ const FREE: u32 = 0x100;
 const LISTED: u32 = 0x200;
 const TAKEN: u32 = 0x300;
 
+impl State {
+    #[inline]
+    fn code(self) -> u32 {
+        match self {
+            Self::Inner => 0,
+            Self::Free(order) => FREE | order,
+            Self::Listed => LISTED,
+            Self::Taken(order) => TAKEN | order,
+        }
+    }
+}
+
 impl Frame {
     pub(crate) fn state(&self) -> State {
         let code = self.state.get();
@@ -73,12 +85,24 @@ impl Frame {
     }
 
     pub(crate) fn set_state(&self, state: State) {
-        self.state.set(match state {
-            State::Inner => 0,
-            State::Free(order) => FREE | order,
-            State::Listed => LISTED,
-            State::Taken(order) => TAKEN | order,
-        });
+        self.state.set(state.code());
+    }
+
+    /// Goes from state `now` to `next`; the state if it is another one. With debug assertions that
+    /// is one step, so that of two threads that free a page at once the second one is told.
+    #[inline]
+    pub(crate) fn become_if(&self, now: State, next: State) -> Result<(), State> {
+        let (now, next) = (now.code(), next.code());
+        let gone = if cfg!(debug_assertions) {
+            self.state.0.compare_exchange(now, next, Relaxed, Relaxed).is_ok()
+        } else {
+            let gone = self.state.get() == now;
+            if gone {
+                self.state.set(next);
+            }
+            gone
+        };
+        if gone { Ok(()) } else { Err(self.state()) }
     }
 }
 

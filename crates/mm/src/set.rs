@@ -41,7 +41,12 @@ impl SetSize {
     /// Lists that have at most one batch, of `batch` hot pages: the shortest there can be, so that
     /// as many pages move in and out as are taken and given back.
     pub fn single(batch: u32) -> Self {
-        Self { batch, batches: 1 }
+        Self::of_batches(batch, 1)
+    }
+
+    /// Lists that give back a batch of `batch` pages when they have `batches` of them.
+    pub fn of_batches(batch: u32, batches: u32) -> Self {
+        Self { batch, batches }
     }
 
     /// Pages that move at once.

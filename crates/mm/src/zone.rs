@@ -168,6 +168,16 @@ where
         self.frames.count()
     }
 
+    /// What the frame of that number is now.
+    pub(crate) fn state(&self, number: u32) -> State {
+        self.frames.at(number).state()
+    }
+
+    /// Sets of lists.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
     /// How pages move.
     pub fn size(&self) -> SetSize {
         self.size
@@ -176,19 +186,7 @@ where
     /// Takes one page; `None` when neither the CPU's list nor the zone has any.
     #[inline]
     pub fn allocate(&self, temperature: Temperature) -> Option<u32> {
-        self.with_set(|set| {
-            let list = set.list(temperature);
-            if list.count() == 0 {
-                P::touch(list, Access::Read);
-                self.refill(set, temperature);
-            }
-            let number = list.first()?;
-            let frame = self.frames.at(number);
-            P::touch(frame, Access::Write);
-            list.remove(&self.frames, number);
-            frame.set_state(State::Taken(0));
-            Some(number)
-        })
+        self.with_set(|set| self.take_from(set, temperature, self.size.batch(temperature)))
     }
 
     /// Gives back a page that [`Self::allocate`] gave.
@@ -209,15 +207,60 @@ where
     #[inline]
     pub fn free_all(&self, numbers: impl IntoIterator<Item = u32>, temperature: Temperature) {
         self.with_set(|set| {
-            let list = set.list(temperature);
             for number in numbers {
-                self.claim(number, 0, State::Listed);
-                list.push_front(&self.frames, number);
-                if list.count() >= self.size.high(temperature) {
-                    self.drain(set, list, self.size.batch(temperature));
-                }
+                self.claim(number, 0, State::Listed).unwrap_or_else(|state| {
+                    panic!("frame {number} is given back as order 0, but it is {state:?}")
+                });
+                self.give_to(set, number, temperature, self.size);
             }
         });
+    }
+
+    /// Takes a page from the lists `set`, which get `batch` pages if they have none.
+    #[inline]
+    pub(crate) fn take_from<T>(
+        &self,
+        set: &PageSet<T>,
+        temperature: Temperature,
+        batch: u32,
+    ) -> Option<u32> {
+        let list = set.list(temperature);
+        if list.count() == 0 {
+            P::touch(list, Access::Read);
+            self.refill(set, temperature, batch);
+        }
+        let number = list.first()?;
+        let frame = self.frames.at(number);
+        P::touch(frame, Access::Write);
+        list.remove(&self.frames, number);
+        frame.set_state(State::Taken(0));
+        Some(number)
+    }
+
+    /// Gives a claimed page to the lists `set`, of that size.
+    #[inline]
+    pub(crate) fn give_to<T>(
+        &self,
+        set: &PageSet<T>,
+        number: u32,
+        temperature: Temperature,
+        size: SetSize,
+    ) {
+        let list = set.list(temperature);
+        list.push_front(&self.frames, number);
+        if list.count() >= size.high(temperature) {
+            self.drain(set, list, size.batch(temperature));
+        }
+    }
+
+    /// Gives all pages of the lists `set` back to the zone.
+    pub(crate) fn empty<T>(&self, set: &PageSet<T>) {
+        for temperature in [Temperature::Hot, Temperature::Cold] {
+            let list = set.list(temperature);
+            if list.count() > 0 {
+                self.drain(set, list, list.count());
+            }
+        }
     }
 
     /// Takes a block of 2^`order` pages straight from the zone; `None` when it has none.
@@ -244,7 +287,9 @@ where
     pub fn free_block(&self, first: u32, order: u32) {
         let flags = P::irq_save();
         self.bulk.once(self.lock(), || {
-            self.claim(first, order, State::Inner);
+            self.claim(first, order, State::Inner).unwrap_or_else(|state| {
+                panic!("frame {first} is given back as order {order}, but it is {state:?}")
+            });
             self.hot.freed.add(order);
             self.hot.buddy.give::<P, R>(&self.frames, first, order);
         });
@@ -256,12 +301,7 @@ where
     pub fn drain_lists(&self, cpu: usize) {
         let set = &self.sets[cpu];
         let flags = set.lock.lock_irqsave();
-        for temperature in [Temperature::Hot, Temperature::Cold] {
-            let list = set.list(temperature);
-            if list.count() > 0 {
-                self.drain(set, list, list.count());
-            }
-        }
+        self.empty(set);
         set.lock.unlock_irqrestore(flags);
     }
 
@@ -335,9 +375,8 @@ where
     }
 
     /// The kernel's `rmqueue_bulk`.
-    fn refill(&self, set: &PageSet<S>, temperature: Temperature) {
+    fn refill<T>(&self, set: &PageSet<T>, temperature: Temperature, batch: u32) {
         let list = set.list(temperature);
-        let batch = self.size.batch(temperature);
         let done = self.bulk.run(self.lock(), batch, || {
             self.take(0).is_some_and(|number| {
                 self.frames.at(number).set_state(State::Listed);
@@ -349,7 +388,7 @@ where
     }
 
     /// The kernel's `free_pages_bulk`: those that have been on the list for longest.
-    fn drain(&self, set: &PageSet<S>, list: &List, count: u32) {
+    fn drain<T>(&self, set: &PageSet<T>, list: &List, count: u32) {
         let done = self.bulk.run(self.lock(), count, || {
             list.last().is_some_and(|number| {
                 P::touch(self.frames.at(number), Access::Write);
@@ -368,108 +407,16 @@ where
         Some(first)
     }
 
-    /// A block that its owner gives back becomes `next`.
+    /// A block that its owner gives back becomes `next`; what it is if nobody has it with that
+    /// order.
     #[inline]
-    fn claim(&self, first: u32, order: u32, next: State) {
+    pub(crate) fn claim(&self, first: u32, order: u32, next: State) -> Result<(), State> {
         assert!(first < self.frames.count(), "the zone has no frame {first}");
         let frame = self.frames.at(first);
         P::touch(frame, Access::Write);
-        let state = frame.state();
-        assert!(
-            state == State::Taken(order),
-            "frame {first} is given back as order {order}, but it is {state:?}"
-        );
-        frame.set_state(next);
+        frame.become_if(State::Taken(order), next)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bulk::ReleaseEach;
-    use Temperature::{Cold, Hot};
-
-    /// One CPU, batches of three (hot) and one (cold).
-    fn zone(frames: u32) -> NativeZone<ReleaseEach> {
-        let size = SetSize::of(48 << 8);
-        Zone::new(Setup { size, ..Setup::new(frames, 1, ReleaseEach) })
-    }
-
-    #[test]
-    fn a_list_is_filled_by_a_batch_and_gives_back_what_it_had_longest() {
-        let zone = zone(1024);
-        let pages: Vec<u32> = (0..19).map_while(|_| zone.allocate(Hot)).collect();
-        assert_eq!(pages, (0..19).collect::<Vec<_>>(), "in the order in which the zone gave them");
-        assert_eq!(zone.listed(0), [2, 0]);
-        // 2 on the list already: the 16th page that comes back makes it 18.
-        for &page in &pages[..15] {
-            zone.free(page, Hot);
-        }
-        assert_eq!(zone.listed(0), [17, 0]);
-        zone.free(pages[15], Hot);
-        assert_eq!(zone.listed(0), [15, 0], "a batch went back");
-        assert_eq!(zone.allocate(Hot), Some(15), "last given, first taken");
-        let stats = zone.stats();
-        assert_eq!((stats.refills.events, stats.refills.mean()), (7, 3.0));
-        assert_eq!((stats.drains.events, stats.drains.mean()), (1, 3.0));
-        assert_eq!((stats.requested.events, stats.requested.sum), (7, 0));
-        // The first page came from the block of order 10, later ones from what was left of it.
-        assert_eq!(
-            (stats.found.events, stats.found.sum),
-            (21, 10 + 1 + 2 + 1 + 3 + 1 + 2 + 1 + 4 + 1 + 2)
-        );
-    }
-
-    #[test]
-    fn cold_pages_have_a_list_of_their_own() {
-        let zone = zone(1024);
-        let page = zone.allocate(Cold).unwrap();
-        assert_eq!(zone.listed(0), [0, 0], "the batch is one page");
-        zone.free(page, Cold);
-        assert_eq!(zone.listed(0), [0, 1]);
-        assert_ne!(zone.allocate(Hot), Some(page));
-        assert_eq!(zone.allocate(Cold), Some(page));
-    }
-
-    #[test]
-    fn blocks_bypass_the_lists_and_an_empty_zone_says_so() {
-        let zone = zone(1024);
-        let block = zone.allocate_block(10).unwrap();
-        assert_eq!((zone.allocate(Hot), zone.allocate_block(0)), (None, None));
-        assert!(!zone.lock().is_locked());
-        zone.free_block(block, 10);
-        assert_eq!(zone.allocate_block(3), Some(0));
-        let stats = zone.stats();
-        assert_eq!((stats.refills.events, stats.refills.sum), (1, 0));
-        assert_eq!((stats.requested.events, stats.requested.sum), (4, 13));
-        assert_eq!((stats.drains.events, stats.drains.sum), (1, 1));
-        assert_eq!((stats.freed.events, stats.freed.sum), (1, 10));
-    }
-
-    #[test]
-    #[should_panic(expected = "frame 0 is given back as order 0, but it is Listed")]
-    fn a_page_is_not_given_back_twice() {
-        let zone = zone(1024);
-        let page = zone.allocate(Hot).unwrap();
-        zone.free(page, Hot);
-        zone.free(page, Hot);
-    }
-
-    #[test]
-    #[should_panic(expected = "given back as order 1, but it is Taken(2)")]
-    fn a_block_is_given_back_whole() {
-        let zone = zone(1024);
-        let block = zone.allocate_block(2).unwrap();
-        zone.free_block(block, 1);
-    }
-
-    #[test]
-    fn the_lock_lies_where_it_should() {
-        for lock in [LockPlace::BesideLists, LockPlace::OwnLine] {
-            let zone: NativeZone = Zone::new(Setup { lock, ..Setup::new(1024, 1, HoldAll) });
-            let hot = core::ptr::from_ref(&*zone.hot).addr();
-            let at = core::ptr::from_ref(zone.lock()).addr();
-            assert_eq!((hot..hot + 64).contains(&at), lock == LockPlace::BesideLists);
-        }
-    }
-}
+mod tests;

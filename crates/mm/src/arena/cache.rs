@@ -1,0 +1,88 @@
+//! The pages that a thread has at hand.
+
+use super::{Arena, Exhausted, misused};
+use crate::frame::State;
+use crate::set::{PageSet, Temperature, Unlocked};
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::sync::{Arc, PoisonError};
+
+/// A thread's own list of pages of an [`Arena`], used without a lock. It fills from the zone and
+/// gives back to it in batches, under the zone lock.
+///
+/// One thread uses it at a time; it may be sent to another.
+pub struct Cache<'a> {
+    arena: &'a Arena,
+    set: Arc<PageSet<Unlocked>>,
+    /// The list has no lock, so a cache must not be shared.
+    unshared: PhantomData<Cell<()>>,
+}
+
+impl<'a> Cache<'a> {
+    pub(super) fn new(arena: &'a Arena, set: Arc<PageSet<Unlocked>>) -> Self {
+        Self { arena, set, unshared: PhantomData }
+    }
+
+    /// The arena whose pages these are.
+    pub fn arena(&self) -> &'a Arena {
+        self.arena
+    }
+
+    /// Takes a page. Its content is what its last owner left, and zero if it had none.
+    ///
+    /// # Errors
+    ///
+    /// [`Exhausted`] when no page is free but in the caches of other threads.
+    #[inline]
+    pub fn allocate(&self) -> Result<NonNull<u8>, Exhausted> {
+        let Arena { zone, cache_size, .. } = self.arena;
+        let batch = cache_size.batch(Temperature::Hot);
+        match zone.take_from(&self.set, Temperature::Hot, batch) {
+            None => self.arena.allocate(),
+            page => self.arena.page(page, 0),
+        }
+    }
+
+    /// Gives back a page of the arena, which any thread may have taken.
+    ///
+    /// # Panics
+    ///
+    /// When it is no page of the arena, or nobody has it.
+    #[inline]
+    #[track_caller]
+    pub fn free(&self, page: NonNull<u8>) {
+        let number = self.arena.number(page);
+        let Arena { zone, cache_size, .. } = self.arena;
+        if let Err(state) = zone.claim(number, 0, State::Listed) {
+            misused(number, 0, state);
+        }
+        zone.give_to(&self.set, number, Temperature::Hot, *cache_size);
+    }
+
+    /// Pages in the cache.
+    pub fn pages(&self) -> u32 {
+        self.set.list(Temperature::Hot).count()
+    }
+
+    /// Gives all of them back to the arena.
+    pub fn clear(&self) {
+        self.arena.zone.empty(&self.set);
+    }
+}
+
+impl Drop for Cache<'_> {
+    fn drop(&mut self) {
+        self.clear();
+        let mut caches = self.arena.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = caches.iter_mut().find(|cache| Arc::ptr_eq(&cache.set, &self.set));
+        mine.expect("the arena keeps what its caches use").in_use = false;
+    }
+}
+
+impl fmt::Debug for Cache<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("pages", &self.pages()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+use super::*;
+use crate::bulk::ReleaseEach;
+use Temperature::{Cold, Hot};
+
+/// One CPU, batches of three (hot) and one (cold).
+fn zone(frames: u32) -> NativeZone<ReleaseEach> {
+    let size = SetSize::of(48 << 8);
+    Zone::new(Setup { size, ..Setup::new(frames, 1, ReleaseEach) })
+}
+
+#[test]
+fn a_list_is_filled_by_a_batch_and_gives_back_what_it_had_longest() {
+    let zone = zone(1024);
+    let pages: Vec<u32> = (0..19).map_while(|_| zone.allocate(Hot)).collect();
+    assert_eq!(pages, (0..19).collect::<Vec<_>>(), "in the order in which the zone gave them");
+    assert_eq!(zone.listed(0), [2, 0]);
+    // 2 on the list already: the 16th page that comes back makes it 18.
+    for &page in &pages[..15] {
+        zone.free(page, Hot);
+    }
+    assert_eq!(zone.listed(0), [17, 0]);
+    zone.free(pages[15], Hot);
+    assert_eq!(zone.listed(0), [15, 0], "a batch went back");
+    assert_eq!(zone.allocate(Hot), Some(15), "last given, first taken");
+    let stats = zone.stats();
+    assert_eq!((stats.refills.events, stats.refills.mean()), (7, 3.0));
+    assert_eq!((stats.drains.events, stats.drains.mean()), (1, 3.0));
+    assert_eq!((stats.requested.events, stats.requested.sum), (7, 0));
+    // The first page came from the block of order 10, later ones from what was left of it.
+    assert_eq!(
+        (stats.found.events, stats.found.sum),
+        (21, 10 + 1 + 2 + 1 + 3 + 1 + 2 + 1 + 4 + 1 + 2)
+    );
+}
+
+#[test]
+fn cold_pages_have_a_list_of_their_own() {
+    let zone = zone(1024);
+    let page = zone.allocate(Cold).unwrap();
+    assert_eq!(zone.listed(0), [0, 0], "the batch is one page");
+    zone.free(page, Cold);
+    assert_eq!(zone.listed(0), [0, 1]);
+    assert_ne!(zone.allocate(Hot), Some(page));
+    assert_eq!(zone.allocate(Cold), Some(page));
+}
+
+#[test]
+fn blocks_bypass_the_lists_and_an_empty_zone_says_so() {
+    let zone = zone(1024);
+    let block = zone.allocate_block(10).unwrap();
+    assert_eq!((zone.allocate(Hot), zone.allocate_block(0)), (None, None));
+    assert!(!zone.lock().is_locked());
+    zone.free_block(block, 10);
+    assert_eq!(zone.allocate_block(3), Some(0));
+    let stats = zone.stats();
+    assert_eq!((stats.refills.events, stats.refills.sum), (1, 0));
+    assert_eq!((stats.requested.events, stats.requested.sum), (4, 13));
+    assert_eq!((stats.drains.events, stats.drains.sum), (1, 1));
+    assert_eq!((stats.freed.events, stats.freed.sum), (1, 10));
+}
+
+#[test]
+#[should_panic(expected = "frame 0 is given back as order 0, but it is Listed")]
+fn a_page_is_not_given_back_twice() {
+    let zone = zone(1024);
+    let page = zone.allocate(Hot).unwrap();
+    zone.free(page, Hot);
+    zone.free(page, Hot);
+}
+
+#[test]
+#[should_panic(expected = "given back as order 1, but it is Taken(2)")]
+fn a_block_is_given_back_whole() {
+    let zone = zone(1024);
+    let block = zone.allocate_block(2).unwrap();
+    zone.free_block(block, 1);
+}
+
+#[test]
+fn the_lock_lies_where_it_should() {
+    for lock in [LockPlace::BesideLists, LockPlace::OwnLine] {
+        let zone: NativeZone = Zone::new(Setup { lock, ..Setup::new(1024, 1, HoldAll) });
+        let hot = core::ptr::from_ref(&*zone.hot).addr();
+        let at = core::ptr::from_ref(zone.lock()).addr();
+        assert_eq!((hot..hot + 64).contains(&at), lock == LockPlace::BesideLists);
+    }
+}
