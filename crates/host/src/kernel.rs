@@ -210,6 +210,10 @@ impl Kernel for Host {
         sys(rustix::fs::link(old, new))
     }
 
+    fn rename(&mut self, old: &str, new: &str) -> Sys<()> {
+        sys(rustix::fs::rename(old, new))
+    }
+
     fn unlink(&mut self, path: &str) -> Sys<()> {
         sys(rustix::fs::unlink(path))
     }

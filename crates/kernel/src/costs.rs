@@ -86,7 +86,7 @@ macro_rules! costs {
 costs! {
     syscall getpid
     walk_start walk_component lookup_miss dentry_alloc
-    open close creat truncate stat link unlink mkdir rmdir chdir getcwd
+    open close creat truncate stat link unlink rename mkdir rmdir chdir getcwd
     getdents getdents_entry sync
     journal_handle journal_block commit_block disk_request
     disk_create disk_link disk_unlink disk_truncate disk_entry

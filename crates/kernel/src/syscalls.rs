@@ -147,6 +147,10 @@ impl Kernel for Process {
         self.call("link", || self.link_name(old, new))
     }
 
+    fn rename(&mut self, old: &str, new: &str) -> Sys<()> {
+        self.call("rename", || self.rename_path(old, new))
+    }
+
     fn unlink(&mut self, path: &str) -> Sys<()> {
         self.call("unlink", || self.remove(path, false))
     }

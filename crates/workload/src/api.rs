@@ -207,6 +207,8 @@ pub trait Kernel: Sized {
     fn seek(&mut self, fd: Fd, offset: u64) -> Sys<u64>;
     /// `link`.
     fn link(&mut self, old: &str, new: &str) -> Sys<()>;
+    /// `rename`.
+    fn rename(&mut self, old: &str, new: &str) -> Sys<()>;
     /// `unlink`.
     fn unlink(&mut self, path: &str) -> Sys<()>;
     /// `stat`.

@@ -269,6 +269,14 @@ impl Kernel for Counting {
         self.enter(new, inode)
     }
 
+    fn rename(&mut self, old: &str, new: &str) -> Sys<()> {
+        self.count("rename");
+        let inode = self.names.remove(&self.absolute(old)).ok_or(Errno::ENOENT)?;
+        self.inodes[inode].links -= 1;
+        self.names.remove(&self.absolute(new));
+        self.enter(new, inode)
+    }
+
     fn unlink(&mut self, path: &str) -> Sys<()> {
         self.count("unlink");
         let inode = self.find(path)?;
@@ -276,8 +284,7 @@ impl Kernel for Counting {
             return Err(Errno::EISDIR);
         }
         self.inodes[inode].links -= 1;
-        let path = self.absolute(path);
-        self.names.remove(&path);
+        self.names.remove(&self.absolute(path));
         Ok(())
     }
 

@@ -35,6 +35,7 @@ errnos! {
     ENOMEM = 12, "cannot allocate memory";
     EACCES = 13, "permission denied";
     EEXIST = 17, "file exists";
+    EXDEV = 18, "file systems differ";
     ENOTDIR = 20, "not a directory";
     EISDIR = 21, "is a directory";
     EINVAL = 22, "invalid argument";

@@ -37,7 +37,7 @@ impl Dentry {
     }
 
     /// Runs `body` under `d_lock`, with a new sequence count for walks.
-    fn d_lock<R>(&self, body: impl FnOnce() -> R) -> R {
+    pub(super) fn d_lock<R>(&self, body: impl FnOnce() -> R) -> R {
         self.hot.lock.hold(|| {
             if let Some(apart) = &self.lookup {
                 apart.update(|sequence| sequence.wrapping_add(1));
@@ -98,7 +98,7 @@ impl VfsLocks {
             return;
         }
         dentry.inode.i_lock(|| {
-            if let Some(directory) = dentry.parent.upgrade() {
+            if let Some(directory) = dentry.parent.borrow().upgrade() {
                 directory.hot.lock.hold(|| dentry.hot.lock.hold(|| directory.hot.name.write(0)));
             }
         });

@@ -3,6 +3,7 @@
 use super::blocks::BlockCount;
 use super::disk::OnDisk;
 use super::journal::Journal;
+use super::rename::Late;
 use super::rules::{InodeLocks, TmpfsBlocks, VfsRules};
 use crate::lock_rules::LockRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin};
@@ -26,7 +27,9 @@ pub(crate) struct Super {
     /// Pages in use of one with a limit, where `stat_lock` does not guard them.
     blocks: Option<BlockCount>,
     pub(crate) journal: Option<Rc<Journal>>,
-    locks: LockRules,
+    pub(super) locks: LockRules,
+    /// `s_vfs_rename_mutex`.
+    pub(super) renames: Late<Mutex>,
     pub(super) vfs: VfsRules,
     /// `mnt_pcp`: the counts of the mount by CPU, in kernels that walk under RCU.
     pub(super) mounts: Vec<Sim<Line<Field<i32>>>>,
@@ -60,7 +63,8 @@ impl Super {
         let mounts = (0..counts).map(|_| Here::place(Line(Field::new(0)))).collect();
         let counted = limit.is_some() && vfs.tmpfs_blocks == TmpfsBlocks::PerCpu;
         let blocks = counted.then(|| BlockCount::new(locks, cpus));
-        Rc::new(Self { memory, limit, blocks, journal, locks, vfs, mounts, hot })
+        let renames = Late::new();
+        Rc::new(Self { memory, limit, blocks, journal, locks, renames, vfs, mounts, hot })
     }
 
     /// Counts `pages` more pages; `ENOSPC` above the limit.
@@ -218,7 +222,7 @@ impl Inode {
 /// A name in the dentry cache. Every name that exists has one.
 pub(crate) struct Dentry {
     pub(crate) inode: Rc<Inode>,
-    pub(crate) parent: Weak<Dentry>,
+    pub(crate) parent: RefCell<Weak<Dentry>>,
     pub(crate) hot: Sim<DentryHot>,
     /// Sequence count and what else a walk reads, since 2.6.38 not in the line of lock and count.
     pub(super) lookup: Option<Sim<Line<Field<u32>>>>,
@@ -246,7 +250,7 @@ impl Dentry {
         let lookup = apart.then(|| Here::place(Line(Field::new(0))));
         Rc::new(Self {
             inode,
-            parent,
+            parent: RefCell::new(parent),
             hot,
             lookup,
             mounted: RefCell::default(),

@@ -45,6 +45,8 @@ pub(super) enum Change {
     Link,
     /// A name less.
     Unlink,
+    /// A name that moves.
+    Rename,
     /// The time of the last write.
     Stamp,
     /// A page written that had a block already.
@@ -73,6 +75,7 @@ impl Change {
             Self::Create => 42,
             Self::Link => 39,
             Self::Unlink => 126,
+            Self::Rename => 68,
             Self::Stamp => 2,
             Self::OldPage | Self::NewPage | Self::Allocate => 8,
             Self::Truncate => 12,
@@ -91,7 +94,9 @@ impl Change {
                 let new = Block::Inode(next / INODES_PER_BLOCK);
                 vec![entries, parent.block(), new, parent.bitmap()]
             }
-            Self::Link | Self::Unlink => vec![entries, parent.block(), inode.block()],
+            Self::Link | Self::Unlink | Self::Rename => {
+                vec![entries, parent.block(), inode.block()]
+            }
             Self::Stamp | Self::DelayedPage | Self::Inode => vec![inode.block()],
             Self::OldPage | Self::Rewrite => Vec::new(),
             Self::NewPage | Self::Allocate | Self::Evict => {
@@ -107,6 +112,7 @@ impl Change {
             Self::Create => costs.disk_create,
             Self::Link => costs.disk_link,
             Self::Unlink => costs.disk_unlink,
+            Self::Rename => costs.disk_link + costs.disk_unlink,
             Self::Truncate | Self::Evict => costs.disk_truncate,
             Self::Stamp
             | Self::OldPage

@@ -1,5 +1,6 @@
 //! The locks of names, inodes, mounts and open files that all processes share.
 
+use super::rename::Late;
 use super::rules::{InodeLocks, OpenFileLocks, VfsRules};
 use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Spin};
@@ -57,6 +58,8 @@ pub(crate) struct VfsLocks {
     /// By CPU, where a rule wants them.
     pub(super) cpus: Vec<Sim<CpuLocks>>,
     pub(super) inode_hash: Option<Sim<Line<Spin>>>,
+    /// `rename_lock`, where it is not that of all names.
+    pub(super) renames: Late<Spin>,
 }
 
 impl VfsLocks {
@@ -74,6 +77,7 @@ impl VfsLocks {
             rules,
             hot,
             cpus: (0..if by_cpu { cpus } else { 0 }).map(cpu).collect(),
+            renames: Late::new(),
             inode_hash: (rules.inodes != InodeLocks::InodeLock).then(|| {
                 let lock = Here::place(Line(locks.spin()));
                 lock.name("inode_hash_lock");

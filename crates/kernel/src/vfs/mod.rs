@@ -22,6 +22,7 @@ mod locks;
 mod mounts;
 mod names;
 mod open;
+mod rename;
 pub(crate) mod rules;
 mod walk;
 

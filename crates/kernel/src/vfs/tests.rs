@@ -134,6 +134,7 @@ fn work(k: &mut Process) {
                 let fd = k.open("/tmp/.", Open::READ).unwrap();
                 assert!(k.read_directory(fd).unwrap() > 2);
                 k.close(fd).unwrap();
+                rename_around(k, user, &own);
                 k.unlink(&name).unwrap();
                 assert_eq!(k.unlink(&name), Err(Errno::ENOENT));
                 k.unlink(&format!("g{user}")).unwrap();
@@ -144,6 +145,76 @@ fn work(k: &mut Process) {
         }
         while k.wait().is_ok() {}
         assert_eq!(k.world().tmpfs_pages(), 0, "round {round}");
+    }
+}
+
+/// Renames of `g0` within a directory, into another one and back, over a file and over a directory;
+/// at the end all is as before.
+fn rename_around(k: &mut Process, user: u32, own: &str) {
+    let (name, inner) = (format!("g{user}"), format!("{own}/inner"));
+    let size = k.stat(&name).unwrap().size;
+    k.rename(&name, &format!("h{user}")).unwrap();
+    assert_eq!(k.stat(&name), Err(Errno::ENOENT));
+    k.rename(&format!("h{user}"), &inner).unwrap();
+    assert_eq!(k.stat(&inner).unwrap().size, size);
+    let fd = k.open(&name, Open::CREAT).unwrap();
+    k.rename(&inner, &name).unwrap();
+    k.close(fd).unwrap();
+    assert_eq!((k.stat(&name).unwrap().size, k.stat(&name).unwrap().links), (size, 2));
+    let below = format!("{own}/below");
+    k.mkdir(&below).unwrap();
+    assert_eq!(k.stat(own).unwrap().links, 3);
+    let moved = format!("moved{user}");
+    k.mkdir(&moved).unwrap();
+    k.rename(&below, &moved).unwrap();
+    assert_eq!((k.stat(own).unwrap().links, k.stat(&moved).unwrap().links), (2, 2));
+    assert_eq!(k.stat(&format!("{moved}/../{name}")).unwrap().size, size);
+    for (old, new, errno) in [
+        ("/tmp/none", own, Errno::ENOENT),
+        (own, &format!("{own}/x/y"), Errno::ENOENT),
+        (own, &format!("{own}/x"), Errno::EINVAL),
+        (&name, own, Errno::EISDIR),
+        (own, &name, Errno::ENOTDIR),
+        (&name, "/bin/x", Errno::EXDEV),
+    ] {
+        assert_eq!(k.rename(old, new), Err(errno), "{old} to {new}");
+    }
+    k.mkdir(&format!("{moved}/full")).unwrap();
+    assert_eq!(k.rename(own, &moved), Err(Errno::ENOTEMPTY));
+    assert_eq!(k.rename(&format!("{moved}/full"), &moved), Err(Errno::ENOTEMPTY));
+    k.rmdir(&format!("{moved}/full")).unwrap();
+    k.rmdir(&moved).unwrap();
+}
+
+#[test]
+fn a_rename_takes_the_locks_of_its_rules() {
+    const ROUNDS: u64 = 100;
+    let [global, _, rcu_walk, ..] = all();
+    for (vfs, across, expected) in [
+        // Per rename: a dentry for the new name is allocated and listed three times.
+        (global, false, [("i_mutex", 1), ("s_vfs_rename_mutex", 0), ("rename_lock", 1)]),
+        (global, true, [("i_mutex", 2), ("s_vfs_rename_mutex", 1), ("rename_lock", 1)]),
+        (rcu_walk, false, [("i_mutex", 1), ("s_vfs_rename_mutex", 0), ("rename_lock", 1)]),
+        (rcu_walk, true, [("i_mutex", 2), ("s_vfs_rename_mutex", 1), ("rename_lock", 1)]),
+    ] {
+        let run = |rounds: u64| {
+            stage(vfs, FileSystem::Tmpfs, move |k| {
+                k.mkdir("/tmp/d").unwrap();
+                let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+                k.close(fd).unwrap();
+                let other = if across { "/tmp/d/a" } else { "/tmp/b" };
+                for _ in 0..rounds {
+                    k.rename("/tmp/a", other).unwrap();
+                    k.rename(other, "/tmp/a").unwrap();
+                }
+            })
+        };
+        let (some, more) = (run(ROUNDS), run(2 * ROUNDS));
+        for (name, times) in expected {
+            let taken = |run: &BTreeMap<_, u64>| run.get(name).copied().unwrap_or(0);
+            let each = (taken(&more) - taken(&some)) / (2 * ROUNDS);
+            assert_eq!(each, times, "{name} under {vfs:?}, across directories: {across}");
+        }
     }
 }
 

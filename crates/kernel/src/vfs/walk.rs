@@ -68,7 +68,7 @@ impl World {
         }
         let next = match name {
             "." => return Ok(at),
-            ".." => at.parent.upgrade(),
+            ".." => at.parent.borrow().upgrade(),
             _ => at.child(name),
         };
         let Some(next) = next else {
