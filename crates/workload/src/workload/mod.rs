@@ -4,6 +4,7 @@
 //! A workload first prepares what it works on, which nobody measures, and then runs from one
 //! process, which waits for all the others.
 
+mod dpunish;
 mod find;
 mod pmake;
 mod script;
@@ -16,6 +17,7 @@ use crate::api::{Exit, Image, Kernel, Open};
 use crate::jobs::{JobError, call, check, write_all};
 use crate::units;
 
+pub use dpunish::Dpunish;
 pub use find::Find;
 pub use pmake::Pmake;
 pub use script::{Act, Script, Step};
@@ -48,9 +50,22 @@ pub struct Workload {
     /// Shell scripts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
+    /// Look-ups and renames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dpunish: Option<Dpunish>,
     /// What titles call it.
     #[serde(skip)]
     pub name: String,
+}
+
+/// Where a workload works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// A directory.
+    pub directory: String,
+    /// A directory on each of its file systems, [`Workload::file_systems`] of them; on one and the
+    /// same where there are no more.
+    pub volumes: Vec<String>,
 }
 
 /// What is done, and how much of it.
@@ -58,6 +73,7 @@ enum Shape<'a> {
     Find(&'a Find),
     Pmake(&'a Pmake),
     Script(&'a Script),
+    Dpunish(&'a Dpunish),
 }
 
 impl Entry for Workload {
@@ -72,7 +88,10 @@ impl Entry for Workload {
         }
         match self.shapes().count() {
             1 => Ok(()),
-            _ => Err(Fault::new("find", "a workload has one of the tables find, pmake, script")),
+            _ => Err(Fault::new(
+                "find",
+                "a workload has one of the tables find, pmake, script, dpunish",
+            )),
         }
     }
 
@@ -85,18 +104,21 @@ impl Workload {
     fn shapes(&self) -> impl Iterator<Item = Shape<'_>> {
         let find = self.find.iter().map(Shape::Find);
         let script = self.script.iter().map(Shape::Script);
-        find.chain(self.pmake.iter().map(Shape::Pmake)).chain(script)
+        let dpunish = self.dpunish.iter().map(Shape::Dpunish);
+        find.chain(self.pmake.iter().map(Shape::Pmake)).chain(script).chain(dpunish)
     }
 
-    /// Makes what it works on, in `directory`, which exists.
+    /// Makes what it works on, in the directories of `place`, which exist.
     ///
     /// # Errors
     /// [`JobError`].
-    pub fn prepare<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+    pub fn prepare<K: Kernel>(&self, k: &mut K, place: &Place) -> Result<(), JobError> {
+        let Place { directory, volumes } = place;
         self.shapes().try_for_each(|shape| match shape {
             Shape::Find(find) => find.prepare(k, directory),
             Shape::Pmake(pmake) => pmake.prepare(k, directory),
             Shape::Script(script) => script.prepare(k, directory),
+            Shape::Dpunish(dpunish) => dpunish.prepare(k, volumes),
         })
     }
 
@@ -104,11 +126,13 @@ impl Workload {
     ///
     /// # Errors
     /// [`JobError`].
-    pub fn run<K: Kernel>(&self, k: &mut K, directory: &str, cpus: u32) -> Result<(), JobError> {
+    pub fn run<K: Kernel>(&self, k: &mut K, place: &Place, cpus: u32) -> Result<(), JobError> {
+        let Place { directory, volumes } = place;
         self.shapes().try_for_each(|shape| match shape {
             Shape::Find(find) => find.run(k, directory),
             Shape::Pmake(pmake) => pmake.run(k, directory, cpus),
             Shape::Script(script) => script.run(k, directory, cpus),
+            Shape::Dpunish(dpunish) => dpunish.run(k, volumes),
         })
     }
 
@@ -118,8 +142,19 @@ impl Workload {
             Shape::Find(find) => 2 * find.instances + 1,
             Shape::Pmake(pmake) => 2 * pmake.jobs_per_cpu * cpus + 1,
             Shape::Script(script) => 2 * script.instances(cpus),
+            Shape::Dpunish(dpunish) => dpunish.processes,
         };
         self.shapes().map(of).sum()
+    }
+
+    /// File systems that it works in.
+    pub fn file_systems(&self) -> u32 {
+        self.dpunish.as_ref().map_or(1, |dpunish| dpunish.file_systems)
+    }
+
+    /// How many times what is done the workload is: its times are multiplied by that.
+    pub fn scale(&self) -> u32 {
+        self.dpunish.as_ref().map_or(1, |dpunish| dpunish.share)
     }
 }
 
