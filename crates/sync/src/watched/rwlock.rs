@@ -200,11 +200,14 @@ mod tests {
 
     #[test]
     fn what_readers_count_together_is_lost_nowhere() {
-        const TIMES: u64 = if cfg!(miri) { 20 } else { 2000 };
-        let lock = RwLock::new(0);
+        const TIMES: u64 = if cfg!(miri) { 20 } else { 50_000 };
+        let (lock, start) = (RwLock::new(0), crate::Barrier::new(4));
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..TIMES).for_each(|_| assert_eq!(*lock.read(), 0)));
+                scope.spawn(|| {
+                    start.wait();
+                    (0..TIMES).for_each(|_| assert_eq!(*lock.read(), 0));
+                });
             }
         });
         let readers = lock.stats().readers;
