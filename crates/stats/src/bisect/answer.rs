@@ -6,7 +6,7 @@ use super::noise::shapes;
 use super::policy;
 use super::residuals::Standing;
 use super::search::Search;
-use super::types::{Answer, Direction, Ending, Estimates, Interval, Layout, Measure};
+use super::types::{Answer, Direction, Ending, Estimates, Interval, Known, Layout, Measure, Tails};
 
 /// Twice the probability before any data that the ends do not differ: from here on the ends are
 /// measured before anything else.
@@ -23,6 +23,11 @@ const SURE_RUNS: usize = 8;
 /// Part of the allowed doubt that the models may use up where levels are unknown. With all of it,
 /// 296 of 300 names at 99 % were right in Gaussian noise.
 const MARGIN: f64 = 0.5;
+/// How far a random walk of normal steps goes beyond a distant boundary on average, in standard
+/// deviations of a step: -ζ(1/2) / √(2π) (Siegmund 1985).
+const BEYOND: f64 = 0.583;
+/// The most that this adds to the doubt: from `d` = 2.4 on a search overshoots by more.
+const MOST_BEYOND: f64 = 2.0;
 /// From this probability of a second step on, the ends are repeated as well before a name.
 const HINT: f64 = 0.1;
 /// Runs of the culprit and of each of its parents before it is named.
@@ -97,10 +102,15 @@ impl Search {
         self.by_node.iter().position(|p| p * step >= self.named_from())
     }
 
-    /// The probability from which on a commit is named: no noise is quite what a model expects.
+    /// The probability from which on a commit is named. Of an unknown noise no model expects quite
+    /// what it is; in a known one the last run leaves less doubt than the search had asked for.
     pub(super) fn named_from(&self) -> f64 {
-        let doubt = 1.0 - self.config.confidence;
-        1.0 - if self.config.known.is_some() { doubt } else { MARGIN * doubt }
+        let part = match self.config.known {
+            None => MARGIN,
+            Some(known) if self.config.tails == Tails::Gaussian => overshoot(&known),
+            Some(_) => 1.0,
+        };
+        1.0 - part * (1.0 - self.config.confidence)
     }
 
     /// What must be run again before the likely culprit is named: it and its parents have been run
@@ -224,7 +234,7 @@ impl Search {
         let other = matches!(ending, Ending::NoRegression | Ending::WrongDirection | Ending::Ramp);
         if !several && !other {
             for (node, p) in order {
-                if sum >= self.config.confidence || p < 1e-6 {
+                if sum >= self.config.confidence.min(self.named_from()) || p < 1e-6 {
                     break;
                 }
                 sum += p;
@@ -262,6 +272,15 @@ impl Search {
             ),
         }
     }
+}
+
+/// How much more doubt than the wanted one the name may have, so that searches of this noise leave
+/// the wanted one on average: each run moves the logarithm of the odds by `d^2/2 ± d`, so the last
+/// one goes beyond any boundary, by [`BEYOND`] on average, in one of the two directions that a name
+/// needs.
+fn overshoot(known: &Known) -> f64 {
+    let d = (known.bad_mean - known.good_mean).abs() / known.sd;
+    (0.5 * BEYOND * d).exp().min(MOST_BEYOND)
 }
 
 /// Mean, sum of squares about it, and number.

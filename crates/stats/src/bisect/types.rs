@@ -5,7 +5,9 @@ use std::fmt;
 /// What is known and wanted before the first run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The search ends when one commit is the culprit with this probability.
+    /// The search ends when one commit is the culprit with this probability. Where levels and noise
+    /// are known and Gaussian, the last run decides more than was asked: then names have this
+    /// probability on average, and single ones down to twice the doubt.
     pub confidence: f64,
     /// Cost of one run, in any unit.
     pub run_cost: f64,
