@@ -7,6 +7,11 @@ use crate::{normal, student};
 /// Level at which the correlation of neighbours is believed.
 const LEVEL: f64 = 0.05;
 
+/// Standard errors of the correlation that are added to it: how many values a series is worth falls
+/// ever faster as the correlation rises, so that an estimate that errs by as much in either
+/// direction covers too little. Chosen on series of 15 to 1000.
+const WARY: f64 = 0.5;
+
 /// The largest correlation that is reckoned with: above it, a series is one drift.
 const MOST: f64 = 0.97;
 
@@ -16,8 +21,9 @@ impl Sample {
     /// the series is worth.
     ///
     /// The correlation is that of an AR(1) process, with the bias of a short series taken out (M.
-    /// Kendall, 1954), and counts if it is above what independent values show in 5 % of all cases.
-    /// The interval covers the mean of AR(0.9) in nine of ten series of 100; the plain one in four.
+    /// Kendall, 1954) and half its standard error on top, and counts if it is above what
+    /// independent values show in 5 % of all cases. The 95 % interval covers the mean of AR(0.9) in
+    /// 95 % of series of 100 and 92 % of 30; the plain one in 34 and 30 %.
     ///
     /// # Errors
     /// As [`Sample::estimate_with`], and [`Error::Overflow`] if an end does not fit a number.
@@ -50,7 +56,9 @@ impl Sample {
         if lag1 < normal::tail_quantile(LEVEL) / n.sqrt() - 1.0 / n {
             return n;
         }
-        let correlation = (lag1 + (1.0 + 3.0 * lag1) / n).min(MOST);
+        let unbiased = (lag1 + (1.0 + 3.0 * lag1) / n).min(MOST);
+        let error = ((1.0 - unbiased * unbiased) / n).sqrt();
+        let correlation = (unbiased + WARY * error).min(MOST);
         (n * (1.0 - correlation) / (1.0 + correlation)).max(2.0)
     }
 }
@@ -86,11 +94,17 @@ mod tests {
     fn the_interval_of_a_mean_bears_neighbours_that_are_alike() {
         let plain = coverage(0.9, 100, false);
         assert!((0.25..0.5).contains(&plain), "{plain}");
-        for (correlation, n, least) in
-            [(0.9, 100, 0.88), (0.9, 30, 0.80), (0.6, 50, 0.90), (0.3, 50, 0.88), (0.0, 30, 0.94)]
-        {
+        // Three standard errors of 2000 trials are 0.015.
+        for (correlation, n, near) in [
+            (0.9, 300, 0.96),
+            (0.9, 100, 0.95),
+            (0.9, 30, 0.92),
+            (0.6, 50, 0.96),
+            (0.3, 50, 0.94),
+            (0.0, 30, 0.95),
+        ] {
             let covered = coverage(correlation, n, true);
-            assert!(covered >= least, "AR({correlation}), {n} values: {covered}");
+            assert!((covered - near).abs() < 0.02, "AR({correlation}), {n} values: {covered}");
         }
         assert!(coverage(0.0, 30, true) < 0.98);
     }
