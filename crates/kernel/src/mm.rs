@@ -123,7 +123,8 @@ impl Mm {
     /// `brk`: moves the end of the heap by `delta` bytes.
     pub(crate) fn brk(&self, delta: i64, zones: &Zones, costs: &Costs) -> Sys<()> {
         let end = self.heap.get().checked_add_signed(delta).ok_or(Errno::ENOMEM)?;
-        if end.div_ceil(PAGE) > u64::from(zones.free_pages()) + u64::from(self.mapped.get()) {
+        let more = end.div_ceil(PAGE).saturating_sub(u64::from(self.mapped.get()));
+        if !zones.has_pages(more) {
             return Err(Errno::ENOMEM);
         }
         self.hot.mmap_sem.write(|| {

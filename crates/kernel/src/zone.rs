@@ -169,6 +169,13 @@ impl Zones {
         self.parts.iter().map(|part| part.zone.free_frames()).sum()
     }
 
+    /// Whether `pages` pages are free; those on per-CPU lists are only counted where they matter.
+    pub(crate) fn has_pages(&self, pages: u64) -> bool {
+        let plenty =
+            |part: &Part| u32::try_from(pages).is_ok_and(|pages| part.zone.has_blocks(pages));
+        self.parts.iter().any(plenty) || pages <= u64::from(self.free_pages())
+    }
+
     /// Whether a lock of the zones is held.
     pub(crate) fn is_locked(&self) -> bool {
         self.parts.iter().any(|part| part.zone.lock().is_locked()) || self.lru.is_locked()
