@@ -268,6 +268,16 @@ impl Mutex {
 pub(crate) struct RwSem(RwSemaphore<Smp, Spin>);
 
 impl RwSem {
+    /// Tells the recorder its name.
+    pub(crate) fn name(&self, name: &'static str) {
+        Here::name(&self.0, name);
+    }
+
+    /// Whether somebody holds it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.is_locked()
+    }
+
     /// Runs `body` beside other readers.
     #[inline]
     pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {

@@ -17,7 +17,7 @@
 //! are part of the prices of the calls there.
 
 use crate::lock_rules::LockRules;
-use crate::locks::{Field, Line, Mutex, Spin};
+use crate::locks::{Field, Line, Mutex, RwSem, Spin};
 use convoy_catalogue::nanoseconds;
 use convoy_machine::{Here, Sim, Smp, ps};
 use convoy_sync::{Access, Platform as _};
@@ -47,6 +47,10 @@ pub enum ListLock {
     Spinlock,
     /// A mutex: 3.0 to 3.7 (commit 2b575eb6).
     Mutex,
+    /// A reader/writer semaphore for inherited memory, a mutex for files: 3.8 to 3.18 (commits
+    /// 5a505085f043, 4fc3f1d66b1e). It hands over to the waiter that came first; the kernels from
+    /// 3.10 on let writers steal it, which it does not.
+    Rwsem,
 }
 
 /// Lists of mappings, `[mappings]` of a preset.
@@ -64,6 +68,7 @@ pub struct MappingRules {
 enum ListGuard {
     Spin(Spin),
     Mutex(Mutex),
+    Rwsem(RwSem),
 }
 
 impl ListGuard {
@@ -71,6 +76,7 @@ impl ListGuard {
         match self {
             Self::Spin(lock) => lock.hold(body),
             Self::Mutex(lock) => lock.hold(body),
+            Self::Rwsem(lock) => lock.write(body),
         }
     }
 
@@ -78,6 +84,15 @@ impl ListGuard {
         match self {
             Self::Spin(lock) => lock.is_held(),
             Self::Mutex(lock) => lock.is_held(),
+            Self::Rwsem(lock) => lock.is_held(),
+        }
+    }
+
+    fn name(&self, name: &'static str) {
+        match self {
+            Self::Spin(lock) => lock.name(name),
+            Self::Mutex(lock) => lock.name(name),
+            Self::Rwsem(lock) => lock.name(name),
         }
     }
 }
@@ -94,17 +109,15 @@ struct ListHot {
 }
 
 impl List {
-    fn new(rules: MappingRules, locks: LockRules, name: &'static str) -> Rc<Self> {
-        let guard = match rules.lock {
+    fn new(lock: ListLock, locks: LockRules, name: &'static str) -> Rc<Self> {
+        let guard = match lock {
             ListLock::Spinlock => ListGuard::Spin(locks.spin()),
             ListLock::Mutex => ListGuard::Mutex(locks.mutex()),
+            ListLock::Rwsem => ListGuard::Rwsem(locks.rwsem()),
         };
         let hot = ListHot { lock: Line(guard), nodes: Line(Field::new(0)) };
         let hot = Here::place(hot);
-        match &*hot.lock {
-            ListGuard::Spin(lock) => lock.name(name),
-            ListGuard::Mutex(lock) => lock.name(name),
-        }
+        hot.lock.name(name);
         Rc::new(Self { hot })
     }
 
@@ -147,18 +160,17 @@ impl Maps {
     }
 
     fn file(&self, path: &str) -> Rc<List> {
-        let name = match self.rules.lock {
-            ListLock::Spinlock => "i_mmap_lock",
-            ListLock::Mutex => "i_mmap_mutex",
+        let (lock, name) = match self.rules.lock {
+            ListLock::Spinlock => (ListLock::Spinlock, "i_mmap_lock"),
+            ListLock::Mutex | ListLock::Rwsem => (ListLock::Mutex, "i_mmap_mutex"),
         };
         let mut files = self.files.borrow_mut();
-        Rc::clone(
-            files.entry(path.to_owned()).or_insert_with(|| List::new(self.rules, self.locks, name)),
-        )
+        let new = || List::new(lock, self.locks, name);
+        Rc::clone(files.entry(path.to_owned()).or_insert_with(new))
     }
 
     fn root(&self) -> Rc<List> {
-        List::new(self.rules, self.locks, "anon_vma->root")
+        List::new(self.rules.lock, self.locks, "anon_vma->root")
     }
 }
 
@@ -280,7 +292,7 @@ mod tests {
 
     #[test]
     fn fork_and_exit_take_each_list_as_often_as_the_kernel_does() {
-        for kernel in ["2.6.39", "3.0-rc", "3.7"] {
+        for kernel in ["2.6.39", "3.0-rc", "3.7", "3.8", "3.10"] {
             assert_eq!(child(kernel, |_| 0), [5 * 3, 2 * FILES], "{kernel}");
         }
         assert_eq!(child("2.6.25", |_| 0), [0, 0], "part of the prices");

@@ -6,6 +6,7 @@ use crate::lock_rules::{BklKind, BklTraffic, LockRules};
 use crate::mappings::MappingRules;
 use crate::rcu::rules::RcuRules;
 use crate::sched::rules::SchedRules;
+use crate::signal::SignalRules;
 use crate::softirq::rules::SoftirqRules;
 use crate::vfs::rules::VfsRules;
 use crate::zone::ZoneRules;
@@ -42,6 +43,9 @@ pub struct KernelPreset {
     /// file says nothing.
     #[serde(default)]
     pub mappings: Option<MappingRules>,
+    /// Signals.
+    #[serde(default)]
+    pub signals: SignalRules,
     /// Software interrupts; those of 2.6.25 where the file says nothing.
     #[serde(default)]
     pub softirq: SoftirqRules,

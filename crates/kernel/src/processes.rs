@@ -2,7 +2,8 @@
 //! their controlling terminal.
 
 use crate::lock_rules::LockRules;
-use crate::locks::{Field, Guarded, Line, Mutex, ReadWrite};
+use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite};
+use crate::signal::SignalRules;
 use convoy_machine::{Here, Sim, Word};
 use convoy_sync::{Atomic, TaskId};
 use convoy_workload::api::{Exit, Pid};
@@ -120,13 +121,31 @@ pub(crate) struct Processes {
     table: RefCell<BTreeMap<Pid, Rc<Proc>>>,
     last_pid: Cell<Pid>,
     wrap: Pid,
+    /// `user_struct` of the user that all processes belong to: how many signals it has in queues.
+    /// The count of references beside it changes directly before or after, so the line moves once.
+    user: Option<Sim<Line<Count>>>,
 }
 
 impl Processes {
     /// A table for at most `most` processes around `hot`.
-    pub(crate) fn new(hot: Sim<ProcessesHot>, most: usize) -> Self {
+    pub(crate) fn new(hot: Sim<ProcessesHot>, most: usize, signals: SignalRules) -> Self {
         let wrap = PID_MAX.max(Pid::try_from(2 * most).unwrap_or(Pid::MAX));
-        Self { hot, table: RefCell::default(), last_pid: Cell::new(INIT), wrap }
+        let user = signals.user_counts.then(|| Here::place(Line(Count::new(0))));
+        Self { hot, table: RefCell::default(), last_pid: Cell::new(INIT), wrap, user }
+    }
+
+    /// A signal gets a place in a queue (`__sigqueue_alloc`), which the user pays for.
+    pub(crate) fn signal_queued(&self) {
+        if let Some(user) = &self.user {
+            user.get();
+        }
+    }
+
+    /// It has been taken out.
+    pub(crate) fn signal_taken(&self) {
+        if let Some(user) = &self.user {
+            user.put();
+        }
     }
 
     /// `tasklist_lock`, which guards who is whose child and who has ended.

@@ -5,6 +5,19 @@ use crate::processes::Life;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Pid, Signal, Sys};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Signals, `[signals]` of a preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRules {
+    /// Each signal that is sent counts at the user who sends it until it is delivered, with locked
+    /// instructions on a line that all processes of the user share. All of these kernels do it;
+    /// where the file says nothing it is part of the prices of the calls.
+    #[serde(default)]
+    pub user_counts: bool,
+}
 
 impl Process {
     /// `signal(signal, handler)`.
@@ -30,6 +43,10 @@ impl Process {
             return Ok(());
         }
         target.hot.signals.hold_irq(|pending| {
+            let new = pending.peek() >> signal.number() & 1 == 0;
+            if new {
+                self.world.processes.signal_queued();
+            }
             pending.write(pending.peek() | 1 << signal.number());
             // A task that has not started looks at its signals when it does; one that ends looks at
             // none.
@@ -50,6 +67,7 @@ impl Process {
                 let set = pending.read();
                 let number = set.trailing_zeros();
                 pending.write(set & set.wrapping_sub(1));
+                self.world.processes.signal_taken();
                 if set & set.wrapping_sub(1) == 0 {
                     self.world.sched.clear_signal(Here::task());
                 }

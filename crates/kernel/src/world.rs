@@ -121,7 +121,8 @@ impl World {
         let cpus = preset.topology.cpus;
         let zones = Zones::new(kernel.zone, locks, pages, cpus, &costs);
         let vfs_hot = VfsHot::place(locks, kernel.vfs);
-        let processes = Processes::new(ProcessesHot::place(locks), options.processes);
+        let processes =
+            Processes::new(ProcessesHot::place(locks), options.processes, kernel.signals);
         let world = Rc::new(Self {
             vfs: VfsLocks::new(kernel.vfs, locks, vfs_hot, cpus),
             tree: Tree::new(

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `tree/d0` … `tree/d3/s1/s2/s3/s4/s5` | directories; together 320 links to one small file |
 //! | `tree/dirlist` | the list of names that `disk_src` reads |
-//! | `localtime` | the file that stands for the time zone's, which `string_rtns` looks at |
+//! | `localtime` | the file that stands for the time zone's, which `string_rtns` looks at; with
+//! several work directories `/etc/localtime` |
 //! | `bin/` | the directory that `dir_rtns_1` and the shell jobs list: 100 links to one small file
 //! |
 //! | `tmpa.common` | the file that `disk_rd`, `disk_cp` and `sync_disk_cp` read; as large as a
@@ -86,19 +87,28 @@ pub fn make_tree<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
         call("link", k.link(&first, &format!("{tree}/{}", tree_name(index))))?;
     }
     make_file(k, &format!("{tree}/dirlist"), list_text().as_bytes())?;
-    make_file(k, &env.path("localtime"), b"UTC0\n")?;
     if env.listed.is_none() {
+        make_zone(k, env)?;
         call("mkdir", k.mkdir(&env.listed()))?;
         make_listed(k, env)?;
     }
     Ok(())
 }
 
-/// Fills the directory that is listed, which must exist, with its names.
+/// Makes the time zone's file.
+fn make_zone<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    make_file(k, &env.zone(), b"UTC0\n")
+}
+
+/// Fills the directory that is listed, which must exist, with its names; where it is the machine's,
+/// also makes the machine's time zone.
 ///
 /// # Errors
 /// The first system call that fails.
 pub fn make_listed<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
+    if env.listed.is_some() {
+        make_zone(k, env)?;
+    }
     let bin = env.listed();
     let program = format!("{bin}/program000");
     make_file(k, &program, b"not a program\n")?;

@@ -1,10 +1,10 @@
 //! Superblocks, inodes and dentries, and their reference counts.
 
-use super::blocks::BlockCount;
+use super::blocks::{BlockCount, Clusters};
 use super::disk::OnDisk;
 use super::journal::Journal;
 use super::rename::Late;
-use super::rules::{InodeLocks, TmpfsBlocks, VfsRules};
+use super::rules::{DiskRules, InodeLocks, TmpfsBlocks, VfsRules};
 use crate::lock_rules::LockRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
@@ -26,6 +26,8 @@ pub(crate) struct Super {
     limit: Option<u64>,
     /// Pages in use of one with a limit, where `stat_lock` does not guard them.
     blocks: Option<BlockCount>,
+    /// Blocks and inodes in use of one of ext4.
+    clusters: Option<Clusters>,
     pub(crate) journal: Option<Rc<Journal>>,
     pub(super) locks: LockRules,
     /// `s_vfs_rename_mutex`.
@@ -61,15 +63,20 @@ impl Super {
         hot.stat.name("tmpfs stat_lock");
         let counts = if vfs.mounts.counts_by_cpu() { cpus } else { 0 };
         let mounts = (0..counts).map(|_| Here::place(Line(Field::new(0)))).collect();
-        let counted = limit.is_some() && vfs.tmpfs_blocks == TmpfsBlocks::PerCpu;
+        let on_ext4 = journal.is_some() && vfs.disk == DiskRules::Ext4;
+        let clusters = limit.filter(|_| on_ext4).map(|limit| Clusters::new(locks, cpus, limit));
+        let counted = limit.is_some() && !on_ext4 && vfs.tmpfs_blocks == TmpfsBlocks::PerCpu;
         let blocks = counted.then(|| BlockCount::new(locks, cpus));
         let renames = Late::new();
-        Rc::new(Self { memory, limit, blocks, journal, locks, renames, vfs, mounts, hot })
+        Rc::new(Self { memory, limit, blocks, clusters, journal, locks, renames, vfs, mounts, hot })
     }
 
     /// Counts `pages` more pages; `ENOSPC` above the limit.
     pub(crate) fn charge(&self, pages: u64) -> Sys<()> {
         let Some(limit) = self.limit else { return Ok(()) };
+        if let Some(clusters) = &self.clusters {
+            return if clusters.claim(pages as i64) { Ok(()) } else { Err(Errno::ENOSPC) };
+        }
         if let Some(blocks) = &self.blocks {
             let room = limit as i64 - pages as i64;
             return if blocks.at_most(room) {
@@ -91,22 +98,36 @@ impl Super {
 
     /// Counts `pages` pages fewer.
     pub(crate) fn uncharge(&self, pages: u64) {
-        if let Some(blocks) = &self.blocks {
+        if let Some(clusters) = &self.clusters {
+            clusters.release(pages as i64);
+        } else if let Some(blocks) = &self.blocks {
             blocks.add(-(pages as i64));
         } else if self.limit.is_some() {
             self.hot.stat.hold(|used| used.write(used.peek() - pages));
         }
     }
 
-    /// Counts an inode in or out.
-    pub(crate) fn count_inode(&self) {
-        if self.limit.is_some() {
+    /// Counts inodes in or out; tmpfs counts names of files as well, whose change is 0 here.
+    pub(crate) fn count_inodes(&self, change: i64) {
+        if let Some(clusters) = &self.clusters {
+            if change != 0 {
+                clusters.count_inodes(change);
+            }
+        } else if self.limit.is_some() {
             self.hot.stat.hold(|used| used.write(used.peek()));
         }
     }
 
+    /// Whether pages of ext4 get their blocks when they are written out, not as they are written.
+    pub(super) fn delays_blocks(&self) -> bool {
+        self.clusters.as_ref().is_none_or(Clusters::delays)
+    }
+
     /// Pages in use.
     pub(crate) fn used_pages(&self) -> u64 {
+        if let Some(clusters) = &self.clusters {
+            return clusters.peek();
+        }
         self.blocks.as_ref().map_or_else(|| self.hot.stat.unlocked().peek(), BlockCount::peek)
     }
 }
@@ -178,7 +199,9 @@ impl Inode {
             pages: core::array::from_fn(|_| Line(Count::new(1))),
         };
         let hot = Here::place(hot);
-        hot.mutex.name("i_mutex");
+        // The two names of lockdep: they nest, and are held for different times.
+        let directory = kind == Kind::Directory;
+        hot.mutex.name(if directory { "i_mutex_dir_key" } else { "i_mutex" });
         Here::name(&hot.tree_lock, "tree_lock");
         Rc::new(Self {
             kind,

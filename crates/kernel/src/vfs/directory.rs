@@ -2,7 +2,7 @@
 
 use super::dentry::{Dentry, Inode};
 use super::file::{File, Target};
-use super::rules::DiskRules;
+use super::rules::{DiskRules, Listing};
 use crate::costs::spend;
 use crate::process::Process;
 use crate::world::World;
@@ -27,13 +27,22 @@ impl World {
                 self.vfs.pass_entry(directory);
                 Here::pass(self.costs.getdents_entry);
             }
-            if !inode.sb.memory && self.vfs.rules.disk == DiskRules::Ext4 {
+            if !inode.sb.memory && self.sorts(inode) {
                 // It sorts the names by hash first.
                 spend(count as u64 * self.costs.disk_entry);
             }
             file.hot.position.write(position + count as u64);
             count
         })
+    }
+}
+
+impl World {
+    /// Whether names of `directory` are sorted by hash as they are read.
+    fn sorts(&self, directory: &Inode) -> bool {
+        let rules = self.vfs.rules;
+        let in_order = directory.sb.journal.is_none() && rules.listing == Listing::InOrder;
+        rules.disk == DiskRules::Ext4 && !in_order
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) enum Change {
     NewPage,
     /// All blocks given back.
     Truncate,
+    /// On ext4 that finds blocks at once, an old page with which the file grows.
+    GrownPage,
     /// On ext4, a page written whose block is found later, or with which the file grows.
     DelayedPage,
     /// On ext4, any other page written.
@@ -77,7 +79,7 @@ impl Change {
             Self::Unlink => 126,
             Self::Rename => 68,
             Self::Stamp => 2,
-            Self::OldPage | Self::NewPage | Self::Allocate => 8,
+            Self::OldPage | Self::NewPage | Self::GrownPage | Self::Allocate => 8,
             Self::Truncate => 12,
             Self::DelayedPage | Self::Rewrite => 1,
             Self::Inode => 3,
@@ -97,7 +99,7 @@ impl Change {
             Self::Link | Self::Unlink | Self::Rename => {
                 vec![entries, parent.block(), inode.block()]
             }
-            Self::Stamp | Self::DelayedPage | Self::Inode => vec![inode.block()],
+            Self::Stamp | Self::GrownPage | Self::DelayedPage | Self::Inode => vec![inode.block()],
             Self::OldPage | Self::Rewrite => Vec::new(),
             Self::NewPage | Self::Allocate | Self::Evict => {
                 vec![inode.block(), inode.bitmap()]
@@ -117,6 +119,7 @@ impl Change {
             Self::Stamp
             | Self::OldPage
             | Self::NewPage
+            | Self::GrownPage
             | Self::DelayedPage
             | Self::Rewrite
             | Self::Allocate

@@ -32,9 +32,14 @@ impl Inode {
         body: impl FnOnce() -> R,
     ) -> R {
         let Some(journal) = &self.sb.journal else { return body() };
-        spend(change.cost(&base.costs));
+        let cost = change.cost(&base.costs);
+        let inside = journal.ext4();
+        spend(if inside { 0 } else { cost });
         let blocks = change.blocks(&self.disk, &parent.disk, journal.next_inode());
-        let (transaction, result) = journal.handle(base, change.credits(), &blocks, body);
+        let (transaction, result) = journal.handle(base, change.credits(), &blocks, || {
+            spend(if inside { cost } else { 0 });
+            body()
+        });
         // On ext4 what changes no block of metadata need not be committed (`i_sync_tid`).
         if !journal.ext4() || !blocks.is_empty() {
             self.disk.transaction.set(transaction);
@@ -61,18 +66,25 @@ impl Inode {
     ) -> R {
         let Some(journal) = &self.sb.journal else { return body() };
         let ext4 = journal.ext4();
-        let change = match ext4 {
-            false if new => Change::NewPage,
-            false => Change::OldPage,
-            true if new || grows => Change::DelayedPage,
-            true => Change::Rewrite,
+        let at_once = !ext4 || !self.sb.delays_blocks();
+        let change = match (at_once, new) {
+            (true, true) => Change::NewPage,
+            (true, false) if ext4 && grows => Change::GrownPage,
+            (true, false) => Change::OldPage,
+            (false, _) if new || grows => Change::DelayedPage,
+            (false, _) => Change::Rewrite,
         };
         self.change(base, change, self, || {
             let result = body();
-            if ext4 {
-                self.disk.dirty.borrow_mut().insert(page);
-            } else {
+            if !ext4 {
                 journal.dirty_data(self.disk.number.get(), page);
+                return result;
+            }
+            self.disk.dirty.borrow_mut().insert(page);
+            if at_once {
+                let allocated = &self.disk.allocated;
+                allocated.set(allocated.get().max(page + 1));
+                journal.order_data(self.disk.number.get(), page);
             }
             result
         })
@@ -89,7 +101,7 @@ impl Inode {
         if shrinks {
             self.change(base, Change::Inode, self, || journal.orphan_list(base, &list));
         }
-        let change = if self.has_blocks() { Change::Truncate } else { Change::Inode };
+        let change = if self.has_blocks(journal) { Change::Truncate } else { Change::Inode };
         self.change(base, change, self, || {
             journal.orphan_list(base, if shrinks { &[] } else { &list });
             body();
@@ -107,7 +119,7 @@ impl Inode {
         if !journal.ext4() {
             return self.free_blocks(base, body);
         }
-        let allocated = self.has_blocks();
+        let allocated = self.has_blocks(journal);
         self.change(base, Change::Evict, self, || {
             if allocated {
                 journal.orphan_list(base, &[]);
@@ -126,8 +138,9 @@ impl Inode {
     }
 
     /// Whether it had blocks, and has none from now on.
-    fn has_blocks(&self) -> bool {
+    fn has_blocks(&self, journal: &Journal) -> bool {
         self.disk.dirty.borrow_mut().clear();
+        journal.forget_data(self.disk.number.get());
         self.disk.allocated.replace(0) > 0
     }
 
@@ -160,6 +173,7 @@ impl Inode {
         let change = if after > before { Change::Allocate } else { Change::OldPage };
         self.change(base, change, self, || self.disk.allocated.set(before.max(after)));
         let number = self.disk.number.get();
+        journal.forget_data(number);
         journal.write_pages(base, pages.into_iter().map(|page| (number, page)).collect());
     }
 }

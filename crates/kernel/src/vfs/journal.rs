@@ -37,6 +37,8 @@ use std::rc::Rc;
 
 /// Oldest a transaction gets before it is committed, nanoseconds (`JBD_DEFAULT_MAX_COMMIT_AGE`).
 const MAX_AGE_NS: u64 = 5_000_000_000;
+/// Blocks that are told apart in memory; further ones share their lines.
+const BUFFERS: usize = 64;
 /// Most block groups, each with a lock and a bitmap.
 const GROUPS: u64 = 16;
 
@@ -165,9 +167,20 @@ struct Hot {
     orphans: Line<Mutex>,
 }
 
+/// What a handle changes of a block in memory.
+struct Buffer {
+    /// Its state, with the bits that are locks (`struct buffer_head`).
+    state: Line<Count>,
+    /// Which transaction has it (`struct journal_head`).
+    head: Line<Field<u32>>,
+    data: Line<Field<u32>>,
+}
+
 /// A journal, with its disk.
 pub(crate) struct Journal {
     hot: Sim<Hot>,
+    /// Blocks in memory, where they are told apart: on ext4.
+    buffers: Vec<Sim<Buffer>>,
     state: RefCell<State>,
     options: JournalOptions,
     rules: DiskRules,
@@ -227,8 +240,14 @@ impl Journal {
         hot.checkpoint.name("j_checkpoint_mutex");
         hot.orphans.name("s_orphan_lock");
         hot.groups.iter().for_each(|group| group.name("group lock"));
+        let buffer = |_| {
+            let field = || Line(Field::new(0));
+            Here::place(Buffer { state: Line::default(), head: field(), data: field() })
+        };
+        let several = if rules.disk == DiskRules::Ext4 { BUFFERS } else { 0 };
         Rc::new(Self {
             hot,
+            buffers: (0..several).map(buffer).collect(),
             state: RefCell::default(),
             options,
             rules: rules.disk,

@@ -13,7 +13,7 @@ impl World {
     /// A new inode on the file system of `directory`.
     pub(super) fn new_inode(&self, directory: &Dentry, kind: Kind) -> Rc<Inode> {
         self.vfs.list_inode(&directory.inode.sb, true);
-        directory.inode.sb.count_inode();
+        directory.inode.sb.count_inodes(1);
         let inode = Inode::new(kind, &directory.inode.sb);
         inode.place_on_disk(&directory.inode);
         inode
@@ -95,7 +95,7 @@ impl Process {
                 return Err(Errno::ENOENT);
             }
             inode.change(world, Change::Link, &directory.inode, || {
-                inode.sb.count_inode();
+                inode.sb.count_inodes(0);
                 links.write(links.peek() + 1);
                 inode.hot.head.count.get();
                 world.add_name(directory, name, Rc::clone(inode));
@@ -163,7 +163,7 @@ impl Process {
                 Here::pass(world.costs.unlink);
                 let links = head.links.peek() - 1;
                 if links > 0 {
-                    victim.inode.sb.count_inode();
+                    victim.inode.sb.count_inodes(0);
                 }
                 head.links.write(links);
             }

@@ -38,6 +38,19 @@ pub struct VfsRules {
     pub journal_state: StateLocks,
     /// The file system with a journal.
     pub disk: DiskRules,
+    /// What lists a directory of the root file system, on which `/bin` is.
+    pub listing: Listing,
+}
+
+/// How names of a directory on a disk are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Listing {
+    /// As `disk` does: ext4 sorts them by hash.
+    #[default]
+    OfDisk,
+    /// As they lie: XFS, or a directory of ext4 without an index and of several blocks.
+    InOrder,
 }
 
 /// How names are locked.

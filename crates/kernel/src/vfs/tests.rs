@@ -192,10 +192,10 @@ fn a_rename_takes_the_locks_of_its_rules() {
     let [global, _, rcu_walk, ..] = all();
     for (vfs, across, expected) in [
         // Per rename: a dentry for the new name is allocated and listed three times.
-        (global, false, [("i_mutex", 1), ("s_vfs_rename_mutex", 0), ("rename_lock", 1)]),
-        (global, true, [("i_mutex", 2), ("s_vfs_rename_mutex", 1), ("rename_lock", 1)]),
-        (rcu_walk, false, [("i_mutex", 1), ("s_vfs_rename_mutex", 0), ("rename_lock", 1)]),
-        (rcu_walk, true, [("i_mutex", 2), ("s_vfs_rename_mutex", 1), ("rename_lock", 1)]),
+        (global, false, [("i_mutex_dir_key", 1), ("s_vfs_rename_mutex", 0), ("rename_lock", 1)]),
+        (global, true, [("i_mutex_dir_key", 2), ("s_vfs_rename_mutex", 1), ("rename_lock", 1)]),
+        (rcu_walk, false, [("i_mutex_dir_key", 1), ("s_vfs_rename_mutex", 0), ("rename_lock", 1)]),
+        (rcu_walk, true, [("i_mutex_dir_key", 2), ("s_vfs_rename_mutex", 1), ("rename_lock", 1)]),
     ] {
         let run = |rounds: u64| {
             stage(vfs, FileSystem::Tmpfs, move |k| {

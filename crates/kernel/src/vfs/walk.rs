@@ -212,7 +212,7 @@ impl World {
         self.vfs.list_inode(&inode.sb, false);
         if inode.hot.head.links.peek() == 0 {
             inode.evict(self, || self.free_file_pages(inode));
-            inode.sb.count_inode();
+            inode.sb.count_inodes(-1);
             self.sched.free_rcu();
         }
     }

@@ -50,6 +50,9 @@ pub struct JobEnv {
     pub sync: bool,
 }
 
+/// The time zone's file of the machine.
+const ZONE: &str = "/etc/localtime";
+
 impl JobEnv {
     /// User 0 of 1996 in `directory`, files of `file_kb` KB, full size, seed 1, no sleep, no
     /// `sync`.
@@ -75,6 +78,11 @@ impl JobEnv {
     /// The path of the directory that is listed.
     pub fn listed(&self) -> String {
         self.listed.clone().unwrap_or_else(|| self.path("bin"))
+    }
+
+    /// The path of the time zone's file: one for the whole machine where there is one `/bin`.
+    pub fn zone(&self) -> String {
+        if self.listed.is_some() { ZONE.to_owned() } else { self.path("localtime") }
     }
 
     /// The path of this user's temporary file of the given purpose.

@@ -70,7 +70,7 @@ pub(super) fn ram_copy<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErro
 
 /// The date of each round is formatted by `ctime`, which looks at the time zone's file.
 pub(super) fn string_rtns<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    let zone = env.path("localtime");
+    let zone = env.zone();
     for _ in 0..env.loops(100) {
         units::run(k, &units::STRINGS, 1)?;
         call("stat", k.stat(&zone))?;

@@ -1,6 +1,6 @@
 //! What a handle does to blocks of metadata and to pages of files.
 
-use super::{Block, Journal};
+use super::{BUFFERS, Block, Journal};
 use crate::base::Base;
 use crate::costs::spend;
 use crate::pages::PAGE;
@@ -12,6 +12,7 @@ impl Journal {
         Here::pass(base.costs.journal_block);
         if self.ext4() {
             self.own_copy(base, block);
+            self.touch(block);
         }
         if let Block::Bitmap(group) = block {
             let group = &self.hot.groups[(group % self.options.groups) as usize];
@@ -24,6 +25,15 @@ impl Journal {
             list.update(|head| head.wrapping_add(1));
             self.with_running(|running| running.metadata.insert(block));
         });
+    }
+
+    /// Makes a block this CPU's: its state is locked, it is put on the transaction's account, and
+    /// its content changes.
+    fn touch(&self, block: Block) {
+        let buffer = &self.buffers[block.slot(BUFFERS)];
+        buffer.state.get();
+        buffer.head.update(|transaction| transaction.wrapping_add(1));
+        buffer.data.update(|content| content.wrapping_add(1));
     }
 
     /// A block of the transaction that is committing must not change: while it is being written it
@@ -44,6 +54,16 @@ impl Journal {
             list.update(|head| head.wrapping_add(1));
             self.with_running(|running| running.data.insert((inode, page)));
         });
+    }
+
+    /// `ext4_jbd2_file_inode`: as [`Self::dirty_data`], but the list has files, not pages, so only
+    /// the first page of one in a transaction takes its lock.
+    pub(in crate::vfs) fn order_data(&self, inode: u64, page: u64) {
+        let range = (inode, 0)..=(inode, u64::MAX);
+        if self.with_running(|running| running.data.range(range).next().is_none()) {
+            return self.dirty_data(inode, page);
+        }
+        self.with_running(|running| running.data.insert((inode, page)));
     }
 
     /// Under the mutex of the list of orphans, as the superblock's list changes; `changed` is what

@@ -19,6 +19,19 @@ pub(crate) enum Block {
 }
 
 impl Block {
+    /// Which of `slots` places it has in memory: the superblock and the bitmap one each,
+    /// directories a quarter, inodes the rest.
+    pub(super) fn slot(self, slots: usize) -> usize {
+        let quarter = slots as u64 / 4;
+        let slot = match self {
+            Self::Super => 0,
+            Self::Bitmap(_) => 1,
+            Self::Entries(directory) => 2 + directory % (quarter - 2),
+            Self::Inode(number) => quarter + number % (slots as u64 - quarter),
+        };
+        slot as usize
+    }
+
     /// Where it lies: an area of the disk and a number in it. Only neighbours in the table of
     /// inodes are adjacent; the rest is scattered.
     pub(super) fn place(self) -> (u64, u64) {
