@@ -16,7 +16,8 @@ const QUIET_STEAL_CPUS: f64 = 0.05;
 /// Share of the time in which some program may wait for memory before it is said.
 const QUIET_STALLS: f64 = 0.01;
 
-/// Shortest time of which the ticks of 10 ms say who used the CPUs, seconds.
+/// Time of which the ticks of 10 ms say who used the CPUs, seconds. In a shorter one it takes as
+/// many ticks as in this to tell more than rounding.
 const TICKS_S: f64 = 0.3;
 
 /// What else a machine did during one or several measurements. A number that the kernel does not
@@ -49,19 +50,18 @@ impl Disturbance {
     /// Each kind of disturbance that counts; none on a quiet machine.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        if self.seconds >= TICKS_S {
-            let [others, stolen] = [self.others_s, self.stolen_s].map(|s| s / self.seconds);
-            if others > QUIET_CPUS {
-                reasons.push(format!("other programs used {others:.2} CPUs"));
-            }
-            if stolen > QUIET_STEAL_CPUS {
-                reasons.push(format!("a hypervisor took {stolen:.2} CPUs"));
-            }
-            let stalled = self.stalled_s / self.seconds;
-            if stalled > QUIET_STALLS {
-                let percent = 100.0 * stalled;
-                reasons.push(format!("programs waited for memory in {percent:.0} % of the time"));
-            }
+        let counted = self.seconds.max(TICKS_S);
+        let [others, stolen, stalled] =
+            [self.others_s, self.stolen_s, self.stalled_s].map(|s| s / self.seconds);
+        if self.others_s > QUIET_CPUS * counted {
+            reasons.push(format!("other programs used {others:.2} CPUs"));
+        }
+        if self.stolen_s > QUIET_STEAL_CPUS * counted {
+            reasons.push(format!("a hypervisor took {stolen:.2} CPUs"));
+        }
+        if self.stalled_s > QUIET_STALLS * counted {
+            let percent = 100.0 * stalled;
+            reasons.push(format!("programs waited for memory in {percent:.0} % of the time"));
         }
         if self.throttled > 0 {
             let count = self.throttled;
@@ -90,8 +90,12 @@ mod tests {
             Disturbance { seconds: 2.0, others_s: 0.1, stolen_s: 0.05, ..Disturbance::default() };
         assert_eq!(quiet.sentence(), None);
         assert_eq!(Disturbance { others_s: -0.3, ..quiet }.sentence(), None);
-        // A short measurement has too few ticks to say anything.
-        assert_eq!(Disturbance { seconds: 0.1, others_s: 0.1, ..quiet }.sentence(), None);
+        // In a short measurement four ticks may be rounding; ten are another program.
+        let short = Disturbance { seconds: 0.1, stolen_s: 0.0, ..quiet };
+        assert_eq!(Disturbance { others_s: 0.04, ..short }.sentence(), None);
+        let busy = Disturbance { others_s: 0.1, ..short }.sentence().expect("disturbed");
+        assert!(busy.contains("used 1.00 CPUs"), "{busy}");
+        assert_eq!(Disturbance::default().sentence(), None);
         let mut all =
             Disturbance { others_s: 1.0, stolen_s: 0.4, throttled: 3, stalled_s: 0.1, ..quiet };
         all.add(&quiet);
