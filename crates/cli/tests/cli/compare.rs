@@ -239,9 +239,12 @@ fn files_of_other_tools_are_compared() {
         ["compare", "-r", "4", "-w", "0", "--quiet", "--format", "json", &one, "sleep 0.001"];
     let output = run(&args);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    // Of a file nothing is known; if other programs use this machine now, the sides are unequal.
+    let unequal = report.to_string().contains("only one side was disturbed");
+    let verdict = if unequal { "unsure" } else { "faster" };
     assert_eq!(
         (&report["rows"][0]["test"], &report["verdict"]),
-        (&"rank-sum".into(), &"faster".into())
+        (&"rank-sum".into(), &verdict.into())
     );
     std::fs::remove_dir_all(directory).expect("removed");
 }
