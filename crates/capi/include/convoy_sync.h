@@ -1,10 +1,10 @@
 /*
- * Locks for threads of one process that are fast and starve nobody. Link with libconvoy_capi.a or
+ * Locks for threads of one process that are fast and starve none. Link with libconvoy_capi.a or
  * -lconvoy_capi.
  *
  * A lock is made by its initialiser (CONVOY_MUTEX_INIT, ...) or by its function `_init`, and does
- * not move while anybody uses it. `_destroy` gives the memory of its queue back; a lock for which
- * nobody has waited has none. Times are nanoseconds to wait at most. Misuse is not detected unless
+ * not move while any thread uses it. `_destroy` gives the memory of its queue back; a lock for
+ * which no thread has waited has none. Times are nanoseconds to wait at most. Misuse is not detected unless
  * a function says so.
  */
 #ifndef CONVOY_SYNC_H
@@ -47,8 +47,8 @@ void convoy_sem_post(const convoy_sem_t *sem);
 /* Free units; a snapshot. */
 uint32_t convoy_sem_value(const convoy_sem_t *sem);
 
-/* Many readers or one writer; neither kind starves the other. Who reads must not read again with
- * the lock held: a writer may wait between the two. */
+/* Many readers or one writer; neither kind starves the other. A reader must not take it again
+ * while it reads: a writer may wait between the two. */
 typedef struct {
     uint32_t word, door[2];
 } convoy_rwlock_t;
@@ -79,7 +79,7 @@ void convoy_cond_init(convoy_cond_t *cond);
 void convoy_cond_wait(const convoy_cond_t *cond, const convoy_mutex_t *mutex);
 /* False if the time is over; the mutex is held then, too. */
 bool convoy_cond_timedwait(const convoy_cond_t *cond, const convoy_mutex_t *mutex, uint64_t ns);
-/* Whether somebody waited, and how many. */
+/* Whether a thread waited, and how many. */
 bool convoy_cond_signal(const convoy_cond_t *cond);
 uintptr_t convoy_cond_broadcast(const convoy_cond_t *cond);
 
