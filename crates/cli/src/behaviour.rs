@@ -103,9 +103,10 @@ pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
     let rate = 1.0 / per_call(lock);
     let cpus = (rate * behaviour.cpu_ns / 1e9).ceil().max(1.0);
     let site = lock.sites.first().map_or("", |site| site.place.as_str());
+    let enough = if cpus < 2.0 { "CPU is" } else { "CPUs are" };
     format!(
         "`{}` in {site} limits: as long as it is held now it allows {rate:.0} acquisitions a \
-         second in all, for which {cpus:.0} CPUs are enough; the record had {} and {:.0} a second.",
+         second in all, for which {cpus:.0} {enough} enough; the record had {} and {:.0} a second.",
         lock.name, behaviour.cpus, behaviour.rate
     )
 }

@@ -17,6 +17,7 @@ mod shell;
 mod signals;
 mod sweep;
 mod trust;
+mod tutorial;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -1,7 +1,7 @@
 //! The number taken from an execution: time, resource usage, or what the command printed.
 
 use super::process::{Finished, last_line};
-use regex::Regex;
+use regex_lite::Regex;
 use serde_json::Value;
 use std::sync::OnceLock;
 

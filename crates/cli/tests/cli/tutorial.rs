@@ -1,0 +1,74 @@
+//! docs/tutorial.md is what its commands print.
+
+use crate::directory;
+use std::path::Path;
+use std::process::Command;
+
+const PAGE: &str = include_str!("../../../../docs/tutorial.md");
+const PROGRAM: &str = "../../examples/slow-program/orders.c";
+
+/// The commands of the page, each with what the page says that it prints.
+fn commands() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut found = Vec::<(&str, Vec<&str>)>::new();
+    for block in PAGE.split("```console\n").skip(1) {
+        for line in block.split("```").next().expect("a block ends").lines() {
+            match (line.strip_prefix("$ "), found.last_mut()) {
+                (Some(command), _) => found.push((command, Vec::new())),
+                (None, Some((_, printed))) => printed.push(line),
+                (None, None) => panic!("`{line}` stands before the first command"),
+            }
+        }
+    }
+    found
+}
+
+/// Whether `text` has the words of `line` one after the other. Any number stands for any other, as
+/// they differ from run to run, and `…` for what the page leaves out.
+fn says(text: &str, line: &str) -> bool {
+    let number = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
+    let same = |(one, other): (&&str, &&str)| one == other || number(one) && number(other);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut from = 0;
+    line.split('…').all(|part| {
+        let part: Vec<&str> = part.split_whitespace().collect();
+        let rest = &words[from..];
+        let found = (0..=rest.len().saturating_sub(part.len()))
+            .find(|&at| rest.len() >= part.len() && rest[at..].iter().zip(&part).all(same));
+        from += found.unwrap_or(0) + part.len();
+        found.is_some()
+    })
+}
+
+#[test]
+fn a_line_is_found_whatever_its_numbers() {
+    let text = "it takes 3 ms:\n  a convoy. Sure to pay: nothing at all";
+    assert!(says(text, "takes 41.5 ms: a convoy."));
+    assert!(says(text, "it takes … ms: … nothing at all"));
+    assert!(!says(text, "it takes some ms:"));
+    assert!(!says(text, "nothing … it takes"));
+    assert!(!says(text, "nothing at all ever"));
+}
+
+#[test]
+fn the_tutorial_prints_what_it_says() {
+    let place = directory("tutorial");
+    std::fs::copy(PROGRAM, place.join("orders.c")).expect("the program of the tutorial");
+    let convoy = Path::new(env!("CARGO_BIN_EXE_convoy")).parent().expect("it lies in a directory");
+    let path = std::env::var("PATH").expect("a PATH");
+    let commands = commands();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for (command, lines) in commands {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(&place).env("CONVOY_STORE", place.join("runs"));
+        shell.env("PATH", format!("{}:{path}", convoy.display()));
+        let output = shell.output().expect("a shell");
+        let text =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8"));
+        let text = text.concat();
+        assert!(output.status.success(), "`{command}`: {text}");
+        for line in lines {
+            assert!(says(&text, line), "`{command}` does not print\n{line}\nbut\n{text}");
+        }
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
