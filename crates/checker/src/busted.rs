@@ -1,13 +1,15 @@
 //! Locks that are wrong on purpose, at least one of each family. Each must be caught by the
 //! checker.
 
+mod mutex;
+
+use self::mutex::{AsleepBehindSpinner, SilentWaiter};
 use crate::check::Subject;
 use crate::model::Model;
 use convoy_mm::{self as mm, Bulk, HoldAll};
 use convoy_sync::rcu::Steps;
 use convoy_sync::{
-    Atomic, Cancel, Lock, OwnerWord, Platform, Promise, RawLock, Sleep, SpinPolicy, Unqueued,
-    WaitError, Wake, kernel::Mutex,
+    Atomic, Cancel, Lock, Platform, Promise, RawLock, Sleep, WaitError, Wake, kernel::Mutex,
 };
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -35,6 +37,12 @@ pub(crate) fn subjects() -> Vec<Subject> {
             "mutex",
             &[Signals],
             "A waiter trusts that the owner knows of it.",
+        ),
+        Subject::busted::<Mutex<Model, AsleepBehindSpinner>>(
+            "busted-asleep-spinner",
+            "mutex",
+            &[Signals],
+            "Sleeps behind the spinner, which wakes no task.",
         ),
         Subject::busted::<LostWakeup>(
             "busted-lost-wakeup",
@@ -235,19 +243,6 @@ impl Lock for UnfairTicket {
     }
     fn release(&self) {
         self.locked.store(0, SeqCst);
-    }
-}
-
-/// A spin policy whose waiters trust that the owner knows of them, because each has once counted
-/// itself: not an owner who came after the count was set anew.
-struct SilentWaiter;
-
-impl SpinPolicy for SilentWaiter {
-    type Owner<P: Platform> = OwnerWord<P>;
-    type Queue<P: Platform> = Unqueued;
-
-    fn marks(count: i32) -> bool {
-        count > 0
     }
 }
 

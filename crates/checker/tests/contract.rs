@@ -76,6 +76,7 @@ fn keeps<T: Lock>(promises: &[Promise]) {
 fn a_waiter_whose_cpu_is_wanted_does_not_spin() {
     gives_way::<convoy_sync::SpinOnOwner>();
     gives_way::<convoy_sync::SpinReadFirst>();
+    gives_way::<convoy_sync::SpinOne>();
     gives_way::<convoy_sync::SpinMcs>();
 }
 

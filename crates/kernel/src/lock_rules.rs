@@ -31,6 +31,9 @@ pub enum MutexPolicy {
     SpinLookFirst,
     /// The same, and not at high load: the third patch, never merged.
     SpinAtLowLoad,
+    /// As `SpinLookFirst`, and no waiter spins while another does: the second patch of the first
+    /// series, never merged.
+    SpinOne,
     /// As `SpinLookFirst`, and one waiter spins at a time while the others queue: 3.10.
     SpinInTurn,
 }

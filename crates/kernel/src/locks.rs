@@ -8,7 +8,7 @@ use crate::lock_rules::{LockRules, MutexPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
     Access, Atomic, NoSpin, Platform, RawLock, RwSemaphore, Sleep, SpinAtLowLoad, SpinMcs,
-    SpinOnOwner, SpinReadFirst, TasLock, TicketLock, kernel::RwLock,
+    SpinOnOwner, SpinOne, SpinReadFirst, TasLock, TicketLock, kernel::RwLock,
 };
 use core::cell::Cell;
 use core::ops::Deref;
@@ -166,6 +166,7 @@ impl LockRules {
             MutexPolicy::Spin => Mutex::Spin(convoy_sync::kernel::Mutex::new()),
             MutexPolicy::SpinLookFirst => Mutex::SpinLookFirst(convoy_sync::kernel::Mutex::new()),
             MutexPolicy::SpinAtLowLoad => Mutex::SpinAtLowLoad(convoy_sync::kernel::Mutex::new()),
+            MutexPolicy::SpinOne => Mutex::SpinOne(convoy_sync::kernel::Mutex::new()),
             MutexPolicy::SpinInTurn => Mutex::SpinInTurn(convoy_sync::kernel::Mutex::new()),
         }
     }
@@ -226,6 +227,7 @@ macro_rules! of_any {
             Mutex::Spin($lock) => $body,
             Mutex::SpinLookFirst($lock) => $body,
             Mutex::SpinAtLowLoad($lock) => $body,
+            Mutex::SpinOne($lock) => $body,
             Mutex::SpinInTurn($lock) => $body,
         }
     };
@@ -237,6 +239,7 @@ pub(crate) enum Mutex {
     Spin(convoy_sync::kernel::Mutex<Smp, SpinOnOwner>),
     SpinLookFirst(convoy_sync::kernel::Mutex<Smp, SpinReadFirst>),
     SpinAtLowLoad(convoy_sync::kernel::Mutex<Smp, SpinAtLowLoad>),
+    SpinOne(convoy_sync::kernel::Mutex<Smp, SpinOne>),
     SpinInTurn(convoy_sync::kernel::Mutex<Smp, SpinMcs>),
 }
 

@@ -5,7 +5,7 @@ use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::Policy;
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp};
 use convoy_sync::{
-    NoSpin, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst, kernel::Mutex,
+    NoSpin, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst, kernel::Mutex,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -114,6 +114,7 @@ fn waiters_spin_while_the_owner_runs() {
     spins_while_the_owner_runs::<SpinOnOwner>();
     spins_while_the_owner_runs::<SpinReadFirst>();
     spins_while_the_owner_runs::<SpinAtLowLoad>();
+    spins_while_the_owner_runs::<SpinOne>();
     spins_while_the_owner_runs::<SpinMcs>();
 }
 
@@ -122,6 +123,7 @@ fn waiters_sleep_when_the_owner_sleeps() {
     sleeps_when_the_owner_sleeps::<SpinOnOwner>();
     sleeps_when_the_owner_sleeps::<SpinReadFirst>();
     sleeps_when_the_owner_sleeps::<SpinAtLowLoad>();
+    sleeps_when_the_owner_sleeps::<SpinOne>();
     sleeps_when_the_owner_sleeps::<SpinMcs>();
 }
 
@@ -129,6 +131,7 @@ fn waiters_sleep_when_the_owner_sleeps() {
 fn spinners_give_way() {
     gives_way_to_a_task_that_wants_its_cpu::<SpinOnOwner>();
     gives_way_to_a_task_that_wants_its_cpu::<SpinReadFirst>();
+    gives_way_to_a_task_that_wants_its_cpu::<SpinOne>();
     gives_way_to_a_task_that_wants_its_cpu::<SpinMcs>();
 }
 
@@ -191,6 +194,13 @@ fn a_spinner_in_the_queue_does_not_give_way() {
     assert!(alone < 20.0, "spun {alone} ms");
     let queued = second_spinner::<SpinMcs>();
     assert!(queued > 55.0, "spun {queued} ms");
+}
+
+#[test]
+fn beside_a_spinner_nobody_spins_where_one_may() {
+    let second = second_spinner::<SpinOne>();
+    // It is woken once the first has had the mutex, and the inner lock is spun for as well.
+    assert!(second < 0.01, "spun {second} ms");
 }
 
 /// An unlock wakes the first waiter and nobody else, and while that one waits for its CPU every

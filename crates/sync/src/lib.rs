@@ -13,7 +13,7 @@
 //! | [`kernel::Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
-//! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
+//! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`], [`SpinOne`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
 //! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //! | [`Once`], [`Barrier`] | what is done once; a point that tasks pass together |
@@ -77,9 +77,9 @@ pub use face::{
 };
 pub use list::{Cancel, Lock, LockName, Promise};
 pub use lock::{Guard, IrqGuard, RawLock, TellPart, WaitError};
-pub use mcs::{McsQueue, SpinQueue, Unqueued};
+pub use mcs::{McsQueue, OneSpinner, SpinQueue, Unqueued};
 pub use mutex::{
-    NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinPolicy, SpinReadFirst,
+    NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst,
 };
 #[cfg(feature = "std")]
 pub use native::{Native, Signals, spin_and_yield};

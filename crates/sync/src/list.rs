@@ -43,6 +43,9 @@ macro_rules! every_lock {
             MutexSpinLowLoad = "mutex-spin-low-load", "mutex",
                 $crate::kernel::Mutex<P, $crate::SpinAtLowLoad, L>, [Signals],
                 "The same, not at high load: third patch of 2013.";
+            MutexSpinOne = "mutex-spin-one", "mutex", $crate::kernel::Mutex<P, $crate::SpinOne, L>,
+                [Signals],
+                "The same, one spinner at most: second patch of 2013.";
             MutexSpinMcs = "mutex-spin-mcs", "mutex", $crate::kernel::Mutex<P, $crate::SpinMcs, L>,
                 [Signals],
                 "The mutex of 3.10: spinners queue in an MCS lock.";

@@ -1,7 +1,8 @@
 //! [`McsQueue`]: the queue of Mellor-Crummey and Scott in which waiters of a
 //! [`Mutex`](crate::kernel::Mutex) spin one after the other, as the kernel's `mspin_lock`.
 //!
-//! [`Unqueued`] is nothing: all spin at once. Use the queue where many CPUs would look at one line:
+//! [`Unqueued`] is nothing: all spin at once. [`OneSpinner`] lets one spin and sends the others to
+//! sleep. Use the queue where many CPUs would look at one line:
 //! only its head looks at the mutex, the others each at a line of their own. Not where a spinner
 //! may lose its CPU: whoever is queued cannot leave, so those behind it wait for its next turn on a
 //! CPU.
@@ -68,6 +69,16 @@ pub trait SpinQueue<P: Platform> {
     /// Nobody spins.
     fn new() -> Self;
 
+    /// Whether the caller may begin to spin; if so, [`Self::leave`] follows.
+    #[inline]
+    fn enter(&self) -> bool {
+        true
+    }
+
+    /// The caller spins no more.
+    #[inline]
+    fn leave(&self) {}
+
     /// Runs `body` when the caller may spin.
     fn at_head<R>(&self, body: impl FnOnce() -> R) -> R;
 }
@@ -90,6 +101,37 @@ pub struct Unqueued;
 impl<P: Platform> SpinQueue<P> for Unqueued {
     fn new() -> Self {
         Self
+    }
+
+    #[inline]
+    fn at_head<R>(&self, body: impl FnOnce() -> R) -> R {
+        body()
+    }
+}
+
+/// One at a time; who comes while it spins does not even begin. Which of several is the one orders
+/// nothing, and a second one would do no harm but to the line it looks at.
+#[repr(C)]
+pub struct OneSpinner<P: Platform> {
+    spinner: P::AtomicU32,
+}
+
+impl<P: Platform> SpinQueue<P> for OneSpinner<P> {
+    fn new() -> Self {
+        Self { spinner: P::AtomicU32::new(NO) }
+    }
+
+    #[inline]
+    fn enter(&self) -> bool {
+        // Relaxed: only taking the mutex orders. The look spares the line an exclusive fetch.
+        self.spinner.load(Relaxed) == NO
+            && self.spinner.compare_exchange(NO, YES, Relaxed, Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn leave(&self) {
+        // Relaxed: as above.
+        self.spinner.store(NO, Relaxed);
     }
 
     #[inline]

@@ -62,6 +62,7 @@ fn the_37_presets_differ_only_in_the_mutex_policy() {
     for (name, mutex) in [
         ("3.7.10+patch1", MutexPolicy::SpinLookFirst),
         ("3.7.10+patches1-3", MutexPolicy::SpinAtLowLoad),
+        ("3.7.10+one-spinner", MutexPolicy::SpinOne),
         ("3.7.10+mcs", MutexPolicy::SpinInTurn),
     ] {
         let other = KernelPreset::named(name).unwrap();

@@ -1,6 +1,6 @@
 //! What waiters of a [`Mutex`](super::Mutex) do before they sleep: its spin policies.
 
-use crate::mcs::{McsQueue, SpinQueue, Unqueued};
+use crate::mcs::{McsQueue, OneSpinner, SpinQueue, Unqueued};
 use crate::platform::{Atomic, Platform, TaskId};
 
 /// No task: the owner of a free mutex.
@@ -110,6 +110,18 @@ impl SpinPolicy for SpinAtLowLoad {
     fn may_spin<P: Platform>() -> bool {
         load_allows(P::runnable_here(), P::active_tasks(), P::cpus())
     }
+}
+
+/// [`SpinReadFirst`], and one spinner for each mutex (second patch of the first series of April
+/// 2013, never merged): a task that comes while another one spins goes to sleep. It is known from
+/// its title and cover letter, which say that a field of the mutex is added; that the field is
+/// asked once, before the spinning, is our reading.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinOne;
+
+impl SpinPolicy for SpinOne {
+    type Owner<P: Platform> = OwnerWord<P>;
+    type Queue<P: Platform> = OneSpinner<P>;
 }
 
 /// [`SpinReadFirst`], and one spinner at a time (commit 2bd2c92cf07c, 3.10): the others wait in an
