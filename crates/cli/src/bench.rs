@@ -1,7 +1,7 @@
 //! `convoy bench`: our locks beside those that people take today.
 
 use crate::args::Common;
-use crate::experiment::carry_out;
+use crate::experiment::{Files, carry_out};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::locks::{Loops, words};
@@ -60,5 +60,6 @@ pub(crate) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     changes.points.extend(args.cpus.as_deref().map(|cpus| ("kept_to".to_owned(), words(cpus))));
     let plan = Plan::new(&experiment, &changes).map_err(Failure::usage)?;
     let kept = ("locks", args.loops.seed(), &args.store);
-    carry_out(&plan, &args.common, None, kept, args.plot.as_deref())
+    let files = Files { plot: args.plot.as_deref(), ..Files::default() };
+    carry_out(&plan, &args.common, None, kept, files)
 }

@@ -1,7 +1,7 @@
 //! `convoy locks`: locks in a loop, on this machine or a virtual one.
 
 use crate::args::Common;
-use crate::experiment::carry_out;
+use crate::experiment::{Files, carry_out};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::output;
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     let plan = args.plan()?;
     let kept = ("locks", args.loops.seed(), &args.store);
-    carry_out(&plan, &args.common, None, kept, None)
+    carry_out(&plan, &args.common, None, kept, Files::default())
 }
 
 impl Locks {

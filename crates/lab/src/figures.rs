@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 32] = [
+const OTHERS: [Metric; 34] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -59,6 +59,8 @@ const OTHERS: [Metric; 32] = [
     Metric::new("newidle_failed_per_s", "failed", "1/s", 0),
     Metric::new("idle_beside_percent", "Idle beside tasks", "%", 2),
     Metric::new("idle_usable_percent", "Usable", "%", 2),
+    Metric::new("spin_percent", "Spinning", "%", 1),
+    Metric::new("spin_beside_percent", "Burnt", "%", 1),
     Metric::new("acquisitions_per_s", "Sections", "1/s", 0),
     Metric::new("cpu_ns_per_section", "CPU time", "ns", 0),
     Metric::new("alone_ns", "Alone", "ns", 1),

@@ -5,19 +5,21 @@
 //! the delay, as AIM7's does. The *busy window* is Real without the delay. Users are released as
 //! AIM7's are, by one signal to all of them: each costs one wakeup ([`convoy_kernel::Gate`]).
 
+mod snapshot;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 pub use convoy_kernel::RcuStats;
-use convoy_kernel::sched::{IdleTimes, SchedStats};
+use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    BKL, FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, ZoneStats,
-    volume_path,
+    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, ZoneStats, volume_path,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::Kernel;
 use serde::{Deserialize, Serialize};
 
+use self::snapshot::Snapshot;
 use crate::bulk::{self, BulkUse};
 use crate::idle_rules::IdleRules;
 use crate::virtual_end::{VirtualError, run_to_end};
@@ -125,6 +127,11 @@ pub struct VirtualPoint {
     /// Time of idle CPUs that tasks which waited on others could have had, percent of all CPU time:
     /// of 70 idle CPUs beside one task that waits, that of one.
     pub idle_usable_percent: f64,
+    /// Time spent spinning on lock words, percent of all CPU time.
+    pub spin_percent: f64,
+    /// Time spent spinning on lock words that tasks which waited for a CPU could have had, percent
+    /// of all CPU time.
+    pub spin_beside_percent: f64,
     /// What RCU did during the busy window; all zero where the kernel has none.
     pub rcu: RcuStats,
     /// Jobs done and failed.
@@ -165,38 +172,6 @@ pub struct BklUse {
     pub per_user: f64,
     /// Of these, the share that had to queue, percent.
     pub contended_percent: f64,
-}
-
-/// What the machine has counted at one moment.
-#[derive(Clone, Debug, Default)]
-struct Snapshot {
-    now_ns: u64,
-    modes: [u64; 5],
-    sched: SchedStats,
-    idle: IdleTimes,
-    usable_ps: u64,
-    rcu: RcuStats,
-    bkl: Option<Watch>,
-}
-
-impl Snapshot {
-    fn take(world: &World, cpus: usize) -> Self {
-        let mut modes = [0; 5];
-        for cpu in 0..cpus {
-            for (sum, time) in modes.iter_mut().zip(Here::times(cpu)) {
-                *sum += time;
-            }
-        }
-        Self {
-            now_ns: Here::now_ns(),
-            modes,
-            sched: world.sched().stats(),
-            idle: world.sched().idle_times(),
-            usable_ps: world.sched().idle_usable_ps(),
-            rcu: world.sched().rcu_stats(),
-            bkl: Here::watched().into_iter().find(|watch| watch.name == BKL),
-        }
-    }
 }
 
 /// What the users and the parent leave for the report.
@@ -483,6 +458,8 @@ impl VirtualRun {
             rcu: to.rcu.since(&from.rcu),
             idle_rules: IdleRules::new(&from.idle, &to.idle, all),
             idle_usable_percent: (to.usable_ps - from.usable_ps) as f64 / (all * 1e10),
+            spin_percent: 100.0 * modes_s[Mode::Spin as usize] / all,
+            spin_beside_percent: (to.spun_beside_ps - from.spun_beside_ps) as f64 / (all * 1e10),
             jobs_done: board.done.get(),
             jobs_failed: board.failed.get(),
             first_failure: board.first_failure.borrow().clone(),

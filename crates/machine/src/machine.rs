@@ -271,6 +271,17 @@ impl Here {
         engine().times(cpu)
     }
 
+    /// `change` more tasks wait for a CPU from now on, for [`Self::spun_beside_ps`].
+    pub fn tasks_wait(change: i64) {
+        engine().tasks_wait(change);
+    }
+
+    /// CPU time spent spinning on lock words that tasks which waited could have had, picoseconds:
+    /// at any time that of as many CPUs as spin or as tasks wait, whichever is less.
+    pub fn spun_beside_ps() -> u64 {
+        engine().spun_beside()
+    }
+
     /// Depth of disabled preemption on this CPU.
     pub fn preempt_depth() -> u32 {
         engine().this().preempt_off.get()

@@ -31,6 +31,7 @@ mod reproduce;
 mod table;
 mod timeline;
 mod verdict;
+mod why;
 
 pub use aim9::Aim9Report;
 pub use bisect::{
@@ -45,7 +46,7 @@ pub use compare::{
 };
 use convoy_lab::figures as metric;
 pub use convoy_lab::figures::{Metric, metric};
-pub use experiment::ExperimentReport;
+pub use experiment::{ExperimentReport, LargeChange, large_changes};
 pub use explain::{ExplainReport, RcuThreads};
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, significant, wrap};
@@ -56,3 +57,4 @@ pub use points::{RunPoint, RunReport};
 pub use recorded::RecordedReport;
 pub use reproduce::{ReproduceReport, ReproduceRow};
 pub use table::{Cell, Column, MAX_WIDTH, Table, page_wrap, set_page_width};
+pub use why::{Side, why};

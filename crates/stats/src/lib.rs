@@ -30,6 +30,7 @@ mod fairness;
 mod histogram;
 mod multiple;
 mod normal;
+mod pooled;
 mod power;
 mod rank;
 mod rank_test;
@@ -54,6 +55,7 @@ pub use fairness::jain;
 pub use histogram::LogHistogram;
 pub use multiple::{Correction, adjust};
 pub use normal::{normal_cdf, normal_quantile};
+pub use pooled::mean_of_means;
 pub use power::Goal;
 pub use rank_test::{
     Alternative, EXACT_PAIRS, EXACT_PRODUCT, Method, RankTest, Zeros, pairs_needed, rank_sum,

@@ -16,9 +16,12 @@ pub(crate) struct Which {
     /// Only this grid of the experiment (repeatable)
     #[arg(long, value_name = "GRID")]
     pub(crate) only: Vec<String>,
-    /// The published size: users and start delay are not divided
+    /// The published size: every point, no user or job left out, nothing divided
     #[arg(long, conflicts_with = "scale")]
     pub(crate) full: bool,
+    /// A quick look, as the experiment defines it
+    #[arg(long, conflicts_with_all = ["scale", "full"])]
+    pub(crate) quick: bool,
     /// Divide users and start delay by this instead of the experiment's scale
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) scale: Option<u32>,
@@ -51,6 +54,9 @@ pub(crate) struct Reproduce {
     /// Write the plot of an experiment that has one (SVG); its CSV goes beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
+    /// Write the table of one grid into a document, between the marks that name it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plot", "measure"])]
+    pub(crate) into: Option<PathBuf>,
     /// Measure the published rows of `host` on this machine, into an experiment file
     #[arg(long, value_name = "FILE")]
     pub(crate) measure: Option<PathBuf>,

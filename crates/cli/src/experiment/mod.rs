@@ -1,6 +1,7 @@
 //! `convoy reproduce` and `convoy sweep`: experiments, from their file to their report.
 
 mod args;
+mod into;
 mod measure;
 mod reproduce;
 mod sweep;
@@ -10,7 +11,7 @@ use crate::fail::Failure;
 use crate::output;
 use convoy_catalogue::{EXPERIMENTS, Set, Sheet};
 use convoy_host::Interrupts;
-use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, given};
+use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, Size, given};
 use convoy_lab::job::{JobError, Outcome};
 use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
 use convoy_lab::virtual_end::VirtualError;
@@ -19,18 +20,27 @@ use std::path::Path;
 use std::sync::mpsc;
 
 pub(crate) use args::{Reproduce, SweepArgs, Which};
-pub(crate) use reproduce::{carry_out, run as reproduce};
+pub(crate) use reproduce::{Files, carry_out, run as reproduce, run_all};
 pub(crate) use sweep::run as sweep;
 
 /// Environment variable with the number of simulations at a time, where no flag says it.
 const THREADS: &str = "CONVOY_THREADS";
 
 impl Which {
+    fn size(&self) -> Size {
+        match (self.quick, self.full) {
+            (true, _) => Size::Quick,
+            (_, true) => Size::Full,
+            _ => Size::Usual,
+        }
+    }
+
     /// What is asked for beside the file.
     fn changes(&self) -> Changes {
         let mut changes = Changes {
             only: self.only.clone(),
-            scale: if self.full { Some(1) } else { self.scale },
+            size: self.size(),
+            scale: self.scale,
             seeds: self.seeds,
             seed: self.seed,
             ..Changes::default()

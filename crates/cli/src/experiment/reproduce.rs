@@ -1,6 +1,6 @@
 //! `convoy reproduce`: an experiment out of the mechanism, beside what was published.
 
-use super::{Done, Reproduce, Which, execute, incomplete, measure, plot, print, threads};
+use super::{Done, Reproduce, Which, execute, incomplete, into, measure, plot, print, threads};
 use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
@@ -26,7 +26,20 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     }
     let Which { threads, seed, .. } = args.which;
     let kept = ("reproduce", seed, &args.store);
-    carry_out(&plan, &args.common, threads, kept, args.plot.as_deref())
+    if let Some(path) = &args.into {
+        into::ready(&plan, path)?;
+    }
+    let files = Files { plot: args.plot.as_deref(), document: args.into.as_deref() };
+    carry_out(&plan, &args.common, threads, kept, files)
+}
+
+/// What is written beside the report.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Files<'a> {
+    /// Its plot.
+    pub(crate) plot: Option<&'a Path>,
+    /// A document with its table.
+    pub(crate) document: Option<&'a Path>,
 }
 
 /// Runs all cells of a plan, prints its report and keeps its record under a kind, with its seed.
@@ -35,7 +48,7 @@ pub(crate) fn carry_out(
     common: &Common,
     at_a_time: Option<u16>,
     (kind, seed, store): (&str, u64, &StoreArgs),
-    picture: Option<&Path>,
+    files: Files,
 ) -> Result<ExitCode, Failure> {
     let (plan, done) = until_known(plan, common, threads(at_a_time)?)?;
     let plan = &plan;
@@ -46,7 +59,11 @@ pub(crate) fn carry_out(
     let report = ExperimentReport::new(plan, &done.outcomes, &record);
     print(common, &report)?;
     incomplete(&done)?;
-    plot(common, &report, picture)?;
+    plot(common, &report, files.plot)?;
+    if let Some(path) = files.document {
+        into::write(plan, &report, path)?;
+        output::message(common, &format!("wrote {}", path.display()));
+    }
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
     // The report as it was printed is kept beside what it was made of.
     let printed = serde_json::from_str(&report.to_json()).map_err(Failure::environment)?;
@@ -57,6 +74,17 @@ pub(crate) fn carry_out(
     }
     store.keep(common, kind, Some(seed), body);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The outcomes of all cells of a plan, and the plan with those that they asked for.
+pub(crate) fn run_all(
+    plan: &Plan,
+    common: &Common,
+    threads: usize,
+) -> Result<(Plan, Vec<Option<Outcome>>), Failure> {
+    let (plan, done) = until_known(plan, common, threads)?;
+    incomplete(&done)?;
+    Ok((plan, done.outcomes))
 }
 
 /// Runs all cells of a plan, and those that their outcomes ask for.

@@ -3,6 +3,7 @@
 //! A simulation repeats to the byte, so nothing is kept for this: the run is executed again with a
 //! recorder, which costs no virtual time.
 
+mod changes;
 pub(crate) mod recorded;
 mod target;
 
@@ -31,6 +32,12 @@ pub(crate) struct Explain {
     /// Only this grid of the experiment
     #[arg(long, value_name = "GRID")]
     only: Option<String>,
+    /// Explain every change of the grid above this, percent, instead of one cell; default 5
+    #[arg(long, value_name = "PERCENT", requires = "only")]
+    changes: Option<f64>,
+    /// With the quick form of the grid
+    #[arg(long, requires = "only")]
+    quick: bool,
     /// Only the cells with this label on this axis (repeatable)
     #[arg(long, value_name = "AXIS=LABEL")]
     at: Vec<String>,
@@ -151,6 +158,9 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     args.ready()?;
     if let Some(record) = recorded::find(&args.run, args.store.as_deref())? {
         return recorded::explain(args, &record);
+    }
+    if let Some(plan) = changes::plan_of(args)? {
+        return changes::run(args, &plan);
     }
     let target = Target::new(args)?;
     let detailed = args.trace.is_some() || args.ftrace.is_some();

@@ -126,6 +126,7 @@ impl Loads {
         }
         if self.running[cpu].get() > 1 {
             self.idlers.waits(Here::now_ps());
+            Here::tasks_wait(1);
         }
         if self.running[cpu].get() == 2 && self.crowded.replace(self.crowded.get() + 1) == 0 {
             self.idlers.crowd_begins(Here::now_ps());
@@ -141,6 +142,7 @@ impl Loads {
         self.running[cpu].set(self.running[cpu].get() - 1);
         if self.running[cpu].get() > 0 {
             self.idlers.waits_no_more(Here::now_ps());
+            Here::tasks_wait(-1);
         }
         if self.running[cpu].get() == 1 {
             self.crowded.set(self.crowded.get() - 1);

@@ -3,7 +3,7 @@
 
 use convoy_catalogue::{EXPERIMENTS, Entry, Fault, Shelf};
 
-use super::{Axis, Experiment, Grid, Setting, Settings, Target, View, accept};
+use super::{Axis, Experiment, Grid, Range, Setting, Settings, Size, Target, View, accept};
 
 /// Largest published value in its unit.
 const PUBLISHED_MAX: f64 = 1e15;
@@ -43,6 +43,30 @@ impl Entry for Experiment {
 }
 
 impl Grid {
+    /// Ranges need a table of rows; other sizes name axes and points.
+    fn check_sizes(&self) -> Result<(), Fault> {
+        let ranged = self.axis.iter().any(|axis| !axis.range.is_empty());
+        if ranged && (self.columns.is_some() || self.view != View::Table) {
+            let problem = "an axis with ranges needs the view table, and no axis across";
+            return Err(Fault::new("axis", problem));
+        }
+        for (place, size) in [("quick", Size::Quick), ("full", Size::Full)] {
+            for (name, labels) in self.form(size).iter().flat_map(|form| &form.at) {
+                let key = format!("{place}.at.{name}");
+                self.axis_named(&key, name)?.has_all(&key, labels, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The axis of this name.
+    fn axis_named(&self, key: &str, name: &str) -> Result<&Axis, Fault> {
+        self.axis.iter().find(|axis| axis.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = self.axis.iter().map(Axis::name).collect();
+            Fault::new(key, format!("there is no axis {name:?}; known: {}", known.join(", ")))
+        })
+    }
+
     fn check(&self) -> Result<(), Fault> {
         let settings = |place: &str, set: &Settings| {
             let wrong = |(key, value): (&String, &Setting)| {
@@ -57,13 +81,8 @@ impl Grid {
             axis.check(self.target)
                 .map_err(|fault| Fault::new(format!("{place}.{}", fault.key), fault.problem))?;
         }
-        let axis = |key: &str, name: &str| {
-            if self.axis.iter().any(|axis| axis.name() == name) {
-                return Ok(());
-            }
-            let known: Vec<&str> = self.axis.iter().map(Axis::name).collect();
-            Err(Fault::new(key, format!("there is no axis {name:?}; known: {}", known.join(", "))))
-        };
+        let axis = |key: &str, name: &str| self.axis_named(key, name).map(|_| ());
+        self.check_sizes()?;
         if let Some(name) = &self.columns {
             axis("columns", name)?;
         }
@@ -120,9 +139,50 @@ fn published(key: String, value: f64, least: f64) -> Result<(), Fault> {
     Err(Fault::range(key, value, &format!("{least:e} to {PUBLISHED_MAX:e}")))
 }
 
+impl Range {
+    /// What is run must be among its values.
+    fn check(&self, place: &str) -> Result<(), Fault> {
+        if self.values.is_empty() {
+            return Err(Fault::new(format!("{place}.values"), "a range has one value at least"));
+        }
+        for (key, some) in [("run", &self.run), ("quick", &self.quick)] {
+            if let Some(other) = some.iter().find(|value| !self.values.contains(value)) {
+                let problem = format!("{other} is not among the values of the range");
+                return Err(Fault::new(format!("{place}.{key}"), problem));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Axis {
+    /// Every label must be a point at `size`.
+    fn has_all(&self, key: &str, labels: &[Setting], size: Size) -> Result<(), Fault> {
+        let points = self.points(size);
+        let known = |label: &Setting| points.iter().any(|point| point.label == label.to_string());
+        match labels.iter().find(|label| !known(label)) {
+            None if !labels.is_empty() => Ok(()),
+            None => Err(Fault::new(key, "must be a list of labels, one at least")),
+            Some(label) => {
+                let known: Vec<&str> = points.iter().map(|point| point.label.as_str()).collect();
+                let problem = format!("there is no point {label}; known: {}", known.join(", "));
+                Err(Fault::new(key, problem))
+            }
+        }
+    }
+
     fn check(&self, target: Target) -> Result<(), Fault> {
+        for (index, range) in self.range.iter().enumerate() {
+            range.check(&format!("range[{index}]"))?;
+            let key = self.key.as_deref().unwrap_or_default();
+            for (at, value) in range.values.iter().enumerate() {
+                accept(target, key, value).map_err(|problem| {
+                    Fault::new(format!("range[{index}].values[{at}]"), problem)
+                })?;
+            }
+        }
         match (&self.key, self.values.is_empty(), self.point.is_empty()) {
+            (Some(_), true, true) if !self.range.is_empty() => {}
             (Some(key), false, true) => {
                 for (index, value) in self.values.iter().enumerate() {
                     accept(target, key, value)
@@ -139,14 +199,15 @@ impl Axis {
                 }
             }
             _ => {
-                let problem = "an axis has a key and values, or points";
+                let problem = "an axis has a key and values or ranges, or points";
                 return Err(Fault::new(if self.key.is_some() { "key" } else { "point" }, problem));
             }
         }
         if self.name().is_empty() {
             return Err(Fault::new("name", "an axis of points needs a name"));
         }
-        let labels: Vec<String> = self.points().into_iter().map(|point| point.label).collect();
+        let labels: Vec<String> =
+            self.points(Size::Full).into_iter().map(|point| point.label).collect();
         match labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
             Some((_, label)) => Err(Fault::new("name", format!("{label:?} stands there twice"))),
             None => Ok(()),

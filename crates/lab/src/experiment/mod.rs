@@ -6,10 +6,12 @@
 //! a grid whose axis removes rules; a sensitivity one whose axis is a number; a sweep is any.
 //! docs/experiments.md is the reference.
 
+mod changes;
 mod check;
 mod input;
 mod inputs;
 mod plan;
+mod size;
 mod width;
 
 use std::collections::BTreeMap;
@@ -18,9 +20,11 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use changes::{Changes, given};
 pub use input::{INPUTS, Input, Kind, Setting, Settings, accept};
 pub use inputs::Inputs;
-pub use plan::{Changes, Level, Plan, PlanError, PlannedAxis, PlannedGrid, Point, given};
+pub use plan::{Level, Plan, PlanError, PlannedAxis, PlannedGrid, Point};
+pub use size::{Form, Range, Size};
 
 /// Where a cell is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -98,6 +102,9 @@ pub struct Axis {
     /// Its values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<Setting>,
+    /// Ranges of its values: the table has a row for each, with the mean over its points.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub range: Vec<Range>,
     /// Points that set several keys, or none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub point: Vec<AxisPoint>,
@@ -109,14 +116,20 @@ impl Axis {
         self.name.as_deref().or(self.key.as_deref()).unwrap_or_default()
     }
 
-    /// Its points, as files or presets are not yet loaded.
-    pub fn points(&self) -> Vec<AxisPoint> {
+    /// Its points at a size, as files or presets are not yet loaded.
+    pub fn points(&self, size: Size) -> Vec<AxisPoint> {
         let Some(key) = &self.key else { return self.point.clone() };
         let point = |value: &Setting| AxisPoint {
             label: value.to_string(),
             set: [(key.clone(), value.clone())].into(),
         };
-        self.values.iter().map(point).collect()
+        let ranges = self.range.iter().flat_map(|range| range.values_at(size));
+        self.values.iter().chain(ranges).map(point).collect()
+    }
+
+    /// The range that the point with this label belongs to.
+    pub fn range_of(&self, label: &str) -> Option<&Range> {
+        self.range.iter().find(|range| range.values.iter().any(|v| v.to_string() == label))
     }
 }
 
@@ -256,6 +269,12 @@ pub struct Grid {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub first: Option<u32>,
+    /// What `--quick` changes; without it the grid has no quick form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick: Option<Form>,
+    /// What `--full` changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<Form>,
     /// The axis whose points are columns of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,

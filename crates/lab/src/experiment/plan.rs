@@ -1,61 +1,16 @@
 //! From an experiment to its cells: the product of the axes, less what is excluded, with every
 //! seed.
 
-use std::collections::BTreeMap;
-
-use convoy_catalogue::{CatalogueError, KERNELS, Loaded, MACHINES, Set, Sheet};
+use convoy_catalogue::{CatalogueError, KERNELS, Loaded, MACHINES, Sheet};
 
 use super::{
-    Axis, AxisPoint, Experiment, Grid, INPUTS, Inputs, Published, Setting, Settings, Target, accept,
+    Axis, AxisPoint, Changes, Experiment, Grid, INPUTS, Inputs, Published, Setting, Settings, Size,
+    Target, accept,
 };
 use crate::job::{Job, JobError};
 
 /// Most cells of a plan, seeds included.
 const CELLS_MAX: usize = 1_000_000;
-
-/// What is asked for beside the file.
-#[derive(Clone, Debug)]
-pub struct Changes {
-    /// Inputs in place of those of the file; axes stay what they are.
-    pub settings: Settings,
-    /// Only these points of an axis, or others: labels or presets by the key of the axis. Without
-    /// such an axis one of them is an input.
-    pub points: BTreeMap<String, Vec<String>>,
-    /// Only these grids.
-    pub only: Vec<String>,
-    /// Divisor of users and start delay in place of the file's; 1 is full size.
-    pub scale: Option<u32>,
-    /// Number of seeds in place of the file's.
-    pub seeds: Option<u32>,
-    /// The first seed.
-    pub seed: u64,
-    /// One cell is looked at by itself: a grid may lack the baseline of its comparison.
-    pub alone: bool,
-}
-
-/// The name of a preset as a command line gives it: a relative path begins where the user is, not
-/// where the experiment's file lies.
-pub fn given(name: &str) -> String {
-    let path = std::path::Path::new(name);
-    let is_file = path.extension().is_some() && path.is_file();
-    let absolute = is_file.then(|| std::path::absolute(path).ok()).flatten();
-    absolute.map_or_else(|| name.to_owned(), |path| path.display().to_string())
-}
-
-impl Changes {
-    /// Takes a `--set` of a preset's key as an input.
-    pub fn set(&mut self, set: &Set) {
-        let key = format!("{}.{}", set.kind, set.key());
-        self.settings.insert(key, Setting::of(set.value()));
-    }
-}
-
-impl Default for Changes {
-    fn default() -> Self {
-        let (settings, points) = (Settings::new(), BTreeMap::new());
-        Self { settings, points, only: Vec::new(), scale: None, seeds: None, seed: 1, alone: false }
-    }
-}
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +52,8 @@ pub struct Level {
     pub raw: String,
     /// As tables have it: a changed preset says so.
     pub label: String,
+    /// The range it belongs to, if its axis has such.
+    pub range: Option<String>,
     set: Settings,
 }
 
@@ -110,6 +67,11 @@ pub struct PlannedAxis {
 }
 
 impl Level {
+    /// Whether it belongs to the range with this label.
+    pub fn is_in(&self, range: &str) -> bool {
+        self.range.as_deref() == Some(range)
+    }
+
     /// The number that the label is, if it is the value of a key; a label of its own is a word.
     pub fn number(&self) -> Option<f64> {
         let value = self.set.values().find(|value| value.to_string() == self.label);
@@ -216,7 +178,10 @@ impl Published {
 fn matches(wanted: &Settings, axes: &[PlannedAxis], at: &[usize]) -> bool {
     wanted.iter().all(|(name, label)| {
         let found = axes.iter().zip(at).find(|(axis, _)| axis.name == *name);
-        found.is_some_and(|(axis, &level)| axis.levels[level].raw == label.to_string())
+        let label = label.to_string();
+        found.is_some_and(|(axis, &at)| {
+            axis.levels[at].raw == label || axis.levels[at].is_in(&label)
+        })
     })
 }
 
@@ -237,7 +202,11 @@ impl Plan {
                 return Err(wrong(format!("there is no grid {only:?}{hint}; known: {known}")));
             }
         }
-        let wanted = |grid: &&Grid| changes.only.is_empty() || changes.only.contains(&grid.name);
+        experiment.value.has(changes.size, &changes.only).map_err(wrong)?;
+        let quick = |grid: &Grid| changes.size != Size::Quick || grid.quick.is_some();
+        let wanted = |grid: &&Grid| {
+            quick(grid) && (changes.only.is_empty() || changes.only.contains(&grid.name))
+        };
         let mut plan = Self {
             name: name.clone(),
             grids: Vec::new(),
@@ -317,7 +286,11 @@ impl Planner<'_> {
         self.check()?;
         let axes =
             self.grid.axis.iter().map(|axis| self.axis(axis)).collect::<Result<Vec<_>, _>>()?;
-        let count = self.changes.seeds.unwrap_or(self.grid.seeds).min(self.grid.seeds_at_most);
+        let count = self
+            .changes
+            .seeds
+            .unwrap_or(self.grid.seeds_at(self.changes.size))
+            .min(self.grid.seeds_at_most);
         let first = self.changes.seed;
         let end = first.checked_add(u64::from(count)).ok_or_else(|| {
             self.wrong(format!(
@@ -325,7 +298,7 @@ impl Planner<'_> {
             ))
         })?;
         let seeds: Vec<u64> = (first..end).collect();
-        let asked = self.changes.scale.unwrap_or(self.grid.scale);
+        let asked = self.changes.scale.unwrap_or(self.grid.scale_at(self.changes.size));
         // Users of an axis are what they are.
         let varied = axes.iter().flat_map(|axis| &axis.levels).any(|l| l.set.contains_key("users"));
         let scale = if varied { 1 } else { asked.max(self.grid.scale_at_least) };
@@ -369,7 +342,11 @@ impl Planner<'_> {
     }
 
     fn axis(&self, axis: &Axis) -> Result<PlannedAxis, PlanError> {
-        let mut points = axis.points();
+        let size = self.changes.size;
+        let mut points = axis.points(size);
+        if let Some(kept) = self.grid.form(size).and_then(|form| form.at.get(axis.name())) {
+            points.retain(|point| kept.iter().any(|label| label.to_string() == point.label));
+        }
         let key = axis.key.as_deref().unwrap_or_default();
         let shelf = [&KERNELS, &MACHINES].into_iter().find(|shelf| shelf.kind == key);
         // A kernel may be called 3.0, which is no number.
@@ -403,7 +380,8 @@ impl Planner<'_> {
                     source.source().label()
                 }
             };
-            levels.push(Level { raw, label, set });
+            let range = axis.range_of(&raw).map(|range| range.label.clone());
+            levels.push(Level { raw, label, range, set });
         }
         Ok(PlannedAxis { name: axis.name().to_owned(), levels })
     }
@@ -419,7 +397,7 @@ impl Planner<'_> {
         for (axis, &level) in planned.axes.iter().zip(at) {
             settings.extend(own(axis.levels[level].set.iter()));
         }
-        if let (Some(first), false) = (self.grid.first, self.changes.scale == Some(1)) {
+        if let Some(first) = self.grid.first_at(self.changes.size) {
             settings.entry("first".to_owned()).or_insert(Setting::Whole(i64::from(first)));
         }
         let job = |&seed: &u64| {

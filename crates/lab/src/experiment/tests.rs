@@ -65,6 +65,48 @@ fn each_point_may_be_compared_with_the_one_before_it() {
     assert_eq!(bases, [1, 1, 1, 2, 5, 5, 5, 6]);
 }
 
+/// Three ranges of users, with a quick and a full form.
+fn ranged() -> String {
+    let users = r#"key = "users"
+[[grid.axis.range]]
+label = "few"
+values = [1, 2, 3]
+run = [1, 3]
+quick = [2]
+[[grid.axis.range]]
+label = "many"
+values = [40, 50]"#;
+    TINY.replace("key = \"kernel.config.hz\"\nvalues = [250, 1000]", users).replace(
+        "scale = 4",
+        "first = 2\nquick = { seeds = 1, at = { kernel = [\"3.0\"] } }\nfull = { seeds = 3 }",
+    )
+}
+
+#[test]
+fn each_size_runs_its_points_of_a_range() {
+    for (size, users, seeds, first) in [
+        (Size::Usual, &[1, 3, 40, 50][..], 2, Some(2)),
+        (Size::Quick, &[2, 40, 50], 1, Some(2)),
+        (Size::Full, &[1, 2, 3, 40, 50], 3, None),
+    ] {
+        let alone = size == Size::Quick;
+        let plan = plan(&ranged(), &Changes { size, alone, ..Changes::default() }).unwrap();
+        let (cells, grid) = (sims(&plan), &plan.grids[0]);
+        let mut found: Vec<u32> = cells.iter().map(|job| job.inputs().users).collect();
+        found.dedup();
+        let kernels = if size == Size::Quick { 1 } else { 2 };
+        assert_eq!((&found[..], grid.seeds.len()), (users, seeds));
+        assert_eq!(grid.axes[1].levels.len(), kernels);
+        assert!(cells.iter().all(|job| job.load_point().mix.first == first));
+        let few = grid.axes[0].levels.iter().filter(|level| level.is_in("few")).count();
+        assert_eq!(few, users.len() - 2);
+    }
+    let quick = |text: &str, size| plan(text, &Changes { size, ..Changes::default() }).unwrap_err();
+    assert!(quick(TINY, Size::Quick).contains("no quick form; drop --quick"));
+    let small = TINY.replace("scale = 4", "");
+    assert!(quick(&small, Size::Full).contains("always runs at full size; drop --full"));
+}
+
 #[test]
 fn changes_narrow_and_widen_it() {
     let kernels = vec!["3.0".to_owned(), "2.6.25".to_owned(), "2.6.26-rc1".to_owned()];
@@ -104,6 +146,18 @@ fn the_spread_of_the_first_seeds_says_how_many_there_are() {
 
 #[test]
 fn what_makes_no_sense_names_its_line() {
+    for (text, from, to, told) in [
+        ("run = [1, 3]", "run = [1, 4]", "x.toml:19: grid[0].axis[0].range[0].run: 4 is not among"),
+        ("values = [40, 50]", "values = [40, 0]", "0 is out of range"),
+        ("at = { kernel = [\"3.0\"] }", "at = { kernel = [\"3.1\"] }", "there is no point 3.1"),
+        ("first = 2", "columns = \"kernel\"", "needs the view table, and no axis across"),
+    ]
+    .map(|(from, to, told)| (ranged(), from, to, told))
+    {
+        assert!(text.contains(from), "{from}");
+        let error = plan(&text.replace(from, to), &Changes::default()).unwrap_err();
+        assert!(error.contains(told), "{to}: {error}");
+    }
     for (from, to, told) in [
         (
             "users = 40",

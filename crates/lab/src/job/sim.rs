@@ -254,6 +254,8 @@ impl SimJob {
             ("jobs_failed", point.jobs_failed as f64),
             ("idle_beside_percent", rules.total()),
             ("idle_usable_percent", point.idle_usable_percent),
+            ("spin_percent", point.spin_percent),
+            ("spin_beside_percent", point.spin_beside_percent),
         ];
         let outcome = Outcome::of(numbers.into_iter().chain(idle));
         Outcome {

@@ -6,6 +6,7 @@
 //! because the engine is entered from the coroutines it runs.
 
 mod access;
+mod beside;
 mod interrupt;
 mod overflow;
 mod spin;
@@ -188,6 +189,7 @@ pub(crate) struct Engine {
     pub(crate) ledger: Ledger,
     pub(crate) rules: Rules,
     watchdog: Watchdog,
+    beside: beside::Beside,
 }
 
 thread_local! {
@@ -264,6 +266,7 @@ impl Engine {
             ledger: Ledger::default(),
             rules: Rules::default(),
             watchdog: Watchdog::default(),
+            beside: beside::Beside::default(),
         })
     }
 

@@ -146,6 +146,7 @@ impl Engine {
     /// The running CPU's mode has changed from `old`: its siblings may be faster or slower now.
     #[inline]
     pub(super) fn mode_changed(&self, old: Mode, mode: Mode) {
+        self.beside.mode_changed(self.clock.get(), old, mode);
         if let Some(threads) = &self.threads
             && works(old) != works(mode)
         {

@@ -11,6 +11,8 @@ use crate::table::Cell;
 /// A baseline that idles more than this hides what a job costs more: the candidate first uses up
 /// the idle time.
 const IDLE_PERCENT: f64 = 5.0;
+/// Most such rows that a note lists one by one where the table has the columns.
+const LISTED: usize = 4;
 
 /// The change of `key` from the point `base` to the point `index`, in pairs of seeds.
 pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> Option<Estimate> {
@@ -41,26 +43,31 @@ fn published(results: Results, index: usize) -> Option<f64> {
     compare.published.get(&results.grid.axes[axis].levels[level].label).copied()
 }
 
-/// The published change, and the error of `ours`.
-pub(super) fn cells(results: Results, index: usize, ours: Option<f64>) -> [Cell; 2] {
+/// The published change, the error of `ours`, and that of the null model, which predicts no change.
+pub(super) fn cells(results: Results, index: usize, ours: Option<f64>) -> [Cell; 3] {
+    let none = none(results);
     let theirs = published(results, index);
     let signed = |value: f64| Cell::shown(format!("{}{}", plus(value), fixed(value, 1)), value);
     [
         theirs.map_or_else(Cell::empty, |value| Cell::number(value, 1)),
         ours.zip(theirs).map_or_else(Cell::empty, |(ours, theirs)| signed(ours - theirs)),
+        theirs.map_or_else(Cell::empty, |theirs| signed(none - theirs)),
     ]
+}
+
+/// The change where nothing changes.
+fn none(results: Results) -> f64 {
+    let compare = results.grid.grid.compare.as_ref();
+    if compare.is_some_and(|compare| compare.change == Change::Ratio) { 1.0 } else { 0.0 }
 }
 
 fn plus(value: f64) -> &'static str {
     if value >= 0.0 { "+" } else { "" }
 }
 
-/// Each point that is compared, and the baseline of it.
-fn pairs(results: Results) -> impl Iterator<Item = (usize, usize)> {
-    (0..results.grid.points.len()).filter_map(move |index| {
-        let base = results.baseline(index).filter(|base| *base != index)?;
-        Some((base, index))
-    })
+/// Each row that is compared, and the baseline of it, point by point.
+fn pairs(results: Results) -> impl Iterator<Item = (Vec<usize>, Vec<usize>)> {
+    results.rows().into_iter().filter_map(move |row| Some((results.baseline_of(&row)?, row)))
 }
 
 /// The mean error beside that of predicting no change, and which baselines idle too much for their
@@ -71,11 +78,11 @@ pub(super) fn notes(results: Results) -> Vec<String> {
 
 fn errors(results: Results) -> Option<String> {
     let compare = results.grid.grid.compare.as_ref()?;
-    let none = if compare.change == Change::Ratio { 1.0 } else { 0.0 };
+    let none = none(results);
     let found: Vec<(f64, f64)> = pairs(results)
-        .filter_map(|(base, index)| {
-            let theirs = published(results, index)?;
-            let ours = change(results, base, index, &compare.metric)?.mean;
+        .filter_map(|(base, row)| {
+            let theirs = published(results, row[0])?;
+            let ours = results.change(&base, &row, &compare.metric)?.mean;
             Some(((ours - theirs).abs(), (none - theirs).abs()))
         })
         .collect();
@@ -90,15 +97,16 @@ fn errors(results: Results) -> Option<String> {
 }
 
 fn idle(results: Results) -> Option<String> {
-    let mean = |index: usize, key: &str| Some(results.estimate(results.values(index, key)?)?.mean);
-    let mut told: Vec<String> = Vec::new();
-    for (base, index) in pairs(results) {
-        let Some(idle) = mean(base, "idle_percent").filter(|idle| *idle > IDLE_PERCENT) else {
+    let mean = |row: &[usize], key: &str| results.mean(row, key).map(|mean| mean.mean);
+    let (mut told, mut count) = (Vec::new(), 0);
+    for (base, row) in pairs(results) {
+        count += 1;
+        let Some(idle) = mean(&base, "idle_percent").filter(|idle| *idle > IDLE_PERCENT) else {
             continue;
         };
-        let cpu = mean(index, "cpu_ms_per_job").zip(mean(base, "cpu_ms_per_job"));
+        let cpu = mean(&row, "cpu_ms_per_job").zip(mean(&base, "cpu_ms_per_job"));
         let Some((after, before)) = cpu else { continue };
-        let case = results.grid.labels(&results.grid.points[index]).join(", ");
+        let case = results.labels(row[0]).join(", ");
         let more = 100.0 * (after / before - 1.0);
         told.push(format!(
             "{case}: {} % idle, CPU/job {}{} %",
@@ -107,11 +115,17 @@ fn idle(results: Results) -> Option<String> {
             fixed(more, 1)
         ));
     }
-    (!told.is_empty()).then(|| {
-        format!(
-            "a baseline that idles above {IDLE_PERCENT} % hides what a job costs more, so no loss \
-             here is a small one: {}",
-            told.join("; ")
-        )
-    })
+    // A table that has both beside each other need not say them again.
+    let has = |key: &str| results.grid.grid.metrics.iter().any(|metric| metric == key);
+    let told = match told.len() {
+        0 => return None,
+        some if some > LISTED && has("idle_percent") && has("cpu_ms_per_job") => {
+            format!("{some} of {count} baselines, see the columns")
+        }
+        _ => told.join("; "),
+    };
+    Some(format!(
+        "a baseline that idles above {IDLE_PERCENT} % hides what a job costs more, so no loss here \
+         is a small one: {told}"
+    ))
 }

@@ -2,13 +2,17 @@
 //! out.
 
 mod beside;
+mod large;
 mod measured;
 mod panel;
 mod peers;
 mod published;
+mod ranges;
 mod rows;
 mod sentence;
 mod speedup;
+
+pub use large::{LargeChange, large_changes};
 
 use convoy_lab::experiment::{Plan, PlannedGrid, View};
 use convoy_lab::job::Outcome;

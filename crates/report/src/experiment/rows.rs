@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::beside::{self, change};
 use super::published::ending;
-use super::{Results, sentence};
+use super::{Results, ranges, sentence};
 use crate::format::{duration, fixed, wrap};
 use crate::metric::{Metric, metric};
 use crate::table::{Cell, Column, Table};
@@ -31,6 +31,9 @@ fn metric_cell(key: &str, value: f64, decimals: usize) -> Cell {
 
 /// The label of a point on one axis; of a number, the number.
 pub(super) fn label_cell(level: &Level) -> Cell {
+    if let Some(range) = &level.range {
+        return Cell::text(range.as_str());
+    }
     match level.number() {
         Some(number) if number >= 0.0 && number.fract() == 0.0 => Cell::count(number as u64),
         Some(number) => Cell::shown(level.label.as_str(), number),
@@ -46,14 +49,22 @@ pub(super) fn shown(key: &str) -> (String, &'static str, usize) {
     }
 }
 
-/// The values of each metric seed by seed, for each row of a table that has a row for each point.
+/// The values of each metric seed by seed, for each row of a table that has a row for each point;
+/// of a range, point by point.
 fn samples(results: Results) -> Vec<Value> {
     let of = |index: usize| -> BTreeMap<String, Vec<f64>> {
         let values = |key: String| Some((key.clone(), results.values(index, &key)?));
         metrics(results).into_iter().filter_map(values).collect()
     };
-    let told = (0..results.grid.points.len()).filter(|&index| results.point(index).is_some());
-    told.map(|index| serde_json::json!(of(index))).collect()
+    let point = |&index: &usize| {
+        let at = results.grid.labels(&results.grid.points[index]);
+        serde_json::json!({ "at": at, "samples": of(index) })
+    };
+    let row = |row: &Vec<usize>| match &row[..] {
+        [index] => serde_json::json!(of(*index)),
+        several => several.iter().map(point).collect(),
+    };
+    results.rows().iter().map(row).collect()
 }
 
 /// The rows of the JSON: those of the table, and where there are several seeds the values of each.
@@ -136,34 +147,34 @@ fn plain(results: Results, title: &str) -> Table {
             if beside::publishes(results) {
                 columns.push(Column::number("published", unit).key(&format!("{name}_published")));
                 columns.push(Column::number("error", "pt").key(&format!("{name}_error")));
+                columns.push(Column::number("no change", "pt").key(&format!("{name}_error_null")));
             }
         }
     }
     let mut table = Table::new(title, columns);
-    let mut outer: Option<usize> = None;
-    for (index, point) in grid.points.iter().enumerate() {
-        if results.point(index).is_none() {
-            continue;
-        }
-        let first = point.at.first().copied().filter(|_| grid.axes.len() > 1);
+    let mut outer: Option<String> = None;
+    for points in results.rows() {
+        let point = &grid.points[points[0]];
+        let first = results.labels(points[0]).first().map(|label| (*label).to_owned());
+        let first = first.filter(|_| grid.axes.len() > 1);
         if outer.is_some() && outer != first {
             table.rule();
         }
         outer = first;
         let levels = grid.axes.iter().zip(&point.at).map(|(axis, &at)| &axis.levels[at]);
         let mut row: Vec<Cell> = levels.map(label_cell).collect();
+        let base = results.baseline_of(&points);
         for key in &metrics {
             let (_, _, decimals) = shown(key);
-            let mean = results.values(index, key).and_then(|all| results.estimate(all));
+            let mean = results.mean(&points, key);
             row.push(mean.map_or_else(Cell::empty, |m| metric_cell(key, m.mean, decimals)));
             let (Some((_, _, decimals, _)), Some(compare)) = (&compared, compare) else { continue };
             if compare.metric == *key {
-                let found =
-                    results.baseline(index).and_then(|base| change(results, base, index, key));
+                let found = base.as_ref().and_then(|base| results.change(base, &points, key));
                 row.push(found.map_or_else(Cell::empty, |f| Cell::number(f.mean, *decimals)));
                 row.push(found.map_or_else(Cell::empty, |f| half_width(f.half_width())));
                 if beside::publishes(results) {
-                    row.extend(beside::cells(results, index, found.map(|found| found.mean)));
+                    row.extend(beside::cells(results, points[0], found.map(|found| found.mean)));
                 }
             }
         }
@@ -176,7 +187,7 @@ fn plain(results: Results, title: &str) -> Table {
             compare.baseline
         ));
     }
-    for note in beside::notes(results) {
+    for note in ranges::note(grid).into_iter().chain(beside::notes(results)) {
         table.note(note);
     }
     table
@@ -277,15 +288,13 @@ fn verdict(results: Results) -> Option<String> {
         return Some(sentence);
     }
     let compare = results.grid.grid.compare.as_ref()?;
-    let points = 0..results.grid.points.len();
-    let found = points.filter_map(|index| {
-        let base = results.baseline(index).filter(|base| *base != index)?;
-        Some((index, change(results, base, index, &compare.metric)?.mean))
+    let found = results.rows().into_iter().filter_map(|row| {
+        let base = results.baseline_of(&row)?;
+        Some((row[0], results.change(&base, &row, &compare.metric)?.mean))
     });
-    let far =
-        |value: f64| if compare.change == Change::Ratio { value.ln().abs() } else { value.abs() };
+    let far = |value: f64| ranges::far(compare.change, value);
     let (index, value) = found.max_by(|a, b| far(a.1).total_cmp(&far(b.1)))?;
-    let case = results.grid.labels(&results.grid.points[index]).join(", ");
+    let case = results.labels(index).join(", ");
     let (metric, ..) = shown(&compare.metric);
     let what = match compare.change {
         Change::Loss if value < 0.0 => format!("gains {} % of {metric}", fixed(-value, 1)),
