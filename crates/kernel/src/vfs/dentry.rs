@@ -1,6 +1,7 @@
 //! Superblocks, inodes and dentries, and their reference counts.
 
 use super::blocks::{BlockCount, Clusters};
+use super::directory::Entries;
 use super::disk::OnDisk;
 use super::journal::Journal;
 use super::rename::Late;
@@ -13,7 +14,6 @@ use convoy_machine::{Here, Sim};
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 use core::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 /// Groups of pages of one file that share a `struct page` line.
@@ -154,7 +154,7 @@ pub(crate) struct Inode {
     pub(super) lock: Option<Sim<Line<Spin>>>,
     pub(super) disk: OnDisk,
     /// Names in a directory.
-    pub(crate) entries: RefCell<BTreeMap<Box<str>, Rc<Dentry>>>,
+    pub(crate) entries: RefCell<Entries>,
     /// Pages of a file that exist.
     pub(crate) pages: RefCell<Pages>,
     /// Frames of those that were written; what the system came with has none of ours.
@@ -302,7 +302,7 @@ impl Dentry {
     /// Adds a name without a price: while the tree is built.
     pub(super) fn plant(self: &Rc<Self>, name: &str, inode: Rc<Inode>) -> Rc<Self> {
         let dentry = self.name(inode);
-        self.inode.entries.borrow_mut().insert(name.into(), Rc::clone(&dentry));
+        self.inode.entries.borrow_mut().insert(name, Rc::clone(&dentry));
         dentry
     }
 

@@ -9,11 +9,64 @@ use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::{Fd, Sys};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The C library's buffer, bytes.
 const BUFFER: usize = 32 << 10;
 /// An entry's inode number, offset, length and type, and the end of its name, bytes.
 const ENTRY_HEAD: usize = 20;
+/// `.` and `..`.
+const DOTS: usize = 2;
+
+/// What the entry of `name` takes of the buffer, bytes.
+fn size_in_buffer(name: &str) -> usize {
+    (ENTRY_HEAD + name.len()).next_multiple_of(8)
+}
+
+/// The names of a directory.
+#[derive(Default)]
+pub(crate) struct Entries {
+    names: BTreeMap<Rc<str>, Rc<Dentry>>,
+    /// What they take of a buffer.
+    bytes: usize,
+}
+
+impl Entries {
+    /// Gives `name` to `dentry`.
+    pub(crate) fn insert(&mut self, name: &str, dentry: Rc<Dentry>) {
+        if self.names.insert(name.into(), dentry).is_none() {
+            self.bytes += size_in_buffer(name);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        if self.names.remove(name).is_some() {
+            self.bytes -= size_in_buffer(name);
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Rc<Dentry>> {
+        self.names.get(name)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// In order.
+    fn names(&self) -> impl Iterator<Item = &Rc<str>> {
+        self.names.keys()
+    }
+}
 
 impl World {
     /// `getdents`, under `i_mutex`.
@@ -49,11 +102,18 @@ impl World {
 /// How many entries from number `first` on fit into the buffer; numbers 0 and 1 are `.` and `..`.
 fn fits(inode: &Inode, first: usize) -> usize {
     let entries = inode.entries.borrow();
-    let names = [".", ".."].into_iter().chain(entries.keys().map(|name| &**name));
+    let all = entries.len() + DOTS;
+    if first >= all {
+        return 0;
+    }
+    if first == 0 && entries.bytes() + DOTS * size_in_buffer("..") <= BUFFER {
+        return all;
+    }
+    let names = [".", ".."].into_iter().chain(entries.names().map(|name| &**name));
     let mut left = BUFFER;
     let mut count = 0;
     for name in names.skip(first) {
-        let bytes = (ENTRY_HEAD + name.len()).next_multiple_of(8);
+        let bytes = size_in_buffer(name);
         if bytes > left {
             break;
         }
@@ -65,10 +125,10 @@ fn fits(inode: &Inode, first: usize) -> usize {
 
 impl Process {
     /// The names in an open directory, as the program has them in its buffer.
-    pub(crate) fn names_in(&self, fd: Fd) -> Sys<Vec<Box<str>>> {
+    pub(crate) fn names_in(&self, fd: Fd) -> Sys<Vec<Rc<str>>> {
         let file = self.file(fd)?;
         match &file.target {
-            Target::Inode(dentry) => Ok(dentry.inode.entries.borrow().keys().cloned().collect()),
+            Target::Inode(dentry) => Ok(dentry.inode.entries.borrow().names().cloned().collect()),
             _ => Err(Errno::ENOTDIR),
         }
     }

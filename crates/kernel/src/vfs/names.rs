@@ -29,7 +29,7 @@ impl World {
         let dentry = directory.name(inode);
         self.vfs.tie(&dentry, || {
             dentry.hot.name.write(1);
-            directory.inode.entries.borrow_mut().insert(name.into(), Rc::clone(&dentry));
+            directory.inode.entries.borrow_mut().insert(name, Rc::clone(&dentry));
         });
         let size = &directory.inode.hot.head.size;
         size.write(size.peek() + 1);

@@ -140,7 +140,7 @@ impl World {
             self.vfs.d_move(source, (from, to), || {
                 from.inode.entries.borrow_mut().remove(old_name);
                 count(&from.inode.hot.head.size, -1);
-                to.inode.entries.borrow_mut().insert(new_name.into(), Rc::clone(source));
+                to.inode.entries.borrow_mut().insert(new_name, Rc::clone(source));
                 count(&to.inode.hot.head.size, i64::from(target.is_none()));
                 source.parent.replace(Rc::downgrade(to));
             });
