@@ -92,8 +92,7 @@ impl Sched {
             if local.pending.get() == 0 {
                 break;
             }
-            let over = rules.limit_ms > 0
-                && (self.rq.jiffies() >= end || self.rq.this().need_resched.get());
+            let over = rules.limit_ms > 0 && (self.rq.jiffies() >= end || Here::need_resched());
             if passes == 0 || over {
                 self.wake_ksoftirqd();
                 break;

@@ -282,6 +282,25 @@ impl Here {
         engine().spun_beside()
     }
 
+    /// Whether a reschedule of this CPU is wanted.
+    #[inline]
+    pub fn need_resched() -> bool {
+        engine().this().resched.get()
+    }
+
+    /// Whether a reschedule of `cpu` is wanted.
+    #[inline]
+    pub fn resched_of(cpu: usize) -> bool {
+        engine().cpus[cpu].resched.get()
+    }
+
+    /// Says whether a reschedule of `cpu` is wanted; returns what was said before. While none is,
+    /// [`Os::preempt_point`](crate::Os::preempt_point) is not called there.
+    #[inline]
+    pub fn set_resched(cpu: usize, wanted: bool) -> bool {
+        engine().cpus[cpu].resched.replace(wanted)
+    }
+
     /// Depth of disabled preemption on this CPU.
     pub fn preempt_depth() -> u32 {
         engine().this().preempt_off.get()

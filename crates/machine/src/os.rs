@@ -144,6 +144,7 @@ pub trait Os {
         0
     }
 
-    /// The depth of disabled preemption has returned to 0 while interrupts are enabled.
+    /// The depth of disabled preemption has returned to 0 while interrupts are enabled and a
+    /// reschedule of this CPU is wanted ([`Here::set_resched`](crate::Here::set_resched)).
     fn preempt_point(&self);
 }

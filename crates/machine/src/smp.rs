@@ -1,6 +1,6 @@
 //! `Smp`: the virtual machine as a lock's platform.
 
-use crate::engine::engine;
+use crate::engine::{Lock, engine};
 use crate::memory::Sim;
 use crate::trace::Event;
 use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
@@ -137,7 +137,7 @@ impl Platform for Smp {
         let engine = engine();
         let cpu = engine.this();
         cpu.preempt_off.set(cpu.preempt_off.get() - 1);
-        if cpu.preempt_off.get() == 0 && !cpu.irqs_off() {
+        if cpu.resched.get() && cpu.preempt_off.get() == 0 && !cpu.irqs_off() {
             engine.os().preempt_point();
         }
     }
@@ -157,9 +157,15 @@ impl Platform for Smp {
         let engine = engine();
         let lock_at = engine.offset(lock);
         engine.tell(|| Event::Lock { event, lock: lock_at, task });
-        engine.ledger.event(event, lock_at, task, core::any::type_name::<T>(), engine.now());
+        let kind = core::any::type_name::<T>();
+        engine.ledger.event(
+            event,
+            Lock { task, offset: lock_at, kind },
+            engine.cpu(),
+            engine.now(),
+        );
         if cfg!(debug_assertions) {
-            engine.check_rules(event, lock_at, task, core::any::type_name::<T>());
+            engine.check_rules(event, lock_at, task, kind);
         }
         if engine.watches.may_have(lock_at) {
             let current = engine.this().task.get();

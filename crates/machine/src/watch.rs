@@ -68,7 +68,7 @@ pub(crate) struct Watches {
 /// The bit of the lock at `offset`.
 #[inline(always)]
 fn bit(offset: usize) -> u64 {
-    1 << (offset / 4 % 61)
+    1 << (offset as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(58)
 }
 
 impl Watches {

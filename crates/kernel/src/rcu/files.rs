@@ -33,6 +33,7 @@ impl Sched {
     }
 
     /// The running task is in this system call or section of a reader from now on; where it was.
+    #[inline]
     pub(crate) fn note_section(&self, name: Option<&'static str>) -> Option<&'static str> {
         self.rcu.as_ref().and_then(|_| self.rq.current().section.replace(name))
     }

@@ -5,7 +5,7 @@ use super::domains;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
 use super::normal::{Class, Normal};
-use super::queue::{Costs, MIGRATION_COST_NS, RunQueue, RunQueues};
+use super::queue::{Costs, MIGRATION_COST_NS, Resched, RunQueue, RunQueues};
 use super::rt_limit::Limits;
 use super::{cfs, eevdf, o1, rt, wait_runtime};
 use crate::preset::KernelPreset;
@@ -76,7 +76,7 @@ fn run_queue(kernel: &KernelPreset, preset: &Preset, cpu: usize) -> RunQueue {
         curr: Cell::new(0),
         prev: Cell::new(0),
         idle: Cell::new(0),
-        need_resched: Cell::new(false),
+        need_resched: Resched { cpu },
         domains: domains::build(preset, &kernel.sched.domains, cpu),
         next_balance: Cell::new(1),
         // Until nohz takes over at the end of the boot an idle CPU ticks: it has been seen idle.

@@ -91,11 +91,11 @@ impl Sched {
             self.leave(&me, Leave::Switch);
             // Taking it again may sleep, or (as a spinlock) give up because somebody else wants
             // this CPU.
-            let wanted = || self.rq.this().need_resched.get();
+            let wanted = || Here::need_resched();
             while held && !self.bkl.reacquire_in_schedule(wanted, &me) {
                 self.leave(&me, Leave::Switch);
             }
-            if !self.rq.this().need_resched.get() {
+            if !Here::need_resched() {
                 return;
             }
         }
@@ -334,7 +334,7 @@ impl Sched {
         if me.id == self.rq.this().idle.get() || me.state.get() == State::Dead {
             return;
         }
-        while self.rq.this().need_resched.get() {
+        while Here::need_resched() {
             let depth = me.lock_depth.replace(-1);
             me.preempted.set(true);
             self.schedule();
@@ -347,9 +347,9 @@ impl Sched {
 impl Os for Sched {
     fn idle(&self) {
         loop {
-            while !self.rq.this().need_resched.get() {
+            while !Here::need_resched() {
                 self.enter_idle();
-                if !self.rq.this().need_resched.get() {
+                if !Here::need_resched() {
                     self.rq.this().halted_at.set(Here::now_ps());
                     Here::halt();
                 }
@@ -448,7 +448,7 @@ impl Os for Sched {
     }
 
     fn need_resched(&self) -> bool {
-        self.rq.this().need_resched.get()
+        Here::need_resched()
     }
 
     fn runnable_here(&self) -> u32 {
@@ -460,8 +460,6 @@ impl Os for Sched {
     }
 
     fn preempt_point(&self) {
-        if self.rq.this().need_resched.get() {
-            self.preempt_in_kernel();
-        }
+        self.preempt_in_kernel();
     }
 }

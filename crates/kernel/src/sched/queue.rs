@@ -22,6 +22,25 @@ use std::rc::Rc;
 /// `sysctl_sched_migration_cost`, nanoseconds.
 pub(crate) const MIGRATION_COST_NS: u64 = 500_000;
 
+/// Whether a reschedule of a CPU is wanted; the machine keeps it.
+pub(crate) struct Resched {
+    pub(crate) cpu: usize,
+}
+
+impl Resched {
+    pub(crate) fn get(&self) -> bool {
+        Here::resched_of(self.cpu)
+    }
+
+    pub(crate) fn set(&self, wanted: bool) {
+        self.replace(wanted);
+    }
+
+    pub(crate) fn replace(&self, wanted: bool) -> bool {
+        Here::set_resched(self.cpu, wanted)
+    }
+}
+
 /// One CPU's run queue.
 pub(crate) struct RunQueue {
     pub(crate) lock: Sim<Spin>,
@@ -30,7 +49,7 @@ pub(crate) struct RunQueue {
     pub(crate) curr: Cell<TaskId>,
     pub(crate) prev: Cell<TaskId>,
     pub(crate) idle: Cell<TaskId>,
-    pub(crate) need_resched: Cell<bool>,
+    pub(crate) need_resched: Resched,
     pub(crate) domains: Vec<Domain>,
     /// Tick at which periodic balancing is due.
     pub(crate) next_balance: Cell<u64>,

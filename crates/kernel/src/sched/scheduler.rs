@@ -204,7 +204,7 @@ impl Sched {
 
     /// A place where long kernel paths offer to give up the CPU.
     pub fn cond_resched(&self) {
-        while self.rq.this().need_resched.get() && Here::preempt_depth() == 0 {
+        while Here::need_resched() && Here::preempt_depth() == 0 {
             self.schedule();
         }
     }
@@ -217,8 +217,9 @@ impl Sched {
     }
 
     /// On return to user mode.
+    #[inline]
     pub fn syscall_return(&self) {
-        while self.rq.this().need_resched.get() {
+        while Here::need_resched() {
             self.schedule();
         }
     }

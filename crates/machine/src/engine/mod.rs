@@ -30,6 +30,8 @@ use corosensei::{Coroutine, Yielder};
 use std::rc::Rc;
 use watchdog::{Ledger, Watchdog};
 
+pub(crate) use watchdog::Lock;
+
 pub(crate) use overflow::{catch, command};
 pub(crate) use task::fetch;
 
@@ -96,6 +98,9 @@ pub(crate) struct Cpu {
     irq_off: Cell<u32>,
     /// Depth of disabled preemption.
     pub(crate) preempt_off: Cell<u32>,
+    /// A reschedule of this CPU is wanted. The operating system's, kept where enabling preemption finds
+    /// it at once.
+    pub(crate) resched: Cell<bool>,
     /// Next in the line's list of spinners (CPU + 1), and whether this CPU is in that list.
     spin_next: Cell<u16>,
     linked: Cell<bool>,
@@ -263,7 +268,7 @@ impl Engine {
             watches: Watches::default(),
             disk: Disk::new(&preset.disk),
             tap: Tap::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(count, tasks),
             rules: Rules::default(),
             watchdog: Watchdog::default(),
             beside: beside::Beside::default(),
@@ -320,6 +325,7 @@ impl Cpu {
             preempt_off: Cell::new(0),
             timer: Cell::new(u64::MAX),
             ipi: Cell::new(u64::MAX),
+            resched: Cell::new(false),
             blocked: Cell::new(false),
             asked: Cell::new(0),
             spin: Cell::new(None),

@@ -24,10 +24,10 @@ const PATIENCE: u64 = 10_000_000_000_000;
 const OPERATIONS: u64 = 1 << 27;
 /// A lock as its events name it.
 #[derive(Clone, Copy)]
-struct Lock {
-    task: TaskId,
-    offset: usize,
-    kind: &'static str,
+pub(crate) struct Lock {
+    pub(crate) task: TaskId,
+    pub(crate) offset: usize,
+    pub(crate) kind: &'static str,
 }
 
 /// A wait for a lock.
@@ -39,34 +39,69 @@ struct Want {
     given: bool,
 }
 
+/// How many locks taken on a CPU are found without a search.
+const RECENT: usize = 7;
+
+/// Locks that were taken on a CPU and are held, the last one last: a lock that does not contend is
+/// noted and forgotten by one look at this.
+struct Recent {
+    count: Cell<usize>,
+    locks: [Cell<Lock>; RECENT],
+}
+
 /// Which locks are held, and wanted.
-#[derive(Default)]
 pub(crate) struct Ledger {
-    held: RefCell<Vec<Lock>>,
+    /// By CPU.
+    recent: Box<[Recent]>,
+    /// The rest of those held.
+    older: RefCell<Vec<Lock>>,
     /// By task; of an interrupted wait only the innermost.
     wanted: RefCell<Vec<Option<Want>>>,
     /// The tasks that want one, a bit each.
-    wants: RefCell<Vec<u64>>,
+    wants: Box<[Cell<u64>]>,
+}
+
+impl Recent {
+    fn new() -> Self {
+        const NONE: Lock = Lock { task: TaskId::MAX, offset: 0, kind: "" };
+        Self { count: Cell::new(0), locks: [const { Cell::new(NONE) }; RECENT] }
+    }
+
+    fn held(&self) -> &[Cell<Lock>] {
+        &self.locks[..self.count.get()]
+    }
+
+    /// Takes out the last of those that `is` holds of.
+    fn take(&self, is: impl Fn(&Lock) -> bool) -> bool {
+        let held = self.held();
+        let Some(at) = held.iter().rposition(|lock| is(&lock.get())) else { return false };
+        (at + 1..held.len()).for_each(|next| held[next - 1].set(held[next].get()));
+        self.count.set(held.len() - 1);
+        true
+    }
 }
 
 impl Ledger {
+    pub(super) fn new(cpus: usize, tasks: usize) -> Self {
+        Self {
+            recent: (0..cpus).map(|_| Recent::new()).collect(),
+            older: RefCell::default(),
+            wanted: RefCell::new(vec![None; tasks]),
+            wants: (0..tasks.div_ceil(64)).map(|_| Cell::new(0)).collect(),
+        }
+    }
+
+    /// `event` of `lock`, on `cpu` at `now`.
     #[inline(always)]
-    pub(crate) fn event(
-        &self,
-        event: LockEvent,
-        offset: usize,
-        task: TaskId,
-        kind: &'static str,
-        now: u64,
-    ) {
-        let lock = Lock { task, offset, kind };
+    pub(crate) fn event(&self, event: LockEvent, lock: Lock, cpu: usize, now: u64) {
+        let Lock { task, offset, .. } = lock;
         match event {
             LockEvent::Contended => self.want(lock, now),
             LockEvent::Acquired => {
                 if self.wants(task) && self.unwant(task, offset) == Some(true) {
                     return;
                 }
-                self.held.borrow_mut().push(lock);
+                self.hold(lock, &self.recent[cpu]);
             }
             LockEvent::Handoff => self.give(lock),
             LockEvent::Interrupted | LockEvent::TimedOut => {
@@ -77,18 +112,14 @@ impl Ledger {
                 if self.wants(task) {
                     self.unwant(task, offset);
                 }
-                let mut held = self.held.borrow_mut();
-                let own = |lock: &Lock| lock.offset == offset && lock.task == task;
+                let recent = &self.recent[cpu];
+                let others = recent.count.get().wrapping_sub(1);
+                let last = recent.locks.get(others).map(Cell::get);
                 // Mostly the lock that was taken last.
-                let others = held.len().saturating_sub(1);
-                if held.last().is_some_and(own) {
-                    held.truncate(others);
-                    return;
-                }
-                // A unit of a semaphore may be given back by a task that never took one.
-                let any = || held.iter().rposition(|lock| lock.offset == offset);
-                if let Some(at) = held.iter().rposition(own).or_else(any) {
-                    held.swap_remove(at);
+                if last.is_some_and(|last| last.offset == offset && last.task == task) {
+                    recent.count.set(others);
+                } else {
+                    self.release(lock, recent);
                 }
             }
             _ => {}
@@ -96,22 +127,75 @@ impl Ledger {
     }
 
     #[inline(always)]
+    fn hold(&self, lock: Lock, recent: &Recent) {
+        let count = recent.count.get();
+        match recent.locks.get(count) {
+            Some(place) => {
+                place.set(lock);
+                recent.count.set(count + 1);
+            }
+            None => self.hold_many(lock, recent),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hold_many(&self, lock: Lock, recent: &Recent) {
+        self.older.borrow_mut().extend(recent.held().iter().map(Cell::get));
+        recent.locks[0].set(lock);
+        recent.count.set(1);
+    }
+
+    /// `lock` is released, which was not the last to be taken on this CPU. A unit of a semaphore
+    ///   may be given back by a task that never took one.
+    #[cold]
+    #[inline(never)]
+    fn release(&self, lock: Lock, recent: &Recent) {
+        let own = |held: &Lock| held.offset == lock.offset && held.task == lock.task;
+        let any = |held: &Lock| held.offset == lock.offset;
+        let _maybe_held = recent.take(own) || self.take(own) || self.take(any);
+    }
+
+    /// Takes out one of those held that `is` holds of.
+    fn take(&self, is: impl Fn(&Lock) -> bool) -> bool {
+        let mut older = self.older.borrow_mut();
+        match older.iter().rposition(&is) {
+            Some(at) => {
+                older.swap_remove(at);
+                true
+            }
+            None => self.recent.iter().any(|recent| recent.take(&is)),
+        }
+    }
+
+    /// Calls `visit` with each lock held.
+    fn each_held(&self, mut visit: impl FnMut(&Lock)) {
+        // A signal handler may ask in the middle of a change.
+        if let Ok(older) = self.older.try_borrow() {
+            older.iter().for_each(&mut visit);
+        }
+        self.recent.iter().flat_map(Recent::held).for_each(|lock| visit(&lock.get()));
+    }
+
+    fn held(&self) -> Vec<Lock> {
+        let mut all = Vec::new();
+        self.each_held(|lock| all.push(*lock));
+        all
+    }
+
+    #[inline(always)]
     fn wants(&self, task: TaskId) -> bool {
-        let word = self.wants.borrow().get(task as usize / 64).copied().unwrap_or(0);
+        let word = self.wants.get(task as usize / 64).map_or(0, Cell::get);
         word >> (task % 64) & 1 == 1
     }
 
     #[cold]
     #[inline(never)]
     fn want(&self, lock: Lock, since: u64) {
-        let (mut wanted, mut wants) = (self.wanted.borrow_mut(), self.wants.borrow_mut());
         let task = lock.task as usize;
-        if task >= wanted.len() {
-            wanted.resize(task + 1, None);
-            wants.resize(task / 64 + 1, 0);
-        }
-        wanted[task] = Some(Want { lock, since, given: false });
-        wants[task / 64] |= 1 << (task % 64);
+        self.wanted.borrow_mut()[task] = Some(Want { lock, since, given: false });
+        let word = &self.wants[task / 64];
+        word.set(word.get() | 1 << (task % 64));
     }
 
     /// Ends the wait of `task` for the lock at `offset`, if that is what it waits for; whether it
@@ -121,7 +205,8 @@ impl Ledger {
     fn unwant(&self, task: TaskId, offset: usize) -> Option<bool> {
         let mut wanted = self.wanted.borrow_mut();
         let want = wanted.get_mut(task as usize)?.take_if(|want| want.lock.offset == offset)?;
-        self.wants.borrow_mut()[task as usize / 64] &= !(1 << (task % 64));
+        let word = &self.wants[task as usize / 64];
+        word.set(word.get() & !(1 << (task % 64)));
         Some(want.given)
     }
 
@@ -132,12 +217,12 @@ impl Ledger {
         if let Some(Some(want)) = self.wanted.borrow_mut().get_mut(lock.task as usize) {
             want.given = true;
         }
-        self.held.borrow_mut().push(lock);
+        self.older.borrow_mut().push(lock);
     }
 
     /// Whether tasks have waited for each other in a circle since `before`.
     fn circle(&self, before: u64) -> bool {
-        let (held, wanted) = (self.held.borrow(), self.wanted.borrow());
+        let (held, wanted) = (self.held(), self.wanted.borrow());
         // Whom `task` waits for: the only owner of what it wants.
         let next = |task: TaskId| {
             let want = wanted.get(task as usize)?.as_ref()?;
@@ -269,7 +354,7 @@ impl Engine {
             };
             lines.push(format!("CPU {index}: task {} {what}", cpu.task.get()));
         }
-        let held = self.ledger.held.borrow();
+        let held = self.ledger.held();
         let wanted = self.ledger.wanted.borrow();
         for Want { lock: want, .. } in wanted.iter().flatten().filter(|want| !want.given) {
             let owner = held.iter().find(|lock| lock.offset == want.offset);
@@ -287,9 +372,7 @@ impl Engine {
                 let _ = write!(to, "; {what} {} {:#x}", short(lock.kind), lock.offset);
             }
         };
-        if let Ok(held) = self.ledger.held.try_borrow() {
-            held.iter().for_each(|lock| write("holds", lock));
-        }
+        self.ledger.each_held(|lock| write("holds", lock));
         if let Ok(wanted) = self.ledger.wanted.try_borrow() {
             let wanted = wanted.iter().flatten().filter(|want| !want.given);
             wanted.for_each(|want| write("wants", &want.lock));
@@ -311,8 +394,11 @@ mod tests {
     fn who_shares_a_lock_gives_back_its_own_share() {
         const SHARED: usize = 64;
         const OTHER: usize = 128;
-        let ledger = Ledger::default();
-        let event = |event, offset, task| ledger.event(event, offset, task, "a lock", 1);
+        let ledger = Ledger::new(2, 5);
+        let event = |event, offset, task: TaskId| {
+            let lock = Lock { task, offset, kind: "a lock" };
+            ledger.event(event, lock, task as usize % 2, 1);
+        };
         event(LockEvent::Acquired, SHARED, 1);
         event(LockEvent::Acquired, SHARED, 2);
         event(LockEvent::Released, SHARED, 1);
