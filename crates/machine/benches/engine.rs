@@ -115,7 +115,7 @@ fn ticket(bencher: divan::Bencher, cpus: usize) {
                         .get_or_init(|| Here::place((Word::<u32>::new(0), Word::<u32>::new(0))));
                     for _ in 0..each {
                         let mine = next.fetch_add(1, SeqCst);
-                        Smp::spin_until(owner, |owner| owner == mine);
+                        Smp::spin_until_is(owner, mine);
                         owner.store(mine + 1, SeqCst);
                         Here::pass(500_000);
                     }

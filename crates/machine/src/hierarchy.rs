@@ -18,8 +18,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::line::{Line, Lines};
+use crate::entry::Line;
+use crate::line::Lines;
 use crate::preset::{Caches, Topology, ps};
+use crate::turns::Request;
 
 /// One level: the same cache many times.
 pub(crate) struct Level {
@@ -193,9 +195,20 @@ impl Hierarchy {
 
 impl Lines {
     /// A read of line `index` by `cpu` at `now`: returns when the line is in its first level.
-    pub(crate) fn read_cached(&self, h: &mut Hierarchy, index: usize, cpu: usize, now: u64) -> u64 {
+    /// `front` says that it is in front of the CPU's sets.
+    #[inline]
+    pub(crate) fn read_cached(
+        &self,
+        h: &mut Hierarchy,
+        index: usize,
+        cpu: usize,
+        now: u64,
+        front: bool,
+    ) -> u64 {
         let line = self.entry(index);
-        if let Some(done) = self.read_again(h, line, index, cpu, now) {
+        if (front || (h.l1.in_front(cpu, index) && h.l2.in_front(cpu, index)))
+            && let Some(done) = self.read_again(h, line, index, cpu, now)
+        {
             return done;
         }
         let done = match self.look_up(h, index, cpu) {
@@ -208,12 +221,12 @@ impl Lines {
 
     /// As [`Self::read_cached`] for the most frequent read on a large machine, that of a CPU that
     /// spins: another CPU of its group has the line again, in the third level too, and all sets are
-    /// as they were when the line was taken from this CPU.
+    /// as they were when the line was taken from this CPU. The line is in front of its own.
     #[inline]
     fn read_again(
         &self,
         h: &mut Hierarchy,
-        line: &Line,
+        line: Line<'_>,
         index: usize,
         cpu: usize,
         now: u64,
@@ -221,18 +234,14 @@ impl Lines {
         let group = self.price.group_of(cpu);
         let there = line.owner.get() == 0
             && line.l3.get() >> group & 1 == 1
-            && h.l1.in_front(cpu, index)
-            && h.l2.in_front(cpu, index)
             && h.l3.as_ref().is_some_and(|l3| l3.in_front(group, index))
-            && self.shared(line)
-            && !self.readable(line, cpu);
+            && self.join_sharers(line, cpu);
         if !there {
             return None;
         }
         h.counts.l3_hits += 1;
-        let request = self.read_request(line, cpu, true);
-        self.add_sharer(line, cpu);
-        line.quick.set(0);
+        let request = Request { group: group + 1, from: 0, inside: true };
+        line.set_quick(0);
         Some(self.serve_read(line, index, &request, now, h.l3_price, h.l3_price))
     }
 
@@ -263,7 +272,7 @@ impl Lines {
         };
         if owner != 0 {
             line.owner.set(0);
-            line.quick.set(0);
+            line.set_quick(0);
             self.add_sharer(line, owner - 1);
         }
         if line.dirty.get() && !self.held_in(line, group) {
@@ -346,7 +355,7 @@ impl Lines {
         if hit.is_none() {
             self.fill(h, index, cpu, now);
         }
-        line.busy.set(0);
+        line.set_busy(0);
         line.dirty.set(true);
         line.mark_quick(cpu);
     }
@@ -365,7 +374,7 @@ impl Lines {
         if front != 0 {
             let front = self.entry(front - 1);
             if front.owner.get() as usize == cpu + 1 {
-                front.quick.set(0);
+                front.set_quick(0);
             }
         }
         if !readable {
@@ -453,10 +462,10 @@ impl Lines {
     }
 
     /// The directory forgets the copy of `cpu`.
-    fn leave(&self, line: &Line, cpu: usize) {
+    fn leave(&self, line: Line<'_>, cpu: usize) {
         if line.owner.get() as usize == cpu + 1 {
             line.owner.set(0);
-            line.quick.set(0);
+            line.set_quick(0);
         } else {
             self.remove_sharer(line, cpu);
         }

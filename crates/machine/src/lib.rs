@@ -5,6 +5,7 @@
 
 mod disk;
 mod engine;
+mod entry;
 mod fifo;
 mod hierarchy;
 mod line;

@@ -8,58 +8,20 @@
 //! A preset may state the geometry of its caches; then lines are evicted as well, and
 //! `hierarchy.rs` has the transitions. Without one a line leaves a cache by invalidation only.
 
+use crate::entry::{Entry, Hot, Line};
 use crate::hierarchy::{CacheCounts, Hierarchy};
 use crate::memory::{LINE, STACK, release, reserve};
 use crate::numa::{Controllers, Distances};
 use crate::preset::Preset;
 use crate::reach::{Copies, Reach};
 use crate::turns::Turns;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::ptr::NonNull;
-
-/// Directory entry. The zero image is "in no cache".
-#[repr(C)]
-pub(crate) struct Line {
-    /// CPU + 1 that owns the line, 0 when nobody does.
-    pub(crate) owner: Cell<u16>,
-    /// CPU + 1 of the first spinner, 0 when there is none; the rest hang on [`Spinners`].
-    pub(crate) spinner: Cell<u16>,
-    /// Misses so far: the key of the perturbation.
-    misses: Cell<u32>,
-    /// Up to 64 CPUs: bit set of the sharers. Above: index of a set in the pool, 0 for the empty
-    /// set.
-    sharers: Cell<u64>,
-    /// When the last request for the line that is known will have been served, in picoseconds.
-    /// [`Turns`] has who waits for whom until then.
-    pub(crate) busy: Cell<u64>,
-    /// Third levels that hold the line, a bit for each group.
-    pub(crate) l3: Cell<u32>,
-    /// CPU + 1 that may use the line without a look at its caches: without a geometry the owner.
-    pub(crate) quick: Cell<u16>,
-    /// Package + 1 whose memory holds the line: that of the CPU that first fetched it.
-    home: Cell<u8>,
-    /// Newer than memory. Kept only with a geometry.
-    pub(crate) dirty: Cell<bool>,
-}
-
-impl Line {
-    /// With a geometry: whether `cpu`, in whose first level the line was just used, may use it at
-    /// once the next time. A clean line first has to become dirty.
-    pub(crate) fn mark_quick(&self, cpu: usize) {
-        let mine = self.owner.get() as usize == cpu + 1 && self.dirty.get();
-        self.quick.set(if mine { cpu as u16 + 1 } else { 0 });
-    }
-
-    /// Without a geometry: the owner, 0 for nobody.
-    fn set_owner(&self, owner: u16) {
-        self.owner.set(owner);
-        self.quick.set(owner);
-    }
-}
 
 /// The lines of a region and their prices.
 pub(crate) struct Lines {
-    table: NonNull<Line>,
+    table: NonNull<Entry>,
+    hot: NonNull<Hot>,
     count: usize,
     /// Offsets below this lie on task stacks.
     stacks: usize,
@@ -102,7 +64,8 @@ impl Lines {
         let caches = preset.cache.as_ref().map(|caches| Hierarchy::new(caches, topology));
         let (price, llc) = (Distances::new(preset), topology.cpus_per_llc);
         Ok(Self {
-            table: reserve(count * size_of::<Line>())?.cast(),
+            table: reserve(count * size_of::<Entry>())?.cast(),
+            hot: reserve(count * size_of::<Hot>())?.cast(),
             count,
             stacks,
             heap: (stacks / STACK).wrapping_sub(stacks / LINE),
@@ -145,30 +108,36 @@ impl Lines {
 
     /// The line of `offset`.
     #[inline(always)]
-    pub(crate) fn at(&self, offset: usize) -> &Line {
+    pub(crate) fn at(&self, offset: usize) -> Line<'_> {
         self.entry(self.index(offset))
     }
 
     /// The line of number `index`.
     #[inline(always)]
-    pub(crate) fn entry(&self, index: usize) -> &Line {
+    pub(crate) fn entry(&self, index: usize) -> Line<'_> {
         assert!(index < self.count, "an atomic word outside simulated memory was used");
         // SAFETY: `index` is below `count`, the length of the table.
-        let line = unsafe { self.table.add(index) };
-        // SAFETY: the table is zero-initialised, and the zero image of `Line` is valid.
-        unsafe { line.as_ref() }
+        let hot = unsafe { self.hot.add(index) };
+        // SAFETY: the same holds of the other table.
+        let entry = unsafe { self.table.add(index) };
+        // SAFETY: the table is zero-initialised, and the zero image of `Hot` is valid.
+        let hot = unsafe { hot.as_ref() };
+        // SAFETY: the same holds of `Entry`.
+        let entry = unsafe { entry.as_ref() };
+        Line { hot, entry }
     }
 
-    /// Where the entry of `offset` is, if `offset` is in simulated memory.
+    /// Where what an access to `offset` looks at first is, if `offset` is in simulated memory.
     #[inline]
     pub(crate) fn place(&self, offset: usize) -> *const u8 {
-        self.table.as_ptr().wrapping_add(self.index(offset)).cast()
+        self.hot.as_ptr().wrapping_add(self.index(offset)).cast()
     }
 
     /// The number of `line`.
     #[inline(always)]
-    fn number(&self, line: &Line) -> usize {
-        (core::ptr::from_ref(line).addr() - self.table.addr().get()) / size_of::<Line>()
+    fn number(&self, line: Line<'_>) -> usize {
+        let offset = core::ptr::from_ref(line.entry).addr() - self.table.addr().get();
+        offset / size_of::<Entry>()
     }
 
     /// Whether `offset` lies on the stack of a task.
@@ -178,7 +147,7 @@ impl Lines {
 
     /// Whether `cpu` may read `line` without a transfer.
     #[inline]
-    pub(crate) fn readable(&self, line: &Line, cpu: usize) -> bool {
+    pub(crate) fn readable(&self, line: Line<'_>, cpu: usize) -> bool {
         if line.owner.get() as usize == cpu + 1 {
             return true;
         }
@@ -194,7 +163,7 @@ impl Lines {
 
     /// Calls `visit` with each word of 64 sharers of `line` that is not empty, and its number.
     #[inline(always)]
-    fn each_word(&self, line: &Line, mut visit: impl FnMut(usize, u64)) {
+    fn each_word(&self, line: Line<'_>, mut visit: impl FnMut(usize, u64)) {
         let sharers = line.sharers.get();
         if self.words == 1 {
             visit(0, sharers);
@@ -207,7 +176,7 @@ impl Lines {
     }
 
     /// Calls `visit` for each CPU that shares `line`, in order.
-    pub(crate) fn each_sharer(&self, line: &Line, mut visit: impl FnMut(usize)) {
+    pub(crate) fn each_sharer(&self, line: Line<'_>, mut visit: impl FnMut(usize)) {
         self.each_word(line, |at, mut bits| {
             while bits != 0 {
                 visit(at * 64 + bits.trailing_zeros() as usize);
@@ -217,14 +186,14 @@ impl Lines {
     }
 
     /// Whether any CPU shares `line`.
-    pub(crate) fn shared(&self, line: &Line) -> bool {
+    pub(crate) fn shared(&self, line: Line<'_>) -> bool {
         let mut any = false;
         self.each_word(line, |_, bits| any |= bits != 0);
         any
     }
 
     /// Whether a CPU or the third level of `group` has a copy of `line`.
-    pub(crate) fn held_in(&self, line: &Line, group: usize) -> bool {
+    pub(crate) fn held_in(&self, line: Line<'_>, group: usize) -> bool {
         let owner = line.owner.get() as usize;
         let mut held = line.l3.get() >> (group % 32) & 1 == 1;
         held |= owner != 0 && self.price.group_of(owner - 1) == group;
@@ -239,7 +208,7 @@ impl Lines {
     /// The copies of `line` that are neither in the private caches of `cpu` nor in the third level
     /// of its group.
     #[inline(always)]
-    pub(crate) fn copies(&self, line: &Line, cpu: usize) -> Option<&Copies> {
+    pub(crate) fn copies(&self, line: Line<'_>, cpu: usize) -> Option<&Copies> {
         let owner = line.owner.get() as usize;
         let mut found = 0;
         if owner == 0 {
@@ -255,7 +224,7 @@ impl Lines {
 
     /// The same for a read, which only wants the nearest.
     #[inline(always)]
-    pub(crate) fn nearest(&self, line: &Line, cpu: usize) -> Option<&Copies> {
+    pub(crate) fn nearest(&self, line: Line<'_>, cpu: usize) -> Option<&Copies> {
         let mut inside = false;
         if line.owner.get() == 0 {
             self.each_word(line, |at, bits| inside |= self.reach.inside(cpu, at, bits));
@@ -270,7 +239,7 @@ impl Lines {
     }
 
     #[inline]
-    pub(crate) fn clear_sharers(&self, line: &Line) {
+    pub(crate) fn clear_sharers(&self, line: Line<'_>) {
         if self.words == 1 {
             line.sharers.set(0);
         } else if line.sharers.get() != 0 {
@@ -280,7 +249,7 @@ impl Lines {
     }
 
     #[inline(always)]
-    pub(crate) fn add_sharer(&self, line: &Line, cpu: usize) {
+    pub(crate) fn add_sharer(&self, line: Line<'_>, cpu: usize) {
         if self.words == 1 {
             line.sharers.set(line.sharers.get() | 1 << cpu);
         } else {
@@ -288,7 +257,28 @@ impl Lines {
         }
     }
 
-    fn pool_sharer(&self, line: &Line, cpu: usize) {
+    /// If other CPUs share `line` and `cpu` does not, it does so too, and the result is true.
+    #[inline(always)]
+    pub(crate) fn join_sharers(&self, line: Line<'_>, cpu: usize) -> bool {
+        if self.words == 1 {
+            let (sharers, mine) = (line.sharers.get(), 1 << cpu);
+            let joins = sharers != 0 && sharers & mine == 0;
+            if joins {
+                line.sharers.set(sharers | mine);
+            }
+            return joins;
+        }
+        let (start, mine) = (line.sharers.get() as usize * self.words, 1 << (cpu % 64));
+        let mut pool = self.pool.borrow_mut();
+        let set = &mut pool[start..start + self.words];
+        let joins = set.iter().any(|&bits| bits != 0) && set[cpu / 64] & mine == 0;
+        if joins {
+            set[cpu / 64] |= mine;
+        }
+        joins
+    }
+
+    fn pool_sharer(&self, line: Line<'_>, cpu: usize) {
         let mut pool = self.pool.borrow_mut();
         if line.sharers.get() == 0 {
             line.sharers.set((pool.len() / self.words) as u64);
@@ -298,7 +288,7 @@ impl Lines {
         pool[line.sharers.get() as usize * self.words + cpu / 64] |= 1 << (cpu % 64);
     }
 
-    pub(crate) fn remove_sharer(&self, line: &Line, cpu: usize) {
+    pub(crate) fn remove_sharer(&self, line: Line<'_>, cpu: usize) {
         if self.words == 1 {
             line.sharers.set(line.sharers.get() & !(1 << cpu));
         } else if line.sharers.get() != 0 {
@@ -309,7 +299,13 @@ impl Lines {
 
     /// A request by `cpu` at `at` for a line that no cache holds: when its memory controller takes
     /// it, and how long the line then travels.
-    pub(crate) fn memory_turn(&self, line: &Line, index: usize, cpu: usize, at: u64) -> (u64, u64) {
+    pub(crate) fn memory_turn(
+        &self,
+        line: Line<'_>,
+        index: usize,
+        cpu: usize,
+        at: u64,
+    ) -> (u64, u64) {
         if line.home.get() == 0 {
             line.home.set(self.price.package_of(cpu).min(254) as u8 + 1);
         }
@@ -318,7 +314,7 @@ impl Lines {
     }
 
     /// Takes the next turn at the memory controller of `line` after `at`: when it begins.
-    pub(crate) fn occupy(&self, line: &Line, index: usize, at: u64) -> u64 {
+    pub(crate) fn occupy(&self, line: Line<'_>, index: usize, at: u64) -> u64 {
         self.controllers.take((line.home.get() as usize).saturating_sub(1), index, at)
     }
 
@@ -329,7 +325,7 @@ impl Lines {
 
     /// The perturbed price of a miss.
     #[inline(always)]
-    pub(crate) fn perturb(&self, line: &Line, index: usize, price: u64) -> u64 {
+    pub(crate) fn perturb(&self, line: Line<'_>, index: usize, price: u64) -> u64 {
         let misses = line.misses.get();
         line.misses.set(misses.wrapping_add(1));
         if self.perturbation == 0 {
@@ -340,19 +336,20 @@ impl Lines {
         price + ((price * self.perturbation / FRACTION) * draw / FRACTION)
     }
 
-    /// A read of `line` by `cpu` at `now`: returns when the CPU has the line.
+    /// A read of `line` by `cpu` at `now`: returns when the CPU has the line. `front` says that the
+    /// line is known to be in front of the CPU's sets.
     #[inline]
-    pub(crate) fn read(&self, line: &Line, cpu: usize, now: u64) -> u64 {
+    pub(crate) fn read(&self, line: Line<'_>, cpu: usize, now: u64, front: bool) -> u64 {
         let index = self.number(line);
         if let Some(caches) = &self.caches {
-            return self.read_cached(&mut caches.borrow_mut(), index, cpu, now);
+            return self.read_cached(&mut caches.borrow_mut(), index, cpu, now, front);
         }
         if self.readable(line, cpu) { now } else { self.fetch(line, index, cpu, now) }
     }
 
     /// A write to `line` by `cpu` at `now`: returns when the CPU owns the line.
     #[inline]
-    pub(crate) fn write(&self, line: &Line, cpu: usize, now: u64) -> u64 {
+    pub(crate) fn write(&self, line: Line<'_>, cpu: usize, now: u64) -> u64 {
         let index = self.number(line);
         if let Some(caches) = &self.caches {
             return self.write_cached(&mut caches.borrow_mut(), index, cpu, now);
@@ -361,7 +358,7 @@ impl Lines {
     }
 
     #[inline]
-    fn fetch(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
+    fn fetch(&self, line: Line<'_>, index: usize, cpu: usize, now: u64) -> u64 {
         let copies = self.nearest(line, cpu);
         let owner = line.owner.get() as usize;
         let request = self.read_request(line, cpu, copies.is_some_and(|copies| copies.inside));
@@ -381,7 +378,7 @@ impl Lines {
 
     /// Invalidates the copies of the others.
     #[inline]
-    fn own(&self, line: &Line, index: usize, cpu: usize, now: u64) -> u64 {
+    fn own(&self, line: Line<'_>, index: usize, cpu: usize, now: u64) -> u64 {
         let copies = self.copies(line, cpu);
         let mut request = self.read_request(line, cpu, true);
         let alone = self.readable(line, cpu);
@@ -407,7 +404,7 @@ impl Lines {
         let line = self.entry(index);
         self.clear_sharers(line);
         line.set_owner(cpu as u16 + 1);
-        line.busy.set(0);
+        line.set_busy(0);
     }
 }
 
@@ -415,6 +412,8 @@ impl Drop for Lines {
     fn drop(&mut self) {
         // SAFETY: the table is the reservation of `new`, and no reference to a line outlives
         // `self`.
-        unsafe { release(self.table.cast(), self.count * size_of::<Line>()) };
+        unsafe { release(self.table.cast(), self.count * size_of::<Entry>()) };
+        // SAFETY: the same.
+        unsafe { release(self.hot.cast(), self.count * size_of::<Hot>()) };
     }
 }

@@ -1,6 +1,6 @@
 //! `Smp`: the virtual machine as a lock's platform.
 
-use crate::engine::{Lock, engine};
+use crate::engine::{Lock, Until, engine};
 use crate::memory::Sim;
 use crate::trace::Event;
 use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
@@ -69,8 +69,16 @@ impl Platform for Smp {
             return value;
         }
         let engine = engine();
-        engine.spin(engine.offset(word), &|| done(word.peek()));
+        engine.spin(engine.offset(word), Until::Says(&|| done(word.peek())));
         word.peek()
+    }
+
+    #[inline]
+    fn spin_until_is(word: &Self::AtomicU32, value: u32) {
+        if word.load(Ordering::Acquire) != value {
+            let engine = engine();
+            engine.spin(engine.offset(word), Until::Is(&word.0, value));
+        }
     }
 
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {

@@ -13,7 +13,8 @@
 //! requests (uncore manuals of the E7 and E5: one request per line and package; conflicts are
 //! ordered at the home). `copy_service` of a preset says where copies may overlap, as on a bus.
 
-use crate::line::{Line, Lines};
+use crate::entry::Line;
+use crate::line::Lines;
 use crate::preset::{Preset, ps};
 use core::cell::RefCell;
 
@@ -78,9 +79,9 @@ impl Turns {
 
     /// When `request` for `line`, number `index`, made at `now`, is served.
     #[inline(always)]
-    pub(crate) fn begin(&self, line: &Line, index: usize, request: &Request, now: u64) -> u64 {
+    pub(crate) fn begin(&self, line: Line<'_>, index: usize, request: &Request, now: u64) -> u64 {
         match self.place(index) {
-            0 => now.max(line.busy.get()),
+            0 => now.max(line.busy()),
             place => {
                 let times = &self.times.borrow()[place..place + self.span];
                 begin_at(times, line, request, now)
@@ -93,20 +94,20 @@ impl Turns {
     #[inline(always)]
     fn serve(
         &self,
-        line: &Line,
+        line: Line<'_>,
         index: usize,
         request: &Request,
         now: u64,
         serve: impl FnOnce(u64) -> Served,
     ) -> u64 {
         if self.groups == 1 {
-            let served = serve(now.max(line.busy.get()));
-            line.busy.set(served.inside);
+            let served = serve(now.max(line.busy()));
+            line.set_busy(served.inside);
             return served.done;
         }
         let place = self.place(index);
         if place == 0 {
-            return self.serve_first(line, index, request, &serve(now.max(line.busy.get())));
+            return self.serve_first(line, index, request, &serve(now.max(line.busy())));
         }
         let times = &mut self.times.borrow_mut()[place..place + self.span];
         let served = serve(begin_at(times, line, request, now));
@@ -117,7 +118,7 @@ impl Turns {
     /// Two groups want the line for the first time.
     #[cold]
     #[inline(never)]
-    fn serve_first(&self, line: &Line, index: usize, request: &Request, served: &Served) -> u64 {
+    fn serve_first(&self, line: Line<'_>, index: usize, request: &Request, served: &Served) -> u64 {
         let mut times = self.times.borrow_mut();
         let place = times.len();
         times.resize(place + self.span, 0);
@@ -134,8 +135,8 @@ impl Turns {
 
 /// [`Turns::begin`] for a line that has `times`.
 #[inline(always)]
-fn begin_at(times: &[u64], line: &Line, request: &Request, now: u64) -> u64 {
-    if now >= line.busy.get() {
+fn begin_at(times: &[u64], line: Line<'_>, request: &Request, now: u64) -> u64 {
+    if now >= line.busy() {
         now
     } else if request.inside {
         now.max(times[request.group])
@@ -146,20 +147,20 @@ fn begin_at(times: &[u64], line: &Line, request: &Request, now: u64) -> u64 {
 
 /// `request` has been served: notes in the `times` of its line who waits for that.
 #[inline(always)]
-fn note(times: &mut [u64], line: &Line, request: &Request, served: &Served) {
+fn note(times: &mut [u64], line: Line<'_>, request: &Request, served: &Served) {
     times[request.group] = served.inside;
-    let mut busy = line.busy.get().max(served.inside);
+    let mut busy = line.busy().max(served.inside);
     if !request.inside {
         times[0] = served.between;
         busy = busy.max(served.between);
     }
-    line.busy.set(busy);
+    line.set_busy(busy);
 }
 
 impl Lines {
     /// What `cpu` asks for when it reads `line`, of which its group has a copy or not.
     #[inline]
-    pub(crate) fn read_request(&self, line: &Line, cpu: usize, inside: bool) -> Request {
+    pub(crate) fn read_request(&self, line: Line<'_>, cpu: usize, inside: bool) -> Request {
         let owner = line.owner.get() as usize;
         let from = if owner == 0 { 0 } else { self.price.group_of(owner - 1) + 1 };
         Request { group: self.price.group_of(cpu) + 1, from, inside }
@@ -170,7 +171,7 @@ impl Lines {
     #[inline]
     pub(crate) fn serve_read(
         &self,
-        line: &Line,
+        line: Line<'_>,
         index: usize,
         request: &Request,
         now: u64,
@@ -195,7 +196,7 @@ impl Lines {
     #[inline]
     pub(crate) fn serve_write(
         &self,
-        line: &Line,
+        line: Line<'_>,
         index: usize,
         request: &Request,
         now: u64,
@@ -209,7 +210,7 @@ impl Lines {
     /// Serves a request by `cpu` for `line`, which no cache holds.
     pub(crate) fn serve_from_memory(
         &self,
-        line: &Line,
+        line: Line<'_>,
         index: usize,
         request: &Request,
         cpu: usize,
@@ -221,8 +222,8 @@ impl Lines {
         };
         // Whoever wants it until it is there waits for that.
         if self.turns.place(index) == 0 {
-            let done = serve(now.max(line.busy.get()));
-            line.busy.set(done);
+            let done = serve(now.max(line.busy()));
+            line.set_busy(done);
             return done;
         }
         self.turns.serve(line, index, request, now, |start| Served::alone(serve(start)))

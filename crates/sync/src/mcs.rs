@@ -198,7 +198,7 @@ impl<P: Platform> McsQueue<P> {
         prev.next.set(Some(NonNull::from(me)));
         // Release pairs with the acquire in `unlock`.
         prev.linked.store(YES, Release);
-        P::spin_until(&me.locked, |locked| locked == YES);
+        P::spin_until_is(&me.locked, YES);
     }
 
     fn unlock(&self, me: &Node<P>) {
@@ -209,7 +209,7 @@ impl<P: Platform> McsQueue<P> {
             if self.tail.compare_exchange(mine, NOBODY, Release, Relaxed).is_ok() {
                 return;
             }
-            P::spin_until(&me.linked, |linked| linked == YES);
+            P::spin_until_is(&me.linked, YES);
         }
         let next = me.next.get();
         debug_assert!(next.is_some(), "`next` is set before `linked`");

@@ -229,6 +229,12 @@ pub trait Platform: Sized + 'static {
     /// ordering). `done` uses no words and no other operation of the platform than questions.
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32;
 
+    /// As [`Self::spin_until`] for a word that shall have one value.
+    #[inline]
+    fn spin_until_is(word: &Self::AtomicU32, value: u32) {
+        Self::spin_until(word, |held| held == value);
+    }
+
     /// One pause of a loop that tries something at each turn, for which [`Self::spin_until`] would
     /// be too patient. `worthwhile` tells from the value of `word` whether another turn may come to
     /// something; it obeys the rules of [`Self::spin_until`]. The checker blocks until it holds,

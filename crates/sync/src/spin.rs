@@ -198,7 +198,7 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
         // Acquire pairs with the release in `unlock`.
         if self.serving.load(Acquire) != ticket {
             P::happened(LockEvent::Contended, self);
-            P::spin_until(&self.serving, |serving| serving == ticket);
+            P::spin_until_is(&self.serving, ticket);
         }
         P::happened(LockEvent::Acquired, self);
     }

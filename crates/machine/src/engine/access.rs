@@ -1,7 +1,7 @@
 //! Priced access to simulated memory.
 
 use super::Engine;
-use crate::line::Line;
+use crate::entry::Line;
 use crate::memory::LINE;
 use crate::trace::Event;
 use convoy_sync::Access;
@@ -21,17 +21,21 @@ impl Engine {
     /// line and either the earliest, or ahead by less than the skew while the line has not moved
     /// lately. A line that CPUs take from each other is used strictly in turn.
     #[inline(always)]
-    fn in_turn(&self, line: &Line, holder: u16) -> bool {
+    fn in_turn(&self, line: Line<'_>, holder: u16) -> bool {
         let now = self.clock.get();
         holder as usize == self.cpu.get() + 1
             && (now <= self.near.get()
-                || (now <= self.far.get() && now >= line.busy.get() + self.settle))
+                || (now <= self.far.get() && now >= line.busy() + self.settle))
     }
 
-    /// Whether an access to `line` now costs a hit and changes nothing but the clock.
+    /// Whether an access to `line` now costs a hit and changes nothing but the clock. Does not find
+    /// it for some nanoseconds after the line has stayed for long enough.
     #[inline(always)]
-    fn at_once(&self, line: &Line) -> bool {
-        self.in_turn(line, line.quick.get())
+    fn at_once(&self, line: Line<'_>) -> bool {
+        let now = self.clock.get();
+        line.quick_since(self.cpu.get()).is_some_and(|since| {
+            now <= self.near.get() || (now <= self.far.get() && now >= since + self.settle)
+        })
     }
 
     /// Counts a memory operation. A CPU alone on its lines never comes back to the engine, so the
@@ -72,43 +76,57 @@ impl Engine {
 
     /// Waits until this CPU may use `line`.
     #[inline(always)]
-    fn turn(&self, line: &Line) {
-        let holder = if self.threads.is_some() { &line.quick } else { &line.owner };
-        if self.clock.get() > self.near.get() && !self.in_turn(line, holder.get()) {
+    fn turn(&self, line: Line<'_>) {
+        let holder = if self.threads.is_some() { line.quick() } else { line.owner.get() };
+        if self.clock.get() > self.near.get() && !self.in_turn(line, holder) {
             self.pause();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn read_slow(&self, line: &Line, offset: usize) {
+    fn read_slow(&self, line: Line<'_>, offset: usize) {
+        if self.in_turn(line, line.quick()) {
+            return self.clock.set(self.clock.get() + self.hit);
+        }
         self.turn(line);
         self.read_now(line, offset);
     }
 
     /// A read of the word at `offset`, on `line`, by the CPU whose turn it is.
     #[inline(always)]
-    fn read_now(&self, line: &Line, offset: usize) {
-        self.fetch_asked(line, offset, self.clock.get());
+    fn read_now(&self, line: Line<'_>, offset: usize) {
+        self.fetch_asked(line, offset, self.clock.get(), false);
     }
 
-    /// The same, asked for at `asked`, which is not after now.
+    /// The same, asked for at `asked`, which is not after now; `front` as in [`Lines::read`].
+    /// Whether the line came from elsewhere than the first level.
     #[inline(always)]
-    pub(super) fn fetch_asked(&self, line: &Line, offset: usize, asked: u64) {
-        let (now, before) = (self.clock.get(), line.quick.get());
-        let done = self.lines.read(line, self.core_of(self.cpu.get()), asked);
+    pub(super) fn fetch_asked(
+        &self,
+        line: Line<'_>,
+        offset: usize,
+        asked: u64,
+        front: bool,
+    ) -> bool {
+        let (now, before) = (self.clock.get(), line.quick());
+        let done = self.lines.read(line, self.core_of(self.cpu.get()), asked, front);
         self.clock.set(done.max(now) + self.hit);
         self.mark_thread(line, before);
         if done > asked {
             self.tell(|| Event::Transfer(offset));
         }
+        done > asked
     }
 
     #[cold]
     #[inline(never)]
-    fn write_slow(&self, line: &Line, offset: usize, price: u64) {
+    fn write_slow(&self, line: Line<'_>, offset: usize, price: u64) {
+        if self.in_turn(line, line.quick()) {
+            return self.clock.set(self.clock.get() + price);
+        }
         self.turn(line);
-        let (now, before) = (self.clock.get(), line.quick.get());
+        let (now, before) = (self.clock.get(), line.quick());
         let done = self.lines.write(line, self.core_of(self.cpu.get()), now);
         self.clock.set(done + price);
         self.mark_thread(line, before);

@@ -30,6 +30,7 @@ use corosensei::{Coroutine, Yielder};
 use std::rc::Rc;
 use watchdog::{Ledger, Watchdog};
 
+pub(crate) use spin::Until;
 pub(crate) use watchdog::Lock;
 
 pub(crate) use overflow::{catch, command};
@@ -98,8 +99,8 @@ pub(crate) struct Cpu {
     irq_off: Cell<u32>,
     /// Depth of disabled preemption.
     pub(crate) preempt_off: Cell<u32>,
-    /// A reschedule of this CPU is wanted. The operating system's, kept where enabling preemption finds
-    /// it at once.
+    /// A reschedule of this CPU is wanted. The operating system's, kept where enabling preemption
+    /// finds it at once.
     pub(crate) resched: Cell<bool>,
     /// Next in the line's list of spinners (CPU + 1), and whether this CPU is in that list.
     spin_next: Cell<u16>,
@@ -115,6 +116,8 @@ pub(crate) struct Cpu {
     mode_since: Cell<u64>,
     /// When it asked for the line that it will look at next, while it spins.
     asked: Cell<u64>,
+    /// Its last look while it spins has left the line in front of its sets.
+    front: Cell<bool>,
     /// What it spins for, while its coroutine is suspended for that.
     spin: Cell<Option<spin::Spin>>,
     /// The task about which the condition of its present or last spin asks whether it runs.
@@ -328,6 +331,7 @@ impl Cpu {
             resched: Cell::new(false),
             blocked: Cell::new(false),
             asked: Cell::new(0),
+            front: Cell::new(false),
             spin: Cell::new(None),
             asks: Cell::new(TaskId::MAX),
             spin_next: Cell::new(0),

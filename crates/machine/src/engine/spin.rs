@@ -9,20 +9,40 @@
 //! CPU; the line of the task's state, which a real spinner polls, has no price.
 
 use super::{Cpu, Engine, Mode};
-use crate::line::Line;
+use crate::entry::Line;
 use crate::preset::CPUS_MAX;
 use crate::trace::Event;
 use crate::tree::Turn;
 use convoy_sync::TaskId;
 use core::cell::{Cell, RefCell};
 
+/// When a wait is over.
+#[derive(Clone, Copy)]
+pub(crate) enum Until<'a> {
+    /// A word has this value.
+    Is(&'a Cell<u32>, u32),
+    /// Whatever this says; it lives on the stack of the coroutine, which costs the host some
+    /// misses.
+    Says(&'a dyn Fn() -> bool),
+}
+
+impl Until<'_> {
+    #[inline(always)]
+    fn over(self) -> bool {
+        match self {
+            Self::Is(word, value) => word.get() == value,
+            Self::Says(over) => over(),
+        }
+    }
+}
+
 /// What a CPU spins for.
 #[derive(Clone, Copy)]
 pub(super) struct Spin {
     /// Offset of the word.
     pub(super) offset: usize,
-    /// Whether the wait is over. Lives on the stack of the coroutine that spins.
-    done: *const (dyn Fn() -> bool + 'static),
+    /// What it refers to lives at least until the coroutine that spins goes on.
+    until: Until<'static>,
     /// The mode that the spinning interrupts.
     mode: Mode,
 }
@@ -96,21 +116,23 @@ impl Crowd {
 }
 
 impl Engine {
-    /// Blocks until `done` holds, which is evaluated after each fetch of the line at `offset`:
-    /// now, when the line has been written, and when an interrupt has been taken. `done` must not
+    /// Blocks until the wait is over, which is looked at after each fetch of the line at `offset`:
+    /// now, when the line has been written, and when an interrupt has been taken. `until` must not
     /// use simulated memory.
-    pub(crate) fn spin(&self, offset: usize, done: &dyn Fn() -> bool) {
-        // SAFETY: only the lifetime changes. The engine uses the pointer only while it stands in
-        // `Cpu::spin`, which is from here until this coroutine goes on, so `done` is alive.
-        let erased = unsafe { core::mem::transmute::<&dyn Fn() -> bool, &'static _>(done) };
+    pub(crate) fn spin(&self, offset: usize, until: Until<'_>) {
+        // SAFETY: only the lifetime changes. The engine uses it only while it stands in
+        // `Cpu::spin`, which is from here until this coroutine goes on, so what it refers to is
+        // alive.
+        let until = unsafe { core::mem::transmute::<Until<'_>, Until<'static>>(until) };
         let line = self.lines.at(offset);
         self.this().asks.set(TaskId::MAX);
-        while !done() {
+        while !until.over() {
             let mode = self.set_mode(Mode::Spin);
             let index = self.cpu.get();
             let cpu = &self.cpus[index];
             self.link_spinner(line, index);
-            cpu.spin.set(Some(Spin { offset, done: erased, mode }));
+            cpu.spin.set(Some(Spin { offset, until, mode }));
+            cpu.front.set(false);
             cpu.blocked.set(true);
             self.suspend(Self::next_interrupt(cpu));
             cpu.blocked.set(false);
@@ -156,10 +178,10 @@ impl Engine {
         let line = self.lines.at(spin.offset);
         let start = self.clock.get();
         self.ops.set(self.ops.get() + 1);
-        self.fetch_asked(line, spin.offset, cpu.asked.get());
-        // SAFETY: the coroutine of this CPU is suspended in `spin`, so the closure is alive.
-        let done = unsafe { &*spin.done };
-        let over = done();
+        let fetched = self.fetch_asked(line, spin.offset, cpu.asked.get(), cpu.front.get());
+        // After a miss the line is in front, and nothing but this CPU's own accesses moves it.
+        cpu.front.set(fetched && self.threads.is_none());
+        let over = spin.until.over();
         // The fetch counts as work of the mode that spins.
         let now = self.clock.get();
         cpu.account(Mode::Spin, start - cpu.mode_since.get());
@@ -180,7 +202,7 @@ impl Engine {
 
     /// `line` was written: whoever spins on it looks again, but not before now.
     #[inline]
-    pub(super) fn release_spinners(&self, line: &Line) {
+    pub(super) fn release_spinners(&self, line: Line<'_>) {
         let first = line.spinner.replace(0) as usize;
         if first != 0 {
             // Before this no other CPU acts, and none has an interrupt.
@@ -260,25 +282,25 @@ impl Engine {
         self.os().on_cpu(task)
     }
 
-    fn link_spinner(&self, line: &Line, index: usize) {
+    fn link_spinner(&self, line: Line<'_>, index: usize) {
         let cpu = &self.cpus[index];
         cpu.spin_next.set(line.spinner.replace(index as u16 + 1));
         cpu.linked.set(true);
         if self.threads.is_some() {
             // A sibling that has the line must see the spinner when it writes.
-            line.quick.set(0);
+            line.set_quick(0);
         }
     }
 
     #[inline]
-    pub(super) fn unlink_spinner(&self, line: &Line, index: usize) {
+    pub(super) fn unlink_spinner(&self, line: Line<'_>, index: usize) {
         if self.cpus[index].linked.replace(false) {
             self.unlink_linked(line, index);
         }
     }
 
     #[cold]
-    fn unlink_linked(&self, line: &Line, index: usize) {
+    fn unlink_linked(&self, line: Line<'_>, index: usize) {
         let tag = index as u16 + 1;
         let mut link = &line.spinner;
         while link.get() != tag {

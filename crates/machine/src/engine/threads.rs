@@ -7,7 +7,7 @@
 //! begins or ends to work. Memory operations cost the same either way.
 
 use super::{Cpu, Engine, Mode};
-use crate::line::Line;
+use crate::entry::Line;
 use crate::preset::Preset;
 use core::cell::Cell;
 
@@ -172,12 +172,12 @@ impl Engine {
     /// `line`, which the core of the running CPU has just used, belongs to this thread: the others
     /// use it strictly in turn. To nobody if a thread spins on it, which a write must tell.
     #[inline(always)]
-    pub(super) fn mark_thread(&self, line: &Line, before: u16) {
-        if self.threads.is_some() && line.quick.get() != 0 {
+    pub(super) fn mark_thread(&self, line: Line<'_>, before: u16) {
+        if self.threads.is_some() && line.quick() != 0 {
             let mine = self.cpu.get() as u16 + 1;
-            line.quick.set(if line.spinner.get() == 0 { mine } else { 0 });
+            line.set_quick(if line.spinner.get() == 0 { mine } else { 0 });
             if before != mine {
-                line.busy.set(line.busy.get().max(self.clock.get()));
+                line.set_busy(line.busy().max(self.clock.get()));
             }
         }
     }

@@ -311,13 +311,13 @@ fn run(preset: &Preset, seed: u64, steps: usize) {
         let (line, write) = ((draw >> 8) as usize % span, (draw >> 40).is_multiple_of(4));
         now += 1_000_000_000;
         // The engine does not ask at all when the line is quick.
-        let done = if lines.entry(line).quick.get() as usize == cpu + 1 {
+        let done = if lines.entry(line).quick() as usize == cpu + 1 {
             quick += 1;
             now
         } else if write {
             lines.write(lines.entry(line), cpu, now)
         } else {
-            lines.read(lines.entry(line), cpu, now)
+            lines.read(lines.entry(line), cpu, now, false)
         };
         let expected = ps(reference.access(cpu, line, write));
         assert_eq!(done - now, expected, "step {at}: CPU {cpu}, line {line}, write {write}");
@@ -383,8 +383,8 @@ fn a_controller_serves_one_request_at_a_time() {
     let preset = machine(TOPOLOGIES[0], &format!("{}{queue}", PRIVATE[0]));
     let lines = Lines::new(&preset, 1, LINES, 0).expect("address space");
     let waits: Vec<u64> =
-        (0..3).map(|line| lines.read(lines.entry(line), 0, 1000) - 1000).collect();
+        (0..3).map(|line| lines.read(lines.entry(line), 0, 1000, false) - 1000).collect();
     assert_eq!(waits, [500_000, 530_000, 560_000]);
     // Another package has another controller.
-    assert_eq!(lines.read(lines.entry(5), 1, 1000) - 1000, 500_000);
+    assert_eq!(lines.read(lines.entry(5), 1, 1000, false) - 1000, 500_000);
 }
