@@ -79,9 +79,9 @@ pub(crate) struct Bisect {
     #[arg(long, value_name = "RUNS")]
     #[arg(hide_short_help = true)]
     pub(crate) build_cost: Option<f64>,
-    /// What building a commit again gives: the same program, or one with a new layout (as a boot
-    /// does); shifts: the same, and its layout may set it apart from the commits around it, which
-    /// are run to tell (more runs); none: neither shifts the value
+    /// What building a commit again gives. same: the same program, whose layout may set it apart
+    /// from the commits around it, which are run where that may pass for the change; shifts: the
+    /// same where that is likely (more runs); new: a new layout, as a boot does; none: no shifts
     #[arg(long, value_name = "KIND", default_value = "same")]
     #[arg(value_parser = PossibleValuesParser::new(Layout::NAMES.map(|(name, _)| name))
         .map(|name| Layout::named(&name).unwrap_or(Layout::Same)))]

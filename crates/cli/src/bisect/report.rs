@@ -166,9 +166,9 @@ fn notes(session: &Session<'_>, answer: &Answer) -> Vec<String> {
     }
     if answer.culprit.is_some() && session.settings.layout == Layout::Same {
         notes.push(
-            "neighbouring builds are taken to differ by their source alone; where their layout may \
-             set them apart search again with --layout shifts, and where a second build of a \
-             commit may differ (link order, a boot) with --layout new"
+            "the commits around it show no shifts of builds that could pass for the change; where \
+             you expect such shifts, search again with --layout shifts, and where a second build \
+             of a commit may differ (link order, a boot) with --layout new"
                 .to_owned(),
         );
     }

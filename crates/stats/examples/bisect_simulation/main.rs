@@ -5,7 +5,8 @@
 //!
 //! `--part known|unknown|shiftless|builds|hard|noise|shifts|nothing` prints one table only,
 //! `--seed N` takes other histories. `--noise gaussian,t3`, `--cells 5,2,1` (effects over noise,
-//! rounded as printed) and `--commits N` print other rows.
+//! rounded as printed), `--commits N` and `--layout same|shifts` (of the table of shifts) print
+//! other rows.
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
 //! measures both ends itself to place its threshold and choose its repeats.
 //! The same seed gives the same table with any number of `--threads`. Every row is one of Markdown;
@@ -40,6 +41,9 @@ const CELLS: [(f64, f64); 9] = [
     (0.02, 0.05),
 ];
 
+/// Standard deviations of the shifts of builds, as parts of the change.
+const SHIFTS: [f64; 5] = [0.0, 0.1, 0.25, 0.5, 1.0];
+
 const PARTS: [&str; 8] =
     ["known", "unknown", "shiftless", "builds", "hard", "noise", "shifts", "nothing"];
 
@@ -60,6 +64,8 @@ struct Options {
     /// Shapes of noise; empty for those of each table.
     noises: Vec<Noise>,
     commits: Option<usize>,
+    /// The only search of the table of shifts; both if there is none.
+    layout: Option<String>,
     /// Effects over noise as they are printed; empty for all.
     cells: Vec<String>,
     rows: Rows,
@@ -114,6 +120,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         part: None,
         noises: Vec::new(),
         commits: None,
+        layout: None,
         cells: Vec::new(),
         rows: Rows::default(),
     };
@@ -131,12 +138,13 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
                 options.noises = value.split(',').map(noise).collect::<Result<_, _>>()?;
             }
             "--commits" => options.commits = Some(number()?.max(1) as usize),
+            "--layout" => options.layout = Some(value),
             "--write" => options.rows = Rows::into_file(&value),
             "--cells" => options.cells = value.split(',').map(String::from).collect(),
             _ => {
                 return Err(format!(
                     "{name} {value}: take --histories, --threads, --seed, --part, --noise, \
-                     --cells, --commits, --write"
+                     --cells, --commits, --layout, --write"
                 ));
             }
         }
@@ -204,20 +212,22 @@ fn shifts(options: &Options) {
     println!("| layout | d | shift | histories | named | right | runs | p95 | set | commit |");
     let searches = [("same", Layout::PerCommit), ("shifts", Layout::PerCommitAny)];
     for (name, assumed) in searches {
-        for (d, layout) in ["1", "2", "5"].into_iter().flat_map(|d| [0.0, 0.5, 1.0].map(|s| (d, s)))
-        {
+        if options.layout.as_deref().is_some_and(|only| only != name) {
+            continue;
+        }
+        for (d, shift) in ["1", "2", "5"].into_iter().flat_map(|d| SHIFTS.map(|s| (d, s))) {
             if !options.cells.is_empty() && !options.cells.iter().any(|cell| cell == d) {
                 continue;
             }
             let effect = 0.05 * d.parse::<f64>().unwrap_or(1.0);
             let plain = default_search(options, effect, Noise::Gaussian);
-            let scenario = Scenario { layout, assumed, ..plain };
+            let scenario = Scenario { layout: shift * plain.d(), assumed, ..plain };
             let of = summarise(&scenario, histories, options.seed, options.threads);
             let cells = format!(
                 "{histories} | {:.3} | {:.4} | {:.1} | {} | {:.2}",
                 of.named, of.named_right, of.runs, of.runs_p95, of.set
             );
-            options.rows.put(&format!("{name} | {d} | {layout}"), &cells);
+            options.rows.put(&format!("{name} | {d} | {shift}"), &cells);
         }
     }
 }

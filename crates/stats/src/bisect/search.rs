@@ -372,7 +372,8 @@ impl Search {
                 first.several = self.several(&runs, floor, second.independent);
                 memory::mix(&mut first, &second, if clear.is_some() { 0.0 } else { modes });
                 let likely = |belief: &Belief| belief.p > LIKELY;
-                if config.layout == Layout::PerCommitAny && first.classes.iter().any(likely) {
+                let one_build = matches!(config.layout, Layout::PerCommit | Layout::PerCommitAny);
+                if one_build && first.classes.iter().any(likely) {
                     let values = Values { runs: &runs, ends, floor };
                     let of = &first.classes;
                     first.shifted = shifts::posterior(config, &values, builds, classes, of);

@@ -91,10 +91,11 @@ pub enum Layout {
     #[default]
     PerBuild,
     /// It may exist, and a rebuild of a commit brings the same one again: the search asks for no
-    /// rebuild, and where shifts and effect cannot be told apart the answer is a set.
+    /// rebuild. Before a name, commits around the likely one are run where shifts may pass for the
+    /// step, and where they cannot be told from it the answer is a set. Before any data shifts have
+    /// a probability of 0.3.
     PerCommit,
-    /// The same, and none is thought improbable: before a name, commits around the likely one are
-    /// run until their shifts can be told from the step.
+    /// The same, but shifts of any size are expected: more runs around the likely commit.
     PerCommitAny,
     /// It does not exist.
     None,
