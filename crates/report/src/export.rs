@@ -6,11 +6,16 @@ use crate::points::{RunPoint, RunReport};
 
 /// Version of AIM7 whose file is written.
 const SUITE7_VERSION: &str = "1.1";
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl RunReport {
-    /// `suite7.ss` of AIM7: a heading and a row for each load point, with tabs. AIM7 appends it to
-    /// the file. Points that failed are left out.
+    /// `suite7.ss` of AIM7: a heading and a row for each load point, with tabs, of which there are
+    /// two before the JTI. AIM7 appends it to the file. `date` is that of a record. Points that
+    /// failed are left out.
     pub fn to_suite7(&self, machine: &str, date: &str) -> String {
+        let date = calendar_of_c(date);
+        let date = date.split_once(' ').map_or(date.as_str(), |(_weekday, date)| date);
         let mut text = format!(
             "Benchmark\tVersion\tMachine\tRun Date\n\
              AIM Multiuser Benchmark - Suite VII\t\"{SUITE7_VERSION}\"\t{machine}\t{date}\n\n\
@@ -19,7 +24,7 @@ impl RunReport {
         for point in self.whole() {
             let _ = writeln!(
                 text,
-                "{}\t{:.1}\t{:.0}\t{:.2}\t{:.2}\t{:.4}",
+                "{}\t{:.1}\t\t{:.0}\t{:.2}\t{:.2}\t{:.4}",
                 point.users,
                 point.jobs_per_min,
                 point.jti,
@@ -41,8 +46,10 @@ impl RunReport {
         text
     }
 
-    /// What AIM7 prints while it runs: a heading, a row for each load point, the date at its end.
+    /// What AIM7 prints while it runs: a heading, a row for each load point, the date at its end,
+    /// which is `date` of a record.
     pub fn to_aim7_output(&self, date: &str) -> String {
+        let date = calendar_of_c(date);
         let mut text = String::from("Tasks    jobs/min  jti  jobs/min/task      real       cpu\n");
         for point in self.whole() {
             let each = point.jobs_per_min / point.users.max(1) as f64;
@@ -75,9 +82,28 @@ impl RunReport {
     }
 }
 
+/// A date of a record, `2026-11-20T22:00:00Z`, as C's `ctime` writes it: `Fri Nov 20 22:00:00 2026`.
+/// Other text stays as it is.
+fn calendar_of_c(date: &str) -> String {
+    let written = || -> Option<String> {
+        let (day, time) = date.trim_end_matches('Z').split_once('T')?;
+        let mut numbers = day.splitn(3, '-').map(str::parse::<usize>);
+        let mut next = || numbers.next()?.ok();
+        let (year, month, day) = (next()?, next()?, next()?);
+        // Sakamoto's method: days of the months before, from a year that begins in March.
+        let before = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4].get(month.checked_sub(1)?)?;
+        let from = if month < 3 { year.checked_sub(1)? } else { year };
+        let weekday = (from + from / 4 - from / 100 + from / 400 + before + day) % 7;
+        let weekday = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][weekday];
+        let month = MONTHS[month - 1];
+        Some(format!("{weekday} {month} {day:2} {time} {year}"))
+    };
+    written().unwrap_or_else(|| date.to_owned())
+}
+
 fn reaim_line(point: &RunPoint) -> Option<String> {
     Some(format!(
-        "{:<7} {:<8.2} {:<7.2} {:<6.2} {:<10.2} {:<10.2} {:<8.2} {:<8.2} {:<3.0}\n",
+        "{:<8}{:<8.2} {:<7.2} {:<7.2} {:<10.2} {:<10.2} {:<8.2} {:<8.2} {:<4.0} \n",
         point.users,
         point.real_s,
         point.system_s?,
@@ -140,12 +166,27 @@ mod tests {
 
     #[test]
     fn suite7_has_tabs_and_the_heading_of_1996() {
-        let text = example().to_suite7("host", "Nov 20 22:00:00 2026");
+        let text = example().to_suite7("host", "2026-11-20T22:00:00Z");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "Benchmark\tVersion\tMachine\tRun Date");
         assert!(lines[1].ends_with("\t\"1.1\"\thost\tNov 20 22:00:00 2026"), "{text}");
         assert_eq!(lines[3], "Tasks\tJobs/Min\tJTI\tReal\tCPU\tJobs/sec/task");
-        assert_eq!(lines[4..], ["10\t3000.0\t98\t19.40\t38.50\t5.0000"]);
+        assert_eq!(lines[4..], ["10\t3000.0\t\t98\t19.40\t38.50\t5.0000"]);
+    }
+
+    /// Columns as wide as `multitask` of 1996 and re-aim 7 print them.
+    #[test]
+    fn standard_output_has_the_columns_of_both() {
+        let text = example().to_aim7_output("2006-09-04T10:17:44Z");
+        let row =
+            "   10     3000.00   98       300.0000     19.40     38.50   Mon Sep  4 10:17:44 2006";
+        assert_eq!(text.lines().nth(1), Some(row));
+        assert_eq!(calendar_of_c("2028-02-29T00:00:01Z"), "Tue Feb 29 00:00:01 2028");
+        assert_eq!(calendar_of_c("today"), "today");
+        let point = RunPoint { std_dev_percent: Some(2.0), ..example().points[0].clone() };
+        let text = RunReport { points: vec![point], ..example() }.to_reaim_output();
+        let row = "10      19.40    8.50    30.00   3000.00    300.00     0.25     2.00     98   ";
+        assert_eq!(text.lines().nth(5), Some(row), "{text}");
     }
 
     #[test]

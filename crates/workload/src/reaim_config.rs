@@ -26,8 +26,8 @@
 //!
 //! As in re-aim the first letter of a key decides which one it is, in any case; a colon or an
 //! equals sign may follow it. A key that is not the beginning of the one it is taken for gets a
-//! note, and so does a line with none of the letters, which is skipped, as there. Unlike there, a
-//! value that makes no sense is an error.
+//! note, and so does a line with none of the letters or with a space before the key, which is
+//! skipped, as there. Unlike there, a value that makes no sense is an error.
 
 use crate::mix::MOST_JOBS_PER_USER;
 use crate::sizes::Stated;
@@ -95,7 +95,13 @@ impl ReaimConfig {
             return Ok(config);
         }
         for (index, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
+            let line = line.split('#').next().unwrap_or_default();
+            if line.starts_with([' ', '\t']) && !line.trim().is_empty() {
+                let note = "begins with a space: skipped as in re-aim";
+                config.notes.push(format!("{file}:{}: {note}", index + 1));
+                continue;
+            }
+            let line = line.trim();
             if !line.is_empty() {
                 let notes = config.parse_line(line).map_err(|problem| problem.at(file, index))?;
                 let at = |note: String| format!("{file}:{}: {note}", index + 1);
@@ -233,6 +239,15 @@ mod tests {
         assert_eq!(config.sizes.or_default().of_user(1), 100);
         let unread = "c:1: \"b\" behind the size of FILESIZE is not read, as in re-aim";
         assert_eq!(config.notes, [unread]);
+    }
+
+    #[test]
+    fn a_line_with_a_space_before_its_key_is_skipped() {
+        let text = "JOBS 50\n  JOBS 60\n\tENDUSERS 9\n   \n # a comment\n";
+        let config = ReaimConfig::parse("c", text).expect("valid");
+        assert_eq!((config.jobs, config.end_users), (Some(50), None));
+        let skipped = |line| format!("c:{line}: begins with a space: skipped as in re-aim");
+        assert_eq!(config.notes, [skipped(2), skipped(3)]);
     }
 
     #[test]

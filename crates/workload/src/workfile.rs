@@ -130,7 +130,8 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
         }
         return Ok(());
     }
-    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    split_weight(mix, &mut words, index);
     let &[weight, name, ..] = words.as_slice() else {
         return Err(no_entry(line));
     };
@@ -151,6 +152,17 @@ fn parse_line(mix: &mut Mix, line: &str, index: usize) -> Result<(), Problem> {
     }
     enter(mix, job, weight, index);
     Ok(())
+}
+
+/// Splits a weight that the name of its job follows without a space, as `10add_int`.
+fn split_weight(mix: &mut Mix, words: &mut Vec<&str>, index: usize) {
+    let Some(&first) = words.first() else { return };
+    let digits = first.find(|c: char| !c.is_ascii_digit()).unwrap_or(first.len());
+    let (weight, name) = first.split_at(digits);
+    if !weight.is_empty() && Job::parse(name).is_some() {
+        words.splice(..1, [weight, name]);
+        note(mix, index, &format!("\"{first}\" is read as \"{weight} {name}\""));
+    }
 }
 
 /// The keyword of a size that `word` is for re-aim, if `size` is one.
@@ -292,6 +304,15 @@ mod tests {
         assert_eq!(both.weights, [(Job::CreatClo, 5)]);
         let bare = parse("my.mix", "FILESIZE 1M\n1 disk-rd\n").expect("valid");
         assert_eq!((bare.live.file_kb, bare.weights[0].0), (Some(1024), Job::DiskRd));
+    }
+
+    #[test]
+    fn a_weight_needs_no_space_behind_it() {
+        let mix = parse("w", "FILESIZE: 1K\n10add_int\n").expect("valid");
+        assert_eq!(mix.weights, [(Job::AddInt, 10)]);
+        let note = "w:2: \"10add_int\" is read as \"10 add_int\", as in re-aim";
+        assert_eq!(mix.notes, [note]);
+        assert!(error("10nothing\n").contains("10nothing"));
     }
 
     #[test]
