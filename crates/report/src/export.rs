@@ -82,8 +82,8 @@ impl RunReport {
     }
 }
 
-/// A date of a record, `2026-11-20T22:00:00Z`, as C's `ctime` writes it: `Fri Nov 20 22:00:00 2026`.
-/// Other text stays as it is.
+/// A date of a record, `2026-11-20T22:00:00Z`, as C's `ctime` writes it: `Fri Nov 20 22:00:00
+/// 2026`. Other text stays as it is.
 fn calendar_of_c(date: &str) -> String {
     let written = || -> Option<String> {
         let (day, time) = date.trim_end_matches('Z').split_once('T')?;

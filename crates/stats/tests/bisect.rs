@@ -122,8 +122,8 @@ fn noise_with_modes_or_memory_seldom_gives_wrong_names() {
     }
 }
 
-/// Before the default asked the data for shifts, 30 % of histories with shifts of half of the change
-/// ended with a wrong name at d = 2, and 20 % of those with shifts of its size.
+/// Before the default asked the data for shifts, 30 % of histories with shifts of half of the
+/// change ended with a wrong name at d = 2, and 20 % of those with shifts of its size.
 #[test]
 fn the_shift_of_a_build_is_not_taken_for_the_step() {
     let told =

@@ -16,9 +16,9 @@ use super::types::{Config, Layout, Measure};
 /// Sizes of shifts that are tried, in standard deviations of a run. All but none are equally
 /// probable.
 const SIZES: [f64; 10] = [0.0, 0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.6, 2.5, 4.0];
-/// Probability before any data that builds do not shift. A smaller one costs runs where they do not:
-/// at effect/noise 2 among 200 commits 54 with 0.9, 60 with 0.7, 67 with 0.5 and 46 if nobody asks.
-/// A larger one gives wrong names where they do: of 200 histories with shifts of half of that
+/// Probability before any data that builds do not shift. A smaller one costs runs where they do
+/// not: at effect/noise 2 among 200 commits 54 with 0.9, 60 with 0.7, 67 with 0.5 and 46 if nobody
+/// asks. A larger one gives wrong names where they do: of 200 histories with shifts of half of that
 /// effect 8 with 0.9, 4 with 0.8 and 1 with 0.7.
 const NONE: f64 = 0.7;
 /// The same where the caller says that they may.
@@ -242,7 +242,8 @@ impl Search {
         let square = (effect / noise).powi(2);
         let enough = ((ENOUGH / square) as usize).max(FEWEST);
         let told = |runs: usize| told(DANGEROUS * DANGEROUS * square, runs as f64);
-        // Few runs of a build tell little and more of them more each: the best of any number counts.
+        // Few runs of a build tell little and more of them more each: the best of any number
+        // counts.
         let rate = |runs: usize, build: f64| {
             let of = |more: usize| {
                 let cost = build + self.config.run_cost * more as f64;
