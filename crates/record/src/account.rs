@@ -114,7 +114,17 @@ impl Account {
         self.locks.first().filter(|one| one.lock.is_lock() && one.lock.wait_s() > 0.0)
     }
 
+    /// Whether all waits have a sum; what a program that runs wild wrote over them has any size.
+    fn is_finite(&self) -> bool {
+        self.wait_s.is_finite() && self.idle_s.is_finite()
+    }
+
     fn judge(&self, record: &Record) -> String {
+        if !self.is_finite() {
+            return "The waits of this record have no finite sum: it is damaged. Record the program \
+                    again."
+                .to_owned();
+        }
         let wall_s = record.program.wall_s;
         let calls = total(self.locks.iter().map(|one| one.lock.count()));
         let condition = self.locks.iter().find(|one| {
@@ -159,7 +169,7 @@ impl Account {
 
     fn findings(&self, record: &Record) -> Vec<String> {
         let mut found = Vec::new();
-        let Some(first) = self.first() else { return found };
+        let Some(first) = self.first().filter(|_| self.is_finite()) else { return found };
         let name = &first.lock.name;
         let program = &record.program;
         let span = match (program.wall_s > 0.0, program.cpus) {
@@ -238,6 +248,7 @@ fn percent(value: f64) -> String {
 /// A time with three digits and its unit.
 pub fn seconds(value: f64) -> String {
     let (value, unit) = match value {
+        _ if !value.is_finite() => return "an unknown time".to_owned(),
         _ if value <= 0.0 => return "0 s".to_owned(),
         _ if value >= 1.0 => (value, "s"),
         _ if value >= 1e-3 => (value * 1e3, "ms"),
@@ -252,4 +263,26 @@ pub fn seconds(value: f64) -> String {
         2
     };
     format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Site, Times};
+
+    #[test]
+    fn waits_without_a_finite_sum_are_no_number() {
+        for total_s in [f64::MAX, f64::NAN, f64::INFINITY] {
+            let wait = Times { count: 2, total_s, ..Times::default() };
+            let held = Times { count: 2, total_s: 1.0, ..Times::default() };
+            let site = Site { count: 2, wait, hold_on: held, ..Site::default() };
+            let lock = Lock { sites: vec![site.clone(), site], ..Lock::default() };
+            let process = Process { locks: vec![lock], ..Process::default() };
+            let record = Record { processes: vec![process], ..Record::default() };
+            let account = Account::new(&record);
+            assert!(account.verdict.contains("no finite sum"), "{}", account.verdict);
+            assert!(account.findings.is_empty(), "{:?}", account.findings);
+        }
+        assert_eq!(seconds(f64::NAN), "an unknown time");
+    }
 }
