@@ -2,8 +2,10 @@
 //! checker.
 
 mod mutex;
+mod rwlock;
 
 use self::mutex::{AsleepBehindSpinner, SilentWaiter};
+use self::rwlock::{BlindThief, LateReader};
 use crate::check::Subject;
 use crate::model::Model;
 use convoy_mm::{self as mm, Bulk, HoldAll};
@@ -17,7 +19,7 @@ type Word = <Model as Platform>::AtomicU32;
 
 /// Everything that is broken on purpose.
 pub(crate) fn subjects() -> Vec<Subject> {
-    use Promise::{Fifo, Shared, Signals, Timeouts, Units};
+    use Promise::{Fifo, Signals, Timeouts, Units};
     let mut all = vec![
         Subject::busted::<Noop>("busted-noop", "spinlock", &[], "Does nothing."),
         Subject::busted::<LoadThenStore>(
@@ -62,11 +64,33 @@ pub(crate) fn subjects() -> Vec<Subject> {
             &[Units, Signals, Timeouts],
             "No signal and no deadline ends a wait.",
         ),
+    ];
+    all.extend(of_readers());
+    all.extend(of_kernels());
+    all
+}
+
+/// Reader/writer locks.
+fn of_readers() -> Vec<Subject> {
+    use Promise::Shared;
+    vec![
         Subject::busted::<LateWriter>(
             "busted-late-writer",
             "rwlock",
             &[Shared],
             "A writer looks for readers, then keeps them out.",
+        ),
+        Subject::busted::<LateReader>(
+            "busted-late-reader",
+            "rwlock",
+            &[Shared],
+            "A reader waits for a writer, then looks no more.",
+        ),
+        Subject::busted::<BlindThief>(
+            "busted-blind-thief",
+            "rwsem",
+            &[Shared],
+            "A writer steals it, and does not see readers.",
         ),
         Subject::busted::<ForgetfulWriter>(
             "busted-forgetful-writer",
@@ -74,9 +98,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
             &[Shared],
             "A writer that leaves wakes one sleeper only.",
         ),
-    ];
-    all.extend(of_kernels());
-    all
+    ]
 }
 
 /// What is broken on purpose of what only kernels have.

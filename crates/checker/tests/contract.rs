@@ -6,8 +6,9 @@ use convoy_checker::model::{Budget, End, Instance, Model, Property, Scenario, ex
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
-    Quota, QuotaCondvar, QuotaRwLock, RawSemaphore, RwSemaphore, SpinPolicy, SpinQueue, TasLock,
-    TaskId, TicketLock, Within, kernel::Mutex, kernel::Semaphore,
+    QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock, RawSemaphore, RwSemaphore,
+    SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock, TaskId, TicketLock, Within, kernel::Mutex,
+    kernel::Semaphore,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -58,6 +59,8 @@ fn combinations_beyond_the_list_keep_the_contract() {
     keeps::<Quota<Model, Within<Model, TicketLock<Model>>, 1>>(&[]);
     keeps::<Mutex<Model, convoy_sync::NoSpin, Inner>>(&[]);
     keeps::<RwSemaphore<Model, Inner>>(&[Promise::Shared]);
+    keeps::<SpinRwSemaphore<Model, Inner>>(&[Promise::Shared]);
+    keeps::<QueuedRwLock<Model, QueuedLock<Model>>>(&[Promise::Shared]);
     keeps::<QuotaRwLock<Model, Within<Model, Inner>>>(&[Promise::Shared]);
 }
 

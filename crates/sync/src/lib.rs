@@ -15,7 +15,9 @@
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
 //! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`], [`SpinOne`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
 //! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
+//! | [`QueuedRwLock`] | that of 2015, whose waiters queue |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
+//! | [`SpinRwSemaphore`] | that of 2014, whose writers spin and steal |
 //! | [`Once`], [`Barrier`] | what is done once; a point that tasks pass together |
 //! | [`shared::Mutex`] | tasks of several processes |
 //! | [`rcu::Rcu`] | kernels: readers that take nothing, frees that wait for them |
@@ -50,6 +52,7 @@ mod mutex;
 #[cfg(feature = "std")]
 mod native;
 mod once;
+mod osq;
 mod platform;
 mod queue;
 mod queued;
@@ -57,7 +60,9 @@ mod quota;
 #[cfg(feature = "std")]
 pub mod rcu;
 mod rwlock;
+mod rwlock_queued;
 mod rwsem;
+mod rwsem_spin;
 mod semaphore;
 #[cfg(feature = "std")]
 pub mod shared;
@@ -91,7 +96,9 @@ pub use queued::QueuedLock;
 #[cfg(feature = "std")]
 pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
 pub use quota::{Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
+pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;
+pub use rwsem_spin::SpinRwSemaphore;
 #[cfg(feature = "std")]
 pub use semaphore::NativeSemaphore;
 pub use semaphore::{ArchSemaphore, Handoff, Opportunistic, Policy, PublishedFix, RawSemaphore};

@@ -65,11 +65,15 @@ macro_rules! every_lock {
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],
                 "The spinning one of 2.6.25: readers starve writers.";
+            RwlockQueued = "rwlock-queued", "rwlock", $crate::QueuedRwLock<P>, [Shared],
+                "The spinning one of 4.2, whose waiters queue.";
             QuotaRwlock = "quota-rwlock", "rwlock", $crate::QuotaRwLock<P, $crate::Within<P, L>>,
                 [Shared Signals Timeouts],
                 "Ours: readers and writers queue at one door.";
             Rwsem = "rwsem", "rwsem", $crate::RwSemaphore<P, L>, [Shared],
                 "The sleeping one of 2.6.25: readers enter together.";
+            RwsemSpin = "rwsem-spin", "rwsem", $crate::SpinRwSemaphore<P, L>, [Shared],
+                "The sleeping one of 3.16: writers spin and steal.";
         }
     };
 }

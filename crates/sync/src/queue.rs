@@ -75,6 +75,12 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
+    /// Spins without the inner lock until woken, or until `unless` holds; whether it was woken.
+    pub(crate) fn spin_until_woken(&self, unless: impl Fn() -> bool) -> bool {
+        // The acquire of `spin_until` pairs with the release in `rouse`.
+        P::spin_until(&self.state, |state| state == RUNNING || unless()) == RUNNING
+    }
+
     /// Marks the task as running without being woken; for waits that ended by themselves.
     #[inline]
     pub(crate) fn awake(&self) {

@@ -1,0 +1,223 @@
+//! [`QueuedRwLock`]: the spinning reader/writer lock of Linux 4.2, whose waiters queue.
+//!
+//! Use it as [`kernel::RwLock`](crate::kernel::RwLock), where many CPUs meet: waiters stand in one
+//! line, and a writer is not starved by readers. Not for a lock that interrupt handlers read: the
+//! kernel's lets those past the queue, this one does not.
+//!
+//! ## States
+//!
+//! | `count` | meaning |
+//! |---|---|
+//! | low byte 0 | no writer |
+//! | low byte 1 (`WAITING`) | the first in the queue is a writer that waits for readers to leave |
+//! | low byte 255 (`LOCKED`) | a writer owns it |
+//! | rest, times 256 | readers, and tasks about to find out that they are none |
+//!
+//! ## Transitions
+//!
+//! ```text
+//! read     += 256; low byte not 0: -= 256, queue, += 256, spin until it is not 255, leave queue
+//! write    0 -> 255; otherwise queue; 0 -> 255, or low byte 0 -> 1, spin until 1 -> 255, leave
+//! unlock   -= 256, or -= 255
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 A writer owns the lock alone.
+//! - I2 Only the task that holds the inner lock sets `WAITING` or waits for the count.
+//!
+//! ## Memory ordering
+//!
+//! The release operations of both unlocks pair with the acquire operations that take the lock.
+//!
+//! ## Progress and fairness
+//!
+//! First come, first served in the queue; readers that come while no writer is first pass it, and
+//! a writer may take a free lock past it.
+//!
+//! ## Cost
+//!
+//! 8 bytes with the ticket lock, 24 with the queued one. Uncontended: one locked operation each to
+//! take and to give back. A contended take has two more, of the inner lock.
+//!
+//! ## Lineage
+//!
+//! Linux 4.2, kernel/locking/qrwlock.c (first in 3.16, commit 70af2f8a4f48, whose reader at the
+//! head waits before it counts itself in, not after). Differences: interrupt handlers queue like
+//! everybody; the unlock of a writer is a locked operation, not a store of one byte.
+
+use crate::event::LockEvent;
+use crate::list::Lock;
+use crate::lock::RawLock;
+use crate::platform::{Atomic, Platform};
+use crate::spin::TicketLock;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const WAITING: u32 = 1;
+const LOCKED: u32 = 0xff;
+const WRITERS: u32 = 0xff;
+const READER: u32 = 0x100;
+
+/// The queued reader/writer spinlock. See the module documentation.
+#[derive(Debug)]
+#[repr(C)]
+pub struct QueuedRwLock<P: Platform, L: RawLock<P> = TicketLock<P>> {
+    count: P::AtomicU32,
+    queue: L,
+    platform: core::marker::PhantomData<fn() -> P>,
+}
+
+impl<P: Platform, L: RawLock<P> + Default> Default for QueuedRwLock<P, L> {
+    fn default() -> Self {
+        Self::with_lock(L::default())
+    }
+}
+
+impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
+    /// An unlocked lock whose waiters queue at `queue`, which is free.
+    pub fn with_lock(queue: L) -> Self {
+        Self { count: P::AtomicU32::new(0), queue, platform: core::marker::PhantomData }
+    }
+
+    /// Takes the lock for reading.
+    #[inline]
+    pub fn read(&self) {
+        P::preempt_disable();
+        // += 256. Acquire pairs with the release in `write_unlock`.
+        if self.count.fetch_add(READER, Acquire) & WRITERS != 0 {
+            self.read_slow();
+        }
+        P::happened(LockEvent::Acquired, self);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slow(&self) {
+        // -= 256, back to what it was. Relaxed: nothing was done under the lock.
+        self.count.fetch_sub(READER, Relaxed);
+        P::happened(LockEvent::Contended, self);
+        self.queue.lock();
+        // += 256: no writer comes to own it from here on. Acquire pairs with the release in
+        // `write_unlock`, if no writer owns it now.
+        if self.count.fetch_add(READER, Acquire) & WRITERS == LOCKED {
+            // The acquire of `spin_until` pairs with that release.
+            P::spin_until(&self.count, |count| count & WRITERS != LOCKED);
+        }
+        self.queue.unlock();
+    }
+
+    /// Gives a read lock back.
+    #[inline]
+    pub fn read_unlock(&self) {
+        P::happened(LockEvent::Released, self);
+        // -= 256. Release pairs with the acquire in `write`.
+        let count = self.count.fetch_sub(READER, Release);
+        debug_assert!(count >= READER, "a read lock that nobody holds was given back");
+        P::preempt_enable();
+    }
+
+    /// Takes the lock for writing if it is free; returns whether it was.
+    pub fn try_write(&self) -> bool {
+        P::preempt_disable();
+        let taken = self.take_free(0);
+        if taken {
+            P::happened(LockEvent::Acquired, self);
+        } else {
+            P::preempt_enable();
+        }
+        taken
+    }
+
+    /// `from` -> 255.
+    #[inline]
+    fn take_free(&self, from: u32) -> bool {
+        // Acquire pairs with the releases in both unlocks.
+        self.count.compare_exchange(from, LOCKED, Acquire, Relaxed).is_ok()
+    }
+
+    /// Takes the lock for writing.
+    #[inline]
+    pub fn write(&self) {
+        P::preempt_disable();
+        if !self.take_free(0) {
+            self.write_slow();
+        }
+        P::happened(LockEvent::Acquired, self);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_slow(&self) {
+        P::happened(LockEvent::Contended, self);
+        self.queue.lock();
+        // Relaxed: the look orders nothing.
+        if self.count.load(Relaxed) != 0 || !self.take_free(0) {
+            self.announce();
+            while !self.take_free(WAITING) {
+                P::spin_until(&self.count, |count| count == WAITING);
+            }
+        }
+        self.queue.unlock();
+    }
+
+    /// First in the queue: low byte 0 -> 1, which keeps new readers out.
+    fn announce(&self) {
+        loop {
+            let count = P::spin_until(&self.count, |count| count & WRITERS == 0);
+            // Relaxed: only taking the lock orders.
+            if self.count.compare_exchange(count, count | WAITING, Relaxed, Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Gives the write lock back.
+    #[inline]
+    pub fn write_unlock(&self) {
+        P::happened(LockEvent::Released, self);
+        // -= 255. Release pairs with the acquire in `read` and `write`.
+        let count = self.count.fetch_sub(LOCKED, Release);
+        debug_assert!(count & WRITERS == LOCKED, "a write lock that nobody holds was given back");
+        P::preempt_enable();
+    }
+
+    /// [`Self::write`] with interrupts disabled.
+    #[inline]
+    pub fn write_irqsave(&self) -> P::IrqFlags {
+        let flags = P::irq_save();
+        self.write();
+        flags
+    }
+
+    /// Gives back what [`Self::write_irqsave`] took.
+    #[inline]
+    pub fn write_unlock_irqrestore(&self, flags: P::IrqFlags) {
+        // See `RawLock::unlock_irqrestore` for the extra guard.
+        P::preempt_disable();
+        self.write_unlock();
+        P::irq_restore(flags);
+        P::preempt_enable();
+    }
+}
+
+impl<P: Platform, L: RawLock<P> + Default + 'static> Lock for QueuedRwLock<P, L> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::default()
+    }
+    fn acquire(&self) {
+        self.write();
+    }
+    fn try_acquire(&self) -> bool {
+        self.try_write()
+    }
+    fn release(&self) {
+        self.write_unlock();
+    }
+    fn acquire_shared(&self) {
+        self.read();
+    }
+    fn release_shared(&self) {
+        self.read_unlock();
+    }
+}

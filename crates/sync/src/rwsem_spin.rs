@@ -1,0 +1,454 @@
+//! [`SpinRwSemaphore`]: the sleeping reader/writer lock of Linux 3.16 to 4.20, whose writers spin
+//! while a writer runs, and steal.
+//!
+//! Use it to model those kernels, and where sections are short and writers many. Readers never
+//! spin; they starve where writers come without end.
+//!
+//! ## States
+//!
+//! `count` is the sum of a contribution of each, in two's complement; the queue is guarded by the
+//! inner lock.
+//!
+//! | contribution | of |
+//! |---|---|
+//! | 1 | each reader, and each task that is about to find out that it is none |
+//! | `WRITER` = -2^16 + 1 | the writer, and each task that is about to find out that it is none |
+//! | `WAITING` = -2^16 | the queue, if somebody is in it |
+//!
+//! | `owner` | meaning |
+//! |---|---|
+//! | a task | that writer, a hint for spinners |
+//! | none | free, or readers, or a writer for a moment |
+//!
+//! ## Transitions
+//!
+//! ```text
+//! read     count += 1; negative: count -= 1, queue, sleep until granted
+//! write    count += WRITER; if that makes anything but WRITER: undo, spin, queue
+//! spin     if a writer is visible and runs: in turn, as long as it does; take 0 or WAITING by
+//!          adding WRITER; ends when the CPU is wanted
+//! queue    the first in count adds WAITING; woken: WAITING -> WRITER (+ WAITING if others queue)
+//! unlock   take the contribution back; negative, and nobody active: wake
+//! wake     first is a writer: wake it, it stays queued     first are readers: grant all of them
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 A writer owns the lock alone.
+//! - I2 While the inner lock is free, `WAITING` is part of `count` exactly when the queue is not
+//!   empty.
+//! - I3 If the queue is not empty and nobody owns the lock, a task is on its way to wake the first,
+//!   or is awake and tries to own it.
+//! - I4 A reader's record is linked until it is granted, a writer's until it owns the lock.
+//!
+//! ## Memory ordering
+//!
+//! Releases on `count` pair with the acquire operations on it that take the lock; a granted reader
+//! acquires through its record. `owner` orders nothing.
+//!
+//! ## Progress and fairness
+//!
+//! Newcomers that write, and spinners, take the lock past everybody in the queue without limit.
+//! Readers wait behind whoever queues. In the queue arrival order, readers in a row together.
+//!
+//! ## Cost
+//!
+//! 64 bytes with the ticket lock. Uncontended: one locked operation each to take and to give back.
+//!
+//! ## Lineage
+//!
+//! Linux 3.16, kernel/locking/rwsem-xadd.c: spinning of commit 4fc828e24cd9, not beside readers
+//! from commit 37e9562453b8 on; stealing from 3.10. Differences: the halves
+//! of `count` have 16 bits, as on 32-bit machines, so at most 32767 tasks are readers at once;
+//! readers in a row are granted by one operation each instead of one for all; a woken writer looks
+//! again under the inner lock, not before it; the queue of spinners is `SpinnerQueue`.
+
+use crate::event::LockEvent;
+use crate::list::Lock;
+use crate::lock::RawLock;
+use crate::osq::SpinnerQueue;
+use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
+use crate::queue::{Queue, Waiter};
+use crate::spin::TicketLock;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+const READER: u32 = 1;
+const ACTIVE: u32 = 0xffff;
+const WAITING: u32 = 0xffff_0000;
+const WRITER: u32 = WAITING + READER;
+/// No task: the owner of a lock without a writer.
+const NOBODY: TaskId = TaskId::MAX;
+
+/// Whether somebody waits, or a writer has been there or has just been.
+fn negative(count: u32) -> bool {
+    count.cast_signed() < 0
+}
+
+/// Whether a writer may take it past the queue.
+fn is_free(count: u32) -> bool {
+    count == 0 || count == WAITING
+}
+
+/// Which waiters a wake is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    First,
+    FirstReaders,
+}
+
+/// The sleeping reader/writer lock whose writers spin. See the module documentation.
+#[repr(C)]
+pub struct SpinRwSemaphore<P: Platform, L: RawLock<P> = TicketLock<P>> {
+    count: P::AtomicU32,
+    owner: P::AtomicU32,
+    lock: L,
+    sleepers: Queue<P>,
+    spinners: SpinnerQueue<P>,
+}
+
+// SAFETY: the queues are used only while their inner locks are held; the words are atomics of the
+// platform, which are `Sync` by the bound.
+unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync> Sync for SpinRwSemaphore<P, L> {}
+// SAFETY: a lock that can be moved has no waiters, so it owns no foreign pointer.
+unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send> Send for SpinRwSemaphore<P, L> {}
+
+impl<P: Platform, L: RawLock<P> + Default> Default for SpinRwSemaphore<P, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, L: RawLock<P> + Default> SpinRwSemaphore<P, L> {
+    /// An unlocked lock.
+    pub fn new() -> Self {
+        Self::with_lock(L::default())
+    }
+}
+
+impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
+    /// An unlocked lock around `lock`, its inner lock, which is free.
+    pub fn with_lock(lock: L) -> Self {
+        Self {
+            count: P::AtomicU32::new(0),
+            owner: P::AtomicU32::new(NOBODY),
+            lock,
+            sleepers: Queue::new(),
+            spinners: SpinnerQueue::new(),
+        }
+    }
+
+    /// Takes the lock for reading; sleeps until it can.
+    #[inline]
+    pub fn down_read(&self) {
+        // count += 1. Acquire pairs with the release in `up_write`.
+        if negative(self.count.fetch_add(READER, Acquire).wrapping_add(READER)) {
+            self.read_slow();
+        }
+        P::happened(LockEvent::Acquired, self);
+    }
+
+    /// Takes the lock for writing; spins or sleeps until it can.
+    #[inline]
+    pub fn down_write(&self) {
+        // count += WRITER. Acquire pairs with the releases in `up_read` and `up_write`.
+        if self.count.fetch_add(WRITER, Acquire) != 0 {
+            self.write_slow();
+        }
+        self.own();
+    }
+
+    /// Takes the lock for writing if it is free; returns whether it was.
+    pub fn down_write_trylock(&self) -> bool {
+        // 0 -> WRITER. Acquire pairs with the releases in `up_read` and `up_write`.
+        let taken = self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
+        if taken {
+            self.own();
+        }
+        taken
+    }
+
+    #[inline]
+    fn own(&self) {
+        // Relaxed: a hint for spinners.
+        self.owner.store(P::current(), Relaxed);
+        P::happened(LockEvent::Acquired, self);
+    }
+
+    /// Gives a read lock back.
+    #[inline]
+    pub fn up_read(&self) {
+        P::happened(LockEvent::Released, self);
+        // count -= 1. Release pairs with the acquire of the next writer; acquire because this task
+        // may wake it for readers that released before.
+        let count = self.count.fetch_sub(READER, AcqRel).wrapping_sub(READER);
+        if negative(count) && count & ACTIVE == 0 {
+            self.wake();
+        }
+    }
+
+    /// Gives the write lock back.
+    #[inline]
+    pub fn up_write(&self) {
+        P::happened(LockEvent::Released, self);
+        // Relaxed: a hint for spinners.
+        self.owner.store(NOBODY, Relaxed);
+        // count -= WRITER. Release pairs with the acquire of the next owner.
+        let count = self.count.fetch_sub(WRITER, Release).wrapping_sub(WRITER);
+        if negative(count) {
+            self.wake();
+        }
+    }
+
+    /// Whether anybody owns the lock, or tries to; a snapshot.
+    pub fn is_locked(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        self.count.load(Relaxed) & ACTIVE != 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slow(&self) {
+        let waiter = Waiter::new(true);
+        let flags = self.lock.lock_irqsave();
+        let alone = self.sleepers.is_empty();
+        // SAFETY: the inner lock is held; the record stays on this stack until the grant has
+        // removed it, which `sleep_until_woken` waits for.
+        unsafe { self.sleepers.push(&waiter) };
+        P::event(LockEvent::Contended, self, waiter.task);
+        waiter.prepare();
+        // This reader is none, and the queue counts. Acquire pairs with the releases, as what is
+        // found free is granted below.
+        let change = READER.wrapping_neg().wrapping_add(if alone { WAITING } else { 0 });
+        let count = self.count.fetch_add(change, Acquire).wrapping_add(change);
+        let readers_only = alone && count.cast_signed() > WAITING.cast_signed();
+        if count == WAITING || readers_only {
+            self.wake_locked(Whom::First);
+        }
+        self.lock.unlock_irqrestore(flags);
+        waiter.sleep_until_woken();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_slow(&self) {
+        // This writer is none. Relaxed: nothing was done under the lock.
+        self.count.fetch_sub(WRITER, Relaxed);
+        P::happened(LockEvent::Contended, self);
+        P::preempt_disable();
+        let taken = self.spin();
+        P::preempt_enable();
+        if taken {
+            return;
+        }
+        let waiter = Waiter::new(false);
+        let flags = self.lock.lock_irqsave();
+        let alone = self.sleepers.is_empty();
+        // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
+        unsafe { self.sleepers.push(&waiter) };
+        if alone {
+            // The queue counts. Relaxed: only taking the lock orders.
+            self.count.fetch_add(WAITING, Relaxed);
+        } else if self.count.load(Relaxed).cast_signed() > WAITING.cast_signed() {
+            // Readers own the lock: those in front of the queue may join them.
+            self.wake_locked(Whom::FirstReaders);
+        }
+        while !self.take_queued() {
+            waiter.prepare();
+            self.lock.unlock_irqrestore(flags);
+            waiter.sleep(Sleep::Uninterruptible, None);
+            self.lock.lock_irqsave();
+        }
+        if !waiter.is_first() {
+            P::event(LockEvent::Stolen, self, waiter.task);
+        }
+        // SAFETY: the inner lock is held, and nobody else removes a writer's record (I4).
+        unsafe { self.sleepers.remove(&waiter) };
+        if self.sleepers.is_empty() {
+            // The queue counts no more. Relaxed: as above.
+            self.count.fetch_sub(WAITING, Relaxed);
+        }
+        self.lock.unlock_irqrestore(flags);
+    }
+
+    /// Under the inner lock, with the caller queued: WAITING -> WAITING + WRITER.
+    fn take_queued(&self) -> bool {
+        // Relaxed: the look orders nothing. Acquire pairs with the releases in `up_read` and
+        // `up_write`.
+        self.count.load(Relaxed) == WAITING
+            && self
+                .count
+                .compare_exchange(WAITING, WAITING.wrapping_add(WRITER), Acquire, Relaxed)
+                .is_ok()
+    }
+
+    /// Takes it past the queue, if nobody owns it.
+    fn steal(&self) -> bool {
+        // Relaxed: the look orders nothing.
+        let mut count = self.count.load(Relaxed);
+        while is_free(count) {
+            let with = count.wrapping_add(WRITER);
+            // count += WRITER. Acquire pairs with the releases in `up_read` and `up_write`.
+            match self.count.compare_exchange(count, with, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Spins as long as that promises the lock soon; whether it was taken.
+    fn spin(&self) -> bool {
+        // Relaxed: a hint. Without a visible writer readers may own it, which nobody can watch.
+        let owner = self.owner.load(Relaxed);
+        if P::need_resched() || owner == NOBODY || !P::on_cpu(owner) {
+            return false;
+        }
+        self.spinners.at_head(|| self.spin_at_head()).unwrap_or(false)
+    }
+
+    fn spin_at_head(&self) -> bool {
+        loop {
+            // Relaxed: a hint.
+            let owner = self.owner.load(Relaxed);
+            if owner != NOBODY && !self.spin_on_owner(owner) {
+                return false;
+            }
+            if self.steal() {
+                return true;
+            }
+            if owner == NOBODY && P::need_resched() {
+                return false;
+            }
+            // It is just being taken or given back, or readers own it.
+            P::spin_until(&self.count, |count| {
+                is_free(count) || self.owner.peek() != NOBODY || P::need_resched()
+            });
+        }
+    }
+
+    /// Spins while the writer `task` owns it and runs; whether no writer seems to own it then.
+    fn spin_on_owner(&self, task: TaskId) -> bool {
+        let left = |now| !P::on_cpu(task) || now != task || P::need_resched();
+        P::spin_until(&self.owner, left) == NOBODY
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake(&self) {
+        let flags = self.lock.lock_irqsave();
+        self.wake_locked(Whom::First);
+        self.lock.unlock_irqrestore(flags);
+    }
+
+    /// Under the inner lock: wakes the first writer, or makes owners of the first readers.
+    fn wake_locked(&self, whom: Whom) {
+        P::touch(&self.sleepers, Access::Read);
+        // SAFETY: the inner lock is held until the end of this function, here and below.
+        let Some(first) = (unsafe { self.sleepers.front() }) else { return };
+        if !first.reader {
+            // SAFETY: it was found in the queue, under the inner lock.
+            if whom == Whom::First && unsafe { Waiter::wake(first.into()) } {
+                P::event(LockEvent::Woken, self, first.task);
+            }
+            return;
+        }
+        if !self.admit() {
+            return;
+        }
+        // One is admitted; the others in the row add themselves.
+        let mut admitted = true;
+        // SAFETY: as above.
+        while let Some(waiter) = unsafe { self.sleepers.front() }.filter(|waiter| waiter.reader) {
+            // SAFETY: the waiter was just found in the queue, under the inner lock.
+            unsafe { self.sleepers.remove(waiter) };
+            let own = if admitted { 0 } else { READER };
+            let queue = if self.sleepers.is_empty() { WAITING.wrapping_neg() } else { 0 };
+            admitted = false;
+            if own.wrapping_add(queue) != 0 {
+                // Acquire for the waiter, whose record passes it on.
+                self.count.fetch_add(own.wrapping_add(queue), Acquire);
+            }
+            P::event(LockEvent::Handoff, self, waiter.task);
+            // SAFETY: it was found in the queue, under the inner lock.
+            unsafe { Waiter::wake(waiter.into()) };
+        }
+    }
+
+    /// Under the inner lock, readers being first in the queue: counts one in, unless a writer owns
+    /// the lock, which will wake them.
+    fn admit(&self) -> bool {
+        loop {
+            // count += 1. Acquire pairs with the release in `up_write`.
+            let before = self.count.fetch_add(READER, Acquire);
+            if before.cast_signed() >= WAITING.cast_signed() {
+                return true;
+            }
+            // A writer has stolen it, or is about to find out that it has not. Relaxed: nothing was
+            // done under the lock.
+            let count = self.count.fetch_sub(READER, Relaxed).wrapping_sub(READER);
+            if count & ACTIVE != 0 {
+                return false;
+            }
+        }
+    }
+}
+
+impl<P: Platform, L: RawLock<P> + Default> Lock for SpinRwSemaphore<P, L> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::default()
+    }
+    fn acquire(&self) {
+        self.down_write();
+    }
+    fn try_acquire(&self) -> bool {
+        self.down_write_trylock()
+    }
+    fn release(&self) {
+        self.up_write();
+    }
+    fn acquire_shared(&self) {
+        self.down_read();
+    }
+    fn release_shared(&self) {
+        self.up_read();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AdaptiveLock;
+    use crate::native::Native;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn writers_are_alone_and_nobody_is_forgotten() {
+        let lock = SpinRwSemaphore::<Native, AdaptiveLock<Native>>::new();
+        let (writers, readers) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..300 {
+                        lock.down_write();
+                        assert_eq!(writers.fetch_add(1, Ordering::Relaxed), 0);
+                        assert_eq!(readers.load(Ordering::Relaxed), 0);
+                        writers.fetch_sub(1, Ordering::Relaxed);
+                        lock.up_write();
+                    }
+                });
+                scope.spawn(|| {
+                    for _ in 0..300 {
+                        lock.down_read();
+                        readers.fetch_add(1, Ordering::Relaxed);
+                        assert_eq!(writers.load(Ordering::Relaxed), 0);
+                        readers.fetch_sub(1, Ordering::Relaxed);
+                        lock.up_read();
+                    }
+                });
+            }
+        });
+        assert!(!lock.is_locked());
+        assert_eq!(lock.count.load(Ordering::Relaxed), 0);
+    }
+}
