@@ -47,8 +47,9 @@ pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats, ThreadPolicy};
 pub use signal::SignalRules;
 pub use vfs::{
-    DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions, JournalStats, Listing,
-    MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules, volume_path,
+    BufferLocks, DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions, JournalStats,
+    Listing, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,
+    volume_path,
 };
 pub use world::{Options, World, WorldError};
 pub use zone::{Moves, ZonePolicy, ZoneRules, ZoneStats};

@@ -324,6 +324,59 @@ impl WaitQueue {
         self.0.fetch_add(1, SeqCst);
         Smp::wake(&raw const self.0, usize::MAX);
     }
+
+    /// Lets the first that waits look again.
+    pub(crate) fn wake_one(&self) {
+        self.0.fetch_add(1, SeqCst);
+        Smp::wake(&raw const self.0, 1);
+    }
+}
+
+/// A word whose bits are locks (`bit_spin_lock`).
+#[derive(Default)]
+pub(crate) struct Bits(Word<u32>);
+
+impl Bits {
+    /// Reads the word.
+    pub(crate) fn read(&self) -> u32 {
+        self.0.load(SeqCst)
+    }
+
+    /// Takes the lock `bit` if it is free; whether it was.
+    pub(crate) fn try_lock(&self, bit: u32) -> bool {
+        self.0.fetch_or(bit, SeqCst) & bit == 0
+    }
+
+    /// Spins for the lock `bit`.
+    pub(crate) fn lock(&self, bit: u32) {
+        Smp::preempt_disable();
+        while !self.try_lock(bit) {
+            Smp::spin_until(&self.0, |bits| bits & bit == 0);
+        }
+    }
+
+    /// Gives back what [`Self::lock`] took.
+    pub(crate) fn unlock(&self, bit: u32) {
+        self.clear(bit);
+        Smp::preempt_enable();
+    }
+
+    /// Gives back what [`Self::try_lock`] took.
+    pub(crate) fn clear(&self, bit: u32) {
+        self.0.fetch_and(!bit, SeqCst);
+    }
+
+    /// Runs `body` under the lock `bit`.
+    pub(crate) fn hold(&self, bit: u32, body: impl FnOnce()) {
+        self.lock(bit);
+        body();
+        self.unlock(bit);
+    }
+
+    /// Whether somebody has the lock `bit`; costs nothing.
+    pub(crate) fn is_locked(&self, bit: u32) -> bool {
+        self.0.peek() & bit != 0
+    }
 }
 
 /// A counter in simulated memory that is changed with locked instructions.

@@ -3,7 +3,6 @@
 use super::dentry::{Dentry, Inode};
 use super::file::{File, Target};
 use super::rules::{DiskRules, Listing};
-use crate::costs::spend;
 use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
@@ -76,13 +75,16 @@ impl World {
             Here::pass(self.costs.getdents);
             let position = file.hot.position.read();
             let count = fits(inode, position as usize);
+            let sorted = !inode.sb.memory && self.sorts(inode);
             for _ in 0..count {
                 self.vfs.pass_entry(directory);
-                Here::pass(self.costs.getdents_entry);
-            }
-            if !inode.sb.memory && self.sorts(inode) {
-                // It sorts the names by hash first.
-                spend(count as u64 * self.costs.disk_entry);
+                if sorted {
+                    // The allocation of its node is a place to preempt, under the mutex.
+                    self.sched.might_sleep();
+                    Here::compute(self.costs.disk_entry + self.costs.getdents_entry);
+                } else {
+                    Here::pass(self.costs.getdents_entry);
+                }
             }
             file.hot.position.write(position + count as u64);
             count

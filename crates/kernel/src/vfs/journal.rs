@@ -17,6 +17,7 @@
 //! Order: state, handle; list alone. On ext4 the counts are atomic and change under the read lock,
 //! and a block goes on a list once in a transaction.
 
+mod buffer;
 mod buffers;
 mod commit;
 mod log;
@@ -28,6 +29,7 @@ use crate::lock_rules::LockRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin, WaitQueue};
 use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::Sched;
+use buffer::Buffer;
 use convoy_machine::{DiskTime, Here, Sim};
 use core::cell::{Cell, RefCell};
 pub(super) use log::Block;
@@ -167,15 +169,6 @@ struct Hot {
     orphans: Line<Mutex>,
 }
 
-/// What a handle changes of a block in memory.
-struct Buffer {
-    /// Its state, with the bits that are locks (`struct buffer_head`).
-    state: Line<Count>,
-    /// Which transaction has it (`struct journal_head`).
-    head: Line<Field<u32>>,
-    data: Line<Field<u32>>,
-}
-
 /// A journal, with its disk.
 pub(crate) struct Journal {
     hot: Sim<Hot>,
@@ -183,7 +176,7 @@ pub(crate) struct Journal {
     buffers: Vec<Sim<Buffer>>,
     state: RefCell<State>,
     options: JournalOptions,
-    rules: DiskRules,
+    rules: VfsRules,
     disk: Rc<Disk>,
     kthread: RefCell<Option<Rc<Kthread>>>,
     stats: Cell<JournalStats>,
@@ -240,17 +233,14 @@ impl Journal {
         hot.checkpoint.name("j_checkpoint_mutex");
         hot.orphans.name("s_orphan_lock");
         hot.groups.iter().for_each(|group| group.name("group lock"));
-        let buffer = |_| {
-            let field = || Line(Field::new(0));
-            Here::place(Buffer { state: Line::default(), head: field(), data: field() })
-        };
+        let buffer = |_| Here::place(Buffer::new());
         let several = if rules.disk == DiskRules::Ext4 { BUFFERS } else { 0 };
         Rc::new(Self {
             hot,
             buffers: (0..several).map(buffer).collect(),
             state: RefCell::default(),
             options,
-            rules: rules.disk,
+            rules,
             disk: Disk::new(sched, disk),
             kthread: RefCell::default(),
             stats: Cell::default(),
@@ -260,7 +250,7 @@ impl Journal {
 
     /// Whether it is that of ext4.
     pub(super) fn ext4(&self) -> bool {
-        self.rules == DiskRules::Ext4
+        self.rules.disk == DiskRules::Ext4
     }
 
     /// What it has done so far.
@@ -328,6 +318,8 @@ impl Journal {
         assert!(credits <= self.most(), "a handle of {credits} credits never fits the journal");
         self.count(|stats| stats.handles += 1);
         let mut waited = false;
+        // The handle is allocated.
+        base.sched.might_sleep();
         loop {
             Here::pass(base.costs.journal_handle);
             match self.read_state(|| self.join(credits)) {
@@ -373,7 +365,7 @@ impl Journal {
             running.updates += 1;
             running.credits += credits;
         };
-        match (&found, self.rules) {
+        match (&found, self.rules.disk) {
             (Joined::Yes, DiskRules::Ext3) => self.hot.handle.hold(|updates| {
                 updates.update(|count| count + 1);
                 self.with_running(enter);
@@ -394,7 +386,7 @@ impl Journal {
     /// Whether the journal has no room for another transaction.
     fn lacks_space(&self, state: &State) -> bool {
         let free = self.options.blocks.saturating_sub(state.log.used);
-        match self.rules {
+        match self.rules.disk {
             DiskRules::Ext3 => free < self.most(),
             DiskRules::Ext4 => {
                 // `jbd_space_needed` and an eighth in reserve.
@@ -444,7 +436,7 @@ impl Journal {
                 running.updates == 0 && running.locked
             })
         };
-        let last = match self.rules {
+        let last = match self.rules.disk {
             DiskRules::Ext3 => self.hot.handle.hold(|updates| {
                 updates.update(|count| count - 1);
                 leave()

@@ -31,8 +31,8 @@ pub(crate) use file::{File, Target};
 pub use journal::{JournalOptions, JournalStats};
 pub(crate) use locks::{VfsHot, VfsLocks};
 pub use rules::{
-    DcacheLocks, DiskRules, InodeLocks, Listing, MountLocks, OpenFileLocks, PageLookup, Seek,
-    StateLocks, TmpfsBlocks, VfsRules,
+    BufferLocks, DcacheLocks, DiskRules, InodeLocks, Listing, MountLocks, OpenFileLocks,
+    PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,
 };
 
 use crate::base::Base;

@@ -10,6 +10,7 @@
 //! | `tmpfs_blocks` | blocks in use | `blocks.rs` |
 //! | `page_lookup`, `lseek` | content of files | `data.rs` |
 //! | `journal_state` | `j_state_lock` | `journal.rs` |
+//! | `buffers` | blocks of a journal | `journal/buffer.rs` |
 //! | `disk` | the file system with a journal | `handles.rs`, `journal.rs` |
 
 use schemars::JsonSchema;
@@ -36,6 +37,8 @@ pub struct VfsRules {
     pub lseek: Seek,
     /// The state of a journal.
     pub journal_state: StateLocks,
+    /// Blocks of a journal, where they are told apart: on ext4.
+    pub buffers: BufferLocks,
     /// The file system with a journal.
     pub disk: DiskRules,
     /// What lists a directory of the root file system, on which `/bin` is.
@@ -189,6 +192,18 @@ pub enum StateLocks {
     Spinlock,
     /// A reader/writer lock: since 2.6.36.
     ReadWrite,
+}
+
+/// How a block of metadata is locked by a handle that changes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BufferLocks {
+    /// Each time: the block's lock, which is slept for, its state's lock, and what the journal
+    /// knows of it: up to 4.1.
+    #[default]
+    EachTime,
+    /// Not if the running transaction has the block already: since 4.2.
+    LookFirst,
 }
 
 /// Which file system has the journal.

@@ -10,9 +10,10 @@ impl Journal {
     /// Adds a block to the running transaction's list.
     pub(super) fn dirty(&self, base: &Base, block: Block) {
         Here::pass(base.costs.journal_block);
+        let mine = self.with_running(|running| running.metadata.contains(&block));
         if self.ext4() {
             self.own_copy(base, block);
-            self.touch(block);
+            self.buffers[block.slot(BUFFERS)].change(base, self.rules.buffers, mine);
         }
         if let Block::Bitmap(group) = block {
             let group = &self.hot.groups[(group % self.options.groups) as usize];
@@ -25,15 +26,6 @@ impl Journal {
             list.update(|head| head.wrapping_add(1));
             self.with_running(|running| running.metadata.insert(block));
         });
-    }
-
-    /// Makes a block this CPU's: its state is locked, it is put on the transaction's account, and
-    /// its content changes.
-    fn touch(&self, block: Block) {
-        let buffer = &self.buffers[block.slot(BUFFERS)];
-        buffer.state.get();
-        buffer.head.update(|transaction| transaction.wrapping_add(1));
-        buffer.data.update(|content| content.wrapping_add(1));
     }
 
     /// A block of the transaction that is committing must not change: while it is being written it
