@@ -6,9 +6,9 @@ use convoy_checker::model::{Budget, End, Instance, Model, Property, Scenario, ex
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
-    QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock, RawSemaphore, RwSemaphore,
+    QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock, RawLock, RawSemaphore, RwSemaphore,
     SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock, TaskId, TicketLock, Within, kernel::Mutex,
-    kernel::Semaphore,
+    kernel::RwLock, kernel::Semaphore,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -45,10 +45,36 @@ fn what_ships_keeps_its_promises() {
     }
 }
 
+/// The spinning reader/writer lock, taken with interrupts disabled.
+#[derive(Default)]
+struct IrqRwLock(RwLock<Model>);
+
+impl Lock for IrqRwLock {
+    fn with_units(_: u32) -> Self {
+        Self::default()
+    }
+    fn acquire(&self) {
+        self.0.write_irqsave();
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.try_write()
+    }
+    fn release(&self) {
+        self.0.write_unlock_irqrestore(());
+    }
+    fn acquire_shared(&self) {
+        self.0.read_irqsave();
+    }
+    fn release_shared(&self) {
+        self.0.read_unlock_irqrestore(());
+    }
+}
+
 /// Other ways to take the locks of the list, and other locks inside of them.
 #[test]
 fn combinations_beyond_the_list_keep_the_contract() {
     type Inner = AdaptiveLock<Model>;
+    keeps::<IrqRwLock>(&[Promise::Shared]);
     keeps::<Irq<Model, TasLock<Model>>>(&[]);
     keeps::<Irq<Model, TicketLock<Model>>>(&[Promise::Fifo]);
     keeps::<Semaphore<Model, Opportunistic, TasLock<Model>>>(&[]);
@@ -84,22 +110,32 @@ fn a_waiter_whose_cpu_is_wanted_does_not_spin() {
 }
 
 fn gives_way<S: SpinPolicy>() {
+    does_not_spin(Mutex::<Model, S>::new, Mutex::lock, Mutex::lock);
+}
+
+/// So does one that spins for a ticket lock without a ticket.
+#[test]
+fn a_spinner_for_a_ticket_lock_whose_cpu_is_wanted_gives_up() {
+    let spins = |lock: &TicketLock<Model>| lock.spin_while_locked(Model::need_resched);
+    does_not_spin(TicketLock::default, TicketLock::lock, spins);
+}
+
+/// An owner that keeps the lock and runs on and on, and a task on a CPU that others want.
+fn does_not_spin<L: 'static>(new: fn() -> L, takes: fn(&L), waits_for: fn(&L)) {
     const WAITER: TaskId = 1;
-    type Shared<S> = (Mutex<Model, S>, <Model as Platform>::AtomicU32);
-    let build = || {
-        let shared: Rc<Shared<S>> = Rc::new((Mutex::new(), Atomic::new(0)));
+    let build = move || {
+        let shared = Rc::new((new(), <Model as Platform>::AtomicU32::new(0)));
         let body = |waits: bool| -> Box<dyn FnOnce()> {
             let shared = Rc::clone(&shared);
             Box::new(move || {
-                let (mutex, never) = &*shared;
+                let (lock, never) = &*shared;
                 if waits {
                     Model::want_cpu();
-                }
-                mutex.lock();
-                if !waits {
+                    waits_for(lock);
+                } else {
+                    takes(lock);
                     Model::spin_until(never, |never| never == 1);
                 }
-                mutex.unlock();
             })
         };
         let asleep = |end: &End| {

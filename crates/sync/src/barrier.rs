@@ -120,6 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rounds_wrap() {
+        let barrier = Barrier { word: AtomicU32::new(!PLACES), places: 1 };
+        assert!(barrier.wait() && barrier.wait());
+        assert_eq!(barrier.word.into_inner(), PLACES + 1);
+    }
+
+    #[test]
     fn rounds_have_one_leader_each() {
         const ROUNDS: u32 = 200;
         let (barrier, led) = (Barrier::new(4), AtomicU32::new(0));

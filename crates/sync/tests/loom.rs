@@ -16,6 +16,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 use std::sync::atomic::Ordering;
 
+#[path = "loom/beyond.rs"]
+mod beyond;
+
 /// Preemptions in one execution; loom's authors found that few bugs need more than two.
 const PREEMPTIONS: usize = 2;
 
@@ -350,7 +353,8 @@ fn keeps_order<T: Lock + Send + Sync>(name: LockName) {
         "rwlock" if name.promises_to(Promise::Timeouts) => passes_a_waiter::<T>(1),
         _ => {}
     }
-    if name.family() == "spinlock" {
+    let others = [LockName::Adaptive, LockName::Rwlock, LockName::QuotaRwlock];
+    if name.family() == "spinlock" || others.contains(&name) {
         excludes::<T>(true);
     }
     if name.promises_to(Promise::Shared) {
