@@ -4,6 +4,7 @@ use convoy_sync::{
     AdaptiveLock, Cancel, Lock, LockName, Native, Promise, Signals, TicketLock, WaitError,
     with_lock,
 };
+use convoy_watchdog::doing;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 
@@ -81,6 +82,7 @@ fn storm<T: Lock + Sync>(name: LockName, units: u32) {
         let worker = |thread: u32| {
             let send = send.clone();
             scope.spawn(move || {
+                doing(format!("takes a {} in every way", room.name));
                 send.send(Signals::of_this_thread()).unwrap();
                 (0..ROUNDS).filter(|round| room.visit(thread + round)).count()
             })

@@ -26,6 +26,9 @@ mod set;
 mod tally;
 mod zone;
 
+#[cfg(test)]
+use convoy_watchdog as _;
+
 pub use arena::{Arena, ArenaStats, Cache, Exhausted, PAGE_BYTES};
 pub use buddy::{ORDER_MAX, ORDERS, Sound, Steps};
 pub use bulk::{

@@ -4,6 +4,7 @@
 use convoy_mm::Temperature::{self, Cold, Hot};
 use convoy_mm::{Bulk, HoldAll, NativeZone, ORDERS, ReleaseContended, ReleaseEach, SetSize, Setup};
 use convoy_sync::{AdaptiveLock, Native};
+use convoy_watchdog as _;
 use std::collections::VecDeque;
 
 /// Calls of a run; with three policies more than a million.

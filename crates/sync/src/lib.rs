@@ -104,6 +104,9 @@ pub use semaphore::NativeSemaphore;
 pub use semaphore::{ArchSemaphore, Handoff, Opportunistic, Policy, PublishedFix, RawSemaphore};
 pub use spin::{SpinLock, TasLock, TicketLock};
 
+#[cfg(test)]
+use convoy_watchdog as _;
+
 /// The example of the read-me.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

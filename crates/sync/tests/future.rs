@@ -2,6 +2,7 @@
 //! dropped, and a runtime.
 
 use convoy_sync::future::{Acquire, Mutex, Permit, Semaphore};
+use convoy_watchdog as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

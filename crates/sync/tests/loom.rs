@@ -12,6 +12,7 @@ use convoy_sync::{
     Access, Lock, LockEvent, LockName, McsQueue, Platform, Promise, Quota, QuotaCondvar, Sleep,
     SpinQueue, TaskId, TicketLock, Wake,
 };
+use convoy_watchdog as _;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 use std::sync::atomic::Ordering;

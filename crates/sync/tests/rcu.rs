@@ -3,6 +3,7 @@
 //! Torture takes a second, or six times `CONVOY_BUDGET`: ten minutes in `cargo xtask nightly`.
 
 use convoy_sync::rcu::user as rcu;
+use convoy_watchdog as _;
 use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -4,6 +4,7 @@ use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Beside, Handoff, Native, NativeQuota, NativeSemaphore,
     PublishedFix, Quota, RawSemaphore, Signals, WaitError, Within, kernel::Semaphore,
 };
+use convoy_watchdog as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Long enough for a thread to fall asleep, in nanoseconds; nothing asserts that it passes.

@@ -4,6 +4,7 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use convoy_sync::{RawLock, shared};
+use convoy_watchdog as _;
 use std::cell::Cell;
 use std::ptr::null_mut;
 

@@ -2,9 +2,13 @@
 //! tests must see.
 //!
 //! The faults are data, `tests/mutants.toml`. Each is put into a copy of the tree, and the tests
-//! run there one crate after the other until one fails. Tests that hang have seen it, too: they
-//! are a process group of their own, which is ended as a whole; so it is when this program dies.
+//! run there one crate after the other until one fails. A test that sleeps or spins for good is
+//! ended by the watchdog in its program (`crates/watchdog`), which says where it was; what hangs
+//! all the same is a process group of its own, which is ended as a whole; so it is when this
+//! program dies.
 
+use std::fmt;
+use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -22,11 +26,27 @@ use crate::tidy::files;
 /// The list.
 const LIST: &str = "tests/mutants.toml";
 
-/// The tests that must see each fault, the fastest first.
-const CRATES: &[&str] = &["convoy-sync", "convoy-mm", "convoy-checker"];
+const SYNC: &str = "convoy-sync --tests";
+const CHECKER: &str = "convoy-checker --tests";
+const MM: &str = "convoy-mm --tests";
 
-/// For the tests of one crate, without their build; ten times what the slowest take.
-const LIMIT: Duration = Duration::from_secs(60);
+/// The tests that must see a fault of a file that begins so, those of its own crate first.
+const CRATES: &[(&str, &[&str])] =
+    &[("crates/mm/", &[MM, CHECKER]), ("crates/sync/", &[SYNC, CHECKER, MM])];
+
+/// CPU time of one test program, in seconds, as the watchdog reads it: four times what the
+/// hungriest of them takes.
+const BUDGET: (&str, &str) = ("CONVOY_TEST_CPU_SECONDS", "30");
+
+/// How a report of the watchdog begins.
+const WATCHDOG: &str = "watchdog:";
+
+/// For the tests of one crate, without their build, where even the watchdog does nothing. Time of
+/// the wall, so far more than a busy machine needs.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// What the tests have printed last, in the copy.
+const OUTPUT: &str = "tests.txt";
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +75,8 @@ struct Mutant {
     from: String,
     /// By what.
     to: String,
+    /// The tests that have seen it, as `cargo test -p` takes them: these run first.
+    by: Option<String>,
 }
 
 impl Mutant {
@@ -71,42 +93,94 @@ impl Mutant {
         Ok(text.replacen(&self.from, &self.to, 1))
     }
 
-    /// Which crate's tests saw it, and how.
-    fn caught(&self, tree: &Path) -> anyhow::Result<Option<String>> {
+    /// What the tests make of it.
+    fn seen(&self, tree: &Path) -> anyhow::Result<Seen> {
         let path = tree.join(&self.file);
         let sound = std::fs::read_to_string(&path)?;
         std::fs::write(&path, self.apply(&sound)?)?;
-        let seen = seen(tree);
+        let crates = CRATES.iter().find(|(prefix, _)| self.file.starts_with(prefix));
+        let seen = crates.map(|(_, crates)| {
+            run_tests(tree, self.by.as_deref().into_iter().chain(crates.iter().copied()))
+        });
         std::fs::write(&path, sound)?;
-        seen.with_context(|| format!("{LIST}: `{}`", self.about))
+        seen.with_context(|| format!("{LIST}: no tests are known for {}", self.file))?
     }
 }
 
-/// The first crate of [`CRATES`] whose tests do not pass.
-fn seen(tree: &Path) -> anyhow::Result<Option<String>> {
-    for name in CRATES {
-        // Built without the limit: a fault that does not compile has not been seen by any test.
-        let built = ended(&mut cargo_test(tree, &["-p", name, "--tests", "--no-run"]), None)?;
-        ensure!(built == Ended::Passed, "does not compile: mend its `to`");
-        // The example from elsewhere is built by its test, which takes time and sees nothing new.
-        let tests = ["-p", name, "--tests", "--", "--skip", "from_elsewhere"];
-        match ended(&mut cargo_test(tree, &tests), Some(LIMIT))? {
-            Ended::Passed => {}
-            Ended::Failed => return Ok(Some((*name).to_owned())),
-            Ended::Hung => return Ok(Some(format!("{name} (it hangs)"))),
+/// How the tests took a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    /// No test minded.
+    Survives,
+    /// The first test that failed.
+    Fails(String),
+    /// The watchdog ended the tests of a crate.
+    Watchdog(String),
+    /// The tests of a crate hung past the watchdog.
+    Hangs(String),
+    /// Nothing was tested.
+    DoesNotCompile,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Survives => out.write_str("SURVIVES"),
+            Self::Fails(test) => out.write_str(test),
+            Self::Watchdog(name) => write!(out, "{name}, by the watchdog"),
+            Self::Hangs(name) => write!(out, "{name} HANGS"),
+            Self::DoesNotCompile => out.write_str("DOES NOT COMPILE"),
         }
     }
-    Ok(None)
 }
 
-/// `cargo test` in `tree`.
-fn cargo_test(tree: &Path, arguments: &[&str]) -> Command {
+/// Runs `tests` in turn, as `cargo test -p` takes them, until one fails.
+fn run_tests<'a>(tree: &Path, tests: impl Iterator<Item = &'a str>) -> anyhow::Result<Seen> {
+    for tests in tests {
+        let mut arguments = vec!["-p"];
+        arguments.extend(tests.split_whitespace());
+        // Built without the limit: a fault that does not compile has not been seen by any test.
+        let built = ended(cargo_test(tree, &arguments)?.arg("--no-run"), None)?;
+        if built != Ended::Passed {
+            return Ok(Seen::DoesNotCompile);
+        }
+        // The example from elsewhere is built by its test, which takes time and sees nothing new.
+        arguments.extend(["--", "--skip", "from_elsewhere"]);
+        let end = ended(&mut cargo_test(tree, &arguments)?, Some(LIMIT))?;
+        if end != Ended::Passed {
+            let output = std::fs::read(tree.join(OUTPUT))?;
+            let name = tests.split_whitespace().next().unwrap_or(tests);
+            return Ok(judge(name, end, &String::from_utf8_lossy(&output)));
+        }
+    }
+    Ok(Seen::Survives)
+}
+
+/// What tests of the crate `name` that did not pass have seen; `output` is what they printed.
+fn judge(name: &str, end: Ended, output: &str) -> Seen {
+    let failing =
+        |line: &str| line.strip_prefix("---- ")?.strip_suffix(" stdout ----").map(String::from);
+    match end {
+        Ended::Hung => Seen::Hangs(name.to_owned()),
+        _ if output.lines().any(|line| line.starts_with(WATCHDOG)) => {
+            Seen::Watchdog(name.to_owned())
+        }
+        _ => {
+            let test = output.lines().find_map(failing);
+            Seen::Fails(test.map_or(name.to_owned(), |test| format!("{name}: {test}")))
+        }
+    }
+}
+
+/// `cargo test` in `tree`, whose output goes to [`OUTPUT`] there.
+fn cargo_test(tree: &Path, arguments: &[&str]) -> anyhow::Result<Command> {
     let mut command = stage::cargo(tree, &["test", "--quiet"]);
-    command.args(arguments);
+    command.args(arguments).env(BUDGET.0, BUDGET.1);
     // The build of the tree this program was started in is no concern of the copy's.
     command.env("CARGO_TARGET_DIR", tree.join("target"));
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command
+    let output = File::create(tree.join(OUTPUT))?;
+    command.stdout(output.try_clone()?).stderr(output);
+    Ok(command)
 }
 
 /// Ends a process group unless it is told not to, however the process that holds it goes away: an
@@ -178,21 +252,55 @@ fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts in each fault whose description contains `wanted`, and prints those that no test sees.
+/// Puts in each fault whose description or file contains `wanted`, and says what became of it; the
+/// last sentence is the verdict.
 pub(crate) fn run(root: &Path, wanted: &str) -> anyhow::Result<Outcome> {
     let tree = root.join("target/mutants");
     copy(root, &tree)?;
-    ensure!(seen(&tree)?.is_none(), "the tests fail without any fault: mend that first");
-    let mut survivors = 0;
+    let sound = run_tests(&tree, [SYNC, CHECKER, MM].into_iter())?;
+    let output = tree.join(OUTPUT);
+    ensure!(
+        sound == Seen::Survives,
+        "the tests do not pass without any fault ({sound}): mend that first; {}",
+        output.display()
+    );
     let mutants = list(root)?;
-    for mutant in mutants.iter().filter(|mutant| mutant.about.contains(wanted)) {
-        let caught = mutant.caught(&tree)?;
-        survivors += u32::from(caught.is_none());
-        let by = caught.unwrap_or_else(|| "NOBODY".to_owned());
-        println!("{:<28} {} ({})", by, mutant.about, mutant.file);
+    let is_wanted = |it: &&Mutant| it.about.contains(wanted) || it.file.contains(wanted);
+    let mut all = Vec::new();
+    for mutant in mutants.iter().filter(is_wanted) {
+        let seen = mutant.seen(&tree)?;
+        println!("{:<60} {} ({})", seen.to_string(), mutant.about, mutant.file);
+        all.push((mutant.about.as_str(), seen));
     }
-    println!("{survivors} survive");
-    Ok(if survivors == 0 { Outcome::Done } else { Outcome::Finding })
+    println!("{}", verdict(&all));
+    let fine = |(_, seen): &(&str, Seen)| matches!(seen, Seen::Fails(_) | Seen::Watchdog(_));
+    Ok(if all.iter().all(fine) { Outcome::Done } else { Outcome::Finding })
+}
+
+/// One sentence on all faults that were put in.
+fn verdict(all: &[(&str, Seen)]) -> String {
+    let count = |is: fn(&Seen) -> bool| all.iter().filter(|(_, seen)| is(seen)).count();
+    let fails = count(|seen| matches!(seen, Seen::Fails(_)));
+    let ended = count(|seen| matches!(seen, Seen::Watchdog(_)));
+    let hangs = count(|seen| matches!(seen, Seen::Hangs(_)));
+    let mut text = format!(
+        "{} faults put in, {} seen: {fails} by a test that fails, {ended} by one that the watchdog \
+         ends, {hangs} by one that hangs; ",
+        all.len(),
+        fails + ended + hangs
+    );
+    let named = |which: &Seen| {
+        let names = all.iter().filter(|(_, seen)| seen == which).map(|(about, _)| *about);
+        names.collect::<Vec<_>>().join("; ")
+    };
+    let survivors = named(&Seen::Survives);
+    text += if survivors.is_empty() { "none survives" } else { "these survive: " };
+    text += &survivors;
+    let broken = named(&Seen::DoesNotCompile);
+    if !broken.is_empty() {
+        text += &format!(". These do not compile, mend their `to`: {broken}");
+    }
+    text + "."
 }
 
 /// Faults that a program thinks of, in the locks and the allocator: `cargo mutants` prints those
@@ -270,12 +378,39 @@ mod tests {
     }
 
     #[test]
+    fn how_tests_ended_is_told_apart() {
+        let fails = "running 1 test\n---- ordered::Mutex stdout ----\nCausality violation\n";
+        let seen = |end, output| judge("a", end, output).to_string();
+        assert_eq!(seen(Ended::Failed, fails), "a: ordered::Mutex");
+        assert_eq!(seen(Ended::Failed, "killed"), "a");
+        assert_eq!(seen(Ended::Failed, "\nwatchdog: all sleep\n"), "a, by the watchdog");
+        assert_eq!(seen(Ended::Hung, ""), "a HANGS");
+    }
+
+    #[test]
+    fn the_verdict_counts_and_names() {
+        let fails = ("x", Seen::Fails("a: t".to_owned()));
+        let ended = ("y", Seen::Watchdog("a".to_owned()));
+        assert_eq!(
+            verdict(&[fails.clone(), ended.clone()]),
+            "2 faults put in, 2 seen: 1 by a test that fails, 1 by one that the watchdog ends, 0 \
+             by one that hangs; none survives."
+        );
+        let text = verdict(&[fails, ("p", Seen::Survives), ("q", Seen::Survives)]);
+        assert!(text.contains("3 faults put in, 1 seen"), "{text}");
+        assert!(text.ends_with("these survive: p; q."), "{text}");
+        let text = verdict(&[ended, ("r", Seen::DoesNotCompile)]);
+        assert!(text.ends_with("These do not compile, mend their `to`: r."), "{text}");
+    }
+
+    #[test]
     fn a_fault_that_does_not_fit_says_so() {
         let mutant = |from: &str| Mutant {
             about: "it is wrong".to_owned(),
             file: "a.rs".to_owned(),
             from: from.to_owned(),
             to: "2".to_owned(),
+            by: None,
         };
         assert_eq!(mutant("1").apply("1 3").unwrap(), "2 3");
         for from in ["1", "2", "4"] {
