@@ -172,6 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn the_last_block_is_joined_like_any_other() {
+        let frames = Frames::<Native>::new(4);
+        let buddy = Buddy::new(&frames);
+        for _ in 0..4 {
+            buddy.take::<_, Sound>(&frames, 0).unwrap();
+        }
+        for first in [0, 1, 3, 2] {
+            frames.at(first).set_state(State::Listed);
+            buddy.give::<_, Sound>(&frames, first, 0);
+        }
+        assert_eq!(blocks(&buddy)[..3], [0, 0, 1]);
+    }
+
+    #[test]
     fn what_does_not_fill_a_largest_block_is_there_too() {
         let frames = Frames::<Native>::new(1024 + 5);
         let buddy = Buddy::new(&frames);
@@ -179,6 +193,7 @@ mod tests {
         let mut taken: Vec<u32> = Vec::new();
         while let Some((first, _)) = buddy.take::<_, Sound>(&frames, 0) {
             taken.push(first);
+            assert!(taken.len() <= 1029, "a frame is handed out twice");
         }
         taken.sort_unstable();
         assert_eq!(taken, (0..1029).collect::<Vec<_>>());

@@ -156,6 +156,29 @@ mod tests {
     }
 
     #[test]
+    fn whoever_waits_comes_in_after_so_many_steps_and_not_before() {
+        let (lock, entered) = (Lock::new(), AtomicBool::new(false));
+        let every = ReleaseContendedEvery(NonZeroU32::new(2).unwrap());
+        let mut came = Vec::new();
+        std::thread::scope(|scope| {
+            every.run(&lock, 3, || {
+                if came.is_empty() {
+                    scope.spawn(|| {
+                        let _guard = lock.guard();
+                        entered.store(true, Ordering::Relaxed);
+                    });
+                    while !RawLock::is_contended(&lock) {
+                        std::thread::yield_now();
+                    }
+                }
+                came.push(entered.load(Ordering::Relaxed));
+                true
+            });
+        });
+        assert_eq!(came, [false, false, true]);
+    }
+
+    #[test]
     fn the_published_patch_keeps_the_lock_when_nothing_is_left() {
         assert_eq!(runs(&PublishedReleaseEach, 5, 9), (5, false));
         assert_eq!(runs(&PublishedReleaseEach, 5, 3), (3, true));

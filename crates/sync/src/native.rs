@@ -355,6 +355,17 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupt_does_not_end_a_killable_wait() {
+        Signals::of_this_thread().interrupt();
+        let (word, soon) = (AtomicU32::new(0), || Some(Native::now() + 1_000_000));
+        assert_eq!(Native::wait(&word, 0, Sleep::Killable, soon()), Wake::TimedOut);
+        assert!(!Native::signal_pending(Sleep::Killable));
+        Signals::of_this_thread().kill();
+        assert_eq!(Native::wait(&word, 0, Sleep::Killable, soon()), Wake::Interrupted);
+        Signals::of_this_thread().clear();
+    }
+
+    #[test]
     fn signals_end_the_waits_that_admit_them() {
         let (send, receive) = mpsc::channel();
         let thread = std::thread::spawn(move || {

@@ -207,14 +207,20 @@ fn passes_a_waiter<T: Lock + Send + Sync>(preemptions: usize) {
     });
 }
 
-/// A reader beside a writer.
-fn shares<T: Lock + Send + Sync>() {
-    model(|| {
+/// A reader beside a writer, which takes the lock by `try_acquire` until it succeeds if `attempts`.
+fn shares<T: Lock + Send + Sync>(attempts: bool) {
+    model(move || {
         let lock = T::unlocked();
         let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
         let other = loom::sync::Arc::clone(&guarded);
         let thread = loom::thread::spawn(move || {
-            other.lock.acquire();
+            if attempts {
+                while !other.lock.try_acquire() {
+                    loom::thread::yield_now();
+                }
+            } else {
+                other.lock.acquire();
+            }
             other.increment();
             other.lock.release();
         });
@@ -316,7 +322,8 @@ impl<const WEAK: bool> Replaced<WEAK> {
 
 /// A reader beside an updater that frees what it has replaced after a grace period.
 fn frees_late<const WEAK: bool>(quiescent: bool) {
-    model(move || {
+    // Loom tells the steps of a thread apart only where it went from one thread to another.
+    model_within(4, move || {
         let objects = Guarded { lock: (), value: UnsafeCell::new(0) };
         let shared = loom::sync::Arc::new(Replaced::<WEAK> {
             periods: Periods::default(),
@@ -359,7 +366,10 @@ fn keeps_order<T: Lock + Send + Sync>(name: LockName) {
         excludes::<T>(true);
     }
     if name.promises_to(Promise::Shared) {
-        shares::<T>();
+        shares::<T>(false);
+        if others.contains(&name) {
+            shares::<T>(true);
+        }
     }
 }
 

@@ -298,7 +298,8 @@ fn verdict(all: &[(&str, Seen)]) -> String {
     text += &survivors;
     let broken = named(&Seen::DoesNotCompile);
     if !broken.is_empty() {
-        text += &format!(". These do not compile, mend their `to`: {broken}");
+        text += ". These do not compile, mend their `to`: ";
+        text += &broken;
     }
     text + "."
 }

@@ -12,6 +12,17 @@ fn panic_of(call: impl FnOnce()) -> String {
     }
 }
 
+/// Moves the calling thread to a CPU, if it may run there.
+fn run_on(cpu: usize) {
+    // SAFETY: no CPU is a set of CPUs.
+    let mut cpus: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+    // SAFETY: the call writes to `cpus` alone, and checks the number.
+    unsafe { libc::CPU_SET(cpu, &mut cpus) };
+    // SAFETY: `cpus` is valid for the call, which reads it.
+    let _moved =
+        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const cpus) };
+}
+
 fn small_caches(pages: u32) -> Arena {
     Arena::with_caches(pages, SetSize::of_batches(3, 2)).unwrap()
 }
@@ -66,8 +77,11 @@ fn an_arena_that_is_empty_says_where_its_pages_are() {
 #[test]
 fn the_lists_of_the_cpus_are_given_back_before_an_arena_says_no() {
     let arena = Arena::new(48 << 8).unwrap();
-    arena.free(arena.allocate().unwrap());
-    assert_eq!(arena.stats().listed, 3, "one came back, and its batch has two more");
+    for cpu in 0..arena.zone.sets() {
+        run_on(cpu);
+        arena.free(arena.allocate().unwrap());
+    }
+    assert!(arena.stats().listed >= 3, "one came back, and its batch has two more");
     let blocks: Vec<_> = (0..12).map(|_| arena.allocate_block(ORDER_MAX).unwrap()).collect();
     assert!(arena.allocate().is_err());
     for block in blocks {
@@ -85,6 +99,9 @@ fn misuse_is_found_where_it_happens() {
     let text = panic_of(|| cache.free(foreign));
     assert!(text.contains("is freed, but it is none of the 64 pages that begin at 0x"), "{text}");
     assert_eq!(panic_of(|| arena.free(foreign)).len(), text.len());
+    // The first page was taken first.
+    let behind = NonNull::new(page.as_ptr().wrapping_add(64 * PAGE_BYTES)).unwrap();
+    assert!(panic_of(|| cache.free(behind)).contains("it is none of the 64 pages"));
     let inside = NonNull::new(page.as_ptr().wrapping_add(8)).unwrap();
     assert!(
         panic_of(|| cache.free(inside)).ends_with("points into a page and not to its beginning")
@@ -111,6 +128,24 @@ fn misuse_is_found_where_it_happens() {
     );
     // Nothing of that did harm.
     assert!(arena.allocate_block(6).is_ok());
+}
+
+#[test]
+fn a_page_inside_a_block_that_came_back_is_no_page_of_its_own() {
+    for order in [[0, 1], [1, 0]] {
+        let arena = small_caches(64);
+        let cache = arena.cache();
+        let pages = [(); 2].map(|()| cache.allocate().unwrap());
+        for at in order {
+            cache.free(pages[at]);
+        }
+        cache.clear();
+        assert_eq!(arena.stats().blocks[6], 1);
+        assert_eq!(
+            panic_of(|| cache.free(pages[1])),
+            "page 1 is freed, but no block that is taken begins there"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 use super::*;
 use crate::bulk::ReleaseEach;
 use Temperature::{Cold, Hot};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// One CPU, batches of three (hot) and one (cold).
 fn zone(frames: u32) -> NativeZone<ReleaseEach> {
@@ -41,6 +43,10 @@ fn cold_pages_have_a_list_of_their_own() {
     zone.free(page, Cold);
     assert_eq!(zone.listed(0), [0, 1]);
     assert_ne!(zone.allocate(Hot), Some(page));
+    zone.drain_lists(0);
+    assert_eq!(zone.listed(0), [0, 0]);
+    let page = zone.allocate(Cold).unwrap();
+    zone.free(page, Cold);
     assert_eq!(zone.allocate(Cold), Some(page));
 }
 
@@ -84,4 +90,56 @@ fn the_lock_lies_where_it_should() {
         let at = core::ptr::from_ref(zone.lock()).addr();
         assert_eq!((hot..hot + 64).contains(&at), lock == LockPlace::BesideLists);
     }
+}
+
+/// A lock of lists that counts how often it was taken.
+#[derive(Default)]
+struct Counted(AdaptiveLock<Native>, AtomicU32);
+
+impl RawLock<Native> for Counted {
+    fn lock(&self) {
+        self.0.lock();
+        self.1.fetch_add(1, Relaxed);
+    }
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+/// Steps that move pages are made with the lists locked.
+struct Watches(&'static AtomicU32);
+
+impl Bulk<Native, Counted> for Watches {
+    fn run(&self, lock: &Counted, count: u32, step: impl FnMut() -> bool) -> u32 {
+        self.0.fetch_add(1, Relaxed);
+        HoldAll.run(lock, count, step)
+    }
+}
+
+#[test]
+fn every_use_of_a_list_is_under_its_lock_and_every_move_under_that_of_the_zone() {
+    static MOVES: AtomicU32 = AtomicU32::new(0);
+    let setup = Setup { size: SetSize::of(48 << 8), ..Setup::new(1024, 1, Watches(&MOVES)) };
+    let zone: Zone<Native, Counted, Watches, Counted> = Zone::new(setup);
+    let taken = |lock: &Counted| {
+        assert!(!lock.is_locked());
+        lock.1.load(Relaxed)
+    };
+    let seen = || (taken(&zone.sets[0].lock), taken(zone.lock()), MOVES.load(Relaxed));
+    let page = zone.allocate(Hot).unwrap();
+    assert_eq!(seen(), (1, 1, 1));
+    zone.free(page, Hot);
+    assert_eq!((seen().0, zone.count_lists(0)[1], seen().0), (2, 0, 3));
+    let before = seen();
+    zone.drain_lists(0);
+    assert_eq!(seen(), (before.0 + 1, before.1 + 1, before.2 + 1));
+    let block = zone.allocate_block(3).unwrap();
+    zone.free_block(block, 3);
+    assert_eq!(seen(), (before.0 + 1, before.1 + 3, before.2 + 1));
 }
