@@ -32,7 +32,7 @@ pub(crate) struct Explain {
     /// Only this grid of the experiment
     #[arg(long, value_name = "GRID")]
     only: Option<String>,
-    /// Explain every change of the grid above this, percent, instead of one cell; default 5
+    /// Explain each change above this instead of one cell, percent; default 5
     #[arg(long, value_name = "PERCENT", requires = "only")]
     changes: Option<f64>,
     /// With the quick form of the grid
@@ -47,7 +47,7 @@ pub(crate) struct Explain {
     /// Kernel preset; of a stored run only if it has several
     #[arg(long, value_name = "PRESET")]
     kernel: Option<String>,
-    /// Users; default those of the experiment's default size, or of the stored run
+    /// Users; default those of the experiment or the stored run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     users: Option<u32>,
     /// Number of CPUs instead of the machine preset's

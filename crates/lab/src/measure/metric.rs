@@ -355,7 +355,7 @@ mod tests {
         let error = regex(r"ops: (\S+)", "ops: NaN").expect_err("no number");
         assert!(error.to_string().contains("\"NaN\", which is no finite"), "{error}");
         let error = regex("(", "").expect_err("no pattern");
-        assert!(error.to_string().contains("unclosed group"), "{error}");
+        assert!(error.to_string().contains("open group without closing"), "{error}");
     }
 
     #[test]

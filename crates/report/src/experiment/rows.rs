@@ -163,7 +163,8 @@ fn plain(results: Results, title: &str) -> Table {
         outer = first;
         let levels = grid.axes.iter().zip(&point.at).map(|(axis, &at)| &axis.levels[at]);
         let mut row: Vec<Cell> = levels.map(label_cell).collect();
-        let base = results.baseline_of(&points);
+        // The baseline is compared with itself, so that no row lacks the figure.
+        let base: Option<Vec<usize>> = points.iter().map(|&at| results.baseline(at)).collect();
         for key in &metrics {
             let (_, _, decimals) = shown(key);
             let mean = results.mean(&points, key);
