@@ -420,35 +420,13 @@ mod tests {
     use super::*;
     use crate::AdaptiveLock;
     use crate::native::Native;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use crate::rwsem::tests::meet;
 
     #[test]
     fn writers_are_alone_and_nobody_is_forgotten() {
         let lock = SpinRwSemaphore::<Native, AdaptiveLock<Native>>::new();
-        let (writers, readers) = (AtomicU32::new(0), AtomicU32::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    for _ in 0..300 {
-                        lock.down_write();
-                        assert_eq!(writers.fetch_add(1, Ordering::Relaxed), 0);
-                        assert_eq!(readers.load(Ordering::Relaxed), 0);
-                        writers.fetch_sub(1, Ordering::Relaxed);
-                        lock.up_write();
-                    }
-                });
-                scope.spawn(|| {
-                    for _ in 0..300 {
-                        lock.down_read();
-                        readers.fetch_add(1, Ordering::Relaxed);
-                        assert_eq!(writers.load(Ordering::Relaxed), 0);
-                        readers.fetch_sub(1, Ordering::Relaxed);
-                        lock.up_read();
-                    }
-                });
-            }
-        });
+        meet(&lock);
         assert!(!lock.is_locked());
-        assert_eq!(lock.count.load(Ordering::Relaxed), 0);
+        assert_eq!(lock.count.load(Relaxed), 0);
     }
 }
