@@ -4,6 +4,7 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
+use convoy_host::{Surroundings, clock};
 use convoy_lab::{calibrate, calibrate_machine};
 use convoy_workload::calibration::Calibration;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<ExitCode, Failure> {
         output::message(&common, &format!("{what:<28} {value:>14.3}{unit}"));
     };
     let ns = |unit: &'static str, value: f64| tell(unit, " ns", value);
+    let (before, children_ns) = (Surroundings::now(), clock::children_cpu_ns());
     let text = match (what, add) {
         (What::Machine, _) => {
             let calibration = Calibration::embedded().map_err(Failure::environment)?;
@@ -60,8 +62,17 @@ pub(crate) fn run(args: &Calibrate) -> Result<ExitCode, Failure> {
             calibrate::complete(&old, ns).map_err(Failure::environment)?.to_toml()
         }
     };
+    let children_s = (clock::children_cpu_ns() - children_ns) as f64 / 1e9;
+    let text = with_doubt(&common, text, before.since(children_s).sentence());
     output::result(&common, &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file `text` below the sentence that doubts its numbers, if there is one.
+fn with_doubt(common: &Common, text: String, doubt: Option<String>) -> String {
+    let Some(doubt) = doubt else { return text };
+    output::message(common, &format!("convoy: {doubt}"));
+    format!("# {doubt}\n{text}")
 }
 
 /// A new directory for the calls that are measured: in memory where there is one, as AIM7's is.
@@ -69,4 +80,19 @@ fn scratch() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let name = format!("convoy-calibrate-{}", std::process::id());
     if memory.is_dir() { memory.join(name) } else { std::env::temp_dir().join(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_doubted_says_so_first() {
+        let common = Common::plain(None, true);
+        let with = |doubt: Option<&str>| {
+            with_doubt(&common, "speed = 1.0\n".to_owned(), doubt.map(str::to_owned))
+        };
+        assert_eq!(with(None), "speed = 1.0\n");
+        assert_eq!(with(Some("Do not.")), "# Do not.\nspeed = 1.0\n");
+    }
 }

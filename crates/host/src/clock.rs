@@ -33,6 +33,11 @@ pub fn children_user_ns() -> u64 {
     crate::sys::children_user_ns()
 }
 
+/// CPU time of the children of this process that have ended and were waited for, in nanoseconds.
+pub fn children_cpu_ns() -> u64 {
+    crate::sys::children_cpu_ns()
+}
+
 /// CPUs that this process may use.
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)

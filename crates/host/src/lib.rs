@@ -9,6 +9,7 @@ pub mod clock;
 mod costs;
 mod error;
 mod family;
+mod groups;
 mod hooks;
 mod identity;
 pub mod inject;

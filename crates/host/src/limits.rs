@@ -8,6 +8,8 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::groups::{Group, groups, statistic};
+use crate::workdir;
 use convoy_workload::fixture;
 use convoy_workload::jobs::Job;
 
@@ -30,6 +32,9 @@ const USER_NAMES: u64 = 4;
 /// Names of the fixture, and some: a tmpfs counts an inode for each name of a file.
 const FIXTURE_NAMES: u64 =
     (fixture::TREE_NAMES + fixture::BIN_NAMES + fixture::DIRECTORIES + 32) as u64;
+
+/// Memory of run control, KB: program, supervisor, anchor, the table of results.
+const OWN_KB: u64 = 8192;
 
 /// A limit that is too low.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,8 +87,8 @@ struct Have {
     memory_kb: Option<u64>,
     /// Memory that the control group admits beyond what it uses, KB, and its file.
     group_memory: Option<(u64, String)>,
-    /// Of each work directory: its path, room in KB, names left.
-    places: Vec<(String, u64, Option<u64>)>,
+    /// Of each work directory.
+    places: Vec<Place>,
 }
 
 /// What is short for `need`; raises soft limits where that helps.
@@ -179,23 +184,42 @@ fn ids(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
 
 fn room(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
     let users = u64::from(need.users);
-    let memory = users * USER_KB;
-    let cure = |_| "use fewer users, or free memory".to_owned();
-    lack(found, "memory, KB", memory, have.memory_kb, cure);
-    if let Some((left, file)) = &have.group_memory {
-        let cure = |_| format!("use fewer users, or raise {file}");
-        lack(found, "memory of the control group, KB", memory, Some(*left), cure);
-    }
     let sized = need.jobs.iter().any(|(job, _)| job.depends_on_file_size());
     let here = users.div_ceil(have.places.len().max(1) as u64);
-    for (path, room_kb, names) in &have.places {
-        // The common file, and one temporary file of each user.
-        let files = 1 + if sized { here } else { 0 };
-        let cure = |_| format!("smaller files with --filesize, or --dir other than {path}");
-        lack(found, "room for files, KB", files * need.file_kb + 1024, Some(*room_kb), cure);
+    // The common file, and one temporary file of each user.
+    let files_kb = (1 + if sized { here } else { 0 }) * need.file_kb + 1024;
+    for place in &have.places {
+        let path = &place.path;
+        let cure =
+            |_| format!("smaller files with --filesize and --poolsize, or --dir other than {path}");
+        lack(found, "room for files, KB", files_kb, Some(place.room_kb), cure);
         let cure = |_| format!("remove files, or --dir other than {path}");
-        lack(found, "inodes", here * USER_NAMES + FIXTURE_NAMES, *names, cure);
+        lack(found, "inodes", here * USER_NAMES + FIXTURE_NAMES, place.names, cure);
     }
+    let in_memory = have.places.iter().filter(|place| place.is_in_memory).count() as u64;
+    let memory = users * USER_KB + OWN_KB + in_memory * files_kb;
+    let or_elsewhere = if in_memory > 0 {
+        ", or smaller files with --filesize and --poolsize, or --dir on a disk"
+    } else {
+        ""
+    };
+    let cure = |_| format!("use fewer users, or free memory{or_elsewhere}");
+    lack(found, "memory, KB", memory, have.memory_kb, cure);
+    if let Some((left, file)) = &have.group_memory {
+        let cure = |_| format!("use fewer users, or raise {file}{or_elsewhere}");
+        lack(found, "memory of the control group, KB", memory, Some(*left), cure);
+    }
+}
+
+/// A file system of work directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    path: String,
+    room_kb: u64,
+    /// Inodes left, where there is a table of them.
+    names: Option<u64>,
+    /// Whether what is in its files is memory.
+    is_in_memory: bool,
 }
 
 impl Have {
@@ -267,45 +291,41 @@ struct Controller {
     name: &'static str,
     second: [&'static str; 2],
     first: [&'static str; 2],
+    /// What `memory.stat` counts as used and the kernel takes back where memory is short, in the
+    /// second version and, groups below included, in the first.
+    reclaimable: [&'static [&'static str]; 2],
 }
 
 const PIDS: Controller = Controller {
     name: "pids",
     second: ["pids.max", "pids.current"],
     first: ["pids.max", "pids.current"],
+    reclaimable: [&[], &[]],
 };
 const MEMORY: Controller = Controller {
     name: "memory",
     second: ["memory.max", "memory.current"],
     first: ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+    // Pages of files; those of a tmpfs are not among them.
+    reclaimable: [&["active_file", "inactive_file"], &["total_active_file", "total_inactive_file"]],
 };
 
 /// What `controller` still admits in this group or in a group above it, and the file that says so.
-/// In a container the own group is often the root of what is mounted.
 fn group_limit(controller: &Controller) -> Option<(u64, String)> {
-    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mut least: Option<(u64, String)> = None;
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let (root, [limit, usage]) = if controllers.is_empty() {
-            ("/sys/fs/cgroup".to_owned(), controller.second)
-        } else if controllers.split(',').any(|name| name == controller.name) {
-            (format!("/sys/fs/cgroup/{}", controller.name), controller.first)
-        } else {
-            continue;
-        };
-        for group in Path::new(path).ancestors() {
-            let directory = format!("{root}{}", group.display().to_string().trim_end_matches('/'));
-            let file = format!("{directory}/{limit}");
-            let used = number(&format!("{directory}/{usage}"));
-            let left = number(&file).map(|most| most.saturating_sub(used.unwrap_or(0)));
-            if let Some(left) = left.filter(|left| least.as_ref().is_none_or(|(l, _)| left < l)) {
-                least = Some((left, file));
-            }
-        }
-    }
-    least
+    let left = groups(controller.name).into_iter().filter_map(|group| left(controller, &group));
+    left.min_by_key(|(left, _)| *left)
+}
+
+/// What `controller` still admits in `group`, and the file that says so.
+fn left(controller: &Controller, group: &Group) -> Option<(u64, String)> {
+    let [second, first] = controller.reclaimable;
+    let ([limit, usage], reclaimable) =
+        if group.is_second { (controller.second, second) } else { (controller.first, first) };
+    let file = format!("{}/{limit}", group.directory);
+    let used = number(&format!("{}/{usage}", group.directory)).unwrap_or(0);
+    let statistics = format!("{}/memory.stat", group.directory);
+    let freed = reclaimable.iter().filter_map(|key| statistic(&statistics, key)).sum();
+    Some((number(&file)?.saturating_sub(used.saturating_sub(freed)), file))
 }
 
 fn memory_kb() -> Option<u64> {
@@ -314,17 +334,42 @@ fn memory_kb() -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn place(path: &Path) -> Option<(String, u64, Option<u64>)> {
+fn place(path: &Path) -> Option<Place> {
     let found = rustix::fs::statvfs(path).ok()?;
     let room_kb = found.f_bavail.saturating_mul(found.f_frsize) / 1024;
     // A file system without a table of inodes says 0 of 0.
     let names = (found.f_files > 0).then_some(found.f_favail);
-    Some((path.display().to_string(), room_kb, names))
+    let is_in_memory = workdir::is_tmpfs(path);
+    Some(Place { path: path.display().to_string(), room_kb, names, is_in_memory })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_files_do_not_use_up_the_memory_of_a_group() {
+        let directory = std::env::temp_dir().join(format!("convoy-group-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+        write("memory.limit_in_bytes", "1000000\n");
+        write("memory.usage_in_bytes", "900000\n");
+        write(
+            "memory.stat",
+            "active_file 1\ntotal_active_file 300000\ntotal_inactive_file 500000\n",
+        );
+        let at = directory.to_string_lossy().into_owned();
+        let group = Group { directory: at.clone(), is_second: false };
+        assert_eq!(left(&MEMORY, &group), Some((900_000, format!("{at}/memory.limit_in_bytes"))));
+        write("memory.max", "max\n");
+        assert_eq!(left(&MEMORY, &Group { is_second: true, ..group.clone() }), None);
+        write("memory.max", "500000\n");
+        write("memory.current", "400000\n");
+        write("memory.stat", "anon 7\nactive_file 50000\ninactive_file 50000\n");
+        let second = left(&MEMORY, &Group { is_second: true, ..group });
+        assert_eq!(second.map(|(left, _)| left), Some(200_000));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 
     fn plenty() -> Have {
         Have {
@@ -344,7 +389,12 @@ mod tests {
             segment_bytes: Some(1 << 40),
             memory_kb: Some(100_000_000),
             group_memory: Some((100_000_000, "/sys/fs/cgroup/memory.max".to_owned())),
-            places: vec![("/w".to_owned(), 100_000_000, Some(1_000_000))],
+            places: vec![Place {
+                path: "/w".to_owned(),
+                room_kb: 100_000_000,
+                names: Some(1_000_000),
+                is_in_memory: false,
+            }],
         }
     }
 
@@ -365,6 +415,19 @@ mod tests {
     }
 
     #[test]
+    fn files_in_memory_need_memory() {
+        // 2000 users of 2 MB, and a file of 1029 KB of each.
+        let between = |h: &mut Have| h.group_memory = Some((5 << 20, "/g/memory.max".to_owned()));
+        assert_eq!(short_of(2000, between), []);
+        let found = short_of(2000, |have| {
+            between(have);
+            have.places[0].is_in_memory = true;
+        });
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].to_string().contains("or --dir on a disk"), "{}", found[0]);
+    }
+
+    #[test]
     fn each_shortage_names_its_cure() {
         type Change = fn(&mut Have);
         let cases: [(Change, &str); 14] = [
@@ -380,8 +443,8 @@ mod tests {
             (|h| h.segment_pages = Some(9), "sysctl -w kernel.shmall=32032"),
             (|h| h.memory_kb = Some(1000), "fewer users"),
             (|h| h.group_memory = Some((60 << 10, "/g/memory.max".to_owned())), "/g/memory.max"),
-            (|h| h.places[0].1 = 2_000_000, "--dir other than /w"),
-            (|h| h.places[0].2 = Some(8400), "remove files"),
+            (|h| h.places[0].room_kb = 2_000_000, "--dir other than /w"),
+            (|h| h.places[0].names = Some(8400), "remove files"),
         ];
         for (change, cure) in cases {
             let found = short_of(2000, change);

@@ -443,6 +443,8 @@ fn run_user(
         // A CPU that went offline since: the user runs unbound rather than not at all.
         let _unbound = rustix::thread::sched_setaffinity(None, &set);
     }
+    // Where memory runs out the kernel ends a user, and what runs it lives to say so.
+    let _where_it_is_allowed = std::fs::write("/proc/self/oom_score_adj", "1000");
     barrier.pass();
     let slot = board.slot(user);
     slot.set_pid(process::getpid().as_raw_nonzero().get());

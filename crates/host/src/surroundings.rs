@@ -2,6 +2,7 @@
 //! between them.
 
 use crate::clock::{self, CpuTicks};
+use crate::groups::{groups, statistic};
 use convoy_workload::disturbance::Disturbance;
 use std::path::Path;
 
@@ -55,15 +56,16 @@ impl Surroundings {
     }
 }
 
-/// How often CPUs were slowed down by heat, and this control group by its quota.
+/// How often CPUs were slowed down by heat, and this control group or one above it by a quota.
 fn throttled() -> u64 {
     let heat = clock::usable_cpus().into_iter().filter_map(|cpu| {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count");
         std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
     });
-    let quota = std::fs::read_to_string("/sys/fs/cgroup/cpu.stat").unwrap_or_default();
-    let quota = quota.lines().find_map(|line| line.strip_prefix("nr_throttled "));
-    heat.sum::<u64>() + quota.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    let quota = groups("cpu").into_iter();
+    let quota =
+        quota.filter_map(|it| statistic(&format!("{}/cpu.stat", it.directory), "nr_throttled"));
+    heat.sum::<u64>() + quota.sum::<u64>()
 }
 
 /// Time in which some program waited for memory, microseconds.

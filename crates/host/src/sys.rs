@@ -109,6 +109,12 @@ pub(crate) fn children_user_ns() -> u64 {
     timeval_ns(usage(libc::RUSAGE_CHILDREN).ru_utime)
 }
 
+/// CPU time of the children waited for, nanoseconds.
+pub(crate) fn children_cpu_ns() -> u64 {
+    let usage = usage(libc::RUSAGE_CHILDREN);
+    timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime)
+}
+
 /// Context switches of all threads of this process, dead ones included: voluntary, involuntary.
 pub(crate) fn process_switches() -> (u64, u64) {
     let usage = usage(libc::RUSAGE_SELF);

@@ -98,7 +98,7 @@ impl WorkDir {
 
     /// The directory that it is in and whether that is a tmpfs, for the record.
     pub(crate) fn description(&self) -> String {
-        let tmpfs = rustix::fs::statfs(&self.parent).is_ok_and(|found| found.f_type == TMPFS);
+        let tmpfs = is_tmpfs(&self.parent);
         let kind = if tmpfs { "tmpfs" } else { "no tmpfs" };
         format!("{} ({kind})", self.parent.display())
     }
@@ -237,8 +237,13 @@ pub(super) fn default_parent() -> PathBuf {
     places.into_iter().find(|path| is_writable_tmpfs(path)).unwrap_or(temporary)
 }
 
+/// Whether what is in files there is memory.
+pub(crate) fn is_tmpfs(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|found| found.f_type == TMPFS)
+}
+
 fn is_writable_tmpfs(path: &Path) -> bool {
-    let tmpfs = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == TMPFS);
+    let tmpfs = is_tmpfs(path);
     let writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
     tmpfs && writable && may_execute(path)
 }

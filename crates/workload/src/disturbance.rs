@@ -52,7 +52,7 @@ impl Disturbance {
         let mut reasons = Vec::new();
         let counted = self.seconds.max(TICKS_S);
         let [others, stolen, stalled] =
-            [self.others_s, self.stolen_s, self.stalled_s].map(|s| s / self.seconds);
+            [self.others_s, self.stolen_s, self.stalled_s].map(|s| s / self.seconds.max(0.01));
         if self.others_s > QUIET_CPUS * counted {
             reasons.push(format!("other programs used {others:.2} CPUs"));
         }
@@ -96,6 +96,9 @@ mod tests {
         let busy = Disturbance { others_s: 0.1, ..short }.sentence().expect("disturbed");
         assert!(busy.contains("used 1.00 CPUs"), "{busy}");
         assert_eq!(Disturbance::default().sentence(), None);
+        // What failed before it began was not measured for any time.
+        let none = Disturbance { seconds: 0.0, stalled_s: 0.01, ..quiet };
+        assert!(none.sentence().is_none_or(|text| !text.contains("inf")), "{none:?}");
         let mut all =
             Disturbance { others_s: 1.0, stolen_s: 0.4, throttled: 3, stalled_s: 0.1, ..quiet };
         all.add(&quiet);

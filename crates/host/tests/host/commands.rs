@@ -14,8 +14,9 @@ fn a_command_is_counted_as_a_job_like_any_other() {
     let place = Place::new("command");
     let before = Traces::now();
     // It runs in the work directory, knows its user, and what it prints is nobody's.
+    // Where memory runs out the kernel ends it before it ends run control.
     let text = "1 mine = echo out; test -f tmpa.common && echo x >> ran.$CONVOY_USER # done\n\
-                1 check = true\n";
+                1 check = test $(cat /proc/self/oom_score_adj) = 1000\n";
     let mut options = tiny(mix(text), &[2], &place);
     (options.mix.jobs, options.predict) = (4, true);
     let record = run::run(&options, |_| ()).into_result().expect("runs");
