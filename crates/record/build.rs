@@ -1,6 +1,7 @@
 //! Compiles the object that is loaded before a program and makes its bytes a part of this crate, so
-//! that one binary is all that a user needs. It uses nothing but the standard library, so one call
-//! of the compiler makes it: no second cargo, no lock on the target directory.
+//! that one binary is all that a user needs. The object uses nothing but the standard library and
+//! the locks, so two calls of the compiler make it: no second cargo, no lock on the target
+//! directory.
 
 use std::env::var;
 use std::process::Command;
@@ -18,14 +19,37 @@ fn main() {
         std::fs::write(&object, []).expect("the build directory can be written");
         return;
     }
+    let locks = set("OUT_DIR") + "/libconvoy_sync.rlib";
+    // The locks as they are where there is no library below them.
+    compile(
+        &["--crate-type", "rlib", "--crate-name", "convoy_sync", "-C", "opt-level=3"],
+        &["-o", &locks, "../sync/src/lib.rs"],
+    );
+    let with = format!("convoy_sync={locks}");
+    compile(
+        &["--crate-type", "cdylib", "--crate-name", "convoy_record", "--extern", &with],
+        &[
+            "-C",
+            "opt-level=3",
+            "-C",
+            "lto=fat",
+            "-C",
+            "strip=debuginfo",
+            "-o",
+            &object,
+            "../preload/src/lib.rs",
+        ],
+    );
+}
+
+/// Calls the compiler of this crate.
+fn compile(kind: &[&str], rest: &[&str]) {
+    let set = |name: &str| var(name).unwrap_or_default();
     let mut rustc = Command::new(set("RUSTC"));
-    rustc.args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "convoy_record"]);
-    for option in ["opt-level=3", "panic=abort", "lto=fat", "codegen-units=1", "strip=debuginfo"] {
-        rustc.args(["-C", option]);
-    }
+    rustc.args(["--edition", "2024", "--target", &set("TARGET")]).args(kind);
     // A thread may be cancelled while it waits inside: the unwinder must find its way out.
-    rustc.args(["-C", "force-unwind-tables=yes", "--cap-lints", "allow"]);
-    rustc.args(["--target", &set("TARGET"), "-o", &object, "../preload/src/lib.rs"]);
+    rustc.args(["-C", "panic=abort", "-C", "force-unwind-tables=yes", "-C", "codegen-units=1"]);
+    rustc.args(["--cap-lints", "allow"]).args(rest);
     if let Ok(linker) = var("RUSTC_LINKER") {
         rustc.args(["-C", &format!("linker={linker}")]);
     }

@@ -2,7 +2,7 @@
 
 use crate::fail::Failure;
 use crate::output;
-use crate::predict::{Choice, Prediction, Replays, Row, SLEEP, Wanted};
+use crate::predict::{Choice, FAIR, Prediction, Replays, Row, SLEEP, Wanted};
 use clap::Args;
 use convoy_record::{HANDOFF, Kind, Program};
 use serde::Serialize;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
 /// What `convoy with` can put in place of a lock of this kind, libc's own first.
 fn policies(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Mutex => &[SLEEP, "spin", HANDOFF],
+        Kind::Mutex => &[SLEEP, "spin", FAIR, HANDOFF],
         Kind::Semaphore => &[SLEEP, HANDOFF],
         _ => &[SLEEP],
     }
@@ -100,8 +100,11 @@ impl Advice {
             }
         };
         if let (Some(now), Some(row)) = (now, pays) {
+            // What both round to is no price.
+            let is_dearer = row.wait_p99_us > 1.1 * now.wait_p99_us || row.jain < now.jain - 0.02;
+            let word = if is_dearer { "Its price" } else { "It is no less fair" };
             let price = format!(
-                " Its price: 99 % of waits end within {:.0} us instead of {:.0}, and Jain's index \
+                " {word}: 99 % of waits end within {:.0} us instead of {:.0}, and Jain's index \
                  of fairness is {:.2} instead of {:.2}.",
                 row.wait_p99_us, now.wait_p99_us, row.jain, now.jain
             );

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 /// The policy of glibc's mutex and semaphore.
 pub(crate) const SLEEP: &str = "sleep";
+/// The policy of locks that nobody takes past others for long.
+pub(crate) const FAIR: &str = "fair";
 /// The machine whose prices the record replaces by those of its own hour.
 const HOST: &str = "host";
 
@@ -41,7 +43,12 @@ pub(crate) struct Predict {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Vec<u32>,
     /// Locks in place of all: those of convoy with, or of convoy list locks
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "sleep,spin,handoff")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "sleep,spin,fair,handoff"
+    )]
     #[arg(value_parser = PossibleValuesParser::new(names()).map(|name| Choice::new(&name)))]
     policy: Vec<Choice>,
     /// Also with the lock that was waited for most split so many ways
@@ -86,13 +93,16 @@ pub(crate) struct Choice {
 }
 
 fn names() -> Vec<&'static str> {
-    [SLEEP, "spin"].into_iter().chain(Policy::NAMES.iter().copied()).collect()
+    [SLEEP, "spin", FAIR].into_iter().chain(Policy::NAMES.iter().copied()).collect()
 }
 
 impl Choice {
     /// Of one of [`names`].
     pub(crate) fn new(name: &str) -> Self {
-        let policy = Policy::named(name).unwrap_or(Policy::Adaptive);
+        let policy = match name {
+            FAIR => Policy::Quota,
+            name => Policy::named(name).unwrap_or(Policy::Adaptive),
+        };
         Self { name: name.to_owned(), policy, looks: (name == SLEEP).then_some(0) }
     }
 }

@@ -15,6 +15,8 @@ enum Mutex {
     Spin,
     /// Free for whoever comes first; waiters sleep at once, as in glibc.
     Sleep,
+    /// Free for whoever comes first, but for nobody for long while others wait.
+    Fair,
     /// The releaser makes it over to the one that waits longest.
     Handoff,
 }

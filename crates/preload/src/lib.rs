@@ -11,26 +11,13 @@
 #![expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-#[path = "../../sync/src/adaptive.rs"]
-#[expect(dead_code, unreachable_pub, reason = "the lock as it is everywhere else")]
-mod adaptive;
 mod arch;
-#[path = "../../sync/src/event.rs"]
-#[expect(dead_code, unreachable_pub, reason = "as above")]
-mod event;
+mod conditions;
+mod fair;
 mod hooks;
-#[path = "../../sync/src/lock.rs"]
-#[expect(dead_code, unreachable_pub, reason = "as above")]
-mod lock;
 mod native;
 mod own;
-#[path = "../../sync/src/platform.rs"]
-#[expect(dead_code, unreachable_pub, reason = "as above")]
-mod platform;
 mod process;
-#[path = "../../sync/src/quota/turn.rs"]
-#[expect(dead_code, unreachable_pub, reason = "as above")]
-mod quota;
 mod real;
 mod thread;
 mod waiters;
@@ -43,17 +30,15 @@ use core::ffi::c_int;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use event::LockEvent;
 use hooks::How;
-use platform::Atomic;
 use real::Real;
 
 const EBUSY: c_int = 16;
 /// What C11's `mtx_trylock` gives for it.
 const THRD_BUSY: c_int = 1;
 
-const MUTEX: How = How { kind: layout::MUTEX, attempt: &real::MUTEX_TRYLOCK, busy: EBUSY };
-const MTX: How = How { kind: layout::MUTEX, attempt: &real::MTX_TRYLOCK, busy: THRD_BUSY };
+const MUTEX: How = How { kind: layout::MUTEX, attempt: &real::MUTEX_ATTEMPT, busy: EBUSY };
+const MTX: How = How { kind: layout::MUTEX, attempt: &real::MTX_ATTEMPT, busy: THRD_BUSY };
 const READ: How = How { kind: layout::READ, attempt: &real::RWLOCK_TRYRDLOCK, busy: EBUSY };
 const WRITE: How = How { kind: layout::WRITE, attempt: &real::RWLOCK_TRYWRLOCK, busy: EBUSY };
 const SPIN: How = How { kind: layout::SPIN, attempt: &real::SPIN_TRYLOCK, busy: EBUSY };

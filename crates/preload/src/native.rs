@@ -4,8 +4,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use crate::arch;
-use crate::event::LockEvent;
-use crate::platform::{Access, Platform, Sleep, TaskId, Wake};
+use convoy_sync::{Access, LockEvent, Platform, Sleep, TaskId, Wake};
 
 const FUTEX: usize = 202;
 const WAIT_BITSET: usize = 9;

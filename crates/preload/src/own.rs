@@ -7,28 +7,31 @@
 //! - `spin`, `sleep`: [`AdaptiveLock`] in the first word of the mutex. It has glibc's values (0, 1,
 //!   2), so glibc's timed functions and condition variables go on working with it; they leave their
 //!   thread's number as owner, which must be gone at the release.
+//! - `fair`: see [`fair`](crate::fair).
 //! - `handoff`: [`Handoff`], with condition variables of its own, because glibc's would release and
 //!   take the mutex by glibc's values.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::adaptive::{AdaptiveLock, SpinLimit};
+use convoy_sync::{AdaptiveLock, RawLock as _, SpinLimit};
+
 use crate::arch;
-use crate::lock::RawLock as _;
+use crate::conditions;
+use crate::fair;
 use crate::native::{self, Deadline, Native};
-use crate::real::{self, Real};
+use crate::real;
 
 const EAGAIN: c_int = 11;
-const EBUSY: c_int = 16;
-const ETIMEDOUT: c_int = 110;
+pub(crate) const EBUSY: c_int = 16;
+pub(crate) const ETIMEDOUT: c_int = 110;
 /// What a function of C11 gives for them, and for any other error.
 const THRD_BUSY: c_int = 1;
 const THRD_ERROR: c_int = 2;
 const THRD_TIMEDOUT: c_int = 4;
-const CLOCK_REALTIME: usize = 0;
+pub(crate) const CLOCK_REALTIME: usize = 0;
 
 // Places in a `pthread_mutex_t` of x86-64, in words of 32 bits.
 const OWNER: usize = 2;
@@ -40,11 +43,6 @@ const MUTEX_NUMBER: usize = 6;
 const KIND_BITS: u32 = 0xff;
 const NORMAL: u32 = 0;
 const ADAPTIVE: u32 = 3;
-// Places in a `pthread_cond_t`.
-const SEQUENCE: usize = 0;
-const FLAGS: usize = 9;
-const SHARED: u32 = 1;
-const MONOTONIC: u32 = 2;
 /// Place in a `sem_t` of what is 128 if processes share it.
 const SEM_SHARED: usize = 2;
 /// Unused.
@@ -57,29 +55,37 @@ static MOST_LOOKS: AtomicU32 = AtomicU32::new(LOOKS);
 /// How often a lock looks before it sleeps: not at all with one CPU, or in a real-time task, which
 /// may keep the owner off that CPU.
 #[derive(Clone, Copy, Default)]
-struct Looks;
+pub(crate) struct Looks;
 
 impl SpinLimit for Looks {
     fn looks(self) -> u32 {
-        const SCHED_GETSCHEDULER: usize = 145;
-        /// FIFO and round robin.
-        const REAL_TIME: [isize; 2] = [1, 2];
-        let most = MOST_LOOKS.load(Relaxed);
-        // SAFETY: the call takes the number of a task, 0 for the calling one.
-        let class = || unsafe { arch::call(SCHED_GETSCHEDULER, [0; 6]) };
-        if most > 0 && REAL_TIME.contains(&class()) { 0 } else { most }
+        if may_spin() { MOST_LOOKS.load(Relaxed) } else { 0 }
     }
 }
 
-type Word = AdaptiveLock<Native, Looks>;
+/// Whether this thread may look at a lock in a loop.
+pub(crate) fn may_spin() -> bool {
+    MOST_LOOKS.load(Relaxed) > 0 && !is_real_time()
+}
 
-fn words(object: usize) -> &'static [AtomicU32; 10] {
+/// Whether this thread has a priority of real time.
+pub(crate) fn is_real_time() -> bool {
+    const SCHED_GETSCHEDULER: usize = 145;
+    /// FIFO, round robin and deadline.
+    const REAL_TIME: [isize; 3] = [1, 2, 6];
+    // SAFETY: the call takes the number of a task, 0 for the calling one.
+    REAL_TIME.contains(&unsafe { arch::call(SCHED_GETSCHEDULER, [0; 6]) })
+}
+
+pub(crate) type Word = AdaptiveLock<Native, Looks>;
+
+pub(crate) fn words(object: usize) -> &'static [AtomicU32; 10] {
     // SAFETY: the program gives a mutex or a condition variable, which have ten words, aligned.
     unsafe { &*(object as *const [AtomicU32; 10]) }
 }
 
 /// Whether a mutex is one that is taken over.
-fn is_ours(mutex: usize) -> bool {
+pub(crate) fn is_ours(mutex: usize) -> bool {
     let kind = words(mutex)[KIND].load(Relaxed) & KIND_BITS;
     kind == NORMAL || kind == ADAPTIVE
 }
@@ -90,7 +96,7 @@ fn word(mutex: usize) -> &'static Word {
 }
 
 /// glibc took the mutex, before this object was there or after a wait on a condition variable.
-fn forget_owner(mutex: usize) {
+pub(crate) fn forget_owner(mutex: usize) {
     let words = words(mutex);
     if words[OWNER].load(Relaxed) != 0 {
         words[OWNER].store(0, Relaxed);
@@ -245,79 +251,7 @@ extern "C" fn handoff_unlock(mutex: usize) -> c_int {
     0
 }
 
-// Condition variables: a number that each signal changes, in the first word. glibc's word of flags
-// says whether processes share it and which clock it goes by; it stays as it is.
-
-extern "C" fn cond_wait(condition: usize, mutex: usize) -> c_int {
-    wait_for(condition, mutex, None)
-}
-
-extern "C" fn cond_timedwait(condition: usize, mutex: usize, time: usize) -> c_int {
-    let is_realtime = words(condition)[FLAGS].load(Relaxed) & MONOTONIC == 0;
-    wait_for(condition, mutex, Some(Deadline { time, is_realtime }))
-}
-
-extern "C" fn cond_clockwait(condition: usize, mutex: usize, clock: usize, time: usize) -> c_int {
-    let is_realtime = clock as u32 as usize == CLOCK_REALTIME;
-    wait_for(condition, mutex, Some(Deadline { time, is_realtime }))
-}
-
-fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int {
-    let words = words(condition);
-    if words[FLAGS].load(Relaxed) & SHARED != 0 {
-        return match deadline {
-            None => real::COND_WAIT.libc([condition, mutex, 0, 0]),
-            Some(end) => real::COND_TIMEDWAIT.libc([condition, mutex, end.time, 0]),
-        };
-    }
-    // Read under the mutex: a signal after its release changes it, and the sleep does not begin.
-    let sequence = words[SEQUENCE].load(Acquire);
-    real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]);
-    let late = cancellable(mutex, || native::sleep(&words[SEQUENCE], sequence, deadline));
-    real::MUTEX_LOCK.call([mutex, 0, 0, 0]);
-    if late { ETIMEDOUT } else { 0 }
-}
-
-/// Sleeps so that the thread can be cancelled meanwhile; it then takes the mutex first, as its
-/// cleanup handlers expect.
-fn cancellable(mutex: usize, sleep: impl Fn() -> bool) -> bool {
-    /// glibc's record of a cleanup handler, `struct _pthread_cleanup_buffer`.
-    type Buffer = [usize; 4];
-    const ASYNCHRONOUS: usize = 1;
-    extern "C" fn relock(mutex: *mut c_void) {
-        real::MUTEX_LOCK.call([mutex as usize, 0, 0, 0]);
-    }
-    let mut buffer: Buffer = [0; 4];
-    let buffer = (&raw mut buffer) as usize;
-    let mut before: c_int = 0;
-    real::CLEANUP_PUSH.call([buffer, relock as *const () as usize, mutex, 0]);
-    real::SETCANCELTYPE.call([ASYNCHRONOUS, (&raw mut before) as usize, 0, 0]);
-    let late = sleep();
-    real::SETCANCELTYPE.call([before as usize, 0, 0, 0]);
-    real::CLEANUP_POP.call([buffer, 0, 0, 0]);
-    late
-}
-
-extern "C" fn cond_signal(condition: usize) -> c_int {
-    notify(condition, 1, &real::COND_SIGNAL)
-}
-
-extern "C" fn cond_broadcast(condition: usize) -> c_int {
-    notify(condition, i32::MAX as usize, &real::COND_BROADCAST)
-}
-
-fn notify(condition: usize, count: usize, libc: &Real) -> c_int {
-    let words = words(condition);
-    if words[FLAGS].load(Relaxed) & SHARED != 0 {
-        return libc.libc([condition, 0, 0, 0]);
-    }
-    // Release: pairs with the acquire load of whoever is about to sleep.
-    words[SEQUENCE].fetch_add(1, Release);
-    native::wake(&raw const words[SEQUENCE], count);
-    0
-}
-
-fn c11(result: c_int) -> c_int {
+pub(crate) fn c11(result: c_int) -> c_int {
     match result {
         0 => 0,
         EBUSY => THRD_BUSY,
@@ -336,16 +270,16 @@ extern "C" fn mtx_trylock(mutex: usize) -> c_int {
     c11(real::MUTEX_TRYLOCK.call([mutex, 0, 0, 0]))
 }
 
+extern "C" fn mtx_attempt(mutex: usize) -> c_int {
+    c11(real::MUTEX_ATTEMPT.call([mutex, 0, 0, 0]))
+}
+
 extern "C" fn mtx_timedlock(mutex: usize, time: usize) -> c_int {
     c11(real::MUTEX_TIMEDLOCK.call([mutex, time, 0, 0]))
 }
 
 extern "C" fn mtx_unlock(mutex: usize) -> c_int {
     c11(real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]))
-}
-
-extern "C" fn cnd_timedwait(condition: usize, mutex: usize, time: usize) -> c_int {
-    c11(cond_timedwait(condition, mutex, time))
 }
 
 // A semaphore that hands over. Its first word is the value, as in glibc, so that `sem_getvalue`
@@ -432,9 +366,12 @@ pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
     let three =
         |function: extern "C" fn(usize, usize, usize) -> c_int| function as *const () as usize;
     let mutex = policy(c"CONVOY_MUTEX=");
+    if mutex.is_some() && cpus() < 2 {
+        MOST_LOOKS.store(0, Relaxed);
+    }
     match mutex {
         Some(b"spin" | b"sleep") => {
-            if mutex == Some(b"sleep") || cpus() < 2 {
+            if mutex == Some(b"sleep") {
                 MOST_LOOKS.store(0, Relaxed);
             }
             real::MUTEX_LOCK.replace(one(word_lock));
@@ -446,27 +383,16 @@ pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
             real::MUTEX_TIMEDLOCK.replace(two(handoff_timedlock));
             real::MUTEX_CLOCKLOCK.replace(three(handoff_clocklock));
             real::MUTEX_UNLOCK.replace(one(handoff_unlock));
-            for name in [&real::COND_WAIT, &real::CND_WAIT] {
-                name.replace(two(cond_wait));
-            }
-            for name in [&real::COND_SIGNAL, &real::CND_SIGNAL] {
-                name.replace(one(cond_signal));
-            }
-            for name in [&real::COND_BROADCAST, &real::CND_BROADCAST] {
-                name.replace(one(cond_broadcast));
-            }
-            real::COND_TIMEDWAIT.replace(three(cond_timedwait));
-            real::CND_TIMEDWAIT.replace(three(cnd_timedwait));
-            real::COND_CLOCKWAIT.replace(
-                cond_clockwait as extern "C" fn(usize, usize, usize, usize) -> c_int as *const ()
-                    as usize,
-            );
+            real::MUTEX_ATTEMPT.replace(one(handoff_trylock));
+            conditions::install();
         }
+        Some(b"fair") => fair::install(),
         _ => {}
     }
     if mutex.is_some() {
         real::MTX_LOCK.replace(one(mtx_lock));
         real::MTX_TRYLOCK.replace(one(mtx_trylock));
+        real::MTX_ATTEMPT.replace(one(mtx_attempt));
         real::MTX_TIMEDLOCK.replace(two(mtx_timedlock));
         real::MTX_UNLOCK.replace(one(mtx_unlock));
     }

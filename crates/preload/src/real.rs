@@ -142,10 +142,12 @@ reals! {
     COND_SIGNAL versioned c"pthread_cond_signal";
     COND_TIMEDWAIT versioned c"pthread_cond_timedwait";
     COND_WAIT versioned c"pthread_cond_wait";
+    MTX_ATTEMPT new c"mtx_trylock";
     MTX_LOCK new c"mtx_lock";
     MTX_TIMEDLOCK new c"mtx_timedlock";
     MTX_TRYLOCK new c"mtx_trylock";
     MTX_UNLOCK new c"mtx_unlock";
+    MUTEX_ATTEMPT new c"pthread_mutex_trylock";
     MUTEX_CLOCKLOCK new c"pthread_mutex_clocklock";
     MUTEX_LOCK new c"pthread_mutex_lock";
     MUTEX_TIMEDLOCK new c"pthread_mutex_timedlock";

@@ -10,9 +10,10 @@ use std::process::Command;
 /// Name, environment, and what is asked of one mutex, nanoseconds.
 type Row = (&'static str, &'static [(&'static str, &'static str)], f64);
 
-const ROWS: [Row; 4] = [
+const ROWS: [Row; 5] = [
     ("interposed", &[], 1.0),
     ("own word in place", &[("CONVOY_MUTEX", "sleep")], 0.0),
+    ("own word, fair", &[("CONVOY_MUTEX", "fair")], 0.0),
     ("recorded", &[(DIRECTORY, "")], 6.0),
     ("recorded, own word", &[(DIRECTORY, ""), ("CONVOY_MUTEX", "sleep")], 6.0),
 ];

@@ -158,7 +158,9 @@ fn a_static_program_is_refused_with_a_reason() {
 
 #[test]
 fn locks_of_ours_keep_every_promise_of_libc() {
-    for policies in ["mutex=spin", "mutex=sleep", "mutex=handoff", "mutex=handoff sem=handoff"] {
+    for policies in
+        ["mutex=spin", "mutex=sleep", "mutex=fair", "mutex=handoff", "mutex=handoff sem=handoff"]
+    {
         let program = compile("every_kind.c", &directory("own-kinds"), &[]);
         let (output, _) = record_with(policies, &program, &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "failures 0\n", "{policies}");
@@ -170,6 +172,23 @@ fn locks_of_ours_keep_every_promise_of_libc() {
         let (output, _) = record_with(policies, &program, &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "sum 79810000\n", "{policies}");
     }
+}
+
+#[test]
+fn who_waited_in_the_parent_does_not_wait_in_a_child() {
+    for policy in ["mutex=libc", "mutex=spin", "mutex=fair"] {
+        let program = compile("waiters_fork.c", &directory("waiters-fork"), &[]);
+        let (output, _) = record_with(policy, &program, &[]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "16000 0\n", "{policy}");
+    }
+}
+
+#[test]
+fn a_fair_mutex_starves_nobody() {
+    // Under libc's, hundreds of a thousand get no turn in a second.
+    let program = compile("shares.c", &directory("shares"), &[]);
+    let (output, _) = record_with("mutex=fair", &program, &["1000"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 starved, one at a time\n");
 }
 
 #[test]

@@ -52,7 +52,10 @@ impl RecordedReport {
     /// For people.
     pub fn to_text(&self) -> String {
         let mut text = page_wrap(&self.account.verdict) + "\n";
-        text += &(page_wrap(&self.title) + "\n\n");
+        text += &(page_wrap(&self.title) + "\n");
+        if !self.account.findings.is_empty() {
+            text += "\n";
+        }
         for finding in &self.account.findings {
             text += &(page_wrap(finding) + "\n");
         }

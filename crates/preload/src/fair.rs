@@ -1,0 +1,462 @@
+//! `fair`: the lock of user space of `convoy-sync` in the memory of libc's mutex.
+//!
+//! [`Quota`] with one unit is one word, the first of the mutex. Its queue lies in a table, found by
+//! the address of the mutex, from the first wait on. glibc's condition variables would release and
+//! take the mutex by glibc's values, so those of [`conditions`](crate::conditions) come with it.
+//!
+//! A deadline on the clock that people set is turned into a time to wait when the wait begins:
+//! whoever sets that clock meanwhile does not move it.
+
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
+
+use convoy_sync::{
+    Access, Atomic, LockEvent, Platform, Quota, RawLock, RawSemaphore as _, Room, Sleep, TaskId,
+    Turn, Wake, Within,
+};
+
+use crate::arch;
+use crate::conditions;
+use crate::native::{self, Deadline};
+use crate::own::{self, EBUSY, ETIMEDOUT};
+use crate::real;
+
+const EINVAL: c_int = 22;
+const CLOCK_REALTIME: c_int = 0;
+const CLOCK_MONOTONIC: c_int = 1;
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// Threads of an unmodified program, with a clock and turns.
+#[derive(Clone, Copy, Debug)]
+struct Threads;
+
+/// A word that holds [`FREE`] less than it stands for.
+#[derive(Debug)]
+#[repr(transparent)]
+struct Word(AtomicU32);
+
+/// The word of a lock with one unit that is free, and zero in a mutex of libc.
+const FREE: u32 = 4;
+
+impl Atomic<u32> for Word {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value.wrapping_sub(FREE)))
+    }
+
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order).wrapping_add(FREE)
+    }
+
+    #[inline(always)]
+    fn store(&self, value: u32, order: Ordering) {
+        self.0.store(value.wrapping_sub(FREE), order);
+    }
+
+    fn modify(&self, order: Ordering, change: impl Fn(u32) -> u32) -> u32 {
+        let change = |held: u32| Some(change(held.wrapping_add(FREE)).wrapping_sub(FREE));
+        // Relaxed: what a failed attempt has seen is not used. The change is never refused.
+        let (Ok(held) | Err(held)) = self.0.fetch_update(order, Relaxed, change);
+        held.wrapping_add(FREE)
+    }
+
+    #[inline(always)]
+    fn compare_exchange(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        let (current, new) = (current.wrapping_sub(FREE), new.wrapping_sub(FREE));
+        let result = self.0.compare_exchange(current, new, success, failure);
+        result.map(|held| held.wrapping_add(FREE)).map_err(|held| held.wrapping_add(FREE))
+    }
+
+    #[inline(always)]
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_add(value, order).wrapping_add(FREE)
+    }
+}
+
+thread_local! {
+    // It has no destructor, and lies in the memory that a thread begins with.
+    static TURN: Cell<Turn> = const { Cell::new(Turn::new(0)) };
+}
+
+fn clock(clock: c_int) -> i64 {
+    unsafe extern "C" {
+        fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
+    }
+    let mut time = [0; 2];
+    // SAFETY: `time` has the two words of a `struct timespec` of x86-64.
+    unsafe { clock_gettime(clock, &raw mut time) };
+    time[0].saturating_mul(NS_PER_S).saturating_add(time[1])
+}
+
+impl Platform for Threads {
+    type AtomicU8 = AtomicU8;
+    type AtomicU32 = Word;
+    type AtomicUsize = AtomicUsize;
+    type IrqFlags = ();
+    type Home<T> = Box<T>;
+
+    fn now() -> u64 {
+        clock(CLOCK_MONOTONIC) as u64
+    }
+
+    #[inline(always)]
+    fn spin_hint() {
+        core::hint::spin_loop();
+    }
+
+    fn spin_until(word: &Word, done: impl Fn(u32) -> bool) -> u32 {
+        loop {
+            // Acquire: pairs with the release of whoever made `done` true.
+            let value = word.load(Acquire);
+            if done(value) {
+                return value;
+            }
+            Self::spin_hint();
+        }
+    }
+
+    fn spin_for(word: &Word, until: u64, done: impl Fn(u32) -> bool) -> u32 {
+        /// Looks between two looks at the clock, which costs as much as ten of them.
+        const LOOKS_PER_CLOCK: u32 = 32;
+        if !own::may_spin() {
+            // Relaxed: the caller orders, as below.
+            return word.load(Relaxed);
+        }
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                let value = word.load(Relaxed);
+                if done(value) {
+                    return value;
+                }
+                Self::spin_hint();
+            }
+            if Self::now() >= until {
+                return word.load(Relaxed);
+            }
+        }
+    }
+
+    fn turn() -> Turn {
+        TURN.get()
+    }
+
+    fn set_turn(turn: Turn) {
+        TURN.set(turn);
+    }
+
+    fn is_real_time() -> bool {
+        own::is_real_time()
+    }
+
+    fn wait(word: &Word, expected: u32, _: Sleep, deadline: Option<u64>) -> Wake {
+        let time = deadline.map(|ns| [ns as i64 / NS_PER_S, ns as i64 % NS_PER_S]);
+        let end = time
+            .as_ref()
+            .map(|time| Deadline { time: core::ptr::from_ref(time) as usize, is_realtime: false });
+        let late = native::sleep(&word.0, expected.wrapping_sub(FREE), end);
+        if late { Wake::TimedOut } else { Wake::Woken }
+    }
+
+    fn wake(word: *const Word, count: usize) {
+        native::wake(word.cast(), count.min(i32::MAX as usize));
+    }
+
+    fn signal_pending(_: Sleep) -> bool {
+        false
+    }
+
+    fn current() -> TaskId {
+        0
+    }
+
+    fn cpu() -> u32 {
+        0
+    }
+
+    fn on_cpu(_: TaskId) -> bool {
+        true
+    }
+
+    fn need_resched() -> bool {
+        false
+    }
+
+    fn irq_save() {}
+    fn irq_restore((): ()) {}
+    fn preempt_disable() {}
+    fn preempt_enable() {}
+
+    fn place<T>(value: T) -> Box<T> {
+        Box::new(value)
+    }
+
+    fn touch<T: ?Sized>(_: &T, _: Access) {}
+    fn event<T: ?Sized>(_: LockEvent, _: &T, _: TaskId) {}
+    fn happened<T: ?Sized>(_: LockEvent, _: &T) {}
+}
+
+/// The lock of a queue. No signal comes while it is held: a handler that locks the same mutex would
+/// wait for the thread that it interrupts.
+#[derive(Default)]
+struct Inner {
+    word: own::Word,
+    /// The signals that were blocked before; used by the owner.
+    blocked: Cell<u64>,
+}
+
+// SAFETY: the cell is used only while `word` is held.
+unsafe impl Sync for Inner {}
+
+/// Sets the signals that are blocked; what they were.
+fn block(signals: u64) -> u64 {
+    const RT_SIGPROCMASK: usize = 14;
+    const SET_MASK: usize = 2;
+    let mut before = 0_u64;
+    let places = [(&raw const signals) as usize, (&raw mut before) as usize];
+    let arguments = [SET_MASK, places[0], places[1], size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel reads one mask and writes the other.
+    unsafe { arch::call(RT_SIGPROCMASK, arguments) };
+    before
+}
+
+impl RawLock<Threads> for Inner {
+    fn lock(&self) {
+        let before = block(u64::MAX);
+        self.word.lock();
+        self.blocked.set(before);
+    }
+
+    fn try_lock(&self) -> bool {
+        let before = block(u64::MAX);
+        let taken = self.word.try_lock();
+        if taken {
+            self.blocked.set(before);
+        } else {
+            block(before);
+        }
+        taken
+    }
+
+    fn unlock(&self) {
+        let before = self.blocked.get();
+        self.word.unlock();
+        block(before);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.word.is_locked()
+    }
+}
+
+/// The queue of a mutex, by its address: a mutex has no room for it that libc would not use.
+#[derive(Debug)]
+struct ByAddress;
+
+type Queue = Within<Threads, Inner>;
+
+/// A line of its own.
+#[repr(C, align(64))]
+struct Entry {
+    /// Its address plus one word, where the lock has its room; 0: nobody's. It never changes again:
+    /// a mutex that is made where another one was has its queue.
+    owner: AtomicUsize,
+    queue: Queue,
+}
+
+/// Entries of the first row; each row has twice as many as the one before.
+const FIRST_ROW: usize = 256;
+/// Places of a row that are looked at before the next one.
+const PROBES: usize = 16;
+
+/// More than memory has room for.
+static ROWS: [AtomicPtr<Entry>; 28] = [const { AtomicPtr::new(null_mut()) }; 28];
+
+const MMAP: usize = 9;
+const MUNMAP: usize = 11;
+const READ_WRITE: usize = 3;
+const PRIVATE_ANONYMOUS: usize = 0x22;
+
+/// The entries of a row, made at its first use.
+fn entries(row: usize) -> *mut Entry {
+    // Acquire pairs with the release below: whoever finds a row finds it filled.
+    let found = ROWS[row].load(Acquire);
+    if !found.is_null() {
+        return found;
+    }
+    let count = FIRST_ROW << row;
+    let bytes = count * size_of::<Entry>();
+    // SAFETY: the kernel chooses the place, so nothing that exists is touched.
+    let made =
+        unsafe { arch::call(MMAP, [0, bytes, READ_WRITE, PRIVATE_ANONYMOUS, usize::MAX, 0]) };
+    if made < 0 {
+        // Nowhere to wait, and nothing may be printed here.
+        std::process::abort();
+    }
+    let made = made as *mut Entry;
+    for at in 0..count {
+        // SAFETY: within the new mapping, which nobody else knows.
+        let place = unsafe { made.add(at) };
+        let entry = Entry { owner: AtomicUsize::new(0), queue: Queue::new() };
+        // SAFETY: as above, and aligned, as the mapping is to a page.
+        unsafe { place.write(entry) };
+    }
+    match ROWS[row].compare_exchange(null_mut(), made, AcqRel, Acquire) {
+        Ok(_) => made,
+        Err(other) => {
+            // SAFETY: nobody has seen this mapping.
+            unsafe { arch::call(MUNMAP, [made as usize, bytes, 0, 0, 0, 0]) };
+            other
+        }
+    }
+}
+
+impl Room<Threads> for ByAddress {
+    type Inner = Inner;
+
+    fn new() -> Self {
+        Self
+    }
+
+    fn queue(&self) -> &Queue {
+        let owner = core::ptr::from_ref(self) as usize;
+        // Fibonacci hashing; mutexes are at least a word of eight bytes apart.
+        let hash = (owner as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        for row in 0..ROWS.len() {
+            let (entries, count) = (entries(row), FIRST_ROW << row);
+            for probe in 0..PROBES {
+                // SAFETY: within the row.
+                let place = unsafe { entries.add((hash as usize + probe) & (count - 1)) };
+                // SAFETY: rows stay, and what they hold is only shared.
+                let entry = unsafe { &*place };
+                // Everybody looks in the same order, and an entry keeps its owner, so a mutex has
+                // one entry. Relaxed: an entry was filled before its row was seen.
+                let other = entry.owner.compare_exchange(0, owner, Relaxed, Relaxed);
+                if other.is_ok() || other == Err(owner) {
+                    return &entry.queue;
+                }
+            }
+        }
+        std::process::abort()
+    }
+}
+
+/// The child of a fork has one thread: nobody waits in it, whoever waited in its parent.
+extern "C" fn forked() {
+    for (row, entries) in ROWS.iter().enumerate() {
+        // Relaxed: there is one thread.
+        let entries = entries.load(Relaxed);
+        for at in 0..if entries.is_null() { 0 } else { FIRST_ROW << row } {
+            // SAFETY: within the row.
+            let entry = unsafe { entries.add(at) };
+            // SAFETY: as above.
+            let queue = unsafe { &raw mut (*entry).queue };
+            // SAFETY: there is one thread, which is in here and uses no queue.
+            unsafe { queue.write(Queue::new()) };
+        }
+    }
+}
+
+type Mutex = Quota<Threads, ByAddress>;
+
+fn of(mutex: usize) -> &'static Mutex {
+    const { assert!(size_of::<Mutex>() == 4) };
+    // SAFETY: the lock is the first word of the program's mutex, and zero is a free one.
+    unsafe { &*(mutex as *const Mutex) }
+}
+
+extern "C" fn lock(mutex: usize) -> c_int {
+    if !own::is_ours(mutex) {
+        return real::MUTEX_LOCK.libc([mutex, 0, 0, 0]);
+    }
+    of(mutex).down();
+    0
+}
+
+extern "C" fn trylock(mutex: usize) -> c_int {
+    match own::is_ours(mutex) {
+        true if of(mutex).down_trylock() => 0,
+        true => EBUSY,
+        false => real::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
+    }
+}
+
+/// What a recorder tries first: a thread that may not go past the queue must come to [`lock`].
+extern "C" fn attempt(mutex: usize) -> c_int {
+    match own::is_ours(mutex) {
+        true if of(mutex).down_at_once() => 0,
+        true => EBUSY,
+        false => real::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
+    }
+}
+
+fn lock_until(mutex: usize, clock_id: c_int, time: usize) -> c_int {
+    let lock = of(mutex);
+    if lock.down_at_once() {
+        return 0;
+    }
+    // SAFETY: the program gives a time, and it is looked at only if the mutex is not free.
+    let [seconds, ns] = unsafe { *(time as *const [i64; 2]) };
+    if !(0..NS_PER_S).contains(&ns) {
+        return EINVAL;
+    }
+    let end = seconds.saturating_mul(NS_PER_S).saturating_add(ns);
+    let left = end.saturating_sub(clock(clock_id)).max(0);
+    if lock.down_timeout(left as u64).is_ok() { 0 } else { ETIMEDOUT }
+}
+
+extern "C" fn timedlock(mutex: usize, time: usize) -> c_int {
+    if own::is_ours(mutex) {
+        return lock_until(mutex, CLOCK_REALTIME, time);
+    }
+    real::MUTEX_TIMEDLOCK.libc([mutex, time, 0, 0])
+}
+
+extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
+    let clock_id = clock as c_int;
+    if !own::is_ours(mutex) || ![CLOCK_REALTIME, CLOCK_MONOTONIC].contains(&clock_id) {
+        return real::MUTEX_CLOCKLOCK.libc([mutex, clock, time, 0]);
+    }
+    lock_until(mutex, clock_id, time)
+}
+
+extern "C" fn unlock(mutex: usize) -> c_int {
+    if !own::is_ours(mutex) {
+        return real::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]);
+    }
+    own::forget_owner(mutex);
+    of(mutex).up();
+    0
+}
+
+/// Puts the lock in place of libc's mutexes.
+pub(crate) fn install() {
+    unsafe extern "C" {
+        fn pthread_atfork(
+            before: Option<extern "C" fn()>,
+            parent: Option<extern "C" fn()>,
+            child: Option<extern "C" fn()>,
+        ) -> c_int;
+    }
+    // SAFETY: the handler is a function of this object, which is never unloaded.
+    unsafe { pthread_atfork(None, None, Some(forked)) };
+    let one = |function: extern "C" fn(usize) -> c_int| function as *const () as usize;
+    let two = |function: extern "C" fn(usize, usize) -> c_int| function as *const () as usize;
+    let three =
+        |function: extern "C" fn(usize, usize, usize) -> c_int| function as *const () as usize;
+    real::MUTEX_LOCK.replace(one(lock));
+    real::MUTEX_TRYLOCK.replace(one(trylock));
+    real::MUTEX_ATTEMPT.replace(one(attempt));
+    real::MUTEX_TIMEDLOCK.replace(two(timedlock));
+    real::MUTEX_CLOCKLOCK.replace(three(clocklock));
+    real::MUTEX_UNLOCK.replace(one(unlock));
+    conditions::install();
+}
