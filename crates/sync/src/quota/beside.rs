@@ -187,6 +187,14 @@ mod tests {
     }
 
     #[test]
+    fn who_loses_the_race_to_wait_first_has_the_queue_of_the_winner() {
+        let room = Beside::native();
+        let winner = std::ptr::from_ref(room.first());
+        // As one that read 0 before the winner's number was there.
+        assert!(std::ptr::eq(room.first(), winner) && std::ptr::eq(room.queue(), winner));
+    }
+
+    #[test]
     fn all_who_wait_first_find_one_queue() {
         const THREADS: usize = 4;
         for _ in 0..if cfg!(miri) { 3 } else { 300 } {
