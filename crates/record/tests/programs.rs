@@ -184,6 +184,18 @@ fn who_waited_in_the_parent_does_not_wait_in_a_child() {
 }
 
 #[test]
+fn every_way_to_take_a_mutex_excludes_every_other() {
+    for policy in ["mutex=libc", "mutex=spin", "mutex=sleep", "mutex=fair", "mutex=handoff"] {
+        for threads in ["3", "24"] {
+            let program = compile("stress.c", &directory("stress"), &[]);
+            let (output, _) = record_with(policy, &program, &[threads, "200"]);
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(said, "0 wrong, handled\n", "{policy}, {threads} threads");
+        }
+    }
+}
+
+#[test]
 fn a_fair_mutex_starves_nobody() {
     // Under libc's, hundreds of a thousand get no turn in a second.
     let program = compile("shares.c", &directory("shares"), &[]);
