@@ -48,9 +48,13 @@ impl Level {
     /// The number of the set of `line`, among those of all caches.
     #[inline]
     fn number(&self, cache: usize, line: usize) -> usize {
-        // A division is dear, and most caches have a power of two of sets.
-        let set = if self.mask == 0 { line % self.sets } else { line & self.mask };
-        cache * self.sets + set
+        cache * self.sets + self.place(line)
+    }
+
+    /// The set of `line` in each cache. A division is dear, and most have a power of two of sets.
+    #[inline]
+    fn place(&self, line: usize) -> usize {
+        if self.mask == 0 { line % self.sets } else { line & self.mask }
     }
 
     #[inline]
@@ -61,7 +65,7 @@ impl Level {
 
     /// Whether its set lists `line` as the most recently used one.
     #[inline]
-    fn in_front(&self, cache: usize, line: usize) -> bool {
+    pub(crate) fn in_front(&self, cache: usize, line: usize) -> bool {
         self.tags[self.number(cache, line) * self.ways] == line as u32 + 1
     }
 
@@ -108,7 +112,13 @@ impl Level {
     /// The directory takes `line` away.
     #[inline]
     fn leave_gap(&mut self, cache: usize, line: usize) {
-        let number = self.number(cache, line);
+        self.leave_gap_at(cache, self.place(line));
+    }
+
+    /// The directory takes a line away whose [`Self::place`] is `place`.
+    #[inline]
+    fn leave_gap_at(&mut self, cache: usize, place: usize) {
+        let number = cache * self.sets + place;
         self.gaps[number / 64] |= 1 << (number % 64);
     }
 }
@@ -162,12 +172,12 @@ pub struct CacheCounts {
 
 /// The caches of all CPUs.
 pub(crate) struct Hierarchy {
-    l1: Level,
-    l2: Level,
+    pub(crate) l1: Level,
+    pub(crate) l2: Level,
     l2_price: u64,
-    l3: Option<Level>,
-    l3_price: u64,
-    inclusive: bool,
+    pub(crate) l3: Option<Level>,
+    pub(crate) l3_price: u64,
+    pub(crate) inclusive: bool,
     pub(crate) counts: CacheCounts,
 }
 
@@ -439,15 +449,16 @@ impl Lines {
 
     /// Removes every copy but that of `cpu` and makes it the owner.
     fn invalidate_others(&self, h: &mut Hierarchy, index: usize, cpu: usize) {
-        let line = self.entry(index);
-        let group = self.price.group_of(cpu);
+        let (line, group) = (self.entry(index), self.price.group_of(cpu));
         let owner = line.owner.get() as usize;
         if owner != 0 && owner != cpu + 1 {
             h.drop_private(owner - 1, index);
         }
+        let (first, second) = (h.l1.place(index), h.l2.place(index));
         self.each_sharer(line, |other| {
             if other != cpu {
-                h.drop_private(other, index);
+                h.l1.leave_gap_at(other, first);
+                h.l2.leave_gap_at(other, second);
             }
         });
         let mut others = line.l3.get() & !(1 << group);
@@ -480,7 +491,7 @@ impl Lines {
     }
 
     /// The controller is busy with it; nobody waits.
-    fn write_back(&self, h: &mut Hierarchy, index: usize, now: u64) {
+    pub(crate) fn write_back(&self, h: &mut Hierarchy, index: usize, now: u64) {
         h.counts.write_backs += 1;
         let line = self.entry(index);
         line.dirty.set(false);

@@ -16,6 +16,7 @@ mod numa;
 mod os;
 mod preset;
 mod reach;
+mod row;
 mod rules;
 mod smp;
 mod trace;

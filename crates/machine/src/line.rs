@@ -28,16 +28,16 @@ pub(crate) struct Lines {
     /// What is added to the line number of an offset behind the stacks to get its entry (wrapping).
     heap: usize,
     /// Words of 64 sharers for each set in the pool; 1 means the set is in the line itself.
-    words: usize,
-    pool: RefCell<Vec<u64>>,
+    pub(crate) words: usize,
+    pub(crate) pool: RefCell<Vec<u64>>,
     pub(crate) cpus: usize,
     /// CPUs that share a last-level cache.
     pub(crate) llc: usize,
     pub(crate) price: Distances,
-    reach: Reach,
+    pub(crate) reach: Reach,
     pub(crate) turns: Turns,
     controllers: Controllers,
-    caches: Option<Box<RefCell<Hierarchy>>>,
+    pub(crate) caches: Option<Box<RefCell<Hierarchy>>>,
     perturbation: u64,
     seed: u64,
 }
@@ -51,6 +51,14 @@ pub(crate) const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// What a line's miss of number `misses` costs more, of at most `most`; `chance` is that of the
+/// line.
+#[inline(always)]
+pub(crate) fn more(most: u64, chance: u64, misses: u32) -> u64 {
+    let key = chance ^ u64::from(misses);
+    most * (mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) % FRACTION) / FRACTION
 }
 
 impl Lines {
@@ -135,7 +143,7 @@ impl Lines {
 
     /// The number of `line`.
     #[inline(always)]
-    fn number(&self, line: Line<'_>) -> usize {
+    pub(crate) fn number(&self, line: Line<'_>) -> usize {
         let offset = core::ptr::from_ref(line.entry).addr() - self.table.addr().get();
         offset / size_of::<Entry>()
     }
@@ -197,12 +205,15 @@ impl Lines {
         let owner = line.owner.get() as usize;
         let mut held = line.l3.get() >> (group % 32) & 1 == 1;
         held |= owner != 0 && self.price.group_of(owner - 1) == group;
-        let (first, end) = (group * self.llc, (group + 1) * self.llc);
-        self.each_word(line, |at, bits| {
-            let (from, to) = (first.max(at * 64), end.min(at * 64 + 64));
-            held |= from < to && bits >> (from - at * 64) << (64 - (to - from)) != 0;
-        });
+        self.each_word(line, |at, bits| held |= self.some_in(group, at, bits));
         held
+    }
+
+    /// Whether one of the CPUs `bits`, which are word `word` of a set, is in `group`.
+    pub(crate) fn some_in(&self, group: usize, word: usize, bits: u64) -> bool {
+        let (first, end) = (group * self.llc, (group + 1) * self.llc);
+        let (from, to) = (first.max(word * 64), end.min(word * 64 + 64));
+        from < to && bits >> (from - word * 64) << (64 - (to - from)) != 0
     }
 
     /// The copies of `line` that are neither in the private caches of `cpu` nor in the third level
@@ -331,9 +342,19 @@ impl Lines {
         if self.perturbation == 0 {
             return price;
         }
-        let key = self.seed ^ self.key(index) << 32 ^ misses as u64;
-        let draw = mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) % FRACTION;
-        price + ((price * self.perturbation / FRACTION) * draw / FRACTION)
+        price + more(self.most(price), self.chance(index), misses)
+    }
+
+    /// By how much the perturbation may change `price`.
+    #[inline(always)]
+    pub(crate) fn most(&self, price: u64) -> u64 {
+        price * self.perturbation / FRACTION
+    }
+
+    /// What the draws of the misses of line `index` have in common.
+    #[inline(always)]
+    pub(crate) fn chance(&self, index: usize) -> u64 {
+        self.seed ^ self.key(index) << 32
     }
 
     /// A read of `line` by `cpu` at `now`: returns when the CPU has the line. `front` says that the

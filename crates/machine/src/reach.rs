@@ -79,6 +79,12 @@ impl Reach {
         self.first_least && self.cpus[(cpu * self.words + word) * self.distances] & bits != 0
     }
 
+    /// Whether no copy is nearer than one in the same group.
+    #[inline]
+    pub(crate) fn first_least(&self) -> bool {
+        self.first_least
+    }
+
     /// The distances from group `group` at which the groups `bits` are.
     #[inline]
     pub(crate) fn of_groups(&self, group: usize, bits: u32) -> usize {

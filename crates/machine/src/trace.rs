@@ -126,6 +126,12 @@ impl Tap {
 }
 
 impl Engine {
+    /// Whether there is a recorder.
+    #[inline(always)]
+    pub(crate) fn records(&self) -> bool {
+        self.tap.on.get()
+    }
+
     /// Tells the recorder, if there is one, what `event` returns.
     #[inline(always)]
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {

@@ -20,14 +20,14 @@ use core::cell::RefCell;
 
 /// The queues of all lines.
 pub(crate) struct Turns {
-    groups: usize,
+    pub(crate) groups: usize,
     /// Times of a line.
-    span: usize,
+    pub(crate) span: usize,
     /// For each line its place in `times`, 0 for none. Only lines that CPUs took from each other
     /// have one.
     places: RefCell<Vec<u32>>,
     /// At each place when the line is free between groups, and then inside each of them.
-    times: RefCell<Vec<u64>>,
+    pub(crate) times: RefCell<Vec<u64>>,
     /// Between two reads inside a group.
     read_service: u64,
     /// Between two copies of a line that nobody owns to other groups; the whole transfer if absent.
@@ -127,8 +127,22 @@ impl Turns {
         served.done
     }
 
+    /// A read that began at `start` is done at `done`: when the next reader of the group is served,
+    /// where `clean` is the price of a read that its cache serves.
     #[inline(always)]
-    fn place(&self, index: usize) -> usize {
+    pub(crate) fn inside(&self, start: u64, done: u64, clean: u64) -> u64 {
+        // It has the line `read_service` later.
+        (done + self.read_service).saturating_sub(clean).max(start)
+    }
+
+    /// The same for the next reader of another group, of a line that nobody owns.
+    #[inline(always)]
+    pub(crate) fn between(&self, start: u64, done: u64) -> u64 {
+        self.copy_service.map_or(done, |service| start + service)
+    }
+
+    #[inline(always)]
+    pub(crate) fn place(&self, index: usize) -> usize {
         self.places.borrow().get(index).map_or(0, |&place| place as usize)
     }
 }
@@ -182,12 +196,8 @@ impl Lines {
         let price = self.perturb(line, index, price);
         turns.serve(line, index, request, now, |start| {
             let done = start + price;
-            // The next reader of the group has it `read_service` later.
-            let inside = (done + turns.read_service).saturating_sub(clean).max(start);
-            let between = match turns.copy_service {
-                Some(service) if request.from == 0 => start + service,
-                _ => done,
-            };
+            let inside = turns.inside(start, done, clean);
+            let between = if request.from == 0 { turns.between(start, done) } else { done };
             Served { done, between, inside }
         })
     }

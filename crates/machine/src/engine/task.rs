@@ -1,5 +1,6 @@
 //! Coroutines: creating, switching, ending, and the loop that resumes them.
 
+use super::time::schedule;
 use super::{Cpu, Engine, Mode, Outcome, Task, engine};
 use crate::line::mix;
 use crate::memory::{LINE, Sim};
@@ -228,7 +229,7 @@ impl Engine {
         self.cpu.set(cpu);
         self.this.set(this);
         self.clock.set(key.max(this.clock.get()));
-        self.note(self.clock.get() ^ (cpu as u64) << 48 ^ u64::from(this.task.get()) << 24);
+        self.note(schedule(self.clock.get(), cpu, this.task.get()));
         this
     }
 

@@ -10,6 +10,7 @@ use super::{Cpu, Engine, Mode};
 use crate::entry::Line;
 use crate::preset::Preset;
 use core::cell::Cell;
+use core::ops::Range;
 
 /// Scale of a speed.
 const FULL: u64 = 1 << 16;
@@ -93,6 +94,14 @@ impl Engine {
             None => cpu,
             Some(threads) => cpu / threads.for_each_core,
         }
+    }
+
+    /// The CPUs that share the last-level cache of `cpu`.
+    #[inline]
+    pub(super) fn group_of(&self, cpu: usize) -> Range<usize> {
+        let cpus = self.lines.llc * self.threads.as_ref().map_or(1, |at| at.for_each_core);
+        let first = cpu / cpus * cpus;
+        first..first + cpus
     }
 
     /// Time for `ps` picoseconds of work at full speed that nothing interrupts.

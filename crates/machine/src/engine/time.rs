@@ -2,6 +2,19 @@
 
 use super::{Cpu, Engine, Mode};
 use crate::tree::Turn;
+use convoy_sync::TaskId;
+
+/// The schedule hash `hash` with `value` added.
+#[inline(always)]
+pub(super) fn noted(hash: u64, value: u64) -> u64 {
+    (hash ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23)
+}
+
+/// What goes into the schedule hash when it is the turn of `cpu` at `now`, which runs `task`.
+#[inline(always)]
+pub(super) fn schedule(now: u64, cpu: usize, task: TaskId) -> u64 {
+    now ^ (cpu as u64) << 48 ^ u64::from(task) << 24
+}
 
 impl Engine {
     #[inline]
@@ -43,7 +56,7 @@ impl Engine {
     /// Adds `value` to the schedule hash.
     #[inline]
     pub(crate) fn note(&self, value: u64) {
-        self.hash.set((self.hash.get() ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23));
+        self.hash.set(noted(self.hash.get(), value));
     }
 
     /// See [`Here::disk_request`](crate::Here::disk_request).
