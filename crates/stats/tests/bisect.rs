@@ -145,6 +145,34 @@ fn the_shift_of_a_build_is_not_taken_for_the_step() {
     assert!(summary.named * summary.named_right > 0.9 && summary.runs < 100.0, "{summary:?}");
 }
 
+/// Before the search looked ahead, most of these took all 1000 runs.
+#[test]
+fn where_builds_shift_by_as_much_as_the_change_the_search_ends_soon() {
+    for (effect, layout) in [(0.1, 1.0), (0.1, 2.0), (0.25, 2.5)] {
+        let cell = Scenario { layout, ..of_200(effect, Noise::Gaussian) };
+        let summary = summarise(&cell, 8, 31, 2);
+        assert!(summary.runs < 300.0, "{summary:?}");
+        assert!(summary.named < 0.3, "{summary:?}");
+    }
+}
+
+/// The set of a search that gave up over shifts, and what it says of them.
+#[test]
+fn a_search_that_ends_because_builds_shift_says_by_how_much() {
+    let config = Config { layout: Layout::PerCommit, max_runs: Some(1000), ..Config::default() };
+    // Each commit is off by a fixed -20, 0 or 20; the change is 30 and a run varies by 5.
+    let (done, answer, _) = search(linear(), config, |node, random| {
+        let shift = [0.0, 20.0, -20.0, 20.0, 0.0, -20.0, -20.0][node % 7];
+        let level = if node >= 40 { 130.0 } else { 100.0 };
+        Some(Outcome::Value(level + shift + 5.0 * random.normal()))
+    });
+    assert_eq!(answer.ending, Ending::BuildsShift, "{answer:?}");
+    assert!(done.runs() < 300 && answer.builds_shift > 0.99, "{} {answer:?}", done.runs());
+    let shift = answer.estimates.layout;
+    assert!(shift.lo < 16.5 && 16.5 < shift.hi && shift.mean > 8.0, "{answer:?}");
+    assert!(answer.credible_set.iter().any(|(node, _)| *node == 40), "{answer:?}");
+}
+
 /// Before two modes were a shape of noise, equal ones took 531 runs at d = 0.5 and slow phases all
 /// 1000 at d = 1, without a name.
 #[test]

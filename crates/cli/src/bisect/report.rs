@@ -82,6 +82,9 @@ fn why(session: &Session<'_>, answer: &Answer) -> String {
         let steps: Vec<String> = answer.steps.iter().map(|set| step(session, set)).collect();
         return format!("{why}: {}", steps.join(", then "));
     }
+    if answer.ending == Ending::BuildsShift {
+        return of_shifts(answer);
+    }
     if answer.ending != Ending::NoRegression || !answer.largest.is_finite() {
         return why;
     }
@@ -89,6 +92,27 @@ fn why(session: &Session<'_>, answer: &Answer) -> String {
     let unit = session.unit();
     let space = if unit.is_empty() { "" } else { " " };
     format!("{why}: they differ by at most {:.3}{space}{unit} ({percent:.2} %)", answer.largest)
+}
+
+/// From this probability on it is said that builds differ, not that they may.
+const SURE: f64 = 0.95;
+
+/// How large the differences between builds are beside the change, and what helps.
+fn of_shifts(answer: &Answer) -> String {
+    let level = answer.estimates.good.mean.abs();
+    let percent = |value: f64| 100.0 * value.abs() / level;
+    let (shift, effect) = (&answer.estimates.layout, &answer.estimates.effect);
+    let differ = if answer.builds_shift >= SURE {
+        format!("builds differ among themselves by about {:.2} %", percent(shift.mean))
+    } else {
+        format!("builds may differ among themselves by up to {:.2} %", percent(shift.hi))
+    };
+    format!(
+        "{differ} though the code does not, and the change is {:.2} %, so more runs would not tell \
+         its commit from its neighbours; make a second build of a commit differ (a random link \
+         order, say) and search again with --layout new, which builds commits several times",
+        percent(effect.mean)
+    )
 }
 
 /// One of two steps: its commit, or how many it may be and the first and last of them.
@@ -180,4 +204,33 @@ fn notes(session: &Session<'_>, answer: &Answer) -> Vec<String> {
         );
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_stats::bisect::{Config, History, Search, Step};
+
+    #[test]
+    fn builds_that_shift_are_told_in_percent_with_the_cure() {
+        let history = History::linear(3).expect("two suspects");
+        let config = Config { max_runs: Some(1), ..Config::default() };
+        let mut search = Search::new(history, config).expect("settings with a meaning");
+        search.observe(0, 0, convoy_stats::bisect::Outcome::Value(200.0)).expect("a number");
+        let Step::GaveUp(mut answer) = search.next_step() else {
+            panic!("one run is the limit");
+        };
+        let at = |mean: f64| Interval { mean, lo: 0.5 * mean, hi: 2.0 * mean };
+        answer.estimates.good = at(200.0);
+        answer.estimates.effect = at(-12.0);
+        answer.estimates.layout = at(6.0);
+        answer.builds_shift = 0.99;
+        let sure = of_shifts(&answer);
+        let begin = "builds differ among themselves by about 3.00 % though the code does not, and \
+                     the change is 6.00 %";
+        assert!(sure.starts_with(begin) && sure.contains("--layout new"), "{sure}");
+        answer.builds_shift = 0.5;
+        let unsure = of_shifts(&answer);
+        assert!(unsure.starts_with("builds may differ among themselves by up to 6.00 %"));
+    }
 }

@@ -47,6 +47,9 @@ impl Search {
             let ending = if back { Ending::TakenBack } else { Ending::TwoSteps };
             return self.to_place().is_none().then_some(ending);
         }
+        if self.futile_for_shifts() {
+            return self.to_narrow().is_none().then_some(Ending::BuildsShift);
+        }
         let regression = evidence.one_step();
         let sure = |p: f64| p * regression >= self.named_from();
         if self.sure_culprit().is_some() {
@@ -230,11 +233,12 @@ impl Search {
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut set = Vec::new();
         let mut sum = 0.0;
+        let enough = step * self.config.confidence.min(self.named_from());
         let several = matches!(ending, Ending::TwoSteps | Ending::TakenBack);
         let other = matches!(ending, Ending::NoRegression | Ending::WrongDirection | Ending::Ramp);
         if !several && !other {
             for (node, p) in order {
-                if sum >= self.config.confidence.min(self.named_from()) || p < 1e-6 {
+                if sum >= enough || p < 1e-6 {
                     break;
                 }
                 sum += p;
@@ -256,6 +260,7 @@ impl Search {
             credible_set: set,
             no_regression: none,
             ramp,
+            builds_shift: evidence.map_or(0.0, |evidence| evidence.shifted.any()),
             steps: if several { self.steps() } else { Vec::new() },
             largest: most,
             ending,
@@ -292,8 +297,16 @@ fn moments(values: &[f64]) -> (f64, f64, f64) {
 
 /// Standard deviation of the shifts of builds; 0 where they have none.
 fn shifts(evidence: &Evidence) -> Interval {
-    let beliefs = || evidence.strata.iter().flatten();
-    let moment = |power: f64| beliefs().map(|b| b.p * b.layout.powf(power)).sum::<f64>();
+    let mut of_size: Vec<(f64, f64)> = Vec::new();
+    for size in &evidence.shifted.sizes {
+        let square = size.size * size.size;
+        of_size.extend(size.steps.iter().map(|step| (step.p, step.noise * square)));
+    }
+    if of_size.is_empty() {
+        of_size.extend(evidence.strata.iter().flatten().map(|of| (of.p, of.layout)));
+    }
+    let total: f64 = of_size.iter().map(|(p, _)| p).sum();
+    let moment = |power: f64| of_size.iter().map(|(p, v)| p * v.powf(power)).sum::<f64>() / total;
     let interval = Interval::normal(moment(0.5), moment(1.0) - moment(0.5).powi(2));
     Interval { lo: interval.lo.max(0.0), ..interval }
 }

@@ -7,6 +7,7 @@
 use super::grid::{Build, Grid, KINDS, MODES, ONE_MODE};
 use super::modes::Fit;
 use super::several::Several;
+use super::shifts::Shifted;
 use super::types::{Config, Direction};
 use crate::normal::cdf as normal_cdf;
 
@@ -67,9 +68,8 @@ pub(super) struct Evidence {
     pub(super) ramp: f64,
     /// What the data say of two steps.
     pub(super) several: Several,
-    /// Probability of each class if builds may shift by any size and there is one step; empty where
-    /// that was not asked.
-    pub(super) shifted: Vec<f64>,
+    /// What is believed if builds may shift by any size; empty where that was not asked.
+    pub(super) shifted: Shifted,
     /// Probability of each hyper, all classes together.
     pub(super) hypers: Vec<f64>,
     /// Posterior centres of each shape: good level, bad level, logarithm of the scale.
@@ -337,7 +337,7 @@ fn collect(grid: &Grid, parts: &[Part]) -> Evidence {
         independent: 1.0,
         ramp: 0.0,
         several: Several::default(),
-        shifted: Vec::new(),
+        shifted: Shifted::default(),
         hypers,
         centres: centres(grid, parts),
     }

@@ -104,6 +104,20 @@ impl History {
         }
     }
 
+    /// Which commits contain `node`: itself and its descendants.
+    pub(super) fn descendants(&self, node: usize) -> Vec<bool> {
+        let mut bad = vec![false; self.nodes];
+        match &self.parents {
+            None => bad[node..].fill(true),
+            Some(parents) => {
+                for (at, of) in parents.iter().enumerate() {
+                    bad[at] = at == node || of.iter().any(|parent| bad[*parent]);
+                }
+            }
+        }
+        bad
+    }
+
     /// Which commits `node` contains: itself and its ancestors.
     pub(super) fn reach(&self, node: usize) -> Vec<bool> {
         let mut reached = vec![false; self.nodes];

@@ -74,7 +74,7 @@ pub(super) fn of_machine() -> impl Iterator<Item = Memory> {
 }
 
 /// Probability before any data that a difference of the ends grew little by little.
-const RAMP: f64 = 0.02;
+pub(super) const RAMP: f64 = 0.02;
 /// Memory, and shifts of builds, have a say only where the data are this many times as probable
 /// with them as without: what is merely possible would cost a fifth of all runs.
 const ASKED: f64 = 3.0;
@@ -173,7 +173,18 @@ pub(super) struct Opinion {
 /// A posterior of one class under one memory.
 pub(super) struct Part {
     pub(super) ln_evidence: f64,
-    belief: Belief,
+    pub(super) belief: Belief,
+}
+
+impl Part {
+    /// The same, or `other`: evidence adds up, and the belief is that of the more probable one.
+    pub(super) fn add(&mut self, other: Self) {
+        let least = self.ln_evidence.min(other.ln_evidence);
+        if other.ln_evidence > self.ln_evidence {
+            *self = other;
+        }
+        self.ln_evidence += exp_negative(least - self.ln_evidence).ln_1p();
+    }
 }
 
 /// Asks for the opinion on `runs`. `floor` is the least scale of the noise.
@@ -303,7 +314,7 @@ impl Fit {
     }
 
     /// All runs at one level.
-    fn level(&self) -> Part {
+    pub(super) fn level(&self) -> Part {
         let n = self.runs;
         let mean = self.level_value / self.levels;
         let rest = (self.values - mean * self.level_value).max(self.least);

@@ -33,6 +33,7 @@
 mod answer;
 mod check;
 mod evidence;
+mod futility;
 mod grid;
 mod history;
 mod memory;

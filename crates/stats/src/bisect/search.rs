@@ -24,6 +24,8 @@ const INTERLEAVED: f64 = 0.35;
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 /// Whether builds may shift is asked once a commit has this probability.
 const LIKELY: f64 = 0.8;
+/// The same once builds shift with this probability.
+pub(super) const SHIFTING: f64 = 0.5;
 /// Scales of the noise below this part of the largest value are taken for rounding.
 const RESOLUTION: f64 = 1e-7;
 
@@ -224,6 +226,9 @@ impl Search {
         let Some(evidence) = &self.evidence else {
             return Step::GaveUp(self.answer(Ending::Indistinguishable));
         };
+        if let Some(measure) = self.to_narrow() {
+            return Step::Measure(measure);
+        }
         if let Some(measure) = self.to_place() {
             return Step::Measure(measure);
         }
@@ -237,13 +242,14 @@ impl Search {
             let why = "the runs are unlike what was expected: the culprit beside its parent";
             return Step::Measure(policy::again(node, 1, &self.builds, why));
         }
-        if self.doubtful() {
+        if self.doubtful() && !self.shifting() {
             return Step::Measure(self.to_survey().unwrap_or_else(|| self.clear_doubt()));
         }
         if let Some(measure) = self.look_around() {
             return Step::Measure(measure);
         }
-        if evidence.independent < 0.5 && (f64::from(self.runs) * GOLDEN).fract() < INTERLEAVED {
+        let changes = evidence.independent < 0.5 && !self.shifting();
+        if changes && (f64::from(self.runs) * GOLDEN).fract() < INTERLEAVED {
             let node =
                 if self.runs_of(ends[0]) < self.runs_of(ends[1]) { ends[0] } else { ends[1] };
             let why = "the machine changes over time: an end tells how";
@@ -253,6 +259,7 @@ impl Search {
             Some(measure) => Step::Measure(measure),
             None => match self.to_assure() {
                 Some(measure) => Step::Measure(measure),
+                None if self.shifting() => Step::GaveUp(self.answer(Ending::BuildsShift)),
                 None => Step::GaveUp(self.answer(Ending::Indistinguishable)),
             },
         }
@@ -361,25 +368,9 @@ impl Search {
         grid.fill(&mut self.builds);
         if self.evidence.is_none() {
             let (config, classes) = (&self.config, &self.classes);
-            let mut first = posterior(config, grid, &self.builds, classes, self.likely, false);
-            if config.known.is_none() {
-                let floor = self.rounding();
-                let modes = first.modes(grid);
-                let clear = first.clear_modes(grid);
-                let (runs, ends) = self.in_one_mode(clear);
-                let (builds, depths) = (&self.builds, &self.depths);
-                let second = memory::opinion(config, &runs, ends, builds, classes, depths, floor);
-                first.several = self.several(&runs, floor, second.independent);
-                memory::mix(&mut first, &second, if clear.is_some() { 0.0 } else { modes });
-                let likely = |belief: &Belief| belief.p > LIKELY;
-                let one_build = matches!(config.layout, Layout::PerCommit | Layout::PerCommitAny);
-                if one_build && first.classes.iter().any(likely) {
-                    let values = Values { runs: &runs, ends, floor };
-                    let of = &first.classes;
-                    first.shifted = shifts::posterior(config, &values, builds, classes, of);
-                }
-            }
-            self.evidence = Some(first);
+            let first = posterior(config, grid, &self.builds, classes, self.likely, false);
+            let evidence = if config.known.is_none() { self.second(first) } else { first };
+            self.evidence = Some(evidence);
         }
         let Some(evidence) = &self.evidence else {
             return;
@@ -394,5 +385,31 @@ impl Search {
                 self.by_node[*member] = share * belief.p / total.max(f64::MIN_POSITIVE);
             }
         }
+    }
+
+    /// Hears the second model besides the `first`, and asks what shifts of builds would make of
+    /// both where they matter.
+    fn second(&self, mut first: Evidence) -> Evidence {
+        let Some(grid) = &self.grid else {
+            return first;
+        };
+        let (config, classes, floor) = (&self.config, &self.classes, self.rounding());
+        let modes = first.modes(grid);
+        let clear = first.clear_modes(grid);
+        let (runs, ends) = self.in_one_mode(clear);
+        let (builds, depths) = (&self.builds, &self.depths);
+        let second = memory::opinion(config, &runs, ends, builds, classes, depths, floor);
+        first.several = self.several(&runs, floor, second.independent);
+        memory::mix(&mut first, &second, if clear.is_some() { 0.0 } else { modes });
+        let likely = |belief: &Belief| belief.p > LIKELY;
+        let one_build = matches!(config.layout, Layout::PerCommit | Layout::PerCommitAny);
+        let shifts: f64 = first.strata.iter().skip(1).flatten().map(|of| of.p).sum();
+        if one_build && (shifts > SHIFTING || first.classes.iter().any(likely)) {
+            let values = Values { runs: &runs, ends, floor };
+            let of = &first.classes;
+            first.shifted = shifts::posterior(config, &values, builds, classes, depths, of);
+            first.shifted.in_sight = self.name_in_sight(&first.shifted, &values, modes);
+        }
+        first
     }
 }

@@ -8,7 +8,7 @@
 use super::answer::likely_shape;
 use super::evidence::{Belief, Class, exp_negative};
 use super::grid::Build;
-use super::memory::{self, Filter, Fit, Memory, Run, dot, drawn_in};
+use super::memory::{self, Filter, Fit, Memory, Part, Run, dot, drawn_in};
 use super::policy;
 use super::search::Search;
 use super::types::{Config, Layout, Measure};
@@ -32,6 +32,8 @@ const DANGEROUS: f64 = 0.6;
 const ENOUGH: f64 = 24.0;
 /// The fewest of them.
 const FEWEST: usize = 5;
+/// Shapes of the history besides one step: a ramp, and no change.
+const OTHERS: usize = 2;
 
 /// What the second model was told.
 pub(super) struct Values<'a> {
@@ -104,15 +106,17 @@ impl Products {
         }
     }
 
-    /// `ln` of the evidence for a step at each of `classes`.
-    fn steps(
+    /// Fits of a step at each of `classes`, of a ramp along `depths` and of one level, in this
+    /// order.
+    fn fits(
         &self,
         config: &Config,
         memory: Memory,
         values: &Values<'_>,
         builds: &[Build],
         classes: &[Class],
-    ) -> Vec<f64> {
+        depths: &[f64],
+    ) -> Vec<Part> {
         let runs = values.runs.len() as f64;
         let of_levels: Vec<f64> = self.builds.iter().map(|row| row.iter().sum()).collect();
         let fit = Fit {
@@ -124,14 +128,16 @@ impl Products {
             values: self.values,
             least: values.floor * values.floor * runs,
         };
-        let of_class = |class: &Class| {
-            let bad = builds.iter().map(|build| f64::from(u8::from(class.bad[build.slot])));
-            let bad: Vec<f64> = bad.collect();
-            let own = self.builds.iter().zip(&bad).map(|(row, b)| b * dot(row, &bad)).sum();
-            let products = [dot(&of_levels, &bad), own, dot(&self.with_values, &bad)];
-            fit.step(config, class.mass, products).ln_evidence
+        let along = |mass: f64, column: &[f64]| {
+            let own = self.builds.iter().zip(column).map(|(row, c)| c * dot(row, column)).sum();
+            fit.step(config, mass, [dot(&of_levels, column), own, dot(&self.with_values, column)])
         };
-        classes.iter().map(of_class).collect()
+        let of_class = |class: &Class| -> Vec<f64> {
+            builds.iter().map(|build| f64::from(u8::from(class.bad[build.slot]))).collect()
+        };
+        let ramp: Vec<f64> = builds.iter().map(|build| depths[build.slot]).collect();
+        let steps = classes.iter().map(|class| along(class.mass, &of_class(class)));
+        steps.chain([along(memory::RAMP, &ramp), fit.level()]).collect()
     }
 }
 
@@ -152,56 +158,119 @@ fn invert(matrix: &mut [Vec<f64>]) -> f64 {
     ln_det
 }
 
-/// Probability of each class if builds may shift by any size and there is one step, from `believed`
-/// where they do not. Each size changes it by what it makes of Gaussian evidence: the shape of the
-/// noise, which that does not know, is in `believed`. What Gaussian evidence excludes
-/// without shifts stays so: heavy tails allow for more, which a shift must not multiply.
+/// What the data say where builds may shift by any size.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shifted {
+    /// Probability of each class, if there is one step.
+    pub(super) classes: Vec<f64>,
+    /// What each size says, joint: all of all sizes sum to 1, with a ramp and one level.
+    pub(super) sizes: Vec<OfSize>,
+    /// At most how probable it is that runs which are left bring a name, if it is sure that builds
+    /// shift.
+    pub(super) in_sight: Option<f64>,
+}
+
+/// What the data say of shifts of one size.
+#[derive(Clone, Debug)]
+pub(super) struct OfSize {
+    /// In standard deviations of a run.
+    pub(super) size: f64,
+    /// Probability of a step in each class, joint with the size, and the levels and the noise.
+    pub(super) steps: Vec<Belief>,
+    /// Probability of a ramp or of no change, joint with the size.
+    pub(super) others: f64,
+}
+
+impl Shifted {
+    /// Probability that builds shift, whatever the shape of the history.
+    pub(super) fn any(&self) -> f64 {
+        let of = |size: &OfSize| size.others + size.steps.iter().map(|step| step.p).sum::<f64>();
+        self.sizes.iter().filter(|size| size.size > 0.0).map(of).sum()
+    }
+}
+
+/// What is believed if builds may shift by any size, from `believed` where they do not. Each size
+/// changes it by what it makes of Gaussian evidence: the shape of the noise, which that does not
+/// know, is in `believed`. What Gaussian evidence excludes without shifts stays so: heavy tails
+/// allow for more, which a shift must not multiply.
 pub(super) fn posterior(
     config: &Config,
     values: &Values<'_>,
     builds: &[Build],
     classes: &[Class],
+    depths: &[f64],
     believed: &[Belief],
-) -> Vec<f64> {
-    let mut logs = vec![vec![f64::NEG_INFINITY; classes.len()]; SIZES.len()];
-    let none = if config.layout == Layout::PerCommitAny { NONE_IF_TOLD } else { NONE };
-    let each = (1.0 - none) / (SIZES.len() - 1) as f64;
-    let ln_prior = SIZES.map(|size| if size > 0.0 { each.ln() } else { none.ln() });
+) -> Shifted {
+    let mut fits: Vec<Vec<Part>> = Vec::new();
     for memory in memory::of_machine() {
         let plain = Products::new(memory, values, builds.len());
-        for (size, sums) in SIZES.into_iter().zip(&mut logs) {
+        for (i, size) in SIZES.into_iter().enumerate() {
             let products = plain.shifted(size);
-            for (sum, log) in
-                sums.iter_mut().zip(products.steps(config, memory, values, builds, classes))
-            {
-                let most = sum.max(log);
-                *sum = most + (exp_negative(*sum - most) + exp_negative(log - most)).ln();
+            let of_memory = products.fits(config, memory, values, builds, classes, depths);
+            match fits.get_mut(i) {
+                None => fits.push(of_memory),
+                Some(sums) => sums.iter_mut().zip(of_memory).for_each(|(sum, part)| sum.add(part)),
             }
         }
     }
-    let most = logs[0].iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let all: f64 = logs[0].iter().map(|log| exp_negative(log - most)).sum();
-    let without = logs[0].iter().zip(believed).map(|(log, of)| {
-        let believed = of.p.max(f64::MIN_POSITIVE).ln();
-        believed.min(log - most - all.ln()) - log
-    });
-    let without: Vec<f64> = without.collect();
-    let joint: Vec<Vec<f64>> = logs
+    let steps = classes.len();
+    let none = &fits[0][..steps];
+    let most = none.iter().map(|part| part.ln_evidence).fold(f64::NEG_INFINITY, f64::max);
+    let all: f64 = none.iter().map(|part| exp_negative(part.ln_evidence - most)).sum();
+    let all = most + all.ln();
+    let mut without: Vec<f64> = none
         .iter()
-        .zip(ln_prior)
-        .map(|(of_size, ln_prior)| {
-            of_size.iter().zip(&without).map(|(with, without)| with + without + ln_prior).collect()
+        .zip(believed)
+        .map(|(part, of)| {
+            let believed = of.p.max(f64::MIN_POSITIVE).ln();
+            believed.min(part.ln_evidence - all) - part.ln_evidence
         })
         .collect();
-    let peak = joint.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut sums = vec![0.0; classes.len()];
-    for of_size in &joint {
-        for (sum, log) in sums.iter_mut().zip(of_size) {
-            *sum += exp_negative(log - peak);
+    without.resize(steps + OTHERS, -all);
+    collect(config, fits, &without)
+}
+
+/// Mixes the sizes; `without` is what is added to the evidence of each shape of the history.
+fn collect(config: &Config, fits: Vec<Vec<Part>>, without: &[f64]) -> Shifted {
+    let none = if config.layout == Layout::PerCommitAny { NONE_IF_TOLD } else { NONE };
+    let each = (1.0 - none) / (SIZES.len() - 1) as f64;
+    let ln_p = |size: f64, part: &Part, without: &f64| {
+        part.ln_evidence + without + if size > 0.0 { each.ln() } else { none.ln() }
+    };
+    let mut peak = f64::NEG_INFINITY;
+    for (size, parts) in SIZES.into_iter().zip(&fits) {
+        for (part, without) in parts.iter().zip(without) {
+            peak = peak.max(ln_p(size, part, without));
         }
     }
-    let total: f64 = sums.iter().sum();
-    sums.iter().map(|sum| sum / total).collect()
+    let mut sizes: Vec<OfSize> = Vec::with_capacity(SIZES.len());
+    for (size, parts) in SIZES.into_iter().zip(fits) {
+        let weigh = |(part, without): (Part, &f64)| {
+            let p = exp_negative(ln_p(size, &part, without) - peak);
+            Belief { p, ..part.belief }
+        };
+        let mut steps: Vec<Belief> = parts.into_iter().zip(without).map(weigh).collect();
+        let others = steps.split_off(steps.len() - OTHERS).iter().map(|other| other.p).sum();
+        sizes.push(OfSize { size, steps, others });
+    }
+    let mut classes = vec![0.0; without.len() - OTHERS];
+    for size in &sizes {
+        for (sum, step) in classes.iter_mut().zip(&size.steps) {
+            *sum += step.p;
+        }
+    }
+    let of_steps: f64 = classes.iter().sum();
+    for p in &mut classes {
+        *p /= of_steps;
+    }
+    let total = of_steps + sizes.iter().map(|size| size.others).sum::<f64>();
+    for size in &mut sizes {
+        size.others /= total;
+        for step in &mut size.steps {
+            step.p /= total;
+        }
+    }
+    Shifted { classes, sizes, in_sight: None }
 }
 
 /// How much the mean of `runs` runs of a build tells of whether builds shift, if they do not: its
@@ -215,7 +284,7 @@ fn told(square: f64, runs: f64) -> f64 {
 impl Search {
     /// Probability of each commit where builds may shift by any size, as far as that was asked.
     pub(super) fn by_node_if_shifted(&self) -> Option<Vec<f64>> {
-        let shifted = &self.evidence.as_ref()?.shifted;
+        let shifted = &self.evidence.as_ref()?.shifted.classes;
         let mut by_node = vec![0.0; self.by_node.len()];
         for (class, p) in self.classes.iter().zip(shifted) {
             let total: f64 = class.members.iter().map(|member| self.prior[*member]).sum();

@@ -63,7 +63,7 @@ impl Search {
     pub(super) fn look_around(&self) -> Option<Measure> {
         let evidence = self.evidence.as_ref()?;
         let other = 1.0 - (1.0 - evidence.ramp) * (1.0 - evidence.several.p);
-        if other < DOUBT || evidence.several.p >= self.config.confidence {
+        if other < DOUBT || evidence.several.p >= self.config.confidence || self.shifting() {
             return None;
         }
         let why = "one step may not be all: the history is measured from end to end";

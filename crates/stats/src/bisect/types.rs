@@ -159,8 +159,8 @@ pub enum Ending {
     /// One commit is left, but the runs are not what any noise that is considered gives, and pairs
     /// of runs of it and its parent do not show a change.
     Unexplained,
-    /// One commit is left if builds do not shift, but they do, or may: what was seen may be the
-    /// shift of one build.
+    /// Builds shift, or may, by so much of the change that the runs which are left would not tell
+    /// the culprit from its neighbours: what was seen may be the shift of one build.
     BuildsShift,
     /// The ends differ, and against the given direction.
     WrongDirection,
@@ -202,13 +202,15 @@ pub struct Answer {
     pub culprit: Option<usize>,
     /// Probability of the culprit, or of the credible set.
     pub confidence: f64,
-    /// The most probable commits with their probabilities, most probable first, as few as reach the
-    /// wanted confidence together. Empty if there is no regression.
+    /// The most probable commits with their probabilities, most probable first, as few as have the
+    /// wanted confidence together if there is one step. Empty if there is no regression.
     pub credible_set: Vec<(usize, f64)>,
     /// Probability that the ends do not differ at all.
     pub no_regression: f64,
     /// Probability that the level changes little by little from the good end to the bad one.
     pub ramp: f64,
+    /// Probability that builds differ by themselves, if that was asked; 0 otherwise.
+    pub builds_shift: f64,
     /// If there are two steps, the commits that may be the first and those that may be the second,
     /// with their probabilities; empty otherwise.
     pub steps: Vec<Vec<(usize, f64)>>,
