@@ -118,27 +118,31 @@ fn waiting(lock: &str, before: &Side, after: &Side) -> String {
 }
 
 /// Throughput is the time that CPUs are not idle over what a job takes of it: which of the two
-/// changed it more, and then the other.
+/// changed it more, and then the other, unless what would be printed of it is the same before and
+/// after.
 fn reasons(before: &Side, after: &Side) -> String {
     let busy = ((100.0 - after.idle) / (100.0 - before.idle)).ln();
     let cost = -(after.cpu_ms / before.cpu_ms).ln();
+    let [idle_before, idle_after] = [before, after].map(|side| fixed(side.idle, 1));
+    let [cpu_before, cpu_after] = [before, after].map(|side| significant(side.cpu_ms));
     let idle = format!(
-        "CPUs idle {} ({} % of the time before, {} % after)",
+        "CPUs idle {} ({idle_before} % of the time before, {idle_after} % after)",
         if busy > 0.0 { "less" } else { "more" },
-        fixed(before.idle, 1),
-        fixed(after.idle, 1)
     );
     let cpu = format!(
-        "a job takes {} CPU time ({} ms before, {} after; spinning {} and {}, with {} and {} % of \
-         all CPU time spun while tasks waited for a CPU)",
+        "a job takes {} CPU time ({cpu_before} ms before, {cpu_after} after; spinning {} and {}, \
+         with {} and {} % of all CPU time spun while tasks waited for a CPU)",
         if cost > 0.0 { "less" } else { "more" },
-        significant(before.cpu_ms),
-        significant(after.cpu_ms),
         significant(before.spin_ms()),
         significant(after.spin_ms()),
         fixed(before.spin_beside, 1),
         fixed(after.spin_beside, 1)
     );
+    match (idle_before == idle_after, cpu_before == cpu_after) {
+        (true, false) => return format!("because {cpu}"),
+        (false, true) => return format!("because {idle}"),
+        _ => {}
+    }
     let along = if (busy > 0.0) == (cost > 0.0) { "and" } else { "although" };
     let up = busy + cost > 0.0;
     // What goes against the change is no reason for it.
@@ -180,6 +184,18 @@ mod tests {
             worse.starts_with("because a job takes more CPU time (10.0 ms before, 11.0 after"),
             "{worse}"
         );
+    }
+
+    #[test]
+    fn what_is_equal_as_printed_is_left_out() {
+        let sentence = |a, b, c, d| reasons(&side(a, b), &side(c, d));
+        let cpu = sentence(3.291, 58.82, 3.103, 58.84);
+        assert!(cpu.starts_with("because a job takes less CPU time"), "{cpu}");
+        assert!(!cpu.contains("CPUs idle"), "{cpu}");
+        let idle = sentence(3.2911, 58.8, 3.2909, 52.0);
+        assert_eq!(idle, "because CPUs idle less (58.8 % of the time before, 52.0 % after)");
+        let neither = sentence(3.0, 50.0, 3.0, 50.0);
+        assert!(neither.contains("CPUs idle") && neither.contains("CPU time"), "{neither}");
     }
 
     #[test]
