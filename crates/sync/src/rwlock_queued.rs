@@ -221,3 +221,37 @@ impl<P: Platform, L: RawLock<P> + Default + 'static> Lock for QueuedRwLock<P, L>
         self.read_unlock();
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::native::Native;
+
+    #[test]
+    fn a_reader_that_comes_after_a_waiting_writer_queues_behind_it() {
+        let lock = QueuedRwLock::<Native, TicketLock<Native>>::default();
+        let entered = std::sync::atomic::AtomicBool::new(false);
+        lock.read();
+        // As a writer that has come to the head of the queue.
+        lock.queue.lock();
+        lock.announce();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                lock.read();
+                // Relaxed, as below: one flag.
+                entered.store(true, Relaxed);
+                lock.read_unlock();
+            });
+            while !lock.queue.is_contended() {
+                assert!(!entered.load(Relaxed), "it went past the writer");
+                std::thread::yield_now();
+            }
+            lock.read_unlock();
+            assert!(lock.take_free(WAITING) && !entered.load(Relaxed));
+            lock.queue.unlock();
+            lock.write_unlock();
+        });
+        // Relaxed: the thread was waited for.
+        assert!(entered.load(Relaxed));
+    }
+}
