@@ -7,8 +7,8 @@ use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
     QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock, RawLock, RawSemaphore, RwSemaphore,
-    SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock, TaskId, TicketLock, Within, kernel::Mutex,
-    kernel::RwLock, kernel::Semaphore,
+    Sleep, SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock, TaskId, TicketLock, Within,
+    kernel::Mutex, kernel::RwLock, kernel::Semaphore,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -100,28 +100,43 @@ fn keeps<T: Lock>(promises: &[Promise]) {
     }
 }
 
-/// A waiter whose CPU is wanted sleeps, though the owner runs on and on.
+/// A waiter whose CPU is wanted sleeps, though the owner runs on and on, and one does not spin for
+/// an owner that sleeps.
 #[test]
-fn a_waiter_whose_cpu_is_wanted_does_not_spin() {
+fn a_waiter_spins_only_while_the_owner_runs_and_its_cpu_is_its_own() {
+    type Rwsem = SpinRwSemaphore<Model>;
     gives_way::<convoy_sync::SpinOnOwner>();
     gives_way::<convoy_sync::SpinReadFirst>();
     gives_way::<convoy_sync::SpinOne>();
     gives_way::<convoy_sync::SpinMcs>();
+    for owner in [Owner::Runs, Owner::Sleeps] {
+        does_not_spin(owner, Rwsem::new, Rwsem::down_write, Rwsem::down_write);
+    }
 }
 
 fn gives_way<S: SpinPolicy>() {
-    does_not_spin(Mutex::<Model, S>::new, Mutex::lock, Mutex::lock);
+    for owner in [Owner::Runs, Owner::Sleeps] {
+        does_not_spin(owner, Mutex::<Model, S>::new, Mutex::lock, Mutex::lock);
+    }
 }
 
 /// So does one that spins for a ticket lock without a ticket.
 #[test]
 fn a_spinner_for_a_ticket_lock_whose_cpu_is_wanted_gives_up() {
     let spins = |lock: &TicketLock<Model>| lock.spin_while_locked(Model::need_resched);
-    does_not_spin(TicketLock::default, TicketLock::lock, spins);
+    does_not_spin(Owner::Runs, TicketLock::default, TicketLock::lock, spins);
 }
 
-/// An owner that keeps the lock and runs on and on, and a task on a CPU that others want.
-fn does_not_spin<L: 'static>(new: fn() -> L, takes: fn(&L), waits_for: fn(&L)) {
+/// What an owner does that keeps the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// It runs on and on, and others want the CPU of the waiter.
+    Runs,
+    Sleeps,
+}
+
+/// An owner that keeps the lock, and a task that must not spin for it in the end.
+fn does_not_spin<L: 'static>(owner: Owner, new: fn() -> L, takes: fn(&L), waits_for: fn(&L)) {
     const WAITER: TaskId = 1;
     let build = move || {
         let shared = Rc::new((new(), <Model as Platform>::AtomicU32::new(0)));
@@ -130,12 +145,14 @@ fn does_not_spin<L: 'static>(new: fn() -> L, takes: fn(&L), waits_for: fn(&L)) {
             Box::new(move || {
                 let (lock, never) = &*shared;
                 if waits {
-                    Model::want_cpu();
-                    waits_for(lock);
-                } else {
-                    takes(lock);
+                    return waits_for(lock);
+                }
+                takes(lock);
+                if owner == Owner::Runs {
+                    Model::want_cpu_of(WAITER);
                     Model::spin_until(never, |never| never == 1);
                 }
+                Model::wait(never, 0, Sleep::Uninterruptible, None);
             })
         };
         let asleep = |end: &End| {

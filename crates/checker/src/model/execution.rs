@@ -213,10 +213,8 @@ impl Execution {
     }
 
     /// The scheduler wants the CPU of the running task for another one, from now on.
-    pub(super) fn want_cpu(&self) {
-        if let Some(task) = self.here() {
-            task.unwanted.set(true);
-        }
+    pub(super) fn want_cpu_of(&self, task: TaskId) {
+        self.tasks[task as usize].unwanted.set(true);
     }
 
     pub(super) fn need_resched(&self) -> bool {

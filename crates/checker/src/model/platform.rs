@@ -82,9 +82,10 @@ impl Model {
         with(|execution| execution.point(Footprint::EVERYTHING));
     }
 
-    /// The scheduler wants the CPU of the calling task for another one, from now on.
-    pub fn want_cpu() {
-        with(Execution::want_cpu);
+    /// The scheduler wants the CPU of `task` for another one, from now on. A scheduling point.
+    pub fn want_cpu_of(task: TaskId) {
+        Self::point();
+        with(|execution| execution.want_cpu_of(task));
     }
 
     /// Handles the signals of the calling task.
