@@ -146,6 +146,28 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_wakes_whoever_waits() {
+        use core::sync::atomic::Ordering::Relaxed;
+        let once = Once::new();
+        std::thread::scope(|scope| {
+            let run = || {
+                once.call_once(|| {
+                    scope.spawn(|| once.call_once(|| ()));
+                    // Relaxed: only that it is there counts.
+                    while once.word.load(Relaxed) != AWAITED {
+                        std::thread::yield_now();
+                    }
+                    // Time for it to fall asleep: it must be woken, not just not sleep.
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    panic!("in vain");
+                });
+            };
+            assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+        });
+        assert!(once.is_done());
+    }
+
+    #[test]
     fn threads_see_what_was_done() {
         let (once, value) = (Once::new(), AtomicU32::new(0));
         std::thread::scope(|scope| {

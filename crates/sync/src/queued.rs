@@ -125,3 +125,34 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
         !self.queue.is_empty()
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::native::Native;
+
+    #[test]
+    fn nobody_passes_the_queue_though_the_lock_is_free() {
+        let lock = QueuedLock::<Native>::default();
+        let entered = core::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Who is at the head of the queue has not taken the lock yet.
+            lock.queue.at_head(|| {
+                assert!(!lock.try_lock(), "an attempt passes it");
+                scope.spawn(|| {
+                    lock.lock();
+                    // Relaxed, as below: one flag.
+                    entered.store(true, Relaxed);
+                    lock.unlock();
+                });
+                // It may not have come yet; it must not have passed.
+                for _ in 0..1000 {
+                    std::thread::yield_now();
+                }
+                assert!(!entered.load(Relaxed), "a newcomer passes it");
+            });
+        });
+        // Relaxed: the thread was waited for.
+        assert!(entered.load(Relaxed) && lock.try_lock());
+    }
+}

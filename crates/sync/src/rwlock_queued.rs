@@ -247,6 +247,7 @@ mod tests {
                 std::thread::yield_now();
             }
             lock.read_unlock();
+            // Relaxed: as above.
             assert!(lock.take_free(WAITING) && !entered.load(Relaxed));
             lock.queue.unlock();
             lock.write_unlock();

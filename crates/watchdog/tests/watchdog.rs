@@ -3,7 +3,9 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use convoy_watchdog::{BUDGET, EXIT, SIGN, doing};
+use rustix::thread::futex::Flags;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -36,6 +38,21 @@ fn sleeps_for_good() {
     drop(send);
 }
 
+/// A lost wake-up: whoever sleeps would find that it need not, if it looked once more.
+#[test]
+#[ignore = "runs as the process of another test"]
+fn is_not_woken() {
+    let word = AtomicU32::new(1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let wakes = rustix::thread::futex::wait(&word, Flags::empty(), 1, None);
+            assert!(wakes.is_err(), "{wakes:?}");
+        });
+        thread::sleep(Duration::from_millis(200));
+        word.store(0, Ordering::SeqCst);
+    });
+}
+
 #[test]
 #[ignore = "runs as the process of another test"]
 fn spins_for_good() {
@@ -66,6 +83,11 @@ fn idle_threads_are_named_with_what_they_wait_for() {
     for part in ["doing: lock seven", "sleeps for good while 0x", "tests/watchdog.rs"] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
+}
+
+#[test]
+fn what_the_watchdog_wakes_does_not_pass() {
+    ended("is_not_woken");
 }
 
 #[test]

@@ -93,3 +93,25 @@ fn who_has_had_its_turn_lets_others_go_first() {
     let passes = rounds(Turn::over, attempt, |gone| gone < SLEEPERS / 2);
     assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
 }
+
+#[test]
+fn no_more_are_summoned_than_there_are_places() {
+    let (lock, waiters) = (NativeQuota::native(0), [Waiter::new(false), Waiter::new(false)]);
+    let room = lock.room.queue();
+    room.inner.lock();
+    for waiter in &waiters {
+        // SAFETY: the inner lock is held; the records stay until they are removed below.
+        unsafe { room.queue.push_by_urgency(waiter) };
+        waiter.prepare();
+    }
+    room.summoned.set(SUMMONED - 1);
+    assert!(lock.settle(room, true).is_some() && room.summoned.get() == SUMMONED);
+    assert_eq!(lock.settle(room, true), None);
+    for waiter in &waiters {
+        // SAFETY: the inner lock is held, and the record is in the queue.
+        unsafe { room.queue.remove(waiter) };
+    }
+    // Another lock has the queue after this one.
+    room.summoned.set(0);
+    room.inner.unlock();
+}
