@@ -122,6 +122,21 @@ fn a_bounded_number_goes_past_the_queue() {
 }
 
 #[test]
+fn a_second_free_permit_is_left_to_the_first_as_well() {
+    let semaphore = Semaphore::new(2);
+    let (mut one, mut other, mut first) = (Task::default(), Task::default(), Task::default());
+    assert!(one.poll(&semaphore) && other.poll(&semaphore) && !first.poll(&semaphore));
+    other.permit = None;
+    for _ in 0..PASSES {
+        one.permit = None;
+        assert!(one.poll(&semaphore));
+    }
+    assert!(first.is_woken() && semaphore.available() == 0, "it is the first's own");
+    assert!(!other.poll(&semaphore), "enough have gone past");
+    assert!(first.poll(&semaphore));
+}
+
+#[test]
 fn a_permit_that_was_given_to_a_dropped_wait_goes_to_the_next() {
     let semaphore = Semaphore::new(1);
     let mut tasks: [Task; 3] = Default::default();

@@ -183,3 +183,44 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         (0..waiting).take_while(|_| self.notify_one()).count()
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::quota::NativeQuota;
+    use std::sync::Mutex;
+
+    #[test]
+    fn who_waits_longest_is_notified_first() {
+        let (lock, condition) = (NativeQuota::native(1), NativeQuotaCondvar::native());
+        let order = Mutex::new(Vec::new());
+        let waiting = || {
+            condition.inner.lock();
+            // SAFETY: the inner lock is held.
+            let waiting = unsafe { condition.queue.len() };
+            condition.inner.unlock();
+            waiting
+        };
+        std::thread::scope(|scope| {
+            for name in 0..3 {
+                let (lock, condition, order) = (&lock, &condition, &order);
+                scope.spawn(move || {
+                    lock.down();
+                    assert_eq!(condition.wait(lock, None), Ok(()));
+                    order.lock().expect("no panic").push(name);
+                    lock.up();
+                });
+                while waiting() <= name {
+                    std::thread::yield_now();
+                }
+            }
+            for notified in 1..=3 {
+                assert!(condition.notify_one());
+                while order.lock().expect("no panic").len() < notified {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert_eq!(order.into_inner().expect("no panic"), [0, 1, 2]);
+    }
+}

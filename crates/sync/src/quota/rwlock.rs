@@ -283,3 +283,27 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         self.upgradable_to_read();
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_to_read_does_not_pass_a_writer_that_waits() {
+        let lock = NativeQuotaRwLock::native();
+        lock.read();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                lock.write();
+                lock.write_unlock();
+            });
+            // Relaxed: a look at the flag.
+            while lock.word.load(Relaxed) & WAITS == 0 {
+                std::thread::yield_now();
+            }
+            assert!(!lock.try_read());
+            lock.read_unlock();
+        });
+        assert!(lock.try_read());
+    }
+}

@@ -49,7 +49,7 @@ mod tests {
     fn callbacks_wait_for_a_whole_grace_period() {
         let mut segments = Segments { next: 3, ..Segments::default() };
         segments.ready();
-        segments.next = 1;
+        segments.next += 1;
         segments.advance();
         assert_eq!((segments.done, segments.wait, segments.next_ready), (0, 3, 1));
         segments.advance();
