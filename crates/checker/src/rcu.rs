@@ -308,6 +308,49 @@ mod tests {
     use crate::model::{Budget, explore};
     use convoy_sync::rcu::Sound;
 
+    /// A reader that left its CPU ends its section, and was the last of its kind; the reader on the
+    /// second CPU is not through.
+    const NOT_ALL_HAVE_PASSED: &[&[Move]] = &[
+        &[Open, After(2, 4), Leave, Close],
+        &[Open, After(2, 7), Close],
+        &[After(0, 1), After(1, 1), Call, Core, After(0, 4), Core, Core],
+    ];
+
+    /// The inner one of two sections ends, and the reader leaves its CPU in the outer one.
+    const NESTED: &[&[Move]] = &[
+        &[Open, Open, Close, After(1, 3), Core, Leave, Core, After(1, 7), Close],
+        &[After(0, 2), Call, Core, After(0, 7), Pass, Core, Core],
+    ];
+
+    /// A reader leaves its CPU when the grace period waits for that CPU no more, and looks at what
+    /// the next one is to free.
+    const FOR_THE_NEXT: &[&[Move]] = &[
+        &[
+            After(1, 2),
+            Core,
+            Pass,
+            Core,
+            Open,
+            Leave,
+            After(1, 8),
+            Core,
+            Pass,
+            Core,
+            After(1, 11),
+            Close,
+        ],
+        &[Call, Core, After(0, 6), Call, Core, Pass, Core, Core, After(0, 10), Pass, Core],
+    ];
+
+    #[test]
+    fn a_grace_period_waits_for_those_that_left_and_for_those_that_did_not() {
+        for tasks in [NOT_ALL_HAVE_PASSED, NESTED, FOR_THE_NEXT] {
+            let shape = RcuShape { name: "readers", about: "", before_wrap: 1, tasks };
+            let report = explore(&rcu_scenario::<Sound>("test", &shape), Budget::default());
+            assert_eq!(report.violation.map(|violation| violation.text), None);
+        }
+    }
+
     /// The second CPU ends the grace period and waits for none itself; the first one frees at its
     /// next tick, and the rest would end a second grace period if there were one.
     const LAST_ENDS: &[&[Move]] = &[
