@@ -91,6 +91,17 @@ fn the_lists_of_the_cpus_are_given_back_before_an_arena_says_no() {
 }
 
 #[test]
+fn a_cache_takes_what_lies_on_the_lists_of_the_cpus() {
+    const PAGES: u32 = 48 << 8;
+    let arena = Arena::new(PAGES).unwrap();
+    arena.free(arena.allocate().unwrap());
+    assert!(arena.stats().listed > 0);
+    let cache = arena.cache();
+    let pages: Vec<_> = (0..PAGES).map(|_| cache.allocate().unwrap()).collect();
+    pages.into_iter().for_each(|page| cache.free(page));
+}
+
+#[test]
 fn misuse_is_found_where_it_happens() {
     let (arena, stranger) = (small_caches(64), small_caches(64));
     let cache = arena.cache();
