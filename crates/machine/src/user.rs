@@ -88,29 +88,6 @@ impl Platform for User {
         Smp::cpu()
     }
 
-    // User space cannot know.
-    #[inline]
-    fn on_cpu(_: TaskId) -> bool {
-        true
-    }
-
-    #[inline]
-    fn need_resched() -> bool {
-        false
-    }
-
-    #[inline]
-    fn irq_save() {}
-
-    #[inline]
-    fn irq_restore((): ()) {}
-
-    #[inline]
-    fn preempt_disable() {}
-
-    #[inline]
-    fn preempt_enable() {}
-
     #[inline]
     fn touch<T: ?Sized>(start: &T, access: Access) {
         Smp::touch(start, access);
@@ -120,4 +97,6 @@ impl Platform for User {
     fn event<T: ?Sized>(event: LockEvent, lock: &T, task: TaskId) {
         Smp::event(event, lock, task);
     }
+
+    convoy_sync::user_space!();
 }

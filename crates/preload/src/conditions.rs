@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::native::{self, Deadline};
 use crate::own::{CLOCK_REALTIME, ETIMEDOUT, c11, words};
-use crate::real::{self, Real};
+use crate::real::{self, Real, four, one, three, two};
 
 // Places in a `pthread_cond_t`, in words of 32 bits.
 const SEQUENCE: usize = 0;
@@ -90,10 +90,6 @@ extern "C" fn cnd_timedwait(condition: usize, mutex: usize, time: usize) -> c_in
 
 /// Puts them in place of libc's.
 pub(crate) fn install() {
-    let one = |function: extern "C" fn(usize) -> c_int| function as *const () as usize;
-    let two = |function: extern "C" fn(usize, usize) -> c_int| function as *const () as usize;
-    let three =
-        |function: extern "C" fn(usize, usize, usize) -> c_int| function as *const () as usize;
     for name in [&real::COND_WAIT, &real::CND_WAIT] {
         name.replace(two(cond_wait));
     }
@@ -105,7 +101,5 @@ pub(crate) fn install() {
     }
     real::COND_TIMEDWAIT.replace(three(cond_timedwait));
     real::CND_TIMEDWAIT.replace(three(cnd_timedwait));
-    real::COND_CLOCKWAIT.replace(
-        cond_clockwait as extern "C" fn(usize, usize, usize, usize) -> c_int as *const () as usize,
-    );
+    real::COND_CLOCKWAIT.replace(four(cond_clockwait));
 }

@@ -14,15 +14,15 @@ use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 use convoy_sync::{
-    Access, Atomic, LockEvent, Platform, Quota, RawLock, RawSemaphore as _, Room, Sleep, TaskId,
-    Turn, Wake, Within,
+    Atomic, Platform, Quota, RawLock, RawSemaphore as _, Room, Sleep, TaskId, Turn, Wake, Within,
+    user_space,
 };
 
 use crate::arch;
 use crate::conditions;
 use crate::native::{self, Deadline};
 use crate::own::{self, EBUSY, ETIMEDOUT};
-use crate::real;
+use crate::real::{self, one, three, two};
 
 const EINVAL: c_int = 22;
 const CLOCK_REALTIME: c_int = 0;
@@ -181,27 +181,11 @@ impl Platform for Threads {
     fn cpu() -> u32 {
         0
     }
-
-    fn on_cpu(_: TaskId) -> bool {
-        true
-    }
-
-    fn need_resched() -> bool {
-        false
-    }
-
-    fn irq_save() {}
-    fn irq_restore((): ()) {}
-    fn preempt_disable() {}
-    fn preempt_enable() {}
-
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)
     }
 
-    fn touch<T: ?Sized>(_: &T, _: Access) {}
-    fn event<T: ?Sized>(_: LockEvent, _: &T, _: TaskId) {}
-    fn happened<T: ?Sized>(_: LockEvent, _: &T) {}
+    user_space!(unobserved);
 }
 
 /// The lock of a queue. No signal comes while it is held: a handler that locks the same mutex would
@@ -439,19 +423,7 @@ extern "C" fn unlock(mutex: usize) -> c_int {
 
 /// Puts the lock in place of libc's mutexes.
 pub(crate) fn install() {
-    unsafe extern "C" {
-        fn pthread_atfork(
-            before: Option<extern "C" fn()>,
-            parent: Option<extern "C" fn()>,
-            child: Option<extern "C" fn()>,
-        ) -> c_int;
-    }
-    // SAFETY: the handler is a function of this object, which is never unloaded.
-    unsafe { pthread_atfork(None, None, Some(forked)) };
-    let one = |function: extern "C" fn(usize) -> c_int| function as *const () as usize;
-    let two = |function: extern "C" fn(usize, usize) -> c_int| function as *const () as usize;
-    let three =
-        |function: extern "C" fn(usize, usize, usize) -> c_int| function as *const () as usize;
+    real::in_children(forked);
     real::MUTEX_LOCK.replace(one(lock));
     real::MUTEX_TRYLOCK.replace(one(trylock));
     real::MUTEX_ATTEMPT.replace(one(attempt));

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use crate::arch;
-use convoy_sync::{Access, LockEvent, Platform, Sleep, TaskId, Wake};
+use convoy_sync::{Platform, Sleep, TaskId, Wake, user_space};
 
 const FUTEX: usize = 202;
 const WAIT_BITSET: usize = 9;
@@ -90,25 +90,9 @@ impl Platform for Native {
     fn cpu() -> u32 {
         0
     }
-
-    fn on_cpu(_: TaskId) -> bool {
-        true
-    }
-
-    fn need_resched() -> bool {
-        false
-    }
-
-    fn irq_save() {}
-    fn irq_restore((): ()) {}
-    fn preempt_disable() {}
-    fn preempt_enable() {}
-
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)
     }
 
-    fn touch<T: ?Sized>(_: &T, _: Access) {}
-    fn event<T: ?Sized>(_: LockEvent, _: &T, _: TaskId) {}
-    fn happened<T: ?Sized>(_: LockEvent, _: &T) {}
+    user_space!(unobserved);
 }

@@ -22,7 +22,7 @@ use crate::arch;
 use crate::conditions;
 use crate::fair;
 use crate::native::{self, Deadline, Native};
-use crate::real;
+use crate::real::{self, one, three, two};
 
 const EAGAIN: c_int = 11;
 pub(crate) const EBUSY: c_int = 16;
@@ -361,10 +361,6 @@ extern "C" fn sem_post(semaphore: usize) -> c_int {
 
 /// Puts the locks that the environment asks for in place of libc's.
 pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
-    let one = |function: extern "C" fn(usize) -> c_int| function as *const () as usize;
-    let two = |function: extern "C" fn(usize, usize) -> c_int| function as *const () as usize;
-    let three =
-        |function: extern "C" fn(usize, usize, usize) -> c_int| function as *const () as usize;
     let mutex = policy(c"CONVOY_MUTEX=");
     if mutex.is_some() && cpus() < 2 {
         MOST_LOOKS.store(0, Relaxed);

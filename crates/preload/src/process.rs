@@ -61,14 +61,6 @@ const EDQUOT: isize = -122;
 const CLOCK_MONOTONIC: usize = 1;
 const CLOCK_PROCESS: usize = 2;
 
-unsafe extern "C" {
-    fn pthread_atfork(
-        before: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-    ) -> c_int;
-}
-
 // What the loader calls before `main`, and `exit` after it.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -92,8 +84,7 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *con
         crate::lead();
         return STATE.store(OFF, Relaxed);
     }
-    // SAFETY: the handler is a function of this object, which is never unloaded.
-    unsafe { pthread_atfork(None, None, Some(forked)) };
+    crate::real::in_children(forked);
     STATE.store(BEGINNING, Relaxed);
     begin();
 }

@@ -104,6 +104,40 @@ impl Real {
     }
 }
 
+/// The address of a function of ours with so many arguments.
+pub(crate) fn one(function: extern "C" fn(usize) -> c_int) -> usize {
+    function as *const () as usize
+}
+
+/// As [`one`].
+pub(crate) fn two(function: extern "C" fn(usize, usize) -> c_int) -> usize {
+    function as *const () as usize
+}
+
+/// As [`one`].
+pub(crate) fn three(function: extern "C" fn(usize, usize, usize) -> c_int) -> usize {
+    function as *const () as usize
+}
+
+/// As [`one`].
+pub(crate) fn four(function: extern "C" fn(usize, usize, usize, usize) -> c_int) -> usize {
+    function as *const () as usize
+}
+
+/// Has `handler`, a function of this object, which is never unloaded, called in each child of a
+/// fork.
+pub(crate) fn in_children(handler: extern "C" fn()) {
+    unsafe extern "C" {
+        fn pthread_atfork(
+            before: Option<extern "C" fn()>,
+            parent: Option<extern "C" fn()>,
+            child: Option<extern "C" fn()>,
+        ) -> c_int;
+    }
+    // SAFETY: the handler may be called as long as there is a program.
+    unsafe { pthread_atfork(None, None, Some(handler)) };
+}
+
 /// Sets the thread's `errno`.
 pub(crate) fn set_errno(error: c_int) {
     unsafe extern "C" {

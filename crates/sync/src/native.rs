@@ -10,7 +10,7 @@
 //! stay pending until the thread calls [`Signals::clear`], and end every wait that admits them.
 //! Threads that never asked pay one thread-local load for each interruptible wait.
 
-use crate::platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
+use crate::platform::{Atomic, Platform, Sleep, TaskId, Wake};
 use crate::quota::Turn;
 use core::cell::Cell;
 use core::ptr::null_mut;
@@ -300,40 +300,11 @@ impl Platform for Native {
         u32::try_from(cpu).unwrap_or(0)
     }
 
-    #[inline(always)]
-    fn on_cpu(_: TaskId) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn need_resched() -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn irq_save() {}
-
-    #[inline(always)]
-    fn irq_restore((): ()) {}
-
-    #[inline(always)]
-    fn preempt_disable() {}
-
-    #[inline(always)]
-    fn preempt_enable() {}
-
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)
     }
 
-    #[inline(always)]
-    fn touch<T: ?Sized>(_: &T, _: Access) {}
-
-    #[inline(always)]
-    fn event<T: ?Sized>(_: crate::LockEvent, _: &T, _: TaskId) {}
-
-    #[inline(always)]
-    fn happened<T: ?Sized>(_: crate::LockEvent, _: &T) {}
+    crate::user_space!(unobserved);
 }
 
 #[cfg(test)]

@@ -104,6 +104,40 @@ pub trait Atomic<T: Integer>: Sized {
     }
 }
 
+/// What a [`Platform`] is asked that a program in user space cannot know or do: the scheduler and
+/// interrupts; with `unobserved`, also that nobody is told of memory and events. Stands among the
+/// functions of the implementation, which has no interrupt flags: `type IrqFlags = ()`.
+#[macro_export]
+macro_rules! user_space {
+    () => {
+        #[inline(always)]
+        fn on_cpu(_: $crate::TaskId) -> bool {
+            true
+        }
+        #[inline(always)]
+        fn need_resched() -> bool {
+            false
+        }
+        #[inline(always)]
+        fn irq_save() {}
+        #[inline(always)]
+        fn irq_restore((): ()) {}
+        #[inline(always)]
+        fn preempt_disable() {}
+        #[inline(always)]
+        fn preempt_enable() {}
+    };
+    (unobserved) => {
+        $crate::user_space!();
+        #[inline(always)]
+        fn touch<T: ?Sized>(_: &T, _: $crate::Access) {}
+        #[inline(always)]
+        fn event<T: ?Sized>(_: $crate::LockEvent, _: &T, _: $crate::TaskId) {}
+        #[inline(always)]
+        fn happened<T: ?Sized>(_: $crate::LockEvent, _: &T) {}
+    };
+}
+
 /// Implements `Atomic` by the functions of an atomic of the same shape as those of
 /// [`core::sync::atomic`]: `atomic_words!([generics] word: int = atomic; order)`, where `word` is
 /// `atomic` or dereferences to it, and the function `order` changes each ordering.

@@ -32,7 +32,7 @@ use crate::adaptive::AdaptiveLock;
 use crate::barrier::RawBarrier;
 use crate::native::{Native, futex_wait, futex_wake};
 use crate::once::RawOnce;
-use crate::platform::{Access, Platform, Sleep, TaskId, Wake};
+use crate::platform::{Platform, Sleep, TaskId, Wake};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 
 /// Whether a futex is of one process; here it is not.
@@ -94,38 +94,9 @@ impl Platform for Shared {
         Native::cpu()
     }
 
-    #[inline(always)]
-    fn on_cpu(_: TaskId) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn need_resched() -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn irq_save() {}
-
-    #[inline(always)]
-    fn irq_restore((): ()) {}
-
-    #[inline(always)]
-    fn preempt_disable() {}
-
-    #[inline(always)]
-    fn preempt_enable() {}
-
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)
     }
 
-    #[inline(always)]
-    fn touch<T: ?Sized>(_: &T, _: Access) {}
-
-    #[inline(always)]
-    fn event<T: ?Sized>(_: crate::LockEvent, _: &T, _: TaskId) {}
-
-    #[inline(always)]
-    fn happened<T: ?Sized>(_: crate::LockEvent, _: &T) {}
+    crate::user_space!(unobserved);
 }

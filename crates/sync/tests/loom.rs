@@ -9,8 +9,8 @@
 
 use convoy_sync::rcu::user::{Fences, Patience, Periods, Reader};
 use convoy_sync::{
-    Access, Lock, LockEvent, LockName, McsQueue, Platform, Promise, Quota, QuotaCondvar, Sleep,
-    SpinQueue, TaskId, TicketLock, Wake,
+    Lock, LockName, McsQueue, Platform, Promise, Quota, QuotaCondvar, Sleep, SpinQueue, TaskId,
+    TicketLock, Wake,
 };
 use convoy_watchdog as _;
 use loom::cell::UnsafeCell;
@@ -102,21 +102,11 @@ impl<const WEAK: bool> Platform for Loom<WEAK> {
     fn cpu() -> u32 {
         0
     }
-    fn on_cpu(_: TaskId) -> bool {
-        true
-    }
-    fn need_resched() -> bool {
-        false
-    }
-    fn irq_save() {}
-    fn irq_restore((): ()) {}
-    fn preempt_disable() {}
-    fn preempt_enable() {}
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)
     }
-    fn touch<T: ?Sized>(_: &T, _: Access) {}
-    fn event<T: ?Sized>(_: LockEvent, _: &T, _: TaskId) {}
+
+    convoy_sync::user_space!(unobserved);
 }
 
 struct Guarded<L> {

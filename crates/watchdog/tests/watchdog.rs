@@ -48,6 +48,7 @@ fn is_not_woken() {
             let wakes = rustix::thread::futex::wait(&word, Flags::empty(), 1, None);
             assert!(wakes.is_err(), "{wakes:?}");
         });
+        // Time for it to fall asleep.
         thread::sleep(Duration::from_millis(200));
         word.store(0, Ordering::SeqCst);
     });

@@ -4,8 +4,8 @@
 #![no_std]
 
 use convoy_sync::{
-    Access, LockEvent, Platform, Quota, RawLock as _, RawSemaphore as _, Sleep, TaskId, TicketLock,
-    Wake,
+    Platform, Quota, RawLock as _, RawSemaphore as _, Sleep, TaskId, TicketLock,
+    Wake, user_space,
 };
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -66,21 +66,11 @@ impl Platform for Bare {
     fn cpu() -> u32 {
         0
     }
-    fn on_cpu(_: TaskId) -> bool {
-        true
-    }
-    fn need_resched() -> bool {
-        false
-    }
-    fn irq_save() {}
-    fn irq_restore((): ()) {}
-    fn preempt_disable() {}
-    fn preempt_enable() {}
     fn place<T>(value: T) -> Here<T> {
         Here(value)
     }
-    fn touch<T: ?Sized>(_: &T, _: Access) {}
-    fn event<T: ?Sized>(_: LockEvent, _: &T, _: TaskId) {}
+
+    user_space!(unobserved);
 }
 
 static SPIN: TicketLock<Bare> = TicketLock::new();
