@@ -7,6 +7,8 @@ use super::policy;
 use super::residuals::Standing;
 use super::search::Search;
 use super::types::{Answer, Direction, Ending, Estimates, Interval, Known, Layout, Measure, Tails};
+use crate::sample::Sample;
+use crate::sequential::AlwaysValid;
 
 /// Twice the probability before any data that the ends do not differ: from here on the ends are
 /// measured before anything else.
@@ -70,17 +72,25 @@ impl Search {
         if evidence.ramp >= wanted && self.ends_are_seen() {
             return Some(Ending::Ramp);
         }
-        let (effect, half) = self.end_effect(wanted);
-        let wrong = match self.config.direction {
-            Direction::Either => false,
-            Direction::HigherIsWorse => effect + half < 0.0,
-            Direction::LowerIsWorse => effect - half > 0.0,
-        };
-        if wrong && self.doubtful() {
+        if self.doubtful() && self.ends_are_better() {
             return Some(Ending::WrongDirection);
         }
         let nothing = self.level_ends(evidence) && self.to_survey().is_none();
         nothing.then_some(Ending::NoRegression)
+    }
+
+    /// Whether the bad end is better than the good one. This is asked after each run, so the means
+    /// of both must lie in intervals that are valid at every look and have nothing in common.
+    fn ends_are_better(&self) -> bool {
+        let confidence = 0.5 + 0.5 * self.config.confidence;
+        let rule = AlwaysValid { confidence, ..AlwaysValid::default() };
+        let interval = |values: Vec<f64>| rule.interval(&Sample::new(values).ok()?).ok();
+        let [Some(good), Some(bad)] = self.end_values().map(interval) else { return false };
+        match self.config.direction {
+            Direction::Either => false,
+            Direction::HigherIsWorse => bad.hi < good.lo,
+            Direction::LowerIsWorse => bad.lo > good.hi,
+        }
     }
 
     /// Whether the ends have been run often enough that their difference can be believed.

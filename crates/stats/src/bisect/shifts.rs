@@ -185,7 +185,8 @@ impl Shifted {
     /// Probability that builds shift, whatever the shape of the history.
     pub(super) fn any(&self) -> f64 {
         let of = |size: &OfSize| size.others + size.steps.iter().map(|step| step.p).sum::<f64>();
-        self.sizes.iter().filter(|size| size.size > 0.0).map(of).sum()
+        // Nothing summed is -0.0.
+        self.sizes.iter().filter(|size| size.size > 0.0).map(of).fold(0.0, |sum, p| sum + p)
     }
 }
 
