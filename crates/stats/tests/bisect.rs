@@ -156,7 +156,6 @@ fn where_builds_shift_by_as_much_as_the_change_the_search_ends_soon() {
     }
 }
 
-/// The set of a search that gave up over shifts, and what it says of them.
 #[test]
 fn a_search_that_ends_because_builds_shift_says_by_how_much() {
     let config = Config { layout: Layout::PerCommit, max_runs: Some(1000), ..Config::default() };
