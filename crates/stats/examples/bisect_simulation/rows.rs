@@ -18,15 +18,16 @@ impl Rows {
     }
 
     /// Prints `| key | cells | commit |`, and puts it in the place of the row that begins with
-    /// `| key |`, if the file has one.
+    /// `| key |` and has as many cells, if the file has one: other tables have such keys, too.
     pub(crate) fn put(&self, key: &str, cells: &str) {
         let begin = format!("| {key} |");
         let row = format!("{begin} {cells} | {} |", self.commit);
         println!("{row}");
         let Some(file) = &self.file else { return };
         let done = std::fs::read_to_string(file).and_then(|text| {
-            let line =
-                |old: &str| if old.starts_with(&begin) { row.clone() } else { old.to_owned() };
+            let cells = |row: &str| row.matches('|').count();
+            let is_old = |old: &str| old.starts_with(&begin) && cells(old) == cells(&row);
+            let line = |old: &str| if is_old(old) { row.clone() } else { old.to_owned() };
             let lines: Vec<String> = text.lines().map(line).collect();
             std::fs::write(file, lines.join("\n") + "\n")
         });
