@@ -15,7 +15,7 @@ enum Mutex {
     Spin,
     /// Free for whoever comes first; waiters sleep at once, as in glibc.
     Sleep,
-    /// Free for whoever comes first, but for nobody for long while others wait.
+    /// Free for whoever comes first; who has gone past others for long enough waits behind them.
     Fair,
     /// The releaser makes it over to the one that waits longest.
     Handoff,

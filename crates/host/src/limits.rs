@@ -198,15 +198,15 @@ fn room(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
     }
     let in_memory = have.places.iter().filter(|place| place.is_in_memory).count() as u64;
     let memory = users * USER_KB + OWN_KB + in_memory * files_kb;
-    let or_elsewhere = if in_memory > 0 {
-        ", or smaller files with --filesize and --poolsize, or --dir on a disk"
+    let files = if in_memory > 0 {
+        ", make files smaller (--filesize, --poolsize), put them on a disk (--dir)"
     } else {
         ""
     };
-    let cure = |_| format!("use fewer users, or free memory{or_elsewhere}");
+    let cure = |_| format!("use fewer users{files} or free memory");
     lack(found, "memory, KB", memory, have.memory_kb, cure);
     if let Some((left, file)) = &have.group_memory {
-        let cure = |_| format!("use fewer users, or raise {file}{or_elsewhere}");
+        let cure = |_| format!("use fewer users{files} or raise {file}");
         lack(found, "memory of the control group, KB", memory, Some(*left), cure);
     }
 }
@@ -424,7 +424,7 @@ mod tests {
             have.places[0].is_in_memory = true;
         });
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].to_string().contains("or --dir on a disk"), "{}", found[0]);
+        assert!(found[0].to_string().contains("put them on a disk (--dir)"), "{}", found[0]);
     }
 
     #[test]
