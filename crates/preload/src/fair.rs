@@ -158,7 +158,9 @@ impl Platform for Threads {
     }
 
     fn wait(word: &Word, expected: u32, _: Sleep, deadline: Option<u64>) -> Wake {
-        let time = deadline.map(|ns| [ns as i64 / NS_PER_S, ns as i64 % NS_PER_S]);
+        // The kernel refuses a time below zero, and the wait would be none.
+        let time = deadline.map(|ns| ns.min(i64::MAX as u64) as i64);
+        let time = time.map(|ns| [ns / NS_PER_S, ns % NS_PER_S]);
         let end = time
             .as_ref()
             .map(|time| Deadline { time: core::ptr::from_ref(time) as usize, is_realtime: false });
@@ -181,6 +183,7 @@ impl Platform for Threads {
     fn cpu() -> u32 {
         0
     }
+
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)
     }

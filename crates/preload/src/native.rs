@@ -90,6 +90,7 @@ impl Platform for Native {
     fn cpu() -> u32 {
         0
     }
+
     fn place<T>(value: T) -> Box<T> {
         Box::new(value)
     }
