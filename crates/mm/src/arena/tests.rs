@@ -98,7 +98,9 @@ fn a_cache_takes_what_lies_on_the_lists_of_the_cpus() {
     assert!(arena.stats().listed > 0);
     let cache = arena.cache();
     let pages: Vec<_> = (0..PAGES).map(|_| cache.allocate().unwrap()).collect();
-    pages.into_iter().for_each(|page| cache.free(page));
+    for page in pages {
+        cache.free(page);
+    }
 }
 
 #[test]
