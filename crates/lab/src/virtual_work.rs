@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use convoy_kernel::{KernelPreset, Options, Process, World, volume_path};
-use convoy_machine::{Event, Here, Machine, Mode, Preset};
+use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder};
 use convoy_workload::api::Kernel;
 use convoy_workload::calibration::Calibration;
 use convoy_workload::workload::{Place, Workload};
@@ -84,11 +84,29 @@ impl VirtualWork {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<WorkPoint, VirtualError> {
+        self.execute(None)
+    }
+
+    /// Runs it and tells `recorder` of everything; nothing else changes.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn record(&self, recorder: Rc<RefCell<dyn Recorder>>) -> Result<WorkPoint, VirtualError> {
+        self.execute(Some(recorder))
+    }
+
+    fn execute(
+        &self,
+        recorder: Option<Rc<RefCell<dyn Recorder>>>,
+    ) -> Result<WorkPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
         let processes = self.workload.processes(cpus as u32) as usize;
         let tasks = 2 * processes + TASKS_BESIDE + cpus;
         let machine = Machine::new(&self.machine, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        if let Some(recorder) = recorder {
+            machine.record(recorder);
+        }
         let calibration = Calibration::embedded()?;
         let memory = u64::from(self.memory_mib) << 20;
         let volumes = self.workload.file_systems() as usize;

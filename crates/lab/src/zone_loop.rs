@@ -12,7 +12,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use convoy_kernel::Moves;
-use convoy_machine::{Fifo, Here, Machine, Outcome, Preset, Smp};
+use convoy_machine::{Event, Fifo, Here, Machine, Outcome, Preset, Recorder, Smp};
 use convoy_mm::{LockPlace, ORDER_MAX, SetSize, Setup, Temperature, Unlocked, Zone};
 use convoy_stats::LogHistogram;
 use convoy_sync::{LockName, QueuedLock, RawLock, TasLock, TicketLock};
@@ -25,6 +25,9 @@ const FRAMES_MIN: u32 = 1 << 14;
 
 /// Virtual time beyond the window after which a lock must have let everybody go, nanoseconds.
 const DRAIN_NS: u64 = 60_000_000_000;
+
+/// What hears of everything that happens in a loop.
+type Listener = Rc<RefCell<dyn Recorder>>;
 
 /// The loop.
 #[derive(Clone, Debug)]
@@ -98,11 +101,27 @@ struct Account {
     begin_ns: u64,
     end_ns: u64,
     taken_ns: Cell<u64>,
+    /// Whether the window has begun and ended, as a recorder was told.
+    told: Cell<(bool, bool)>,
 }
 
 impl Account {
+    /// Tells a recorder when the window begins and ends.
+    fn tell(&self) {
+        let now = Here::now_ns();
+        let (begun, ended) = self.told.get();
+        if !begun && now >= self.begin_ns {
+            Here::tell(Event::Measure(true));
+            self.told.set((true, false));
+        } else if begun && !ended && now >= self.end_ns {
+            Here::tell(Event::Measure(false));
+            self.told.set((true, true));
+        }
+    }
+
     /// Adds the time since `from_ns`, if that is in the window.
     fn add(&self, from_ns: u64, of: impl FnOnce(&mut ZonePoint) -> &mut LogHistogram) {
+        self.tell();
         if (self.begin_ns..self.end_ns).contains(&from_ns) {
             of(&mut self.point.borrow_mut()).record(Here::now_ns() - from_ns);
         }
@@ -156,17 +175,29 @@ impl ZoneLoop {
     /// # Errors
     /// [`VirtualError`]: no room for the machine, or the lock never let somebody go.
     pub fn run(&self) -> Result<ZonePoint, VirtualError> {
+        self.choose(None)
+    }
+
+    /// Runs it and tells `recorder` of everything; nothing else changes.
+    ///
+    /// # Errors
+    /// As [`ZoneLoop::run`].
+    pub fn record(&self, recorder: Listener) -> Result<ZonePoint, VirtualError> {
+        self.choose(Some(recorder))
+    }
+
+    fn choose(&self, listener: Option<Listener>) -> Result<ZonePoint, VirtualError> {
         match (self.lock, self.nested) {
-            (LockName::TestAndSet, false) => self.execute::<TasLock<Smp>, Unlocked>(),
-            (LockName::TestAndSet, true) => self.execute::<TasLock<Smp>, TasLock<Smp>>(),
-            (LockName::Queued, false) => self.execute::<QueuedLock<Smp>, Unlocked>(),
-            (LockName::Queued, true) => self.execute::<QueuedLock<Smp>, QueuedLock<Smp>>(),
-            (_, false) => self.execute::<TicketLock<Smp>, Unlocked>(),
-            (_, true) => self.execute::<TicketLock<Smp>, TicketLock<Smp>>(),
+            (LockName::TestAndSet, false) => self.execute::<TasLock<Smp>, Unlocked>(listener),
+            (LockName::TestAndSet, true) => self.execute::<TasLock<Smp>, TasLock<Smp>>(listener),
+            (LockName::Queued, false) => self.execute::<QueuedLock<Smp>, Unlocked>(listener),
+            (LockName::Queued, true) => self.execute::<QueuedLock<Smp>, QueuedLock<Smp>>(listener),
+            (_, false) => self.execute::<TicketLock<Smp>, Unlocked>(listener),
+            (_, true) => self.execute::<TicketLock<Smp>, TicketLock<Smp>>(listener),
         }
     }
 
-    fn execute<L, S>(&self) -> Result<ZonePoint, VirtualError>
+    fn execute<L, S>(&self, listener: Option<Listener>) -> Result<ZonePoint, VirtualError>
     where
         L: RawLock<Smp> + Default,
         S: RawLock<Smp> + Default,
@@ -182,8 +213,10 @@ impl ZoneLoop {
             Box::new(move || this.turns(index, &shared))
         };
         let bodies = (0..cpus).map(body).collect();
-        let (outcome, machine) = Fifo::run(&self.machine, self.seed, end_ns + DRAIN_NS, bodies)
-            .map_err(|source| VirtualError::AddressSpace { tasks: cpus, source })?;
+        let limit_ns = end_ns + DRAIN_NS;
+        let (outcome, machine) =
+            Fifo::run_recorded(&self.machine, self.seed, limit_ns, bodies, listener)
+                .map_err(|source| VirtualError::AddressSpace { tasks: cpus, source })?;
         self.ended(outcome, &machine)?;
         // What lies in simulated memory goes before the machine.
         drop(shared);
@@ -219,7 +252,10 @@ impl ZoneLoop {
             lock: if self.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists },
             bulk: self.moves,
         };
-        Zone::with_locks(setup, || Timed { lock: L::default(), account: Rc::clone(account) })
+        let zone =
+            Zone::with_locks(setup, || Timed { lock: L::default(), account: Rc::clone(account) });
+        Here::name(&zone.lock().lock, "zone->lock");
+        zone
     }
 
     /// One CPU, from its start to the end of the window.
@@ -230,6 +266,7 @@ impl ZoneLoop {
     {
         let zone = shared.zone.get_or_init(|| self.zone(&shared.account));
         let account = &*shared.account;
+        Here::tell(Event::Label { pid: index as u32 + 1, kind: "loop", number: index as u32 });
         let mut outside = Work::new(self.think, self.outside_ns, self.seed, index as u32);
         let mut mine = Vec::with_capacity(self.batch as usize);
         while Here::now_ns() < account.end_ns {

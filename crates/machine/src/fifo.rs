@@ -5,7 +5,7 @@
 
 use crate::line::mix;
 use crate::os::{Interrupt, Os};
-use crate::{Here, Machine, Outcome, Preset};
+use crate::{Here, Machine, Outcome, Preset, Recorder};
 use convoy_sync::{Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -68,7 +68,24 @@ impl Fifo {
         limit_ns: u64,
         bodies: Vec<Box<dyn FnOnce()>>,
     ) -> std::io::Result<(Outcome, Machine)> {
+        Self::run_recorded(preset, seed, limit_ns, bodies, None)
+    }
+
+    /// The same, and `recorder`, if there is one, hears of everything.
+    ///
+    /// # Errors
+    /// There is no room for the machine.
+    pub fn run_recorded(
+        preset: &Preset,
+        seed: u64,
+        limit_ns: u64,
+        bodies: Vec<Box<dyn FnOnce()>>,
+        recorder: Option<Rc<RefCell<dyn Recorder>>>,
+    ) -> std::io::Result<(Outcome, Machine)> {
         let machine = Machine::new(preset, seed, bodies.len() + preset.topology.cpus)?;
+        if let Some(recorder) = recorder {
+            machine.record(recorder);
+        }
         let os = Rc::new(Self {
             ready: RefCell::default(),
             idle_now: vec![Cell::new(0); machine.cpus().div_ceil(64)],

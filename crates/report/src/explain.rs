@@ -1,15 +1,18 @@
 //! The report of `convoy explain`: what a run spent its time on, and why.
 
 use crate::explain_text;
-use crate::format::{duration, fixed, wrap};
+use crate::format::{duration, fixed, significant, wrap};
 use crate::json::{WithVerdict, to_json};
 use crate::table::{Cell, Column, Table, page_width, page_wrap};
 use crate::verdict;
 use convoy_explain::{LockSummary, Share, Spread, Summary};
 use convoy_lab::bulk::{BulkUse, MeanSd};
+use convoy_lab::experiment::Target;
 use convoy_lab::inputs::Inputs;
 use convoy_lab::virtual_run::RcuStats;
 use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Locks that the table for people shows.
 const LOCKS_SHOWN: usize = 12;
@@ -67,6 +70,43 @@ fn spins_for_vectors(summary: &Summary) -> bool {
     spun.is_some_and(|share| 100.0 * share.seconds / all >= SPIN_PERCENT)
 }
 
+/// What is explained.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Explained {
+    /// AIM7 on a virtual kernel.
+    Load {
+        /// What the run was made of.
+        #[serde(flatten)]
+        inputs: Box<Inputs>,
+        /// Users.
+        users: u64,
+        /// AIM7's throughput.
+        jobs_per_min: f64,
+    },
+    /// A cell of an experiment: a workload, or pages in a loop.
+    Cell {
+        /// Which of them.
+        target: Target,
+        /// Its presets, by kind.
+        parts: Value,
+        /// Its other inputs.
+        settings: Value,
+        /// What came out, by metric.
+        metrics: BTreeMap<String, f64>,
+    },
+}
+
+impl Explained {
+    /// The line of the figures of a cell.
+    fn figures(&self) -> Option<String> {
+        let Self::Cell { metrics, .. } = self else { return None };
+        let figure = |(key, value): (&String, &f64)| format!("{key} {}", significant(*value));
+        let figures: Vec<String> = metrics.iter().map(figure).collect();
+        Some(page_wrap(&figures.join(", ")) + "\n")
+    }
+}
+
 /// An explained run.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainReport {
@@ -74,13 +114,9 @@ pub struct ExplainReport {
     pub title: String,
     /// The command that gives the same report.
     pub replay: String,
-    /// What the run was made of.
+    /// What the run was made of, and what came out.
     #[serde(flatten)]
-    pub inputs: Inputs,
-    /// Users.
-    pub users: u64,
-    /// AIM7's throughput.
-    pub jobs_per_min: f64,
+    pub explained: Explained,
     /// Schedule hash of the run, the same as without recording.
     pub hash: String,
     /// The account.
@@ -98,6 +134,7 @@ impl ExplainReport {
     pub fn to_text(&self) -> String {
         let mut text = page_wrap(&self.verdict()) + "\n";
         text.extend([self.title.as_str(), "\n"]);
+        text.extend(self.explained.figures());
         let paragraph = |title: &str, sentences: &[String]| {
             let lines = wrap(&sentences.join(" "), page_width() - 2);
             let lines: Vec<String> =
@@ -108,7 +145,9 @@ impl ExplainReport {
         if !cause.is_empty() {
             text.push_str(&paragraph("Cause", &cause));
         }
-        for table in [self.states(), self.idle(), self.locks(LOCKS_SHOWN), self.pages()] {
+        let pages = Some(self.pages()).filter(|_| !self.bulk.is_empty());
+        let tables = [self.states(), self.idle(), self.locks(LOCKS_SHOWN)];
+        for table in tables.into_iter().chain(pages) {
             text.push('\n');
             text.push_str(&table.to_text());
         }

@@ -30,6 +30,10 @@ pub(crate) fn cause(summary: &Summary) -> Vec<String> {
     if percent(of(&summary.states, State::Idle.name()), all) < LOSS {
         let user = percent(of(&summary.states, State::User.name()), all);
         text.push(format!("{} % of the time of the CPUs is user mode.", fixed(user, 1)));
+        let spun = percent(of(&summary.states, State::Spin.name()), all);
+        let lock = summary.spinning.first().filter(|_| spun >= LOSS);
+        let lock = lock.and_then(|most| summary.locks.iter().find(|lock| lock.name == most.name));
+        text.extend(lock.into_iter().flat_map(|lock| spun_for(lock, summary.window_s)));
         return text;
     }
     let main = main_cause(summary);
@@ -86,6 +90,40 @@ fn blame(lock: &LockSummary, window: f64) -> Vec<String> {
         ));
     }
     text
+}
+
+/// A lock for which CPUs spin: who gets it, and after how long.
+fn spun_for(lock: &LockSummary, window: f64) -> Vec<String> {
+    let taken = lock.acquisitions as f64;
+    let again = lock.acquisitions.saturating_sub(lock.owner_changes);
+    vec![
+        format!(
+            "They spin for {}: it is owned for {} % of the time, and up to {} tasks wait for it \
+             at once.",
+            lock.name,
+            fixed(percent(lock.owned_s, window), 1),
+            lock.waiters_max
+        ),
+        format!(
+            "It is taken {} times, {} % of them after a wait; half of the holds are shorter than \
+             {}, half of the waits that ended shorter than {}, and one in a hundred of those \
+             longer than {}.",
+            lock.acquisitions,
+            fixed(percent(lock.contended as f64, taken), 1),
+            time(lock.hold.p50_us),
+            time(lock.wait.p50_us),
+            time(lock.wait.p99_us)
+        ),
+        format!(
+            "In {} % of the cases its last owner takes it again{}.",
+            fixed(percent(again as f64, taken), 1),
+            if percent(again as f64, taken) < 1.0 {
+                ": it goes to those that wait"
+            } else {
+                ", past those that wait"
+            }
+        ),
+    ]
 }
 
 /// A convoy, sentence by sentence.

@@ -47,7 +47,7 @@ pub use compare::{
 use convoy_lab::figures as metric;
 pub use convoy_lab::figures::{Metric, metric};
 pub use experiment::{ExperimentReport, LargeChange, large_changes};
-pub use explain::{ExplainReport, RcuThreads};
+pub use explain::{ExplainReport, Explained, RcuThreads};
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, significant, wrap};
 pub use host::{HostErrors, HostReport, HostRow};

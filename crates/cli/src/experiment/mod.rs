@@ -14,8 +14,8 @@ use convoy_host::Interrupts;
 use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, Size, given};
 use convoy_lab::job::{JobError, Outcome};
 use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
-use convoy_lab::virtual_end::VirtualError;
 use convoy_report::ExperimentReport;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -143,8 +143,8 @@ pub(crate) fn execute<T>(
 }
 
 /// Runs `work` on a thread of its own, so that an interrupt ends the command at once.
-pub(crate) fn apart<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, VirtualError> + Send + 'static,
+pub(crate) fn apart<T: Send + 'static, E: Display + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Failure> {
     let interrupts = Interrupts::catch();
     let (sender, receiver) = mpsc::channel();

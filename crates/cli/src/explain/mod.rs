@@ -3,7 +3,9 @@
 //! A simulation repeats to the byte, so nothing is kept for this: the run is executed again with a
 //! recorder, which costs no virtual time.
 
+mod cell;
 mod changes;
+mod choose;
 pub(crate) mod recorded;
 mod target;
 
@@ -14,9 +16,10 @@ use crate::output;
 use crate::presets::Sets;
 use clap::{Args, ValueEnum};
 use convoy_explain::{Analysis, Detail, ProcFile, folded};
+use convoy_lab::virtual_end::VirtualError;
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Recorder;
-use convoy_report::{ExplainReport, RcuThreads, flame_html, flame_svg};
+use convoy_report::{ExplainReport, Explained, RcuThreads, flame_html, flame_svg};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -162,17 +165,25 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     if let Some(plan) = changes::plan_of(args)? {
         return changes::run(args, &plan);
     }
+    if let Some(cell) = cell::Cell::find(args)? {
+        return cell.explain(args);
+    }
     let target = Target::new(args)?;
     let detailed = args.trace.is_some() || args.ftrace.is_some();
     let bar = output::progress(&args.common, if detailed { 2 } else { 1 });
     bar.set_message("running it, recorded");
-    let analysis = Analysis::new(target.run.machine.topology.cpus);
+    let cpus = target.run.machine.topology.cpus;
+    let analysis = Analysis::new(cpus);
     let (point, analysis) = execute(&target.run, analysis)?;
     let mut report = report(&target, &point, &analysis);
     if detailed {
         bar.inc(1);
         bar.set_message("again, with the part around the longest convoy in full");
-        report.notes.extend(details(args, &target, &point, &analysis)?);
+        let again = |detail| {
+            let (point, detail) = execute(&target.run, detail)?;
+            Ok((format!("{:016x}", point.hash), detail))
+        };
+        report.notes.extend(details(args, (&report.hash, cpus), &analysis, again)?);
     }
     bar.finish_and_clear();
     report.notes.extend(stacks(args, &report.title, &analysis)?);
@@ -213,20 +224,19 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what needs every event of a part of the run; returns what is in the files.
+/// Writes what needs every event of a part of the run, which is run `again`; returns what is in the
+/// files.
 fn details(
     args: &Explain,
-    target: &Target,
-    point: &VirtualPoint,
+    (hash, cpus): (&str, usize),
     analysis: &Analysis,
+    again: impl FnOnce(Detail) -> Result<(String, Detail), Failure>,
 ) -> Result<Vec<String>, Failure> {
-    let cpus = target.run.machine.topology.cpus;
-    let (again, mut detail) = execute(&target.run, Detail::new(cpus, analysis.window()))?;
-    if again.hash != point.hash {
+    let (repeated, mut detail) = again(Detail::new(cpus, analysis.window()))?;
+    if repeated != hash {
         return Err(Failure::environment(format!(
-            "the run did not repeat: schedule hash {:016x}, then {:016x}; this is a defect of the \
-             model",
-            point.hash, again.hash
+            "the run did not repeat: schedule hash {hash}, then {repeated}; this is a defect of \
+             the model"
         )));
     }
     let mut notes = Vec::new();
@@ -277,7 +287,7 @@ fn execute<R: Recorder + Send + 'static>(
         let shared = Rc::new(RefCell::new(recorder));
         let point = run.record(shared.clone())?;
         let recorder = Rc::into_inner(shared).expect("the machine is gone");
-        Ok((point, recorder.into_inner()))
+        Ok::<_, VirtualError>((point, recorder.into_inner()))
     })
 }
 
@@ -304,9 +314,11 @@ fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> Explain
             point.columns.jobs_per_min
         ),
         replay: format!("convoy {}", target.replay()),
-        inputs: target.inputs.clone(),
-        users: u64::from(run.users),
-        jobs_per_min: point.columns.jobs_per_min,
+        explained: Explained::Load {
+            inputs: Box::new(target.inputs.clone()),
+            users: u64::from(run.users),
+            jobs_per_min: point.columns.jobs_per_min,
+        },
         hash: format!("{:016x}", point.hash),
         summary,
         bulk: point.bulk.clone(),

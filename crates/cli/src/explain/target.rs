@@ -4,6 +4,7 @@
 //! files of today have a say.
 
 use super::Explain;
+use super::choose::{Candidate, choose, push};
 use crate::build::build;
 use crate::experiment;
 use crate::fail::Failure;
@@ -16,7 +17,6 @@ use convoy_lab::record::Record;
 use convoy_lab::virtual_run::VirtualRun;
 use convoy_store::{Store, StoreError};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// One simulation and where it comes from.
 pub(super) struct Target {
@@ -27,14 +27,6 @@ pub(super) struct Target {
     flags: String,
     /// The schedule hash that the stored run had, and the build that ran it.
     pub(super) before: Option<(String, String)>,
-}
-
-/// A cell that may be meant.
-struct Candidate {
-    /// Labels by axis.
-    at: BTreeMap<String, String>,
-    job: SimJob,
-    hash: Option<String>,
 }
 
 impl Target {
@@ -89,7 +81,8 @@ impl Target {
                 ))
             })?;
             let hash = cell.outcome.as_ref().and_then(|outcome| outcome.schedule_hash.clone());
-            candidates.push(Candidate { at: cell.at.clone(), job, hash });
+            let (users, seed) = (Some(job.inputs().users), job.inputs().seed);
+            candidates.push(Candidate { at: cell.at.clone(), job, users, seed, hash });
         }
         let found = choose(args, &format!("run {}", args.run), candidates)?;
         let kernel = args.kernel.as_ref().filter(|name| {
@@ -131,28 +124,7 @@ impl Target {
     /// A cell of an experiment.
     fn experiment(args: &Explain) -> Result<Self, Failure> {
         let name = &args.run;
-        let mut changes = Changes {
-            scale: Some(1),
-            seeds: Some(1),
-            seed: args.seed.unwrap_or(1),
-            only: args.only.iter().cloned().collect(),
-            ..Changes::default()
-        };
-        let text = |text: &String| Setting::Text(given(text));
-        changes
-            .settings
-            .extend(args.machine.as_ref().map(|name| ("machine".to_owned(), text(name))));
-        let count = |count: usize| Setting::Whole(i64::try_from(count).unwrap_or(i64::MAX));
-        changes.settings.extend(args.cpus.map(|cpus| ("cpus".to_owned(), count(cpus))));
-        if let Some(kernel) = &args.kernel {
-            changes.points.insert("kernel".to_owned(), vec![given(kernel)]);
-        }
-        changes.alone = true;
-        for set in args.sets.iter().filter(|set| set.kind != EXPERIMENTS.kind) {
-            changes.set(set);
-        }
-        let sets: Vec<Set> = args.sets.iter().cloned().collect();
-        let plan = experiment::plan(name, &sets, &changes)?;
+        let plan = plan_of(args)?;
         let grid = plan
             .grids
             .iter()
@@ -162,7 +134,9 @@ impl Target {
             let axes = grid.axes.iter().map(|axis| axis.name.clone());
             let labels = grid.labels(point).into_iter().map(str::to_owned);
             let Job::Sim(job) = point.jobs.first()? else { return None };
-            Some(Candidate { at: axes.zip(labels).collect(), job: (**job).clone(), hash: None })
+            let (users, seed) = (Some(job.inputs().users), job.inputs().seed);
+            let at = axes.zip(labels).collect();
+            Some(Candidate { at, job: (**job).clone(), users, seed, hash: None })
         });
         let found = choose(args, &format!("experiment {name}"), candidates.collect())?;
         let full = found.job.inputs().users_full;
@@ -174,15 +148,40 @@ impl Target {
     }
 }
 
+/// The experiment, one seed of each cell, with what the flags change.
+pub(super) fn plan_of(args: &Explain) -> Result<Plan, Failure> {
+    let mut changes = Changes {
+        scale: Some(1),
+        seeds: Some(1),
+        seed: args.seed.unwrap_or(1),
+        only: args.only.iter().cloned().collect(),
+        ..Changes::default()
+    };
+    let text = |text: &String| Setting::Text(given(text));
+    changes.settings.extend(args.machine.as_ref().map(|name| ("machine".to_owned(), text(name))));
+    let count = |count: usize| Setting::Whole(i64::try_from(count).unwrap_or(i64::MAX));
+    changes.settings.extend(args.cpus.map(|cpus| ("cpus".to_owned(), count(cpus))));
+    if let Some(kernel) = &args.kernel {
+        changes.points.insert("kernel".to_owned(), vec![given(kernel)]);
+    }
+    changes.alone = true;
+    for set in args.sets.iter().filter(|set| set.kind != EXPERIMENTS.kind) {
+        changes.set(set);
+    }
+    let sets: Vec<Set> = args.sets.iter().cloned().collect();
+    experiment::plan(&args.run, &sets, &changes)
+}
+
 /// Says which grids of the experiment can be explained, if one can.
 fn nothing_to_explain(name: &str, plan: &Plan) -> Failure {
     let all = plan.experiment.value.grid.iter();
+    let kinds = [Kind::Sim, Kind::Work, Kind::Zone];
     let simulated: Vec<String> = all
-        .filter(|grid| grid.target == Kind::Sim)
+        .filter(|grid| kinds.contains(&grid.target))
         .map(|grid| format!("--only {}", grid.name))
         .collect();
     let cure = if simulated.is_empty() {
-        "only AIM7 on a virtual kernel can be explained: name another experiment or a stored run"
+        "only simulations of a kernel can be explained: name another experiment or a stored run"
             .to_owned()
     } else {
         format!("it has some in other grids; say {}", simulated.join(" or "))
@@ -195,7 +194,7 @@ fn nothing_to_explain(name: &str, plan: &Plan) -> Failure {
 }
 
 /// The flags that name the cell again.
-fn flags(args: &Explain, plan: &Plan, found: &Candidate, users: u32) -> String {
+fn flags(args: &Explain, plan: &Plan, found: &Candidate<SimJob>, users: u32) -> String {
     let run = found.job.load_point();
     let mut flags = args.run.clone();
     push(&mut flags, "only", args.only.as_ref());
@@ -234,85 +233,4 @@ fn changed_part<T: Entry>(
     };
     let sets: Vec<Set> = args.sets.iter().cloned().chain(cpus.map(Set::cpus)).collect();
     sheet.and_then(|sheet| sheet.read::<T>(&sets)).map_err(Failure::usage)
-}
-
-/// The one cell that the flags leave.
-fn choose(args: &Explain, what: &str, mut all: Vec<Candidate>) -> Result<Candidate, Failure> {
-    for wanted in &args.at {
-        let (axis, label) = wanted
-            .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("--at {wanted}: expected AXIS=LABEL")))?;
-        all = narrowed(all, what, axis, label)?;
-    }
-    if let Some(kernel) = &args.kernel
-        && all.iter().any(|one| one.at.get("kernel") == Some(kernel))
-    {
-        all = narrowed(all, what, "kernel", kernel)?;
-    }
-    // Of a stored run the cell with those users, if there is one; else they are changed.
-    let of_users = |one: &Candidate| Some(one.job.inputs().users) == args.users;
-    if all.iter().any(of_users) {
-        all.retain(of_users);
-    }
-    let seed = args.seed.or_else(|| all.first().map(|one| one.job.inputs().seed));
-    let of_seed = |one: &Candidate| Some(one.job.inputs().seed) == seed;
-    if all.iter().any(of_seed) {
-        all.retain(of_seed);
-    }
-    let Some(last) = all.pop() else {
-        return Err(Failure::usage(format!("{what} has no simulation of a kernel to explain")));
-    };
-    let axes: Vec<String> = last.at.keys().cloned().collect();
-    let mut open = Vec::new();
-    for axis in axes {
-        let mut labels: Vec<&str> = Vec::new();
-        for label in all.iter().chain([&last]).filter_map(|one| one.at.get(&axis)) {
-            if !labels.contains(&label.as_str()) {
-                labels.push(label);
-            }
-        }
-        if labels.len() > 1 {
-            open.push((choice(&axis, labels[0]), format!("{axis}: {}", labels.join(", "))));
-        }
-    }
-    if open.is_empty() {
-        return Ok(last);
-    }
-    let (flags, labels): (Vec<String>, Vec<String>) = open.into_iter().unzip();
-    Err(Failure::usage(format!(
-        "{what} has {} simulations; name one, such as {}; {}",
-        all.len() + 1,
-        flags.join(" "),
-        labels.join("; ")
-    )))
-}
-
-/// The flag that names one label of an axis.
-fn choice(axis: &str, label: &str) -> String {
-    match axis {
-        "kernel" | "users" => format!("--{axis} {label}"),
-        _ => format!("--at '{axis}={label}'"),
-    }
-}
-
-fn narrowed(
-    all: Vec<Candidate>,
-    what: &str,
-    axis: &str,
-    label: &str,
-) -> Result<Vec<Candidate>, Failure> {
-    let labels: Vec<String> = all.iter().filter_map(|one| one.at.get(axis).cloned()).collect();
-    let of = |one: &Candidate| one.at.get(axis).is_some_and(|own| own == label);
-    let left: Vec<Candidate> = all.into_iter().filter(of).collect();
-    if left.is_empty() {
-        let known = labels.join(", ");
-        return Err(Failure::usage(format!("{what} has no {axis} {label:?}; known: {known}")));
-    }
-    Ok(left)
-}
-
-fn push(flags: &mut String, name: &str, value: Option<impl std::fmt::Display>) {
-    if let Some(value) = value {
-        flags.extend([" --", name, " ", &value.to_string()]);
-    }
 }

@@ -12,9 +12,12 @@ mod sim;
 mod work;
 mod zone;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use convoy_catalogue::{CatalogueError, Source};
+use convoy_machine::Recorder;
 use convoy_workload::mix::MixError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,6 +31,7 @@ pub use sim::{SimInputs, SimJob};
 pub use work::WorkJob;
 pub use zone::ZoneJob;
 
+use crate::bulk::BulkUse;
 use crate::experiment::{Inputs, Target};
 
 /// Version of [`Outcome`] and of what a cell's hash is made of.
@@ -58,6 +62,18 @@ impl Outcome {
     pub fn metric(&self, key: &str) -> Option<f64> {
         self.metrics.get(key).copied()
     }
+}
+
+/// What hears of everything that happens on a virtual machine.
+pub type Listener = Rc<RefCell<dyn Recorder>>;
+
+/// What a recorded execution gave.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The same as without a recorder.
+    pub outcome: Outcome,
+    /// Bulk operations of the page allocator, zone by zone, where a kernel counts them.
+    pub bulk: Vec<BulkUse>,
 }
 
 /// Why a cell has no outcome.
@@ -155,6 +171,19 @@ impl Job {
             Self::Work(job) => job.run(),
             Self::Host(job) => job.run(),
             Self::Command(job) => job.run(),
+        }
+    }
+
+    /// Runs a workload or pages in a loop again and tells `recorder` of everything; `None` for all
+    /// other cells.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn record(&self, recorder: Listener) -> Option<Result<Recorded, JobError>> {
+        match self {
+            Self::Zone(job) => Some(job.record(recorder)),
+            Self::Work(job) => Some(job.record(recorder)),
+            Self::Sim(_) | Self::Locks(_) | Self::Host(_) | Self::Command(_) => None,
         }
     }
 

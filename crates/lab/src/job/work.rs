@@ -6,9 +6,9 @@ use convoy_machine::Preset;
 use convoy_workload::workload::Workload;
 use serde_json::{Value, json};
 
-use super::{JobError, Outcome, Part};
+use super::{JobError, Listener, Outcome, Part, Recorded};
 use crate::experiment::Inputs;
-use crate::virtual_work::VirtualWork;
+use crate::virtual_work::{VirtualWork, WorkPoint};
 
 /// A workload, a kernel and a machine.
 #[derive(Clone, Debug)]
@@ -56,8 +56,16 @@ impl WorkJob {
     }
 
     pub(super) fn run(&self) -> Result<Outcome, JobError> {
-        let point = self.run.run()?;
-        let outcome = Outcome::of(point.metrics());
-        Ok(Outcome { schedule_hash: Some(format!("{:016x}", point.hash)), ..outcome })
+        Ok(outcome(&self.run.run()?))
     }
+
+    pub(super) fn record(&self, recorder: Listener) -> Result<Recorded, JobError> {
+        let point = self.run.record(recorder)?;
+        Ok(Recorded { outcome: outcome(&point), bulk: point.bulk })
+    }
+}
+
+fn outcome(point: &WorkPoint) -> Outcome {
+    let schedule_hash = Some(format!("{:016x}", point.hash));
+    Outcome { schedule_hash, ..Outcome::of(point.metrics()) }
 }

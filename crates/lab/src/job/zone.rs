@@ -9,9 +9,9 @@ use convoy_sync::LockName;
 use serde_json::{Value, json};
 
 use super::locks::of_name;
-use super::{JobError, Outcome, Part};
+use super::{JobError, Listener, Outcome, Part, Recorded};
 use crate::experiment::Inputs;
-use crate::zone_loop::ZoneLoop;
+use crate::zone_loop::{ZoneLoop, ZonePoint};
 
 /// A batch, a policy, a lock, and CPUs.
 #[derive(Clone, Debug)]
@@ -88,8 +88,16 @@ impl ZoneJob {
     }
 
     pub(super) fn run(&self) -> Result<Outcome, JobError> {
-        let point = self.measured.run()?;
-        let outcome = Outcome::of(point.metrics());
-        Ok(Outcome { schedule_hash: Some(format!("{:016x}", point.hash)), ..outcome })
+        Ok(outcome(&self.measured.run()?))
     }
+
+    pub(super) fn record(&self, recorder: Listener) -> Result<Recorded, JobError> {
+        let point = self.measured.record(recorder)?;
+        Ok(Recorded { outcome: outcome(&point), bulk: Vec::new() })
+    }
+}
+
+fn outcome(point: &ZonePoint) -> Outcome {
+    let schedule_hash = Some(format!("{:016x}", point.hash));
+    Outcome { schedule_hash, ..Outcome::of(point.metrics()) }
 }

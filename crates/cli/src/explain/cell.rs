@@ -1,0 +1,166 @@
+//! Which workload, or which loop of pages, of an experiment is explained.
+
+use super::choose::{Candidate, choose, push};
+use super::target::plan_of;
+use super::{Explain, Proc, details, stacks};
+use crate::experiment::apart;
+use crate::fail::Failure;
+use crate::output;
+use convoy_explain::{Analysis, ProcFile};
+use convoy_lab::experiment::Target as Kind;
+use convoy_lab::job::{Job, JobError, Recorded};
+use convoy_machine::Recorder;
+use convoy_report::{ExplainReport, Explained};
+use serde_json::json;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+/// One cell of an experiment whose target is `work` or `zone`.
+pub(super) struct Cell {
+    name: String,
+    /// Its labels, in the order of the axes.
+    labels: Vec<String>,
+    job: Job,
+    /// RUN and the flags that give the same simulation.
+    flags: String,
+}
+
+impl Cell {
+    /// The cell that the flags name, if the experiment is one of workloads or of pages in a loop.
+    pub(super) fn find(args: &Explain) -> Result<Option<Self>, Failure> {
+        if args.run.starts_with('@') || args.run.chars().all(|c| c.is_ascii_digit()) {
+            return Ok(None);
+        }
+        let plan = plan_of(args)?;
+        let kinds = [Kind::Sim, Kind::Work, Kind::Zone];
+        let grid = plan.grids.iter().find(|grid| kinds.contains(&grid.grid.target));
+        let Some(grid) = grid.filter(|grid| grid.grid.target != Kind::Sim) else {
+            return Ok(None);
+        };
+        refuse(args)?;
+        let candidates = grid.points.iter().filter_map(|point| {
+            let axes = grid.axes.iter().map(|axis| axis.name.clone());
+            let labels = grid.labels(point).into_iter().map(str::to_owned);
+            let job = point.jobs.first()?.clone();
+            let (at, seed) = (axes.zip(labels).collect(), job.seed());
+            Some(Candidate { at, job, users: None, seed, hash: None })
+        });
+        let what = format!("experiment {}, {}", args.run, grid.grid.name);
+        let found = choose(args, &what, candidates.collect())?;
+        let mut flags = args.run.clone();
+        push(&mut flags, "only", args.only.as_ref());
+        for (axis, label) in found.at.iter().filter(|(axis, _)| *axis != "kernel") {
+            flags.extend([" --at '", axis, "=", label, "'"]);
+        }
+        let kernel = args.kernel.as_deref().or_else(|| found.at.get("kernel").map(String::as_str));
+        push(&mut flags, "kernel", kernel);
+        push(&mut flags, "machine", args.machine.as_ref());
+        push(&mut flags, "cpus", args.cpus);
+        push(&mut flags, "seed", Some(found.seed));
+        let labels = grid.axes.iter().filter_map(|axis| found.at.get(&axis.name).cloned());
+        let (name, labels) = (plan.name.clone(), labels.collect());
+        Ok(Some(Self { name, labels, job: found.job, flags: flags + &args.sets.flags() }))
+    }
+
+    /// Runs it with `recorder`, which comes back with what it saw.
+    fn execute<R: Recorder + Send + 'static>(&self, recorder: R) -> Result<(Recorded, R), Failure> {
+        let job = self.job.clone();
+        apart(move || {
+            let shared = Rc::new(RefCell::new(recorder));
+            let recorded = job.record(shared.clone()).expect("a workload or pages in a loop");
+            let recorder = Rc::into_inner(shared).expect("the machine is gone");
+            Ok::<_, JobError>((recorded?, recorder.into_inner()))
+        })
+    }
+
+    /// Runs it, recorded, and prints the account.
+    pub(super) fn explain(&self, args: &Explain) -> Result<ExitCode, Failure> {
+        let detailed = args.trace.is_some() || args.ftrace.is_some();
+        let bar = output::progress(&args.common, if detailed { 2 } else { 1 });
+        bar.set_message("running it, recorded");
+        let (recorded, analysis) = self.execute(Analysis::new(self.cpus()))?;
+        let mut report = self.report(&recorded, &analysis);
+        if detailed {
+            bar.inc(1);
+            bar.set_message("again, with the part around the longest convoy in full");
+            let again = |detail| {
+                let (recorded, detail) = self.execute(detail)?;
+                Ok((hash(&recorded), detail))
+            };
+            report.notes.extend(details(args, (&report.hash, self.cpus()), &analysis, again)?);
+        }
+        bar.finish_and_clear();
+        report.notes.extend(stacks(args, &report.title, &analysis)?);
+        let file = match args.proc {
+            Some(Proc::LockStat) => Some(ProcFile::LockStat),
+            Some(Proc::Schedstat) => Some(ProcFile::Schedstat),
+            Some(Proc::Stat) => Some(ProcFile::Stat),
+            _ => None,
+        };
+        if let Some(file) = file {
+            output::result(&args.common, &analysis.proc(file, &[]))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn cpus(&self) -> usize {
+        match &self.job {
+            Job::Work(job) => job.cpus(),
+            Job::Zone(job) => job.cpus(),
+            _ => 0,
+        }
+    }
+
+    fn report(&self, recorded: &Recorded, analysis: &Analysis) -> ExplainReport {
+        let parts = self.job.parts().iter();
+        ExplainReport {
+            rcu_threads: None,
+            title: format!(
+                "{}: {} ({} CPUs), seed {}",
+                self.name,
+                self.labels.join(", "),
+                self.cpus(),
+                self.job.seed()
+            ),
+            replay: format!("convoy explain {}", self.flags),
+            explained: Explained::Cell {
+                target: self.job.target(),
+                parts: json!(
+                    parts.map(|part| (part.kind, &part.source)).collect::<BTreeMap<_, _>>()
+                ),
+                settings: self.job.settings(),
+                metrics: recorded.outcome.metrics.clone(),
+            },
+            hash: hash(recorded),
+            summary: analysis.summary(),
+            bulk: recorded.bulk.clone(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// The schedule hash of a run.
+fn hash(recorded: &Recorded) -> String {
+    recorded.outcome.schedule_hash.clone().unwrap_or_default()
+}
+
+/// Flags that mean nothing here.
+fn refuse(args: &Explain) -> Result<(), Failure> {
+    if args.users.is_some() || args.shrink.is_some() {
+        return Err(Failure::usage(
+            "--users and --shrink are of AIM7; change a workload with --set, such as --set \
+             workload.script.rounds=4",
+        ));
+    }
+    let known = [Proc::LockStat, Proc::Schedstat, Proc::Stat];
+    if args.proc.is_some_and(|file| !known.contains(&file)) {
+        return Err(Failure::usage(
+            "--proc: of workloads and of pages in a loop there are lock_stat, schedstat and stat",
+        ));
+    }
+    Ok(())
+}
