@@ -187,6 +187,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             start_delay_ns,
             pool_users: users,
             shrink: args.load.shrink,
+            shell_sleep: args.load.shell_sleep,
             fs: args.place.fs.name().to_owned(),
             disks: args.place.disks.disks(),
             load_counted_ns: None,

@@ -307,11 +307,13 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
     /// The plan of a point; the directories are filled in for each execution.
     fn plan(&self, users: u32) -> Plan {
         let options = self.options;
+        let sleep_ns =
+            if options.shell_sleep { options.mix.shell_sleep_ns(options.shrink) } else { 0 };
         let env = JobEnv {
             dialect: options.mix.dialect,
             seed: options.seed,
             shrink: options.shrink.max(1),
-            shell_sleep: options.shell_sleep,
+            shell_sleep_ns: sleep_ns,
             sync: options.sync,
             ..JobEnv::new(String::new(), options.mix.file_kb(users))
         };

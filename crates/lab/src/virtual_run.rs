@@ -281,7 +281,7 @@ impl VirtualRun {
             file_kb: self.mix.file_kb(self.pool_users.max(1)),
             seed: self.seed,
             shrink: self.shrink,
-            shell_sleep: self.shell_sleep,
+            shell_sleep_ns: if self.shell_sleep { self.mix.shell_sleep_ns(self.shrink) } else { 0 },
             sync: false,
         }
     }

@@ -15,6 +15,8 @@ pub const MOST_JOBS_PER_USER: u32 = 1_000_000;
 
 /// The one mix whose sizes re-aim's workfile sets itself.
 const SIZED_BY_REAIM: &str = "aim9";
+/// How long re-aim's second shell script sleeps, nanoseconds.
+const SHELL_SLEEP_NS: u64 = 5_000_000_000;
 
 /// A weighted set of jobs. A record holds what decides a run: sizes, jobs and weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +159,16 @@ impl Mix {
         self.first.map_or(all, |first| first.min(all))
     }
 
+    /// How long `shell_rtns_2` of re-aim sleeps, nanoseconds: 5 s, as its script does when its
+    /// argument is below ten, which it always is. Work that is left out, by `shrink` or since a
+    /// user does only its first jobs, shortens the sleep alike: a user's longest sleep stays the
+    /// same share of its work.
+    pub fn shell_sleep_ns(&self, shrink: u32) -> u64 {
+        let all: u32 = self.counts().iter().map(|(_, count)| count).sum();
+        let of_these = SHELL_SLEEP_NS * u64::from(self.jobs_per_user()) / u64::from(all.max(1));
+        of_these / u64::from(shrink.max(1))
+    }
+
     /// Size of a user's file with `users` users, KB.
     pub fn file_kb(&self, users: u32) -> u64 {
         self.sizes.of_user(users)
@@ -187,6 +199,15 @@ mod tests {
             assert_eq!(short.order(3, user), whole.order(3, user)[..12]);
         }
         assert_eq!(Mix { first: Some(1000), ..shared() }.jobs_per_user(), 97);
+    }
+
+    #[test]
+    fn the_sleep_shrinks_with_the_work() {
+        let whole = Mix::load("high_systime").expect("shipped");
+        assert_eq!(whole.shell_sleep_ns(1), 5_000_000_000);
+        assert_eq!(whole.shell_sleep_ns(100), 50_000_000);
+        let half = Mix { first: Some(whole.jobs_per_user() / 2), ..whole };
+        assert_eq!(half.shell_sleep_ns(1), 2_500_000_000);
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) shrink: u32,
+    /// Let the second shell job sleep for 5 s, as re-aim's does
+    #[arg(long, hide_short_help = true)]
+    pub(crate) shell_sleep: bool,
 }
 
 /// How many users.

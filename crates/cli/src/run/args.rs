@@ -87,9 +87,6 @@ pub(crate) struct HostArgs {
     /// Let the disk jobs call sync where re-aim's do without -y
     #[arg(long, hide_short_help = true)]
     pub(crate) sync: bool,
-    /// Let the second shell job sleep for 5 s, as re-aim's does
-    #[arg(long, hide_short_help = true)]
-    pub(crate) shell_sleep: bool,
     /// Run CMD in a shell when the users of a point are ready, just before they are let go
     #[arg(long, value_name = "CMD", hide_short_help = true)]
     pub(crate) on_point_start: Option<String>,

@@ -117,7 +117,7 @@ pub(super) fn options(
         directories,
         start_delay: load::control::start_delay(&args.load)?,
         shrink: args.load.shrink,
-        shell_sleep: args.host.shell_sleep,
+        shell_sleep: args.load.shell_sleep,
         sync: args.host.sync,
         hooks: Hooks {
             start: args.host.on_point_start.clone(),

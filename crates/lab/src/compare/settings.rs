@@ -103,6 +103,7 @@ pub(super) fn of_experiment(record: &Record) -> Settings {
         ("jobs", words(mix("jobs"))),
         ("machine", words(parts("machine").map(labelled))),
         ("mix", words(parts("mix").map(|mix| &mix.label))),
+        ("shell-sleep", words(input("shell_sleep").filter_map(Value::as_bool))),
         ("shrink", words(input("shrink"))),
         ("sizes", words(mix("sizes").filter_map(sizes))),
         ("start-delay", words(input("start_delay_ns"))),

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 36] = [
+pub const INPUTS: [Input; 37] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -135,6 +135,13 @@ pub const INPUTS: [Input; 36] = [
         &[Sim, Host],
         Kind::Whole(1, 1_000_000),
         "divisor of the loop counts of jobs, which makes another mix of them; default 1",
+    ),
+    input(
+        "shell_sleep",
+        &[Sim, Host],
+        Kind::Bool,
+        "shell_rtns_2 sleeps for 5 s as re-aim's script does, less as shrink and first leave out \
+         work; default false",
     ),
     input("fs", &[Sim], Kind::Text, "file system of the work directory: tmpfs (default), journal"),
     input(

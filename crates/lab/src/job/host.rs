@@ -32,6 +32,7 @@ impl HostJob {
         let run = HostRun {
             seed: inputs.seed,
             shrink: inputs.whole("shrink", 1),
+            shell_sleep: inputs.truth("shell_sleep", false),
             start_delay: Duration::from_secs_f64(delay),
             ..load_point(mix, users)
         };
@@ -44,6 +45,7 @@ impl HostJob {
         let run = HostRun {
             seed: inputs.seed,
             shrink: inputs.shrink,
+            shell_sleep: inputs.shell_sleep,
             start_delay: Duration::from_nanos(inputs.start_delay_ns),
             ..load_point(load.mix.clone(), inputs.users)
         };
@@ -64,6 +66,7 @@ impl HostJob {
             "users": self.users,
             "seed": self.run.seed,
             "start_delay_ns": self.run.start_delay.as_nanos() as u64,
+            "shell_sleep": self.run.shell_sleep,
             "shrink": self.run.shrink,
             "kept_to": self.cpus,
         })

@@ -33,6 +33,9 @@ pub struct SimInputs {
     pub pool_users: u32,
     /// Divisor of the loop counts of jobs.
     pub shrink: u32,
+    /// Whether `shell_rtns_2` sleeps as re-aim's does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shell_sleep: bool,
     /// The file system of the work directory: `tmpfs` or `journal`.
     pub fs: String,
     /// How many there are, and how large.
@@ -72,6 +75,7 @@ impl SimJob {
             start_delay_ns: (inputs.number("start_delay_s", 0.0) * 1e9 / f64::from(scale)) as u64,
             pool_users: inputs.whole("pool_users", full),
             shrink: inputs.whole("shrink", 1),
+            shell_sleep: inputs.truth("shell_sleep", false),
             fs: inputs.text("fs", "tmpfs"),
             disks: Disks::of(inputs),
             load_counted_ns: inputs
@@ -136,6 +140,7 @@ impl SimJob {
             start_delay_ns: inputs.start_delay_ns,
             pool_users: inputs.pool_users,
             shrink: inputs.shrink,
+            shell_sleep: inputs.shell_sleep,
             file_system: inputs.disks.file_system(&inputs.fs)?,
             directories: inputs.disks.directories as usize,
             fs_mib: inputs.disks.fs_mib,

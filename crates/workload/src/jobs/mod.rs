@@ -44,8 +44,8 @@ pub struct JobEnv {
     pub seed: u64,
     /// Every loop count is divided by this (and is at least one); 1 is AIM7's size.
     pub shrink: u32,
-    /// Whether `shell_rtns_2` sleeps for five seconds, as re-aim's does.
-    pub shell_sleep: bool,
+    /// How long `shell_rtns_2` sleeps, nanoseconds ([`Mix::shell_sleep_ns`](crate::mix::Mix)).
+    pub shell_sleep_ns: u64,
     /// Whether the disk jobs call `sync` where re-aim's do without `-y`.
     pub sync: bool,
 }
@@ -65,7 +65,7 @@ impl JobEnv {
             file_kb,
             seed: 1,
             shrink: 1,
-            shell_sleep: false,
+            shell_sleep_ns: 0,
             sync: false,
         }
     }

@@ -42,9 +42,6 @@ pub(super) fn exec_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErr
     Ok(())
 }
 
-/// How long re-aim's second shell script sleeps when its argument is below ten, as it always is.
-const SHELL_SLEEP_NS: u64 = 5_000_000_000;
-
 /// AIM7's three shell jobs are one: a child calls `system("script 9")` and the script lists a
 /// directory.
 pub(super) fn shell_rtns<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
@@ -54,11 +51,11 @@ pub(super) fn shell_rtns<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobEr
 }
 
 /// As the first; sleeps as re-aim's does if the run asks for it. The sleep is part of the job's
-/// time, and no loop: shrinking does not shorten it.
+/// time.
 #[inline(never)]
 pub(super) fn shell_rtns_2<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    if env.shell_sleep {
-        k.sleep(SHELL_SLEEP_NS);
+    if env.shell_sleep_ns > 0 {
+        k.sleep(env.shell_sleep_ns);
     }
     shell_rtns(k, env)
 }
