@@ -107,12 +107,15 @@ pub(crate) struct DiskArgs {
     /// Write commit records beside the blocks, not after them
     #[arg(long, hide_short_help = true)]
     pub(crate) journal_async: bool,
+    /// Give files security labels that do not fit their inodes (ext4)
+    #[arg(long, hide_short_help = true)]
+    pub(crate) labels: bool,
 }
 
 impl DiskArgs {
     fn disks(&self) -> Disks {
-        let Self { directories, fs_mib, journal_mib, journal_async } = *self;
-        Disks { directories, fs_mib, journal_mib, journal_async }
+        let Self { directories, fs_mib, journal_mib, journal_async, labels } = *self;
+        Disks { directories, fs_mib, journal_mib, journal_async, labels }
     }
 }
 

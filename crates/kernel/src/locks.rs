@@ -319,6 +319,17 @@ impl WaitQueue {
         }
     }
 
+    /// What [`Self::sleep`] wants to know, before the caller gives back the lock of what it looked
+    /// at (`prepare_to_wait`).
+    pub(crate) fn prepare(&self) -> u32 {
+        self.0.load(SeqCst)
+    }
+
+    /// Sleeps until something happened since [`Self::prepare`] returned `seen`.
+    pub(crate) fn sleep(&self, seen: u32) {
+        Smp::wait(&self.0, seen, Sleep::Uninterruptible, None);
+    }
+
     /// Lets all who wait look again.
     pub(crate) fn wake_all(&self) {
         self.0.fetch_add(1, SeqCst);

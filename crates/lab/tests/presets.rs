@@ -74,7 +74,7 @@ fn all_jobs_are_done_on_many_file_systems() {
     machine.disk.latency_ns = 0.0;
     let mut mix = Mix::load("fserver").expect("a shipped mix");
     mix.set_dialect(Dialect::Reaim);
-    let journal = JournalOptions { blocks: 1024, async_commit: true, groups: 1 };
+    let journal = JournalOptions { blocks: 1024, async_commit: true, groups: 1, labels: true };
     let file_system = FileSystem::Journal(journal);
     let disks = VirtualRun {
         file_system,

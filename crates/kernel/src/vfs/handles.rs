@@ -13,11 +13,12 @@ const STAMP_NS: u64 = 1_000_000_000;
 impl Inode {
     /// Gives a new inode in `directory` its place on the disk, in an open handle: a file in its
     /// directory's group.
-    pub(super) fn place_on_disk(&self, directory: &Self) {
+    pub(super) fn place_on_disk(&self, base: &Base, directory: &Self) {
         let Some(journal) = &self.sb.journal else { return };
         let (number, transaction) = journal.take_inode();
         self.disk.number.set(number);
         self.disk.transaction.set(transaction);
+        journal.label(base);
         let own = self.is_directory();
         self.disk.group.set(if own { number } else { directory.disk.group.get() });
     }
@@ -125,6 +126,7 @@ impl Inode {
                 journal.orphan_list(base, &[]);
             }
             body();
+            journal.unlabel(base);
             journal.orphan_list(base, &[Block::Super]);
         });
     }

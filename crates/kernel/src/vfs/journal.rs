@@ -22,6 +22,7 @@ mod buffers;
 mod commit;
 mod log;
 
+use super::labels::{Cache, Labels};
 use super::rules::{DiskRules, StateLocks, VfsRules};
 use crate::base::Base;
 use crate::block::Disk;
@@ -54,12 +55,14 @@ pub struct JournalOptions {
     pub async_commit: bool,
     /// Block groups of the file system, 1 to 16: one for each 128 MiB.
     pub groups: u64,
+    /// Files have a label outside of their inodes; see `vfs/labels.rs`. On ext4 only.
+    pub labels: bool,
 }
 
 impl Default for JournalOptions {
     /// 32 MiB of journal, all groups.
     fn default() -> Self {
-        Self { blocks: 8192, async_commit: false, groups: GROUPS }
+        Self { blocks: 8192, async_commit: false, groups: GROUPS, labels: false }
     }
 }
 
@@ -177,6 +180,7 @@ pub(crate) struct Journal {
     state: RefCell<State>,
     options: JournalOptions,
     rules: VfsRules,
+    pub(super) labels: Option<Labels>,
     disk: Rc<Disk>,
     kthread: RefCell<Option<Rc<Kthread>>>,
     stats: Cell<JournalStats>,
@@ -202,6 +206,7 @@ impl Journal {
         locks: LockRules,
         disk: &DiskTime,
         options: JournalOptions,
+        labels: Option<&Rc<Sim<Cache>>>,
     ) -> Rc<Self> {
         let state = match rules.journal_state {
             StateLocks::Spinlock => StateLock::Spin(locks.spin()),
@@ -235,12 +240,14 @@ impl Journal {
         hot.groups.iter().for_each(|group| group.name("group lock"));
         let buffer = |_| Here::place(Buffer::new());
         let several = if rules.disk == DiskRules::Ext4 { BUFFERS } else { 0 };
+        let several = several + usize::from(labels.is_some());
         Rc::new(Self {
             hot,
             buffers: (0..several).map(buffer).collect(),
             state: RefCell::default(),
             options,
             rules,
+            labels: labels.map(Labels::new),
             disk: Disk::new(sched, disk),
             kthread: RefCell::default(),
             stats: Cell::default(),

@@ -17,6 +17,7 @@ mod fifo;
 mod file;
 mod handles;
 mod journal;
+mod labels;
 mod lists;
 mod locks;
 mod mounts;
@@ -106,10 +107,17 @@ impl Tree {
         let devices = root.child("dev").expect("planted above");
         devices.plant("null", Inode::new(Kind::Null, &disk));
         let tty = devices.plant("tty", Inode::new(Kind::Tty, &disk));
+        let labels = match on_tmp {
+            FileSystem::Journal(options) if options.labels && rules.disk == DiskRules::Ext4 => {
+                Some(labels::Cache::place(locks))
+            }
+            FileSystem::Journal(_) | FileSystem::Tmpfs => None,
+        };
         let volume = || match on_tmp {
             FileSystem::Tmpfs => mount(true, Some(limit), None),
             FileSystem::Journal(options) => {
-                let journal = Journal::new(sched, rules, locks, &machine.disk, options);
+                let journal =
+                    Journal::new(sched, rules, locks, &machine.disk, options, labels.as_ref());
                 mount(false, Some(limit), Some(journal))
             }
         };

@@ -15,7 +15,7 @@ impl World {
         self.vfs.list_inode(&directory.inode.sb, true);
         directory.inode.sb.count_inodes(1);
         let inode = Inode::new(kind, &directory.inode.sb);
-        inode.place_on_disk(&directory.inode);
+        inode.place_on_disk(self, &directory.inode);
         inode
     }
 

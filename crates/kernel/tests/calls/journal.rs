@@ -3,7 +3,7 @@
 use super::common::{Ran, kernel, preset, run, run_on, units};
 use convoy_kernel::{
     BufferLocks, DiskRules, FileSystem, JournalOptions, JournalStats, KernelPreset, Options,
-    Preempt, Process, StateLocks, VfsRules, World,
+    Preempt, Process, StateLocks, VfsRules, World, volume_path,
 };
 use convoy_machine::{Here, Machine, Mode, Outcome, Preset};
 use convoy_workload::Errno;
@@ -13,7 +13,8 @@ use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 
-const JOURNAL: JournalOptions = JournalOptions { blocks: 8192, async_commit: false, groups: 16 };
+const JOURNAL: JournalOptions =
+    JournalOptions { blocks: 8192, async_commit: false, groups: 16, labels: false };
 
 fn options(journal: JournalOptions) -> Options {
     Options { file_system: FileSystem::Journal(journal), ..Options::default() }
@@ -351,6 +352,44 @@ fn on_ext4_a_block_that_is_being_written_is_waited_for() {
     let (ext3, ext4) = (second(DiskRules::Ext3), second(DiskRules::Ext4));
     assert!(ext3 < MS / 10, "{ext3} ns");
     assert!((MS / 10..MS).contains(&ext4), "{ext4} ns: to the end of the blocks");
+}
+
+/// Files with equal labels count in one block, and all file systems find theirs through one cache.
+#[test]
+fn labels_are_counted_in_one_block_through_one_cache() {
+    let run = |labels: bool, volumes: usize| {
+        let taken = Rc::new(Cell::new(0));
+        let result = Rc::clone(&taken);
+        let options = Options { volumes, ..options(JournalOptions { labels, ..JOURNAL }) };
+        let ran = run_on(&machine(4, 0), &kernel("3.7"), options, 1, move |k| {
+            result.set(timed(k, |k| {
+                for child in 0..4 {
+                    let path = format!("{}/{child}", volume_path(child % volumes));
+                    k.fork(move |k| {
+                        for _ in 0..100 {
+                            let fd = k.open(&path, Open::CREAT).unwrap();
+                            k.close(fd).unwrap();
+                            k.unlink(&path).unwrap();
+                        }
+                        0
+                    })
+                    .unwrap();
+                }
+                for _ in 0..4 {
+                    k.wait().unwrap();
+                }
+            }));
+            k.sync().unwrap();
+        });
+        let stats = ran.world.journal_stats().expect("a journal is mounted");
+        (stats.blocks, taken.get(), ran.machine.hash())
+    };
+    for volumes in [1, 4] {
+        let (without, with) = (run(false, volumes), run(true, volumes));
+        assert!(with.0 > without.0, "{} blocks with labels, {} without", with.0, without.0);
+        assert!(with.1 > without.1, "{} ns with labels, {} without", with.1, without.1);
+        assert_eq!(with, run(true, volumes));
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 37] = [
+pub const INPUTS: [Input; 38] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -157,6 +157,13 @@ pub const INPUTS: [Input; 37] = [
         &[Sim],
         Kind::Bool,
         "a commit record is written beside the blocks, not after them; default false",
+    ),
+    input(
+        "labels",
+        &[Sim],
+        Kind::Bool,
+        "files have labels outside of their inodes (SELinux, inodes of 128 bytes), on ext4 up to \
+         3.14; default false",
     ),
     input(
         "load_counted_s",

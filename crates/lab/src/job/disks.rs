@@ -24,11 +24,13 @@ pub struct Disks {
     pub journal_mib: u32,
     /// Whether a commit record is written together with the blocks (`journal_async_commit`).
     pub journal_async: bool,
+    /// Whether files have labels outside of their inodes, on ext4.
+    pub labels: bool,
 }
 
 impl Default for Disks {
     fn default() -> Self {
-        Self { directories: 1, fs_mib: None, journal_mib: 32, journal_async: false }
+        Self { directories: 1, fs_mib: None, journal_mib: 32, journal_async: false, labels: false }
     }
 }
 
@@ -41,6 +43,7 @@ impl Disks {
             fs_mib: inputs.has("fs_mib").then(|| inputs.whole("fs_mib", GROUP_MIB)),
             journal_mib: inputs.whole("journal_mib", default.journal_mib),
             journal_async: inputs.truth("journal_async", default.journal_async),
+            labels: inputs.truth("labels", default.labels),
         }
     }
 
@@ -64,6 +67,7 @@ impl Disks {
             "journal" => Ok(FileSystem::Journal(JournalOptions {
                 blocks: self.journal_mib * BLOCKS_PER_MIB,
                 async_commit: self.journal_async,
+                labels: self.labels,
                 groups: self.fs_mib.map_or(JournalOptions::default().groups, |mib| {
                     u64::from(mib.div_ceil(GROUP_MIB)).min(JournalOptions::default().groups)
                 }),

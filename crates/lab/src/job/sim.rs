@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES};
-use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::IdleCause;
+use convoy_kernel::{BufferLocks, DiskRules, KernelPreset};
 use convoy_machine::{Preset, Recorder};
 use convoy_workload::mix::Mix;
 use serde::{Deserialize, Serialize};
@@ -135,6 +135,13 @@ impl SimJob {
     ) -> Result<Self, JobError> {
         let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
         convoy_kernel::costs_ns(&machine).map_err(|error| wrong("machine", error.to_string()))?;
+        let vfs = &kernel.vfs;
+        let has_cache = vfs.disk == DiskRules::Ext4 && vfs.buffers == BufferLocks::EachTime;
+        if inputs.disks.labels && !(has_cache && inputs.fs == "journal") {
+            let problem = "are those of ext4 up to 3.14: give fs \"journal\" and kernel 3.7, 3.8, \
+                           3.10 or one of theirs";
+            return Err(wrong("labels", problem.to_owned()));
+        }
         let run = VirtualRun {
             seed: inputs.seed,
             start_delay_ns: inputs.start_delay_ns,

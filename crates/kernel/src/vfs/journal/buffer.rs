@@ -38,8 +38,8 @@ impl Buffer {
 
     /// A handle asks for write access, changes the block and says so
     /// (`jbd2_journal_get_write_access`, `jbd2_journal_dirty_metadata`). `mine` says whether the
-    /// handle's transaction has the block.
-    pub(super) fn change(&self, base: &Base, locks: BufferLocks, mine: bool) {
+    /// handle's transaction has the block; `then` runs between the two.
+    pub(super) fn change(&self, base: &Base, locks: BufferLocks, mine: bool, then: impl FnOnce()) {
         let look = locks == BufferLocks::LookFirst && mine;
         if look {
             self.look();
@@ -47,6 +47,7 @@ impl Buffer {
             self.get_access(base);
         }
         self.data.update(|content| content.wrapping_add(1));
+        then();
         if look {
             self.look();
         } else {

@@ -8,12 +8,19 @@ use convoy_machine::Here;
 
 impl Journal {
     /// Adds a block to the running transaction's list.
-    pub(super) fn dirty(&self, base: &Base, block: Block) {
+    pub(in crate::vfs) fn dirty(&self, base: &Base, block: Block) {
+        self.dirty_and(base, block, || ());
+    }
+
+    /// [`Self::dirty`], with `then` when the block has been changed and is not yet said to be.
+    pub(in crate::vfs) fn dirty_and(&self, base: &Base, block: Block, then: impl FnOnce()) {
         Here::pass(base.costs.journal_block);
         let mine = self.with_running(|running| running.metadata.contains(&block));
         if self.ext4() {
             self.own_copy(base, block);
-            self.buffers[block.slot(BUFFERS)].change(base, self.rules.buffers, mine);
+            self.buffers[block.slot(BUFFERS)].change(base, self.rules.buffers, mine, then);
+        } else {
+            then();
         }
         if let Block::Bitmap(group) = block {
             let group = &self.hot.groups[(group % self.options.groups) as usize];

@@ -16,16 +16,19 @@ pub(crate) enum Block {
     Bitmap(u64),
     /// The superblock.
     Super,
+    /// The labels of files.
+    Label,
 }
 
 impl Block {
     /// Which of `slots` places it has in memory: the superblock and the bitmap one each,
-    /// directories a quarter, inodes the rest.
+    /// directories a quarter, inodes the rest, and the labels one more.
     pub(super) fn slot(self, slots: usize) -> usize {
         let quarter = slots as u64 / 4;
         let slot = match self {
             Self::Super => 0,
             Self::Bitmap(_) => 1,
+            Self::Label => slots as u64,
             Self::Entries(directory) => 2 + directory % (quarter - 2),
             Self::Inode(number) => quarter + number % (slots as u64 - quarter),
         };
@@ -40,6 +43,7 @@ impl Block {
             Self::Entries(directory) => (1, 2 * directory),
             Self::Bitmap(group) => (2, 2 * group),
             Self::Super => (3, 0),
+            Self::Label => (4, 0),
         }
     }
 }
