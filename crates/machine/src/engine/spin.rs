@@ -181,18 +181,18 @@ impl Engine {
     /// All CPUs that look again before `limit`, in turn, up to the first whose wait is over, which
     /// is returned. No interrupt is due before the limit, so no CPU changes its place in the tree.
     #[inline]
-    pub(super) fn look_before(&self, limit: u64) -> Option<&Cpu> {
-        if self.looks.first().at() >= limit { None } else { self.look_all_before(limit) }
+    pub(super) fn look_before(&self, limit: Turn) -> Option<&Cpu> {
+        if self.looks.first() >= limit { None } else { self.look_all_before(limit) }
     }
 
     #[inline(never)]
-    fn look_all_before(&self, limit: u64) -> Option<&Cpu> {
+    fn look_all_before(&self, limit: Turn) -> Option<&Cpu> {
         self.looks.change(|queue| {
             loop {
                 if let Some(cpu) = self.look_in_row(queue, limit) {
                     return Some(cpu);
                 }
-                let turn = queue.pop_if(|look| look.at() < limit)?;
+                let turn = queue.pop_if(|look| *look < limit)?;
                 let cpu = self.begin(turn);
                 let spin = cpu.spin.get().expect("a CPU that looks again spins");
                 debug_assert!(self.clock.get() < Self::next_interrupt(cpu));
@@ -212,8 +212,8 @@ impl Engine {
     /// looks and its clock, which are up to date; it sees neither the hash, nor the number of
     /// operations, nor the directory, which are not; and it changes no word.
     #[inline(always)]
-    fn look_in_row(&self, queue: &mut Vec<Turn>, limit: u64) -> Option<&Cpu> {
-        let first = queue.last().filter(|look| look.at() < limit && !self.records())?;
+    fn look_in_row(&self, queue: &mut Vec<Turn>, limit: Turn) -> Option<&Cpu> {
+        let first = queue.last().filter(|look| **look < limit && !self.records())?;
         let offset = self.cpus[first.cpu()].spin.get()?.offset;
         let line = self.lines.at(offset);
         let mut row = Row::begin(&self.lines, line)?;
@@ -221,7 +221,7 @@ impl Engine {
         let (mut found, cores) = (None, self.threads.is_none());
         while found.is_none()
             && let Some(&turn) = queue.last()
-            && turn.at() < limit
+            && turn < limit
         {
             let cpu = &self.cpus[turn.cpu()];
             let spin = cpu.spin.get().expect("a CPU that looks again spins");

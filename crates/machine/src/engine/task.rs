@@ -180,9 +180,10 @@ impl Engine {
             if self.stop.get() {
                 break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
             }
-            // Most looks come before anything else does.
+            // Most looks come before anything else does. Who writes a word goes on at the time at
+            // which half of those that spin on it look, so the order within a time matters.
             let first = self.tree.first();
-            let limit = first.at().min(until).min(self.patrols_at());
+            let limit = first.earlier(Turn::new(until.min(self.patrols_at()), 0));
             if let Some(cpu) = self.look_before(limit) {
                 self.go_on(cpu);
                 continue;

@@ -125,7 +125,7 @@ const SUMMONED: u32 = 4;
 const SPIN_NS: u64 = 20_000;
 
 /// Nanoseconds of turns, one after the other, in which each waiter has one.
-const ROUND_NS: u64 = 160_000_000;
+const ROUND_NS: u64 = 200_000_000;
 
 /// Nanoseconds of the shortest turn: below, switching from turn to turn costs more than a sixth.
 const TURN_NS_MIN: u64 = 60_000;
