@@ -46,7 +46,29 @@ const RECENT: usize = 7;
 /// noted and forgotten by one look at this.
 struct Recent {
     count: Cell<usize>,
-    locks: [Cell<Lock>; RECENT],
+    locks: [Place; RECENT],
+}
+
+/// A [`Lock`], a cell for each field: it is stored from registers. Stored as one, it would go
+/// through the stack in pieces and be read from there as a whole, for which the host's processor
+/// waits until the pieces are in its cache.
+struct Place {
+    task: Cell<TaskId>,
+    offset: Cell<usize>,
+    kind: Cell<&'static str>,
+}
+
+impl Place {
+    #[inline(always)]
+    fn set(&self, Lock { task, offset, kind }: Lock) {
+        self.task.set(task);
+        self.offset.set(offset);
+        self.kind.set(kind);
+    }
+
+    fn get(&self) -> Lock {
+        Lock { task: self.task.get(), offset: self.offset.get(), kind: self.kind.get() }
+    }
 }
 
 /// Which locks are held, and wanted.
@@ -63,11 +85,12 @@ pub(crate) struct Ledger {
 
 impl Recent {
     fn new() -> Self {
-        const NONE: Lock = Lock { task: TaskId::MAX, offset: 0, kind: "" };
-        Self { count: Cell::new(0), locks: [const { Cell::new(NONE) }; RECENT] }
+        let none =
+            || Place { task: Cell::new(TaskId::MAX), offset: Cell::new(0), kind: Cell::new("") };
+        Self { count: Cell::new(0), locks: core::array::from_fn(|_| none()) }
     }
 
-    fn held(&self) -> &[Cell<Lock>] {
+    fn held(&self) -> &[Place] {
         &self.locks[..self.count.get()]
     }
 
@@ -94,16 +117,18 @@ impl Ledger {
     /// `event` of `lock`, on `cpu` at `now`.
     #[inline(always)]
     pub(crate) fn event(&self, event: LockEvent, lock: Lock, cpu: usize, now: u64) {
-        let Lock { task, offset, .. } = lock;
+        let Lock { task, offset, kind } = lock;
+        // Made anew for each use, so that no pointer to one keeps it on the stack.
+        let lock = || Lock { task, offset, kind };
         match event {
-            LockEvent::Contended => self.want(lock, now),
+            LockEvent::Contended => self.want(lock(), now),
             LockEvent::Acquired => {
                 if self.wants(task) && self.unwant(task, offset) == Some(true) {
                     return;
                 }
-                self.hold(lock, &self.recent[cpu]);
+                self.hold(lock(), &self.recent[cpu]);
             }
-            LockEvent::Handoff => self.give(lock),
+            LockEvent::Handoff => self.give(lock()),
             LockEvent::Interrupted | LockEvent::TimedOut => {
                 self.unwant(task, offset);
             }
@@ -114,12 +139,12 @@ impl Ledger {
                 }
                 let recent = &self.recent[cpu];
                 let others = recent.count.get().wrapping_sub(1);
-                let last = recent.locks.get(others).map(Cell::get);
                 // Mostly the lock that was taken last.
-                if last.is_some_and(|last| last.offset == offset && last.task == task) {
+                let mine = |last: &Place| last.offset.get() == offset && last.task.get() == task;
+                if recent.locks.get(others).is_some_and(mine) {
                     recent.count.set(others);
                 } else {
-                    self.release(lock, recent);
+                    self.release(lock(), recent);
                 }
             }
             _ => {}
@@ -141,7 +166,7 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     fn hold_many(&self, lock: Lock, recent: &Recent) {
-        self.older.borrow_mut().extend(recent.held().iter().map(Cell::get));
+        self.older.borrow_mut().extend(recent.held().iter().map(Place::get));
         recent.locks[0].set(lock);
         recent.count.set(1);
     }
