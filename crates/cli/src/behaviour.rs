@@ -89,7 +89,10 @@ fn span(on: &Times, off: &Times, spare: bool) -> Span {
     Span { work: spread(on), sleeps, sleep: spread(off) }
 }
 
-/// Which lock limits, and from how many CPUs on.
+/// Waits that take less than this share of the threads' CPU time limit nothing.
+const WAITS: f64 = 0.01;
+
+/// Which lock limits, or would be the first to, and from how many CPUs on.
 pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
     let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
     let per_call = |lock: &Lock| {
@@ -104,9 +107,54 @@ pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
     let cpus = (rate * behaviour.cpu_ns / 1e9).ceil().max(1.0);
     let site = lock.sites.first().map_or("", |site| site.place.as_str());
     let enough = if cpus < 2.0 { "CPU is" } else { "CPUs are" };
+    let limits = if behaviour.wait_ns < WAITS * behaviour.cpu_ns {
+        let name = &lock.name;
+        format!(
+            "Hardly a thread waits, so no lock limits yet; `{name}` in {site} would be the first"
+        )
+    } else {
+        format!("`{}` in {site} limits", lock.name)
+    };
     format!(
-        "`{}` in {site} limits: as long as it is held now it allows {rate:.0} acquisitions a \
-         second in all, for which {cpus:.0} {enough} enough; the record had {} and {:.0} a second.",
-        lock.name, behaviour.cpus, behaviour.rate
+        "{limits}: as long as it is held now it allows {rate:.0} acquisitions a second in all, for \
+         which {cpus:.0} {enough} enough; the record had {} and {:.0} a second.",
+        behaviour.cpus, behaviour.rate
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_record::Site;
+
+    #[test]
+    fn a_lock_that_nobody_waits_for_does_not_limit() {
+        let hold_on = Times { count: 1000, total_s: 1e-3, ..Times::default() };
+        let site =
+            Site { place: "put (queue.c:7)".to_owned(), count: 1000, hold_on, ..Site::default() };
+        let lock =
+            Lock { name: "queue".to_owned(), instances: 1, sites: vec![site], ..Lock::default() };
+        let nothing = || span(&Times::default(), &Times::default(), false);
+        let section =
+            Section { lock: 0, count: 1000, threads: 2, hold: nothing(), think: nothing() };
+        let mut behaviour = Behaviour {
+            sections: vec![section],
+            cpus: 2,
+            rate: 1e5,
+            cpu_ns: 4000.0,
+            ..Behaviour::default()
+        };
+        let text = limit(&behaviour, &[&lock]);
+        assert!(
+            text.starts_with("Hardly a thread waits, so no lock limits yet; `queue` in"),
+            "{text}"
+        );
+        assert!(
+            text.contains("1000000 acquisitions a second in all, for which 4 CPUs are"),
+            "{text}"
+        );
+        behaviour.wait_ns = 4000.0;
+        let text = limit(&behaviour, &[&lock]);
+        assert!(text.starts_with("`queue` in put (queue.c:7) limits: "), "{text}");
+    }
 }
