@@ -8,6 +8,7 @@ use convoy_kernel::{KernelPreset, Options, Process, World, volume_path};
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder};
 use convoy_workload::api::Kernel;
 use convoy_workload::calibration::Calibration;
+use convoy_workload::draw::Lcg;
 use convoy_workload::workload::{Place, Workload};
 
 use crate::bulk::{self, BulkUse};
@@ -29,6 +30,9 @@ pub struct VirtualWork {
     pub machine: Preset,
     /// Its memory, MiB.
     pub memory_mib: u32,
+    /// Each seed has an amount of work of its own, drawn from that of the workload less and more
+    /// this, percent: what is found holds for amounts near by, not for one.
+    pub spread_percent: u32,
     /// Seed of the machine's perturbation.
     pub seed: u64,
 }
@@ -133,17 +137,26 @@ impl VirtualWork {
         Place { directory: DIRECTORY.to_owned(), volumes: volumes.map(root).collect() }
     }
 
+    /// What this seed's amount of work is multiplied by.
+    fn amount(&self) -> f64 {
+        // The half-open range in steps of a thousandth of its width.
+        let drawn = Lcg::for_user(self.seed, 1).draw_below(1000) as f64 / 500.0 - 1.0;
+        1.0 + f64::from(self.spread_percent) / 100.0 * drawn
+    }
+
     /// The first process.
     fn parent(&self, k: &mut Process, world: &Rc<World>) -> Result<WorkPoint, String> {
         let cpus = self.machine.topology.cpus;
-        let name = &self.workload.name;
+        let mut workload = self.workload.clone();
+        workload.multiply_work(self.amount());
+        let name = &workload.name;
         k.mkdir(DIRECTORY).map_err(|error| format!("mkdir: {error}"))?;
         let place = self.place();
-        let prepared = self.workload.prepare(k, &place);
+        let prepared = workload.prepare(k, &place);
         prepared.map_err(|error| format!("{name}, before it begins: {error}"))?;
         let (t0, busy, zones) = (k.now(), busy_ps(cpus), world.page_stats());
         Here::tell(Event::Measure(true));
-        let done = self.workload.run(k, &place, cpus as u32);
+        let done = workload.run(k, &place, cpus as u32);
         done.map_err(|error| format!("{name}: {error}"))?;
         Here::tell(Event::Measure(false));
         let scale = f64::from(self.workload.scale());
@@ -170,15 +183,43 @@ mod tests {
         }
         if let Some(pmake) = &mut workload.pmake {
             pmake.lines.truncate(3);
+            (pmake.sources_of_each, pmake.share) = (1, 1);
             pmake.loops_per_line /= 100;
         }
         if let Some(dpunish) = &mut workload.dpunish {
             (dpunish.files, dpunish.share) = (4, dpunish.renames / 20);
         }
+        if let Some(pipeline) = &mut workload.pipeline {
+            (pipeline.text_bytes, pipeline.share) = (2_000_000, 2);
+            pipeline.loops_per_page /= 100;
+        }
         if let Some(script) = &mut workload.script {
             (script.rounds, script.loops_per_unit) = (1, script.loops_per_unit / 100);
         }
         workload
+    }
+
+    #[test]
+    fn a_spread_gives_each_seed_an_amount_of_its_own_and_both_kernels_the_same() {
+        let run = |kernel: &str, spread_percent, seed| {
+            let work = VirtualWork {
+                workload: small("pmake"),
+                kernel: KernelPreset::named(kernel).unwrap(),
+                machine: Preset::named("smp8-2007").unwrap(),
+                memory_mib: 1024,
+                spread_percent,
+                seed,
+            };
+            work.amount()
+        };
+        let amounts: Vec<f64> = (1..200).map(|seed| run("2.6.16", 2, seed)).collect();
+        let (least, most) = amounts.iter().fold((2.0_f64, 0.0_f64), |(least, most), amount| {
+            (least.min(*amount), most.max(*amount))
+        });
+        assert!((0.98..0.982).contains(&least) && (1.018..1.02).contains(&most), "{least} {most}");
+        let bits = |kernel, spread_percent| run(kernel, spread_percent, 7).to_bits();
+        assert_eq!(bits("2.6.16+zone-opt", 2), bits("2.6.16", 2));
+        assert_eq!(bits("2.6.16", 0), 1.0_f64.to_bits());
     }
 
     #[test]
@@ -190,6 +231,7 @@ mod tests {
                     kernel: KernelPreset::named("2.6.16").unwrap(),
                     machine: Preset::named("smp8-2007").unwrap(),
                     memory_mib: 1024,
+                    spread_percent: 0,
                     seed,
                 };
                 work.run().unwrap()

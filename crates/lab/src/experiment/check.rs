@@ -33,6 +33,12 @@ impl Entry for Experiment {
                 let problem = format!("there is another grid {:?}", grid.name);
                 return Err(Fault::new(format!("grid[{index}].name"), problem));
             }
+            if let Some(name) = &grid.published_as
+                && !self.grid.iter().any(|other| other.name == *name)
+            {
+                let problem = format!("there is no grid {name:?}");
+                return Err(Fault::new(format!("grid[{index}].published_as"), problem));
+            }
         }
         Ok(())
     }
@@ -43,6 +49,15 @@ impl Entry for Experiment {
 }
 
 impl Grid {
+    /// The grid with the published rows that it has from another one.
+    pub(super) fn with_published(&self, all: &[Self]) -> Self {
+        let other = all.iter().find(|grid| Some(&grid.name) == self.published_as.as_ref());
+        let rows = other.map_or(&[][..], |grid| &grid.published);
+        let mut grid = self.clone();
+        grid.published.extend(rows.iter().cloned());
+        grid
+    }
+
     /// Ranges need a table of rows; other sizes name axes and points.
     fn check_sizes(&self) -> Result<(), Fault> {
         let ranged = self.axis.iter().any(|axis| !axis.range.is_empty());

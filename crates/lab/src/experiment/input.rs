@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 38] = [
+pub const INPUTS: [Input; 39] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -220,6 +220,12 @@ pub const INPUTS: [Input; 38] = [
     ),
     input("window_ms", &[Locks, Zone], Kind::Whole(1, 60_000), "time that counts; default 300"),
     input("workload", &[Work], Kind::Text, "workload or file"),
+    input(
+        "work_spread_percent",
+        &[Work],
+        Kind::Whole(0, 50),
+        "each seed has an amount of work of its own, up to so much more or less; default 0",
+    ),
     input("memory_mib", &[Work], Kind::Whole(64, 1 << 24), "memory of the machine; default 1024"),
     input("batch", &[Zone], Kind::Whole(1, 2047), "pages that move at once; default 31"),
     input(

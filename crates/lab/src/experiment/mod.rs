@@ -298,6 +298,10 @@ pub struct Grid {
     /// What was published.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
+    /// The grid of the same experiment whose published rows it has too: their points by the labels
+    /// of axes that both have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_as: Option<String>,
     /// Error of the size without `--full`, measured once: Jobs/Min there over those at full size,
     /// by the label of the point.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -215,6 +215,7 @@ impl Plan {
             changes: changes.clone(),
         };
         for grid in experiment.grid.iter().filter(wanted) {
+            let grid = &grid.with_published(&experiment.value.grid);
             let planned = Planner { experiment, grid, changes }.plan()?;
             if grid.on_request && changes.only.is_empty() {
                 plan.left.push((grid.name.clone(), grid.title.clone()));

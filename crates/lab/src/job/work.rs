@@ -32,6 +32,7 @@ impl WorkJob {
             kernel: kernel.value,
             machine: machine.value,
             memory_mib: inputs.whole("memory_mib", 1024),
+            spread_percent: inputs.whole("work_spread_percent", 0),
             seed: inputs.seed,
         };
         Ok(Self { run, parts })
@@ -52,7 +53,11 @@ impl WorkJob {
 
     /// What decides its outcome beside its presets.
     pub(super) fn settings(&self) -> Value {
-        json!({ "memory_mib": self.run.memory_mib, "seed": self.run.seed })
+        let mut settings = json!({ "memory_mib": self.run.memory_mib, "seed": self.run.seed });
+        if self.run.spread_percent > 0 {
+            settings["work_spread_percent"] = self.run.spread_percent.into();
+        }
+        settings
     }
 
     pub(super) fn run(&self) -> Result<Outcome, JobError> {

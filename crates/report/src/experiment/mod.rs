@@ -6,6 +6,7 @@ mod large;
 mod measured;
 mod panel;
 mod peers;
+mod power;
 mod published;
 mod ranges;
 mod rows;

@@ -2,8 +2,11 @@
 //! test: the form of the tables of the zone lock, published beside reproduced.
 
 use convoy_lab::experiment::Summary;
-use convoy_stats::{Alternative, Estimate, Sample, Zeros, signed_rank, signed_rank_floor};
+use convoy_stats::{
+    Alternative, Estimate, Sample, Zeros, signed_rank, signed_rank_floor, t_quantile,
+};
 
+use super::power::{Effect, powerful};
 use super::published::ending;
 use super::{Results, sentence};
 use crate::format::{fixed, wrap};
@@ -23,11 +26,13 @@ struct Side {
     half: f64,
     /// Of the baseline's mean over this one; `None` of the baseline itself.
     speedup: Option<f64>,
+    /// Runs.
+    runs: u32,
 }
 
 impl Side {
     fn new(mean: f64, Summary { sd, runs }: Summary) -> Self {
-        Self { mean, sd, half: QUANTILE * sd / f64::from(runs).sqrt(), speedup: None }
+        Self { mean, sd, half: QUANTILE * sd / f64::from(runs).sqrt(), speedup: None, runs }
     }
 
     fn cells(self) -> [Cell; 4] {
@@ -59,6 +64,16 @@ fn ours(results: Results, index: usize, key: &str) -> Option<(Sample, Side)> {
     let summary = Summary { sd: sample.sd().unwrap_or(f64::NAN), runs };
     let side = Side::new(sample.mean(), summary);
     Some((sample, side))
+}
+
+/// Speedup of a printed mean over another one, with half its interval: Student's t, independent
+/// runs.
+fn ratio_of(base: Side, own: Side) -> (f64, f64) {
+    let share = |side: Side| (side.sd / side.mean).powi(2) / f64::from(side.runs);
+    let freedom = f64::from(base.runs + own.runs) - 2.0;
+    let ratio = base.mean / own.mean;
+    let quantile = t_quantile(0.975, freedom).unwrap_or(f64::INFINITY);
+    (ratio, quantile * ratio * (share(base) + share(own)).sqrt())
 }
 
 /// Speedup of `own` over `base`, run by run, with its interval by Student's t.
@@ -100,6 +115,7 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let key = compare.metric.as_str();
     let mut table = Table::new(&title, columns(results, metric(key).map_or("", |it| it.unit)));
     let (mut errors, mut least, mut stars) = (Vec::new(), 1.0_f64, Vec::new());
+    let mut effects = Vec::new();
     for (index, point) in grid.points.iter().enumerate() {
         let base = results.baseline(index).filter(|base| *base != index);
         let Some((own, side)) = ours(results, index, key) else { continue };
@@ -113,6 +129,11 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
             signed_rank(base, &own, Zeros::Wilcoxon, Alternative::TwoSided).ok()
         });
         let labels = grid.labels(point);
+        let theirs_base = base.and_then(|base| theirs(results, base, key));
+        if let (Some(base), Some(own), Some(found)) = (theirs_base, published, found) {
+            let published = ratio_of(base, own);
+            effects.push(Effect { labels: labels.join(" "), published, found });
+        }
         let fitted =
             grid.published(&point.at).is_some_and(|row| row.fitted.contains(&compare.metric));
         let mut row: Vec<Cell> = labels.iter().map(|label| Cell::text(*label)).collect();
@@ -136,7 +157,7 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
             errors.push(pair);
         }
     }
-    for note in notes(results, &errors, least) {
+    for note in notes(results, &errors, least).into_iter().chain(powerful(&effects)) {
         table.note(note);
     }
     (table, verdict(&grid.grid.name, &errors, &stars))

@@ -6,6 +6,7 @@
 
 mod dpunish;
 mod find;
+mod pipeline;
 mod pmake;
 mod script;
 
@@ -19,6 +20,7 @@ use crate::units;
 
 pub use dpunish::Dpunish;
 pub use find::Find;
+pub use pipeline::Pipeline;
 pub use pmake::Pmake;
 pub use script::{Act, Script, Step};
 
@@ -53,6 +55,9 @@ pub struct Workload {
     /// Look-ups and renames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dpunish: Option<Dpunish>,
+    /// Two programs and a pipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Pipeline>,
     /// What titles call it.
     #[serde(skip)]
     pub name: String,
@@ -74,6 +79,7 @@ enum Shape<'a> {
     Pmake(&'a Pmake),
     Script(&'a Script),
     Dpunish(&'a Dpunish),
+    Pipeline(&'a Pipeline),
 }
 
 impl Entry for Workload {
@@ -90,7 +96,7 @@ impl Entry for Workload {
             1 => Ok(()),
             _ => Err(Fault::new(
                 "find",
-                "a workload has one of the tables find, pmake, script, dpunish",
+                "a workload has one of the tables find, pmake, script, dpunish, pipeline",
             )),
         }
     }
@@ -105,7 +111,9 @@ impl Workload {
         let find = self.find.iter().map(Shape::Find);
         let script = self.script.iter().map(Shape::Script);
         let dpunish = self.dpunish.iter().map(Shape::Dpunish);
-        find.chain(self.pmake.iter().map(Shape::Pmake)).chain(script).chain(dpunish)
+        let pipeline = self.pipeline.iter().map(Shape::Pipeline);
+        let pmake = self.pmake.iter().map(Shape::Pmake);
+        find.chain(pmake).chain(script).chain(dpunish).chain(pipeline)
     }
 
     /// Makes what it works on, in the directories of `place`, which exist.
@@ -119,6 +127,7 @@ impl Workload {
             Shape::Pmake(pmake) => pmake.prepare(k, directory),
             Shape::Script(script) => script.prepare(k, directory),
             Shape::Dpunish(dpunish) => dpunish.prepare(k, volumes),
+            Shape::Pipeline(pipeline) => pipeline.prepare(k, directory),
         })
     }
 
@@ -133,6 +142,7 @@ impl Workload {
             Shape::Pmake(pmake) => pmake.run(k, directory, cpus),
             Shape::Script(script) => script.run(k, directory, cpus),
             Shape::Dpunish(dpunish) => dpunish.run(k, volumes),
+            Shape::Pipeline(pipeline) => pipeline.run(k, directory),
         })
     }
 
@@ -143,6 +153,7 @@ impl Workload {
             Shape::Pmake(pmake) => 2 * pmake.jobs_per_cpu * cpus + 1,
             Shape::Script(script) => 2 * script.instances(cpus),
             Shape::Dpunish(dpunish) => dpunish.processes,
+            Shape::Pipeline(_) => 3,
         };
         self.shapes().map(of).sum()
     }
@@ -154,7 +165,33 @@ impl Workload {
 
     /// How many times what is done the workload is: its times are multiplied by that.
     pub fn scale(&self) -> u32 {
-        self.dpunish.as_ref().map_or(1, |dpunish| dpunish.share)
+        let of = |shape| match shape {
+            Shape::Dpunish(dpunish) => dpunish.share,
+            Shape::Pmake(pmake) => pmake.share,
+            Shape::Pipeline(pipeline) => pipeline.share,
+            Shape::Find(_) | Shape::Script(_) => 1,
+        };
+        self.shapes().map(of).product()
+    }
+
+    /// Makes the amount of work that was fitted `factor` times as much.
+    pub fn multiply_work(&mut self, factor: f64) {
+        let times = |amount: u64| (amount as f64 * factor).round() as u64;
+        if let Some(find) = &mut self.find {
+            find.loops_per_file = times(find.loops_per_file);
+        }
+        if let Some(pmake) = &mut self.pmake {
+            pmake.loops_per_line = times(pmake.loops_per_line);
+        }
+        if let Some(script) = &mut self.script {
+            script.loops_per_unit = times(script.loops_per_unit);
+        }
+        if let Some(dpunish) = &mut self.dpunish {
+            dpunish.renames = times(u64::from(dpunish.renames)).max(1) as u32;
+        }
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.loops_per_page = times(pipeline.loops_per_page);
+        }
     }
 }
 

@@ -22,6 +22,14 @@ pub struct Pmake {
     /// Lines of each source, in the order in which make starts them: the order of the list, dealt
     /// out so that long ones are neither first nor last.
     pub lines: Vec<u32>,
+    /// Sources of each of these sizes.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub sources_of_each: u32,
+    /// One of so many of these is compiled, and the times are multiplied: one is like the next.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub share: u32,
     /// Bytes of a line.
     #[schemars(range(min = 1, max = 10_000))]
     pub bytes_per_line: u64,
@@ -54,7 +62,16 @@ pub struct Pmake {
     pub linker: Start,
 }
 
+fn one() -> u32 {
+    1
+}
+
 impl Pmake {
+    /// Lines of each source that is compiled.
+    fn sources(&self) -> Vec<u32> {
+        self.lines.repeat((self.sources_of_each / self.share).max(1) as usize)
+    }
+
     fn programs(&self) -> [(&'static str, Start); 5] {
         [
             ("make", self.make),
@@ -68,7 +85,7 @@ impl Pmake {
     /// Numbers of the sources in the order in which make starts them: names say nothing of sizes,
     /// so every fifth of the list comes next.
     fn order(&self) -> impl Iterator<Item = usize> {
-        let count = self.lines.len();
+        let count = self.sources().len();
         (0..5).flat_map(move |first| (first..count).step_by(5))
     }
 
@@ -79,7 +96,7 @@ impl Pmake {
         for header in 0..self.headers {
             write_file(k, &format!("{directory}/h{header}"), self.header_bytes)?;
         }
-        for (source, &lines) in self.lines.iter().enumerate() {
+        for (source, &lines) in self.sources().iter().enumerate() {
             let bytes = u64::from(lines) * self.bytes_per_line;
             write_file(k, &format!("{directory}/c{source}"), bytes)?;
         }
@@ -101,7 +118,7 @@ impl Pmake {
     fn build<K: Kernel>(&self, k: &mut K, directory: &str, cpus: u32) -> Result<(), JobError> {
         execute(k, &image(directory, "make", self.make))?;
         self.user(k, self.make_lines)?;
-        for source in 0..self.lines.len() {
+        for source in 0..self.sources().len() {
             call("stat", k.stat(&format!("{directory}/c{source}")))?;
             (0..self.headers).try_for_each(|header| {
                 call("stat", k.stat(&format!("{directory}/h{header}"))).map(|_| ())
@@ -131,7 +148,7 @@ impl Pmake {
         source: usize,
     ) -> Result<(), JobError> {
         execute(k, &image(directory, "gcc", self.driver))?;
-        let lines = self.lines[source];
+        let lines = self.lines[source % self.lines.len()];
         let bytes = u64::from(lines) * self.object_bytes_per_line;
         let (this, place) = (self.clone(), directory.to_owned());
         start(k, move |k| {
@@ -169,7 +186,7 @@ impl Pmake {
     fn link<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
         execute(k, &image(directory, "ld", self.linker))?;
         let mut bytes = 0;
-        for (source, &lines) in self.lines.iter().enumerate() {
+        for (source, &lines) in self.sources().iter().enumerate() {
             read_file(k, &format!("{directory}/o{source}"))?;
             bytes += u64::from(lines) * self.object_bytes_per_line;
         }
