@@ -7,7 +7,7 @@ use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
     QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock, RawLock, RawSemaphore, RwSemaphore,
-    Sleep, SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock, TaskId, TicketLock, Within,
+    Sleep, SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock, TaskId, TicketLock, Within, kernel,
     kernel::Mutex, kernel::RwLock, kernel::Semaphore,
 };
 use std::cell::Cell;
@@ -84,6 +84,7 @@ fn combinations_beyond_the_list_keep_the_contract() {
     keeps::<Quota<Model, Within<Model, Inner>>>(&[]);
     keeps::<Quota<Model, Within<Model, TicketLock<Model>>, 1>>(&[]);
     keeps::<Mutex<Model, convoy_sync::NoSpin, Inner>>(&[]);
+    keeps::<kernel::HandoffMutex<Model, Inner, false>>(&[]);
     keeps::<RwSemaphore<Model, Inner>>(&[Promise::Shared]);
     keeps::<SpinRwSemaphore<Model, Inner>>(&[Promise::Shared]);
     keeps::<QueuedRwLock<Model, QueuedLock<Model>>>(&[Promise::Shared]);
@@ -105,11 +106,13 @@ fn keeps<T: Lock>(promises: &[Promise]) {
 #[test]
 fn a_waiter_spins_only_while_the_owner_runs_and_its_cpu_is_its_own() {
     type Rwsem = SpinRwSemaphore<Model>;
+    type HandoffMutex = kernel::HandoffMutex<Model>;
     gives_way::<convoy_sync::SpinOnOwner>();
     gives_way::<convoy_sync::SpinReadFirst>();
     gives_way::<convoy_sync::SpinOne>();
     gives_way::<convoy_sync::SpinMcs>();
     for owner in [Owner::Runs, Owner::Sleeps] {
+        does_not_spin(owner, HandoffMutex::new, HandoffMutex::lock, HandoffMutex::lock);
         does_not_spin(owner, Rwsem::new, Rwsem::down_write, Rwsem::down_write);
     }
 }

@@ -14,6 +14,7 @@
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
 //! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`], [`SpinOne`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
+//! | [`kernel::HandoffMutex`] | the same from 2017 on, whose sleepers are not passed for good |
 //! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
 //! | [`QueuedRwLock`] | that of 2015, whose waiters queue |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
@@ -41,7 +42,7 @@ pub mod future;
 mod list;
 /// Locks whose names the locks of user space have here: those of kernels.
 pub mod kernel {
-    pub use crate::mutex::Mutex;
+    pub use crate::mutex::{HandoffMutex, Mutex};
     pub use crate::rwlock::RwLock;
     pub use crate::semaphore::Semaphore;
 }

@@ -49,6 +49,8 @@ macro_rules! every_lock {
             MutexSpinMcs = "mutex-spin-mcs", "mutex", $crate::kernel::Mutex<P, $crate::SpinMcs, L>,
                 [Signals],
                 "The mutex of 3.10: spinners queue in an MCS lock.";
+            MutexHandoff = "mutex-handoff", "mutex", $crate::kernel::HandoffMutex<P, L>, [Signals],
+                "The mutex of 4.10: given to who was woken in vain.";
             Handoff = "handoff", "semaphore", $crate::kernel::Semaphore<P, $crate::Handoff, L>,
                 [Units Fifo Signals Timeouts],
                 "2.6.26-rc1: `up` gives the unit to the first waiter.";

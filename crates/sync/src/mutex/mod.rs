@@ -64,8 +64,10 @@
 //! of 3.10. Differences: a real-time task spins like any other; the owner is known by its number
 //! and stands beside the count, which has the kernel's owner at the end of the same line.
 
+mod handoff;
 mod policy;
 
+pub use handoff::HandoffMutex;
 pub use policy::{
     NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst,
 };

@@ -1,0 +1,419 @@
+//! [`HandoffMutex`]: the mutex of Linux from 4.10 on, which is handed over to a waiter that was
+//! woken in vain.
+//!
+//! Use it where a [`Mutex`](super::Mutex) is taken so often that its sleepers starve, and for
+//! kernels of 2017 and later. In user space nobody knows whether an owner runs, so a spinning
+//! waiter there spins until the section ends: programs use [`Quota`](crate::Quota).
+//!
+//! ## States
+//!
+//! The word is the owner's number plus one, times 8, and three flags.
+//!
+//! | owner | flags | meaning |
+//! |---|---|---|
+//! | nobody | any but `PICKUP` | free |
+//! | a task | no `PICKUP` | held |
+//! | a task | `PICKUP` | given to that task, which has not taken it yet |
+//! | any | `WAITERS` | the queue of sleepers is not empty |
+//! | any | `HANDOFF` | the first of them was woken in vain: who gives the mutex back hands it over |
+//!
+//! ## Transitions
+//!
+//! ```text
+//! lock     0 -> task                                otherwise spin, then queue
+//! take     free, or given to this task -> task, keeping WAITERS
+//! spin     as the head of the queue of spinners: take; stops when the owner is not running or this
+//!          CPU is wanted
+//! queue    take, else set WAITERS and sleep; woken: take, else if first set HANDOFF as well and
+//!          spin, beside the head of the spinners; else sleep again
+//! leave    the queue: if nobody is left in it, no flags
+//! unlock   task -> 0                                otherwise
+//!          without HANDOFF: owner = nobody; if WAITERS wake the first, which stays queued
+//!          with HANDOFF: owner = the first, PICKUP; wake it
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 At most one task is between `lock` and `unlock`.
+//! - I2 While a record is linked and the inner lock is free, `WAITERS` is set, or a woken waiter is
+//!   on its way to set it.
+//! - I3 A waiter's record is linked from its `push` until it removes it, and only its task removes
+//!   it, so a task to which the mutex was given finds that before it leaves.
+//!
+//! ## Memory ordering
+//!
+//! The release operations of `unlock` on the word pair with the acquire operations of `take`. The
+//! flags order nothing: they change under the inner lock, but for `take`, which drops `HANDOFF`.
+//!
+//! ## Progress and fairness
+//!
+//! Newcomers and spinners take the mutex past sleepers until the first of these has been woken in
+//! vain once; then it is the next owner. Sleepers are served in arrival order.
+//!
+//! ## Cost
+//!
+//! 24 bytes, the inner lock, and 24 bytes for the queue of spinners. Uncontended: one locked
+//! operation each to take and to give back. A mutex that is given to a sleeper waits for its CPU.
+//!
+//! ## Lineage
+//!
+//! Linux 4.10, kernel/locking/mutex.c (commits 3ca0ff571b09, 9d659ae14b54, e274795ea7b7).
+//! Differences: a waiter that was woken looks again, and asks for the handoff, under the inner
+//! lock and in one step, where the kernel sets the flag and tries then, so that it can be passed
+//! once more; the owner is known by its number; a real-time task spins like any other.
+
+use crate::event::LockEvent;
+use crate::list::{Cancel, Lock};
+use crate::lock::{RawLock, WaitError};
+use crate::osq::SpinnerQueue;
+use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
+use crate::queue::{Queue, Waiter};
+use crate::spin::TicketLock;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const WAITERS: u32 = 1;
+const HANDOFF: u32 = 2;
+const PICKUP: u32 = 4;
+const FLAGS: u32 = WAITERS | HANDOFF | PICKUP;
+const UNIT: u32 = FLAGS + 1;
+
+/// The owner of the word `word`, as [`owned_by`] has it.
+const fn owner(word: u32) -> u32 {
+    word & !FLAGS
+}
+
+/// What the word of a mutex of `task` is without flags.
+fn owned_by(task: TaskId) -> u32 {
+    debug_assert!(task < u32::MAX / UNIT - 1, "the number of a task leaves room for the flags");
+    (task + 1) * UNIT
+}
+
+/// The mutex. See the module documentation. Without `SPINS` it is that of a kernel built without
+/// `MUTEX_SPIN_ON_OWNER`.
+#[repr(C)]
+pub struct HandoffMutex<P: Platform, L: RawLock<P> = TicketLock<P>, const SPINS: bool = true> {
+    word: P::AtomicU32,
+    lock: L,
+    sleepers: Queue<P>,
+    spinners: SpinnerQueue<P>,
+}
+
+// SAFETY: `sleepers` is used only while `lock` is held, the queue of spinners while its own is; the
+// word is an atomic of the platform, which is `Sync` by the bound.
+unsafe impl<P: Platform, L: RawLock<P> + Sync, const SPINS: bool> Sync for HandoffMutex<P, L, SPINS> where
+    P::AtomicU32: Sync
+{
+}
+// SAFETY: a mutex that can be moved has no waiters, so it owns no foreign pointer.
+unsafe impl<P: Platform, L: RawLock<P> + Send, const SPINS: bool> Send for HandoffMutex<P, L, SPINS> where
+    P::AtomicU32: Send
+{
+}
+
+impl<P: Platform, L: RawLock<P> + Default, const SPINS: bool> Default
+    for HandoffMutex<P, L, SPINS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, L: RawLock<P> + Default, const SPINS: bool> HandoffMutex<P, L, SPINS> {
+    /// An unlocked mutex.
+    pub fn new() -> Self {
+        Self {
+            word: P::AtomicU32::new(0),
+            lock: L::default(),
+            sleepers: Queue::new(),
+            spinners: SpinnerQueue::new(),
+        }
+    }
+}
+
+impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
+    /// Takes the mutex; sleeps until it can.
+    #[inline]
+    pub fn lock(&self) {
+        let taken = self.lock_common(Sleep::Uninterruptible);
+        debug_assert!(taken.is_ok(), "nothing ends this wait but the mutex");
+    }
+
+    /// Takes the mutex; any signal ends the wait, but not the spinning before it.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Interrupted`].
+    pub fn lock_interruptible(&self) -> Result<(), WaitError> {
+        self.lock_common(Sleep::Interruptible)
+    }
+
+    /// Takes the mutex; a fatal signal ends the wait, but not the spinning before it.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Interrupted`].
+    pub fn lock_killable(&self) -> Result<(), WaitError> {
+        self.lock_common(Sleep::Killable)
+    }
+
+    /// Takes the mutex if it is free; returns whether it was.
+    pub fn try_lock(&self) -> bool {
+        let taken = self.take(P::current(), 0).is_ok();
+        if taken {
+            P::happened(LockEvent::Acquired, self);
+        }
+        taken
+    }
+
+    /// Whether somebody holds the mutex, or was given it; a snapshot.
+    pub fn is_locked(&self) -> bool {
+        // Relaxed: a snapshot orders nothing.
+        owner(self.word.load(Relaxed)) != 0
+    }
+
+    /// Takes the mutex for `task` if it is free or was given to it, or else sets the flags `ask`:
+    /// the word that was in the way.
+    fn take(&self, task: TaskId, ask: u32) -> Result<(), u32> {
+        let mine = owned_by(task);
+        // Relaxed: taking the mutex is what orders.
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            let free = owner(seen) == 0 || owner(seen) == mine && seen & PICKUP != 0;
+            if !free && seen & ask == ask {
+                return Err(seen);
+            }
+            let next = if free { mine | seen & WAITERS } else { seen | ask };
+            // Acquire pairs with the release in `unlock`.
+            match self.word.compare_exchange(seen, next, Acquire, Relaxed) {
+                Ok(_) if free => return Ok(()),
+                Ok(_) => return Err(next),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn lock_common(&self, sleep: Sleep) -> Result<(), WaitError> {
+        let me = P::current();
+        // Acquire pairs with the release in `unlock`.
+        if self.word.compare_exchange(0, owned_by(me), Acquire, Relaxed).is_err() {
+            return self.lock_slow(me, sleep);
+        }
+        P::event(LockEvent::Acquired, self, me);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, me: TaskId, sleep: Sleep) -> Result<(), WaitError> {
+        P::event(LockEvent::Contended, self, me);
+        P::preempt_disable();
+        // Relaxed: a hint.
+        let promising = Self::runs(self.word.load(Relaxed));
+        let taken = promising && self.spinners.at_head(|| self.spin(me)) == Some(true);
+        P::preempt_enable();
+        if taken {
+            P::event(LockEvent::Acquired, self, me);
+            return Ok(());
+        }
+        self.wait(sleep)
+    }
+
+    /// Whether to spin for a mutex whose word is `word` promises it soon.
+    fn runs(word: u32) -> bool {
+        let owner = owner(word);
+        SPINS && !P::need_resched() && (owner == 0 || P::on_cpu(owner / UNIT - 1))
+    }
+
+    /// Spins as long as that promises the mutex soon; whether it was taken.
+    fn spin(&self, me: TaskId) -> bool {
+        while let Err(seen) = self.take(me, 0) {
+            // Another owner is watched in turn.
+            let left = |word| owner(word) != owner(seen) || !Self::runs(seen);
+            if owner(P::spin_until(&self.word, left)) == owner(seen) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The first sleeper was woken in vain and has asked for the mutex: spins beside the head of
+    /// the spinners.
+    fn spin_first(&self, me: TaskId) -> bool {
+        P::preempt_disable();
+        let taken = self.spin(me);
+        P::preempt_enable();
+        taken
+    }
+
+    fn wait(&self, sleep: Sleep) -> Result<(), WaitError> {
+        let waiter = Waiter::new(false);
+        self.lock.lock();
+        // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
+        unsafe { self.sleepers.push(&waiter) };
+        let mut ask = WAITERS;
+        let result = loop {
+            if self.take(waiter.task, ask).is_ok() {
+                break Ok(());
+            }
+            if P::signal_pending(sleep) {
+                break Err(WaitError::Interrupted);
+            }
+            if SPINS && ask & HANDOFF != 0 {
+                // Not declared asleep: who gives the mutex back meanwhile wakes nobody.
+                self.lock.unlock();
+                let taken = self.spin_first(waiter.task);
+                self.lock.lock();
+                if taken || self.take(waiter.task, ask).is_ok() {
+                    break Ok(());
+                }
+            }
+            waiter.prepare();
+            self.lock.unlock();
+            waiter.sleep(sleep, None);
+            self.lock.lock();
+            if waiter.is_first() {
+                ask |= HANDOFF;
+            }
+        };
+        self.leave(&waiter, result)
+    }
+
+    /// Takes `waiter` out of the queue, under the inner lock, which is given back.
+    fn leave(&self, waiter: &Waiter<P>, result: Result<(), WaitError>) -> Result<(), WaitError> {
+        if result.is_ok() && !waiter.is_first() {
+            P::event(LockEvent::Stolen, self, waiter.task);
+        }
+        // SAFETY: the inner lock is held, and nobody else removes records (I3).
+        unsafe { self.sleepers.remove(waiter) };
+        if self.sleepers.is_empty() {
+            // Relaxed: the flags order nothing.
+            self.word.fetch_and(!FLAGS, Relaxed);
+        }
+        let event = if result.is_ok() { LockEvent::Acquired } else { LockEvent::Interrupted };
+        P::event(event, self, waiter.task);
+        self.lock.unlock();
+        result
+    }
+
+    /// Gives the mutex back.
+    #[inline]
+    pub fn unlock(&self) {
+        P::happened(LockEvent::Released, self);
+        // Release pairs with the acquire of the next owner.
+        let mine = owned_by(P::current());
+        if self.word.compare_exchange(mine, 0, Release, Relaxed).is_err() {
+            self.unlock_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self) {
+        // Relaxed: giving the mutex back is what orders.
+        let mut seen = self.word.load(Relaxed);
+        while seen & HANDOFF == 0 {
+            // Release pairs with the acquire of the next owner.
+            match self.word.compare_exchange(seen, seen & FLAGS, Release, Relaxed) {
+                Ok(_) if seen & WAITERS == 0 => return,
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        self.lock.lock();
+        P::touch(&self.sleepers, Access::Read);
+        // SAFETY: the inner lock is held.
+        let first = unsafe { self.sleepers.front() };
+        if seen & HANDOFF != 0 {
+            if let Some(waiter) = first {
+                P::event(LockEvent::Handoff, self, waiter.task);
+            }
+            let next = first.map_or(0, |waiter| owned_by(waiter.task) | PICKUP | WAITERS);
+            // Release as above. Others change the word of a held mutex under the inner lock only.
+            self.word.store(next, Release);
+        }
+        // SAFETY: it was found in the queue, under the inner lock.
+        let woken = |waiter: &&Waiter<P>| unsafe { Waiter::wake((*waiter).into()) };
+        if let Some(waiter) = first.filter(woken) {
+            P::event(LockEvent::Woken, self, waiter.task);
+        }
+        self.lock.unlock();
+    }
+}
+
+impl<P: Platform, L: RawLock<P> + Default, const SPINS: bool> Lock for HandoffMutex<P, L, SPINS> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::new()
+    }
+    #[inline]
+    fn acquire(&self) {
+        self.lock();
+    }
+    fn try_acquire(&self) -> bool {
+        self.try_lock()
+    }
+    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+        match cancel {
+            Cancel::Signal => self.lock_interruptible(),
+            Cancel::Kill => self.lock_killable(),
+            Cancel::After(_) => {
+                self.lock();
+                Ok(())
+            }
+        }
+    }
+    #[inline]
+    fn release(&self) {
+        self.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::{Native, Signals};
+
+    #[test]
+    fn a_signal_ends_a_wait_and_leaves_no_flags() {
+        let mutex = HandoffMutex::<Native>::new();
+        assert!(mutex.try_lock() && !mutex.try_lock() && mutex.is_locked());
+        std::thread::scope(|scope| {
+            let (send, receive) = std::sync::mpsc::channel();
+            let mutex = &mutex;
+            let waiter = scope.spawn(move || {
+                send.send(Signals::of_this_thread()).unwrap();
+                (mutex.wait(Sleep::Interruptible), mutex.wait(Sleep::Killable))
+            });
+            let signals = receive.recv().unwrap();
+            signals.interrupt();
+            signals.kill();
+            let interrupted = Err(WaitError::Interrupted);
+            assert_eq!(waiter.join().unwrap(), (interrupted, interrupted));
+        });
+        // Relaxed: nobody else uses it.
+        assert_eq!(mutex.word.load(Relaxed) & FLAGS, 0);
+        mutex.unlock();
+        assert!(!mutex.is_locked() && mutex.try_lock());
+    }
+
+    #[test]
+    fn who_asks_is_given_the_mutex_and_nobody_else_takes_it() {
+        let mutex = HandoffMutex::<Native>::new();
+        mutex.lock();
+        let waiter = Waiter::<Native>::new(false);
+        mutex.lock.lock();
+        // SAFETY: the inner lock is held, and the record stays until the end of the test.
+        unsafe { mutex.sleepers.push(&waiter) };
+        assert!(mutex.take(waiter.task + 1, WAITERS | HANDOFF).is_err());
+        mutex.lock.unlock();
+        mutex.unlock();
+        // Relaxed: nobody else uses it.
+        assert_eq!(mutex.word.load(Relaxed), owned_by(waiter.task) | PICKUP | WAITERS);
+        assert!(mutex.take(waiter.task + 1, 0).is_err());
+        assert!(mutex.take(waiter.task, 0).is_ok() && mutex.take(waiter.task, 0).is_err());
+        mutex.lock.lock();
+        assert!(mutex.leave(&waiter, Ok(())).is_ok());
+        assert_eq!(mutex.word.load(Relaxed), owned_by(waiter.task));
+    }
+}
