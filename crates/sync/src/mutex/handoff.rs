@@ -100,13 +100,17 @@ pub struct HandoffMutex<P: Platform, L: RawLock<P> = TicketLock<P>, const SPINS:
 
 // SAFETY: `sleepers` is used only while `lock` is held, the queue of spinners while its own is; the
 // word is an atomic of the platform, which is `Sync` by the bound.
-unsafe impl<P: Platform, L: RawLock<P> + Sync, const SPINS: bool> Sync for HandoffMutex<P, L, SPINS> where
-    P::AtomicU32: Sync
+unsafe impl<P: Platform, L: RawLock<P>, const SPINS: bool> Sync for HandoffMutex<P, L, SPINS>
+where
+    L: Sync,
+    P::AtomicU32: Sync,
 {
 }
 // SAFETY: a mutex that can be moved has no waiters, so it owns no foreign pointer.
-unsafe impl<P: Platform, L: RawLock<P> + Send, const SPINS: bool> Send for HandoffMutex<P, L, SPINS> where
-    P::AtomicU32: Send
+unsafe impl<P: Platform, L: RawLock<P>, const SPINS: bool> Send for HandoffMutex<P, L, SPINS>
+where
+    L: Send,
+    P::AtomicU32: Send,
 {
 }
 
