@@ -45,14 +45,18 @@ fn traced(place: &Path, line: &str) -> BTreeMap<String, u64> {
         .args(["sh", "-c", line])
         .current_dir(place)
         .env("PATH", "/usr/bin:/bin")
+        // Where the loader would look first, in vain.
+        .env_remove("LD_LIBRARY_PATH")
         .stderr(std::process::Stdio::null())
         .status();
     status.expect("strace starts");
     let mut calls = BTreeMap::new();
     for line in std::fs::read_to_string(log).expect("a log").lines() {
         let line = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
-        let Some((name, rest)) = line.split_once('(') else { continue };
-        if !rest.contains(" = -1 ") {
+        // A call that another process came into ends on a line of its own, and counts there.
+        let resumed = line.strip_prefix("<... ").and_then(|line| line.split_once(" resumed>"));
+        let Some((name, rest)) = resumed.or_else(|| line.split_once('(')) else { continue };
+        if !rest.contains(" = -1 ") && !rest.ends_with("<unfinished ...>") {
             *calls.entry(name.to_owned()).or_default() += 1;
         }
     }
