@@ -6,7 +6,7 @@
 
 use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::lock::{RawLock, TellPart, WaitError};
-use crate::mutex::{Mutex, SpinPolicy};
+use crate::mutex::{HandoffMutex, Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
 use crate::queued::QueuedLock;
 use crate::quota::{QuotaRwLock, Room};
@@ -304,32 +304,41 @@ spinlocks!(
     }
 );
 
-impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Default> Lock for Mutex<P, S, L> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::new()
-    }
-    #[inline]
-    fn acquire(&self) {
-        self.lock();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_lock()
-    }
-    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
-        match cancel {
-            Cancel::Signal => self.lock_interruptible(),
-            Cancel::Kill => self.lock_killable(),
-            Cancel::After(_) => {
-                self.lock();
-                Ok(())
+/// Implements [`Lock`] for mutexes that sleep: `[generics] type;`.
+macro_rules! sleeping {
+    ($([$($generics:tt)*] $lock:ty;)+) => {
+        $(impl<$($generics)*> Lock for $lock {
+            fn with_units(units: u32) -> Self {
+                assert_eq!(units, 1);
+                Self::new()
             }
-        }
-    }
-    #[inline]
-    fn release(&self) {
-        self.unlock();
-    }
+            #[inline]
+            fn acquire(&self) {
+                self.lock();
+            }
+            fn try_acquire(&self) -> bool {
+                self.try_lock()
+            }
+            fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+                match cancel {
+                    Cancel::Signal => self.lock_interruptible(),
+                    Cancel::Kill => self.lock_killable(),
+                    Cancel::After(_) => {
+                        self.lock();
+                        Ok(())
+                    }
+                }
+            }
+            #[inline]
+            fn release(&self) {
+                self.unlock();
+            }
+        })+
+    };
+}
+sleeping! {
+    [P: Platform, S: SpinPolicy, L: RawLock<P> + Default] Mutex<P, S, L>;
+    [P: Platform, L: RawLock<P> + Default, const SPINS: bool] HandoffMutex<P, L, SPINS>;
 }
 
 impl<S: RawSemaphore> Lock for S {

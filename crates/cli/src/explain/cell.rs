@@ -1,7 +1,7 @@
 //! Which workload, or which loop of pages, of an experiment is explained.
 
 use super::choose::{Candidate, choose, push};
-use super::target::plan_of;
+use super::target::{flags_of_point, plan_of};
 use super::{Explain, Proc, details, stacks};
 use crate::experiment::apart;
 use crate::fail::Failure;
@@ -49,13 +49,7 @@ impl Cell {
         });
         let what = format!("experiment {}, {}", args.run, grid.grid.name);
         let found = choose(args, &what, candidates.collect())?;
-        let mut flags = args.run.clone();
-        push(&mut flags, "only", args.only.as_ref());
-        for (axis, label) in found.at.iter().filter(|(axis, _)| *axis != "kernel") {
-            flags.extend([" --at '", axis, "=", label, "'"]);
-        }
-        let kernel = args.kernel.as_deref().or_else(|| found.at.get("kernel").map(String::as_str));
-        push(&mut flags, "kernel", kernel);
+        let mut flags = flags_of_point(args, &found);
         push(&mut flags, "machine", args.machine.as_ref());
         push(&mut flags, "cpus", args.cpus);
         push(&mut flags, "seed", Some(found.seed));

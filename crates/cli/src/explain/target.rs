@@ -193,9 +193,8 @@ fn nothing_to_explain(name: &str, plan: &Plan) -> Failure {
     ))
 }
 
-/// The flags that name the cell again.
-fn flags(args: &Explain, plan: &Plan, found: &Candidate<SimJob>, users: u32) -> String {
-    let run = found.job.load_point();
+/// What names the run and the point of `found` again: its grid, its labels, its kernel.
+pub(super) fn flags_of_point<J>(args: &Explain, found: &Candidate<J>) -> String {
     let mut flags = args.run.clone();
     push(&mut flags, "only", args.only.as_ref());
     for (axis, label) in found.at.iter().filter(|(axis, _)| *axis != "kernel") {
@@ -203,6 +202,13 @@ fn flags(args: &Explain, plan: &Plan, found: &Candidate<SimJob>, users: u32) -> 
     }
     let kernel = args.kernel.as_deref().or_else(|| found.at.get("kernel").map(String::as_str));
     push(&mut flags, "kernel", kernel);
+    flags
+}
+
+/// The flags that name the cell again.
+fn flags(args: &Explain, plan: &Plan, found: &Candidate<SimJob>, users: u32) -> String {
+    let run = found.job.load_point();
+    let mut flags = flags_of_point(args, found);
     push(&mut flags, "users", Some(users));
     let machine = args.machine.clone().or_else(|| {
         let inputs = &plan.experiment.value.inputs;

@@ -52,7 +52,7 @@
 //!
 //! ## Cost
 //!
-//! 24 bytes, the inner lock, and 24 bytes for the queue of spinners. Uncontended: one locked
+//! 20 bytes, the inner lock, and 24 bytes for the queue of spinners. Uncontended: one locked
 //! operation each to take and to give back. A mutex that is given to a sleeper waits for its CPU.
 //!
 //! ## Lineage
@@ -63,7 +63,6 @@
 //! once more; the owner is known by its number; a real-time task spins like any other.
 
 use crate::event::LockEvent;
-use crate::list::{Cancel, Lock};
 use crate::lock::{RawLock, WaitError};
 use crate::osq::SpinnerQueue;
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
@@ -342,34 +341,6 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
             P::event(LockEvent::Woken, self, waiter.task);
         }
         self.lock.unlock();
-    }
-}
-
-impl<P: Platform, L: RawLock<P> + Default, const SPINS: bool> Lock for HandoffMutex<P, L, SPINS> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::new()
-    }
-    #[inline]
-    fn acquire(&self) {
-        self.lock();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_lock()
-    }
-    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
-        match cancel {
-            Cancel::Signal => self.lock_interruptible(),
-            Cancel::Kill => self.lock_killable(),
-            Cancel::After(_) => {
-                self.lock();
-                Ok(())
-            }
-        }
-    }
-    #[inline]
-    fn release(&self) {
-        self.unlock();
     }
 }
 
