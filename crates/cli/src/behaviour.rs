@@ -110,7 +110,7 @@ pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
     let limits = if behaviour.wait_ns < WAITS * behaviour.cpu_ns {
         let name = &lock.name;
         format!(
-            "Hardly a thread waits, so no lock limits yet; `{name}` in {site} would be the first"
+            "Hardly any thread waits, so no lock limits yet; `{name}` in {site} would be the first"
         )
     } else {
         format!("`{}` in {site} limits", lock.name)
@@ -146,7 +146,7 @@ mod tests {
         };
         let text = limit(&behaviour, &[&lock]);
         assert!(
-            text.starts_with("Hardly a thread waits, so no lock limits yet; `queue` in"),
+            text.starts_with("Hardly any thread waits, so no lock limits yet; `queue` in"),
             "{text}"
         );
         assert!(

@@ -146,7 +146,7 @@ fn hash(recorded: &Recorded) -> String {
 fn refuse(args: &Explain) -> Result<(), Failure> {
     if args.users.is_some() || args.shrink.is_some() {
         return Err(Failure::usage(
-            "--users and --shrink are of AIM7; change a workload with --set, such as --set \
+            "--users and --shrink are for AIM7; change a workload with --set, such as --set \
              workload.script.rounds=4",
         ));
     }

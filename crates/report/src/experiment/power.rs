@@ -84,8 +84,10 @@ pub(super) fn powerful(effects: &[Effect]) -> Option<String> {
         (!of.is_empty()).then(|| format!("{} {verb}: {}", of.len(), of.join("; ")))
     });
     Some(format!(
-        "of {} published effects {shown} exclude 1 by their deviations; by the runs here {}",
+        "of {} published effects, {shown} {} a speedup of 1 by the published deviations; by the \
+         runs here {}",
         effects.len(),
+        if shown == 1 { "excludes" } else { "exclude" },
         list(&parts.collect::<Vec<_>>())
     ))
 }
@@ -113,7 +115,7 @@ mod tests {
     fn few_runs_say_nothing() {
         let many = [effect((1.04, 0.05), (0.98, 0.01), 40), effect((1.04, 0.03), (1.0, 0.001), 40)];
         let text = powerful(&many).unwrap();
-        assert!(text.starts_with("of 2 published effects 1 exclude 1 by"), "{text}");
+        assert!(text.starts_with("of 2 published effects, 1 excludes a speedup of 1 by"), "{text}");
         assert!(text.contains("1 has the other sign here: pmake (published 1.040"), "{text}");
         assert!(text.contains("1 is none: below 0.3 %: pmake"), "{text}");
         assert_eq!(powerful(&[effect((1.04, 0.05), (0.98, 0.01), 4)]), None);
