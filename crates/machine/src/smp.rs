@@ -125,6 +125,11 @@ impl Platform for Smp {
     }
 
     #[inline]
+    fn package() -> u32 {
+        engine().package() as u32
+    }
+
+    #[inline]
     fn irq_save() {
         engine().irq_disable();
     }

@@ -89,6 +89,11 @@ impl Platform for User {
     }
 
     #[inline]
+    fn package() -> u32 {
+        Smp::package()
+    }
+
+    #[inline]
     fn touch<T: ?Sized>(start: &T, access: Access) {
         Smp::touch(start, access);
     }

@@ -195,7 +195,7 @@ impl Platform for Threads {
 /// wait for the thread that it interrupts.
 #[derive(Default)]
 struct Inner {
-    word: own::Word,
+    word: own::InnerWord,
     /// The signals that were blocked before; used by the owner.
     blocked: Cell<u64>,
 }

@@ -79,6 +79,20 @@ pub(crate) fn is_real_time() -> bool {
 
 pub(crate) type Word = AdaptiveLock<Native, Looks>;
 
+/// The same for the lock of a queue, whose sections are short: it wakes two sleepers.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Short(Looks);
+
+impl SpinLimit for Short {
+    const WAKES: usize = 2;
+
+    fn looks(self) -> u32 {
+        self.0.looks()
+    }
+}
+
+pub(crate) type InnerWord = AdaptiveLock<Native, Short>;
+
 pub(crate) fn words(object: usize) -> &'static [AtomicU32; 10] {
     // SAFETY: the program gives a mutex or a condition variable, which have ten words, aligned.
     unsafe { &*(object as *const [AtomicU32; 10]) }

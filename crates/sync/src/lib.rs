@@ -96,7 +96,7 @@ pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
 pub use queued::QueuedLock;
 #[cfg(feature = "std")]
 pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
-pub use quota::{Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
+pub use quota::{ByPackage, Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
 pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;
 pub use rwsem_spin::SpinRwSemaphore;

@@ -361,6 +361,12 @@ pub trait Platform: Sized + 'static {
         1
     }
 
+    /// The package of the CPU that runs the calling task; a hint. 0 where the platform cannot know.
+    #[inline]
+    fn package() -> u32 {
+        0
+    }
+
     /// Disables interrupts on this CPU, where there are any.
     fn irq_save() -> Self::IrqFlags;
 

@@ -31,6 +31,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) granted: Cell<bool>,
     /// The waiter wants to share the lock with other readers.
     pub(crate) reader: bool,
+    /// The package where it was when it came.
+    pub(crate) package: u32,
     /// Others wait behind it, if the lock looks at that. Guarded by the inner lock.
     pub(crate) urgent: Cell<bool>,
     next: Link<P>,
@@ -45,6 +47,7 @@ impl<P: Platform> Waiter<P> {
             task: P::current(),
             granted: Cell::new(false),
             reader,
+            package: P::package(),
             urgent: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),

@@ -200,6 +200,10 @@ impl Platform for Model {
         Self::current()
     }
 
+    fn package() -> u32 {
+        Self::current() % 2
+    }
+
     fn on_cpu(task: TaskId) -> bool {
         with(|execution| {
             execution.ask();

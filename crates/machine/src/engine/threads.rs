@@ -96,6 +96,11 @@ impl Engine {
         }
     }
 
+    /// The package of the running CPU.
+    pub(crate) fn package(&self) -> usize {
+        self.lines.price.package_of(self.core_of(self.cpu.get()))
+    }
+
     /// The CPUs that share the last-level cache of `cpu`.
     #[inline]
     pub(super) fn group_of(&self, cpu: usize) -> Range<usize> {

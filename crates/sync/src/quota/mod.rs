@@ -83,6 +83,7 @@
 
 #[cfg(feature = "std")]
 mod beside;
+mod by_package;
 mod condvar;
 mod room;
 mod rwlock;
@@ -90,6 +91,7 @@ mod turn;
 
 #[cfg(feature = "std")]
 pub use beside::Beside;
+pub use by_package::ByPackage;
 #[cfg(feature = "std")]
 pub use condvar::NativeQuotaCondvar;
 pub use condvar::QuotaCondvar;
@@ -324,12 +326,13 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let mut woken = None;
         loop {
             // SAFETY: the inner lock is held.
-            let sleeper = unsafe { room.queue.find(|waiter| !waiter.is_woken()) };
+            let sleeper = unsafe { self.room.next() };
             let places = |waiter: &Waiter<P>| if waiter.urgent.get() { 2 * S } else { S };
             let sleeper = sleeper.filter(|waiter| room.summoned.get() < places(waiter));
             if let Some(waiter) = sleeper.filter(|_| summon) {
                 P::event(LockEvent::Woken, self, waiter.task);
                 room.summoned.set(room.summoned.get() + 1);
+                self.room.comes(waiter.package);
                 // SAFETY: it was found in the queue, under the inner lock.
                 woken = unsafe { Waiter::rouse(waiter.into()) };
                 summon = false;

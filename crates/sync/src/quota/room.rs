@@ -3,7 +3,7 @@
 use super::Sleeper;
 use crate::lock::{RawLock, TellPart, inner_parts};
 use crate::platform::{Atomic, Platform};
-use crate::queue::Queue;
+use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -20,6 +20,19 @@ pub trait Room<P: Platform>: 'static {
 
     /// The queue; the same at each call.
     fn queue(&self) -> &Within<P, Self::Inner>;
+
+    /// Who is to be summoned next, if anybody sleeps.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the inner lock, and keeps it as long as it uses the result.
+    unsafe fn next(&self) -> Option<&Waiter<P>> {
+        // SAFETY: the contract is this function's own.
+        unsafe { self.queue().queue.find(|waiter| !waiter.is_woken()) }
+    }
+
+    /// A waiter that came on that package was summoned; the inner lock is held.
+    fn comes(&self, _package: u32) {}
 
     /// Tells the names of the words if this lies at `offset` of the lock.
     fn parts(_offset: usize, _tell: &mut TellPart<'_>) {}
