@@ -184,7 +184,8 @@ pub(crate) fn futex_wait(
             expected,
             until,
             core::ptr::null::<u32>(),
-            libc::FUTEX_BITSET_MATCH_ANY,
+            // The kernel reads an unsigned word there; the constant of libc is a signed one.
+            libc::FUTEX_BITSET_MATCH_ANY as u32,
         )
     };
     result == -1 && errno() == libc::ETIMEDOUT
