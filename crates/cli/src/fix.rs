@@ -2,9 +2,9 @@
 
 use crate::fail::Failure;
 use crate::output;
-use crate::predict::{Choice, FAIR, Prediction, Replays, Row, SLEEP, Wanted};
+use crate::predict::{Choice, FAIR, Prediction, Replays, Row, SLEEP, Wanted, is_alone};
 use clap::Args;
-use convoy_record::{HANDOFF, Kind, Program};
+use convoy_record::{HANDOFF, Kind, LOCK_OF, Lock, Program};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -40,15 +40,18 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
     let common = &args.replays.common;
     output::ready(common.output.as_deref())?;
     let record = args.replays.record()?;
-    let kind = args.replays.first(&record)?.kind;
+    let first = args.replays.first(&record)?;
+    let kind = first.kind;
+    let alone = is_alone(&record);
     let wanted = Wanted {
         cpus: Vec::new(),
         threads: Vec::new(),
-        policy: policies(kind).iter().map(|name| Choice::new(name)).collect(),
+        policy: policies(kind).iter().map(|name| Choice::new(name).alone(alone)).collect(),
         split: Some(args.split),
     };
     let prediction = args.replays.prediction(&record, &wanted)?;
-    let advice = Advice::new(&record.program, kind, prediction);
+    let sites = if alone { sites(first) } else { Vec::new() };
+    let advice = Advice::new(&record.program, kind, &sites, prediction);
     let json = || serde_json::to_string_pretty(&advice).expect("numbers and text") + "\n";
     output::print(common, || advice.to_text(), json, || advice.prediction.table().to_csv())?;
     Ok(ExitCode::SUCCESS)
@@ -63,17 +66,35 @@ fn policies(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// The command line that runs the program under these locks; `sleep` is what libc does.
-fn command(program: &Program, mutex: &str, sem: &str) -> String {
-    let flags = [("mutex", mutex), ("sem", sem)].into_iter();
-    let flags = flags.filter(|(_, name)| !["", SLEEP].contains(name));
-    let flags = flags.map(|(flag, name)| format!("--{flag} {name} ")).collect::<Vec<_>>().concat();
+/// What `--lock` calls a lock: its variable, or all places that take it, since what counts is the
+/// one that does so first.
+fn sites(lock: &Lock) -> Vec<String> {
+    let by_place = lock.name.starts_with(LOCK_OF);
+    let places = lock.sites.iter().map(|site| site.place.clone());
+    if by_place { places.collect() } else { vec![lock.name.clone()] }
+}
+
+/// The command line that runs the program under these locks, the mutex at some places alone if
+/// there are any; `sleep` is what libc does.
+fn command(program: &Program, sites: &[String], mutex: &str, sem: &str) -> String {
+    let quoted = |site: &String| {
+        let lock = format!("{site}={mutex}");
+        ("lock", shell_words::quote(&lock).into_owned(), mutex)
+    };
+    let mutexes: Vec<_> = match sites {
+        [] => vec![("mutex", mutex.to_owned(), mutex)],
+        sites => sites.iter().map(quoted).collect(),
+    };
+    let flags = mutexes.into_iter().chain([("sem", sem.to_owned(), sem)]);
+    let flags = flags.filter(|(.., policy)| !["", SLEEP].contains(policy));
+    let flags = flags.map(|(flag, value, _)| format!("--{flag} {value} "));
+    let flags = flags.collect::<Vec<_>>().concat();
     let words = shell_words::join(&program.command);
     if flags.is_empty() { words } else { format!("convoy with {flags}-- {words}") }
 }
 
 impl Advice {
-    fn new(program: &Program, kind: Kind, prediction: Prediction) -> Self {
+    fn new(program: &Program, kind: Kind, sites: &[String], prediction: Prediction) -> Self {
         let recorded = match program.policy(kind) {
             "" => SLEEP,
             policy => policy,
@@ -115,8 +136,8 @@ impl Advice {
             advice += &parts;
         }
         let put = |policy: &str| match kind {
-            Kind::Semaphore => command(program, &program.mutex, policy),
-            _ => command(program, policy, &program.sem),
+            Kind::Semaphore => command(program, &[], &program.mutex, policy),
+            _ => command(program, sites, policy, &program.sem),
         };
         let (before, command) = (put(recorded), pays.map(|row| put(&row.policy)));
         let check = command.as_ref().map(|after| {

@@ -14,7 +14,7 @@ use convoy_catalogue::Set;
 use convoy_lab::lock_loop::{LoopResult, Policy};
 use convoy_lab::replay::{Anchor, Behaviour, Replay};
 use convoy_lab::virtual_end::VirtualError;
-use convoy_record::{Lock, Program, Record};
+use convoy_record::{Kind, Lock, Program, Record};
 use convoy_report::{Cell, Column, Table};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -90,6 +90,8 @@ pub(crate) struct Choice {
     name: String,
     policy: Policy,
     looks: Option<u32>,
+    /// Whether only the first lock has it.
+    alone: bool,
 }
 
 fn names() -> Vec<&'static str> {
@@ -103,7 +105,12 @@ impl Choice {
             FAIR => Policy::Quota,
             name => Policy::named(name).unwrap_or(Policy::Adaptive),
         };
-        Self { name: name.to_owned(), policy, looks: (name == SLEEP).then_some(0) }
+        Self { name: name.to_owned(), policy, looks: (name == SLEEP).then_some(0), alone: false }
+    }
+
+    /// In place of the first lock alone.
+    pub(crate) fn alone(self, alone: bool) -> Self {
+        Self { alone, ..self }
     }
 }
 
@@ -189,6 +196,11 @@ impl Replays {
             ))
         })?;
         match record.program.source.as_str() {
+            "" if !record.program.locks.is_empty() => Err(Failure::usage(format!(
+                "{} was recorded with --lock, so that it has several kinds of locks; record the \
+                 program without",
+                self.record
+            ))),
             "" => Ok(record),
             source => Err(Failure::usage(format!(
                 "{} is from {source}, which has no work to replay; record the program with convoy \
@@ -224,6 +236,20 @@ impl Replays {
         let (measured, limit) = (measured(&behaviour), limit(&behaviour, &locks));
         apart(move || predict(&cells, measured, limit))
     }
+}
+
+/// Whether the first lock is waited for so much more than all others that it limits alone, though
+/// there are others, and another lock can be put in its place alone.
+pub(crate) fn is_alone(record: &Record) -> bool {
+    /// Of all waiting.
+    const MOST: f64 = 0.9;
+    let (Some(process), locks) = busiest(record) else { return false };
+    let all: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
+    let mutexes = process.locks.iter().filter(|lock| lock.kind == Kind::Mutex).count();
+    let first = locks.first();
+    mutexes > 1
+        && record.program.mutex.is_empty()
+        && first.is_some_and(|one| one.kind == Kind::Mutex && one.wait_s() > MOST * all)
 }
 
 fn measured(behaviour: &Behaviour) -> Point {
@@ -266,6 +292,7 @@ impl Replays {
                     anchor: Anchor::NONE,
                     threads,
                     policy: choice.policy,
+                    alone: choice.alone,
                     looks: choice.looks,
                     seed,
                     kernel: kernel.clone(),

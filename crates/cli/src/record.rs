@@ -8,6 +8,7 @@ use crate::with::{Policies, cannot_start};
 use clap::Args;
 use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
 use convoy_lab::hour::Quartiles;
+use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::{Account, DIRECTORY, Process, Program, Record, RecordError, VERSION};
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,11 +31,18 @@ pub(crate) struct RecordArgs {
     /// The program and its arguments, after `--`
     #[arg(
         value_name = "CMD",
-        required = true,
+        required_unless_present = "pid",
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
     words: Vec<OsString>,
+    /// Look at a running process from outside instead, until it ends or Ctrl-C
+    #[arg(long, value_name = "PID", conflicts_with = "words")]
+    pid: Option<u32>,
+    /// How long, at most
+    #[arg(long, value_name = "SECONDS", requires = "pid")]
+    #[arg(value_parser = seconds)]
+    seconds: Option<f64>,
     /// Write the record to a file instead of the store
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -47,6 +55,14 @@ pub(crate) struct RecordArgs {
     /// Locks in place of those of libc.
     #[command(flatten)]
     policies: Policies,
+}
+
+/// A length of time.
+fn seconds(text: &str) -> Result<f64, String> {
+    /// A day.
+    const MOST: f64 = 86_400.0;
+    let value = text.parse().ok().filter(|value| (0.01..=MOST).contains(value));
+    value.ok_or_else(|| format!("no time from 0.01 to {MOST} s"))
 }
 
 impl From<RecordError> for Failure {
@@ -68,13 +84,16 @@ struct Ran {
 /// The command. Its exit code is that of the program.
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     output::ready(args.output.as_deref())?;
+    if let Some(pid) = args.pid {
+        return attach(args, pid);
+    }
     if let Some(reason) = launch::refusal(&args.words[0]) {
         return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
     }
     let place = Place::new()?;
     let mut command = launch::command(&args.words, &launch::object()?);
     command.env(DIRECTORY, &place.0);
-    args.policies.set(&mut command);
+    args.policies.set(&mut command, &args.words[0])?;
     let before = Surroundings::now();
     let ran = execute(command, &args.words)?;
     let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
@@ -82,6 +101,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let processes = raw::read(&place.0)?;
     let host = describe_host();
     let mut unseen = unseen(&processes, ran.usage.switches);
+    unseen.extend(not_chosen(&processes, args.policies.locks()));
     let prices_ns = prices(&processes, &mut unseen);
     let program = Program {
         command: args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -95,6 +115,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         disturbance,
         mutex: args.policies.mutex(),
         sem: args.policies.sem(),
+        locks: args.policies.locks().to_vec(),
         source: String::new(),
         prices_ns,
     };
@@ -102,6 +123,40 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let code = ran.status.code();
     let code = code.unwrap_or_else(|| BY_SIGNAL + ran.status.signal().unwrap_or(0));
     Ok(ExitCode::from(code as u8))
+}
+
+/// Looks at a running process.
+fn attach(args: &RecordArgs, pid: u32) -> Result<ExitCode, Failure> {
+    let refused = |error: AttachError| match error {
+        AttachError::None(_) => Failure::usage(error),
+        _ => Failure::environment(error),
+    };
+    let (mut attached, interrupts) = (Attached::new(pid).map_err(refused)?, Interrupts::catch());
+    let (before, begin) = (Surroundings::now(), Instant::now());
+    let ending = loop {
+        let Some(wait) = attached.look() else { break "ended" };
+        let left = args.seconds.map(|seconds| seconds - begin.elapsed().as_secs_f64());
+        if interrupts.pending() || left.is_some_and(|left| left <= 0.0) {
+            break "still running";
+        }
+        std::thread::sleep(wait.min(Duration::from_millis(200)));
+    };
+    let (process, unseen) = attached.finish();
+    let host = describe_host();
+    let program = Program {
+        command: process.command.clone(),
+        ending: ending.to_owned(),
+        wall_s: process.seconds,
+        cpus: host.cpus,
+        cpu_model: host.cpu,
+        kernel: host.kernel,
+        date: host.date,
+        disturbance: before.since(0.0),
+        source: SOURCE.to_owned(),
+        ..Program::default()
+    };
+    keep(args, &Record { recorded: VERSION, program, processes: vec![process], unseen })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Keeps the record and says its first sentence.
@@ -213,6 +268,19 @@ fn unseen(processes: &[Process], switches: u64) -> Vec<String> {
         ));
     }
     all
+}
+
+/// That no mutex was what `--lock` names.
+fn not_chosen(processes: &[Process], locks: &[(String, String)]) -> Option<String> {
+    let none = processes.iter().all(|process| process.chosen == 0);
+    (none && !locks.is_empty()).then(|| {
+        let sites: Vec<&str> = locks.iter().map(|(site, _)| site.as_str()).collect();
+        format!(
+            "No mutex was made or first taken at {}: all kept their lock. A mutex counts where it \
+             is made or first taken; name that place, or all that explain lists for it.",
+            sites.join(", ")
+        )
+    })
 }
 
 /// The directory in which processes leave their files; gone when this is dropped.

@@ -3,7 +3,8 @@
 use crate::fail::Failure;
 use clap::{Args, ValueEnum};
 use convoy_record::launch;
-use std::ffi::OsString;
+use convoy_record::sites::{RANGES, Sites};
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
@@ -38,17 +39,46 @@ pub(crate) struct Policies {
     /// Semaphores of one process
     #[arg(long, value_enum, value_name = "POLICY")]
     sem: Option<Semaphore>,
+    /// The mutexes of one place, as convoy explain prints it: `file.c:12`, a function in which they
+    /// are made or first taken, or a variable; may be given several times
+    #[arg(long, value_name = "SITE=POLICY", value_parser = chosen)]
+    lock: Vec<(String, String)>,
+}
+
+/// A place and a policy.
+fn chosen(text: &str) -> Result<(String, String), String> {
+    let (site, policy) =
+        text.rsplit_once('=').filter(|(site, _)| !site.is_empty()).ok_or("no SITE=POLICY")?;
+    let policy = Mutex::from_str(policy, false).map_err(|_| {
+        let names = Mutex::value_variants().iter().map(|one| name(Some(one)));
+        format!("no policy `{policy}`; one of {}", names.collect::<Vec<_>>().join(", "))
+    })?;
+    Ok((site.to_owned(), name(Some(&policy))))
 }
 
 impl Policies {
-    /// Tells the object in the program.
-    pub(crate) fn set(&self, command: &mut Command) {
-        for (key, name) in [("CONVOY_MUTEX", self.mutex()), ("CONVOY_SEM", self.sem())] {
+    /// Tells the object in the program, in whose files places are looked for.
+    pub(crate) fn set(&self, command: &mut Command, program: &OsStr) -> Result<(), Failure> {
+        let ranges = if self.lock.is_empty() {
+            String::new()
+        } else {
+            let found = Sites::of(program).and_then(|sites| sites.ranges(&self.lock));
+            found.map_err(Failure::usage)?
+        };
+        for (key, value) in
+            [("CONVOY_MUTEX", self.mutex()), ("CONVOY_SEM", self.sem()), (RANGES, ranges)]
+        {
             command.env_remove(key);
-            if !name.is_empty() {
-                command.env(key, name);
+            if !value.is_empty() {
+                command.env(key, value);
             }
         }
+        Ok(())
+    }
+
+    /// Places with a policy of their own.
+    pub(crate) fn locks(&self) -> &[(String, String)] {
+        &self.lock
     }
 
     /// What stands in place of a mutex; empty: nothing.
@@ -85,14 +115,17 @@ pub(crate) struct With {
 
 /// The command: becomes the program.
 pub(crate) fn run(args: &With) -> Result<ExitCode, Failure> {
-    if args.policies.mutex.is_none() && args.policies.sem.is_none() {
-        return Err(Failure::usage("say what to put in place: --mutex POLICY or --sem POLICY"));
+    let policies = &args.policies;
+    if policies.mutex.is_none() && policies.sem.is_none() && policies.lock.is_empty() {
+        return Err(Failure::usage(
+            "say what to put in place: --mutex POLICY, --sem POLICY or --lock SITE=POLICY",
+        ));
     }
     if let Some(reason) = launch::refusal(&args.words[0]) {
         return Err(Failure::usage(format!("nothing would change: {reason}")));
     }
     let mut command = launch::command(&args.words, &launch::object()?);
-    args.policies.set(&mut command);
+    policies.set(&mut command, &args.words[0])?;
     let error = command.exec();
     Err(cannot_start(&args.words[0], &error))
 }

@@ -22,6 +22,7 @@ pub mod native;
 pub mod pool;
 pub mod record;
 pub mod replay;
+mod spread;
 pub mod sweep;
 pub mod virtual_end;
 pub mod virtual_locks;

@@ -15,11 +15,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use convoy_kernel::{KernelPreset, Options, Process, World};
 use convoy_machine::{Here, Machine, Preset, Sim, User};
 use convoy_stats::{LogHistogram, Rng};
-use convoy_sync::{AdaptiveLock, Atomic, Lock, Platform, with_lock};
+use convoy_sync::{AdaptiveLock, AtMost, Atomic, Lock, Platform, with_lock};
 use convoy_workload::api::Kernel;
 use convoy_workload::calibration::Calibration;
 
 use crate::lock_loop::{PHASE_OVER, PHASE_WARMUP, PHASE_WINDOW, Policy, Trace};
+pub use crate::spread::{Span, Spread};
 use crate::virtual_end::{VirtualError, run_to_end};
 use crate::virtual_locks::{Board, Snapshot, TASKS_BESIDE, VirtualLocksPoint};
 
@@ -42,77 +43,6 @@ const PASSING: f64 = 0.3;
 const BUSY: f64 = 0.9;
 /// How far the price of wakeups may be from that of the machine.
 const WAKEUPS: f64 = 8.0;
-
-/// A distribution of times by buckets of half a power of two.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spread {
-    /// Least time of a bucket, nanoseconds, and how many are in it or below.
-    buckets: Vec<(f64, u64)>,
-    /// What makes the mean of the draws that of the record.
-    scale: f64,
-}
-
-impl Spread {
-    /// Of buckets (least nanoseconds, count) in ascending order, with this mean in nanoseconds.
-    pub fn new(counts: &[(f64, u64)], mean_ns: f64) -> Self {
-        let mut all = 0;
-        let mut sum = 0.0;
-        let buckets = counts.iter().map(|&(least, count)| {
-            all += count;
-            sum += Self::middle(least, 0.5) * count as f64;
-            (least, all)
-        });
-        let buckets: Vec<_> = buckets.collect();
-        let scale = if sum > 0.0 { mean_ns * all as f64 / sum } else { 0.0 };
-        Self { buckets, scale }
-    }
-
-    /// A time within the bucket; the first one, from 0 on, is some 10 ns wide.
-    fn middle(least: f64, part: f64) -> f64 {
-        const FIRST: f64 = 10.0;
-        if least > 0.0 { least * (1.0 + part * (std::f64::consts::SQRT_2 - 1.0)) } else { FIRST }
-    }
-
-    /// Its mean, nanoseconds.
-    fn mean(&self) -> f64 {
-        let mut below = 0;
-        let sum = self.buckets.iter().map(|&(least, count)| {
-            let here = count - below;
-            below = count;
-            Self::middle(least, 0.5) * here as f64
-        });
-        let sum: f64 = sum.sum();
-        if below == 0 { 0.0 } else { sum * self.scale / below as f64 }
-    }
-
-    /// A time, nanoseconds; 0 of an empty distribution.
-    fn draw(&self, rng: &mut Rng) -> f64 {
-        let Some(&(_, all)) = self.buckets.last() else { return 0.0 };
-        let rank = (rng.uniform() * all as f64) as u64;
-        let at = self.buckets.partition_point(|bucket| bucket.1 <= rank);
-        Self::middle(self.buckets[at].0, rng.uniform()) * self.scale
-    }
-}
-
-/// Work that may contain sleep.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Span {
-    /// On the CPU.
-    pub work: Spread,
-    /// How likely it is that it contains sleep.
-    pub sleeps: f64,
-    /// The sleep, with the work before it.
-    pub sleep: Spread,
-}
-
-impl Span {
-    /// Work and sleep, nanoseconds.
-    fn draw(&self, rng: &mut Rng) -> (f64, f64) {
-        let work = self.work.draw(rng);
-        let sleeps = rng.uniform() < self.sleeps;
-        (work, if sleeps { (self.sleep.draw(rng) - work).max(0.0) } else { 0.0 })
-    }
-}
 
 /// One place that takes a lock.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,6 +138,8 @@ pub struct Replay {
     pub threads: u32,
     /// The lock in place of all of them.
     pub policy: Policy,
+    /// Whether only the first lock has the policy, and the others are libc's.
+    pub alone: bool,
     /// Looks before it sleeps, instead of its own number.
     pub looks: Option<u32>,
     /// Seed of the draws and of the machine.
@@ -218,10 +150,15 @@ pub struct Replay {
     pub machine: Preset,
 }
 
+/// The lock of libc, if it does not look before it sleeps.
+type Libcs = AdaptiveLock<User, AtMost>;
+
 /// What all threads see.
 struct Field<C> {
-    /// The locks of each name.
+    /// The locks of each name that have the policy.
     locks: Vec<Vec<Sim<C>>>,
+    /// Those of the names after them.
+    others: Vec<Vec<Sim<Libcs>>>,
     phase: Sim<<User as Platform>::AtomicU32>,
     gone: Sim<<User as Platform>::AtomicU32>,
     /// When the window ended, nanoseconds. Read after the phase.
@@ -320,9 +257,13 @@ impl Replay {
             let free = C::unlocked();
             named(self.looks.map_or_else(C::unlocked, |looks| free.spin_limit(looks)), "a lock")
         };
-        let locks = self.behaviour.locks.iter();
+        let libcs = || named(Libcs::unlocked().spin_limit(0), "a lock of libc");
+        let all = &self.behaviour.locks;
+        let (own, others) = all.split_at(if self.alone { all.len().min(1) } else { all.len() });
+        let many = |count: u32| 0..count.max(1);
         let field = Rc::new(Field {
-            locks: locks.map(|&count| (0..count.max(1)).map(|_| lock()).collect()).collect(),
+            locks: own.iter().map(|&count| many(count).map(|_| lock()).collect()).collect(),
+            others: others.iter().map(|&count| many(count).map(|_| libcs()).collect()).collect(),
             phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
             gone: named(Atomic::new(0), "the count of threads"),
             end_ns: RefCell::new(0),
@@ -359,12 +300,6 @@ impl Replay {
     /// One thread from its start to its end.
     fn thread<C: Lock>(&self, world: &World, field: &Field<C>, index: u32) -> Trace {
         let mut rng = Rng::new(self.seed ^ (u64::from(index) << 32));
-        let rest = |work_ns: f64, sleep_ns: f64| {
-            Here::compute((work_ns * 1e3) as u64);
-            if sleep_ns >= 1.0 {
-                world.sched().nap_until(User::now() + sleep_ns as u64);
-            }
-        };
         // As recorded, threads beyond those that were there do what the first ones did.
         let class = index % self.behaviour.threads.max(1);
         let own = |one: &&Section| class < one.threads;
@@ -383,27 +318,58 @@ impl Replay {
             let (work, sleep) = section.think.draw(&mut rng);
             // Exponential around its mean, so that threads do not march in step.
             let more = -libm::log(1.0 - rng.uniform()) * self.anchor.sleep_ns;
-            rest((work + self.anchor.work_ns).max(0.0), sleep + more);
-            let locks = &field.locks[section.lock];
-            let lock = &locks[rng.below(locks.len())];
-            let asked = User::now();
-            lock.acquire();
-            let got = User::now();
-            let phase = field.phase.load(Acquire);
-            if phase == PHASE_OVER {
-                lock.release();
-                trace.waiting = asked < *field.end_ns.borrow();
+            rest(world, (work + self.anchor.work_ns).max(0.0), sleep + more);
+            let go_on = if let Some(locks) = field.locks.get(section.lock) {
+                let lock = &locks[rng.below(locks.len())];
+                field.pass(&**lock, section, world, &mut rng, &mut trace)
+            } else {
+                let locks = &field.others[section.lock - field.locks.len()];
+                let lock = &locks[rng.below(locks.len())];
+                field.pass(&**lock, section, world, &mut rng, &mut trace)
+            };
+            if !go_on {
                 break;
-            }
-            let (work, sleep) = section.hold.draw(&mut rng);
-            rest(work, sleep);
-            lock.release();
-            if phase == PHASE_WINDOW {
-                trace.acquisitions += 1;
-                trace.waits.record(got - asked);
             }
         }
         trace
+    }
+}
+
+/// Works, then sleeps.
+fn rest(world: &World, work_ns: f64, sleep_ns: f64) {
+    Here::compute((work_ns * 1e3) as u64);
+    if sleep_ns >= 1.0 {
+        world.sched().nap_until(User::now() + sleep_ns as u64);
+    }
+}
+
+impl<C> Field<C> {
+    /// Passes through a section under `lock`; whether the run goes on.
+    fn pass<L: Lock>(
+        &self,
+        lock: &L,
+        section: &Section,
+        world: &World,
+        rng: &mut Rng,
+        trace: &mut Trace,
+    ) -> bool {
+        let asked = User::now();
+        lock.acquire();
+        let got = User::now();
+        let phase = self.phase.load(Acquire);
+        if phase == PHASE_OVER {
+            lock.release();
+            trace.waiting = asked < *self.end_ns.borrow();
+            return false;
+        }
+        let (work, sleep) = section.hold.draw(rng);
+        rest(world, work, sleep);
+        lock.release();
+        if phase == PHASE_WINDOW {
+            trace.acquisitions += 1;
+            trace.waits.record(got - asked);
+        }
+        true
     }
 }
 
@@ -413,18 +379,6 @@ mod tests {
 
     fn spread(ns: f64) -> Spread {
         Spread::new(&[(ns / 2.0, 3), (ns * 4.0, 1)], ns)
-    }
-
-    #[test]
-    fn draws_have_the_mean_and_the_shape_of_the_record() {
-        let (one, mut rng) = (spread(1000.0), Rng::new(1));
-        assert!((one.mean() - 1000.0).abs() < 1e-6, "{}", one.mean());
-        let draws: Vec<f64> = (0..20_000).map(|_| one.draw(&mut rng)).collect();
-        let mean = draws.iter().sum::<f64>() / 20_000.0;
-        assert!((970.0..1030.0).contains(&mean), "{mean}");
-        let short = draws.iter().filter(|&&ns| ns < 1000.0).count();
-        assert!((14_700..15_300).contains(&short), "{short}");
-        assert!(Spread::default().draw(&mut rng).abs() < 1e-9);
     }
 
     fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
@@ -446,6 +400,7 @@ mod tests {
             anchor: Anchor::NONE,
             threads,
             policy,
+            alone: false,
             looks: None,
             seed: 1,
             kernel: KernelPreset::named("6.18").expect("shipped"),

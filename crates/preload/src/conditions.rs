@@ -1,17 +1,21 @@
 //! Condition variables in the memory of libc's, for mutexes that have not glibc's values: a number
-//! that each signal changes, in the first word. glibc's word of flags says whether processes share
-//! it and which clock it goes by; it stays as it is.
+//! that each signal changes, in the first word, and how many threads wait, in the second. glibc's
+//! word of flags says whether processes share it and which clock it goes by; it stays as it is.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use crate::native::{self, Deadline};
-use crate::own::{CLOCK_REALTIME, ETIMEDOUT, c11, words};
+use crate::native::{self, Deadline, Slept};
+use crate::own::{ETIMEDOUT, c11, words};
 use crate::real::{self, Real, four, one, three, two};
 
 // Places in a `pthread_cond_t`, in words of 32 bits.
 const SEQUENCE: usize = 0;
+const WAITERS: usize = 1;
 const FLAGS: usize = 9;
+/// Beside the number of waiters: the condition variable is being destroyed.
+const ENDS: u32 = 1 << 31;
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
@@ -25,8 +29,10 @@ extern "C" fn cond_timedwait(condition: usize, mutex: usize, time: usize) -> c_i
 }
 
 extern "C" fn cond_clockwait(condition: usize, mutex: usize, clock: usize, time: usize) -> c_int {
-    let is_realtime = clock as u32 as usize == CLOCK_REALTIME;
-    wait_for(condition, mutex, Some(Deadline { time, is_realtime }))
+    match Deadline::by(clock, time) {
+        Ok(end) => wait_for(condition, mutex, Some(end)),
+        Err(error) => error,
+    }
 }
 
 fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int {
@@ -37,32 +43,53 @@ fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int
             Some(end) => real::COND_TIMEDWAIT.libc([condition, mutex, end.time, 0]),
         };
     }
-    // Read under the mutex: a signal after its release changes it, and the sleep does not begin.
-    let sequence = words[SEQUENCE].load(Acquire);
-    real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]);
-    let late = cancellable(mutex, || native::sleep(&words[SEQUENCE], sequence, deadline));
-    real::MUTEX_LOCK.call([mutex, 0, 0, 0]);
-    if late { ETIMEDOUT } else { 0 }
+    if let Some(error) = deadline.and_then(Deadline::error) {
+        return error;
+    }
+    // SeqCst, both: a signal that sees nobody has changed the number before it is read here. Read
+    // under the mutex: a signal after its release changes it, and the sleep does not begin.
+    words[WAITERS].fetch_add(1, SeqCst);
+    let sequence = words[SEQUENCE].load(SeqCst);
+    // Whoever does not own a mutex that checks it has nothing to wait with.
+    let refused = real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]);
+    if refused != 0 {
+        leave(&words[WAITERS]);
+        return refused;
+    }
+    let waiter = Waiter { mutex, waiters: &words[WAITERS] };
+    let slept = cancellable(&waiter, || native::sleep(&words[SEQUENCE], sequence, deadline));
+    leave(&words[WAITERS]);
+    // The owner of a robust mutex may have died meanwhile.
+    match real::MUTEX_LOCK.call([mutex, 0, 0, 0]) {
+        0 if slept == Slept::Late => ETIMEDOUT,
+        result => result,
+    }
+}
+
+/// A thread that waits.
+struct Waiter<'a> {
+    mutex: usize,
+    waiters: &'a AtomicU32,
+}
+
+/// The thread looks at the condition variable no more.
+fn leave(waiters: &AtomicU32) {
+    // Release: whoever destroys it sees the last look, and is woken by the last one.
+    if waiters.fetch_sub(1, Release) == ENDS | 1 {
+        native::wake(waiters, 1);
+    }
 }
 
 /// Sleeps so that the thread can be cancelled meanwhile; it then takes the mutex first, as its
 /// cleanup handlers expect.
-fn cancellable(mutex: usize, sleep: impl Fn() -> bool) -> bool {
-    /// glibc's record of a cleanup handler, `struct _pthread_cleanup_buffer`.
-    type Buffer = [usize; 4];
-    const ASYNCHRONOUS: usize = 1;
-    extern "C" fn relock(mutex: *mut c_void) {
-        real::MUTEX_LOCK.call([mutex as usize, 0, 0, 0]);
+fn cancellable(waiter: &Waiter<'_>, sleep: impl Fn() -> Slept) -> Slept {
+    extern "C" fn relock(waiter: *mut c_void) {
+        // SAFETY: that of the frame below, which is there until the handlers have run.
+        let waiter = unsafe { &*waiter.cast::<Waiter<'_>>() };
+        leave(waiter.waiters);
+        real::MUTEX_LOCK.call([waiter.mutex, 0, 0, 0]);
     }
-    let mut buffer: Buffer = [0; 4];
-    let buffer = (&raw mut buffer) as usize;
-    let mut before: c_int = 0;
-    real::CLEANUP_PUSH.call([buffer, relock as *const () as usize, mutex, 0]);
-    real::SETCANCELTYPE.call([ASYNCHRONOUS, (&raw mut before) as usize, 0, 0]);
-    let late = sleep();
-    real::SETCANCELTYPE.call([before as usize, 0, 0, 0]);
-    real::CLEANUP_POP.call([buffer, 0, 0, 0]);
-    late
+    native::cancellable(relock, core::ptr::from_ref(waiter) as usize, sleep)
 }
 
 extern "C" fn cond_signal(condition: usize) -> c_int {
@@ -78,10 +105,27 @@ fn notify(condition: usize, count: usize, libc: &Real) -> c_int {
     if words[FLAGS].load(Relaxed) & SHARED != 0 {
         return libc.libc([condition, 0, 0, 0]);
     }
-    // Release: pairs with the acquire load of whoever is about to sleep.
-    words[SEQUENCE].fetch_add(1, Release);
-    native::wake(&raw const words[SEQUENCE], count);
+    // SeqCst, both: see above.
+    words[SEQUENCE].fetch_add(1, SeqCst);
+    if words[WAITERS].load(SeqCst) != 0 {
+        native::wake(&raw const words[SEQUENCE], count);
+    }
     0
+}
+
+/// Who was woken may still be on its way to sleep, and must not do so on other memory.
+extern "C" fn cond_destroy(condition: usize) -> c_int {
+    let words = words(condition);
+    if words[FLAGS].load(Relaxed) & SHARED == 0 {
+        let waiters = &words[WAITERS];
+        // Acquire, both: pairs with the release of the last one that leaves.
+        let mut left = waiters.fetch_or(ENDS, Acquire) | ENDS;
+        while left != ENDS {
+            native::sleep(waiters, left, None);
+            left = waiters.load(Acquire);
+        }
+    }
+    real::COND_DESTROY.libc([condition, 0, 0, 0])
 }
 
 extern "C" fn cnd_timedwait(condition: usize, mutex: usize, time: usize) -> c_int {
@@ -99,6 +143,7 @@ pub(crate) fn install() {
     for name in [&real::COND_BROADCAST, &real::CND_BROADCAST] {
         name.replace(one(cond_broadcast));
     }
+    real::COND_DESTROY.replace(one(cond_destroy));
     real::COND_TIMEDWAIT.replace(three(cond_timedwait));
     real::CND_TIMEDWAIT.replace(three(cnd_timedwait));
     real::COND_CLOCKWAIT.replace(four(cond_clockwait));

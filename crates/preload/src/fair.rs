@@ -20,7 +20,7 @@ use convoy_sync::{
 
 use crate::arch;
 use crate::conditions;
-use crate::native::{self, Deadline};
+use crate::native::{self, Deadline, Slept};
 use crate::own::{self, EBUSY, ETIMEDOUT};
 use crate::real::{self, one, three, two};
 
@@ -164,8 +164,10 @@ impl Platform for Threads {
         let end = time
             .as_ref()
             .map(|time| Deadline { time: core::ptr::from_ref(time) as usize, is_realtime: false });
-        let late = native::sleep(&word.0, expected.wrapping_sub(FREE), end);
-        if late { Wake::TimedOut } else { Wake::Woken }
+        match native::sleep(&word.0, expected.wrapping_sub(FREE), end) {
+            Slept::Late => Wake::TimedOut,
+            Slept::Woken | Slept::Interrupted => Wake::Woken,
+        }
     }
 
     fn wake(word: *const Word, count: usize) {
@@ -360,7 +362,7 @@ fn of(mutex: usize) -> &'static Mutex {
     unsafe { &*(mutex as *const Mutex) }
 }
 
-extern "C" fn lock(mutex: usize) -> c_int {
+pub(crate) extern "C" fn lock(mutex: usize) -> c_int {
     if !own::is_ours(mutex) {
         return real::MUTEX_LOCK.libc([mutex, 0, 0, 0]);
     }
@@ -368,7 +370,7 @@ extern "C" fn lock(mutex: usize) -> c_int {
     0
 }
 
-extern "C" fn trylock(mutex: usize) -> c_int {
+pub(crate) extern "C" fn trylock(mutex: usize) -> c_int {
     match own::is_ours(mutex) {
         true if of(mutex).down_trylock() => 0,
         true => EBUSY,
@@ -377,7 +379,7 @@ extern "C" fn trylock(mutex: usize) -> c_int {
 }
 
 /// What a recorder tries first: a thread that may not go past the queue must come to [`lock`].
-extern "C" fn attempt(mutex: usize) -> c_int {
+pub(crate) extern "C" fn attempt(mutex: usize) -> c_int {
     match own::is_ours(mutex) {
         true if of(mutex).down_at_once() => 0,
         true => EBUSY,
@@ -400,14 +402,14 @@ fn lock_until(mutex: usize, clock_id: c_int, time: usize) -> c_int {
     if lock.down_timeout(left as u64).is_ok() { 0 } else { ETIMEDOUT }
 }
 
-extern "C" fn timedlock(mutex: usize, time: usize) -> c_int {
+pub(crate) extern "C" fn timedlock(mutex: usize, time: usize) -> c_int {
     if own::is_ours(mutex) {
         return lock_until(mutex, CLOCK_REALTIME, time);
     }
     real::MUTEX_TIMEDLOCK.libc([mutex, time, 0, 0])
 }
 
-extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
+pub(crate) extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
     let clock_id = clock as c_int;
     if !own::is_ours(mutex) || ![CLOCK_REALTIME, CLOCK_MONOTONIC].contains(&clock_id) {
         return real::MUTEX_CLOCKLOCK.libc([mutex, clock, time, 0]);
@@ -415,7 +417,7 @@ extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
     lock_until(mutex, clock_id, time)
 }
 
-extern "C" fn unlock(mutex: usize) -> c_int {
+pub(crate) extern "C" fn unlock(mutex: usize) -> c_int {
     if !own::is_ours(mutex) {
         return real::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]);
     }
@@ -424,14 +426,19 @@ extern "C" fn unlock(mutex: usize) -> c_int {
     0
 }
 
+/// What these mutexes need beside them, whichever they are.
+pub(crate) fn prepare() {
+    real::in_children(forked);
+    conditions::install();
+}
+
 /// Puts the lock in place of libc's mutexes.
 pub(crate) fn install() {
-    real::in_children(forked);
+    prepare();
     real::MUTEX_LOCK.replace(one(lock));
     real::MUTEX_TRYLOCK.replace(one(trylock));
     real::MUTEX_ATTEMPT.replace(one(attempt));
     real::MUTEX_TIMEDLOCK.replace(two(timedlock));
     real::MUTEX_CLOCKLOCK.replace(three(clocklock));
     real::MUTEX_UNLOCK.replace(one(unlock));
-    conditions::install();
 }

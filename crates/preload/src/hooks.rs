@@ -88,6 +88,7 @@ fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
 #[inline(never)]
 fn wait(thread: Thread, key: Option<Key>, block: impl Fn() -> c_int, lock: usize) -> c_int {
     let (Some(key), Some(detail)) = (key, thread.detail(key)) else { return block() };
+    detail.learn_callers();
     let waiters = Waiters::of(lock);
     let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
@@ -151,6 +152,9 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     thread.forget();
     let detail = thread.detail(thread.count(CONDITION, condition, site));
     let key = thread.count(MUTEX, mutex, site);
+    if let Some(detail) = detail {
+        detail.learn_callers();
+    }
     let result = block.call(arguments);
     if let Some(detail) = detail {
         waited(thread, detail, asked, ticks());

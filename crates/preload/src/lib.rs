@@ -12,13 +12,16 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod arch;
+mod choose;
 mod conditions;
 mod fair;
+mod handoff;
 mod hooks;
 mod native;
 mod own;
 mod process;
 mod real;
+mod stack;
 mod thread;
 mod waiters;
 
@@ -77,17 +80,19 @@ macro_rules! export {
 }
 
 export! {
-    pthread_mutex_lock "rsi" (m, site) take(MUTEX, &real::MUTEX_LOCK, m, site);
-    pthread_mutex_trylock "rsi" (m, site) hooks::attempt(MUTEX, m, site);
+    pthread_mutex_init "rdx" (m, kind, site) make(m, kind, site);
+    pthread_mutex_destroy "rsi" (m, _site) real::MUTEX_DESTROY.call([m, 0, 0, 0]);
+    pthread_mutex_lock "rsi" (m, site) take(MUTEX, &real::MUTEX_LOCK, met(m, site), site);
+    pthread_mutex_trylock "rsi" (m, site) hooks::attempt(MUTEX, met(m, site), site);
     pthread_mutex_timedlock "rdx" (m, t, site)
-        hooks::acquire(MUTEX, &real::MUTEX_TIMEDLOCK, [m, t, 0, 0], site);
+        hooks::acquire(MUTEX, &real::MUTEX_TIMEDLOCK, [met(m, site), t, 0, 0], site);
     pthread_mutex_clocklock "rcx" (m, clock, t, site)
-        hooks::acquire(MUTEX, &real::MUTEX_CLOCKLOCK, [m, clock, t, 0], site);
+        hooks::acquire(MUTEX, &real::MUTEX_CLOCKLOCK, [met(m, site), clock, t, 0], site);
     pthread_mutex_unlock "rsi" (m, _site) hooks::release(&real::MUTEX_UNLOCK, m);
-    mtx_lock "rsi" (m, site) take(MTX, &real::MTX_LOCK, m, site);
-    mtx_trylock "rsi" (m, site) hooks::attempt(MTX, m, site);
+    mtx_lock "rsi" (m, site) take(MTX, &real::MTX_LOCK, met(m, site), site);
+    mtx_trylock "rsi" (m, site) hooks::attempt(MTX, met(m, site), site);
     mtx_timedlock "rdx" (m, t, site)
-        hooks::acquire(MTX, &real::MTX_TIMEDLOCK, [m, t, 0, 0], site);
+        hooks::acquire(MTX, &real::MTX_TIMEDLOCK, [met(m, site), t, 0, 0], site);
     mtx_unlock "rsi" (m, _site) hooks::release(&real::MTX_UNLOCK, m);
 
     pthread_cond_wait "rdx" (c, m, site) hooks::condition(&real::COND_WAIT, [c, m, 0, 0], site);
@@ -95,6 +100,7 @@ export! {
         hooks::condition(&real::COND_TIMEDWAIT, [c, m, t, 0], site);
     pthread_cond_clockwait "r8" (c, m, clock, t, site)
         hooks::condition(&real::COND_CLOCKWAIT, [c, m, clock, t], site);
+    pthread_cond_destroy "rsi" (c, _site) real::COND_DESTROY.call([c, 0, 0, 0]);
     pthread_cond_signal "rsi" (c, site) hooks::signal(&real::COND_SIGNAL, c, site);
     pthread_cond_broadcast "rsi" (c, site) hooks::signal(&real::COND_BROADCAST, c, site);
     cnd_wait "rdx" (c, m, site) hooks::condition(&real::CND_WAIT, [c, m, 0, 0], site);
@@ -144,6 +150,21 @@ pub(crate) fn lead() {
             entry.store(address as *mut (), Relaxed);
         }
     }
+}
+
+/// A mutex that is taken at `site`, with its policy.
+#[inline(always)]
+fn met(mutex: usize, site: usize) -> usize {
+    choose::meet(mutex, site);
+    mutex
+}
+
+fn make(mutex: usize, kind: usize, site: usize) -> c_int {
+    let result = real::MUTEX_INIT.call([mutex, kind, 0, 0]);
+    if result == 0 {
+        choose::made(mutex, site);
+    }
+    result
 }
 
 #[inline(always)]

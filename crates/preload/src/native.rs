@@ -1,9 +1,11 @@
 //! The platform of a program that does not know of us: futex calls that leave `errno` alone, and
 //! nothing that allocates.
 
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use crate::arch;
+use crate::real;
 use convoy_sync::{Platform, Sleep, TaskId, Wake, user_space};
 
 const FUTEX: usize = 202;
@@ -15,6 +17,11 @@ const PRIVATE: usize = 128;
 /// The deadline is one of the clock that people set.
 const REALTIME: usize = 256;
 const ETIMEDOUT: isize = -110;
+const EINTR: isize = -4;
+const EINVAL: c_int = 22;
+const NS_PER_S: i64 = 1_000_000_000;
+const CLOCK_REALTIME: c_int = 0;
+const CLOCK_MONOTONIC: c_int = 1;
 
 /// A point in time: a `struct timespec` of the program, and whether people set its clock.
 #[derive(Clone, Copy)]
@@ -23,14 +30,77 @@ pub(crate) struct Deadline {
     pub(crate) is_realtime: bool,
 }
 
-/// Sleeps while `word` has the value; whether the deadline has passed.
-pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Option<Deadline>) -> bool {
+impl Deadline {
+    /// By one of the two clocks that libc takes, or its error.
+    pub(crate) fn by(clock: usize, time: usize) -> Result<Self, c_int> {
+        match clock as c_int {
+            CLOCK_REALTIME => Ok(Self { time, is_realtime: true }),
+            CLOCK_MONOTONIC => Ok(Self { time, is_realtime: false }),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Seconds and nanoseconds.
+    fn parts(self) -> [i64; 2] {
+        // SAFETY: the program gives a time to wait until.
+        unsafe { *(self.time as *const [i64; 2]) }
+    }
+
+    /// What libc says if it has to wait until a time that is none.
+    pub(crate) fn error(self) -> Option<c_int> {
+        (!(0..NS_PER_S).contains(&self.parts()[1])).then_some(EINVAL)
+    }
+}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slept {
+    /// The word has another value, or somebody woke.
+    Woken,
+    /// A handler has run.
+    Interrupted,
+    /// The deadline has passed.
+    Late,
+}
+
+/// Sleeps while `word` has the value.
+pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Option<Deadline>) -> Slept {
+    if deadline.is_some_and(|end| end.parts()[0] < 0) {
+        // The kernel refuses a time before its first one.
+        return Slept::Late;
+    }
     let clock = deadline.map_or(0, |end| if end.is_realtime { REALTIME } else { 0 });
     let time = deadline.map_or(0, |end| end.time);
     let operation = WAIT_BITSET | PRIVATE | clock;
     let place = word.as_ptr() as usize;
     // SAFETY: the kernel reads the word and, if there is one, the program's time.
-    unsafe { arch::call(FUTEX, [place, operation, value as usize, time, 0, ANY]) == ETIMEDOUT }
+    let result = unsafe { arch::call(FUTEX, [place, operation, value as usize, time, 0, ANY]) };
+    match result {
+        ETIMEDOUT => Slept::Late,
+        EINTR => Slept::Interrupted,
+        _ => Slept::Woken,
+    }
+}
+
+/// Sleeps so that the thread can be cancelled meanwhile; `undo` is then called first, with
+/// `argument`.
+pub(crate) fn cancellable(
+    undo: extern "C" fn(*mut c_void),
+    argument: usize,
+    sleep: impl Fn() -> Slept,
+) -> Slept {
+    /// glibc's record of a cleanup handler, `struct _pthread_cleanup_buffer`.
+    type Buffer = [usize; 4];
+    const ASYNCHRONOUS: usize = 1;
+    let mut buffer: Buffer = [0; 4];
+    let buffer = (&raw mut buffer) as usize;
+    let mut before: c_int = 0;
+    real::CLEANUP_PUSH.call([buffer, undo as *const () as usize, argument, 0]);
+    real::SETCANCELTYPE.call([ASYNCHRONOUS, (&raw mut before) as usize, 0, 0]);
+    let slept = sleep();
+    real::SETCANCELTYPE.call([before as usize, 0, 0, 0]);
+    real::CLEANUP_POP.call([buffer, 0, 0, 0]);
+    slept
 }
 
 /// Wakes so many that sleep on `word`.

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::arch;
 use crate::layout::*;
@@ -30,6 +30,8 @@ static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
 static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 /// Which file of this process number it is.
 static TURN: AtomicUsize = AtomicUsize::new(0);
+/// From the thread's control block to its `rseq_cs`; the least number: it has none.
+static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
 /// Ranges of code of which the memory map is known.
 static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
 static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
@@ -79,6 +81,8 @@ fn close(descriptor: isize) {
 }
 
 extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
+    crate::real::find_all();
+    find_rseq();
     crate::own::install(|name| value(environment, name.to_bytes()));
     if !directory(environment) {
         crate::lead();
@@ -295,16 +299,24 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     for word in [S_HOLDS, S_RELEASED, S_ARMED] {
         slot[word].store(0, Relaxed);
     }
-    let offset = crate::real::exported::<isize>(c"__rseq_offset");
-    let size = crate::real::exported::<u32>(c"__rseq_size").unwrap_or(0);
-    let rseq = offset.filter(|_| size > 0).map_or(0, |offset| {
-        // `rseq_cs` stands eight bytes into the structure.
-        arch::thread_pointer().wrapping_add_signed(offset + 8) as u64
-    });
+    let rseq = match RSEQ.load(Relaxed) {
+        isize::MIN => 0,
+        offset => arch::thread_pointer().wrapping_add_signed(offset) as u64,
+    };
     slot[S_RSEQ].store(rseq, Relaxed);
     file[H_SEES_SWITCHES].store(u64::from(rseq != 0), Relaxed);
     arch::set_thread_word(core::ptr::from_ref(slot) as usize);
     Some(slot)
+}
+
+/// Sees where libc has registered the structure that the kernel tells a thread through.
+fn find_rseq() {
+    let offset = crate::real::exported::<isize>(c"__rseq_offset");
+    let size = crate::real::exported::<u32>(c"__rseq_size").unwrap_or(0);
+    if let Some(offset) = offset.filter(|_| size > 0) {
+        // `rseq_cs` stands eight bytes into the structure.
+        RSEQ.store(offset + 8, Relaxed);
+    }
 }
 
 fn slot(file: &'static Map, index: usize) -> &'static Slot {

@@ -88,6 +88,14 @@ impl Real {
         (address != 0).then_some(address)
     }
 
+    fn find_both(&self) {
+        let found = self.find();
+        for place in [&self.address, &self.behind] {
+            // Relaxed: everybody finds the same. Another function may be in its place already.
+            let _other = place.compare_exchange(0, found, Relaxed, Relaxed);
+        }
+    }
+
     #[cold]
     fn find(&self) -> usize {
         let name = self.name.as_ptr();
@@ -160,6 +168,12 @@ pub(crate) fn exported<T: Copy>(name: &CStr) -> Option<T> {
 macro_rules! reals {
     ($($constant:ident $how:ident $name:literal;)*) => {
         $(pub(crate) static $constant: Real = Real::$how($name);)*
+
+        /// Finds all of them: a signal handler may be the first to call one while its thread is
+        /// within the loader, whose lock `dlsym` takes.
+        pub(crate) fn find_all() {
+            $($constant.find_both();)*
+        }
     };
 }
 
@@ -173,6 +187,7 @@ reals! {
     CND_WAIT new c"cnd_wait";
     COND_BROADCAST versioned c"pthread_cond_broadcast";
     COND_CLOCKWAIT new c"pthread_cond_clockwait";
+    COND_DESTROY versioned c"pthread_cond_destroy";
     COND_SIGNAL versioned c"pthread_cond_signal";
     COND_TIMEDWAIT versioned c"pthread_cond_timedwait";
     COND_WAIT versioned c"pthread_cond_wait";
@@ -183,6 +198,8 @@ reals! {
     MTX_UNLOCK new c"mtx_unlock";
     MUTEX_ATTEMPT new c"pthread_mutex_trylock";
     MUTEX_CLOCKLOCK new c"pthread_mutex_clocklock";
+    MUTEX_DESTROY new c"pthread_mutex_destroy";
+    MUTEX_INIT new c"pthread_mutex_init";
     MUTEX_LOCK new c"pthread_mutex_lock";
     MUTEX_TIMEDLOCK new c"pthread_mutex_timedlock";
     MUTEX_TRYLOCK new c"pthread_mutex_trylock";
@@ -205,4 +222,5 @@ reals! {
     SPIN_LOCK new c"pthread_spin_lock";
     SPIN_TRYLOCK new c"pthread_spin_trylock";
     SPIN_UNLOCK new c"pthread_spin_unlock";
+    TESTCANCEL new c"pthread_testcancel";
 }

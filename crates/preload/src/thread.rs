@@ -7,9 +7,9 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::arch;
 use crate::layout::*;
 use crate::process::{self, Map, Slot};
+use crate::{arch, stack};
 
 /// Places of a table that are looked at before it counts as full.
 const PROBES: usize = 16;
@@ -269,6 +269,20 @@ impl Detail {
     fn at(file: &'static Map, index: u64) -> Option<Self> {
         let start = DETAILS + index as usize * DETAIL_WORDS;
         (index != 0).then(|| Self(&file[start..start + DETAIL_WORDS]))
+    }
+
+    /// Notes who called, the first time.
+    pub(crate) fn learn_callers(self) {
+        if self.0[D_CALLERS].load(Relaxed) != 0 {
+            return;
+        }
+        // Before: the unwinder may wait for a mutex of its own.
+        self.0[D_CALLERS].store(1, Relaxed);
+        let mut frames = [0; CALLERS];
+        let count = stack::callers(self.0[D_SITE].load(Relaxed) as usize, &mut frames);
+        for (place, frame) in self.0[D_CALLERS..].iter().zip(&frames[..count]) {
+            place.store(*frame, Relaxed);
+        }
     }
 
     /// Adds to one of its plain numbers.

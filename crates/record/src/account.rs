@@ -7,6 +7,8 @@ use crate::record::{HANDOFF, Kind, Lock, Process, Record, total};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
 const OFF_CPU: f64 = 0.10;
+/// Share of the run below which a lock is so seldom held that its sections are not the cause.
+const SELDOM: f64 = 0.10;
 /// Waiting of a thread, of the time of the program, below which no lock is to blame.
 const LITTLE: f64 = 0.01;
 
@@ -136,8 +138,8 @@ impl Account {
                                     seen."
                     .to_owned(),
                 Some(one) => format!(
-                    "Threads hardly waited for locks ({}), but for each other: {} of all waiting \
-                     was on the {} {} times.",
+                    "Threads hardly waited for locks ({}), but for each other: {} of that waiting \
+                     was on {}, {} times.",
                     seconds(self.wait_s),
                     percent(one.wait_percent),
                     one.place(),
@@ -163,6 +165,12 @@ impl Account {
         } else if first.held_s > 0.0 && wall_s > 0.0 {
             let busy = 100.0 * first.held_s / wall_s.max(f64::MIN_POSITIVE);
             let _ = write!(text, "; it was held for {} of the run", percent(busy.min(100.0)));
+            let handoff = first.lock.all(|site| &site.handoff);
+            if busy < 100.0 * SELDOM
+                && let Some(way) = handoff.percentile_s(50.0)
+            {
+                let _ = write!(text, ", but who waited ran only {} after a release", seconds(way));
+            }
         }
         text + "."
     }

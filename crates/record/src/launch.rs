@@ -71,7 +71,7 @@ pub fn refusal(program: &OsStr) -> Option<String> {
 }
 
 /// The file that the shell would start.
-fn find(program: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.to_string_lossy().contains('/') {
         return Some(PathBuf::from(program));
     }

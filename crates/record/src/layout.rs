@@ -11,7 +11,7 @@
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Words of a page.
 pub const PAGE: usize = 512;
@@ -55,6 +55,8 @@ pub const H_MAP_BUSY: usize = 16;
 pub const H_CURSOR: usize = 17;
 /// Most threads that had a slot at once.
 pub const H_THREADS_MOST: usize = 18;
+/// Mutexes that have a policy of their own.
+pub const H_CHOSEN: usize = 19;
 /// Command line of the process, its words ended by zeros.
 pub const H_COMMAND: usize = 64;
 /// Words of the command line.
@@ -191,8 +193,13 @@ pub const D_SLOT: usize = 3;
 pub const D_LOCK: usize = 4;
 /// The key: the call site.
 pub const D_SITE: usize = 5;
+/// What the callers of the function around the call site return to, the nearest first, when a
+/// thread first waited; 1 and zeros: not known.
+pub const D_CALLERS: usize = 8;
+/// Of them.
+pub const CALLERS: usize = 6;
 /// First distribution of the detail.
-pub const D_LISTS: usize = 8;
+pub const D_LISTS: usize = 16;
 /// Distributions.
 pub const LISTS: usize = 6;
 /// Holds in which the owner kept its CPU.
@@ -250,6 +257,7 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 
 const _: () = {
     assert!(S_PHASES + PHASE_COUNT <= S_KEYS);
+    assert!(D_CALLERS + CALLERS <= D_LISTS);
     assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_PHASES);
     assert!(bucket(15) == 0 && bucket(16) == 0 && bucket(24) == 1 && bucket(32) == 2);
     assert!(least(2) == 32 && least(1) == 24 && bucket(least(40)) == 40);

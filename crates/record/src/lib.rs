@@ -6,14 +6,19 @@
 //! other tools print.
 
 pub mod account;
+pub mod attach;
+mod elf;
+mod futex;
 pub mod import;
 pub mod launch;
 pub mod layout;
 mod names;
 pub mod raw;
 mod record;
+pub mod sites;
 
 pub use account::Account;
+pub use names::LOCK_OF;
 pub use record::{HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters};
 
 /// The object that is loaded before a program; empty where it is not built.

@@ -1,9 +1,19 @@
 //! Names of addresses: functions with file and line, variables, or at least objects and offsets.
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{Input, Sym, Symbolizer};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// How the name of a lock without a variable begins; its place follows.
+pub const LOCK_OF: &str = "lock of ";
+/// The same of what has no owner.
+const CONDITION_OF: &str = "condition of ";
+
+/// The name of something without a variable.
+pub(crate) fn named_after(place: &str, is_lock: bool) -> String {
+    [if is_lock { LOCK_OF } else { CONDITION_OF }, place].concat()
+}
 
 /// An object in the memory of a process.
 struct Object {
@@ -40,6 +50,51 @@ impl Names {
         Self { objects, functions: Symbolizer::new(), variables: Symbolizer::new() }
     }
 
+    /// Of a file that is not in memory, by its own addresses.
+    pub(crate) fn of_file(path: &Path) -> Self {
+        let object = Object { path: path.to_owned(), base: 0, end: u64::MAX >> 1 };
+        let objects = BTreeMap::from([(0, object)]);
+        Self { objects, functions: Symbolizer::new(), variables: Symbolizer::new() }
+    }
+
+    /// Where the function around a call begins, if it only takes locks for others.
+    pub(crate) fn passing(&self, site: u64) -> Option<u64> {
+        let (name, _, offset) = self.function(site.saturating_sub(1))?;
+        passes_on(&name).then(|| site.saturating_sub(1 + offset as u64))
+    }
+
+    /// Whether the place that a call returns to has this name: all of what an account prints of it,
+    /// its function, or its file and line; those of an inlined function too.
+    pub(crate) fn is_called(&self, site: u64, name: &str) -> bool {
+        let name = name.strip_prefix(LOCK_OF).unwrap_or(name);
+        if self.place_of(site) == name {
+            return true;
+        }
+        let Some(symbol) = self.find(&self.functions, site.saturating_sub(1), true) else {
+            return false;
+        };
+        let inlined = symbol.inlined.iter().map(|one| (&*one.name, one.code_info.as_ref()));
+        let mut all = std::iter::once((&*symbol.name, symbol.code_info.as_deref())).chain(inlined);
+        all.any(|(function, code)| {
+            let plain = without_arguments(function);
+            let line = code.map(line);
+            let is_line = line.as_deref() == Some(name);
+            let both = || line.as_ref().is_some_and(|line| name == format!("{plain} ({line})"));
+            function == name || plain == name || is_line || both()
+        })
+    }
+
+    /// The file that an address belongs to, and the address in it.
+    pub(crate) fn own(&self, address: u64) -> Option<(&PathBuf, u64)> {
+        let object = self.object(address).filter(|object| address < object.end)?;
+        Some((&object.path, address - object.base))
+    }
+
+    /// The function around an address.
+    pub(crate) fn name(&self, address: u64) -> Option<String> {
+        self.function(address).map(|(name, ..)| name)
+    }
+
     /// The object that an address belongs to; its variables of value zero follow its last part.
     fn object(&self, address: u64) -> Option<&Object> {
         /// Room that such variables may take.
@@ -63,21 +118,27 @@ impl Names {
         let (mut name, mut code) = (symbol.name.to_string(), symbol.code_info.clone());
         // The innermost inlined function that is not the wrapper of a library.
         for inlined in &symbol.inlined {
-            if !is_wrapper(&inlined.name) {
+            if !is_wrapper(&inlined.name) && !passes_on(&inlined.name) {
                 name = inlined.name.to_string();
                 code = inlined.code_info.clone().map(Box::new).or(code);
             }
         }
-        let line = code.map(|code| {
-            let file = Path::new(&code.file).file_name().unwrap_or(&code.file);
-            let file = file.to_string_lossy();
-            code.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"))
-        });
-        Some((name, line, symbol.offset))
+        Some((without_arguments(&name).to_owned(), code.as_deref().map(line), symbol.offset))
     }
 
-    /// The place that a call returns to.
-    pub(crate) fn place(&self, site: u64) -> String {
+    /// The place that a call returns to, or, if that is in a function that only takes locks for
+    /// others, the one that this returns to.
+    pub(crate) fn place(&self, site: u64, callers: &[u64]) -> String {
+        let passes_on = |site: &u64| {
+            let function = self.function(site.saturating_sub(1));
+            function.is_some_and(|(name, ..)| passes_on(&name))
+        };
+        let known = callers.iter().take_while(|caller| **caller > 1);
+        let mut all = std::iter::once(&site).chain(known);
+        self.place_of(*all.find(|site| !passes_on(site)).unwrap_or(&site))
+    }
+
+    fn place_of(&self, site: u64) -> String {
         match self.function(site.saturating_sub(1)) {
             Some((name, Some(line), _)) => format!("{name} ({line})"),
             Some((name, None, offset)) => format!("{name}+{:#x} ({})", offset + 1, self.file(site)),
@@ -103,6 +164,56 @@ impl Names {
             None => format!("{address:#x}"),
         }
     }
+}
+
+/// A function of C++ without its arguments.
+fn without_arguments(name: &str) -> &str {
+    let mut depth = 0;
+    for (at, one) in name.char_indices() {
+        match one {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            // Not of `(anonymous namespace)::f`, `operator()` or `<impl of (A, B)>::f`.
+            '(' if at > 0 && depth == 0 => {
+                let before = &name[..at];
+                if !before.ends_with("operator") && !name[at..].contains(")::") {
+                    return before;
+                }
+            }
+            _ => {}
+        }
+    }
+    name
+}
+
+/// File and line.
+fn line(code: &CodeInfo<'_>) -> String {
+    let file = Path::new(&code.file).file_name().unwrap_or(&code.file).to_string_lossy();
+    code.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"))
+}
+
+/// Whether a function is, by its name, one of a class of mutexes or the like: it only takes locks
+/// for others, and serves many of them.
+pub(crate) fn passes_on(name: &str) -> bool {
+    /// What such classes and libraries have in their names.
+    const KINDS: [&str; 11] = [
+        "mutex",
+        "futex",
+        "__gthread",
+        "unique_lock",
+        "lock_guard",
+        "scoped_lock",
+        "rwlock",
+        "condvar",
+        "condition_variable",
+        "semaphore",
+        "pythread_acquire_lock",
+    ];
+    /// What such functions do; a constructor is named after its class.
+    const ACTS: [&str; 7] = ["lock", "mutex", "acquire", "wait", "enter", "init", "sem"];
+    let name = without_arguments(name).to_ascii_lowercase();
+    let last = name.rsplit("::").next().unwrap_or(&name);
+    KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
 }
 
 /// Functions that only pass a lock on to pthread.
@@ -136,13 +247,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn arguments_are_no_part_of_a_name() {
+        for (name, expected) in [
+            (
+                "rocksdb::Cache::Find(rocksdb::Slice const&, unsigned int) const",
+                "rocksdb::Cache::Find",
+            ),
+            ("f(void (*)(int))", "f"),
+            ("(anonymous namespace)::f", "(anonymous namespace)::f"),
+            ("A::operator()", "A::operator()"),
+            ("std::function<void (int)>::call(int)", "std::function<void (int)>::call"),
+            ("<(A, B) as C>::d", "<(A, B) as C>::d"),
+            ("main", "main"),
+        ] {
+            assert_eq!(without_arguments(name), expected);
+        }
+    }
+
+    #[test]
     fn lines_of_a_memory_map_are_read_and_places_without_symbols_have_offsets() {
         let maps = "1000-2000 r--p 00000000 fd:00 12  /no/such/lib.so\n\
                     2000-5000 r-xp 00001000 fd:00 12  /no/such/lib.so\n\
                     7000-8000 rw-p 00000000 00:00 0\n[no line]\n";
         let names = Names::new(maps);
-        assert_eq!(names.place(0x2345), "lib.so+0x1345");
-        assert_eq!(names.place(0x900), "0x900");
+        assert_eq!(names.place(0x2345, &[]), "lib.so+0x1345");
+        assert_eq!(names.place(0x900, &[]), "0x900");
         assert_eq!(names.variable(0x2345), None);
     }
 }

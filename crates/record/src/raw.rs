@@ -14,7 +14,7 @@ use std::path::Path;
 
 use crate::RecordError;
 use crate::layout::*;
-use crate::names::Names;
+use crate::names::{Names, named_after};
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 
 /// Reads the files that the processes of one program left in `directory`.
@@ -47,7 +47,15 @@ struct Raw {
 #[derive(Default)]
 struct Found {
     kind: Kind,
-    sites: BTreeMap<(u64, u64), Site>,
+    sites: BTreeMap<Called, Site>,
+}
+
+/// A call site with its kind and the callers of the function around it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Called {
+    kind: u64,
+    site: u64,
+    callers: [u64; CALLERS],
 }
 
 impl Raw {
@@ -100,6 +108,7 @@ impl Raw {
             ended: header[H_ENDED] == 1,
             threads: header[H_THREADS],
             threads_lost: header[H_THREADS_LOST],
+            chosen: header[H_CHOSEN],
             sees_switches: header[H_SEES_SWITCHES] == 1,
             ..Process::default()
         };
@@ -131,12 +140,13 @@ impl Raw {
             }
             let (kind, address) = (key[K_LOCK] >> KIND_SHIFT, key[K_LOCK] << 8 >> 8);
             let index = key[K_DETAIL] & ((1 << DETAIL_BITS) - 1);
-            let mut site = self.detail(index as usize)?;
+            let (mut site, callers) = self.detail(index as usize)?;
             site.count = key[K_COUNT];
             site.threads = ((key[K_DETAIL] & !SLOW) >> (DETAIL_BITS + GENERATION_BITS)).max(1);
             let found = locks.entry(address).or_default();
             found.kind = Kind::of(kind);
-            found.sites.entry((kind, key[K_SITE])).or_default().add(&site);
+            let called = Called { kind, site: key[K_SITE], callers };
+            found.sites.entry(called).or_default().add(&site);
         }
         Ok(())
     }
@@ -154,10 +164,10 @@ impl Raw {
         }
     }
 
-    /// The distributions of a key; empty ones if it has none.
-    fn detail(&self, index: usize) -> std::io::Result<Site> {
+    /// The distributions of a key, and callers; empty ones if it has none.
+    fn detail(&self, index: usize) -> std::io::Result<(Site, [u64; CALLERS])> {
         if index == 0 || index >= DETAIL_COUNT {
-            return Ok(Site::default());
+            return Ok((Site::default(), [0; CALLERS]));
         }
         let words = self.words(DETAILS + index * DETAIL_WORDS, DETAIL_WORDS)?;
         let times = |list: usize| {
@@ -171,7 +181,8 @@ impl Raw {
                 buckets: filled.map(|(bucket, count)| (ns(bucket), *count)).collect(),
             }
         };
-        Ok(Site {
+        let callers = words[D_CALLERS..][..CALLERS].try_into().expect("as many");
+        let site = Site {
             contended: words[D_CONTENDED],
             failed: words[D_FAILED],
             hold_on: times(HOLD_ON),
@@ -181,27 +192,31 @@ impl Raw {
             think_off: times(THINK_OFF),
             handoff: times(HANDOFF),
             ..Site::default()
-        })
+        };
+        Ok((site, callers))
     }
 
     /// The locks with their names; locks without one of their own share that of the place which
     /// took them most.
     fn named(&self, locks: BTreeMap<u64, Found>, names: &Names) -> std::io::Result<Vec<Lock>> {
         let waiters = self.waiters()?;
-        let mut places: BTreeMap<u64, String> = BTreeMap::new();
-        let mut all: BTreeMap<(String, Kind), Lock> = BTreeMap::new();
+        let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
+        let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
         for (address, found) in locks {
             let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
-            for ((kind, at), site) in found.sites {
-                let place = places.entry(at).or_insert_with(|| names.place(at)).clone();
+            for (Called { kind, site: at, callers }, site) in found.sites {
+                let place = places.entry((at, callers));
+                let place = place.or_insert_with(|| names.place(at, &callers)).clone();
                 sites.entry((place, act(kind).to_owned())).or_default().add(&site);
             }
             let most = sites.iter().max_by(|(_, a), (_, b)| {
                 a.wait.total_s.total_cmp(&b.wait.total_s).then(a.count.cmp(&b.count))
             });
             let place = most.map_or_else(String::new, |((place, _), _)| place.clone());
-            let name = names.variable(address).unwrap_or_else(|| format!("lock of {place}"));
-            let lock = all.entry((name.clone(), found.kind)).or_insert_with(|| Lock {
+            // The same function may take semaphores that exclude and semaphores that signal.
+            let is_lock = Lock::is_lock_of(found.kind, sites.values());
+            let name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
+            let lock = all.entry((name.clone(), found.kind, is_lock)).or_insert_with(|| Lock {
                 name,
                 kind: found.kind,
                 ..Lock::default()
@@ -248,7 +263,7 @@ impl Raw {
 }
 
 impl Waiters {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         if other.longest_s > self.longest_s {
             (self.longest_s, self.longest_at_s) = (other.longest_s, other.longest_at_s);
         }

@@ -50,6 +50,9 @@ pub struct Program {
     /// The same of its semaphores.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sem: String,
+    /// Places whose mutexes had a policy of their own, each with that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<(String, String)>,
     /// The tool whose output this was made from; empty: recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
@@ -94,6 +97,9 @@ pub struct Process {
     pub threads_lost: u64,
     /// Acquisitions for which the tables had no room.
     pub acquisitions_lost: u64,
+    /// Mutexes that had a policy of their own.
+    #[serde(default)]
+    pub chosen: u64,
     /// Whether switches of an owner were seen.
     pub sees_switches: bool,
     /// Length of a phase, seconds.
@@ -295,10 +301,22 @@ impl Lock {
     /// Whether it has an owner, so that a wait for it is a wait for somebody's section. A semaphore
     /// that others post than those who took it is a signal.
     pub fn is_lock(&self) -> bool {
-        let held = total(self.sites.iter().flat_map(|s| [s.hold_on.count, s.hold_off.count]));
-        match self.kind {
+        Self::is_lock_of(self.kind, self.sites.iter())
+    }
+
+    pub(crate) fn is_lock_of<'a>(kind: Kind, sites: impl Iterator<Item = &'a Site>) -> bool {
+        let count = |(held, waited): (u64, u64), site: &Site| {
+            (
+                total([held, site.hold_on.count, site.hold_off.count]),
+                total([waited, site.contended]),
+            )
+        };
+        match kind {
             Kind::Barrier | Kind::Condition => false,
-            Kind::Semaphore => held >= self.contended().div_ceil(2),
+            Kind::Semaphore => {
+                let (held, waited) = sites.fold((0, 0), count);
+                held >= waited.div_ceil(2)
+            }
             Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
         }
     }

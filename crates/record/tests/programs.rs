@@ -2,6 +2,7 @@
 
 #![cfg(target_arch = "x86_64")]
 
+use convoy_record::sites::{RANGES, Sites};
 use convoy_record::{
     Account, DIRECTORY, Kind, Lock, Process, Program, Record, Site, Times, launch, raw,
 };
@@ -24,6 +25,20 @@ fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
     cc.args(["-O1", "-g", "-pthread"]).args(flags).arg("-o").arg(&to).arg(from);
     assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
     to
+}
+
+/// Runs a program with the object before it, under the policies, recorded or not; what it says.
+fn said(program: &Path, environment: &[(&str, &str)], recorded: bool) -> String {
+    let files = program.with_extension("files");
+    std::fs::create_dir_all(&files).expect("a directory for the files");
+    let object = launch::object().expect("the object can be written");
+    let mut command = launch::command(&[program.into()], &object);
+    command.envs(environment.iter().copied());
+    if recorded {
+        command.env(DIRECTORY, &files);
+    }
+    let output = command.output().expect("the program starts");
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// Runs a program under the recorder.
@@ -175,10 +190,77 @@ fn locks_of_ours_keep_every_promise_of_libc() {
 }
 
 #[test]
+fn every_policy_conforms_as_libc_does() {
+    let policies = [
+        (&[][..], "libc"),
+        (&[("CONVOY_MUTEX", "spin")], "spin"),
+        (&[("CONVOY_MUTEX", "sleep")], "sleep"),
+        (&[("CONVOY_MUTEX", "fair"), ("CONVOY_SEM", "handoff")], "fair"),
+        (&[("CONVOY_MUTEX", "handoff"), ("CONVOY_SEM", "handoff")], "handoff"),
+    ];
+    for (source, all) in [("conform_mutex.c", "0 of 17"), ("conform_others.c", "0 of 12")] {
+        let place = directory(source);
+        let program = compile(source, &place, &[]);
+        let plain = Command::new(&program).output().expect("the program starts");
+        let expected = format!("failures {all}\n");
+        assert_eq!(String::from_utf8_lossy(&plain.stdout), expected, "plain libc");
+        for (environment, name) in policies {
+            for recorded in [false, true] {
+                let said = said(&program, environment, recorded);
+                assert_eq!(said, expected, "{source} under {name}, recorded: {recorded}");
+            }
+        }
+        std::fs::remove_dir_all(place).expect("it goes away");
+    }
+}
+
+#[test]
+fn a_lock_is_chosen_by_its_variable_or_by_where_it_is_made_or_first_taken() {
+    let place = directory("chosen");
+    let program = compile("chosen.c", &place, &[]);
+    let sites = Sites::of(program.as_os_str()).expect("a program");
+    let ranges = |wanted: &[(&str, &str)]| {
+        let own = |(site, policy): &(&str, &str)| ((*site).to_owned(), (*policy).to_owned());
+        sites.ranges(&wanted.iter().map(own).collect::<Vec<_>>())
+    };
+    let four = [
+        ("journals", "fair"),
+        ("take_here (chosen.c:23)", "handoff"),
+        ("make_queue", "spin"),
+        ("lock of find_in_cache (chosen.c:34)", "fair"),
+    ];
+    // 1: libc's, 3: spin, 4: fair, 5: handoff.
+    for (wanted, others, expected) in [
+        (&four[..], "", "453411"),
+        (&four[..3], "spin", "453333"),
+        (&[("chosen.c:39", "handoff")], "", "115151"),
+        (&[("journals+0x28", "fair"), ("go_around", "sleep")], "", "412121"),
+        (&[("journals+0x50", "fair")], "", "111111"),
+    ] {
+        let ranges = ranges(wanted).expect("they are there");
+        let environment = [(RANGES, ranges.as_str()), ("CONVOY_MUTEX", others)];
+        for recorded in [false, true] {
+            let said = said(&program, &environment, recorded);
+            assert_eq!(said, format!("{expected} 0 0 0 0 0 0\n"), "{wanted:?} {recorded}");
+        }
+    }
+    let error = ranges(&[("nowhere.c:7", "fair")]).expect_err("no such place").to_string();
+    assert!(error.contains("`nowhere.c:7`") && error.contains("program"), "{error}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
 fn who_waited_in_the_parent_does_not_wait_in_a_child() {
-    for policy in ["mutex=libc", "mutex=spin", "mutex=fair"] {
+    for (policy, words) in [
+        ("mutex=libc", &[][..]),
+        ("mutex=spin", &[]),
+        ("mutex=fair", &[]),
+        ("mutex=handoff", &[]),
+        ("sem=libc", &["semaphore"]),
+        ("sem=handoff", &["semaphore"]),
+    ] {
         let program = compile("waiters_fork.c", &directory("waiters-fork"), &[]);
-        let (output, _) = record_with(policy, &program, &[]);
+        let (output, _) = record_with(policy, &program, words);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "16000 0\n", "{policy}");
     }
 }

@@ -31,8 +31,9 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N] [--seed N] [TARGET | FILE]
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
-  predictions [CONVOY]
-                    convoy predict beside measurements, with a release build or that program
+  predictions [--real] [--only NAME] [--threads LIST] [--cpus LIST] [CONVOY]
+                    convoy predict beside measurements of loops, or of programs of packages, with
+                    a release build or that program
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
@@ -88,19 +89,23 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["fuzz", rest @ ..] => Ok(fuzz(root, rest)?.into()),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
-        ["predictions"] => predictions::run(root, None),
-        ["predictions", convoy] => predictions::run(root, Some(convoy)),
+        ["predictions", rest @ ..] => match predictions::Wanted::of(rest) {
+            Some(wanted) => predictions::run(root, &wanted),
+            None => Ok(usage()),
+        },
         ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(Outcome::Done)
         }
-        _ => {
-            eprintln!("{USAGE}");
-            Ok(Outcome::Usage)
-        }
+        _ => Ok(usage()),
     }
+}
+
+fn usage() -> Outcome {
+    eprintln!("{USAGE}");
+    Outcome::Usage
 }
 
 /// The readers of files against made-up inputs, as [`USAGE`] has the arguments.

@@ -1,5 +1,7 @@
-/* A fork while threads wait for a mutex: in the child they are gone, and the mutex works on. */
+/* A fork while threads wait for a mutex, or with an argument for a semaphore of one unit: in the
+   child they are gone, and the lock works on. */
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -9,13 +11,28 @@
 #define TURNS 2000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static int entered;
+static sem_t semaphore;
+static int entered, is_semaphore;
+
+static void take(void) {
+    if (is_semaphore)
+        sem_wait(&semaphore);
+    else
+        pthread_mutex_lock(&mutex);
+}
+
+static void give(void) {
+    if (is_semaphore)
+        sem_post(&semaphore);
+    else
+        pthread_mutex_unlock(&mutex);
+}
 
 static void *turns(void *unused) {
     for (int i = 0; i < TURNS; i++) {
-        pthread_mutex_lock(&mutex);
+        take();
         entered++;
-        pthread_mutex_unlock(&mutex);
+        give();
     }
     return unused;
 }
@@ -26,21 +43,24 @@ static int all_take_turns(pthread_t *threads, int count) {
     return entered;
 }
 
-int main(void) {
+int main(int words, char **word) {
+    (void)word;
     pthread_t threads[WAITERS];
     struct timespec while_they_queue = {.tv_nsec = 50000000};
-    pthread_mutex_lock(&mutex);
+    is_semaphore = words > 1;
+    sem_init(&semaphore, 0, 1);
+    take();
     for (int i = 0; i < WAITERS; i++)
         pthread_create(&threads[i], 0, turns, 0);
     nanosleep(&while_they_queue, 0);
     pid_t child = fork();
     if (child == 0) {
-        pthread_mutex_unlock(&mutex);
+        give();
         for (int i = 0; i < 4; i++)
             pthread_create(&threads[i], 0, turns, 0);
         _exit(all_take_turns(threads, 4) == 4 * TURNS ? 0 : 1);
     }
-    pthread_mutex_unlock(&mutex);
+    give();
     int status, sum = all_take_turns(threads, WAITERS);
     waitpid(child, &status, 0);
     printf("%d %d\n", sum, status);

@@ -1,0 +1,95 @@
+//! Distributions of recorded times, to be drawn from.
+
+use convoy_stats::Rng;
+
+/// A distribution of times by buckets of half a power of two.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Least time of a bucket, nanoseconds, and how many are in it or below.
+    buckets: Vec<(f64, u64)>,
+    /// What makes the mean of the draws that of the record.
+    scale: f64,
+}
+
+impl Spread {
+    /// Of buckets (least nanoseconds, count) in ascending order, with this mean in nanoseconds.
+    pub fn new(counts: &[(f64, u64)], mean_ns: f64) -> Self {
+        let mut all = 0;
+        let mut sum = 0.0;
+        let buckets = counts.iter().map(|&(least, count)| {
+            all += count;
+            sum += Self::middle(least, 0.5) * count as f64;
+            (least, all)
+        });
+        let buckets: Vec<_> = buckets.collect();
+        let scale = if sum > 0.0 { mean_ns * all as f64 / sum } else { 0.0 };
+        Self { buckets, scale }
+    }
+
+    /// A time within the bucket; the first one, from 0 on, is some 10 ns wide.
+    fn middle(least: f64, part: f64) -> f64 {
+        const FIRST: f64 = 10.0;
+        if least > 0.0 { least * (1.0 + part * (std::f64::consts::SQRT_2 - 1.0)) } else { FIRST }
+    }
+
+    /// Its mean, nanoseconds.
+    pub(crate) fn mean(&self) -> f64 {
+        let mut below = 0;
+        let sum = self.buckets.iter().map(|&(least, count)| {
+            let here = count - below;
+            below = count;
+            Self::middle(least, 0.5) * here as f64
+        });
+        let sum: f64 = sum.sum();
+        if below == 0 { 0.0 } else { sum * self.scale / below as f64 }
+    }
+
+    /// A time, nanoseconds; 0 of an empty distribution.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> f64 {
+        let Some(&(_, all)) = self.buckets.last() else { return 0.0 };
+        let rank = (rng.uniform() * all as f64) as u64;
+        let at = self.buckets.partition_point(|bucket| bucket.1 <= rank);
+        Self::middle(self.buckets[at].0, rng.uniform()) * self.scale
+    }
+}
+
+/// Work that may contain sleep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Span {
+    /// On the CPU.
+    pub work: Spread,
+    /// How likely it is that it contains sleep.
+    pub sleeps: f64,
+    /// The sleep, with the work before it.
+    pub sleep: Spread,
+}
+
+impl Span {
+    /// Work and sleep, nanoseconds.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> (f64, f64) {
+        let work = self.work.draw(rng);
+        let sleeps = rng.uniform() < self.sleeps;
+        (work, if sleeps { (self.sleep.draw(rng) - work).max(0.0) } else { 0.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(ns: f64) -> Spread {
+        Spread::new(&[(ns / 2.0, 3), (ns * 4.0, 1)], ns)
+    }
+
+    #[test]
+    fn draws_have_the_mean_and_the_shape_of_the_record() {
+        let (one, mut rng) = (spread(1000.0), Rng::new(1));
+        assert!((one.mean() - 1000.0).abs() < 1e-6, "{}", one.mean());
+        let draws: Vec<f64> = (0..20_000).map(|_| one.draw(&mut rng)).collect();
+        let mean = draws.iter().sum::<f64>() / 20_000.0;
+        assert!((970.0..1030.0).contains(&mean), "{mean}");
+        let short = draws.iter().filter(|&&ns| ns < 1000.0).count();
+        assert!((14_700..15_300).contains(&short), "{short}");
+        assert!(Spread::default().draw(&mut rng).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,353 @@
+//! Mutexes with a policy of their own: those that were made or first taken at certain places, or
+//! that lie in certain variables.
+//!
+//! `convoy with` finds these places in the files of the program before it starts, and hands over
+//! ranges of addresses, a line each: what, begin, end, and the file. *What* is a policy, or `skip`:
+//! a function that only takes locks for others, whose caller is the place. Here the ranges get the
+//! addresses at which the files lie in memory.
+//!
+//! A mutex is looked at once, when it is made or first taken, and marked with its policy in a word
+//! that libc does not use. The functions of all policies are then told apart by that mark. A mutex
+//! that libc took before stays with libc.
+
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+use crate::layout::H_CHOSEN;
+use crate::own::{self, MUTEX_MARK};
+use crate::real::{self, three, two};
+use crate::{arch, fair, handoff, process, stack};
+
+// What stands in a mark, and what a range means.
+const LIBC: u32 = 1;
+const SLEEP: u32 = 2;
+const SPIN: u32 = 3;
+const FAIR: u32 = 4;
+const HANDOFF: u32 = 5;
+const SKIP: u32 = 6;
+/// The upper bits of a mark, so that it is not taken for something else.
+const MARK: u32 = 0x00c0_4a40;
+const POLICY_BITS: u32 = 7;
+
+/// Frames that are looked at behind a function that only takes locks for others.
+const FRAMES: usize = 16;
+
+/// A range of addresses in a file.
+struct Range {
+    what: AtomicUsize,
+    /// Hash of the file's name.
+    file: AtomicU64,
+    begin: AtomicU64,
+    end: AtomicU64,
+    /// What is added to its own addresses, plus one; 0: it is not in memory.
+    base: AtomicU64,
+}
+
+static RANGES: [Range; 1024] = [const {
+    Range {
+        what: AtomicUsize::new(0),
+        file: AtomicU64::new(0),
+        begin: AtomicU64::new(0),
+        end: AtomicU64::new(0),
+        base: AtomicU64::new(0),
+    }
+}; 1024];
+static RANGE_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Code that was in memory when the ranges were last placed.
+static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
+static CODE_COUNT: AtomicUsize = AtomicUsize::new(0);
+static CHOOSES: AtomicBool = AtomicBool::new(false);
+/// The policy of all others.
+static OTHERS: AtomicUsize = AtomicUsize::new(LIBC as usize);
+/// Hash of the name of the program, which the loader does not tell.
+static PROGRAM: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    // It has no destructor, and lies in the memory that a thread begins with.
+    static LOOKS: Cell<bool> = const { Cell::new(false) };
+}
+
+fn policy(name: &[u8]) -> u32 {
+    match name {
+        b"sleep" => SLEEP,
+        b"spin" => SPIN,
+        b"fair" => FAIR,
+        b"handoff" => HANDOFF,
+        b"skip" => SKIP,
+        _ => LIBC,
+    }
+}
+
+/// FNV-1a of what stands behind the last slash.
+fn hash(path: &[u8]) -> u64 {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn hex(text: &[u8]) -> u64 {
+    text.iter().fold(0, |value, byte| {
+        value << 4 | u64::from((*byte as char).to_digit(16).unwrap_or_default())
+    })
+}
+
+/// Takes in the ranges, and puts functions that tell mutexes apart in place of libc's.
+pub(crate) fn install(text: &[u8], others: &[u8]) {
+    const READLINK: usize = 89;
+    let mut path = [0_u8; 4096];
+    let arguments =
+        [c"/proc/self/exe".as_ptr() as usize, (&raw mut path) as usize, path.len(), 0, 0, 0];
+    // SAFETY: the kernel reads a path and writes no more than there is room for.
+    let length = unsafe { arch::call(READLINK, arguments) };
+    PROGRAM.store(hash(&path[..length.max(0) as usize]), Relaxed);
+    let others = policy(others);
+    OTHERS.store(others as usize, Relaxed);
+    let mut used = [false; 8];
+    used[others as usize] = true;
+    for line in text.split(|byte| *byte == b'\n') {
+        let mut words = line.splitn(4, |byte| *byte == b' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (what, begin, end, file) = (policy(word()), hex(word()), hex(word()), hash(word()));
+        let count = RANGE_COUNT.load(Relaxed);
+        let Some(range) = RANGES.get(count).filter(|_| begin < end) else { continue };
+        for (place, value) in [(&range.file, file), (&range.begin, begin), (&range.end, end)] {
+            place.store(value, Relaxed);
+        }
+        range.what.store(what as usize, Relaxed);
+        RANGE_COUNT.store(count + 1, Relaxed);
+        used[what as usize] = true;
+    }
+    place_ranges();
+    for (policy, prepare) in [(FAIR, fair::prepare as fn()), (HANDOFF, handoff::prepare)] {
+        if used[policy as usize] {
+            prepare();
+        }
+    }
+    CHOOSES.store(true, Relaxed);
+    real::MUTEX_LOCK.replace(two(lock));
+    real::MUTEX_TRYLOCK.replace(two(trylock));
+    real::MUTEX_ATTEMPT.replace(two(attempt));
+    real::MUTEX_TIMEDLOCK.replace(three(timedlock));
+    real::MUTEX_CLOCKLOCK.replace(three(clocklock));
+    real::MUTEX_UNLOCK.replace(two(unlock));
+}
+
+/// What `dl_iterate_phdr` tells of an object, as far as it is read.
+#[repr(C)]
+struct Object {
+    base: u64,
+    name: *const c_char,
+    parts: *const Part,
+    count: u16,
+}
+
+/// A program header of ELF.
+#[repr(C)]
+struct Part {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_size: u64,
+    size: u64,
+    align: u64,
+}
+
+/// Sees where the files of the ranges are in memory.
+fn place_ranges() {
+    unsafe extern "C" {
+        fn dl_iterate_phdr(
+            each: extern "C" fn(*const Object, usize, *mut c_void) -> c_int,
+            argument: *mut c_void,
+        ) -> c_int;
+    }
+    let mut code = 0_usize;
+    // SAFETY: the function may be called at any time; the argument outlives the call.
+    unsafe { dl_iterate_phdr(place_object, (&raw mut code).cast()) };
+    // Release: whoever sees so many reads what was written of them.
+    CODE_COUNT.store(code.min(CODE.len()), Release);
+}
+
+extern "C" fn place_object(object: *const Object, _: usize, code: *mut c_void) -> c_int {
+    const LOAD: u32 = 1;
+    const EXECUTABLE: u32 = 1;
+    // SAFETY: the loader gives an object, for the time of this call.
+    let object = unsafe { &*object };
+    // SAFETY: its name is a C string.
+    let name = unsafe { CStr::from_ptr(object.name) }.to_bytes();
+    let file = if name.is_empty() { PROGRAM.load(Relaxed) } else { hash(name) };
+    for range in &RANGES[..RANGE_COUNT.load(Relaxed)] {
+        if range.file.load(Relaxed) == file {
+            range.base.store(object.base + 1, Relaxed);
+        }
+    }
+    // SAFETY: so many headers are there, and stay.
+    let parts = unsafe { core::slice::from_raw_parts(object.parts, object.count.into()) };
+    // SAFETY: the counter of the caller, which nobody else uses.
+    let count = unsafe { &mut *code.cast::<usize>() };
+    for part in parts.iter().filter(|part| part.kind == LOAD && part.flags & EXECUTABLE != 0) {
+        if let Some(place) = CODE.get(*count) {
+            let begin = object.base + part.address;
+            place[0].store(begin, Relaxed);
+            place[1].store(begin + part.size, Relaxed);
+            *count += 1;
+        }
+    }
+    0
+}
+
+/// What the ranges say of an address.
+fn find(address: u64) -> Option<u32> {
+    let ranges = &RANGES[..RANGE_COUNT.load(Relaxed)];
+    let found = ranges.iter().find(|range| {
+        let base = range.base.load(Relaxed);
+        base != 0 && {
+            let own = address.wrapping_sub(base - 1);
+            (range.begin.load(Relaxed)..range.end.load(Relaxed)).contains(&own)
+        }
+    });
+    found.map(|range| range.what.load(Relaxed) as u32)
+}
+
+/// The policy that a call which returns to `site` gives a mutex.
+fn find_site(site: usize) -> Option<u32> {
+    let known = &CODE[..CODE_COUNT.load(Acquire)];
+    let within = |range: &[AtomicU64; 2]| {
+        (range[0].load(Relaxed)..range[1].load(Relaxed)).contains(&(site as u64))
+    };
+    if !known.iter().any(within) {
+        // An object was loaded meanwhile.
+        place_ranges();
+    }
+    match find(site as u64 - 1) {
+        Some(SKIP) => find_caller(site),
+        found => found,
+    }
+}
+
+/// The same by the first caller that takes a lock for itself.
+fn find_caller(site: usize) -> Option<u32> {
+    let mut frames = [0; FRAMES];
+    let count = stack::callers(site, &mut frames);
+    let found = frames[..count].iter().map(|frame| find(frame.wrapping_sub(1)));
+    found.take_while(Option::is_some).flatten().find(|&what| what != SKIP)
+}
+
+/// Sees that a mutex has its policy before a call that returns to `site` takes it.
+#[inline(always)]
+pub(crate) fn meet(mutex: usize, site: usize) {
+    if CHOOSES.load(Relaxed) {
+        of(mutex, site);
+    }
+}
+
+/// A mutex was made by a call that returns to `site`.
+pub(crate) fn made(mutex: usize, site: usize) {
+    if CHOOSES.load(Relaxed) && own::is_ours(mutex) && !LOOKS.replace(true) {
+        // By its variable it is found when it is taken.
+        if let Some(policy) = find_site(site) {
+            mark(mutex, own::words(mutex)[MUTEX_MARK].load(Relaxed), policy);
+        }
+        LOOKS.set(false);
+    }
+}
+
+/// The policy of a mutex, which a call that returns to `site` uses.
+#[inline(always)]
+fn of(mutex: usize, site: usize) -> u32 {
+    let mark = own::words(mutex)[MUTEX_MARK].load(Relaxed);
+    if mark & !POLICY_BITS == MARK { mark & POLICY_BITS } else { decide(mutex, site, mark) }
+}
+
+#[cold]
+#[inline(never)]
+fn decide(mutex: usize, site: usize, before: u32) -> u32 {
+    if !own::is_ours(mutex) {
+        return LIBC;
+    }
+    if LOOKS.replace(true) {
+        // The unwinder takes a mutex of its own.
+        return mark(mutex, before, LIBC);
+    }
+    let is_libcs = own::words(mutex)[0].load(Relaxed) != 0;
+    let chosen = || find(mutex as u64).or_else(|| find_site(site));
+    let policy = match () {
+        () if is_libcs => LIBC,
+        () => chosen().filter(|&what| what != SKIP).unwrap_or(0),
+    };
+    LOOKS.set(false);
+    mark(mutex, before, policy)
+}
+
+/// Marks a mutex, unless somebody was first; its policy. 0: that of all that are not chosen.
+fn mark(mutex: usize, before: u32, chosen: u32) -> u32 {
+    let policy = if chosen == 0 { OTHERS.load(Relaxed) as u32 } else { chosen };
+    let word = &own::words(mutex)[MUTEX_MARK];
+    // Relaxed: the mark stands for nothing but itself.
+    match word.compare_exchange(before, MARK | policy, Relaxed, Relaxed) {
+        Ok(_) => {
+            if let Some(file) = process::file().filter(|_| ![0, LIBC].contains(&chosen)) {
+                file[H_CHOSEN].fetch_add(1, Relaxed);
+            }
+            policy
+        }
+        Err(other) => other & POLICY_BITS,
+    }
+}
+
+extern "C" fn lock(mutex: usize, site: usize) -> c_int {
+    match of(mutex, site) {
+        SLEEP => own::sleep_lock(mutex),
+        SPIN => own::spin_lock(mutex),
+        FAIR => fair::lock(mutex),
+        HANDOFF => handoff::lock(mutex),
+        _ => real::MUTEX_LOCK.libc([mutex, 0, 0, 0]),
+    }
+}
+
+extern "C" fn trylock(mutex: usize, site: usize) -> c_int {
+    match of(mutex, site) {
+        FAIR => fair::trylock(mutex),
+        HANDOFF => handoff::trylock(mutex),
+        _ => real::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
+    }
+}
+
+extern "C" fn attempt(mutex: usize, site: usize) -> c_int {
+    match of(mutex, site) {
+        FAIR => fair::attempt(mutex),
+        HANDOFF => handoff::trylock(mutex),
+        _ => real::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
+    }
+}
+
+extern "C" fn timedlock(mutex: usize, time: usize, site: usize) -> c_int {
+    match of(mutex, site) {
+        FAIR => fair::timedlock(mutex, time),
+        HANDOFF => handoff::timedlock(mutex, time),
+        _ => real::MUTEX_TIMEDLOCK.libc([mutex, time, 0, 0]),
+    }
+}
+
+extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
+    match of(mutex, 0) {
+        FAIR => fair::clocklock(mutex, clock, time),
+        HANDOFF => handoff::clocklock(mutex, clock, time),
+        _ => real::MUTEX_CLOCKLOCK.libc([mutex, clock, time, 0]),
+    }
+}
+
+extern "C" fn unlock(mutex: usize, _site: usize) -> c_int {
+    let mark = own::words(mutex)[MUTEX_MARK].load(Relaxed);
+    match mark & POLICY_BITS {
+        _ if mark & !POLICY_BITS != MARK => real::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]),
+        SLEEP | SPIN => own::word_unlock(mutex),
+        FAIR => fair::unlock(mutex),
+        HANDOFF => handoff::unlock(mutex),
+        _ => real::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]),
+    }
+}

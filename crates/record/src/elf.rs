@@ -1,0 +1,124 @@
+//! What of an object file tells where it calls the functions of libc: sections, symbols, and the
+//! slots through which it reaches others. ELF of 64 bits, little endian; whatever is cut off or out
+//! of range counts as not there.
+
+use std::collections::BTreeMap;
+
+// Kinds of sections, flags and relocations of x86-64.
+const SYMBOLS: u32 = 2;
+const RELOCATIONS: u32 = 4;
+const DYNAMIC_SYMBOLS: u32 = 11;
+const EXECUTABLE: u64 = 4;
+const NO_BITS: u32 = 8;
+const GLOB_DAT: u64 = 6;
+const JUMP_SLOT: u64 = 7;
+
+/// A section.
+#[derive(Clone, Copy)]
+struct Section {
+    kind: u32,
+    flags: u64,
+    address: u64,
+    offset: usize,
+    size: usize,
+    link: usize,
+}
+
+/// A symbol that the file defines.
+pub(crate) struct Symbol<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) is_variable: bool,
+}
+
+/// An object file.
+pub(crate) struct Elf {
+    bytes: Vec<u8>,
+    sections: Vec<Section>,
+}
+
+impl Elf {
+    /// Of the bytes of a file, if it is one.
+    pub(crate) fn new(bytes: Vec<u8>) -> Option<Self> {
+        // 64 bits, little endian.
+        if !bytes.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let mut elf = Self { bytes, sections: Vec::new() };
+        let (table, size) = (elf.number(40, 8)? as usize, elf.number(58, 2)? as usize);
+        for index in 0..elf.number(60, 2)? as usize {
+            let at = table.checked_add(index * size)?;
+            elf.sections.push(Section {
+                kind: elf.number(at + 4, 4)? as u32,
+                flags: elf.number(at + 8, 8)?,
+                address: elf.number(at + 16, 8)?,
+                offset: elf.number(at + 24, 8)? as usize,
+                size: elf.number(at + 32, 8)? as usize,
+                link: elf.number(at + 40, 4)? as usize,
+            });
+        }
+        Some(elf)
+    }
+
+    fn number(&self, at: usize, length: usize) -> Option<u64> {
+        let bytes = self.bytes.get(at..at.checked_add(length)?)?;
+        Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    /// The entries of the sections of a kind, with the section that theirs is linked to.
+    fn entries(&self, kind: u32, size: usize) -> impl Iterator<Item = (usize, Section)> {
+        let sections = self.sections.iter().filter(move |one| one.kind == kind);
+        sections.flat_map(move |section| {
+            let link = self.sections.get(section.link).copied();
+            let count = section.size / size;
+            let offset = section.offset;
+            (0..count).filter_map(move |index| Some((offset.checked_add(index * size)?, link?)))
+        })
+    }
+
+    fn text(&self, section: Section, at: usize) -> Option<&str> {
+        let bytes = self.bytes.get(section.offset.checked_add(at)?..)?;
+        std::str::from_utf8(bytes.split(|byte| *byte == 0).next()?).ok()
+    }
+
+    /// Functions and variables that are defined here.
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol<'_>> {
+        const SIZE: usize = 24;
+        let all = [SYMBOLS, DYNAMIC_SYMBOLS].into_iter().flat_map(|kind| self.entries(kind, SIZE));
+        all.filter_map(|(at, names)| {
+            let kind = self.number(at + 4, 1)? & 0xf;
+            let is_here = self.number(at + 6, 2)? != 0 && (1..=2).contains(&kind);
+            let name = self.text(names, self.number(at, 4)? as usize)?;
+            let (address, size) = (self.number(at + 8, 8)?, self.number(at + 16, 8)?);
+            is_here.then_some(Symbol { name, address, size, is_variable: kind == 1 })
+        })
+    }
+
+    /// Addresses of slots, with the names of what the loader puts there.
+    pub(crate) fn slots(&self) -> BTreeMap<u64, &str> {
+        const SIZE: usize = 24;
+        const SYMBOL_SIZE: usize = 24;
+        let slot = |(at, symbols): (usize, Section)| {
+            let info = self.number(at + 8, 8)?;
+            if ![GLOB_DAT, JUMP_SLOT].contains(&(info & 0xffff_ffff)) {
+                return None;
+            }
+            let symbol = symbols.offset.checked_add((info >> 32) as usize * SYMBOL_SIZE)?;
+            let names = *self.sections.get(symbols.link)?;
+            let name = self.text(names, self.number(symbol, 4)? as usize)?;
+            Some((self.number(at, 8)?, name))
+        };
+        self.entries(RELOCATIONS, SIZE).filter_map(slot).collect()
+    }
+
+    /// Code: where it lies, and its bytes.
+    pub(crate) fn code(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let code = self.sections.iter();
+        let code = code.filter(|one| one.flags & EXECUTABLE != 0 && one.kind != NO_BITS);
+        code.filter_map(|one| {
+            let end = one.offset.checked_add(one.size)?;
+            Some((one.address, self.bytes.get(one.offset..end)?))
+        })
+    }
+}

@@ -1,0 +1,325 @@
+//! Places of a program by their names, found before it starts: where in its files mutexes are made
+//! or taken at a place, as an account names it. The object in the program compares addresses only.
+//!
+//! The calls are found in the code: those of libc's functions, and of functions that only take
+//! locks for others (see `names`), whose callers are the places. A call is found by its bytes, so
+//! data between functions may pass for one; it then has a name that nobody asks for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::elf::Elf;
+use crate::names::Names;
+
+/// Functions that make or take a mutex.
+const TAKE: [&str; 8] = [
+    "pthread_mutex_init",
+    "pthread_mutex_lock",
+    "pthread_mutex_trylock",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_clocklock",
+    "mtx_lock",
+    "mtx_trylock",
+    "mtx_timedlock",
+];
+/// Functions that take locks for functions that take locks for others.
+const DEPTH: usize = 4;
+/// Files of libc itself: what it does with mutexes bypasses their names.
+const LIBC: [&str; 5] = ["libc.so", "ld-linux", "libpthread.so", "libm.so", "linux-vdso"];
+
+/// The environment variable that hands the ranges over.
+pub const RANGES: &str = "CONVOY_LOCKS";
+/// Ranges that the object has room for.
+const MOST: usize = 1024;
+
+/// Why a place cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// No file has it.
+    #[error(
+        "no mutex is made or taken at `{site}` in {files}; name a place as convoy explain prints \
+         it, such as `file.c:12`, a function, or a variable"
+    )]
+    Unknown {
+        /// What was asked for.
+        site: String,
+        /// The files that were searched.
+        files: String,
+    },
+    /// The program cannot be looked into.
+    #[error("cannot look for places in {program}: {reason}; name the program itself, not a script")]
+    Program {
+        /// The program.
+        program: String,
+        /// Why not.
+        reason: String,
+    },
+    /// There are more calls than the object has room for.
+    #[error("{count} calls are meant, at most {MOST} can be; name fewer places")]
+    Many {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// A file of the program, and what is called in it.
+pub(crate) struct Module {
+    /// The file name under which the loader knows it.
+    name: String,
+    path: PathBuf,
+    names: Names,
+    /// What a call returns to, with what it calls, in ascending order.
+    calls: Vec<(u64, Target)>,
+    /// Addresses of the functions that others can call by name, and the names.
+    exports: BTreeMap<u64, Vec<String>>,
+    /// Names, begin and end of variables.
+    variables: Vec<(String, u64, u64)>,
+}
+
+/// What is called: a function of the file, or another one by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Here(u64),
+    Named(String),
+}
+
+/// A call of a function that takes or makes a mutex.
+struct Place {
+    module: usize,
+    /// What it returns to.
+    site: u64,
+    /// Whether it is in a function that only does so for others.
+    passes_on: bool,
+}
+
+/// The places of a program at which mutexes are made or taken.
+pub struct Sites {
+    modules: Vec<Module>,
+    places: Vec<Place>,
+}
+
+impl Sites {
+    /// Of a program as the shell would find it, and the libraries that it is linked with.
+    ///
+    /// # Errors
+    /// [`SiteError::Program`].
+    pub fn of(program: &OsStr) -> Result<Self, SiteError> {
+        let refused = |reason: String| SiteError::Program {
+            program: program.to_string_lossy().into_owned(),
+            reason,
+        };
+        let path = crate::launch::find(program).ok_or_else(|| refused("it is not there".into()))?;
+        let path = path.canonicalize().map_err(|error| refused(error.to_string()))?;
+        let main = Module::read(&path).ok_or_else(|| refused("it is no ELF of x86-64".into()))?;
+        let mut modules = vec![main];
+        modules.extend(libraries(&path).iter().filter_map(|path| Module::read(path)));
+        let places = places(&modules);
+        Ok(Self { modules, places })
+    }
+
+    /// The ranges for places with their policies, as the object takes them.
+    ///
+    /// # Errors
+    /// [`SiteError::Unknown`], [`SiteError::Many`].
+    pub fn ranges(&self, wanted: &[(String, String)]) -> Result<String, SiteError> {
+        let mut lines = Vec::new();
+        for (site, policy) in wanted {
+            let before = lines.len();
+            for module in &self.modules {
+                let variables = module.variables.iter().filter_map(|one| within(one, site));
+                lines.extend(variables.map(|(from, to)| module.line(policy, from, to)));
+            }
+            for place in self.places.iter().filter(|place| !place.passes_on) {
+                let module = &self.modules[place.module];
+                if module.names.is_called(place.site, site) {
+                    lines.push(module.line(policy, place.site - 1, place.site));
+                }
+            }
+            if lines.len() == before {
+                let files = self.modules.iter().map(Module::file);
+                let files = files.collect::<Vec<_>>().join(", ");
+                return Err(SiteError::Unknown { site: site.clone(), files });
+            }
+        }
+        for place in self.places.iter().filter(|place| place.passes_on) {
+            lines.push(self.modules[place.module].line("skip", place.site - 1, place.site));
+        }
+        match lines.len() {
+            0..=MOST => Ok(lines.concat()),
+            count => Err(SiteError::Many { count }),
+        }
+    }
+}
+
+/// Begin and end of the variable, or of what lies in it at an offset, if `site` names that.
+fn within((name, from, to): &(String, u64, u64), site: &str) -> Option<(u64, u64)> {
+    match site.split_once("+0x") {
+        None => (site == name).then_some((*from, *to)),
+        Some((known, offset)) if known == name => {
+            let from = from + u64::from_str_radix(offset, 16).ok()?;
+            Some((from, from + 1))
+        }
+        Some(_) => None,
+    }
+}
+
+impl Module {
+    pub(crate) fn read(path: &Path) -> Option<Self> {
+        let elf = Elf::new(std::fs::read(path).ok()?)?;
+        let real = path.canonicalize().ok()?;
+        let mut module = Self {
+            name: path.file_name()?.to_string_lossy().into_owned(),
+            names: Names::of_file(&real),
+            path: real,
+            calls: calls(&elf),
+            exports: BTreeMap::new(),
+            variables: Vec::new(),
+        };
+        for symbol in elf.symbols() {
+            let name = symbol.name.to_owned();
+            if symbol.is_variable {
+                module.variables.push((name, symbol.address, symbol.address + symbol.size));
+            } else {
+                module.exports.entry(symbol.address).or_default().push(name);
+            }
+        }
+        module.calls.sort();
+        module.variables.sort();
+        module.variables.dedup();
+        Some(module)
+    }
+
+    /// The names of what the call calls that returns to this address, if one does.
+    pub(crate) fn called(&self, site: u64) -> Option<Vec<String>> {
+        let at = self.calls.partition_point(|(known, _)| *known < site);
+        match self.calls.get(at).filter(|(known, _)| *known == site)? {
+            (_, Target::Named(name)) => Some(vec![name.clone()]),
+            (_, Target::Here(address)) => {
+                Some(self.exports.get(address).cloned().unwrap_or_default())
+            }
+        }
+    }
+
+    fn file(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn line(&self, what: &str, from: u64, to: u64) -> String {
+        format!("{what} {from:x} {to:x} {}\n", self.name)
+    }
+}
+
+/// The libraries that the loader would take in, by asking it; nothing of the program is run.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let mut command = Command::new("/lib64/ld-linux-x86-64.so.2");
+    command.arg("--list").arg(program).env_remove("LD_PRELOAD");
+    let Ok(output) = command.stdin(std::process::Stdio::null()).output() else { return Vec::new() };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let paths = text.lines().filter_map(|line| {
+        let (_, path) = line.split_once(" => ")?;
+        Some(PathBuf::from(path.split(" (0x").next()?.trim()))
+    });
+    let is_libc = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        LIBC.iter().any(|libc| name.starts_with(libc))
+    };
+    paths.filter(|path| path.is_absolute() && !is_libc(path)).collect()
+}
+
+/// Every call, and every jump out of a function that may end one, by its bytes.
+fn calls(elf: &Elf) -> Vec<(u64, Target)> {
+    const CALL: u8 = 0xe8;
+    const BY_SLOT: u8 = 0xff;
+    const CALL_SLOT: u8 = 0x15;
+    const JUMP_SLOT: u8 = 0x25;
+    /// `endbr64`, with which a stub may begin.
+    const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+    let slots = elf.slots();
+    let (mut direct, mut all, mut stubs) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for (address, code) in elf.code() {
+        for (at, window) in code.windows(6).enumerate() {
+            let distance = |from: usize| {
+                let bytes = window[from..from + 4].try_into().expect("four bytes");
+                i64::from(i32::from_le_bytes(bytes))
+            };
+            let here = address + at as u64;
+            match window {
+                [CALL, ..] => {
+                    let next = here + 5;
+                    direct.push((next, next.wrapping_add_signed(distance(1))));
+                }
+                [BY_SLOT, CALL_SLOT, ..] => {
+                    let slot = (here + 6).wrapping_add_signed(distance(2));
+                    let name = slots.get(&slot);
+                    all.extend(name.map(|name| (here + 6, Target::Named((*name).to_owned()))));
+                }
+                [BY_SLOT, JUMP_SLOT, ..] => {
+                    let slot = (here + 6).wrapping_add_signed(distance(2));
+                    let Some(name) = slots.get(&slot) else { continue };
+                    // A prefix, and the landing before it.
+                    for back in [0, 1, 4, 5] {
+                        let is_start = match back {
+                            0 => true,
+                            1 => at >= 1 && code[at - 1] == 0xf2,
+                            _ => at >= back && code[at - back..].starts_with(&LANDING),
+                        };
+                        if is_start {
+                            stubs.insert(here - back as u64, *name);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let target = |address: u64| match stubs.get(&address) {
+        Some(name) => Target::Named((*name).to_owned()),
+        None => Target::Here(address),
+    };
+    all.extend(direct.into_iter().map(|(site, address)| (site, target(address))));
+    all
+}
+
+/// All calls of functions that make or take mutexes, for themselves or for others.
+fn places(modules: &[Module]) -> Vec<Place> {
+    let mut found = Vec::new();
+    let mut named: BTreeSet<String> = TAKE.iter().map(|name| (*name).to_owned()).collect();
+    let mut here: BTreeSet<(usize, u64)> = BTreeSet::new();
+    let mut seen: BTreeSet<(usize, u64)> = BTreeSet::new();
+    for _ in 0..DEPTH {
+        let (names, addresses) = (std::mem::take(&mut named), std::mem::take(&mut here));
+        for (index, module) in modules.iter().enumerate() {
+            for (site, target) in &module.calls {
+                let is_meant = match target {
+                    Target::Named(name) => names.contains(name),
+                    Target::Here(address) => addresses.contains(&(index, *address)),
+                };
+                if !is_meant || !seen.insert((index, *site)) {
+                    continue;
+                }
+                let passing = module.names.passing(*site);
+                if let Some(start) = passing {
+                    here.insert((index, start));
+                    named.extend(module.exports.get(&start).into_iter().flatten().cloned());
+                }
+                found.push(Place { module: index, site: *site, passes_on: passing.is_some() });
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_meant_whole_or_at_an_offset() {
+        let journals = ("journals".to_owned(), 0x4000, 0x4078);
+        assert_eq!(within(&journals, "journals"), Some((0x4000, 0x4078)));
+        assert_eq!(within(&journals, "journals+0x28"), Some((0x4028, 0x4029)));
+        assert_eq!(within(&journals, "journal"), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! A running process, looked at from outside.
+
+#![cfg(target_arch = "x86_64")]
+
+use convoy_record::attach::{AttachError, Attached};
+use convoy_record::{Account, Kind, Program, Record};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn who_waits_for_whom_is_seen_from_outside() {
+    for (name, flags) in [("dynamic", &[][..]), ("static", &["-static"])] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/held.c");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("held-{name}-{}", std::process::id()));
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-g", "-pthread"]).args(flags).arg("-o").arg(&program).arg(source);
+        assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+        let child = Command::new(&program).stdin(Stdio::piped()).spawn();
+        let mut child = child.expect("it starts");
+        let (mut process, mut unseen);
+        loop {
+            let mut attached = Attached::new(child.id()).expect("it is ours");
+            for _ in 0..20 {
+                let wait = attached.look().expect("it runs until its input ends");
+                std::thread::sleep(wait);
+            }
+            (process, unseen) = attached.finish();
+            if process.locks.iter().any(|lock| lock.waiters.most == 3) {
+                break;
+            }
+        }
+        drop(child.stdin.take());
+        assert!(child.wait().expect("it ends").success());
+        std::fs::remove_file(&program).expect("it is there");
+        let [lock] = &process.locks[..] else { panic!("{name}: {process:#?}") };
+        assert_eq!((lock.name.as_str(), lock.kind), ("held", Kind::Mutex), "{name}");
+        let [site] = &lock.sites[..] else { panic!("{name}: {lock:#?}") };
+        assert_eq!((site.place.as_str(), site.act.as_str()), ("wait_here (held.c:8)", "lock"));
+        assert!(process.threads == 4 && lock.wait_s() > 2.0 * lock.waiters.seconds, "{lock:#?}");
+        let wall_s = process.seconds;
+        let program = Program { wall_s, ..Program::default() };
+        unseen.truncate(1);
+        let record = Record { program, processes: vec![process], unseen, ..Record::default() };
+        let account = Account::new(&record);
+        let verdict = &account.verdict;
+        assert!(verdict.starts_with("100 % of the time that threads waited"), "{verdict}");
+        assert!(verdict.contains("off CPU for 100 % of the time that it was held"), "{verdict}");
+        assert!(account.unseen[0].contains("from outside"), "{:?}", account.unseen);
+    }
+}
+
+#[test]
+fn a_process_that_is_not_there_is_refused() {
+    // Numbers of processes end at four million.
+    let error = Attached::new(u32::MAX / 2).err().expect("nobody has that number");
+    assert!(matches!(error, AttachError::None(_)), "{error}");
+}
