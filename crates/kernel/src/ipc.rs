@@ -34,6 +34,7 @@ pub(crate) struct Ipc {
     last_id: Cell<i32>,
 }
 
+#[repr(C)]
 struct IpcHot {
     /// `rw_mutex` of each type's ids.
     set_ids: Line<RwSem>,
@@ -68,8 +69,8 @@ impl Ipc {
     pub(crate) fn new(locks: LockRules) -> Self {
         let hot = IpcHot { set_ids: Line(locks.rwsem()), segment_ids: Line(locks.rwsem()) };
         let hot = Here::place(hot);
-        Here::name(&hot.set_ids, "sem_ids rwsem");
-        Here::name(&hot.segment_ids, "shm_ids rwsem");
+        hot.set_ids.name("sem_ids rwsem");
+        hot.segment_ids.name("shm_ids rwsem");
         Self { hot, sets: RefCell::default(), segments: RefCell::default(), last_id: Cell::new(0) }
     }
 

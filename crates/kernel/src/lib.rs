@@ -40,7 +40,9 @@ pub use costs::{CostsError, costs_ns};
 pub use gate::Gate;
 
 pub use config::{Config, Preempt, SchedCosts};
-pub use lock_rules::{BklKind, BklTraffic, LockRules, MutexPolicy, SemaphorePolicy, Spinlock};
+pub use lock_rules::{
+    BklKind, BklTraffic, LockRules, MutexPolicy, Rwlock, RwsemPolicy, SemaphorePolicy, Spinlock,
+};
 pub use mappings::{ListLock, MappingRules};
 pub use preset::KernelPreset;
 pub use process::Process;

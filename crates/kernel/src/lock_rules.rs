@@ -36,6 +36,30 @@ pub enum MutexPolicy {
     SpinOne,
     /// As `SpinLookFirst`, and one waiter spins at a time while the others queue: 3.10.
     SpinInTurn,
+    /// One word; who was woken in vain spins too, and is handed the mutex: 4.10.
+    HandOver,
+}
+
+/// What a reader/writer semaphore does with who waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RwsemPolicy {
+    /// It is granted to who came first, who sleeps until then: up to 3.9.
+    #[default]
+    Grant,
+    /// Writers spin while a writer runs, and steal it: 3.16 to 4.20.
+    Spin,
+}
+
+/// What a reader/writer spinlock is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rwlock {
+    /// A counter; who fails undoes what it did and tries again: up to 3.15.
+    #[default]
+    Counter,
+    /// Waiters queue: from 3.16 on.
+    Queued,
 }
 
 /// What a spinlock is.
@@ -61,6 +85,12 @@ pub struct LockRules {
     /// Spinlocks, those inside sleeping locks too; ticket locks where the file says nothing.
     #[serde(default)]
     pub spinlock: Spinlock,
+    /// Reader/writer semaphores; those of 2.6.25 where the file says nothing.
+    #[serde(default)]
+    pub rwsem: RwsemPolicy,
+    /// Reader/writer spinlocks; those of 2.6.25 where the file says nothing.
+    #[serde(default)]
+    pub rwlock: Rwlock,
 }
 
 /// What the big kernel lock is made of.

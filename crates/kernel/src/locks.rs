@@ -4,13 +4,17 @@
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
-use crate::lock_rules::{LockRules, MutexPolicy, Spinlock};
+mod words;
+
+pub(crate) use words::{Bits, Count, Field};
+
+use crate::lock_rules::{LockRules, MutexPolicy, Rwlock, RwsemPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
-    Access, Atomic, NoSpin, Platform, RawLock, RwSemaphore, Sleep, SpinAtLowLoad, SpinMcs,
-    SpinOnOwner, SpinOne, SpinReadFirst, TasLock, TicketLock, kernel::RwLock,
+    Atomic, NoSpin, Platform, QueuedRwLock, RawLock, RwSemaphore, Sleep, SpinAtLowLoad, SpinMcs,
+    SpinOnOwner, SpinOne, SpinReadFirst, SpinRwSemaphore, TasLock, TicketLock,
+    kernel::{HandoffMutex, RwLock},
 };
-use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -168,21 +172,47 @@ impl LockRules {
             MutexPolicy::SpinAtLowLoad => Mutex::SpinAtLowLoad(convoy_sync::kernel::Mutex::new()),
             MutexPolicy::SpinOne => Mutex::SpinOne(convoy_sync::kernel::Mutex::new()),
             MutexPolicy::SpinInTurn => Mutex::SpinInTurn(convoy_sync::kernel::Mutex::new()),
+            MutexPolicy::HandOver => Mutex::HandOver(HandoffMutex::new()),
         }
     }
 
     /// A reader/writer semaphore.
     pub(crate) fn rwsem(self) -> RwSem {
-        RwSem(RwSemaphore::with_lock(self.spin()))
+        match self.rwsem {
+            RwsemPolicy::Grant => RwSem::Grant(RwSemaphore::with_lock(self.spin())),
+            RwsemPolicy::Spin => RwSem::Spin(SpinRwSemaphore::new()),
+        }
+    }
+
+    /// A reader/writer spinlock.
+    pub(crate) fn read_write(self) -> ReadWrite {
+        match self.rwlock {
+            Rwlock::Counter => ReadWrite::Counter(RwLock::new()),
+            Rwlock::Queued => ReadWrite::Queued(QueuedRwLock::default()),
+        }
     }
 }
 
-/// A reader/writer spinlock.
-pub(crate) struct ReadWrite(RwLock<Smp>);
+/// A reader/writer spinlock, of the kind that the kernel was built with.
+pub(crate) enum ReadWrite {
+    Counter(RwLock<Smp>),
+    Queued(QueuedRwLock<Smp>),
+}
+
+/// Calls the same method of either kind.
+macro_rules! either_kind {
+    ($rw:expr, $lock:ident => $call:expr) => {
+        match $rw {
+            ReadWrite::Counter($lock) => $call,
+            ReadWrite::Queued($lock) => $call,
+        }
+    };
+}
 
 impl ReadWrite {
-    pub(crate) fn new() -> Self {
-        Self(RwLock::new())
+    /// Tells the recorder its name.
+    pub(crate) fn name(&self, name: &'static str) {
+        either_kind!(self, lock => Here::name(lock, name));
     }
 
     /// Runs `body` beside other readers.
@@ -190,9 +220,9 @@ impl ReadWrite {
     #[track_caller]
     pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {
         Here::taking();
-        self.0.read();
+        either_kind!(self, lock => lock.read());
         let result = body();
-        self.0.read_unlock();
+        either_kind!(self, lock => lock.read_unlock());
         result
     }
 
@@ -201,9 +231,9 @@ impl ReadWrite {
     #[track_caller]
     pub(crate) fn write<R>(&self, body: impl FnOnce() -> R) -> R {
         Here::taking();
-        self.0.write();
+        either_kind!(self, lock => lock.write());
         let result = body();
-        self.0.write_unlock();
+        either_kind!(self, lock => lock.write_unlock());
         result
     }
 
@@ -212,9 +242,9 @@ impl ReadWrite {
     #[track_caller]
     pub(crate) fn write_irq<R>(&self, body: impl FnOnce() -> R) -> R {
         Here::taking();
-        self.0.write_irqsave();
+        either_kind!(self, lock => lock.write_irqsave());
         let result = body();
-        self.0.write_unlock_irqrestore(());
+        either_kind!(self, lock => lock.write_unlock_irqrestore(()));
         result
     }
 }
@@ -229,6 +259,7 @@ macro_rules! of_any {
             Mutex::SpinAtLowLoad($lock) => $body,
             Mutex::SpinOne($lock) => $body,
             Mutex::SpinInTurn($lock) => $body,
+            Mutex::HandOver($lock) => $body,
         }
     };
 }
@@ -241,6 +272,7 @@ pub(crate) enum Mutex {
     SpinAtLowLoad(convoy_sync::kernel::Mutex<Smp, SpinAtLowLoad>),
     SpinOne(convoy_sync::kernel::Mutex<Smp, SpinOne>),
     SpinInTurn(convoy_sync::kernel::Mutex<Smp, SpinMcs>),
+    HandOver(HandoffMutex<Smp>),
 }
 
 /// One line for every policy, so that none moves what lies beside its mutexes.
@@ -267,35 +299,46 @@ impl Mutex {
     }
 }
 
-/// A reader/writer semaphore.
-pub(crate) struct RwSem(RwSemaphore<Smp, Spin>);
+/// A reader/writer semaphore, of the preset's policy.
+pub(crate) enum RwSem {
+    Grant(RwSemaphore<Smp, Spin>),
+    Spin(SpinRwSemaphore<Smp>),
+}
+
+/// As with [`Mutex`].
+const _: () = assert!(size_of::<RwSem>() == 64);
+
+/// Calls the same method of either policy.
+macro_rules! of_either {
+    ($rwsem:expr, $lock:ident => $call:expr) => {
+        match $rwsem {
+            RwSem::Grant($lock) => $call,
+            RwSem::Spin($lock) => $call,
+        }
+    };
+}
 
 impl RwSem {
     /// Tells the recorder its name.
     pub(crate) fn name(&self, name: &'static str) {
-        Here::name(&self.0, name);
-    }
-
-    /// Whether somebody holds it.
-    pub(crate) fn is_held(&self) -> bool {
-        self.0.is_locked()
+        of_either!(self, lock => Here::name(lock, name));
     }
 
     /// Runs `body` beside other readers.
     #[inline]
     pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {
-        self.0.down_read();
+        of_either!(self, lock => lock.down_read());
         let result = body();
-        self.0.up_read();
+        of_either!(self, lock => lock.up_read());
         result
     }
 
     /// Runs `body` alone.
     #[inline]
     pub(crate) fn write<R>(&self, body: impl FnOnce() -> R) -> R {
-        self.0.down_write();
+        of_either!(self, lock => lock.down_write());
         let result = body();
-        self.0.up_write();
+        of_either!(self, lock => lock.up_write());
         result
     }
 }
@@ -340,151 +383,5 @@ impl WaitQueue {
     pub(crate) fn wake_one(&self) {
         self.0.fetch_add(1, SeqCst);
         Smp::wake(&raw const self.0, 1);
-    }
-}
-
-/// A word whose bits are locks (`bit_spin_lock`).
-#[derive(Default)]
-pub(crate) struct Bits(Word<u32>);
-
-impl Bits {
-    /// Reads the word.
-    pub(crate) fn read(&self) -> u32 {
-        self.0.load(SeqCst)
-    }
-
-    /// Takes the lock `bit` if it is free; whether it was.
-    pub(crate) fn try_lock(&self, bit: u32) -> bool {
-        self.0.fetch_or(bit, SeqCst) & bit == 0
-    }
-
-    /// Spins for the lock `bit`.
-    pub(crate) fn lock(&self, bit: u32) {
-        Smp::preempt_disable();
-        while !self.try_lock(bit) {
-            Smp::spin_until(&self.0, |bits| bits & bit == 0);
-        }
-    }
-
-    /// Gives back what [`Self::lock`] took.
-    pub(crate) fn unlock(&self, bit: u32) {
-        self.clear(bit);
-        Smp::preempt_enable();
-    }
-
-    /// Gives back what [`Self::try_lock`] took.
-    pub(crate) fn clear(&self, bit: u32) {
-        self.0.fetch_and(!bit, SeqCst);
-    }
-
-    /// Runs `body` under the lock `bit`.
-    pub(crate) fn hold(&self, bit: u32, body: impl FnOnce()) {
-        self.lock(bit);
-        body();
-        self.unlock(bit);
-    }
-
-    /// Whether somebody has the lock `bit`; costs nothing.
-    pub(crate) fn is_locked(&self, bit: u32) -> bool {
-        self.0.peek() & bit != 0
-    }
-}
-
-/// A counter in simulated memory that is changed with locked instructions.
-#[derive(Default)]
-pub(crate) struct Count(Word<u32>);
-
-impl Count {
-    pub(crate) fn new(value: u32) -> Self {
-        Self(Word::new(value))
-    }
-
-    /// Reads it.
-    #[inline]
-    pub(crate) fn read(&self) -> u32 {
-        self.0.load(SeqCst)
-    }
-
-    /// Adds one.
-    #[inline]
-    pub(crate) fn get(&self) {
-        self.0.fetch_add(1, SeqCst);
-    }
-
-    /// Adds one unless somebody else changes it meanwhile; whether it did.
-    #[inline]
-    pub(crate) fn try_get(&self) -> bool {
-        let seen = self.0.load(SeqCst);
-        self.0.compare_exchange(seen, seen + 1, SeqCst, SeqCst).is_ok()
-    }
-
-    /// Subtracts one unless somebody else changes it meanwhile; whether none is left.
-    #[inline]
-    pub(crate) fn try_put(&self) -> Option<bool> {
-        let seen = self.0.load(SeqCst);
-        let put = self.0.compare_exchange(seen, seen - 1, SeqCst, SeqCst);
-        put.is_ok().then_some(seen == 1)
-    }
-
-    /// Subtracts one; whether none is left.
-    #[inline]
-    pub(crate) fn put(&self) -> bool {
-        self.0.fetch_sub(1, SeqCst) == 1
-    }
-
-    /// Subtracts one unless it is the last; whether it did.
-    #[inline]
-    pub(crate) fn put_unless_last(&self) -> bool {
-        let mut seen = self.0.load(SeqCst);
-        while seen != 1 {
-            match self.0.compare_exchange(seen, seen - 1, SeqCst, SeqCst) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
-}
-
-/// A number that is guarded by a lock and lives in simulated memory.
-#[derive(Default)]
-pub(crate) struct Field<T: Copy>(Cell<T>);
-
-impl<T: Copy> Field<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(Cell::new(value))
-    }
-
-    /// Reads it, priced.
-    #[inline]
-    pub(crate) fn read(&self) -> T {
-        Smp::touch(&self.0, Access::Read);
-        self.0.get()
-    }
-
-    /// Writes it, priced.
-    #[inline]
-    pub(crate) fn write(&self, value: T) {
-        Smp::touch(&self.0, Access::Write);
-        self.0.set(value);
-    }
-
-    /// Changes it, priced as a write; nothing happens between the reading and the writing.
-    #[inline]
-    pub(crate) fn update(&self, change: impl FnOnce(T) -> T) {
-        Smp::touch(&self.0, Access::Write);
-        self.0.set(change(self.0.get()));
-    }
-
-    /// Reads it without a price: for values whose line was just read, and for reports.
-    #[inline]
-    pub(crate) fn peek(&self) -> T {
-        self.0.get()
-    }
-
-    /// Writes it without a price: for lines that were just written.
-    #[inline]
-    pub(crate) fn poke(&self, value: T) {
-        self.0.set(value);
     }
 }

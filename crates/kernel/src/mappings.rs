@@ -20,7 +20,7 @@ use crate::lock_rules::LockRules;
 use crate::locks::{Field, Line, Mutex, RwSem, Spin};
 use convoy_catalogue::nanoseconds;
 use convoy_machine::{Here, Sim, Smp, ps};
-use convoy_sync::{Access, Platform as _};
+use convoy_sync::{Access, Platform as _, RwSemaphore, SpinRwSemaphore};
 use core::cell::RefCell;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,8 +48,7 @@ pub enum ListLock {
     /// A mutex: 3.0 to 3.7 (commit 2b575eb6).
     Mutex,
     /// A reader/writer semaphore for inherited memory, a mutex for files: 3.8 to 3.18 (commits
-    /// 5a505085f043, 4fc3f1d66b1e). It hands over to the waiter that came first; the kernels from
-    /// 3.10 on let writers steal it, which it does not.
+    /// 5a505085f043, 4fc3f1d66b1e).
     Rwsem,
 }
 
@@ -68,15 +67,28 @@ pub struct MappingRules {
 enum ListGuard {
     Spin(Spin),
     Mutex(Mutex),
-    Rwsem(RwSem),
+    Grant(RwSemaphore<Smp, Spin>),
+    Steal(SpinRwSemaphore<Smp>),
 }
+
+/// One line, whichever it is.
+const _: () = assert!(size_of::<ListGuard>() == 64);
 
 impl ListGuard {
     fn hold(&self, body: impl FnOnce()) {
         match self {
             Self::Spin(lock) => lock.hold(body),
             Self::Mutex(lock) => lock.hold(body),
-            Self::Rwsem(lock) => lock.write(body),
+            Self::Grant(lock) => {
+                lock.down_write();
+                body();
+                lock.up_write();
+            }
+            Self::Steal(lock) => {
+                lock.down_write();
+                body();
+                lock.up_write();
+            }
         }
     }
 
@@ -84,7 +96,8 @@ impl ListGuard {
         match self {
             Self::Spin(lock) => lock.is_held(),
             Self::Mutex(lock) => lock.is_held(),
-            Self::Rwsem(lock) => lock.is_held(),
+            Self::Grant(lock) => lock.is_locked(),
+            Self::Steal(lock) => lock.is_locked(),
         }
     }
 
@@ -92,7 +105,8 @@ impl ListGuard {
         match self {
             Self::Spin(lock) => lock.name(name),
             Self::Mutex(lock) => lock.name(name),
-            Self::Rwsem(lock) => lock.name(name),
+            Self::Grant(lock) => Here::name(lock, name),
+            Self::Steal(lock) => Here::name(lock, name),
         }
     }
 }
@@ -103,6 +117,7 @@ struct List {
     hot: Sim<ListHot>,
 }
 
+#[repr(C)]
 struct ListHot {
     lock: Line<ListGuard>,
     nodes: Line<Field<u32>>,
@@ -113,7 +128,10 @@ impl List {
         let guard = match lock {
             ListLock::Spinlock => ListGuard::Spin(locks.spin()),
             ListLock::Mutex => ListGuard::Mutex(locks.mutex()),
-            ListLock::Rwsem => ListGuard::Rwsem(locks.rwsem()),
+            ListLock::Rwsem => match locks.rwsem() {
+                RwSem::Grant(lock) => ListGuard::Grant(lock),
+                RwSem::Spin(lock) => ListGuard::Steal(lock),
+            },
         };
         let hot = ListHot { lock: Line(guard), nodes: Line(Field::new(0)) };
         let hot = Here::place(hot);
@@ -292,7 +310,7 @@ mod tests {
 
     #[test]
     fn fork_and_exit_take_each_list_as_often_as_the_kernel_does() {
-        for kernel in ["2.6.39", "3.0-rc", "3.7", "3.8", "3.10"] {
+        for kernel in ["2.6.39", "3.0-rc", "3.7", "3.8", "3.10", "3.16", "4.10"] {
             assert_eq!(child(kernel, |_| 0), [5 * 3, 2 * FILES], "{kernel}");
         }
         assert_eq!(child("2.6.25", |_| 0), [0, 0], "part of the prices");

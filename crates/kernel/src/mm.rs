@@ -38,10 +38,11 @@ pub(crate) struct Mm {
     mappings: Mappings,
 }
 
+#[repr(C)]
 struct MmHot {
-    mmap_sem: Line<RwSem>,
     /// `page_table_lock` with the entries it guards.
     table: Line<Guarded<Field<u32>>>,
+    mmap_sem: Line<RwSem>,
 }
 
 impl Mm {
@@ -50,7 +51,7 @@ impl Mm {
         let table = locks.guarded(Field::new(0));
         let hot = MmHot { mmap_sem: Line(locks.rwsem()), table: Line(table) };
         let hot = Here::place(hot);
-        Here::name(&hot.mmap_sem, "mmap_sem");
+        hot.mmap_sem.name("mmap_sem");
         hot.table.name("page_table_lock");
         Self {
             locks,
@@ -94,7 +95,7 @@ impl Mm {
             self.set_entry();
             Ok::<u32, Errno>(frame)
         })?;
-        zones.lru_add(costs);
+        zones.lru_add(frame, costs);
         self.frames.borrow_mut().push(frame);
         self.mapped.set(self.mapped.get() + u32::from(fault == Fault::Zero));
         Ok(())
@@ -154,7 +155,7 @@ impl Mm {
             frames.split_off(kept)
         };
         self.mapped.set(self.mapped.get().saturating_sub(pages));
-        zones.lru_move(frames.len() as u32, costs);
+        zones.lru_move(&frames, costs);
         zones.free(&frames, costs);
     }
 
@@ -209,7 +210,7 @@ impl Mm {
         self.heap_pages.borrow_mut().remove_from(0);
         self.hot.table.hold(|entries| entries.write(0));
         spend(costs.unmap_page * u64::from(mapped));
-        zones.lru_move(frames.len() as u32, costs);
+        zones.lru_move(&frames, costs);
         zones.free(&frames, costs);
     }
 }

@@ -104,11 +104,11 @@ impl ProcessesHot {
     /// In simulated memory.
     pub(crate) fn place(locks: LockRules) -> Sim<Self> {
         let hot = Here::place(Self {
-            tasklist: Line(ReadWrite::new()),
+            tasklist: Line(locks.read_write()),
             pids: Line(locks.guarded(Field::new(0))),
             tty_mutex: Line(locks.mutex()),
         });
-        Here::name(&hot.tasklist, "tasklist_lock");
+        hot.tasklist.name("tasklist_lock");
         hot.pids.name("pidmap_lock");
         hot.tty_mutex.name("tty_mutex");
         hot

@@ -119,7 +119,7 @@ impl World {
         let sched = Sched::new(kernel, preset);
         let costs = Costs::of(preset)?;
         let cpus = preset.topology.cpus;
-        let zones = Zones::new(kernel.zone, locks, pages, cpus, &costs);
+        let zones = Zones::new(kernel.zone, locks, pages, preset, &costs);
         let vfs_hot = VfsHot::place(locks, kernel.vfs);
         let processes =
             Processes::new(ProcessesHot::place(locks), options.processes, kernel.signals);
@@ -163,8 +163,8 @@ impl World {
         u64::from(self.zones.free_pages())
     }
 
-    /// What moved between the lists of the CPUs and each zone of memory; `HighMem` first, if there
-    /// is one.
+    /// What moved between the lists of the CPUs and the zones of memory, those of one name in all
+    /// nodes together; `HighMem` first, if there is one.
     pub fn page_stats(&self) -> Vec<ZoneStats> {
         self.zones.stats()
     }

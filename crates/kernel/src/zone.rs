@@ -1,10 +1,16 @@
-//! The page allocator of the kernel's paths: the zones of `convoy-mm` on the virtual machine, and
-//! the active list in front of `lru_lock`.
+//! The page allocator of the kernel's paths: the zones of `convoy-mm` on the virtual machine, one
+//! for each memory node, and the active list of each node in front of its `lru_lock`.
+//!
+//! A CPU takes pages from its own node's zone first, from the others in the order of [`nodes`]. It
+//! has a list of free pages for each zone, so what it frees goes to the list of the zone that the
+//! page is of. Source: `mm/page_alloc.c` and `mm/swap.c` of 3.7.
+
+mod nodes;
 
 use crate::costs::Costs;
 use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Spin};
-use convoy_machine::{Here, Sim, Smp};
+use convoy_machine::{Here, Preset, Sim, Smp};
 use convoy_mm::{
     Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContendedEvery, ReleaseEach, Setup, Stats,
     Temperature, Zone,
@@ -12,6 +18,7 @@ use convoy_mm::{
 use convoy_sync::{Platform, RawLock};
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
+use core::cell::RefCell;
 use core::fmt::Write as _;
 use core::num::NonZeroU32;
 use schemars::JsonSchema;
@@ -50,6 +57,7 @@ pub struct ZoneRules {
     pub own_line: bool,
     /// A 32-bit kernel: memory above 880 MiB is a zone of its own (`HighMem`), from which pages of
     /// programs and files are taken first. What lies below the first 16 MiB (`DMA`) is left alone.
+    /// Such a kernel is built without `CONFIG_NUMA`: all memory is one node.
     pub highmem: bool,
 }
 
@@ -102,65 +110,96 @@ impl<L: RawLock<Smp>> Bulk<Smp, L> for Moves {
     }
 }
 
-/// One zone, and the number of its first frame.
+/// One zone, its node, and the number of its first frame.
 struct Part {
     name: &'static str,
+    node: usize,
     first: u32,
     zone: Zone<Smp, Spin, Moves>,
 }
 
-/// A zone of memory, and what moved between it and the lists of the CPUs.
+impl Part {
+    fn has(&self, frame: u32) -> bool {
+        frame >= self.first && frame - self.first < self.zone.frames()
+    }
+}
+
+/// What moved between the zones of one name and the lists of the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneStats {
     /// `HighMem` or `Normal`.
     pub zone: &'static str,
-    /// What moved.
+    /// What moved, in all nodes.
     pub moved: Stats,
+}
+
+/// Pages of one CPU on the way to the active list.
+struct Pagevec {
+    /// How many, as the kernel counts them.
+    count: Sim<Line<Field<u32>>>,
+    frames: RefCell<Vec<u32>>,
 }
 
 /// All memory of the machine.
 pub(crate) struct Zones {
-    /// `HighMem` first, where there is one.
+    /// Node by node; `HighMem` first, where there is one.
     parts: Vec<Part>,
-    lru: Sim<Line<Guarded<Field<u32>>>>,
-    /// By CPU: pages on the way to the active list.
-    pagevecs: Vec<Sim<Line<Field<u32>>>>,
+    /// By node: the parts in the order in which its CPUs ask them for pages of programs.
+    orders: Vec<Vec<usize>>,
+    /// By CPU.
+    node_of: Vec<usize>,
+    /// By node: the active list. `HighMem` and `Normal` share it.
+    lru: Vec<Sim<Line<Guarded<Field<u32>>>>>,
+    /// By CPU.
+    pagevecs: Vec<Pagevec>,
 }
 
 impl Zones {
-    /// The zones of `pages` pages, rounded down to whole blocks of the largest order.
+    /// The zones of `pages` pages on `machine`, each rounded down to whole blocks of the largest
+    /// order.
     pub(crate) fn new(
         rules: ZoneRules,
         locks: LockRules,
         pages: u32,
-        cpus: usize,
+        machine: &Preset,
         costs: &Costs,
     ) -> Self {
-        let low = LOW_PAGES + DMA_PAGES;
-        let spans = if rules.highmem && pages > low {
-            vec![
-                ("HighMem", low, pages - low, "zone->lock (HighMem)"),
-                ("Normal", DMA_PAGES, LOW_PAGES, "zone->lock"),
-            ]
-        } else {
-            vec![("Normal", 0, pages, "zone->lock")]
-        };
+        let cpus = machine.topology.cpus;
+        let nodes = if rules.highmem { 1 } else { nodes::count(machine) };
+        let spans = spans(rules, pages, nodes);
         let lock = if rules.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists };
-        let part = |&(name, first, pages, lock_name): &(_, u32, u32, _)| {
+        let part = |&Span { name, node, first, pages, lock_name }: &Span| {
             let frames = pages >> ORDER_MAX << ORDER_MAX;
             let (policy, every) = (rules.lock, NonZeroU32::MIN);
             let bulk = Moves { policy, every, page_ps: costs.bulk_page };
             let zone =
                 Zone::with_locks(Setup { lock, ..Setup::new(frames, cpus, bulk) }, || locks.spin());
             zone.lock().name(lock_name);
-            Part { name, first, zone }
+            Part { name, node, first, zone }
         };
-        let lru = Here::place(Line(locks.guarded(Field::new(0))));
-        lru.name("zone->lru_lock");
+        let lru = |_| {
+            let lru = Here::place(Line(locks.guarded(Field::new(0))));
+            lru.name("zone->lru_lock");
+            lru
+        };
+        let lru: Vec<_> = (0..nodes).map(lru).collect();
+        let parts: Vec<Part> = spans.iter().map(part).collect();
+        let pagevec = |_| Pagevec {
+            count: Here::place(Line(Field::new(0))),
+            frames: RefCell::new(Vec::with_capacity(PAGEVEC as usize)),
+        };
+        let order = |nodes: Vec<usize>| -> Vec<usize> {
+            let rank = |at: usize| nodes.iter().position(|&node| node == spans[at].node);
+            let mut order: Vec<usize> = (0..parts.len()).collect();
+            order.sort_by_key(|&at| rank(at));
+            order
+        };
         Self {
-            parts: spans.iter().map(part).collect(),
+            orders: nodes::fallbacks(machine, nodes).into_iter().map(order).collect(),
+            node_of: (0..cpus).map(|cpu| nodes::of(machine, cpu).min(nodes - 1)).collect(),
             lru,
-            pagevecs: (0..cpus).map(|_| Here::place(Line(Field::new(0)))).collect(),
+            pagevecs: (0..cpus).map(pagevec).collect(),
+            parts,
         }
     }
 
@@ -178,21 +217,33 @@ impl Zones {
 
     /// Whether a lock of the zones is held.
     pub(crate) fn is_locked(&self) -> bool {
-        self.parts.iter().any(|part| part.zone.lock().is_locked()) || self.lru.is_locked()
+        self.parts.iter().any(|part| part.zone.lock().is_locked())
+            || self.lru.iter().any(|lru| lru.is_locked())
     }
 
-    /// What moved between the lists and each zone, in the order in which programs ask them.
+    /// What moved between the lists and the zones, in the order in which programs ask them.
     pub(crate) fn stats(&self) -> Vec<ZoneStats> {
-        let stats = |part: &Part| ZoneStats { zone: part.name, moved: part.zone.stats() };
-        self.parts.iter().map(stats).collect()
+        let mut all: Vec<ZoneStats> = Vec::new();
+        for part in &self.parts {
+            let moved = part.zone.stats();
+            match all.iter_mut().find(|stats| stats.zone == part.name) {
+                Some(stats) => stats.moved = stats.moved.and(moved),
+                None => all.push(ZoneStats { zone: part.name, moved }),
+            }
+        }
+        all
+    }
+
+    /// The zones as the kernel lists them: node by node, upwards.
+    fn listed(&self) -> impl Iterator<Item = &Part> {
+        self.parts.chunk_by(|one, next| one.node == next.node).flat_map(|node| node.iter().rev())
     }
 
     /// The text of `/proc/buddyinfo`: free blocks of each order.
     pub(crate) fn buddyinfo(&self) -> String {
         let mut text = String::new();
-        // The kernel lists its zones upwards.
-        for part in self.parts.iter().rev() {
-            let _ = write!(text, "Node 0, zone {:>8} ", part.name);
+        for part in self.listed() {
+            let _ = write!(text, "Node {}, zone {:>8} ", part.node, part.name);
             for blocks in part.zone.blocks() {
                 let _ = write!(text, "{blocks:>6} ");
             }
@@ -205,17 +256,17 @@ impl Zones {
     /// cold ones. What the zones do not have (watermarks, reclaim) is 0.
     pub(crate) fn zoneinfo(&self) -> String {
         let mut text = String::new();
-        for part in self.parts.iter().rev() {
+        for part in self.listed() {
             let zone = &part.zone;
             let free: u32 = (0..).zip(zone.blocks()).map(|(order, blocks)| blocks << order).sum();
             let frames = zone.frames();
             let _ = write!(
                 text,
-                "Node 0, zone {:>8}\n  pages free     {free}\n        min      0\n        low      \
-                 0\n        high     0\n        scanned  0 (a: 0 i: 0)\n        spanned  \
+                "Node {}, zone {:>8}\n  pages free     {free}\n        min      0\n        \
+                 low      0\n        high     0\n        scanned  0 (a: 0 i: 0)\n        spanned  \
                  {frames}\n        present  {frames}\n    nr_free_pages {free}\n        \
                  protection: (0)\n  pagesets\n",
-                part.name
+                part.node, part.name
             );
             for cpu in 0..self.pagevecs.len() {
                 for (number, at) in [Temperature::Hot, Temperature::Cold].into_iter().enumerate() {
@@ -237,24 +288,29 @@ impl Zones {
         text
     }
 
-    /// The zones that may serve `whom`, in the order in which they are asked.
-    fn for_use(&self, whom: Use) -> &[Part] {
-        match whom {
-            Use::Programs => &self.parts,
-            Use::Kernel => &self.parts[self.parts.len() - 1..],
-        }
+    /// The zones that may serve `whom` on this CPU, in the order in which they are asked.
+    #[inline]
+    fn for_use(&self, whom: Use) -> impl Iterator<Item = &Part> {
+        let order = &self.orders[self.node_of[Here::cpu()]];
+        // `HighMem` comes first in its only node.
+        let skipped = if whom == Use::Kernel && self.lru.len() == 1 { order.len() - 1 } else { 0 };
+        order[skipped..].iter().map(|&at| &self.parts[at])
+    }
+
+    /// What `take` gets from the first zone for `whom` that has some. One that is nearly used up is
+    /// passed over without a look at its lock, unless all are.
+    #[inline]
+    fn first_of(&self, whom: Use, take: impl Fn(&Part) -> Option<u32>) -> Option<u32> {
+        let from = |part: &Part| Some(part.first + take(part)?);
+        let open = |part: &&Part| part.zone.has_blocks(WATERMARK);
+        let frame = self.for_use(whom).filter(open).find_map(from);
+        frame.or_else(|| self.for_use(whom).find_map(from))
     }
 
     /// Allocates one page.
     #[inline]
     pub(crate) fn page(&self, whom: Use, costs: &Costs) -> Sys<u32> {
-        let parts = self.for_use(whom);
-        let last = parts.len() - 1;
-        // A zone that is nearly used up is passed over without a look at its lock.
-        let open = |(at, part): &(usize, &Part)| *at == last || part.zone.has_blocks(WATERMARK);
-        let mut parts = parts.iter().enumerate().filter(open);
-        let frame =
-            parts.find_map(|(_, part)| Some(part.first + part.zone.allocate(Temperature::Hot)?));
+        let frame = self.first_of(whom, |part| part.zone.allocate(Temperature::Hot));
         Here::pass(costs.page_alloc);
         frame.ok_or(Errno::ENOMEM)
     }
@@ -277,8 +333,7 @@ impl Zones {
     /// The zone of `frame`.
     #[inline]
     fn part(&self, frame: u32) -> &Part {
-        let mut parts = self.parts.iter();
-        parts.find(|part| frame >= part.first).expect("every frame is in a zone")
+        self.parts.iter().find(|part| part.has(frame)).expect("every frame is in a zone")
     }
 
     /// Frees single pages, as many at once as a pagevec holds.
@@ -296,9 +351,8 @@ impl Zones {
 
     /// Takes the block of a kernel stack.
     pub(crate) fn take_stack(&self) -> Sys<u32> {
-        let [part] = self.for_use(Use::Kernel) else { unreachable!("the kernel has one zone") };
-        let block = part.zone.allocate_block(STACK_ORDER);
-        Ok(part.first + block.ok_or(Errno::ENOMEM)?)
+        let block = self.first_of(Use::Kernel, |part| part.zone.allocate_block(STACK_ORDER));
+        block.ok_or(Errno::ENOMEM)
     }
 
     /// Returns it.
@@ -307,28 +361,67 @@ impl Zones {
         part.zone.free_block(first - part.first, STACK_ORDER);
     }
 
-    /// Puts a new page on the active list, in groups.
-    pub(crate) fn lru_add(&self, costs: &Costs) {
+    /// Puts the new page `frame` on its node's active list, in groups.
+    pub(crate) fn lru_add(&self, frame: u32, costs: &Costs) {
         Smp::preempt_disable();
-        let pagevec = &self.pagevecs[Here::cpu()];
-        let waiting = pagevec.peek() + 1;
-        pagevec.write(waiting % PAGEVEC);
+        let Pagevec { count, frames } = &self.pagevecs[Here::cpu()];
+        frames.borrow_mut().push(frame);
+        let waiting = count.peek() + 1;
+        count.write(waiting % PAGEVEC);
         if waiting == PAGEVEC {
-            self.lru_move(PAGEVEC, costs);
+            self.lru_move(&frames.take(), costs);
         }
         Smp::preempt_enable();
     }
 
-    /// Moves `pages` pages onto or off the active list, a group at a time.
-    pub(crate) fn lru_move(&self, pages: u32, costs: &Costs) {
-        let mut left = pages;
-        while left > 0 {
-            let group = left.min(PAGEVEC);
-            self.lru.hold_irq(|moved| {
-                moved.write(moved.peek().wrapping_add(group));
-                Here::pass(costs.lru_page * u64::from(group));
-            });
-            left -= group;
+    /// Moves pages onto or off the active lists, a group at a time; within a group a lock is kept
+    /// until a page of another node comes (`pagevec_lru_move_fn`, `release_pages`).
+    pub(crate) fn lru_move(&self, frames: &[u32], costs: &Costs) {
+        let node_of = |frame: u32| self.part(frame).node;
+        for group in frames.chunks(PAGEVEC as usize) {
+            for run in group.chunk_by(|&one, &next| node_of(one) == node_of(next)) {
+                let moved = run.len() as u32;
+                self.lru[node_of(run[0])].hold_irq(|pages| {
+                    pages.write(pages.peek().wrapping_add(moved));
+                    Here::pass(costs.lru_page * u64::from(moved));
+                });
+            }
         }
     }
 }
+
+/// Where a zone lies.
+struct Span {
+    name: &'static str,
+    node: usize,
+    first: u32,
+    pages: u32,
+    lock_name: &'static str,
+}
+
+/// The zones of `pages` pages in `nodes` nodes, each with the same share, in whole blocks of the
+/// largest order.
+fn spans(rules: ZoneRules, pages: u32, nodes: usize) -> Vec<Span> {
+    let low = LOW_PAGES + DMA_PAGES;
+    let (normal, high) = ("zone->lock", "zone->lock (HighMem)");
+    let span = |name, first, pages, lock_name| Span { name, node: 0, first, pages, lock_name };
+    if rules.highmem && pages > low {
+        return vec![
+            span("HighMem", low, pages - low, high),
+            span("Normal", DMA_PAGES, LOW_PAGES, normal),
+        ];
+    }
+    // What is too little for a block in each node is that of the first nodes.
+    let blocks = pages >> ORDER_MAX;
+    let nodes = (nodes as u32).min(blocks).max(1);
+    let share = blocks / nodes << ORDER_MAX;
+    let of_node = |node: u32| {
+        let first = node * share;
+        let pages = if node + 1 == nodes { pages - first } else { share };
+        Span { node: node as usize, ..span("Normal", first, pages, normal) }
+    };
+    (0..nodes).map(of_node).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -86,6 +86,18 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// What moved in this zone and in `other`.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            refills: self.refills.and(other.refills),
+            drains: self.drains.and(other.drains),
+            requested: self.requested.and(other.requested),
+            found: self.found.and(other.found),
+            freed: self.freed.and(other.freed),
+        }
+    }
+
     /// What moved after `earlier`, a state of the same zone.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {

@@ -1,7 +1,7 @@
 //! What preset files may say.
 
 use super::*;
-use crate::lock_rules::{MutexPolicy, Spinlock};
+use crate::lock_rules::{MutexPolicy, Rwlock, RwsemPolicy, Spinlock};
 use crate::rcu::Placement as RcuPlacement;
 use crate::sched::Placement;
 use crate::zone::ZonePolicy;
@@ -71,6 +71,23 @@ fn the_37_presets_differ_only_in_the_mutex_policy() {
         assert_eq!(other, due, "{name} differs in more than the mutex policy");
     }
     assert_eq!(base.locks.mutex, MutexPolicy::Spin);
+}
+
+#[test]
+fn kernels_from_38_on_differ_from_the_one_before_in_their_locks() {
+    let named = |name| KernelPreset::named(name).unwrap();
+    let rwlocks = |locks| LockRules { rwsem: RwsemPolicy::Spin, rwlock: Rwlock::Queued, ..locks };
+    let handed = |locks| LockRules { mutex: MutexPolicy::HandOver, ..locks };
+    let (old, base, newer) = (named("3.10"), named("3.16"), named("4.10"));
+    assert_eq!((old.locks.rwsem, old.locks.rwlock), (RwsemPolicy::Grant, Rwlock::Counter));
+    assert_eq!(base.locks, rwlocks(old.locks));
+    assert_eq!(newer.locks, handed(base.locks));
+    assert_eq!(named("6.18").locks, rwlocks(handed(old.locks)));
+    // What else changes is in the locks of files.
+    for (old, new) in [(old, &base), (base.clone(), &newer)] {
+        let (name, locks, vfs) = (new.name.clone(), new.locks, new.vfs);
+        assert_eq!(KernelPreset { name, locks, vfs, ..old }, *new);
+    }
 }
 
 #[test]

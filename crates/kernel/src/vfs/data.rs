@@ -48,7 +48,7 @@ impl World {
         let line = inode.page_line(page);
         inode.hot.tree_lock.write_irq(|| line.get());
         line.put();
-        self.zones.lru_add(&self.costs);
+        self.zones.lru_add(frame, &self.costs);
         inode.pages.borrow_mut().insert(page);
         Ok(())
     }
@@ -164,8 +164,9 @@ impl World {
         }
         inode.hot.tree_lock.write_irq(|| inode.hot.pages[0].get());
         inode.hot.pages[0].put();
-        self.zones.lru_move(pages, &self.costs);
-        self.zones.free(&inode.frames.take(), &self.costs);
+        let frames = inode.frames.take();
+        self.zones.lru_move(&frames, &self.costs);
+        self.zones.free(&frames, &self.costs);
         inode.sb.uncharge(u64::from(pages));
     }
 }

@@ -195,14 +195,14 @@ impl Inode {
         let hot = InodeHot {
             head: Line(head),
             mutex: Line(sb.locks.mutex()),
-            tree_lock: Line(ReadWrite::new()),
+            tree_lock: Line(sb.locks.read_write()),
             pages: core::array::from_fn(|_| Line(Count::new(1))),
         };
         let hot = Here::place(hot);
         // The two names of lockdep: they nest, and are held for different times.
         let directory = kind == Kind::Directory;
         hot.mutex.name(if directory { "i_mutex_dir_key" } else { "i_mutex" });
-        Here::name(&hot.tree_lock, "tree_lock");
+        hot.tree_lock.name("tree_lock");
         Rc::new(Self {
             kind,
             sb: Rc::clone(sb),

@@ -210,7 +210,7 @@ impl Journal {
     ) -> Rc<Self> {
         let state = match rules.journal_state {
             StateLocks::Spinlock => StateLock::Spin(locks.spin()),
-            StateLocks::ReadWrite => StateLock::ReadWrite(ReadWrite::new()),
+            StateLocks::ReadWrite => StateLock::ReadWrite(locks.read_write()),
         };
         let counted = || Line(locks.guarded(Field::new(0)));
         let queue = || Line(WaitQueue::new());
@@ -231,7 +231,7 @@ impl Journal {
         let hot = Here::place(hot);
         match &*hot.state {
             StateLock::Spin(lock) => lock.name("j_state_lock"),
-            StateLock::ReadWrite(lock) => Here::name(lock, "j_state_lock"),
+            StateLock::ReadWrite(lock) => lock.name("j_state_lock"),
         }
         hot.handle.name("t_handle_lock");
         hot.list.name("j_list_lock");

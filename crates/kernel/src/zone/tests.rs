@@ -1,0 +1,100 @@
+//! Zones of several nodes on the virtual machine.
+
+use super::*;
+use convoy_machine::{Fifo, Outcome};
+use core::cell::OnceCell;
+use std::rc::Rc;
+
+/// Pages of one node: two blocks of the largest order.
+const SHARE: u32 = 2 << ORDER_MAX;
+const RULES: ZoneRules = ZoneRules { lock: ZonePolicy::HoldAll, own_line: false, highmem: false };
+const LOCKS: LockRules = LockRules {
+    semaphore: crate::SemaphorePolicy::Handoff,
+    mutex: crate::MutexPolicy::Sleep,
+    spinlock: crate::Spinlock::Ticket,
+    rwsem: crate::RwsemPolicy::Grant,
+    rwlock: crate::Rwlock::Counter,
+};
+
+/// Runs `body` once on each CPU of `machine`, with zones of `pages` pages.
+fn on_each_cpu(machine: &Preset, pages: u32, body: impl Fn(&Zones, &Costs) + Copy + 'static) {
+    let costs = Rc::new(Costs::of(machine).expect("every step has a price"));
+    let zones: Rc<OnceCell<Zones>> = Rc::default();
+    let task = |_| -> Box<dyn FnOnce()> {
+        let (zones, costs, machine) = (Rc::clone(&zones), Rc::clone(&costs), machine.clone());
+        Box::new(move || {
+            body(zones.get_or_init(|| Zones::new(RULES, LOCKS, pages, &machine, &costs)), &costs);
+            // So that no CPU is done before the last has begun.
+            Here::compute(100_000_000);
+        })
+    };
+    let tasks = (0..machine.topology.cpus).map(task).collect();
+    let (outcome, machine) = Fifo::run(machine, 1, 1_000_000_000, tasks).expect("address space");
+    assert_eq!(outcome, Outcome::Stopped, "a task was forgotten");
+    drop(zones);
+    drop(machine);
+}
+
+fn machine(name: &str) -> Preset {
+    Preset::named(name).expect("shipped")
+}
+
+#[test]
+fn a_cpu_takes_pages_and_stacks_from_its_own_node_and_lists_pages_there() {
+    on_each_cpu(&machine("dl980-80-2013"), 8 * SHARE, |zones, costs| {
+        let node = Here::cpu() / 10;
+        let frames = zones.pages(3, Use::Programs, costs).expect("room");
+        let stack = zones.take_stack().expect("room");
+        for &frame in frames.iter().chain([&stack]) {
+            assert_eq!(zones.part(frame).node, node, "of CPU {}", Here::cpu());
+        }
+        for _ in 0..PAGEVEC {
+            zones.lru_add(frames[0], costs);
+        }
+        let listed = zones.lru[node].unlocked().peek();
+        assert!(listed > 0 && listed.is_multiple_of(PAGEVEC), "{listed}");
+        zones.free(&frames, costs);
+        zones.free_stack(stack);
+    });
+}
+
+#[test]
+fn who_finds_its_node_used_up_goes_on_from_near_to_far() {
+    let one = machine("dl980-80-2013");
+    on_each_cpu(&one, 8 * SHARE, |zones, costs| {
+        // CPU 25, of node 2, takes everything; node 3 is its neighbour.
+        if Here::cpu() != 25 {
+            return;
+        }
+        let frames = zones.pages(8 * SHARE, Use::Kernel, costs).expect("all of it");
+        assert_eq!(zones.page(Use::Kernel, costs), Err(Errno::ENOMEM));
+        assert_eq!(zones.take_stack(), Err(Errno::ENOMEM));
+        let mut nodes: Vec<usize> = frames.iter().map(|&frame| zones.part(frame).node).collect();
+        assert_eq!(zones.free_pages(), 0);
+        let last = nodes.split_off(nodes.len() - 8 * WATERMARK as usize);
+        assert!(last.iter().any(|&node| node == 2), "what is left is used up at last");
+        nodes.dedup();
+        let distance = |&node: &usize| machine("dl980-80-2013").node_distance(2, node);
+        assert_eq!(nodes[..2], [2, 3]);
+        assert!(nodes.len() == 8 && nodes.is_sorted_by_key(distance), "{nodes:?}");
+        zones.lru_move(&frames, costs);
+        assert!(zones.lru.iter().all(|lru| lru.unlocked().peek() == SHARE));
+        zones.free(&frames, costs);
+        assert_eq!(zones.free_pages(), 8 * SHARE);
+        assert_eq!(zones.stats().len(), 1, "zones of one name count together");
+    });
+}
+
+#[test]
+fn nodes_share_what_memory_there_is_in_whole_blocks() {
+    let shares = |pages, nodes| -> Vec<(usize, u32, u32)> {
+        let spans = spans(RULES, pages, nodes);
+        spans.iter().map(|span| (span.node, span.first, span.pages)).collect()
+    };
+    assert_eq!(shares(SHARE + 5, 1), [(0, 0, SHARE + 5)]);
+    assert_eq!(shares(5 << ORDER_MAX, 2), [(0, 0, SHARE), (1, SHARE, 3 << ORDER_MAX)]);
+    // Two blocks are not enough for eight nodes.
+    assert_eq!(shares(SHARE, 8), [(0, 0, SHARE / 2), (1, SHARE / 2, SHARE / 2)]);
+    let high = spans(ZoneRules { highmem: true, ..RULES }, 1 << 20, 1);
+    assert!(high.len() == 2 && high[0].name == "HighMem" && high[1].first == DMA_PAGES);
+}
