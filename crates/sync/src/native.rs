@@ -201,8 +201,9 @@ fn errno() -> i32 {
 /// Wakes up to `count` tasks; `reach` as of [`futex_wait`].
 pub(crate) fn futex_wake(word: *const AtomicU32, count: usize, reach: i32) {
     let count = i32::try_from(count).unwrap_or(i32::MAX);
+    let operation = libc::FUTEX_WAKE | reach;
     // SAFETY: waking uses the address as a key and never reads the memory there.
-    unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | reach, count) };
+    unsafe { libc::syscall(libc::SYS_futex, word.cast_mut().cast::<u32>(), operation, count) };
 }
 
 impl Platform for Native {

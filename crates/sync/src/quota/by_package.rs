@@ -39,7 +39,7 @@
 //!
 //! ## Lineage
 //!
-//! Lock cohorting: Dice, Marathe and Shavit, PPoPP 2012. Kashyap and others, SOSP 2019, order a
+//! Lock cohorting: Dice, Marathe and Shavit, 2012. Kashyap and others, 2019, order a
 //! queue by packages, too.
 
 use super::room::{Room, Within};
