@@ -414,7 +414,7 @@ fn spans(rules: ZoneRules, pages: u32, nodes: usize) -> Vec<Span> {
     // What is too little for a block in each node is that of the first nodes.
     let blocks = pages >> ORDER_MAX;
     let nodes = (nodes as u32).min(blocks).max(1);
-    let share = blocks / nodes << ORDER_MAX;
+    let share = (blocks / nodes) << ORDER_MAX;
     let of_node = |node: u32| {
         let first = node * share;
         let pages = if node + 1 == nodes { pages - first } else { share };

@@ -72,7 +72,7 @@ fn who_finds_its_node_used_up_goes_on_from_near_to_far() {
         let mut nodes: Vec<usize> = frames.iter().map(|&frame| zones.part(frame).node).collect();
         assert_eq!(zones.free_pages(), 0);
         let last = nodes.split_off(nodes.len() - 8 * WATERMARK as usize);
-        assert!(last.iter().any(|&node| node == 2), "what is left is used up at last");
+        assert!(last.contains(&2), "what is left is used up at last");
         nodes.dedup();
         let distance = |&node: &usize| machine("dl980-80-2013").node_distance(2, node);
         assert_eq!(nodes[..2], [2, 3]);
