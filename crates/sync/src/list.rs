@@ -65,7 +65,7 @@ macro_rules! every_lock {
                 "Ours: any task may take it, for the time of its turn.";
             QuotaPackage = "quota-package", "semaphore", $crate::Quota<P, $crate::ByPackage<P, L>>,
                 [Units Signals Timeouts],
-                "The same, with turns that stay on a package for a while.";
+                "Ours, with turns that stay on a package.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],
