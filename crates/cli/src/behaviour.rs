@@ -1,7 +1,9 @@
 //! What a recorded program did, as the replay takes it.
 
+use convoy_lab::hour::{self, Quartiles};
 use convoy_lab::replay::{Behaviour, Section, Span, Spread};
-use convoy_record::{Lock, Process, Record, Times};
+use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Times, is_passing};
+use std::collections::BTreeMap;
 
 /// Share of acquisitions, and of waiting, below which a lock is left out.
 const LITTLE: f64 = 0.001;
@@ -15,6 +17,35 @@ pub(crate) fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
     let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
     let process = record.processes.iter().max_by_key(all);
     (process, process.map(kept).unwrap_or_default())
+}
+
+/// Whether the first lock is waited for so much more than all others that it limits alone, though
+/// there are others, and another lock can be put in its place alone: by its variable, or by its
+/// places if all of them are known, since the one that takes it first is what counts.
+pub(crate) fn is_alone(record: &Record) -> bool {
+    /// Of all waiting.
+    const MOST: f64 = 0.9;
+    let (Some(process), locks) = busiest(record) else { return false };
+    let all: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
+    let mutexes = process.locks.iter().filter(|lock| lock.kind == Kind::Mutex).count();
+    let can_be_named = |lock: &Lock| {
+        !lock.name.starts_with(LOCK_OF) || !lock.sites.iter().any(|site| is_passing(&site.place))
+    };
+    let limits = |lock: &Lock| lock.kind == Kind::Mutex && lock.wait_s() > MOST * all;
+    let first = locks.first().is_some_and(|lock| limits(lock) && can_be_named(lock));
+    mutexes > 1 && record.program.mutex.is_empty() && first
+}
+
+/// A sentence, with a space before it, if wakeups of a record took so long that they tell of other
+/// programs.
+pub(crate) fn disturbed(prices_ns: &BTreeMap<String, Quartiles>) -> Option<String> {
+    let odd = prices_ns.iter().filter(|(_, ns)| !hour::is_price(ns));
+    let (key, [_, median, _]) = odd.max_by(|one, other| one.1[1].total_cmp(&other.1[1]))?;
+    Some(format!(
+        " Other programs had the CPUs when this was recorded ({key} would be {:.1} ms), so wakeups \
+         cost what the machine preset says; record again on a quiet machine.",
+        median / 1e6
+    ))
 }
 
 /// Nanoseconds that threads waited, and acquisitions.
@@ -156,5 +187,47 @@ mod tests {
         behaviour.wait_ns = 4000.0;
         let text = limit(&behaviour, &[&lock]);
         assert!(text.starts_with("`queue` in put (queue.c:7) limits: "), "{text}");
+    }
+
+    /// A mutex of this name that is waited for so long at its first place.
+    fn mutex(name: &str, wait_s: f64, places: &[&str]) -> Lock {
+        let wait = |index| Times {
+            count: 1,
+            total_s: if index == 0 { wait_s } else { 0.0 },
+            ..Times::default()
+        };
+        let site = |(index, place): (usize, &&str)| Site {
+            place: (*place).to_owned(),
+            count: 10,
+            wait: wait(index),
+            ..Site::default()
+        };
+        let sites = places.iter().enumerate().map(site).collect();
+        Lock { name: name.to_owned(), sites, ..Lock::default() }
+    }
+
+    fn record(first: Lock, second_s: f64) -> Record {
+        let locks = vec![first, mutex("other", second_s, &["note (orders.c:40)"])];
+        Record { processes: vec![Process { locks, ..Process::default() }], ..Record::default() }
+    }
+
+    #[test]
+    fn a_lock_stands_alone_if_it_limits_and_all_its_places_are_known() {
+        let places = ["find (cache.c:12)", "fill (cache.c:30)"];
+        let alone = |lock, second_s| is_alone(&record(lock, second_s));
+        assert!(alone(mutex("lock of find (cache.c:12)", 1.0, &places), 0.01));
+        assert!(!alone(mutex("lock of find (cache.c:12)", 1.0, &places), 0.5));
+        // Somebody takes it whose caller nobody asked for.
+        let places = ["Shard::Lookup+0x2f (db)", "port::Mutex::Lock+0x8 (db)"];
+        assert!(!alone(mutex("lock of Shard::Lookup+0x2f (db)", 1.0, &places), 0.01));
+        assert!(alone(mutex("shard", 1.0, &places), 0.01), "its variable names it");
+    }
+
+    #[test]
+    fn wakeups_beside_other_programs_are_left_out_and_named() {
+        let prices = |ipi| BTreeMap::from([("price_ns.ipi".to_owned(), ipi)]);
+        assert_eq!(disturbed(&prices([18e3, 20e3, 31e3])), None);
+        let said = disturbed(&prices([36e3, 3.99e6, 5.0e6])).expect("a tick is no price");
+        assert!(said.starts_with(" Other programs had the CPUs") && said.contains("4.0 ms"));
     }
 }

@@ -1,8 +1,9 @@
 //! `convoy fix`: the lock that pays for a recorded program, and how to check that it does.
 
+use crate::behaviour::is_alone;
 use crate::fail::Failure;
 use crate::output;
-use crate::predict::{Choice, FAIR, Prediction, Replays, Row, SLEEP, Wanted, is_alone};
+use crate::predict::{Choice, FAIR, Prediction, Replays, Row, SLEEP, Wanted};
 use clap::Args;
 use convoy_record::{HANDOFF, Kind, LOCK_OF, Lock, Program};
 use serde::Serialize;
@@ -167,4 +168,23 @@ fn gain(row: &Row) -> String {
         row.low_percent,
         row.high_percent
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_changes_alone_is_named_in_the_command() {
+        let program =
+            Program { command: vec!["./db".into(), "--fast".into()], ..Program::default() };
+        let sites = ["note (orders.c:36)".to_owned(), "journals".to_owned()];
+        let with = |sites, mutex| command(&program, sites, mutex, "");
+        assert_eq!(with(&[], FAIR), "convoy with --mutex fair -- ./db --fast");
+        assert_eq!(
+            with(&sites, FAIR),
+            "convoy with --lock 'note (orders.c:36)=fair' --lock 'journals=fair' -- ./db --fast"
+        );
+        assert_eq!(with(&sites, SLEEP), "./db --fast");
+    }
 }

@@ -1,7 +1,7 @@
 //! `convoy predict`: a recorded program with other CPUs, threads and locks.
 
 use crate::args::Common;
-use crate::behaviour::{behaviour, busiest, limit};
+use crate::behaviour::{behaviour, busiest, disturbed, limit};
 use crate::experiment::apart;
 use crate::explain::recorded::find;
 use crate::fail::Failure;
@@ -11,10 +11,11 @@ use crate::presets::Sets;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_catalogue::Set;
+use convoy_lab::hour;
 use convoy_lab::lock_loop::{LoopResult, Policy};
 use convoy_lab::replay::{Anchor, Behaviour, Replay};
 use convoy_lab::virtual_end::VirtualError;
-use convoy_record::{Kind, Lock, Program, Record};
+use convoy_record::{Lock, Program, Record};
 use convoy_report::{Cell, Column, Table};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -233,23 +234,12 @@ impl Replays {
             policy => Choice::new(policy),
         };
         let cells = self.cells(record, &behaviour, &recorded, wanted)?;
-        let (measured, limit) = (measured(&behaviour), limit(&behaviour, &locks));
-        apart(move || predict(&cells, measured, limit))
+        let (measured, mut verdict) = (measured(&behaviour), limit(&behaviour, &locks));
+        if self.machine == HOST {
+            verdict.extend(disturbed(&record.program.prices_ns));
+        }
+        apart(move || predict(&cells, measured, verdict))
     }
-}
-
-/// Whether the first lock is waited for so much more than all others that it limits alone, though
-/// there are others, and another lock can be put in its place alone.
-pub(crate) fn is_alone(record: &Record) -> bool {
-    /// Of all waiting.
-    const MOST: f64 = 0.9;
-    let (Some(process), locks) = busiest(record) else { return false };
-    let all: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
-    let mutexes = process.locks.iter().filter(|lock| lock.kind == Kind::Mutex).count();
-    let first = locks.first();
-    mutexes > 1
-        && record.program.mutex.is_empty()
-        && first.is_some_and(|one| one.kind == Kind::Mutex && one.wait_s() > MOST * all)
 }
 
 fn measured(behaviour: &Behaviour) -> Point {
@@ -336,9 +326,13 @@ impl Replays {
         };
         let set = |(key, ns): (&String, &[f64; 3])| {
             let path: Vec<&str> = key.split('.').collect();
-            Set::machine(&path, format!("{:.1}", between(*ns)), format!("{key} of the record"))
+            Set::machine(
+                &path,
+                format!("{:.1}", between(*ns).min(hour::MOST_NS)),
+                format!("{key} of the record"),
+            )
         };
-        program.prices_ns.iter().map(set).collect()
+        program.prices_ns.iter().filter(|(_, ns)| hour::is_price(ns)).map(set).collect()
     }
 }
 

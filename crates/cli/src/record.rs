@@ -62,7 +62,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     /// A day.
     const MOST: f64 = 86_400.0;
     let value = text.parse().ok().filter(|value| (0.01..=MOST).contains(value));
-    value.ok_or_else(|| format!("no time from 0.01 to {MOST} s"))
+    value.ok_or_else(|| format!("not a time between 0.01 and {MOST} s"))
 }
 
 impl From<RecordError> for Failure {

@@ -48,10 +48,10 @@ pub(crate) struct Policies {
 /// A place and a policy.
 fn chosen(text: &str) -> Result<(String, String), String> {
     let (site, policy) =
-        text.rsplit_once('=').filter(|(site, _)| !site.is_empty()).ok_or("no SITE=POLICY")?;
+        text.rsplit_once('=').filter(|(site, _)| !site.is_empty()).ok_or("expected SITE=POLICY")?;
     let policy = Mutex::from_str(policy, false).map_err(|_| {
         let names = Mutex::value_variants().iter().map(|one| name(Some(one)));
-        format!("no policy `{policy}`; one of {}", names.collect::<Vec<_>>().join(", "))
+        format!("unknown policy `{policy}`; choose one of {}", names.collect::<Vec<_>>().join(", "))
     })?;
     Ok((site.to_owned(), name(Some(&policy))))
 }

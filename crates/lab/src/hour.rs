@@ -12,6 +12,16 @@ use crate::calibrate_wakeups::{threads, wakeups};
 /// Wakeups of each kind: enough for quartiles.
 const WAKEUPS: u32 = 40;
 
+/// Nanoseconds beyond which a wakeup tells of the programs that had the CPU meanwhile, not of the
+/// machine: ten times the dearest that a quiet machine has shown (`machines/host.toml`), and less
+/// than any tick.
+pub const MOST_NS: f64 = 200_000.0;
+
+/// Whether most of the wakeups behind a price were those of a machine that nobody else used.
+pub fn is_price(ns: &Quartiles) -> bool {
+    ns[1] <= MOST_NS
+}
+
 /// Nanoseconds, by the key of a machine preset. With one usable CPU there are no wakeups on
 /// another.
 ///
@@ -49,6 +59,13 @@ mod tests {
     use super::*;
     use convoy_catalogue::Set;
     use convoy_machine::Preset;
+
+    #[test]
+    fn a_wakeup_that_waited_for_a_tick_is_no_price() {
+        assert!(is_price(&[18_000.0, 20_700.0, 31_000.0]));
+        // A record beside programs that kept the CPUs.
+        assert!(!is_price(&[36_443.0, 3_994_216.0, 5_037_963.0]));
+    }
 
     #[test]
     fn every_price_is_one_of_a_machine() {

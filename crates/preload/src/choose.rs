@@ -127,12 +127,8 @@ pub(crate) fn install(text: &[u8], others: &[u8]) {
         }
     }
     CHOOSES.store(true, Relaxed);
-    real::MUTEX_LOCK.replace(two(lock));
-    real::MUTEX_TRYLOCK.replace(two(trylock));
-    real::MUTEX_ATTEMPT.replace(two(attempt));
-    real::MUTEX_TIMEDLOCK.replace(three(timedlock));
-    real::MUTEX_CLOCKLOCK.replace(three(clocklock));
-    real::MUTEX_UNLOCK.replace(two(unlock));
+    let timed = [three(timedlock), three(clocklock)];
+    own::replace_mutexes([two(lock), two(trylock), two(attempt), two(unlock)], timed);
 }
 
 /// What `dl_iterate_phdr` tells of an object, as far as it is read.

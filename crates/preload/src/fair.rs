@@ -435,10 +435,6 @@ pub(crate) fn prepare() {
 /// Puts the lock in place of libc's mutexes.
 pub(crate) fn install() {
     prepare();
-    real::MUTEX_LOCK.replace(one(lock));
-    real::MUTEX_TRYLOCK.replace(one(trylock));
-    real::MUTEX_ATTEMPT.replace(one(attempt));
-    real::MUTEX_TIMEDLOCK.replace(two(timedlock));
-    real::MUTEX_CLOCKLOCK.replace(three(clocklock));
-    real::MUTEX_UNLOCK.replace(one(unlock));
+    let timed = [two(timedlock), three(clocklock)];
+    own::replace_mutexes([one(lock), one(trylock), one(attempt), one(unlock)], timed);
 }

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::conditions;
 use crate::native::{self, Deadline, Slept};
@@ -38,12 +38,22 @@ struct Handoff {
 const ONE_USER: u64 = 1;
 const ONE_GRANT: u64 = 1 << 32;
 
-/// Which fork this process comes from, counted from the program on.
+/// Which fork this process comes from, counted from the program on; modulo 4 in a semaphore: four
+/// forks deep, one that nobody touched since its waiters came is taken for one of this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn forked() {
     // Relaxed: a child has one thread.
     GENERATION.fetch_add(1, Relaxed);
+}
+
+/// Has forks counted, each once: a state has room for few generations.
+fn count_forks() {
+    static COUNTS: AtomicBool = AtomicBool::new(false);
+    // Relaxed: done before the program has threads.
+    if !COUNTS.swap(true, Relaxed) {
+        real::in_children(forked);
+    }
 }
 
 /// Where the bits of a state are.
@@ -328,24 +338,20 @@ extern "C" fn sem_post(semaphore: usize) -> c_int {
 
 /// What mutexes that hand over need beside them, whichever these are.
 pub(crate) fn prepare() {
-    real::in_children(forked);
+    count_forks();
     conditions::install();
 }
 
 /// Puts them in place of libc's mutexes.
 pub(crate) fn install() {
     prepare();
-    real::MUTEX_LOCK.replace(one(lock));
-    real::MUTEX_TRYLOCK.replace(one(trylock));
-    real::MUTEX_TIMEDLOCK.replace(two(timedlock));
-    real::MUTEX_CLOCKLOCK.replace(three(clocklock));
-    real::MUTEX_UNLOCK.replace(one(unlock));
-    real::MUTEX_ATTEMPT.replace(one(trylock));
+    let timed = [two(timedlock), three(clocklock)];
+    own::replace_mutexes([one(lock), one(trylock), one(trylock), one(unlock)], timed);
 }
 
 /// Puts them in place of libc's semaphores.
 pub(crate) fn install_semaphores() {
-    real::in_children(forked);
+    count_forks();
     real::SEM_WAIT.replace(one(sem_wait));
     real::SEM_TRYWAIT.replace(one(sem_trywait));
     real::SEM_TIMEDWAIT.replace(two(sem_timedwait));

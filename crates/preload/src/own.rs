@@ -197,6 +197,20 @@ extern "C" fn destroy(mutex: usize) -> c_int {
     real::MUTEX_DESTROY.libc([mutex, 0, 0, 0])
 }
 
+/// Puts functions in place of those of libc that lock a mutex, try to, try before a recorder waits,
+/// and unlock it; and of those with a time limit, by the clock that people set or by a named one.
+pub(crate) fn replace_mutexes(
+    [lock, trylock, attempt, unlock]: [usize; 4],
+    [timedlock, clocklock]: [usize; 2],
+) {
+    real::MUTEX_LOCK.replace(lock);
+    real::MUTEX_TRYLOCK.replace(trylock);
+    real::MUTEX_ATTEMPT.replace(attempt);
+    real::MUTEX_TIMEDLOCK.replace(timedlock);
+    real::MUTEX_CLOCKLOCK.replace(clocklock);
+    real::MUTEX_UNLOCK.replace(unlock);
+}
+
 /// Puts the locks that the environment asks for in place of libc's.
 pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
     let (mutex, chosen) = (policy(c"CONVOY_MUTEX="), policy(c"CONVOY_LOCKS="));

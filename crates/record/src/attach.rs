@@ -84,7 +84,6 @@ struct Word {
 pub struct Attached {
     pid: u32,
     memory: File,
-    maps: String,
     names: Names,
     modules: BTreeMap<PathBuf, Option<Module>>,
     threads: BTreeMap<u32, Thread>,
@@ -144,7 +143,6 @@ impl Attached {
         Ok(Self {
             pid,
             memory,
-            maps,
             names,
             modules: BTreeMap::new(),
             threads: BTreeMap::new(),
@@ -400,15 +398,6 @@ impl Attached {
         let mut locks: Vec<Lock> = all.into_values().collect();
         locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()));
         locks
-    }
-
-    /// The memory map, for names of what was loaded meanwhile.
-    pub fn refresh(&mut self) {
-        let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)) else { return };
-        if maps != self.maps {
-            self.names = Names::new(&maps);
-            self.maps = maps;
-        }
     }
 }
 

@@ -18,7 +18,7 @@ mod record;
 pub mod sites;
 
 pub use account::Account;
-pub use names::LOCK_OF;
+pub use names::{LOCK_OF, is_passing};
 pub use record::{HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters};
 
 /// The object that is loaded before a program; empty where it is not built.

@@ -216,6 +216,13 @@ pub(crate) fn passes_on(name: &str) -> bool {
     KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
 }
 
+/// Whether a place, as an account prints it, is in a function that only takes locks for others: of
+/// these calls the caller is not known, because nobody waited there.
+pub fn is_passing(place: &str) -> bool {
+    let function = place.split(" (").next().unwrap_or(place);
+    passes_on(function.split("+0x").next().unwrap_or(function))
+}
+
 /// Functions that only pass a lock on to pthread.
 fn is_wrapper(name: &str) -> bool {
     ["__gthread_", "std::mutex::", "std::unique_lock", "std::lock_guard", "std::scoped_lock"]

@@ -204,7 +204,14 @@ impl Raw {
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
         for (address, found) in locks {
             let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
-            for (Called { kind, site: at, callers }, site) in found.sites {
+            // A thread is noted with the caller under which it first waited, but has others too.
+            let mut threads: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+            for (called, site) in &found.sites {
+                let all = threads.entry((called.kind, called.site)).or_default();
+                *all = total([*all, site.threads]);
+            }
+            for (Called { kind, site: at, callers }, mut site) in found.sites {
+                site.threads = threads[&(kind, at)];
                 let place = places.entry((at, callers));
                 let place = place.or_insert_with(|| names.place(at, &callers)).clone();
                 sites.entry((place, act(kind).to_owned())).or_default().add(&site);

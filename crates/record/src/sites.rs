@@ -57,7 +57,7 @@ pub enum SiteError {
         reason: String,
     },
     /// There are more calls than the object has room for.
-    #[error("{count} calls are meant, at most {MOST} can be; name fewer places")]
+    #[error("the places cover {count} calls, and at most {MOST} fit; name fewer")]
     Many {
         /// How many.
         count: usize,
@@ -110,7 +110,8 @@ impl Sites {
             program: program.to_string_lossy().into_owned(),
             reason,
         };
-        let path = crate::launch::find(program).ok_or_else(|| refused("it is not there".into()))?;
+        let path = crate::launch::find(program)
+            .ok_or_else(|| refused("there is no such program".into()))?;
         let path = path.canonicalize().map_err(|error| refused(error.to_string()))?;
         let main = Module::read(&path).ok_or_else(|| refused("it is no ELF of x86-64".into()))?;
         let mut modules = vec![main];

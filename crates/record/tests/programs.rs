@@ -258,6 +258,7 @@ fn who_waited_in_the_parent_does_not_wait_in_a_child() {
         ("mutex=handoff", &[]),
         ("sem=libc", &["semaphore"]),
         ("sem=handoff", &["semaphore"]),
+        ("mutex=handoff sem=handoff", &["semaphore"]),
     ] {
         let program = compile("waiters_fork.c", &directory("waiters-fork"), &[]);
         let (output, _) = record_with(policy, &program, words);
@@ -283,6 +284,18 @@ fn a_fair_mutex_starves_nobody() {
     let program = compile("shares.c", &directory("shares"), &[]);
     let (output, _) = record_with("mutex=fair", &program, &["1000"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 starved, one at a time\n");
+}
+
+#[test]
+fn all_threads_may_use_each_caller_of_a_function_that_takes_locks_for_others() {
+    let program = compile("callers.c", &directory("callers"), &[]);
+    let (_, processes) = record(&program, &[]);
+    let only = lock(&processes[0], "only");
+    let of = |place: &str| only.sites.iter().find(|site| site.place.starts_with(place));
+    let (first, second) = (of("first ("), of("second ("));
+    let (Some(first), Some(second)) = (first, second) else { panic!("{only:#?}") };
+    assert!(first.contended > 0 && second.contended > 0, "{only:#?}");
+    assert_eq!((first.threads, second.threads), (5, 5), "{only:#?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 /* A fork while threads wait for a mutex, or with an argument for a semaphore of one unit: in the
-   child they are gone, and the lock works on. */
+   child they are gone, and the lock works on; in a child of the child as well. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -43,6 +43,15 @@ static int all_take_turns(pthread_t *threads, int count) {
     return entered;
 }
 
+/* The owner gives it back, and four threads take turns. */
+static int works_on(void) {
+    pthread_t threads[4];
+    give();
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], 0, turns, 0);
+    return all_take_turns(threads, 4) == 4 * TURNS;
+}
+
 int main(int words, char **word) {
     (void)word;
     pthread_t threads[WAITERS];
@@ -55,10 +64,11 @@ int main(int words, char **word) {
     nanosleep(&while_they_queue, 0);
     pid_t child = fork();
     if (child == 0) {
-        give();
-        for (int i = 0; i < 4; i++)
-            pthread_create(&threads[i], 0, turns, 0);
-        _exit(all_take_turns(threads, 4) == 4 * TURNS ? 0 : 1);
+        int status = 0;
+        pid_t grandchild = fork();
+        if (grandchild > 0)
+            waitpid(grandchild, &status, 0);
+        _exit(works_on() && status == 0 ? 0 : 1);
     }
     give();
     int status, sum = all_take_turns(threads, WAITERS);
