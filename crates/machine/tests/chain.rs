@@ -59,8 +59,8 @@ fn drain_ms<L: RawLock<Smp> + Default>() -> u64 {
 }
 
 /// The rare stall of the lock with turns: 1 of 1800 runs on a quiet machine left 1337 of 2000
-/// threads with nothing for 300 ms. They had come to the lock of the queue while its owner had lost
-/// its CPU, and each was woken by the one before.
+/// threads with nothing for 300 ms. They had arrived while the thread that held the queue's own
+/// lock was off its CPU, and each was woken by the one before it.
 #[test]
 fn sleepers_that_wake_two_each_are_through_sooner_than_a_chain() {
     type One = AdaptiveLock<Smp, AtMost>;

@@ -33,10 +33,10 @@
 //! Whoever comes at the right moment gets the lock; sleepers may be passed. With short sections a
 //! sleeper gets it soon, because a holder that is about to sleep has released it.
 //!
-//! Who has slept leaves the word at 2, so each sleeper is woken by one that was before. Where one
-//! wakes one, and each has to wait for a CPU first, that is a chain: 2000 threads that came while
-//! the owner had lost its CPU stood in it for more than 400 ms, though the lock was free nearly all
-//! the time. Where each wakes two, their number doubles from one step to the next.
+//! A task that has slept leaves the word at 2, so each sleeper is woken by one that slept before.
+//! If each wakes one, and has to wait for a CPU before it can, that is a chain: of 2000 threads
+//! that arrived while the owner was off its CPU most were still in it after 400 ms, though the lock
+//! was free nearly all the time. If each wakes two, their number doubles from step to step.
 //!
 //! ## Cost
 //!
@@ -63,8 +63,8 @@ const LOOKS: u32 = 100;
 
 /// How often a lock looks at its word before it sleeps, and how many sleepers it wakes.
 pub trait SpinLimit: Copy + 'static {
-    /// Sleepers that are woken when the lock is given back. One comes in vain where there are two,
-    /// unless the section is shorter than the wait for a CPU, as that of an inner lock is.
+    /// Sleepers that are woken when the lock is given back. With more than one, all but the first
+    /// find it taken, unless sections are shorter than the wait for a CPU, as under an inner lock.
     const WAKES: usize = 1;
 
     /// Looks.

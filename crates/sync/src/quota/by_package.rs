@@ -1,8 +1,8 @@
 //! [`ByPackage`]: turns that stay on a package for a while.
 //!
-//! Threads of two packages that have their turns at a time send the line of the lock back and forth
-//! between them. Here those of one package are summoned in a row, and the lock stays in the caches
-//! of that one. Use it where one lock is fought for from several packages; on one package it is
+//! Threads of two packages that have their turns at the same time send the line of the lock back
+//! and forth between them. Here those of one package are summoned in a row, and the lock stays in
+//! the caches of that one. Use it where one lock is fought for from several packages; on one it is
 //! [`Quota`](super::Quota) to the bit. `docs/locks.md` has what it is worth and what it costs.
 //!
 //! ## States
@@ -21,7 +21,7 @@
 //! ## Invariants
 //!
 //! - I1 Those of [`Quota`](super::Quota): whoever sleeps is found as long as anybody sleeps.
-//! - I2 Who waits is passed by at most `ROW` others for each that is summoned from the front.
+//! - I2 A waiter is passed by at most `ROW` others for each one that is summoned from the front.
 //!
 //! ## Memory ordering
 //!
