@@ -420,6 +420,23 @@ mod tests {
         assert!(four > 1.5 * one, "{four} beside {one}");
     }
 
+    /// A timer may end while its task is still on the way to sleep, in the kernel: it is not
+    /// preempted there as it would be in user mode, which lost count of preemption.
+    #[test]
+    fn hundreds_of_threads_that_sleep_between_sections_get_on() {
+        for seed in 1..3 {
+            let mut replay = Replay { seed, ..replay(Policy::Adaptive, 400, 4) };
+            let section = &mut Arc::make_mut(&mut replay.behaviour).sections[0];
+            (section.think.sleeps, section.think.sleep) = (1.0, spread(30e3));
+            (section.think.work, section.hold.work) = (spread(2e3), spread(1e3));
+            section.threads = 400;
+            Arc::make_mut(&mut replay.behaviour).threads = 400;
+            replay.machine = replay.machine.with_cpus(2);
+            let found = replay.run().expect("it ends").result;
+            assert!(found.acquisitions_per_s() > 1e3, "{found:?}");
+        }
+    }
+
     #[test]
     fn the_anchor_gives_the_throughput_and_the_processor_time_of_the_record() {
         let mut replay = replay(Policy::Adaptive, 16, 1);

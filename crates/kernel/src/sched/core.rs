@@ -381,6 +381,7 @@ impl Os for Sched {
 
     fn interrupt_return(&self, user: bool) {
         self.irq_exit();
+        debug_assert!(!user || Here::preempt_depth() == 0, "a system call runs in user mode");
         if user {
             self.syscall_return();
         } else {

@@ -2,7 +2,7 @@
 
 use super::scheduler::Sched;
 use super::task::{State, Tcb};
-use convoy_machine::{Here, Smp, Word};
+use convoy_machine::{Here, Mode, Smp, Word};
 use convoy_sync::{Platform, Sleep, TaskId, Wake};
 use std::rc::Rc;
 
@@ -108,8 +108,10 @@ impl Sched {
     }
 
     /// The same to the nanosecond, by an interrupt of its own: [`Self::sleep_until`] ends with a
-    /// tick, which is too coarse for sleep that was recorded.
+    /// tick, which is too coarse for sleep that was recorded. A system call of a task in user mode:
+    /// an interrupt that comes on the way must not take it for user work that may be preempted.
     pub fn nap_until(&self, at_ns: u64) {
+        let mode = Here::set_mode(Mode::System);
         let me = self.rq.current();
         let task = me.id;
         let end = move |sched: &Self| sched.end_wait(task, Wake::TimedOut, false);
@@ -121,6 +123,8 @@ impl Sched {
                 me.state.set(State::Running);
             }
         }
+        // The task may be on another CPU now; the mode is the CPU's.
+        Here::set_mode(mode);
     }
 
     /// Ends the sleeps whose deadline has passed: high-resolution timers, which run in the timer
