@@ -63,12 +63,14 @@ Examples:
   convoy record -- ./server --port 80     into the store; convoy explain 12 shows it
   convoy record -o server.json -- ./server
   convoy record --mutex handoff -- ./server
+  convoy record --pid 4711 --seconds 10   a process that runs already
 
 Its exit code is that of the program; 128 and the number of the signal that killed it.";
 
 pub(crate) const WITH: &str = "\
 Examples:
   convoy with --mutex spin -- ./server
+  convoy with --lock cache.cc:214=fair -- ./server     one lock alone
   convoy compare './server' 'convoy with --mutex spin -- ./server'
 
 Its exit code is that of the program.";

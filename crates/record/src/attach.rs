@@ -93,6 +93,8 @@ pub struct Attached {
     last: Instant,
     rounds: u64,
     sites: Vec<(Called, Site)>,
+    /// Which threads were seen at which site.
+    seen: BTreeSet<(usize, u32)>,
     words: BTreeMap<u64, Word>,
     places: BTreeMap<Vec<u64>, String>,
     phases: Phases,
@@ -152,6 +154,7 @@ impl Attached {
             last: now,
             rounds: 0,
             sites: Vec::new(),
+            seen: BTreeSet::new(),
             words: BTreeMap::new(),
             places: BTreeMap::new(),
             phases: Phases { length_s: 0.01, waits_s: [0.0; PHASES] },
@@ -231,7 +234,8 @@ impl Attached {
                 (self.site(sleep?)?, span)
             }
         };
-        let (called, _) = &self.sites[site];
+        let (called, seen) = &mut self.sites[site];
+        seen.threads += u64::from(self.seen.insert((site, id)));
         let kind = called.kind;
         self.phases.add(self.last.duration_since(self.begin).as_secs_f64(), span);
         let sleep = sleep?;
@@ -360,7 +364,6 @@ impl Attached {
         for (called, mut site) in sites {
             site.count = site.wait.count;
             site.contended = if called.act == "wait" { 0 } else { site.wait.count };
-            site.threads = 1;
             by_word.entry(called.word).or_default().push((called, site));
         }
         for (word, mut sites) in by_word {

@@ -37,7 +37,8 @@ fn who_waits_for_whom_is_seen_from_outside() {
         assert_eq!((lock.name.as_str(), lock.kind), ("held", Kind::Mutex), "{name}");
         let [site] = &lock.sites[..] else { panic!("{name}: {lock:#?}") };
         assert_eq!((site.place.as_str(), site.act.as_str()), ("wait_here (held.c:8)", "lock"));
-        assert!(process.threads == 4 && lock.wait_s() > 2.0 * lock.waiters.seconds, "{lock:#?}");
+        assert!(process.threads == 4 && site.threads == 3, "{process:#?}");
+        assert!(lock.wait_s() > 2.0 * lock.waiters.seconds, "{lock:#?}");
         let wall_s = process.seconds;
         let program = Program { wall_s, ..Program::default() };
         unseen.truncate(1);
