@@ -72,11 +72,15 @@ pub(crate) fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> 
     let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
     for (index, lock) in locks.iter().enumerate() {
         behaviour.locks.push(lock.instances.clamp(1, INSTANCES) as u32);
+        if !is_replaced(lock, locks[0].kind) {
+            behaviour.others.insert(index);
+        }
         let sites = lock.sites.iter().filter(|site| site.act != "signal" && site.count > 0);
         behaviour.sections.extend(sites.map(|site| Section {
             lock: index,
             count: site.count,
-            threads: site.threads.max(1) as u32,
+            // Locks of one name have the same threads, and those that ended made room for others.
+            threads: site.threads.clamp(1, process.threads.max(1)) as u32,
             hold: span(&site.hold_on, &site.hold_off, spare),
             think: span(&site.think_on, &site.think_off, spare),
         }));
@@ -93,6 +97,15 @@ pub(crate) fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> 
     let passing_s = |lock: &&Lock| lock.all(|site| &site.handoff).total_s / lock.instances as f64;
     behaviour.passing = locks.iter().map(passing_s).fold(0.0, f64::max) / seconds;
     behaviour
+}
+
+/// Whether a lock in place of those of the `first` kind is in place of this one: `--mutex` and
+/// `--sem` are two flags, and no lock is put in place of one that the program has built.
+fn is_replaced(lock: &Lock, first: Kind) -> bool {
+    match first {
+        Kind::Condition => lock.kind == Kind::Mutex,
+        first => lock.kind == first,
+    }
 }
 
 /// How long the threads were at work: of a program whose threads often waited from the first to
@@ -221,6 +234,16 @@ mod tests {
         let places = ["Shard::Lookup+0x2f (db)", "port::Mutex::Lock+0x8 (db)"];
         assert!(!alone(mutex("lock of Shard::Lookup+0x2f (db)", 1.0, &places), 0.01));
         assert!(alone(mutex("shard", 1.0, &places), 0.01), "its variable names it");
+    }
+
+    #[test]
+    fn a_policy_is_for_locks_of_one_kind() {
+        let of = |kind| Lock { kind, ..mutex("one", 1.0, &["here"]) };
+        assert!(is_replaced(&of(Kind::Mutex), Kind::Mutex));
+        assert!(!is_replaced(&of(Kind::Semaphore), Kind::Mutex));
+        assert!(is_replaced(&of(Kind::Semaphore), Kind::Semaphore));
+        assert!(is_replaced(&of(Kind::Mutex), Kind::Condition), "the mutex inside of a flag");
+        assert!(!is_replaced(&of(Kind::Condition), Kind::Condition));
     }
 
     #[test]

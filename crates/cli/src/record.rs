@@ -13,7 +13,7 @@ use convoy_record::{Account, DIRECTORY, Process, Program, Record, RecordError, V
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -255,6 +255,13 @@ fn unseen(processes: &[Process], switches: u64) -> Vec<String> {
     if processes.iter().any(|one| one.threads > 0 && !one.sees_switches) {
         all.push("Whether owners were off CPU is not known: libc registers no rseq.".to_owned());
     }
+    let links: BTreeSet<_> = processes.iter().flat_map(|one| &one.debug_links).collect();
+    all.extend(links.into_iter().map(|(file, link)| {
+        format!(
+            "{file} has no symbols for places that wait, so they are offsets; its debug data, the \
+             file {link}, would name them (in Debian a package that ends in -dbgsym)."
+        )
+    }));
     let waits = |process: &Process| -> u64 {
         let sites = process.locks.iter().flat_map(|lock| &lock.sites);
         sites.map(|site| site.wait.count).sum()

@@ -8,6 +8,7 @@
 //! waits are not fitted: how far they agree says what the replay is worth.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -64,6 +65,8 @@ pub struct Section {
 pub struct Behaviour {
     /// How many locks there are of each name.
     pub locks: Vec<u32>,
+    /// Names whose locks are of another kind than those that are replaced: they stay libc's.
+    pub others: BTreeSet<usize>,
     /// The places.
     pub sections: Vec<Section>,
     /// Threads.
@@ -155,14 +158,20 @@ type Libcs = AdaptiveLock<User, AtMost>;
 
 /// What all threads see.
 struct Field<C> {
-    /// The locks of each name that have the policy.
-    locks: Vec<Vec<Sim<C>>>,
-    /// Those of the names after them.
-    others: Vec<Vec<Sim<Libcs>>>,
+    /// The locks of each name.
+    locks: Vec<Locks<C>>,
     phase: Sim<<User as Platform>::AtomicU32>,
     gone: Sim<<User as Platform>::AtomicU32>,
     /// When the window ended, nanoseconds. Read after the phase.
     end_ns: RefCell<u64>,
+}
+
+/// The locks of one name.
+enum Locks<C> {
+    /// With the policy.
+    Own(Vec<Sim<C>>),
+    /// As libc has them.
+    Others(Vec<Sim<Libcs>>),
 }
 
 /// A value in simulated memory under a name.
@@ -258,12 +267,16 @@ impl Replay {
             named(self.looks.map_or_else(C::unlocked, |looks| free.spin_limit(looks)), "a lock")
         };
         let libcs = || named(Libcs::unlocked().spin_limit(0), "a lock of libc");
-        let all = &self.behaviour.locks;
-        let (own, others) = all.split_at(if self.alone { all.len().min(1) } else { all.len() });
-        let many = |count: u32| 0..count.max(1);
+        let of_name = |(index, &count): (usize, &u32)| {
+            let (all, first) = (0..count.max(1), index == 0);
+            if self.behaviour.others.contains(&index) || self.alone && !first {
+                Locks::Others(all.map(|_| libcs()).collect())
+            } else {
+                Locks::Own(all.map(|_| lock()).collect())
+            }
+        };
         let field = Rc::new(Field {
-            locks: own.iter().map(|&count| many(count).map(|_| lock()).collect()).collect(),
-            others: others.iter().map(|&count| many(count).map(|_| libcs()).collect()).collect(),
+            locks: self.behaviour.locks.iter().enumerate().map(of_name).collect(),
             phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
             gone: named(Atomic::new(0), "the count of threads"),
             end_ns: RefCell::new(0),
@@ -319,13 +332,15 @@ impl Replay {
             // Exponential around its mean, so that threads do not march in step.
             let more = -libm::log(1.0 - rng.uniform()) * self.anchor.sleep_ns;
             rest(world, (work + self.anchor.work_ns).max(0.0), sleep + more);
-            let go_on = if let Some(locks) = field.locks.get(section.lock) {
-                let lock = &locks[rng.below(locks.len())];
-                field.pass(&**lock, section, world, &mut rng, &mut trace)
-            } else {
-                let locks = &field.others[section.lock - field.locks.len()];
-                let lock = &locks[rng.below(locks.len())];
-                field.pass(&**lock, section, world, &mut rng, &mut trace)
+            let go_on = match &field.locks[section.lock] {
+                Locks::Own(locks) => {
+                    let lock = &locks[rng.below(locks.len())];
+                    field.pass(&**lock, section, world, &mut rng, &mut trace)
+                }
+                Locks::Others(locks) => {
+                    let lock = &locks[rng.below(locks.len())];
+                    field.pass(&**lock, section, world, &mut rng, &mut trace)
+                }
             };
             if !go_on {
                 break;
@@ -387,6 +402,7 @@ mod tests {
             Section { lock: 0, count: 100, threads: 16, hold: span(20e3), think: span(20e3) };
         let behaviour = Behaviour {
             locks: vec![locks],
+            others: BTreeSet::new(),
             sections: vec![section],
             threads: 16,
             cpus: 2,

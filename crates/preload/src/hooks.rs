@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use crate::arch::ticks;
 use crate::layout::*;
 use crate::real::Real;
-use crate::thread::{Detail, Key, Thread};
+use crate::thread::{Detail, Key, Monitor, Thread};
 use crate::waiters::Waiters;
 
 /// The owner of a robust mutex died; whoever reads this has it.
@@ -36,11 +36,14 @@ pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize
     if thought {
         think(thread, key);
     }
+    if thread.is_monitor(lock) {
+        thread.monitor_again();
+    }
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
-        return wait(thread, key, || block.call(arguments), lock);
+        return wait(how, thread, key, || block.call(arguments), lock);
     }
-    begin(thread, key, lock, sampled, result);
+    begin(how, thread, key, lock, sampled, result);
     result
 }
 
@@ -55,7 +58,10 @@ pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
     }
     let key = thread.count(how.kind, lock, site);
     thread.forget();
-    begin(thread, key, lock, thread.is_sampled(), result);
+    if thread.is_monitor(lock) {
+        thread.monitor_again();
+    }
+    begin(how, thread, key, lock, thread.is_sampled(), result);
     result
 }
 
@@ -67,11 +73,23 @@ fn think(thread: Thread, key: Option<Key>) {
 
 /// Times the hold of a lock that nobody had, if it is its turn.
 #[inline(always)]
-fn begin(thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
+fn begin(how: How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
+    if how.kind == SEMAPHORE && result == 0 {
+        took(thread, lock);
+    }
     match key {
         Some(key) if key.is_due && is_owned(result) => hold(thread, key, lock, 1),
         Some(key) if sampled && is_owned(result) => hold(thread, key, lock, SAMPLED),
         _ => {}
+    }
+}
+
+/// Notes who has a semaphore, if threads ever wait for it: who gives it up tells whether it is a
+/// lock or a signal.
+#[inline(never)]
+fn took(thread: Thread, lock: usize) {
+    if let Some(all) = Waiters::known(lock) {
+        all.took(thread.id());
     }
 }
 
@@ -86,7 +104,13 @@ fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
 /// Somebody has the lock.
 #[cold]
 #[inline(never)]
-fn wait(thread: Thread, key: Option<Key>, block: impl Fn() -> c_int, lock: usize) -> c_int {
+fn wait(
+    how: How,
+    thread: Thread,
+    key: Option<Key>,
+    block: impl Fn() -> c_int,
+    lock: usize,
+) -> c_int {
     let (Some(key), Some(detail)) = (key, thread.detail(key)) else { return block() };
     detail.learn_callers();
     let waiters = Waiters::of(lock);
@@ -101,6 +125,9 @@ fn wait(thread: Thread, key: Option<Key>, block: impl Fn() -> c_int, lock: usize
         return result;
     }
     detail.add(D_CONTENDED);
+    if how.kind == SEMAPHORE {
+        waiters.inspect(|all| all.took(thread.id()));
+    }
     let released = waiters.map_or(0, Waiters::released);
     if (asked..got).contains(&released) {
         detail.record(HANDOFF, got - released, 1);
@@ -122,6 +149,15 @@ pub(crate) fn release(give: &Real, lock: usize) -> c_int {
         Some(thread) if thread.times() => end(thread, give, lock),
         _ => give.call([lock, 0, 0, 0]),
     }
+}
+
+/// Posts a semaphore: its owner gives it up, or somebody signals with it.
+pub(crate) fn post(give: &Real, lock: usize) -> c_int {
+    let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
+    if let Some(all) = Waiters::known(lock) {
+        all.gave(thread.id(), thread.is_timed(lock));
+    }
+    release(give, lock)
 }
 
 #[cold]
@@ -150,17 +186,32 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
         }
     }
     thread.forget();
-    let detail = thread.detail(thread.count(CONDITION, condition, site));
-    let key = thread.count(MUTEX, mutex, site);
+    let wait = thread.count(CONDITION, condition, site);
+    let (detail, key) = (thread.detail(wait), thread.count(MUTEX, mutex, site));
+    let waiters = Waiters::of(condition);
+    thread.end_monitor(condition);
     if let Some(detail) = detail {
         detail.learn_callers();
     }
+    waiters.inspect(|all| {
+        all.gives_up(mutex);
+        all.went_on(thread.id());
+        all.enter(asked);
+    });
     let result = block.call(arguments);
+    let got = ticks();
+    waiters.inspect(|all| {
+        all.leave(got);
+        all.took(thread.id());
+    });
     if let Some(detail) = detail {
-        waited(thread, detail, asked, ticks());
+        waited(thread, detail, asked, got);
         if result != 0 {
             detail.add(D_FAILED);
         }
+    }
+    if let (Some(wait), Some(_)) = (wait, detail) {
+        thread.begin_monitor(condition, mutex, wait, got);
     }
     if let Some(key) = key {
         hold(thread, key, mutex, 1);
@@ -168,10 +219,22 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     result
 }
 
-/// Wakes one or all that wait on a condition variable.
+/// Wakes one or all that wait on a condition variable. If that is done by the thread whose wait
+/// ended last, and it has taken the mutex again since, the condition is part of a lock: what it
+/// waited for it gives up now.
 pub(crate) fn signal(wake: &Real, condition: usize, site: usize) -> c_int {
     if let Some(thread) = Thread::current() {
         thread.count(SIGNAL, condition, site);
+        if let Some(all) = Waiters::known(condition) {
+            match thread.end_monitor(condition) {
+                None => all.passed(thread.id()),
+                Some(Monitor { again: false, .. }) => all.told(),
+                Some(monitor) => {
+                    all.gave(thread.id(), false);
+                    thread.held(&monitor.hold, ticks());
+                }
+            }
+        }
     }
     wake.call([condition, 0, 0, 0])
 }

@@ -134,7 +134,7 @@ export! {
         hooks::acquire(SEM, &real::SEM_TIMEDWAIT, [s, t, 0, 0], site);
     sem_clockwait "rcx" (s, clock, t, site)
         hooks::acquire(SEM, &real::SEM_CLOCKWAIT, [s, clock, t, 0], site);
-    sem_post "rsi" (s, _site) hooks::release(&real::SEM_POST, s);
+    sem_post "rsi" (s, _site) hooks::post(&real::SEM_POST, s);
 }
 
 /// With nothing to record the names that programs call most lead without a detour to what the hooks

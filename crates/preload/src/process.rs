@@ -296,7 +296,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     };
     let generation = slot[S_GENERATION].load(Relaxed) + 1;
     slot[S_GENERATION].store(generation & ((1 << GENERATION_BITS) - 1), Relaxed);
-    for word in [S_HOLDS, S_RELEASED, S_ARMED] {
+    for word in [S_HOLDS, S_RELEASED, S_ARMED, S_MONITOR, S_MONITOR_MUTEX] {
         slot[word].store(0, Relaxed);
     }
     let rseq = match RSEQ.load(Relaxed) {

@@ -44,6 +44,14 @@ pub(crate) struct Hold {
     weight: u64,
 }
 
+/// What a thread does with a condition that it waited for, until it signals it.
+pub(crate) struct Monitor {
+    /// Whether it has taken the mutex again since.
+    pub(crate) again: bool,
+    /// The time since.
+    pub(crate) hold: Hold,
+}
+
 fn add(word: &AtomicU64, value: u64) {
     word.store(word.load(Relaxed) + value, Relaxed);
 }
@@ -201,6 +209,56 @@ impl Thread {
         self.set(at + 1, key.word as u64);
         self.set(at + 3, switches << 8 | weight);
         self.set(at + 2, arch::ticks());
+    }
+
+    /// The thread, as no other one of the process is called.
+    pub(crate) fn id(self) -> u64 {
+        self.get(S_THREAD)
+    }
+
+    /// Whether the hold of `lock` is being timed.
+    pub(crate) fn is_timed(self, lock: usize) -> bool {
+        let count = self.get(S_HOLDS) as usize;
+        (0..count).any(|index| self.get(S_HOLD + index * HOLD_WORDS) == lock as u64)
+    }
+
+    /// Whether `lock` is the mutex of the condition that the thread waited for last.
+    #[inline(always)]
+    pub(crate) fn is_monitor(self, lock: usize) -> bool {
+        self.get(S_MONITOR_MUTEX) == lock as u64
+    }
+
+    /// It takes that mutex again.
+    #[cold]
+    pub(crate) fn monitor_again(self) {
+        self.set(S_MONITOR_AGAIN, 1);
+    }
+
+    /// Begins to look whether the condition is part of a lock, which the thread has from `now` on.
+    pub(crate) fn begin_monitor(self, condition: usize, mutex: usize, wait: Key, now: u64) {
+        for (word, value) in [
+            (S_MONITOR, condition as u64),
+            (S_MONITOR_MUTEX, mutex as u64),
+            (S_MONITOR_AGAIN, 0),
+            (S_MONITOR_KEY, wait.word as u64),
+            (S_MONITOR_BEGIN, now),
+            (S_MONITOR_SWITCHES, self.switches()),
+        ] {
+            self.set(word, value);
+        }
+    }
+
+    /// Ends that, if it was this condition.
+    pub(crate) fn end_monitor(self, condition: usize) -> Option<Monitor> {
+        if self.get(S_MONITOR) != condition as u64 {
+            return None;
+        }
+        self.set(S_MONITOR, 0);
+        self.set(S_MONITOR_MUTEX, 0);
+        let [key, begin, switches] =
+            [S_MONITOR_KEY, S_MONITOR_BEGIN, S_MONITOR_SWITCHES].map(|word| self.get(word));
+        let hold = Hold { key: key as usize, begin, switches, weight: 1 };
+        Some(Monitor { again: self.get(S_MONITOR_AGAIN) == 1, hold })
     }
 
     /// Whether any hold is being timed.

@@ -74,6 +74,46 @@ impl Waiters {
         }
     }
 
+    /// Threads that wait for this condition give up `mutex`.
+    pub(crate) fn gives_up(self, mutex: usize) {
+        self.0[L_MUTEX].store(mutex as u64, Relaxed);
+    }
+
+    /// A thread has it now.
+    pub(crate) fn took(self, thread: u64) {
+        self.0[L_OWNER].store(thread, Relaxed);
+    }
+
+    /// A thread that `took` it waits for it again, so it did not have it.
+    pub(crate) fn went_on(self, thread: u64) {
+        if self.0[L_OWNER].load(Relaxed) == thread {
+            self.0[L_OWNER].store(0, Relaxed);
+        }
+    }
+
+    /// A thread gives it up that had it, as far as it knows itself.
+    pub(crate) fn gave(self, thread: u64, had_it: bool) {
+        let is_owner = self.0[L_OWNER].load(Relaxed) == thread;
+        if is_owner {
+            self.0[L_OWNER].store(0, Relaxed);
+        }
+        let word = if is_owner || had_it { L_OWN } else { L_OTHER };
+        self.0[word].fetch_add(1, Relaxed);
+    }
+
+    /// A thread signals what it waited for without having left the section in between: it had
+    /// nothing.
+    pub(crate) fn told(self) {
+        self.0[L_OTHER].fetch_add(1, Relaxed);
+    }
+
+    /// A thread gives up what it never waited for: that tells only if somebody has it.
+    pub(crate) fn passed(self, thread: u64) {
+        if ![0, thread].contains(&self.0[L_OWNER].load(Relaxed)) {
+            self.0[L_OTHER].fetch_add(1, Relaxed);
+        }
+    }
+
     /// When it was last given up, ticks.
     pub(crate) fn released(self) -> u64 {
         self.0[L_RELEASED].load(Relaxed)

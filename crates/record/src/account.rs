@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::fmt::Write as _;
 
+use crate::names::known_as;
 use crate::record::{HANDOFF, Kind, Lock, Process, Record, total};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
@@ -67,9 +68,11 @@ impl LockAccount {
     /// `Cache::lock, taken in Cache::find (cache.cc:214)`.
     fn place(&self) -> String {
         let site = self.lock.sites.first();
-        match site.filter(|site| !self.lock.name.contains(&site.place)) {
-            Some(site) => format!("`{}` in {}", self.lock.name, site.place),
-            None => format!("the {}", self.lock.name),
+        let name = &self.lock.name;
+        let known = known_as(name).map(|what| format!(" ({what})")).unwrap_or_default();
+        match site.filter(|site| !name.contains(&site.place)) {
+            Some(site) => format!("`{name}`{known} in {}", site.place),
+            None => format!("the {name}{known}"),
         }
     }
 }
@@ -111,9 +114,37 @@ impl Account {
         account
     }
 
-    /// The lock that threads waited for most.
+    /// The lock that threads waited for most; of a mutex inside of a lock, that lock.
     fn first(&self) -> Option<&LockAccount> {
-        self.locks.first().filter(|one| one.lock.is_lock() && one.lock.wait_s() > 0.0)
+        let first = self.locks.first()?;
+        let around = self
+            .locks
+            .iter()
+            .find(|one| self.inner(one).is_some_and(|inner| std::ptr::eq(inner, first)));
+        Some(around.unwrap_or(first)).filter(|one| one.lock.is_lock() && one.lock.wait_s() > 0.0)
+    }
+
+    /// What threads waited for most that is no lock, if that is much: by many waits, for one that
+    /// lasts most of the run is that of a thread with nothing to do.
+    fn condition(&self, wall_s: f64) -> Option<&LockAccount> {
+        /// Of the run.
+        const IDLE: f64 = 0.1;
+        let works = |one: &&LockAccount| {
+            one.lock.wait_s() < IDLE * wall_s * one.lock.all(|site| &site.wait).count as f64
+        };
+        let others = || self.locks.iter().filter(|one| !one.lock.is_lock());
+        let found = others().find(works).or_else(|| others().next());
+        found.filter(|one| one.lock.wait_s() > wall_s.max(self.wait_s))
+    }
+
+    /// The mutex inside of a lock that the program has built from it and a condition.
+    fn inner(&self, built: &LockAccount) -> Option<&LockAccount> {
+        let of = |one: &&LockAccount| {
+            one.pid == built.pid
+                && one.lock.kind == Kind::Mutex
+                && one.lock.name == built.lock.mutex
+        };
+        built.lock.is_built().then(|| self.locks.iter().find(of)).flatten()
     }
 
     /// Whether all waits have a sum; what a program that runs wild wrote over them has any size.
@@ -129,19 +160,16 @@ impl Account {
         }
         let wall_s = record.program.wall_s;
         let calls = total(self.locks.iter().map(|one| one.lock.count()));
-        let condition = self.locks.iter().find(|one| {
-            one.lock.kind == Kind::Condition && one.lock.wait_s() > wall_s.max(self.wait_s)
-        });
+        let condition = self.condition(wall_s);
         let Some(first) = self.first().filter(|_| self.wait_s > LITTLE * wall_s) else {
             return match condition {
                 _ if calls == 0 => "Nothing was recorded: no thread used a lock that could be \
                                     seen."
                     .to_owned(),
                 Some(one) => format!(
-                    "Threads hardly waited for locks ({}), but for each other: {} of that waiting \
-                     was on {}, {} times.",
+                    "Threads hardly waited for locks ({}), but for each other: {} on {}, {} times.",
                     seconds(self.wait_s),
-                    percent(one.wait_percent),
+                    seconds(one.lock.wait_s()),
                     one.place(),
                     one.lock.count()
                 ),
@@ -154,7 +182,7 @@ impl Account {
         let what = first.place();
         let mut text = format!(
             "{} of the time that threads waited for locks was for {what}",
-            percent(first.wait_percent)
+            percent(first.wait_percent + self.inner(first).map_or(0.0, |one| one.wait_percent))
         );
         if first.owner_off_cpu_percent >= 100.0 * OFF_CPU {
             let _ = write!(
@@ -164,10 +192,14 @@ impl Account {
             );
         } else if first.held_s > 0.0 && wall_s > 0.0 {
             let busy = 100.0 * first.held_s / wall_s.max(f64::MIN_POSITIVE);
-            let _ = write!(text, "; it was held for {} of the run", percent(busy.min(100.0)));
+            // Of a lock that is built, holds are known of threads that had waited for it.
+            let least = if first.lock.is_built() { "at least " } else { "" };
+            let _ =
+                write!(text, "; it was held for {least}{} of the run", percent(busy.min(100.0)));
             let handoff = first.lock.all(|site| &site.handoff);
+            let hold_s = first.lock.all(|site| &site.hold_on).mean_s();
             if busy < 100.0 * SELDOM
-                && let Some(way) = handoff.percentile_s(50.0)
+                && let Some(way) = handoff.percentile_s(50.0).filter(|way| *way > hold_s)
             {
                 let _ = write!(text, ", but who waited ran only {} after a release", seconds(way));
             }
@@ -190,6 +222,18 @@ impl Account {
             seconds(self.wait_s),
             seconds(self.idle_s)
         ));
+        if first.lock.is_built() {
+            let inner = self.inner(first).map_or(0.0, |one| one.wait_percent);
+            found.push(format!(
+                "`{name}` is a condition variable that the program has made a lock of: in {} of \
+                 {} cases it was signalled by the thread that had waited for it last. {} of the \
+                 waiting was for its mutex, `{}`.",
+                first.lock.given_by_owner,
+                total([first.lock.given_by_owner, first.lock.given_by_others]),
+                percent(inner),
+                first.lock.mutex
+            ));
+        }
         let waiters = first.lock.waiters;
         if waiters.most > 0 {
             found.push(format!(

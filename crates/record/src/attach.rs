@@ -371,7 +371,8 @@ impl Attached {
             let Some((first, _)) = sites.first() else { continue };
             let name = self.names.variable(word);
             let kind = first.kind;
-            let is_lock = Lock::is_lock_of(kind, sites.iter().map(|(_, site)| site));
+            let all_sites = sites.iter().map(|(_, site)| site.clone()).collect();
+            let is_lock = Lock { kind, sites: all_sites, ..Lock::default() }.is_lock();
             let name = name.unwrap_or_else(|| named_after(&first.place, is_lock));
             let key = (name.clone(), kind);
             let lock = all.entry(key).or_insert_with(|| Lock { name, kind, ..Lock::default() });

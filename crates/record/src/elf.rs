@@ -16,6 +16,7 @@ const JUMP_SLOT: u64 = 7;
 /// A section.
 #[derive(Clone, Copy)]
 struct Section {
+    name: usize,
     kind: u32,
     flags: u64,
     address: u64,
@@ -50,6 +51,7 @@ impl Elf {
         for index in 0..elf.number(60, 2)? as usize {
             let at = table.checked_add(index * size)?;
             elf.sections.push(Section {
+                name: elf.number(at, 4)? as usize,
                 kind: elf.number(at + 4, 4)? as u32,
                 flags: elf.number(at + 8, 8)?,
                 address: elf.number(at + 16, 8)?,
@@ -80,6 +82,14 @@ impl Elf {
     fn text(&self, section: Section, at: usize) -> Option<&str> {
         let bytes = self.bytes.get(section.offset.checked_add(at)?..)?;
         std::str::from_utf8(bytes.split(|byte| *byte == 0).next()?).ok()
+    }
+
+    /// The name of the file with its debug data, if it says one.
+    pub(crate) fn debug_link(&self) -> Option<String> {
+        let names = *self.sections.get(self.number(62, 2)? as usize)?;
+        let is_link = |one: &&Section| self.text(names, one.name) == Some(".gnu_debuglink");
+        let link = self.sections.iter().find(is_link)?;
+        Some(self.text(*link, 0)?.to_owned())
     }
 
     /// Functions and variables that are defined here.

@@ -11,7 +11,7 @@
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Words of a page.
 pub const PAGE: usize = 512;
@@ -62,12 +62,12 @@ pub const H_COMMAND: usize = 64;
 /// Words of the command line.
 pub const COMMAND_WORDS: usize = PAGE - H_COMMAND;
 
-/// Locks that had waiters, open addressing by [`place`].
+/// Locks and conditions that had waiters, open addressing by [`place`].
 pub const LOCKS: usize = PAGE;
 /// Of them.
 pub const LOCK_COUNT: usize = 4096;
 /// Words of each.
-pub const LOCK_WORDS: usize = 8;
+pub const LOCK_WORDS: usize = 16;
 /// Its address; 0: free.
 pub const L_ADDRESS: usize = 0;
 /// Threads that wait now.
@@ -84,6 +84,14 @@ pub const L_WAITED: usize = 5;
 pub const L_MOST: usize = 6;
 /// When the longest time with waiters began, ticks.
 pub const L_LONGEST_AT: usize = 7;
+/// Of a semaphore or a condition: the thread that got it last and has not given it up; 0: none.
+pub const L_OWNER: usize = 8;
+/// How often that thread gave it up.
+pub const L_OWN: usize = 9;
+/// How often another one did.
+pub const L_OTHER: usize = 10;
+/// Of a condition: the mutex that is given up for it.
+pub const L_MUTEX: usize = 11;
 
 /// Text of `/proc/self/maps`, one or several of them.
 pub const MAP: usize = LOCKS + LOCK_COUNT * LOCK_WORDS;
@@ -126,12 +134,24 @@ pub const S_PHASE_SHIFT: usize = 12;
 pub const S_RSEQ: usize = 13;
 /// Contended acquisitions and waits for which there was no detail.
 pub const S_UNTOLD: usize = 14;
+/// The mutex of the condition that the thread waited for last, until it signals it; 0: none.
+pub const S_MONITOR_MUTEX: usize = 15;
 /// The holds that are being timed.
 pub const S_HOLD: usize = 16;
 /// Of them.
 pub const HOLD_COUNT: usize = 8;
 /// Words of each: lock, key, ticks, switches and weight.
 pub const HOLD_WORDS: usize = 4;
+/// That condition.
+pub const S_MONITOR: usize = 48;
+/// 1 once the thread has taken that mutex again.
+pub const S_MONITOR_AGAIN: usize = 49;
+/// The key of the wait.
+pub const S_MONITOR_KEY: usize = 50;
+/// When it ended, ticks.
+pub const S_MONITOR_BEGIN: usize = 51;
+/// Switches until then.
+pub const S_MONITOR_SWITCHES: usize = 52;
 /// Ticks waited in each phase.
 pub const S_PHASES: usize = 128;
 /// Phases; when the last one is over, pairs of them become one.
@@ -258,7 +278,8 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 const _: () = {
     assert!(S_PHASES + PHASE_COUNT <= S_KEYS);
     assert!(D_CALLERS + CALLERS <= D_LISTS);
-    assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_PHASES);
+    assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_MONITOR);
+    assert!(S_MONITOR_SWITCHES < S_PHASES);
     assert!(bucket(15) == 0 && bucket(16) == 0 && bucket(24) == 1 && bucket(32) == 2);
     assert!(least(2) == 32 && least(1) == 24 && bucket(least(40)) == 40);
 };

@@ -10,6 +10,22 @@ pub const LOCK_OF: &str = "lock of ";
 /// The same of what has no owner.
 const CONDITION_OF: &str = "condition of ";
 
+/// Between a place in a function without a name and the caller that has one.
+const UNDER: &str = " under ";
+
+/// Whether it is a function in which every thread or program begins.
+fn is_start(name: &str) -> bool {
+    ["start_thread", "clone", "clone3", "_start", "main"].contains(&name)
+        || name.starts_with("__libc_start")
+}
+
+/// What a variable is, of programs that everybody has.
+pub(crate) fn known_as(name: &str) -> Option<&'static str> {
+    // CPython keeps no other mutex or condition in it: its other locks are allocated.
+    let variable = name.split("+0x").next()?;
+    (variable == "_PyRuntime").then_some("Python's interpreter lock, the GIL")
+}
+
 /// The name of something without a variable.
 pub(crate) fn named_after(place: &str, is_lock: bool) -> String {
     [if is_lock { LOCK_OF } else { CONDITION_OF }, place].concat()
@@ -67,6 +83,7 @@ impl Names {
     /// its function, or its file and line; those of an inlined function too.
     pub(crate) fn is_called(&self, site: u64, name: &str) -> bool {
         let name = name.strip_prefix(LOCK_OF).unwrap_or(name);
+        let name = name.split(UNDER).next().unwrap_or(name);
         if self.place_of(site) == name {
             return true;
         }
@@ -136,6 +153,30 @@ impl Names {
         let known = callers.iter().take_while(|caller| **caller > 1);
         let mut all = std::iter::once(&site).chain(known);
         self.place_of(*all.find(|site| !passes_on(site)).unwrap_or(&site))
+    }
+
+    /// A place in a function without a name, with the nearest of its callers that has one.
+    pub(crate) fn under(&self, place: String, site: u64, callers: &[u64]) -> String {
+        if place != self.offset(site) {
+            return place;
+        }
+        let known = callers.iter().take_while(|caller| **caller > 1);
+        let mut named = known.filter_map(|caller| self.name(caller.saturating_sub(1)));
+        let caller = named.find(|name| !passes_on(name) && !is_start(name));
+        caller.map_or_else(|| place.clone(), |name| format!("{place}{UNDER}{name}"))
+    }
+
+    /// The files of those places that are in functions without names and whose files say where
+    /// their debug data are, with that.
+    pub(crate) fn debug_links(&self, sites: impl Iterator<Item = u64>) -> Vec<(String, String)> {
+        let unnamed = sites.filter(|site| self.function(site.saturating_sub(1)).is_none());
+        let files: BTreeMap<&PathBuf, u64> =
+            unnamed.filter_map(|site| Some((self.own(site)?.0, site))).collect();
+        let link = |(path, site): (&PathBuf, u64)| {
+            let link = crate::elf::Elf::new(std::fs::read(path).ok()?)?.debug_link()?;
+            Some((self.file(site), link))
+        };
+        files.into_iter().filter_map(link).collect()
     }
 
     fn place_of(&self, site: u64) -> String {

@@ -7,7 +7,8 @@
     expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
 )]
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -48,6 +49,15 @@ struct Raw {
 struct Found {
     kind: Kind,
     sites: BTreeMap<Called, Site>,
+}
+
+/// What is known of a lock that threads waited for.
+struct Seen {
+    waiters: Waiters,
+    /// How often its owner gave it up, and others did.
+    given: [u64; 2],
+    /// The mutex of a condition; 0: none.
+    mutex: u64,
 }
 
 /// A call site with its kind and the callers of the function around it.
@@ -118,7 +128,10 @@ impl Raw {
         }
         let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
         let names = Names::new(&String::from_utf8_lossy(&maps).replace('\0', "\n"));
-        process.locks = self.named(locks, &names)?;
+        let sites = locks.values().flat_map(|found| &found.sites);
+        let sites = sites.filter(|(_, site)| site.wait.count > 0).map(|(called, _)| called.site);
+        process.debug_links = names.debug_links(sites);
+        process.locks = self.named(locks, &names, process.seconds)?;
         Ok(process)
     }
 
@@ -198,10 +211,17 @@ impl Raw {
 
     /// The locks with their names; locks without one of their own share that of the place which
     /// took them most.
-    fn named(&self, locks: BTreeMap<u64, Found>, names: &Names) -> std::io::Result<Vec<Lock>> {
+    fn named(
+        &self,
+        locks: BTreeMap<u64, Found>,
+        names: &Names,
+        seconds: f64,
+    ) -> std::io::Result<Vec<Lock>> {
         let waiters = self.waiters()?;
         let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
+        let (mut known, mut mutexes) = (BTreeMap::<u64, String>::new(), Vec::new());
+        let most = most_waited(&locks);
         for (address, found) in locks {
             let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
             // A thread is noted with the caller under which it first waited, but has others too.
@@ -210,48 +230,55 @@ impl Raw {
                 let all = threads.entry((called.kind, called.site)).or_default();
                 *all = total([*all, site.threads]);
             }
+            // A place that several callers lead to has them once.
+            let mut counted = BTreeSet::new();
             for (Called { kind, site: at, callers }, mut site) in found.sites {
-                site.threads = threads[&(kind, at)];
-                let place = places.entry((at, callers));
-                let place = place.or_insert_with(|| names.place(at, &callers)).clone();
+                let place = places
+                    .entry((at, callers))
+                    .or_insert_with(|| names.under(names.place(at, &callers), at, &most[&at].1));
+                let place = place.clone();
+                let is_first = counted.insert((kind, at, place.clone()));
+                site.threads = if is_first { threads[&(kind, at)] } else { 0 };
                 sites.entry((place, act(kind).to_owned())).or_default().add(&site);
             }
-            let most = sites.iter().max_by(|(_, a), (_, b)| {
+            let mut own = Lock { kind: found.kind, instances: 1, ..Lock::default() };
+            if let Some(seen) = waiters.get(&address) {
+                own.waiters = seen.waiters;
+                [own.given_by_owner, own.given_by_others] = seen.given;
+            }
+            let sites = sites.into_iter();
+            own.sites = sites.map(|((place, act), site)| Site { place, act, ..site }).collect();
+            own.held_for_good = own.kind == Kind::Semaphore && is_for_good(&own, seconds);
+            let most = own.sites.iter().max_by(|a, b| {
                 a.wait.total_s.total_cmp(&b.wait.total_s).then(a.count.cmp(&b.count))
             });
-            let place = most.map_or_else(String::new, |((place, _), _)| place.clone());
+            let place = most.map_or_else(String::new, |site| site.place.clone());
             // The same function may take semaphores that exclude and semaphores that signal.
-            let is_lock = Lock::is_lock_of(found.kind, sites.values());
-            let name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
-            let lock = all.entry((name.clone(), found.kind, is_lock)).or_insert_with(|| Lock {
-                name,
-                kind: found.kind,
-                ..Lock::default()
-            });
-            lock.instances += 1;
-            if let Some(waiters) = waiters.get(&address) {
-                lock.waiters.add(waiters);
-            }
-            for ((place, act), site) in sites {
-                let known = lock.sites.iter_mut().find(|one| one.place == place && one.act == act);
-                match known {
-                    Some(known) => known.add(&site),
-                    None => lock.sites.push(Site { place, act, ..site }),
-                }
+            let is_lock = own.is_lock();
+            own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
+            known.insert(address, own.name.clone());
+            mutexes.extend(
+                waiters
+                    .get(&address)
+                    .filter(|seen| seen.mutex != 0)
+                    .map(|seen| ((own.name.clone(), own.kind, is_lock), seen.mutex)),
+            );
+            match all.entry((own.name.clone(), own.kind, is_lock)) {
+                Entry::Vacant(free) => drop(free.insert(own)),
+                Entry::Occupied(mut known) => known.get_mut().join(own),
             }
         }
-        let mut locks: Vec<Lock> = all.into_values().collect();
-        for lock in &mut locks {
-            lock.sites.sort_by(|a, b| {
-                b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count))
-            });
+        for (key, mutex) in mutexes {
+            if let (Some(lock), Some(name)) = (all.get_mut(&key), known.get(&mutex)) {
+                lock.mutex.clone_from(name);
+            }
         }
-        locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()).then(b.count().cmp(&a.count())));
-        Ok(locks)
+        Ok(sorted(all.into_values().collect()))
     }
 
     /// Times with waiters, by the address of the lock.
-    fn waiters(&self) -> std::io::Result<BTreeMap<u64, Waiters>> {
+    /// And of semaphores and conditions, who gave them up.
+    fn waiters(&self) -> std::io::Result<BTreeMap<u64, Seen>> {
         let words = self.words(LOCKS, LOCK_COUNT * LOCK_WORDS)?;
         let filled = words.chunks_exact(LOCK_WORDS).filter(|lock| lock[L_ADDRESS] != 0);
         let since = |ticks: u64| ticks.saturating_sub(self.header[H_TICKS_BEGIN]);
@@ -263,9 +290,27 @@ impl Raw {
                     longest_at_s: self.seconds(since(lock[L_LONGEST_AT])),
                     most: lock[L_MOST],
                 };
-                (lock[L_ADDRESS], waiters)
+                let given = [lock[L_OWN], lock[L_OTHER]];
+                (lock[L_ADDRESS], Seen { waiters, given, mutex: lock[L_MUTEX] })
             })
             .collect())
+    }
+}
+
+impl Lock {
+    /// Adds another one of the same name.
+    fn join(&mut self, other: Self) {
+        self.instances += other.instances;
+        self.waiters.add(&other.waiters);
+        self.given_by_owner = total([self.given_by_owner, other.given_by_owner]);
+        self.given_by_others = total([self.given_by_others, other.given_by_others]);
+        for site in other.sites {
+            let same = |one: &&mut Site| one.place == site.place && one.act == site.act;
+            match self.sites.iter_mut().find(same) {
+                Some(known) => known.add(&site),
+                None => self.sites.push(site),
+            }
+        }
     }
 }
 
@@ -277,6 +322,37 @@ impl Waiters {
         self.seconds += other.seconds;
         self.most = self.most.max(other.most);
     }
+}
+
+/// Locks and their sites, those that were waited for longest first.
+fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
+    for lock in &mut locks {
+        lock.sites
+            .sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count)));
+    }
+    locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()).then(b.count().cmp(&a.count())));
+    locks
+}
+
+/// Whether it is held, each time, for much of the run of this many seconds.
+fn is_for_good(lock: &Lock, seconds: f64) -> bool {
+    /// Of the run.
+    const MUCH: f64 = 0.1;
+    let mut holds = lock.all(|site| &site.hold_on);
+    holds.add(&lock.all(|site| &site.hold_off));
+    holds.mean_s() > MUCH * seconds
+}
+
+/// The callers under which threads waited longest at each call site.
+fn most_waited(locks: &BTreeMap<u64, Found>) -> BTreeMap<u64, (f64, [u64; CALLERS])> {
+    let mut most = BTreeMap::new();
+    for (called, site) in locks.values().flat_map(|found| &found.sites) {
+        let known = most.entry(called.site).or_insert((-1.0, called.callers));
+        if site.wait.total_s > known.0 {
+            *known = (site.wait.total_s, called.callers);
+        }
+    }
+    most
 }
 
 /// What is done at a site of this kind.

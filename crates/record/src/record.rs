@@ -102,6 +102,10 @@ pub struct Process {
     pub chosen: u64,
     /// Whether switches of an owner were seen.
     pub sees_switches: bool,
+    /// Files with places in functions without names, and the files of their debug data, which are
+    /// not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub debug_links: Vec<(String, String)>,
     /// Length of a phase, seconds.
     pub phase_s: f64,
     /// Time that threads waited in each phase, by when a wait ended, seconds.
@@ -166,6 +170,20 @@ pub struct Lock {
     pub instances: u64,
     /// Times during which some thread waited.
     pub waiters: Waiters,
+    /// Of a semaphore or a condition that threads waited for: how often who had got it last gave
+    /// it up, which makes it a lock.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given_by_owner: u64,
+    /// How often another thread did, which makes it a signal.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given_by_others: u64,
+    /// Of a semaphore: whether it is held for so much of the run at once that it tells that its
+    /// owner has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held_for_good: bool,
+    /// Of a condition: the mutex that threads gave up while they waited.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mutex: String,
     /// Where it was called from, the one that waited longest first.
     pub sites: Vec<Site>,
 }
@@ -259,6 +277,11 @@ impl Times {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Their sum, or the largest number: what a program that runs wild wrote over them has any size.
 pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
@@ -293,37 +316,49 @@ impl Lock {
         self.sites.iter().map(|site| site.wait.total_s).sum()
     }
 
-    /// Acquisitions; of a condition variable, waits.
+    /// Acquisitions; of a condition variable, waits, or if it is a lock, how often it was given up.
     pub fn count(&self) -> u64 {
-        total(self.sites.iter().filter(|site| site.act != "signal").map(|site| site.count))
+        let of = |is_signal: bool| {
+            let sites = self.sites.iter().filter(|site| (site.act == "signal") == is_signal);
+            total(sites.map(|site| site.count))
+        };
+        if self.is_built() { of(true).max(of(false)) } else { of(false) }
     }
 
     /// Whether it has an owner, so that a wait for it is a wait for somebody's section. A semaphore
-    /// that others post than those who took it is a signal.
+    /// that others post than those who took it is a signal; a condition is a lock if who waited for
+    /// it last signals it, after having left and entered the section of the mutex again.
     pub fn is_lock(&self) -> bool {
-        Self::is_lock_of(self.kind, self.sites.iter())
+        /// Of the times that it was given up, at least this part by its owner.
+        const OWNER: f64 = 2.0 / 3.0;
+        let all = total([self.given_by_owner, self.given_by_others]);
+        let is_owned = all > 0 && self.given_by_owner as f64 >= OWNER * all as f64;
+        match self.kind {
+            Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
+            Kind::Barrier => false,
+            Kind::Condition => {
+                let waits = total(self.sites.iter().map(|site| site.wait.count));
+                let failed = total(self.sites.iter().map(|site| site.failed));
+                is_owned && self.given_by_owner >= waits.saturating_sub(failed).div_ceil(2)
+            }
+            Kind::Semaphore if self.held_for_good => false,
+            Kind::Semaphore if all > 0 => is_owned,
+            Kind::Semaphore => {
+                let held = |site: &Site| total([site.hold_on.count, site.hold_off.count]);
+                total(self.sites.iter().map(held)) >= self.contended().div_ceil(2)
+            }
+        }
     }
 
-    pub(crate) fn is_lock_of<'a>(kind: Kind, sites: impl Iterator<Item = &'a Site>) -> bool {
-        let count = |(held, waited): (u64, u64), site: &Site| {
-            (
-                total([held, site.hold_on.count, site.hold_off.count]),
-                total([waited, site.contended]),
-            )
-        };
-        match kind {
-            Kind::Barrier | Kind::Condition => false,
-            Kind::Semaphore => {
-                let (held, waited) = sites.fold((0, 0), count);
-                held >= waited.div_ceil(2)
-            }
-            Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
-        }
+    /// Whether it is a lock that the program has built from a mutex and a condition.
+    pub fn is_built(&self) -> bool {
+        self.kind == Kind::Condition && self.is_lock()
     }
 
     /// Acquisitions that had to wait.
     pub fn contended(&self) -> u64 {
-        total(self.sites.iter().map(|site| site.contended))
+        let is_built = self.is_built();
+        total(self.sites.iter().map(|site| if is_built { site.wait.count } else { site.contended }))
     }
 
     /// Time that it was held, and the part of it in which its owner was on no CPU, seconds.

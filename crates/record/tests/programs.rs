@@ -99,6 +99,30 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
 }
 
 #[test]
+fn who_gives_it_up_makes_a_semaphore_or_a_condition_a_lock_or_a_signal() {
+    let program = compile("roles.c", &directory("roles"), &[]);
+    let (output, processes) = record(&program, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    let one = |name| lock(&processes[0], name);
+    for (name, is_lock) in [
+        ("section", true),
+        ("pool", true),
+        ("there", false),
+        ("back", false),
+        ("flag_free", true),
+        ("line_changed", false),
+    ] {
+        assert_eq!(one(name).is_lock(), is_lock, "{name}: {:#?}", one(name));
+    }
+    let flag = one("flag_free");
+    assert!(flag.is_built() && flag.mutex == "flag_mutex", "{flag:#?}");
+    // Each turn gives it up once; those that had waited held it while they slept.
+    assert_eq!(flag.count(), 240, "{flag:#?}");
+    let (held_s, off_s) = flag.held_s(0.0);
+    assert!(held_s > 0.01 && off_s > 0.5 * held_s, "{held_s} {off_s}");
+}
+
+#[test]
 fn owners_do_not_run_for_longer_than_their_process() {
     let of = |count, total_s| Times { count, total_s, ..Times::default() };
     // 319 holds with a switch in them, and one of which nobody saw that the CPU was gone.
