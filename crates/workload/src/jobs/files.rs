@@ -48,14 +48,17 @@ pub(super) fn dir_rtns_1<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobEr
     let (mut entries, mut rewound) = (0, false);
     while entries < wanted {
         let filled = call("getdents", k.read_directory(fd))? as u64;
-        entries += filled;
         if filled == 0 {
             check(!rewound, "the directory is empty")?;
             call("lseek", k.seek(fd, 0))?;
+        } else {
+            // `readdir` hands out the names of one buffer before it asks for the next.
+            let handed = filled.min(wanted - entries);
+            units::run(k, &units::DIRECTORY_ENTRY, handed)?;
+            entries += handed;
         }
         rewound = filled == 0;
     }
-    units::run(k, &units::DIRECTORY_ENTRY, wanted)?;
     call("close", k.close(fd))
 }
 
