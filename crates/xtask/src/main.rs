@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! predictions | skew | nightly`.
+//! predictions | races | skew | nightly`.
 //!
 //! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
 //! machine runs nothing else (see `.ci/run`).
@@ -15,6 +15,7 @@ mod mutants;
 mod nightly;
 mod peers;
 mod predictions;
+mod races;
 mod stage;
 mod tidy;
 
@@ -31,9 +32,10 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N] [--seed N] [TARGET | FILE]
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
-  predictions [--real] [--only NAME] [--threads LIST] [--cpus LIST] [CONVOY]
-                    convoy predict beside measurements of loops, or of programs of packages, with
-                    a release build or that program
+  predictions [--real] [--only NAME] [--threads LIST] [--cpus LIST] [--pairs N] [--rounds N]
+                    [CONVOY]: convoy predict beside measurements of loops, or of programs of
+                    packages, with a release build or that program
+  races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
@@ -93,6 +95,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             Some(wanted) => predictions::run(root, &wanted),
             None => Ok(usage()),
         },
+        ["races"] => Ok(races::run(root)?.into()),
         ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),
         ["help" | "--help" | "-h"] => {

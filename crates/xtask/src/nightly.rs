@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::stage::{Ending, Pipeline, cargo, run as show};
-use crate::{Outcome, fuzz, golden, mutants};
+use crate::{Outcome, fuzz, golden, mutants, races};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -69,6 +69,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
         pipeline.stage(name, || show(cargo(root, arguments).env("CONVOY_BUDGET", &budget)));
     }
     pipeline.stage("perfetto", || perfetto(root));
+    pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();
     let hour = ["--seconds", "3600", "--seed", &seed];

@@ -12,10 +12,16 @@ use anyhow::Context;
 use crate::Outcome;
 use crate::peers::output;
 use crate::stage::cargo;
-use programs::{LOOPS, Program, REAL};
+use programs::{LOOPS, Program, REAL, Split};
 
-/// Pairs of a measurement: the least and the most of five hold the median with 94 % confidence.
+/// Pairs of a measurement: the least and the most of five hold the median with 94 % confidence, of
+/// three with 75 %.
 const PAIRS: usize = 5;
+/// Rounds of a prediction, as `convoy predict` has them.
+const ROUNDS: usize = 3;
+/// CPUs that other programs may use while a row is measured before it is left out of the medians:
+/// as in `crates/workload/src/disturbance.rs`.
+const QUIET_CPUS: f64 = 0.15;
 /// Length of a run, milliseconds.
 const RUN_MS: &str = "400";
 /// Numbers of threads, unless others are asked for; the third one, or the last, is predicted from
@@ -34,6 +40,8 @@ pub(crate) struct Wanted<'a> {
     cpus: Vec<u32>,
     /// Names of programs; empty: all.
     only: Vec<&'a str>,
+    pairs: usize,
+    rounds: usize,
     /// A binary of convoy; none: a release build.
     convoy: Option<&'a str>,
 }
@@ -46,7 +54,9 @@ impl<'a> Wanted<'a> {
         };
         let real = arguments.contains(&"--real");
         let threads = if real { REAL_THREADS.to_vec() } else { THREADS.to_vec() };
-        let mut wanted = Self { real, threads, cpus: vec![1, 2], only: Vec::new(), convoy: None };
+        let (cpus, only) = (vec![1, 2], Vec::new());
+        let (pairs, rounds) = (PAIRS, ROUNDS);
+        let mut wanted = Self { real, threads, cpus, only, pairs, rounds, convoy: None };
         let mut rest = arguments.iter().copied();
         while let Some(argument) = rest.next() {
             match argument {
@@ -54,6 +64,8 @@ impl<'a> Wanted<'a> {
                 "--threads" => wanted.threads = numbers(rest.next()?)?,
                 "--cpus" => wanted.cpus = numbers(rest.next()?)?,
                 "--only" => wanted.only.push(rest.next()?),
+                "--pairs" => wanted.pairs = rest.next()?.parse().ok()?,
+                "--rounds" => wanted.rounds = rest.next()?.parse().ok()?,
                 path if !path.starts_with('-') && wanted.convoy.is_none() => {
                     wanted.convoy = Some(path);
                 }
@@ -61,7 +73,8 @@ impl<'a> Wanted<'a> {
             }
         }
         let positive = |list: &[u32]| !list.is_empty() && list.iter().all(|&one| one > 0);
-        (positive(&wanted.threads) && positive(&wanted.cpus)).then_some(wanted)
+        let some = wanted.pairs > 0 && wanted.rounds > 0;
+        (some && positive(&wanted.threads) && positive(&wanted.cpus)).then_some(wanted)
     }
 
     fn programs(&self) -> impl Iterator<Item = &'static Program> {
@@ -79,6 +92,8 @@ struct Row {
     high: f64,
     /// Throughput of the run that was recorded, of that of the runs that were not.
     recorded: f64,
+    /// CPUs that other programs used meanwhile, of those that the program could use.
+    others: f64,
     /// Whether `predict` says itself that its replay is another program.
     doubted: bool,
 }
@@ -88,14 +103,22 @@ impl Row {
     fn new(what: String, predicted: Predicted, before: &[f64], after: &[f64]) -> Self {
         let sorted = |mut values: Vec<f64>| {
             values.sort_by(f64::total_cmp);
-            [0, PAIRS / 2, PAIRS - 1].map(|at| values[at])
+            [0, values.len() / 2, values.len() - 1].map(|at| values[at])
         };
         let ratios = after.iter().zip(before).map(|(a, b)| a / b).collect();
         let [low, measured, high] = sorted(ratios);
         let recorded =
             predicted.recorded.map_or(1.0, |recorded| recorded / sorted(before.to_vec())[1]);
-        let doubted = predicted.doubted;
-        Self { what, predicted: predicted.ratio, measured, low, high, recorded, doubted }
+        let (predicted, doubted) = (predicted.ratio, predicted.doubted);
+        Self { what, predicted, measured, low, high, recorded, others: 0.0, doubted }
+    }
+
+    fn beside(self, others: f64) -> Self {
+        Self { others, ..self }
+    }
+
+    fn is_disturbed(&self) -> bool {
+        self.others > QUIET_CPUS
     }
 
     fn is_bistable(&self) -> bool {
@@ -136,6 +159,48 @@ struct Bench {
     place: PathBuf,
     record: PathBuf,
     threads: Vec<u32>,
+    pairs: usize,
+    rounds: String,
+}
+
+/// What ran on the first CPUs: all of it, and children of this program that have ended, in ticks of
+/// the kernel (10 ms).
+struct Load {
+    begin: std::time::Instant,
+    busy: f64,
+    own: f64,
+}
+
+impl Load {
+    fn now(cpus: u32) -> anyhow::Result<Self> {
+        let numbers = |text: &str| -> Vec<f64> {
+            text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+        };
+        let begin = std::time::Instant::now();
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        // user, nice, system, idle, iowait, irq, softirq.
+        let busy = |line: &str| -> f64 {
+            // After the number of the CPU.
+            let all = &numbers(line)[1..];
+            all.iter().take(7).sum::<f64>() - all.iter().skip(3).take(2).sum::<f64>()
+        };
+        let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
+        let first = lines.filter(|line| !line.starts_with(' '));
+        let busy = first.take(cpus as usize).map(busy).sum();
+        let own = std::fs::read_to_string("/proc/self/stat")?;
+        let own = numbers(own.rsplit_once(')').context("a name in parentheses")?.1);
+        // cutime and cstime; the state before the numbers is none.
+        let own = own.iter().skip(12).take(2).sum();
+        Ok(Self { begin, busy, own })
+    }
+
+    /// CPUs that others have used since.
+    fn others(&self, cpus: u32) -> anyhow::Result<f64> {
+        const TICKS_PER_S: f64 = 100.0;
+        let (now, seconds) = (Self::now(cpus)?, self.begin.elapsed().as_secs_f64());
+        let others = (now.busy - self.busy) - (now.own - self.own);
+        Ok((others / TICKS_PER_S / seconds).max(0.0))
+    }
 }
 
 /// Measures and predicts.
@@ -156,10 +221,20 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Outcome> {
         programs::prepare(&place)?;
     }
     let record = place.join("record.json");
-    let bench = Bench { convoy, place, record, threads: wanted.threads.clone() };
-    let head = ["", "predicted", "measured", "from", "to", "error", "beyond"];
-    let [what, predicted, measured, from, to, error, beyond] = head;
-    println!("{what:<52}{predicted:>10}{measured:>10}{from:>8}{to:>8}{error:>8}{beyond:>8}");
+    let (threads, pairs) = (wanted.threads.clone(), wanted.pairs);
+    let bench = Bench { convoy, place, record, threads, pairs, rounds: wanted.rounds.to_string() };
+    if (wanted.pairs, wanted.rounds) != (PAIRS, ROUNDS) {
+        println!(
+            "reduced: {} pairs of runs instead of {PAIRS}, {} rounds of a prediction instead of \
+             {ROUNDS}",
+            wanted.pairs, wanted.rounds
+        );
+    }
+    let head = ["", "predicted", "measured", "from", "to", "error", "beyond", "others"];
+    let [what, predicted, measured, from, to, error, beyond, others] = head;
+    println!(
+        "{what:<52}{predicted:>10}{measured:>10}{from:>8}{to:>8}{error:>8}{beyond:>8}{others:>8}"
+    );
     let mut rows = Vec::new();
     for &cpus in &wanted.cpus {
         for program in wanted.programs() {
@@ -180,7 +255,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Outcome> {
 fn print(row: &Row) {
     let percent = |ratio: f64| format!("{:+.0} %", 100.0 * (ratio - 1.0));
     println!(
-        "{:<52}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}{}{}",
+        "{:<52}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}{:>8.2}{}{}{}",
         row.what,
         percent(row.predicted),
         percent(row.measured),
@@ -188,29 +263,46 @@ fn print(row: &Row) {
         percent(row.high),
         format!("{:+.0} %", row.error()),
         format!("{:.0} %", row.beyond()),
+        row.others,
+        if row.is_disturbed() { "  disturbed" } else { "" },
         if row.is_bistable() { "  bistable" } else { "" },
         if row.doubted { "  doubted" } else { "" }
     );
 }
 
 fn summary(rows: &[Row]) {
+    let count = |of: fn(&Row) -> bool| rows.iter().filter(|row| of(row)).count();
+    println!(
+        "{} rows: {} disturbed by other programs, {} bistable, {} that predict doubts itself",
+        rows.len(),
+        count(Row::is_disturbed),
+        count(Row::is_bistable),
+        count(|row| row.doubted)
+    );
+    let quiet: Vec<&Row> = rows.iter().filter(|row| !row.is_disturbed()).collect();
+    judge("rows that nobody disturbed", &quiet);
+    judge("all rows, the disturbed ones too", &rows.iter().collect::<Vec<_>>());
+}
+
+/// How good the predictions of some rows are.
+fn judge(what: &str, rows: &[&Row]) {
+    let kept: Vec<_> = rows.iter().filter(|row| !row.is_bistable() && !row.doubted).collect();
     let middle = |of: fn(&Row) -> f64| {
-        let kept = rows.iter().filter(|row| !row.is_bistable() && !row.doubted);
-        let mut all: Vec<f64> = kept.map(of).collect();
+        let mut all: Vec<f64> = kept.iter().map(|row| of(row)).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
     };
-    let signs: Vec<bool> = rows.iter().filter(|row| !row.doubted).filter_map(Row::sign).collect();
+    let signs: Vec<bool> =
+        rows.iter().filter(|row| !row.doubted).filter_map(|row| row.sign()).collect();
     let right = signs.iter().filter(|right| **right).count();
     println!(
-        "{} rows, {} of them bistable and {} that predict doubts itself left out: the change is \
-         off by {:.0} % (median), by {:.0} % beyond what repeats differ by; sign right in {right} \
-         of the {} rows that show one",
-        rows.len(),
-        rows.iter().filter(|row| row.is_bistable()).count(),
-        rows.iter().filter(|row| row.doubted && !row.is_bistable()).count(),
+        "{what}, without bistable and doubted ones ({}): the change is off by {:.0} % (median), by \
+         {:.0} % beyond what repeats differ by; no change would be off by {:.0} %; sign right in \
+         {right} of the {} rows that show one",
+        kept.len(),
         middle(|row| row.error().abs()),
         middle(Row::beyond),
+        middle(|row| 100.0 * (1.0 / row.measured - 1.0).abs()),
         signs.len()
     );
 }
@@ -219,36 +311,50 @@ impl Bench {
     /// All rows of a program on so many CPUs.
     fn rows(&self, cpus: u32, program: &Program, row: &mut impl FnMut(Row)) -> anyhow::Result<()> {
         let (base, others) = (program.policies[0], &program.policies[1..]);
-        let mut bases: Vec<Vec<f64>> = Vec::new();
+        let (mut bases, mut disturbed) = (Vec::<Vec<f64>>::new(), Vec::new());
         let mut more = None;
         let few = self.threads[0];
         let many = self.threads.get(THREADS.len() - 1).or(self.threads.last());
         let many = *many.unwrap_or(&few);
         for &threads in &self.threads {
             let mut rates = vec![Vec::new(); program.policies.len()];
-            for _ in 0..PAIRS {
+            let mut parts = Vec::new();
+            let load = Load::now(cpus)?;
+            for _ in 0..self.pairs {
                 for (rates, policy) in rates.iter_mut().zip(program.policies) {
-                    rates.push(self.rate(cpus, program, threads, policy)?);
+                    rates.push(self.rate(cpus, program, threads, policy, None)?);
+                }
+                if let Some(split) = &program.split {
+                    parts.push(self.rate(cpus, program, threads, base, Some(split))?);
                 }
             }
             self.record(cpus, program, threads, base)?;
-            let predicted = self.predict(program, &["--policy", &others.join(",")])?;
+            let beside = load.others(cpus)?;
+            let policies = others.join(",");
+            let mut flags = vec!["--policy", &policies];
+            flags.extend(program.split.iter().flat_map(|split| ["--split", split.ways]));
+            let predicted = self.predict(program, &flags)?;
             let name =
-                |policy: &str| format!("{}, {cpus} CPU, {threads} threads: {policy}", program.name);
-            for ((policy, after), predicted) in others.iter().zip(&rates[1..]).zip(predicted) {
-                row(Row::new(name(policy), predicted, &rates[0], after));
+                |what: &str| format!("{}, {cpus} CPU, {threads} threads: {what}", program.name);
+            for ((policy, after), &predicted) in others.iter().zip(&rates[1..]).zip(&predicted) {
+                row(Row::new(name(policy), predicted, &rates[0], after).beside(beside));
+            }
+            if let (Some(split), Some(&predicted)) = (&program.split, predicted.get(others.len())) {
+                row(Row::new(name(split.what), predicted, &rates[0], &parts).beside(beside));
             }
             if threads == few && many != few {
                 let flags = ["--policy", base, "--threads", &many.to_string()];
                 more = self.predict(program, &flags)?.first().copied();
             }
+            disturbed.push(beside);
             bases.push(rates.swap_remove(0));
         }
         let at = |threads| self.threads.iter().position(|&one| one == threads);
         let of = |threads| at(threads).and_then(|at| bases.get(at));
         if let (Some(predicted), Some(before), Some(after)) = (more, of(few), of(many)) {
             let what = format!("{}, {cpus} CPU, {base}: {few} to {many} threads", program.name);
-            row(Row::new(what, predicted, before, after));
+            let beside = disturbed.iter().copied().fold(0.0, f64::max);
+            row(Row::new(what, predicted, before, after).beside(beside));
         }
         Ok(())
     }
@@ -272,8 +378,15 @@ impl Bench {
         program: &Program,
         threads: u32,
         policy: &str,
+        split: Option<&Split>,
     ) -> anyhow::Result<f64> {
-        let (flags, words) = (Self::flags(program, policy), program.words(&self.place, threads));
+        let mut words = program.words(&self.place, threads);
+        let flags = Self::flags(program, policy);
+        if let Some(split) = split {
+            for word in words.iter_mut().filter(|word| *word == split.from) {
+                split.to.clone_into(word);
+            }
+        }
         let mut command = if flags.is_empty() {
             Self::kept(cpus, Path::new(&words[0]))
         } else {
@@ -300,7 +413,8 @@ impl Bench {
     /// The predicted changes, one for each row.
     fn predict(&self, program: &Program, flags: &[&str]) -> anyhow::Result<Vec<Predicted>> {
         let mut command = Command::new(&self.convoy);
-        command.arg("predict").arg(&self.record).args(flags).args(["--format", "json"]);
+        command.arg("predict").arg(&self.record).args(flags);
+        command.args(["--rounds", &self.rounds, "--format", "json"]);
         let prediction: serde_json::Value = serde_json::from_str(&output(&mut command)?)?;
         let rows = prediction["rows"].as_array().context("a prediction has rows")?;
         let recorded = prediction["anchor"][0]["acquisitions_per_s"].as_f64();

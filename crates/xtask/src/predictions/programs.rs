@@ -18,6 +18,16 @@ pub(super) struct Program {
     words: fn(&Path, u32) -> Vec<String>,
     /// Operations a second, of what it says.
     rate: fn(&str, u32) -> Option<f64>,
+    /// How it is started with its lock in parts, if it can be.
+    pub(super) split: Option<Split>,
+}
+
+/// A word of the command that splits the lock.
+pub(super) struct Split {
+    pub(super) ways: &'static str,
+    pub(super) what: &'static str,
+    pub(super) from: &'static str,
+    pub(super) to: &'static str,
 }
 
 impl Program {
@@ -47,6 +57,7 @@ pub(super) const LOOPS: [Program; 3] = [
         policies: &["handoff", "sleep"],
         words: |place, threads| of_loop(place, "turn", threads),
         rate: plain,
+        split: None,
     },
     Program {
         name: "hot",
@@ -54,6 +65,7 @@ pub(super) const LOOPS: [Program; 3] = [
         policies: MUTEX,
         words: |place, threads| of_loop(place, "hot", threads),
         rate: plain,
+        split: None,
     },
     Program {
         name: "rare",
@@ -61,6 +73,7 @@ pub(super) const LOOPS: [Program; 3] = [
         policies: MUTEX,
         words: |place, threads| of_loop(place, "rare", threads),
         rate: plain,
+        split: None,
     },
 ];
 
@@ -90,6 +103,7 @@ pub(super) const REAL: [Program; 5] = [
             let locks = LOCKS / u64::from(threads) * u64::from(threads);
             Some(locks as f64 / after(output, "total time:")?)
         },
+        split: None,
     },
     Program {
         name: "sysbench threads",
@@ -104,6 +118,7 @@ pub(super) const REAL: [Program; 5] = [
         rate: |output, _| {
             Some(after(output, "total number of events:")? / after(output, "total time:")?)
         },
+        split: None,
     },
     Program {
         name: "db_bench readrandom",
@@ -117,6 +132,12 @@ pub(super) const REAL: [Program; 5] = [
             ))
         },
         rate: operations,
+        split: Some(Split {
+            ways: "16",
+            what: "16 shards",
+            from: "--cache_numshardbits=0",
+            to: "--cache_numshardbits=4",
+        }),
     },
     Program {
         name: "db_bench fillrandom",
@@ -130,6 +151,7 @@ pub(super) const REAL: [Program; 5] = [
             ))
         },
         rate: operations,
+        split: None,
     },
     Program {
         name: "python queue",
@@ -140,6 +162,7 @@ pub(super) const REAL: [Program; 5] = [
             vec!["/usr/bin/python3".to_owned(), script, threads.to_string()]
         },
         rate: plain,
+        split: None,
     },
 ];
 
