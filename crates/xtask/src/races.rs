@@ -1,6 +1,6 @@
-//! `cargo xtask races`: the recorder, and the locks that `convoy with` puts in place of libc's, under
-//! `ThreadSanitizer`. The object is compiled with it by a nightly toolchain, C programs by gcc; what
-//! libc does inside is not seen, so each lock runs what it does without libc.
+//! `cargo xtask races`: the recorder, and the locks that `convoy with` puts in place of libc's,
+//! under `ThreadSanitizer`. The object is compiled with it by a nightly toolchain, C programs by
+//! gcc; what libc does inside is not seen, so each lock runs what it does without libc.
 
 use std::path::Path;
 use std::process::Command;
