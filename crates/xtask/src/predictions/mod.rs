@@ -42,6 +42,8 @@ pub(crate) struct Wanted<'a> {
     only: Vec<&'a str>,
     pairs: usize,
     rounds: usize,
+    /// Priority of what is measured, as nice(1) has it; predictions keep theirs.
+    nice: &'a str,
     /// A binary of convoy; none: a release build.
     convoy: Option<&'a str>,
 }
@@ -56,7 +58,7 @@ impl<'a> Wanted<'a> {
         let threads = if real { REAL_THREADS.to_vec() } else { THREADS.to_vec() };
         let (cpus, only) = (vec![1, 2], Vec::new());
         let (pairs, rounds) = (PAIRS, ROUNDS);
-        let mut wanted = Self { real, threads, cpus, only, pairs, rounds, convoy: None };
+        let mut wanted = Self { real, threads, cpus, only, pairs, rounds, nice: "0", convoy: None };
         let mut rest = arguments.iter().copied();
         while let Some(argument) = rest.next() {
             match argument {
@@ -65,6 +67,7 @@ impl<'a> Wanted<'a> {
                 "--cpus" => wanted.cpus = numbers(rest.next()?)?,
                 "--only" => wanted.only.push(rest.next()?),
                 "--pairs" => wanted.pairs = rest.next()?.parse().ok()?,
+                "--nice" => wanted.nice = rest.next().filter(|nice| nice.parse::<i8>().is_ok())?,
                 "--rounds" => wanted.rounds = rest.next()?.parse().ok()?,
                 path if !path.starts_with('-') && wanted.convoy.is_none() => {
                     wanted.convoy = Some(path);
@@ -161,6 +164,7 @@ struct Bench {
     threads: Vec<u32>,
     pairs: usize,
     rounds: String,
+    nice: String,
 }
 
 /// What ran on the first CPUs: all of it, and children of this program that have ended, in ticks of
@@ -222,7 +226,15 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Outcome> {
     }
     let record = place.join("record.json");
     let (threads, pairs) = (wanted.threads.clone(), wanted.pairs);
-    let bench = Bench { convoy, place, record, threads, pairs, rounds: wanted.rounds.to_string() };
+    let bench = Bench {
+        convoy,
+        place,
+        record,
+        threads,
+        pairs,
+        rounds: wanted.rounds.to_string(),
+        nice: wanted.nice.to_owned(),
+    };
     if (wanted.pairs, wanted.rounds) != (PAIRS, ROUNDS) {
         println!(
             "reduced: {} pairs of runs instead of {PAIRS}, {} rounds of a prediction instead of \
@@ -328,8 +340,8 @@ impl Bench {
                     parts.push(self.rate(cpus, program, threads, base, Some(split))?);
                 }
             }
-            self.record(cpus, program, threads, base)?;
             let beside = load.others(cpus)?;
+            self.record(cpus, program, threads, base)?;
             let policies = others.join(",");
             let mut flags = vec!["--policy", &policies];
             flags.extend(program.split.iter().flat_map(|split| ["--split", split.ways]));
@@ -359,10 +371,18 @@ impl Bench {
         Ok(())
     }
 
-    /// A command kept to so many CPUs.
-    fn kept(cpus: u32, program: &Path) -> Command {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &format!("0-{}", cpus - 1)]).arg(program);
+    /// A command kept to so many CPUs, at the priority that was asked for: of its session, too,
+    /// where the kernel shares CPUs between sessions (`sched_autogroup_enabled`).
+    fn kept(&self, cpus: u32, program: &Path) -> Command {
+        const SCRIPT: &str = "echo \"$0\" 2>/dev/null >/proc/self/autogroup; \
+                              exec nice -n \"$0\" taskset -c \"$@\"";
+        let cpus = format!("0-{}", cpus - 1);
+        let mut command = Command::new(if self.nice == "0" { "taskset" } else { "setsid" });
+        match self.nice.as_str() {
+            "0" => command.args(["-c", &cpus]),
+            nice => command.args(["--wait", "sh", "-c", SCRIPT, nice, &cpus]),
+        };
+        command.arg(program);
         command
     }
 
@@ -388,9 +408,9 @@ impl Bench {
             }
         }
         let mut command = if flags.is_empty() {
-            Self::kept(cpus, Path::new(&words[0]))
+            self.kept(cpus, Path::new(&words[0]))
         } else {
-            let mut command = Self::kept(cpus, &self.convoy);
+            let mut command = self.kept(cpus, &self.convoy);
             command.arg("with").args(flags).args(["--", &words[0]]);
             command
         };
@@ -404,7 +424,7 @@ impl Bench {
         threads: u32,
         policy: &str,
     ) -> anyhow::Result<()> {
-        let mut command = Self::kept(cpus, &self.convoy);
+        let mut command = self.kept(cpus, &self.convoy);
         command.args(["record", "--quiet", "-o"]).arg(&self.record);
         command.args(Self::flags(program, policy)).arg("--");
         output(command.args(program.words(&self.place, threads))).map(|_| ())
