@@ -18,6 +18,8 @@ pub(crate) struct Distances {
     packages: usize,
     /// What a write costs beyond the transfer where other groups hold the line.
     pub(crate) invalidate: u64,
+    /// How long a line that other groups wait for stays with the CPU that has got it.
+    pub(crate) kept: u64,
 }
 
 impl Distances {
@@ -36,6 +38,7 @@ impl Distances {
             hops: Vec::new(),
             packages: 0,
             invalidate: ps(p.invalidate),
+            kept: ps(p.kept),
         };
         if let Some(numa) = &preset.numa {
             distances.prices.extend(numa.remote_ns.iter().map(|&ns| ps(ns)));

@@ -72,6 +72,10 @@ pub struct Prices {
     /// What a write of a line that other last-level caches hold costs beyond the transfer.
     #[serde(default)]
     pub invalidate: f64,
+    /// How long a line that other last-level caches wait for stays with the CPU that has got it: so
+    /// long the line's home takes to learn that it came, and its next request to come.
+    #[serde(default)]
+    pub kept: f64,
     /// Delay from sending an inter-processor interrupt to its handler.
     pub ipi: f64,
     /// Delay of leaving the idle state when the waker's store ends `mwait`.

@@ -198,10 +198,11 @@ impl<'a> Row<'a> {
         done
     }
 
-    /// A read at `now` took the line to another group; `between` is when the next may have it.
-    fn went_out(&mut self, between: u64, now: u64) {
-        self.times[0] = between;
-        self.busy = self.busy.max(between);
+    /// A read at `now` took the line to another group; its turn ends at `end`.
+    fn went_out(&mut self, end: u64, now: u64) {
+        let free = self.lines.turns.after(end);
+        self.times[0] = free;
+        self.busy = self.busy.max(free);
         if let Some(caches) = &mut self.caches
             && self.line.dirty.get()
         {

@@ -7,7 +7,9 @@
 //!   CPU of the group waits until it is there;
 //! - *between* groups one request for the line is under way at a time. Of a group only the first
 //!   requester goes out; the others find the line on its way into their cache and are served
-//!   inside. So copies to several groups follow one another, each for its whole transfer.
+//!   inside. So copies to several groups follow one another, each for its whole transfer, and
+//!   between two of them the line's home learns that the first has come: for that time, `kept` of a
+//!   preset, the line stays where it is.
 //!
 //! That is how the caching and home agents of Intel's packages since Nehalem treat conflicting
 //! requests (uncore manuals of the E7 and E5: one request per line and package; conflicts are
@@ -32,6 +34,8 @@ pub(crate) struct Turns {
     read_service: u64,
     /// Between two copies of a line that nobody owns to other groups; the whole transfer if absent.
     copy_service: Option<u64>,
+    /// For how long a line that came from another group stays with who got it.
+    kept: u64,
 }
 
 /// A request for a line that some cache has. Groups are named by number + 1.
@@ -49,7 +53,8 @@ pub(crate) struct Request {
 /// What a request takes that begins at some time.
 struct Served {
     done: u64,
-    /// When the next group and the next CPU of the same group may have the line.
+    /// When its turn between groups ends, and when the next CPU of the same group may have the
+    /// line.
     between: u64,
     inside: u64,
 }
@@ -74,6 +79,7 @@ impl Turns {
             times: RefCell::new(vec![0; groups + 1]),
             read_service: ps(preset.price_ns.read_service),
             copy_service: preset.price_ns.copy_service.map(ps),
+            kept: ps(preset.price_ns.kept),
         }
     }
 
@@ -111,7 +117,7 @@ impl Turns {
         }
         let times = &mut self.times.borrow_mut()[place..place + self.span];
         let served = serve(begin_at(times, line, request, now));
-        note(times, line, request, &served);
+        note(times, line, request, &served, self.kept);
         served.done
     }
 
@@ -123,7 +129,7 @@ impl Turns {
         let place = times.len();
         times.resize(place + self.span, 0);
         self.places.borrow_mut()[index] = place as u32;
-        note(&mut times[place..], line, request, served);
+        note(&mut times[place..], line, request, served, self.kept);
         served.done
     }
 
@@ -135,7 +141,14 @@ impl Turns {
         (done + self.read_service).saturating_sub(clean).max(start)
     }
 
-    /// The same for the next reader of another group, of a line that nobody owns.
+    /// When another group may have the line after a request between groups whose turn ends at
+    /// `end`.
+    #[inline(always)]
+    pub(crate) fn after(&self, end: u64) -> u64 {
+        end + self.kept
+    }
+
+    /// When the turn of a read between groups ends, of a line that nobody owns.
     #[inline(always)]
     pub(crate) fn between(&self, start: u64, done: u64) -> u64 {
         self.copy_service.map_or(done, |service| start + service)
@@ -161,12 +174,12 @@ fn begin_at(times: &[u64], line: Line<'_>, request: &Request, now: u64) -> u64 {
 
 /// `request` has been served: notes in the `times` of its line who waits for that.
 #[inline(always)]
-fn note(times: &mut [u64], line: Line<'_>, request: &Request, served: &Served) {
+fn note(times: &mut [u64], line: Line<'_>, request: &Request, served: &Served, kept: u64) {
     times[request.group] = served.inside;
     let mut busy = line.busy().max(served.inside);
     if !request.inside {
-        times[0] = served.between;
-        busy = busy.max(served.between);
+        times[0] = served.between + kept;
+        busy = busy.max(times[0]);
     }
     line.set_busy(busy);
 }

@@ -5,7 +5,7 @@
 
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, RawLock, TicketLock};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -187,4 +187,49 @@ fn copies_to_packages_follow_one_another_and_a_package_serves_its_own() {
     let all: Vec<usize> = (0..80).collect();
     let (eighty, eight) = (ticket(&preset, &all), ticket(&preset, &between));
     assert!(eighty < 2.0 * eight, "{eighty} ns at 80 CPUs, {eight} ns at 8 in 8 packages");
+}
+
+/// Nanoseconds of a second write of a line soon after a first one, while one CPU of each of the
+/// other packages waits for a third.
+fn second_write(preset: &Preset) -> f64 {
+    let (_, between) = places(preset);
+    let (took, word) = (Rc::new(Cell::new(0)), Rc::new(OnceCell::new()));
+    let bodies = (0..preset.topology.cpus)
+        .map(|_| {
+            let (took, word, between) = (Rc::clone(&took), Rc::clone(&word), between.clone());
+            Box::new(move || {
+                // So that every CPU gets a task.
+                Here::compute(100_000_000);
+                if !between.contains(&Here::cpu()) {
+                    return;
+                }
+                let word = word.get_or_init(|| Here::place(Word::new(0)));
+                if Here::cpu() != 0 {
+                    Smp::spin_until(word, |seen| seen == 3);
+                    return;
+                }
+                Here::compute(100_000_000);
+                word.store(1, Release);
+                Here::compute(10_000);
+                let before = Here::now_ps();
+                word.store(2, Release);
+                took.set(Here::now_ps() - before);
+                word.store(3, Release);
+            }) as Box<dyn FnOnce()>
+        })
+        .collect();
+    let (outcome, _) = Fifo::run(preset, 1, u64::MAX / 1000, bodies).expect("memory");
+    assert_eq!(outcome, Outcome::Stopped);
+    took.get() as f64 / 1000.0
+}
+
+#[test]
+fn a_line_that_others_want_is_kept_until_its_home_sends_for_it() {
+    let mut preset = Preset::named("westmere-ex-80-2013").unwrap();
+    let hit = preset.price_ns.hit;
+    let kept = second_write(&preset);
+    assert!(kept <= 2.0 * hit, "{kept} ns");
+    preset.price_ns.kept = 0.0;
+    let lost = second_write(&preset);
+    assert!(lost > 7.0 * preset.price_ns.remote, "{lost} ns: all packages read in between");
 }

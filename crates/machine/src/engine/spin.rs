@@ -313,7 +313,8 @@ impl Engine {
 
     /// Whoever shares the last-level cache of the writer looks half a transfer later: so long its
     /// request is on the way, and the writer may use the line once more. Between caches the request
-    /// has come to the line's home by the time the writer has the line, and is next.
+    /// has come to the line's home by the time the writer has the line, and is next; it comes to
+    /// the writer when the home knows that the line has arrived.
     ///
     /// No CPU that spins has an interrupt up to `safe`.
     #[cold]
@@ -321,9 +322,9 @@ impl Engine {
         let now = self.clock.get();
         let mine = self.group_of(self.cpu.get());
         // By how much later: most look at one of two times, so they need no sorting.
-        let later = self.lines.price.llc / 2;
+        let (later, kept) = (self.lines.price.llc / 2, self.lines.price.kept);
         let safe = safe.max(self.tree.first_other(self.cpu.get()).at());
-        let (mut far, mut near) = (Crowd::new(now), Crowd::new(now + later));
+        let (mut far, mut near) = (Crowd::new(now + kept), Crowd::new(now + later));
         self.looks.change(|looks| {
             let old = looks.len();
             let mut next = first;
@@ -334,7 +335,7 @@ impl Engine {
                 let asked = cpu.clock.get().max(now);
                 cpu.asked.set(asked);
                 let inside = mine.contains(&index);
-                let at = if inside { asked + later } else { asked };
+                let at = asked + if inside { later } else { kept };
                 // The CPU keeps its place in the tree, which is its next interrupt, unless that
                 // comes before its last fetch is done.
                 if at > safe && at > self.tree.key(index) {
