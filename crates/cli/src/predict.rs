@@ -202,6 +202,11 @@ impl Replays {
                  program without",
                 self.record
             ))),
+            "" if record.program.only_contended => Err(Failure::usage(format!(
+                "{} has only acquisitions that had to wait (--contended), so nothing to replay; \
+                 record the program without",
+                self.record
+            ))),
             "" => Ok(record),
             source => Err(Failure::usage(format!(
                 "{} is from {source}, which has no work to replay; record the program with convoy \

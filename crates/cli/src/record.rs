@@ -9,7 +9,9 @@ use clap::Args;
 use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
 use convoy_lab::hour::Quartiles;
 use convoy_record::attach::{AttachError, Attached, SOURCE};
-use convoy_record::{Account, DIRECTORY, Process, Program, Record, RecordError, VERSION};
+use convoy_record::{
+    Account, CONTENDED, DIRECTORY, Process, Program, Record, RecordError, VERSION,
+};
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -43,6 +45,9 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SECONDS", requires = "pid")]
     #[arg(value_parser = seconds)]
     seconds: Option<f64>,
+    /// Record only acquisitions that had to wait: cheaper, and nothing to predict from
+    #[arg(long, conflicts_with = "pid")]
+    contended: bool,
     /// Write the record to a file instead of the store
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -93,6 +98,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let place = Place::new()?;
     let mut command = launch::command(&args.words, &launch::object()?);
     command.env(DIRECTORY, &place.0);
+    if args.contended {
+        command.env(CONTENDED, "1");
+    }
     args.policies.set(&mut command, &args.words[0])?;
     let before = Surroundings::now();
     let ran = execute(command, &args.words)?;
@@ -102,6 +110,13 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let host = describe_host();
     let mut unseen = unseen(&processes, ran.usage.switches);
     unseen.extend(not_chosen(&processes, args.policies.locks()));
+    if args.contended {
+        unseen.push(
+            "Only acquisitions that had to wait were recorded (--contended): the others were not \
+             counted, and their holds not timed."
+                .to_owned(),
+        );
+    }
     let prices_ns = prices(&processes, &mut unseen);
     let program = Program {
         command: args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -116,6 +131,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         mutex: args.policies.mutex(),
         sem: args.policies.sem(),
         locks: args.policies.locks().to_vec(),
+        only_contended: args.contended,
         source: String::new(),
         prices_ns,
     };

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 
 use crate::arch::ticks;
 use crate::layout::*;
+use crate::process;
 use crate::real::Real;
 use crate::thread::{Detail, Key, Monitor, Thread};
 use crate::waiters::Waiters;
@@ -31,6 +32,9 @@ fn is_owned(result: c_int) -> bool {
 pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return block.call(arguments) };
     let lock = arguments[0];
+    if process::only_contended() {
+        return contend(how, thread, block, arguments, site);
+    }
     let key = thread.count(how.kind, lock, site);
     let (sampled, thought) = (thread.is_sampled(), thread.was_timed());
     if thought {
@@ -47,6 +51,25 @@ pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize
     result
 }
 
+/// Takes a lock; only if it must wait, that is recorded.
+#[inline]
+fn contend(how: How, thread: Thread, block: &Real, arguments: [usize; 4], site: usize) -> c_int {
+    let lock = arguments[0];
+    if thread.is_monitor(lock) {
+        thread.monitor_again();
+    }
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    if result != how.busy {
+        if how.kind == SEMAPHORE && result == 0 {
+            took(thread, lock);
+        }
+        return result;
+    }
+    thread.forget();
+    let key = thread.count(how.kind, lock, site);
+    wait(how, thread, key, || block.call(arguments), lock)
+}
+
 /// Takes a lock if nobody has it.
 #[inline(always)]
 pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
@@ -54,6 +77,15 @@ pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return result };
     if !is_owned(result) {
         // A loop of attempts is one request, whenever it ends.
+        return result;
+    }
+    if process::only_contended() {
+        if thread.is_monitor(lock) {
+            thread.monitor_again();
+        }
+        if how.kind == SEMAPHORE {
+            took(thread, lock);
+        }
         return result;
     }
     let key = thread.count(how.kind, lock, site);

@@ -3,7 +3,9 @@
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
+};
 
 use crate::arch;
 use crate::layout::*;
@@ -15,6 +17,8 @@ pub(crate) type Slot = [AtomicU64; SLOT_WORDS];
 
 /// The environment variable that names the directory of the files.
 const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
+/// The environment variable that is there if only acquisitions that wait are recorded.
+const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
 /// Longest path that is taken, with number and extension.
 const PATH: usize = 512;
 
@@ -26,6 +30,7 @@ const RECORDS: u32 = 3;
 const OFF: u32 = 4;
 
 static STATE: AtomicU32 = AtomicU32::new(LOADING);
+static ONLY_CONTENDED: AtomicBool = AtomicBool::new(false);
 static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
 static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 /// Which file of this process number it is.
@@ -88,6 +93,7 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *con
         crate::lead();
         return STATE.store(OFF, Relaxed);
     }
+    ONLY_CONTENDED.store(value(environment, CONTENDED).is_some(), Relaxed);
     crate::real::in_children(forked);
     STATE.store(BEGINNING, Relaxed);
     begin();
@@ -131,6 +137,13 @@ extern "C" fn ended() {
         look(file, arch::ticks());
         file[H_ENDED].store(1, Relaxed);
     }
+}
+
+/// Whether acquisitions that need not wait are not even counted.
+#[inline(always)]
+pub(crate) fn only_contended() -> bool {
+    // Relaxed: set before the program has threads.
+    ONLY_CONTENDED.load(Relaxed)
 }
 
 /// The file, if this process is recorded.

@@ -3,18 +3,19 @@
 //! with glibc's own in one process, in which a second thread is alive.
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
-use convoy_record::{DIRECTORY, launch};
+use convoy_record::{CONTENDED, DIRECTORY, launch};
 use std::path::Path;
 use std::process::Command;
 
 /// Name, environment, and what is asked of one mutex, nanoseconds.
 type Row = (&'static str, &'static [(&'static str, &'static str)], f64);
 
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 6] = [
     ("interposed", &[], 1.0),
     ("own word in place", &[("CONVOY_MUTEX", "sleep")], 0.0),
     ("own word, fair", &[("CONVOY_MUTEX", "fair")], 0.0),
     ("recorded", &[(DIRECTORY, "")], 6.0),
+    ("recorded, contended only", &[(DIRECTORY, ""), (CONTENDED, "1")], 6.0),
     ("recorded, own word", &[(DIRECTORY, ""), ("CONVOY_MUTEX", "sleep")], 6.0),
 ];
 /// Numbers of mutexes, taken in turn.
@@ -33,7 +34,7 @@ fn main() {
     let object = launch::object().expect("the object can be written");
     println!("ns a pair beyond glibc     asked       1     500   20000 mutexes");
     for (name, environment, asked) in ROWS {
-        print!("{name:<24}{asked:>8.1}");
+        print!("{name:<26}{asked:>6.1}");
         for count in MUTEXES {
             let run = |_| {
                 let mut command = launch::command(&[(&program).into(), count.into()], &object);

@@ -6,13 +6,17 @@
 //! `cargo bench -p convoy-record --bench programs -- --pairs 100`
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
-use convoy_record::{DIRECTORY, launch};
+use convoy_record::{CONTENDED, DIRECTORY, launch};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Pairs, unless others are asked for.
 const PAIRS: usize = 100;
+/// What a plain run is compared with.
+const SIDES: [&str; 3] = ["recorded", "contended only", "plain again"];
+const RECORDED: usize = 1;
+const CONTENDED_ONLY: usize = 2;
 /// Acquisitions of the first program, by 32 threads.
 const LOCKS: f64 = 1_280_000.0;
 
@@ -65,7 +69,7 @@ struct Bench {
 
 impl Bench {
     /// The shell tells the CPU time: to the millisecond, children included.
-    fn run(&self, words: &str, rate: fn(&str) -> Option<f64>, recorded: bool) -> (f64, f64) {
+    fn run(&self, words: &str, rate: fn(&str) -> Option<f64>, side: usize) -> (f64, f64) {
         // In memory, as `convoy record` has them.
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory } else { &self.place };
@@ -74,13 +78,16 @@ impl Bench {
         let words = words.replace("DB", &self.place.join("db").display().to_string());
         let script = "TIMEFORMAT='cpu %3U %3S'; time \"$@\"";
         let mut all: Vec<OsString> = ["bash", "-c", script, "bash"].map(OsString::from).to_vec();
-        if recorded {
+        if [RECORDED, CONTENDED_ONLY].contains(&side) {
             // The object is for the program, not for the shell.
             let command = launch::command(&["true".into()], &self.object);
             let preload = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
             all.push("env".into());
             all.extend(preload.map(|(key, value)| [key, "=".as_ref(), value].concat_os()));
             all.push([DIRECTORY.as_ref(), "=".as_ref(), files.as_os_str()].concat_os());
+            if side == CONTENDED_ONLY {
+                all.push([CONTENDED.as_ref(), "=1".as_ref(), "".as_ref()].concat_os());
+            }
         }
         all.extend(words.split_whitespace().map(OsString::from));
         let output = Command::new(&all[0]).args(&all[1..]).output().expect("the shell starts");
@@ -138,23 +145,23 @@ fn main() {
             continue;
         }
         if words.contains("DB") && !bench.place.join("db").exists() {
-            bench.run(fill, operations, false);
+            bench.run(fill, operations, 0);
         }
-        let [mut rates, mut times] = [(); 2].map(|()| [Vec::new(), Vec::new()]);
+        let [mut rates, mut times] = [(); 2].map(|()| SIDES.map(|_| Vec::new()));
         for pair in 0..pairs {
             // Each side goes first as often as the others.
-            let order = [[0, 1, 2], [1, 2, 0], [2, 0, 1]][pair % 3];
-            let mut found = [(0.0, 0.0); 3];
-            for side in order {
-                found[side] = bench.run(words, rate, side == 1);
+            let mut found = [(0.0, 0.0); 1 + SIDES.len()];
+            for turn in 0..found.len() {
+                let side = (turn + pair) % found.len();
+                found[side] = bench.run(words, rate, side);
             }
-            for (at, side) in [1, 2].into_iter().enumerate() {
-                rates[at].push(found[side].0 / found[0].0);
-                times[at].push(found[side].1 / found[0].1);
+            for (at, (rate, time)) in found[1..].iter().enumerate() {
+                rates[at].push(rate / found[0].0);
+                times[at].push(time / found[0].1);
             }
         }
-        for ((what, rates), times) in ["recorded", "plain again"].iter().zip(rates).zip(times) {
-            println!("{name:<36}{what:<12}{:>28}{:>28}", change(rates), change(times));
+        for ((what, rates), times) in SIDES.iter().zip(rates).zip(times) {
+            println!("{name:<34}{what:<16}{:>28}{:>28}", change(rates), change(times));
         }
     }
     std::fs::remove_dir_all(&bench.place).expect("it goes away");

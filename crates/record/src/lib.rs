@@ -26,6 +26,8 @@ pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));
 
 /// The environment variable that names the directory in which each process leaves a file.
 pub const DIRECTORY: &str = "CONVOY_RECORD_DIR";
+/// The environment variable that makes the object record only acquisitions that wait.
+pub const CONTENDED: &str = "CONVOY_RECORD_CONTENDED";
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -53,6 +53,9 @@ pub struct Program {
     /// Places whose mutexes had a policy of their own, each with that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<(String, String)>,
+    /// Whether only acquisitions that had to wait were recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_contended: bool,
     /// The tool whose output this was made from; empty: recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,

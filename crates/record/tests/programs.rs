@@ -99,6 +99,16 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
 }
 
 #[test]
+fn what_need_not_wait_is_not_recorded_if_nobody_wants_it() {
+    let program = compile("convoy.c", &directory("contended"), &[]);
+    let (output, processes) = record_with("record_contended=1", &program, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "320\n");
+    let cache = lock(&processes[0], "cache_lock");
+    assert!(cache.contended() > 20 && cache.count() == cache.contended(), "{cache:#?}");
+    assert!(cache.held_s(0.0).0 > 0.01, "{cache:#?}");
+}
+
+#[test]
 fn who_gives_it_up_makes_a_semaphore_or_a_condition_a_lock_or_a_signal() {
     let program = compile("roles.c", &directory("roles"), &[]);
     let (output, processes) = record(&program, &[]);
