@@ -303,7 +303,7 @@ mod tests {
     fn cell(lock: LockName, policy: ZonePolicy, batch: u32, cpus: usize) -> ZonePoint {
         let moves = Moves { policy, every: NonZeroU32::MIN, page_ps: 192_000 };
         let cell = ZoneLoop {
-            machine: Preset::named("smp32-2007").unwrap().with_cpus(cpus),
+            machine: Preset::named("bus32-2007").unwrap().with_cpus(cpus),
             lock,
             moves,
             batch,
@@ -356,7 +356,7 @@ mod tests {
     fn lists_with_a_lock_are_looked_at_from_other_cpus() {
         let moves = Moves { policy: ZonePolicy::HoldAll, every: NonZeroU32::MIN, page_ps: 192_000 };
         let mut cell = ZoneLoop {
-            machine: Preset::named("smp8-2007").unwrap(),
+            machine: Preset::named("bus8-2007").unwrap(),
             lock: LockName::Ticket,
             moves,
             batch: 31,

@@ -69,6 +69,11 @@ pub struct Prices {
     /// for which a copy keeps the bus.
     #[serde(default)]
     pub copy_service: Option<f64>,
+    /// Time by which requests of one line that another cache owns, or that want to own it, follow
+    /// each other. Without it the next one begins when the line has arrived, as on hardware; with
+    /// it a machine is like a simulator in which every miss takes its price, whatever others do.
+    #[serde(default)]
+    pub owner_service: Option<f64>,
     /// What a write of a line that other last-level caches hold costs beyond the transfer.
     #[serde(default)]
     pub invalidate: f64,

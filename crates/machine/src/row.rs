@@ -183,7 +183,7 @@ impl<'a> Row<'a> {
         self.sharers[owner / 64] |= 1 << (owner % 64);
         self.line.set_owner(0);
         if !copies.inside {
-            self.went_out(done, now);
+            self.went_out(self.lines.turns.moved(start, done), now);
         }
         Some(done)
     }

@@ -34,6 +34,8 @@ pub(crate) struct Turns {
     read_service: u64,
     /// Between two copies of a line that nobody owns to other groups; the whole transfer if absent.
     copy_service: Option<u64>,
+    /// The same where somebody owns it, or wants to.
+    owner_service: Option<u64>,
     /// For how long a line that came from another group stays with who got it.
     kept: u64,
 }
@@ -79,6 +81,7 @@ impl Turns {
             times: RefCell::new(vec![0; groups + 1]),
             read_service: ps(preset.price_ns.read_service),
             copy_service: preset.price_ns.copy_service.map(ps),
+            owner_service: preset.price_ns.owner_service.map(ps),
             kept: ps(preset.price_ns.kept),
         }
     }
@@ -154,6 +157,12 @@ impl Turns {
         self.copy_service.map_or(done, |service| start + service)
     }
 
+    /// The same for a line that somebody owns.
+    #[inline(always)]
+    pub(crate) fn moved(&self, start: u64, done: u64) -> u64 {
+        self.owner_service.map_or(done, |service| start + service)
+    }
+
     #[inline(always)]
     pub(crate) fn place(&self, index: usize) -> usize {
         self.places.borrow().get(index).map_or(0, |&place| place as usize)
@@ -210,7 +219,11 @@ impl Lines {
         turns.serve(line, index, request, now, |start| {
             let done = start + price;
             let inside = turns.inside(start, done, clean);
-            let between = if request.from == 0 { turns.between(start, done) } else { done };
+            let between = if request.from == 0 {
+                turns.between(start, done)
+            } else {
+                turns.moved(start, done)
+            };
             Served { done, between, inside }
         })
     }
@@ -227,7 +240,11 @@ impl Lines {
     ) -> u64 {
         let price = if request.inside { price } else { price + self.price.invalidate };
         let price = self.perturb(line, index, price);
-        self.turns.serve(line, index, request, now, |start| Served::alone(start + price))
+        self.turns.serve(line, index, request, now, |start| {
+            let done = start + price;
+            let next = self.turns.moved(start, done);
+            Served { done, between: next, inside: next }
+        })
     }
 
     /// Serves a request by `cpu` for `line`, which no cache holds.

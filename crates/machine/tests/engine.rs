@@ -265,3 +265,40 @@ fn a_working_set_beyond_the_first_level_costs_what_the_second_takes() {
     assert_eq!(time(1024), 17_000);
     assert_eq!(time(131_072), 201_000);
 }
+
+/// All CPUs store to one line at the same time: when each of them but its owner is done after the
+/// one before it, nanoseconds.
+fn steps_of_stores(machine: &str) -> Vec<u64> {
+    const START_NS: u64 = 100_000;
+    let word = Shared::<Word<u32>>::new();
+    let done = Rc::new(RefCell::new(Vec::new()));
+    let mut preset = Preset::named(machine).expect("a shipped preset");
+    preset.perturbation = 0.0;
+    let bodies = (0..preset.topology.cpus)
+        .map(|_| {
+            let (word, done) = (word.clone(), Rc::clone(&done));
+            Box::new(move || {
+                let word = word.get(|| Word::new(0));
+                if Here::cpu() == 0 {
+                    word.store(0, SeqCst);
+                }
+                Here::compute(START_NS * 1000 - Here::now_ps());
+                if Here::cpu() > 0 {
+                    word.store(1, SeqCst);
+                    done.borrow_mut().push(Here::now_ns() - START_NS);
+                }
+            }) as Body
+        })
+        .collect();
+    run(&preset, 1, bodies);
+    done.borrow_mut().sort_unstable();
+    let done = done.borrow();
+    assert_eq!((done.len(), done[0]), (7, 201), "{machine}");
+    done.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+#[test]
+fn a_line_goes_from_owner_to_owner_or_each_miss_takes_its_price() {
+    assert_eq!(steps_of_stores("bus8-2007"), [200; 6]);
+    assert_eq!(steps_of_stores("smp8-2007"), [16; 6]);
+}
