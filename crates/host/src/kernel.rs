@@ -210,6 +210,10 @@ impl Kernel for Host {
         sys(rustix::fs::link(old, new))
     }
 
+    fn symlink(&mut self, target: &str, path: &str) -> Sys<()> {
+        sys(rustix::fs::symlink(target, path))
+    }
+
     fn rename(&mut self, old: &str, new: &str) -> Sys<()> {
         sys(rustix::fs::rename(old, new))
     }
@@ -257,6 +261,12 @@ impl Kernel for Host {
         });
         self.directory_buffer = buffer;
         result
+    }
+
+    fn forget(&mut self, path: &str) -> Sys<()> {
+        let file = sys(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))?;
+        sys(rustix::fs::fsync(&file))?;
+        sys(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed))
     }
 
     fn sync(&mut self) -> Sys<()> {

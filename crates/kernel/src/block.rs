@@ -49,9 +49,14 @@ impl Batch {
         }
     }
 
+    /// Whether all are done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.left.get() == 0
+    }
+
     /// Waits until all are done.
     pub(crate) fn wait(&self) {
-        self.done.wait(|| self.left.get() == 0);
+        self.done.wait(|| self.is_done());
     }
 }
 

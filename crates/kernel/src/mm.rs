@@ -102,13 +102,15 @@ impl Mm {
     }
 
     /// Handles a page fault on a page that `find` gets from a file.
-    pub(crate) fn fault_file(&self, find: impl FnOnce(), costs: &Costs) {
+    pub(crate) fn fault_file(&self, find: impl FnOnce() -> Sys<()>, costs: &Costs) -> Sys<()> {
         Here::pass(costs.fault);
         self.hot.mmap_sem.read(|| {
-            find();
+            find()?;
             self.set_entry();
-        });
+            Ok::<(), Errno>(())
+        })?;
         self.mapped.set(self.mapped.get() + 1);
+        Ok(())
     }
 
     /// Changes the map of the address space: `mmap`, `shmat` and the like.

@@ -28,6 +28,30 @@ impl Pages {
         new
     }
 
+    /// Adds all of `others`.
+    pub(crate) fn insert_all(&mut self, others: &Self) {
+        if self.words.len() < others.words.len() {
+            self.words.resize(others.words.len(), 0);
+        }
+        for (word, other) in self.words.iter_mut().zip(&others.words) {
+            *word |= other;
+        }
+    }
+
+    /// Takes `page` out; whether it was in the set.
+    pub(crate) fn remove(&mut self, page: u64) -> bool {
+        let there = self.contains(page);
+        if there {
+            self.words[(page / 64) as usize] &= !(1 << (page % 64));
+        }
+        there
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// Removes `first` and all after it; returns how many.
     pub(crate) fn remove_from(&mut self, first: u64) -> u32 {
         let word = (first / 64) as usize;
@@ -56,6 +80,10 @@ mod tests {
         }
         assert_eq!(pages.remove_from(300), 0);
         assert_eq!(pages.remove_from(64), 2);
+        assert_eq!((pages.count(), pages.remove(63), pages.remove(63)), (3, true, false));
+        let mut more = Pages::default();
+        more.insert(63);
+        pages.insert_all(&more);
         assert!(pages.contains(63) && !pages.contains(64) && !pages.contains(200));
         assert_eq!(pages.remove_from(1), 2);
         assert_eq!(pages.remove_from(0), 1);

@@ -206,8 +206,15 @@ impl Process {
         let library = world.walk(&world.tree.root, path)?;
         for page in 0..file_pages {
             bump(&world.counts.faults);
-            let find = || library.inode.get_page(u64::from(page));
-            self.mm.fault_file(find, &world.costs);
+            let page = u64::from(page);
+            self.mm.fault_file(
+                || {
+                    world.fault_in(&library.inode, page)?;
+                    library.inode.get_page(page);
+                    Ok(())
+                },
+                &world.costs,
+            )?;
         }
         world.put_path(&library);
         for _ in 0..memory_pages {

@@ -18,10 +18,10 @@ impl Process {
         let world = &*self.world;
         match &file.target {
             Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular => Ok(world.read_file(&file, &dentry.inode, buffer)),
+                Kind::Regular => world.read_file(&file, &dentry.inode, buffer),
                 Kind::Directory => Err(Errno::EISDIR),
                 // An end of a fifo is a pipe's; the name itself is never open.
-                Kind::Fifo => Err(Errno::EINVAL),
+                Kind::Fifo | Kind::Symlink => Err(Errno::EINVAL),
                 // Nobody types on the terminal of a run.
                 Kind::Null | Kind::Tty => {
                     Here::pass(world.costs.null_io);
@@ -51,7 +51,7 @@ impl Process {
                     written
                 }
                 Kind::Directory => Err(Errno::EISDIR),
-                Kind::Fifo => Err(Errno::EINVAL),
+                Kind::Fifo | Kind::Symlink => Err(Errno::EINVAL),
                 Kind::Null => {
                     Here::pass(world.costs.null_io);
                     Ok(buffer.len())
@@ -87,7 +87,7 @@ impl Process {
             Target::Inode(dentry) => match dentry.inode.kind {
                 Kind::Regular | Kind::Directory => self.world.seek_file(&file, dentry, offset),
                 Kind::Null => Ok(0),
-                Kind::Tty | Kind::Fifo => Err(Errno::ESPIPE),
+                Kind::Tty | Kind::Fifo | Kind::Symlink => Err(Errno::ESPIPE),
             },
             _ => Err(Errno::ESPIPE),
         }
@@ -147,6 +147,10 @@ impl Kernel for Process {
         self.call("link", || self.link_name(old, new))
     }
 
+    fn symlink(&mut self, target: &str, path: &str) -> Sys<()> {
+        self.call("symlink", || self.make_link(target, path))
+    }
+
     fn rename(&mut self, old: &str, new: &str) -> Sys<()> {
         self.call("rename", || self.rename_path(old, new))
     }
@@ -173,6 +177,10 @@ impl Kernel for Process {
 
     fn read_directory(&mut self, fd: Fd) -> Sys<usize> {
         self.call("getdents", || self.read_directory_fd(fd))
+    }
+
+    fn forget(&mut self, path: &str) -> Sys<()> {
+        self.call("fadvise", || self.forget_file(path))
     }
 
     fn sync(&mut self) -> Sys<()> {

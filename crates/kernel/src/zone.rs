@@ -310,7 +310,17 @@ impl Zones {
     /// Allocates one page.
     #[inline]
     pub(crate) fn page(&self, whom: Use, costs: &Costs) -> Sys<u32> {
-        let frame = self.first_of(whom, |part| part.zone.allocate(Temperature::Hot));
+        self.take_page(whom, Temperature::Hot, costs)
+    }
+
+    /// Allocates a page that no CPU has in its cache, for the disk to write.
+    pub(crate) fn cold_page(&self, whom: Use, costs: &Costs) -> Sys<u32> {
+        self.take_page(whom, Temperature::Cold, costs)
+    }
+
+    #[inline]
+    fn take_page(&self, whom: Use, temperature: Temperature, costs: &Costs) -> Sys<u32> {
+        let frame = self.first_of(whom, |part| part.zone.allocate(temperature));
         Here::pass(costs.page_alloc);
         frame.ok_or(Errno::ENOMEM)
     }

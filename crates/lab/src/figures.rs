@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 34] = [
+const OTHERS: [Metric; 35] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -77,6 +77,7 @@ const OTHERS: [Metric; 34] = [
     Metric { head: "", ..Metric::new("refill_order", "order", "", 2) },
     Metric { head: "", ..Metric::new("drain_count", "free_pages_bulk: count", "", 2) },
     Metric { head: "", ..Metric::new("drain_order", "order", "", 2) },
+    Metric::new("read_mb_s", "Read", "MB/s", 3),
     Metric::new("pages_per_s", "Pages", "1/s", 0),
     Metric::new("wait_mean_us", "Wait", "us", 2),
     Metric::new("hold_mean_us", "Hold", "us", 2),

@@ -207,6 +207,8 @@ pub trait Kernel: Sized {
     fn seek(&mut self, fd: Fd, offset: u64) -> Sys<u64>;
     /// `link`.
     fn link(&mut self, old: &str, new: &str) -> Sys<()>;
+    /// `symlink`: `path` leads to `target`, which need not exist.
+    fn symlink(&mut self, target: &str, path: &str) -> Sys<()>;
     /// `rename`.
     fn rename(&mut self, old: &str, new: &str) -> Sys<()>;
     /// `unlink`.
@@ -222,6 +224,9 @@ pub trait Kernel: Sized {
     /// `getdents` on an open directory: fills one library buffer (32 KiB), returns the number of
     /// entries, 0 at end.
     fn read_directory(&mut self, fd: Fd) -> Sys<usize>;
+    /// `fsync` of a file and `posix_fadvise(POSIX_FADV_DONTNEED)`: what memory has of it goes, and
+    /// comes from the disk again. Files of a memory file system stay.
+    fn forget(&mut self, path: &str) -> Sys<()>;
     /// `sync`.
     fn sync(&mut self) -> Sys<()>;
 

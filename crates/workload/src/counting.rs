@@ -5,12 +5,13 @@
 //! stands still.
 
 mod calls;
+mod names;
 
 use std::collections::BTreeMap;
 
 use crate::Errno;
 use crate::api::{
-    Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
+    Exit, Fd, Image, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
 };
 
 /// Entries of one directory buffer.
@@ -32,6 +33,8 @@ struct Inode {
     size: u64,
     links: u32,
     directory: bool,
+    /// Where a symbolic link leads.
+    target: Option<String>,
 }
 
 /// The counting kernel.
@@ -40,6 +43,7 @@ pub struct Counting {
     calls: BTreeMap<&'static str, u64>,
     units: BTreeMap<&'static str, u64>,
     bytes: u64,
+    pages: u64,
     names: BTreeMap<String, usize>,
     inodes: Vec<Inode>,
     files: BTreeMap<Fd, File>,
@@ -72,6 +76,7 @@ impl Counting {
             calls: BTreeMap::new(),
             units: BTreeMap::new(),
             bytes: 0,
+            pages: 0,
             names: BTreeMap::from([(String::new(), 0)]),
             inodes: vec![root],
             files: BTreeMap::new(),
@@ -100,6 +105,12 @@ impl Counting {
         &self.units
     }
 
+    /// Pages that programs touched for the first time since [`Self::reset`], those of files that
+    /// their start needs included: their minor page faults.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
     /// Bytes that were read and written since [`Self::reset`].
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -107,7 +118,7 @@ impl Counting {
 
     /// Forgets the counts, not the files.
     pub fn reset(&mut self) {
-        self.bytes = 0;
+        (self.bytes, self.pages) = (0, 0);
         self.calls.clear();
         self.units.clear();
     }
@@ -119,11 +130,6 @@ impl Counting {
         objects + self.ended.len() + usize::from(self.heap != 0)
     }
 
-    /// Paths that exist.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.names.keys().map(String::as_str)
-    }
-
     fn count(&mut self, call: &'static str) {
         self.count_all(&[call]);
     }
@@ -132,34 +138,6 @@ impl Counting {
         for call in calls {
             *self.calls.entry(call).or_default() += 1;
         }
-    }
-
-    fn absolute(&self, path: &str) -> String {
-        if path.starts_with('/') {
-            path.trim_end_matches('/').to_owned()
-        } else {
-            format!("{}/{path}", self.working_directory)
-        }
-    }
-
-    fn find(&self, path: &str) -> Sys<usize> {
-        self.names.get(&self.absolute(path)).copied().ok_or(Errno::ENOENT)
-    }
-
-    /// Enters a new name of `inode`.
-    fn enter(&mut self, path: &str, inode: usize) -> Sys<()> {
-        let path = self.absolute(path);
-        let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-        let parent = *self.names.get(parent).ok_or(Errno::ENOENT)?;
-        if !self.inodes[parent].directory {
-            return Err(Errno::ENOTDIR);
-        }
-        if self.names.contains_key(&path) {
-            return Err(Errno::EEXIST);
-        }
-        self.inodes[inode].links += 1;
-        self.names.insert(path, inode);
-        Ok(())
     }
 
     fn new_inode(&mut self, directory: bool) -> usize {
@@ -200,9 +178,9 @@ impl Kernel for Counting {
         let inode = match self.find(path) {
             Ok(_) if flags.create && flags.exclusive => return Err(Errno::EEXIST),
             Ok(inode) => inode,
-            Err(_) if flags.create => {
+            Err(Errno::ENOENT) if flags.create => {
                 let inode = self.new_inode(false);
-                self.enter(path, inode)?;
+                self.enter(&self.resolve(path)?, inode)?;
                 inode
             }
             Err(errno) => return Err(errno),
@@ -265,32 +243,41 @@ impl Kernel for Counting {
 
     fn link(&mut self, old: &str, new: &str) -> Sys<()> {
         self.count("link");
-        let inode = self.find(old)?;
+        let inode = *self.names.get(&self.place(old)?).ok_or(Errno::ENOENT)?;
         self.enter(new, inode)
+    }
+
+    fn symlink(&mut self, target: &str, path: &str) -> Sys<()> {
+        self.count("symlink");
+        let link = self.new_inode(false);
+        self.inodes[link].target = Some(target.to_owned());
+        self.enter(path, link)
     }
 
     fn rename(&mut self, old: &str, new: &str) -> Sys<()> {
         self.count("rename");
-        let inode = self.names.remove(&self.absolute(old)).ok_or(Errno::ENOENT)?;
+        let inode = self.names.remove(&self.place(old)?).ok_or(Errno::ENOENT)?;
         self.inodes[inode].links -= 1;
-        self.names.remove(&self.absolute(new));
-        self.enter(new, inode)
+        let new = self.place(new)?;
+        self.names.remove(&new);
+        self.enter(&new, inode)
     }
 
     fn unlink(&mut self, path: &str) -> Sys<()> {
         self.count("unlink");
-        let inode = self.find(path)?;
+        let path = self.place(path)?;
+        let inode = *self.names.get(&path).ok_or(Errno::ENOENT)?;
         if self.inodes[inode].directory {
             return Err(Errno::EISDIR);
         }
         self.inodes[inode].links -= 1;
-        self.names.remove(&self.absolute(path));
+        self.names.remove(&path);
         Ok(())
     }
 
     fn stat(&mut self, path: &str) -> Sys<Stat> {
         self.count("stat");
-        let Inode { size, links, directory } = self.inodes[self.find(path)?];
+        let Inode { size, links, directory, .. } = self.inodes[self.find(path)?];
         Ok(Stat { size, links, directory })
     }
 
@@ -302,7 +289,7 @@ impl Kernel for Counting {
 
     fn rmdir(&mut self, path: &str) -> Sys<()> {
         self.count("rmdir");
-        let path = self.absolute(path);
+        let path = self.place(path)?;
         let inode = *self.names.get(&path).ok_or(Errno::ENOENT)?;
         if !self.inodes[inode].directory {
             return Err(Errno::ENOTDIR);
@@ -321,7 +308,7 @@ impl Kernel for Counting {
         if !self.inodes[inode].directory {
             return Err(Errno::ENOTDIR);
         }
-        self.working_directory = self.absolute(path);
+        self.working_directory = self.resolve(path)?;
         Ok(())
     }
 
@@ -340,6 +327,11 @@ impl Kernel for Counting {
         let filled = entries.saturating_sub(offset as usize).min(DIRECTORY_BUFFER_ENTRIES);
         self.files.insert(fd, File::Inode(inode, offset + filled as u64));
         Ok(filled)
+    }
+
+    fn forget(&mut self, path: &str) -> Sys<()> {
+        self.count_all(&["open", "fsync", "fadvise", "close"]);
+        self.find(path).map(|_| ())
     }
 
     fn sync(&mut self) -> Sys<()> {
@@ -421,7 +413,8 @@ impl Kernel for Counting {
         if self.heap < 0 { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    fn touch_heap(&mut self, bytes: usize, _stride: usize) -> Sys<()> {
+    fn touch_heap(&mut self, bytes: usize, stride: usize) -> Sys<()> {
+        self.pages += bytes.div_ceil(stride.max(4096)) as u64;
         if bytes as isize > self.heap { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
@@ -455,10 +448,11 @@ impl Kernel for Counting {
         self.count("fork");
         self.last_pid += 1;
         let (parent, pid) = (self.pid, self.last_pid);
-        let waiting = std::mem::take(&mut self.ended);
+        let (waiting, files) = (std::mem::take(&mut self.ended), self.files.clone());
         let executed = std::mem::take(&mut self.executed);
         self.pid = pid;
         let code = child(self);
+        self.files = files;
         // A program that was executed ends with 0; what the child left unwaited goes to nobody.
         let code = if self.executed { 0 } else { code };
         self.count("exit");
@@ -478,6 +472,12 @@ impl Kernel for Counting {
         });
         self.executed = true;
         Errno(0)
+    }
+
+    fn become_image(&mut self, image: &Image<'_>) -> Sys<()> {
+        self.count("execve");
+        self.pages += u64::from(image.file_pages + image.memory_pages);
+        self.find(image.path).map(|_| ())
     }
 
     fn wait(&mut self) -> Sys<(Pid, Exit)> {

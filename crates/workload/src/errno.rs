@@ -49,6 +49,7 @@ errnos! {
     EPIPE = 32, "broken pipe";
     ENOSYS = 38, "function not implemented";
     ENOTEMPTY = 39, "directory not empty";
+    ELOOP = 40, "too many symbolic links";
     ETIME = 62, "timer expired";
     EADDRINUSE = 98, "address already in use";
 }

@@ -156,8 +156,9 @@ impl Process {
             let find = || {
                 Here::pass(world.costs.page_zero);
                 segment.hot.hold(|attached| attached.write(attached.peek()));
+                Ok(())
             };
-            self.mm.fault_file(find, &world.costs);
+            self.mm.fault_file(find, &world.costs)?;
         }
         Here::user(world.costs.copy(bytes));
         Ok(())

@@ -54,16 +54,24 @@ impl World {
     }
 
     /// `read` of a regular file.
-    pub(crate) fn read_file(&self, file: &File, inode: &Inode, buffer: &mut [u8]) -> usize {
+    pub(crate) fn read_file(&self, file: &File, inode: &Inode, buffer: &mut [u8]) -> Sys<usize> {
         Here::pass(self.costs.read);
         let position = file.hot.position.read();
         let left = inode.hot.head.size.read().saturating_sub(position);
         let length = left.min(buffer.len() as u64) as usize;
         if length == 0 {
-            return 0;
+            return Ok(0);
         }
         let end = position + length as u64;
-        for page in position / PAGE..=(end - 1) / PAGE {
+        let (first, last) = (position / PAGE, (end - 1) / PAGE);
+        let mut next_ahead = first;
+        for page in first..=last {
+            if inode.may_be_cold() {
+                if page == next_ahead {
+                    next_ahead = self.read_ahead(file, inode, page, last - page + 1);
+                }
+                self.await_page(inode, page)?;
+            }
             let present = inode.pages.borrow().contains(page);
             if present {
                 self.find_page(inode, page);
@@ -72,7 +80,7 @@ impl World {
         spend(self.costs.copy(length));
         file.hot.position.write(end);
         copy_out(inode, position, &mut buffer[..length]);
-        length
+        Ok(length)
     }
 
     /// `write` to a regular file, under its `i_mutex`.
@@ -107,6 +115,7 @@ impl World {
         let grows = end > inode.hot.head.size.peek();
         for page in position / PAGE..=(end - 1) / PAGE {
             let present = inode.pages.borrow().contains(page);
+            let present = present || self.warm_up(inode, page, (position, end))?;
             let written = inode.write_page(self, page, (!present, grows), || {
                 if present {
                     self.find_page(inode, page);
@@ -124,6 +133,23 @@ impl World {
             }
         }
         Ok((end - position) as usize)
+    }
+
+    /// Before a write to the bytes from `position` to `end` changes a page: if only the disk has
+    /// it, it is read, unless it is written whole. Whether memory has it then and did not before.
+    fn warm_up(&self, inode: &Inode, page: u64, (position, end): (u64, u64)) -> Sys<bool> {
+        if !inode.is_cold(page) {
+            return Ok(false);
+        }
+        if position <= page * PAGE && end >= (page + 1) * PAGE {
+            // It has its block, which is counted.
+            inode.sb.uncharge(1);
+            inode.take_cold(page);
+            self.add_page(inode, page)?;
+        } else {
+            self.await_page(inode, page)?;
+        }
+        Ok(true)
     }
 
     /// `lseek` to `offset`.
@@ -158,6 +184,10 @@ impl World {
 
     /// Frees the pages of a file.
     pub(super) fn free_file_pages(&self, inode: &Inode) {
+        let cold = inode.drop_cold();
+        if cold > 0 {
+            inode.sb.uncharge(cold);
+        }
         let pages = inode.pages.borrow_mut().remove_from(0);
         if pages == 0 {
             return;

@@ -4,6 +4,7 @@ use super::blocks::{BlockCount, Clusters};
 use super::directory::Entries;
 use super::disk::OnDisk;
 use super::journal::Journal;
+use super::readahead::Cold;
 use super::rename::Late;
 use super::rules::{DiskRules, InodeLocks, TmpfsBlocks, VfsRules};
 use crate::lock_rules::LockRules;
@@ -143,6 +144,8 @@ pub(crate) enum Kind {
     Tty,
     /// A pipe with a name.
     Fifo,
+    /// A symbolic link.
+    Symlink,
 }
 
 /// An inode.
@@ -159,6 +162,8 @@ pub(crate) struct Inode {
     pub(crate) pages: RefCell<Pages>,
     /// Frames of those that were written; what the system came with has none of ours.
     pub(crate) frames: RefCell<Vec<u32>>,
+    /// Pages that only the disk has, if there are any.
+    pub(super) cold: RefCell<Option<Box<Cold>>>,
     /// The pipe of a fifo while an end of it is open.
     pub(crate) pipe: RefCell<Weak<Pipe>>,
     /// Bytes of a small file; `None` once it has been larger than [`super::data::KEPT_BYTES`].
@@ -216,6 +221,7 @@ impl Inode {
             entries: RefCell::default(),
             pages: RefCell::default(),
             frames: RefCell::default(),
+            cold: RefCell::default(),
             pipe: RefCell::default(),
             content: RefCell::new(Some(Vec::new())),
         })
@@ -294,7 +300,7 @@ impl Dentry {
             Kind::Directory | Kind::Null => 1,
             // /dev is a memory file system as well; the first process has the terminal open.
             Kind::Tty => 2,
-            Kind::Regular | Kind::Fifo => u32::from(inode.sb.memory),
+            Kind::Regular | Kind::Fifo | Kind::Symlink => u32::from(inode.sb.memory),
         };
         Self::new(inode, Rc::downgrade(self), count)
     }

@@ -61,6 +61,11 @@ impl Entries {
         self.bytes
     }
 
+    /// In the order of their names.
+    pub(super) fn dentries(&self) -> impl Iterator<Item = &Rc<Dentry>> {
+        self.names.values()
+    }
+
     /// In order.
     fn names(&self) -> impl Iterator<Item = &Rc<str>> {
         self.names.keys()

@@ -1,6 +1,7 @@
 //! Open files: `open`, `close`, and what an open file refers to.
 
 use super::dentry::Dentry;
+use super::readahead::Window;
 use crate::locks::{Count, Field};
 use crate::pipe::Pipe;
 use crate::socket::Socket;
@@ -31,6 +32,8 @@ pub(crate) struct File {
     pub(crate) sync: Cell<bool>,
     /// The CPU on whose list of open files it is.
     pub(super) list: Cell<usize>,
+    /// How far it has been read ahead.
+    pub(super) ahead: Cell<Window>,
     pub(crate) hot: Sim<FileHot>,
 }
 
@@ -50,6 +53,7 @@ impl File {
             write,
             sync: Cell::new(false),
             list: Cell::new(0),
+            ahead: Cell::default(),
             hot: Here::place(hot),
         })
     }

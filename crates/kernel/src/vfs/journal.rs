@@ -260,6 +260,11 @@ impl Journal {
         self.rules.disk == DiskRules::Ext4
     }
 
+    /// Its disk.
+    pub(super) fn disk(&self) -> &Rc<Disk> {
+        &self.disk
+    }
+
     /// What it has done so far.
     pub(crate) fn stats(&self) -> JournalStats {
         JournalStats { requests: self.disk.requests(), ..self.stats.get() }

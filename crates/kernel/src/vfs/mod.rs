@@ -18,11 +18,13 @@ mod file;
 mod handles;
 mod journal;
 mod labels;
+mod links;
 mod lists;
 mod locks;
 mod mounts;
 mod names;
 mod open;
+mod readahead;
 mod rename;
 pub(crate) mod rules;
 mod walk;
@@ -135,6 +137,22 @@ impl Tree {
     /// The journals of the work file systems, if they have any.
     pub(crate) fn journals(&self) -> impl Iterator<Item = &Rc<Journal>> {
         self.volumes.iter().filter_map(|volume| volume.journal.as_ref())
+    }
+
+    /// All files that have a name, on all file systems.
+    fn files(&self) -> Vec<Rc<Inode>> {
+        let mut files = Vec::new();
+        let mut left = vec![Rc::clone(&self.root)];
+        while let Some(at) = left.pop() {
+            let mounted = at.mounted.borrow().clone();
+            let at = mounted.unwrap_or(at);
+            if at.inode.is_directory() {
+                left.extend(at.inode.entries.borrow().dentries().cloned());
+            } else {
+                files.push(Rc::clone(&at.inode));
+            }
+        }
+        files
     }
 
     /// Pages in use of the work file systems.

@@ -62,7 +62,7 @@ impl Process {
     pub(crate) fn link_name(&self, old: &str, new: &str) -> Sys<()> {
         let world = &*self.world;
         let cwd = self.cwd.borrow().clone();
-        let from = world.walk(&cwd, old)?;
+        let from = world.walk_to_link(&cwd, old)?;
         let parent = world.walk_to_parent(&cwd, new);
         let result = parent.and_then(|(directory, name)| {
             let linked = world.under(&directory.inode.hot.mutex, || {

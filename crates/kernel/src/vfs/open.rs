@@ -3,6 +3,7 @@
 use super::dentry::{Dentry, Inode, Kind};
 use super::disk::Change;
 use super::file::{File, Target};
+use super::links;
 use crate::pipe::Pipe;
 use crate::process::Process;
 use crate::world::World;
@@ -57,7 +58,7 @@ impl Process {
         Here::pass(world.costs.open);
         let cwd = self.cwd.borrow().clone();
         let dentry = if flags.create {
-            self.open_or_create(&cwd, path, flags)?
+            self.open_or_create(&cwd, path, 0, flags)?
         } else {
             world.walk(&cwd, path)?
         };
@@ -80,6 +81,8 @@ impl Process {
             Kind::Directory => Ok(()),
             // Opened by `open_fifo_end`.
             Kind::Fifo => Err(Errno::ENXIO),
+            // Followed before.
+            Kind::Symlink => Err(Errno::ELOOP),
             Kind::Regular => {
                 if flags.truncate && flags.write {
                     world.under(&inode.hot.mutex, || {
@@ -98,8 +101,17 @@ impl Process {
     }
 
     /// The part of `open` with `O_CREAT`: under the parent directory's `i_mutex` even when the name
-    /// exists.
-    fn open_or_create(&self, cwd: &Rc<Dentry>, path: &str, flags: Open) -> Sys<Rc<Dentry>> {
+    /// exists. `links` led here.
+    fn open_or_create(
+        &self,
+        cwd: &Rc<Dentry>,
+        path: &str,
+        links: u32,
+        flags: Open,
+    ) -> Sys<Rc<Dentry>> {
+        if links > links::MOST {
+            return Err(Errno::ELOOP);
+        }
         let world = &*self.world;
         let (directory, name) = world.walk_to_parent(cwd, path)?;
         let result = world.under(&directory.inode.hot.mutex, || {
@@ -116,6 +128,10 @@ impl Process {
         });
         world.put_path(&directory);
         let dentry = result?;
+        if dentry.is_link() {
+            let (above, target) = world.target_of(&dentry);
+            return self.open_or_create(&above, &target, links + 1, flags);
+        }
         let mounted = dentry.mounted.borrow().clone();
         let Some(mounted) = mounted else { return Ok(dentry) };
         world.cross(&dentry, &mounted);

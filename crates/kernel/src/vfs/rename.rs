@@ -115,7 +115,9 @@ impl World {
     ) {
         let Some(lost) = target else {
             self.allocate_dentry(new.0);
-            return self.replace(source, old, new, None);
+            self.replace(source, old, new, None);
+            // What was allocated has the old name now, which is nobody's: its last reference.
+            return self.vfs.names_of(old.0, || old.0.hot.name.write(0));
         };
         self.under(&lost.inode.hot.mutex, || self.replace(source, old, new, target));
         if lost.inode.sb.memory || lost.inode.is_directory() {

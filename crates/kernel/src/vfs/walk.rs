@@ -14,10 +14,20 @@ impl World {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let mut at = self.start(cwd, path);
-        for name in path.split('/').filter(|name| !name.is_empty()) {
-            at = self.step(at, name)?;
+        let start = self.start(cwd, path);
+        let at = self.steps(start, path, &mut 0)?;
+        let at = self.follow_last(at)?;
+        self.arrive(&at);
+        Ok(at)
+    }
+
+    /// [`Self::walk`] to a name that is not followed if it is a symbolic link.
+    pub(crate) fn walk_to_link(&self, cwd: &Rc<Dentry>, path: &str) -> Sys<Rc<Dentry>> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
         }
+        let start = self.start(cwd, path);
+        let at = self.steps(start, path, &mut 0)?;
         self.arrive(&at);
         Ok(at)
     }
@@ -40,10 +50,9 @@ impl World {
         if name == "." || name == ".." {
             return Err(Errno::EINVAL);
         }
-        let mut at = self.start(cwd, trimmed);
-        for name in above.split('/').filter(|name| !name.is_empty()) {
-            at = self.step(at, name)?;
-        }
+        let start = self.start(cwd, trimmed);
+        let at = self.steps(start, above, &mut 0)?;
+        let at = self.follow_last(at)?;
         if at.inode.is_directory() {
             self.arrive(&at);
             Ok((at, name))
@@ -53,11 +62,22 @@ impl World {
         }
     }
 
-    fn start(&self, cwd: &Rc<Dentry>, path: &str) -> Rc<Dentry> {
+    pub(super) fn start(&self, cwd: &Rc<Dentry>, path: &str) -> Rc<Dentry> {
         Here::pass(self.costs.walk_start);
         let at = Rc::clone(if path.starts_with('/') { &self.tree.root } else { cwd });
         self.enter(&at);
         at
+    }
+
+    /// All steps of `path` from `at` on; symbolic links on the way are followed, not the last one.
+    /// `followed` counts them.
+    pub(super) fn steps(&self, at: Rc<Dentry>, path: &str, followed: &mut u32) -> Sys<Rc<Dentry>> {
+        let mut at = at;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            at = self.follow(at, followed)?;
+            at = self.step(at, name)?;
+        }
+        Ok(at)
     }
 
     fn step(&self, at: Rc<Dentry>, name: &str) -> Sys<Rc<Dentry>> {
@@ -113,7 +133,7 @@ impl World {
 
     /// The start of a walk at `at`: a reference, or a section in which nothing is freed and no
     /// mount changes.
-    fn enter(&self, at: &Dentry) {
+    pub(super) fn enter(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
             self.sched.walk_begins();
             self.vfs.enter_section();
@@ -123,7 +143,7 @@ impl World {
     }
 
     /// One step of a walk, in the cache and within a file system.
-    fn advance(&self, at: &Dentry, next: &Dentry) {
+    pub(super) fn advance(&self, at: &Dentry, next: &Dentry) {
         next.look();
         if !self.vfs.rcu_walk() {
             next.hot.lock.hold(|| next.hot.count.get());
@@ -163,7 +183,7 @@ impl World {
     }
 
     /// The end of a walk that came to nothing at `at`.
-    fn abandon(&self, at: &Dentry) {
+    pub(super) fn abandon(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
             self.vfs.leave_section();
             self.sched.walk_ends();

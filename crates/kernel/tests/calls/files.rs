@@ -167,3 +167,41 @@ fn long_files_keep_their_length_and_their_pages() {
     });
     assert_eq!(ran.world.tmpfs_pages(), 25);
 }
+
+#[test]
+fn symbolic_links_lead_on_and_are_removed_alone() {
+    // Walks with references, and walks under RCU.
+    for kernel in ["2.6.25", "3.7"] {
+        run_with(kernel, Options::default(), 1, |k| {
+            k.mkdir("/tmp/real").unwrap();
+            k.symlink("real", "/tmp/link").unwrap();
+            k.symlink("/tmp/link/file", "/tmp/deep").unwrap();
+            assert_eq!(k.stat("/tmp/deep"), Err(Errno::ENOENT), "its target does not exist yet");
+            let fd = k.open("/tmp/deep", Open::CREAT).unwrap();
+            assert_eq!(k.write(fd, b"through two links"), Ok(17));
+            k.close(fd).unwrap();
+            assert_eq!(k.stat("/tmp/real/file").map(|stat| stat.size), Ok(17));
+            assert_eq!(k.stat("/tmp/link").map(|stat| stat.directory), Ok(true));
+            k.chdir("/tmp/link/.").unwrap();
+            assert!(k.stat("../deep").is_ok());
+            assert_eq!(k.symlink("x", "/tmp/link"), Err(Errno::EEXIST));
+            assert_eq!(k.symlink("", "/tmp/empty"), Err(Errno::ENOENT));
+            let exclusive = Open { exclusive: true, ..Open::CREAT };
+            assert_eq!(k.open("/tmp/deep", exclusive), Err(Errno::EEXIST));
+            k.rename("/tmp/link", "/tmp/moved").unwrap();
+            assert_eq!(k.stat("/tmp/deep"), Err(Errno::ENOENT), "the way to it has moved");
+            k.unlink("/tmp/moved/file").unwrap();
+            k.unlink("/tmp/moved").unwrap();
+            assert!(k.stat("/tmp/real").is_ok());
+            k.symlink("/tmp/b", "/tmp/a").unwrap();
+            k.symlink("a", "/tmp/b").unwrap();
+            for loops in ["/tmp/a", "/tmp/b/c"] {
+                assert_eq!(k.stat(loops), Err(Errno::ELOOP));
+                assert_eq!(k.open(loops, Open::READ), Err(Errno::ELOOP));
+                assert_eq!(k.open(loops, Open::CREAT), Err(Errno::ELOOP));
+            }
+            k.link("/tmp/a", "/tmp/twin").unwrap();
+            assert_eq!(k.stat("/tmp/twin"), Err(Errno::ELOOP), "a name of the link itself");
+        });
+    }
+}

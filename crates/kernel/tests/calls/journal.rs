@@ -11,9 +11,9 @@ use convoy_workload::api::{Kernel, Open};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
-const JOURNAL: JournalOptions =
+pub(crate) const JOURNAL: JournalOptions =
     JournalOptions { blocks: 8192, async_commit: false, groups: 16, labels: false };
 
 fn options(journal: JournalOptions) -> Options {
@@ -21,7 +21,7 @@ fn options(journal: JournalOptions) -> Options {
 }
 
 /// Runs `body` on a disk of 1 ms.
-fn journaled(journal: JournalOptions, body: impl FnOnce(&mut Process) + 'static) -> Ran {
+pub(crate) fn journaled(journal: JournalOptions, body: impl FnOnce(&mut Process) + 'static) -> Ran {
     on_disk(MS, journal, body)
 }
 
@@ -37,19 +37,19 @@ fn machine(cpus: usize, ns: u64) -> Preset {
     machine
 }
 
-fn stats(k: &Process) -> JournalStats {
+pub(crate) fn stats(k: &Process) -> JournalStats {
     k.world().journal_stats().expect("a journal is mounted")
 }
 
 /// Nanoseconds of `body`.
-fn timed(k: &mut Process, body: impl FnOnce(&mut Process)) -> u64 {
+pub(crate) fn timed(k: &mut Process, body: impl FnOnce(&mut Process)) -> u64 {
     let start = k.now();
     body(k);
     k.now() - start
 }
 
 /// Whether `ns` are `requests` times the disk's millisecond and less than a tenth more.
-fn takes(ns: u64, requests: u64) -> bool {
+pub(crate) fn takes(ns: u64, requests: u64) -> bool {
     (requests * MS..requests * MS + MS / 10).contains(&ns)
 }
 

@@ -1,5 +1,6 @@
 //! The system calls of the virtual kernel through the trait `Kernel`.
 
+mod cold;
 mod common;
 mod files;
 mod journal;

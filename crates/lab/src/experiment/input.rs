@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 39] = [
+pub const INPUTS: [Input; 41] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -225,6 +225,18 @@ pub const INPUTS: [Input; 39] = [
         &[Work],
         Kind::Whole(0, 50),
         "each seed has an amount of work of its own, up to so much more or less; default 0",
+    ),
+    input(
+        "start_spread_ms",
+        &[Work],
+        Kind::Whole(0, 60_000),
+        "each seed begins at a moment of its own, up to so much later; default 0",
+    ),
+    input(
+        "cold",
+        &[Work],
+        Kind::Bool,
+        "files are on the machine's disk, and none of their pages in memory at the start",
     ),
     input("memory_mib", &[Work], Kind::Whole(64, 1 << 24), "memory of the machine; default 1024"),
     input("batch", &[Zone], Kind::Whole(1, 2047), "pages that move at once; default 31"),

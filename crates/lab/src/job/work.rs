@@ -33,6 +33,8 @@ impl WorkJob {
             machine: machine.value,
             memory_mib: inputs.whole("memory_mib", 1024),
             spread_percent: inputs.whole("work_spread_percent", 0),
+            start_spread_ms: inputs.whole("start_spread_ms", 0),
+            cold: inputs.truth("cold", false),
             seed: inputs.seed,
         };
         Ok(Self { run, parts })
@@ -56,6 +58,12 @@ impl WorkJob {
         let mut settings = json!({ "memory_mib": self.run.memory_mib, "seed": self.run.seed });
         if self.run.spread_percent > 0 {
             settings["work_spread_percent"] = self.run.spread_percent.into();
+        }
+        if self.run.start_spread_ms > 0 {
+            settings["start_spread_ms"] = self.run.start_spread_ms.into();
+        }
+        if self.run.cold {
+            settings["cold"] = true.into();
         }
         settings
     }

@@ -46,8 +46,9 @@ fn next(random: &mut u32) -> u32 {
     *random
 }
 
-fn path(volume: &str, directory: u32, process: u32, file: u32) -> String {
-    format!("{volume}/d{directory}/p{process}f{file}")
+/// A file, from the root of its file system.
+fn path(directory: u32, process: u32, file: u32) -> String {
+    format!("d{directory}/p{process}f{file}")
 }
 
 impl Dpunish {
@@ -60,7 +61,7 @@ impl Dpunish {
         for process in 0..self.processes {
             let (volume, number) = place(volumes, process);
             for file in 0..self.files {
-                write_file(k, &path(volume, 0, number, file), 0)?;
+                write_file(k, &format!("{volume}/{}", path(0, number, file)), 0)?;
             }
         }
         Ok(())
@@ -83,20 +84,22 @@ impl Dpunish {
     ) -> Result<(), JobError> {
         let (volume, number) = place(volumes, process);
         let beside = self.processes.div_ceil(volumes.len() as u32);
+        // Walks from here on meet no mount and no directory that all processes share.
+        call("chdir", k.chdir(volume))?;
         let mut random = 0x2007 + process;
         for turn in 0..(self.renames / self.share).max(1) {
+            let (file, there) = (turn % self.files, turn / self.files % 2);
             for _ in 0..self.lookups {
                 let chosen = next(&mut random);
-                let file = chosen / 2 / beside % self.files;
-                match k.stat(&path(volume, chosen % 2, chosen / 2 % beside, file)) {
-                    // It is in the other directory.
+                let looked = chosen / beside % self.files;
+                // Where its own file is. That of another process may have moved on, or not yet.
+                let moved = u32::from(looked < file);
+                match k.stat(&path(there ^ moved, chosen % beside, looked)) {
                     Ok(_) | Err(Errno::ENOENT) => {}
                     Err(errno) => return call("stat", Err(errno)),
                 }
             }
-            let (file, there) = (turn % self.files, turn / self.files % 2);
-            let (old, new) =
-                (path(volume, there, number, file), path(volume, 1 - there, number, file));
+            let (old, new) = (path(there, number, file), path(1 - there, number, file));
             call("rename", k.rename(&old, &new))?;
         }
         Ok(())

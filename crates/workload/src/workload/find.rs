@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Start, execute, finish, image, list, make_program, read_file, start, work, write_file,
+    LARGE_BUFFER, Start, execute, finish, image, list, make_program, read_in, start, work,
+    write_file,
 };
 use crate::api::Kernel;
 use crate::draw::Lcg;
@@ -117,7 +118,7 @@ impl Find {
             start(k, move |k| {
                 execute(k, &grep)?;
                 paths.iter().try_for_each(|path| {
-                    read_file(k, path)?;
+                    read_in(k, path, LARGE_BUFFER)?;
                     work(k, loops)
                 })
             })?;

@@ -4,10 +4,13 @@
 //! A workload first prepares what it works on, which nobody measures, and then runs from one
 //! process, which waits for all the others.
 
+mod bonnie;
 mod dpunish;
 mod find;
+mod loops;
 mod pipeline;
 mod pmake;
+mod scan;
 mod script;
 
 use convoy_catalogue::{Entry, Fault, Shelf, WORKLOADS};
@@ -18,14 +21,19 @@ use crate::api::{Exit, Image, Kernel, Open};
 use crate::jobs::{JobError, call, check, write_all};
 use crate::units;
 
+pub use bonnie::Bonnie;
 pub use dpunish::Dpunish;
 pub use find::Find;
+pub use loops::{Loop, Loops, Operation};
 pub use pipeline::Pipeline;
 pub use pmake::Pmake;
+pub use scan::Scan;
 pub use script::{Act, Script, Step};
 
 /// Bytes of one read or write.
 const BUFFER: usize = 4096;
+/// Bytes that GNU grep and as read at a time.
+const LARGE_BUFFER: usize = 32 << 10;
 
 /// A program of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +66,15 @@ pub struct Workload {
     /// Two programs and a pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
+    /// Files made, looked at and removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bonnie: Option<Bonnie>,
+    /// A file read from the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Scan>,
+    /// Single operations of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loops: Option<Loops>,
     /// What titles call it.
     #[serde(skip)]
     pub name: String,
@@ -80,6 +97,9 @@ enum Shape<'a> {
     Script(&'a Script),
     Dpunish(&'a Dpunish),
     Pipeline(&'a Pipeline),
+    Bonnie(&'a Bonnie),
+    Scan(&'a Scan),
+    Loops(&'a Loops),
 }
 
 impl Entry for Workload {
@@ -96,7 +116,8 @@ impl Entry for Workload {
             1 => Ok(()),
             _ => Err(Fault::new(
                 "find",
-                "a workload has one of the tables find, pmake, script, dpunish, pipeline",
+                "a workload has one of the tables find, pmake, script, dpunish, pipeline, bonnie, \
+                 scan, loops",
             )),
         }
     }
@@ -113,7 +134,10 @@ impl Workload {
         let dpunish = self.dpunish.iter().map(Shape::Dpunish);
         let pipeline = self.pipeline.iter().map(Shape::Pipeline);
         let pmake = self.pmake.iter().map(Shape::Pmake);
-        find.chain(pmake).chain(script).chain(dpunish).chain(pipeline)
+        let programs = find.chain(pmake).chain(script).chain(dpunish).chain(pipeline);
+        let bonnie = self.bonnie.iter().map(Shape::Bonnie);
+        let scan = self.scan.iter().map(Shape::Scan);
+        programs.chain(bonnie).chain(scan).chain(self.loops.iter().map(Shape::Loops))
     }
 
     /// Makes what it works on, in the directories of `place`, which exist.
@@ -128,6 +152,9 @@ impl Workload {
             Shape::Script(script) => script.prepare(k, directory),
             Shape::Dpunish(dpunish) => dpunish.prepare(k, volumes),
             Shape::Pipeline(pipeline) => pipeline.prepare(k, directory),
+            Shape::Bonnie(bonnie) => bonnie.prepare(k, directory),
+            Shape::Scan(scan) => scan.prepare(k, directory),
+            Shape::Loops(loops) => loops.prepare(k, directory),
         })
     }
 
@@ -143,6 +170,9 @@ impl Workload {
             Shape::Script(script) => script.run(k, directory, cpus),
             Shape::Dpunish(dpunish) => dpunish.run(k, volumes),
             Shape::Pipeline(pipeline) => pipeline.run(k, directory),
+            Shape::Bonnie(bonnie) => bonnie.run(k, directory),
+            Shape::Scan(scan) => scan.run(k, directory),
+            Shape::Loops(loops) => loops.run(k, directory),
         })
     }
 
@@ -153,7 +183,9 @@ impl Workload {
             Shape::Pmake(pmake) => 2 * pmake.jobs_per_cpu * cpus + 1,
             Shape::Script(script) => 2 * script.instances(cpus),
             Shape::Dpunish(dpunish) => dpunish.processes,
-            Shape::Pipeline(_) => 3,
+            Shape::Pipeline(_) | Shape::Loops(_) => 3,
+            Shape::Bonnie(bonnie) => bonnie.instances,
+            Shape::Scan(_) => 1,
         };
         self.shapes().map(of).sum()
     }
@@ -163,13 +195,27 @@ impl Workload {
         self.dpunish.as_ref().map_or(1, |dpunish| dpunish.file_systems)
     }
 
+    /// Whether they are on a disk, as opposed to in memory.
+    pub fn on_disk(&self) -> bool {
+        self.bonnie.is_some() || self.scan.is_some()
+    }
+
+    /// Bytes that it reads from the disk at a rate that is its result; 0 where that is its time.
+    pub fn scanned_bytes(&self) -> u64 {
+        self.scan.as_ref().map_or(0, |scan| scan.bytes)
+    }
+
     /// How many times what is done the workload is: its times are multiplied by that.
     pub fn scale(&self) -> u32 {
         let of = |shape| match shape {
             Shape::Dpunish(dpunish) => dpunish.share,
             Shape::Pmake(pmake) => pmake.share,
             Shape::Pipeline(pipeline) => pipeline.share,
-            Shape::Find(_) | Shape::Script(_) => 1,
+            Shape::Find(_)
+            | Shape::Script(_)
+            | Shape::Bonnie(_)
+            | Shape::Scan(_)
+            | Shape::Loops(_) => 1,
         };
         self.shapes().map(of).product()
     }
@@ -192,6 +238,9 @@ impl Workload {
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.loops_per_page = times(pipeline.loops_per_page);
         }
+        if let Some(bonnie) = &mut self.bonnie {
+            bonnie.files = times(u64::from(bonnie.files)).max(1) as u32;
+        }
     }
 }
 
@@ -207,10 +256,23 @@ fn write_file<K: Kernel>(k: &mut K, path: &str, bytes: u64) -> Result<(), JobErr
     call("close", k.close(fd))
 }
 
-/// Reads a file to its end.
+/// Reads a file to its end, a block at a time.
 fn read_file<K: Kernel>(k: &mut K, path: &str) -> Result<(), JobError> {
+    read_in(k, path, BUFFER)
+}
+
+/// Reads a file to its end, `buffer` bytes at a time.
+fn read_in<K: Kernel>(k: &mut K, path: &str, buffer: usize) -> Result<(), JobError> {
+    let mut buffer = vec![0; buffer];
     let fd = call("open", k.open(path, Open::READ))?;
-    while call("read", k.read(fd, &mut [0; BUFFER]))? > 0 {}
+    while call("read", k.read(fd, &mut buffer))? > 0 {}
+    call("close", k.close(fd))
+}
+
+/// Reads a file of `bytes` bytes at once, as a compiler does, which does not look for its end.
+fn read_whole<K: Kernel>(k: &mut K, path: &str, bytes: u64) -> Result<(), JobError> {
+    let fd = call("open", k.open(path, Open::READ))?;
+    call("read", k.read(fd, &mut vec![0; bytes as usize]))?;
     call("close", k.close(fd))
 }
 

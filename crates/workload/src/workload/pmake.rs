@@ -3,9 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Start, execute, finish, image, make_program, read_file, start, work, write_file};
+use super::{
+    LARGE_BUFFER, Start, execute, finish, image, make_program, read_file, read_in, read_whole,
+    start, work, write_file,
+};
 use crate::api::Kernel;
-use crate::jobs::{JobError, call};
+use crate::errno::Errno;
+use crate::jobs::{JobError, call, check};
 
 /// Parts in which the heap of a compiler grows.
 const PARTS: u64 = 16;
@@ -36,6 +40,10 @@ pub struct Pmake {
     /// Headers, each read for each source.
     #[schemars(range(min = 0, max = 100_000))]
     pub headers: u32,
+    /// Of these, those behind a symbolic link to their directory, as `asm` of a kernel is.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub linked_headers: u32,
     /// Bytes of a header.
     pub header_bytes: u64,
     /// Heap of a compiler, KiB.
@@ -72,6 +80,12 @@ impl Pmake {
         self.lines.repeat((self.sources_of_each / self.share).max(1) as usize)
     }
 
+    /// Path of header number `header`.
+    fn header(&self, directory: &str, header: u32) -> String {
+        let behind = if header < self.linked_headers { "/asm" } else { "" };
+        format!("{directory}{behind}/h{header}")
+    }
+
     fn programs(&self) -> [(&'static str, Start); 5] {
         [
             ("make", self.make),
@@ -93,8 +107,12 @@ impl Pmake {
         for (name, start) in self.programs() {
             make_program(k, directory, name, start)?;
         }
+        if self.linked_headers > 0 {
+            call("mkdir", k.mkdir(&format!("{directory}/asm-i386")))?;
+            call("symlink", k.symlink("asm-i386", &format!("{directory}/asm")))?;
+        }
         for header in 0..self.headers {
-            write_file(k, &format!("{directory}/h{header}"), self.header_bytes)?;
+            write_file(k, &self.header(directory, header), self.header_bytes)?;
         }
         for (source, &lines) in self.sources().iter().enumerate() {
             let bytes = u64::from(lines) * self.bytes_per_line;
@@ -118,11 +136,14 @@ impl Pmake {
     fn build<K: Kernel>(&self, k: &mut K, directory: &str, cpus: u32) -> Result<(), JobError> {
         execute(k, &image(directory, "make", self.make))?;
         self.user(k, self.make_lines)?;
+        for header in 0..self.headers {
+            // Once for all sources: make remembers.
+            call("stat", k.stat(&self.header(directory, header)))?;
+        }
         for source in 0..self.sources().len() {
             call("stat", k.stat(&format!("{directory}/c{source}")))?;
-            (0..self.headers).try_for_each(|header| {
-                call("stat", k.stat(&format!("{directory}/h{header}"))).map(|_| ())
-            })?;
+            let made = k.stat(&format!("{directory}/o{source}")) != Err(Errno::ENOENT);
+            check(!made, "an object is there that should not be")?;
         }
         let mut running = 0;
         for source in self.order() {
@@ -153,9 +174,10 @@ impl Pmake {
         let (this, place) = (self.clone(), directory.to_owned());
         start(k, move |k| {
             execute(k, &image(&place, "cc1", this.compiler))?;
-            read_file(k, &format!("{place}/c{source}"))?;
+            let text = u64::from(lines) * this.bytes_per_line;
+            read_whole(k, &format!("{place}/c{source}"), text)?;
             for header in 0..this.headers {
-                read_file(k, &format!("{place}/h{header}"))?;
+                read_whole(k, &this.header(&place, header), this.header_bytes)?;
             }
             this.translate(k, lines)?;
             // Text of the assembler is about twice its object.
@@ -165,7 +187,7 @@ impl Pmake {
         let (this, place) = (self.clone(), directory.to_owned());
         start(k, move |k| {
             execute(k, &image(&place, "as", this.assembler))?;
-            read_file(k, &format!("{place}/s{source}"))?;
+            read_in(k, &format!("{place}/s{source}"), LARGE_BUFFER)?;
             write_file(k, &format!("{place}/o{source}"), bytes)
         })?;
         finish(k)?;

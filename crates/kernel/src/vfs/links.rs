@@ -1,0 +1,103 @@
+//! Symbolic links: `symlink`, and what a walk does when it meets one.
+//!
+//! A short target lies in the inode. A walk that comes to a link reads it, gives the link back and
+//! goes on from the link's directory, or from the root; the reading itself takes no lock. What
+//! later kernels do without references they do without any here, too. Not here: the time of the
+//! last access, which a link gets once a second.
+
+use super::dentry::{Dentry, Kind};
+use crate::process::Process;
+use crate::world::World;
+use convoy_machine::Here;
+use convoy_workload::Errno;
+use convoy_workload::api::Sys;
+use std::rc::Rc;
+
+/// Links of one walk, at most.
+pub(super) const MOST: u32 = 40;
+
+impl Dentry {
+    /// What a symbolic link names.
+    fn target(&self) -> String {
+        let content = self.inode.content.borrow();
+        String::from_utf8(content.clone().unwrap_or_default()).expect("made from a string")
+    }
+
+    pub(super) fn is_link(&self) -> bool {
+        self.inode.kind == Kind::Symlink
+    }
+}
+
+impl World {
+    /// `at`, or what it leads to if it is a symbolic link.
+    pub(super) fn follow(&self, at: Rc<Dentry>, followed: &mut u32) -> Sys<Rc<Dentry>> {
+        let mut at = at;
+        while at.is_link() {
+            *followed += 1;
+            if *followed > MOST {
+                self.abandon(&at);
+                return Err(Errno::ELOOP);
+            }
+            Here::pass(self.costs.walk_start);
+            let target = at.target();
+            let from = self.leave_link(&at, &target);
+            at = self.steps(from, &target, followed)?;
+        }
+        Ok(at)
+    }
+
+    /// [`Self::follow`] at the end of a walk.
+    pub(super) fn follow_last(&self, at: Rc<Dentry>) -> Sys<Rc<Dentry>> {
+        self.follow(at, &mut 0)
+    }
+
+    /// Gives a link back and goes to where its target begins.
+    fn leave_link(&self, link: &Rc<Dentry>, target: &str) -> Rc<Dentry> {
+        let above = link.parent.borrow().upgrade().expect("a link has a directory");
+        if !target.starts_with('/') {
+            self.advance(link, &above);
+            return above;
+        }
+        let root = Rc::clone(&self.tree.root);
+        if !self.vfs.rcu_walk() {
+            self.get_path(&root);
+            self.put_path(link);
+        }
+        root
+    }
+
+    /// The file that a link leads to, for `open` with `O_CREAT`, which has found the link itself
+    /// and gives back its reference: the directory from which its target is looked up, and it.
+    pub(super) fn target_of(&self, link: &Rc<Dentry>) -> (Rc<Dentry>, String) {
+        let above = link.parent.borrow().upgrade().expect("a link has a directory");
+        let target = link.target();
+        self.put_path(link);
+        (above, target)
+    }
+}
+
+impl Process {
+    /// `symlink`.
+    pub(crate) fn make_link(&self, target: &str, path: &str) -> Sys<()> {
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let world = &*self.world;
+        let cwd = self.cwd.borrow().clone();
+        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let result = world.under(&directory.inode.hot.mutex, || {
+            Here::pass(world.costs.walk_component);
+            match directory.child(name) {
+                Some(_) => Err(Errno::EEXIST),
+                None => self.create(&directory, name, Kind::Symlink),
+            }
+        });
+        let made = result.map(|link| {
+            link.inode.hot.head.size.write(target.len() as u64);
+            link.inode.content.replace(Some(target.as_bytes().to_vec()));
+            world.put_path(&link);
+        });
+        world.put_path(&directory);
+        made
+    }
+}

@@ -1,0 +1,75 @@
+//! Files made, looked at and removed in one directory, as bonnie++ does it with `-n`: what squeezes
+//! a news or cache server.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{finish, list, start};
+use crate::api::{Kernel, Open};
+use crate::draw::Lcg;
+use crate::jobs::{JobError, call};
+
+/// Amounts of such a test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bonnie {
+    /// Programs at a time, each in a directory of its own.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub instances: u32,
+    /// Empty files of each, made, looked at and removed once in order and once in no order.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub files: u32,
+}
+
+/// A number, and letters that differ in kind and length from name to name.
+fn name(own: &str, file: u32) -> String {
+    let tail = &"xKqUbYmZpWcR"[..(file % 13) as usize];
+    format!("{own}/{file:010x}{tail}")
+}
+
+impl Bonnie {
+    pub(super) fn prepare<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+        (0..self.instances)
+            .try_for_each(|instance| call("mkdir", k.mkdir(&format!("{directory}/b{instance}"))))
+    }
+
+    pub(super) fn run<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+        for instance in 0..self.instances {
+            let (this, own) = (self.clone(), format!("{directory}/b{instance}"));
+            start(k, move |k| {
+                pass(k, &own, &(0..this.files).collect::<Vec<_>>(), true)?;
+                pass(k, &own, &this.shuffled(instance), false)
+            })?;
+        }
+        (0..self.instances).try_for_each(|_| finish(k))
+    }
+
+    /// The numbers of the files in an order that is the same in every run.
+    fn shuffled(&self, instance: u32) -> Vec<u32> {
+        let mut draw = Lcg::for_user(0, instance);
+        let mut order: Vec<u32> = (0..self.files).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, draw.draw_below(last as u64 + 1) as usize);
+        }
+        order
+    }
+}
+
+/// Makes, looks at and removes all files; names are taken from the directory where `listed`.
+fn pass<K: Kernel>(k: &mut K, own: &str, order: &[u32], listed: bool) -> Result<(), JobError> {
+    for &file in order {
+        let new = Open { exclusive: true, ..Open::CREAT };
+        let fd = call("creat", k.open(&name(own, file), new))?;
+        call("close", k.close(fd))?;
+    }
+    if listed {
+        list(k, own)?;
+    }
+    for &file in order {
+        call("stat", k.stat(&name(own, file)))?;
+    }
+    if listed {
+        list(k, own)?;
+    }
+    order.iter().try_for_each(|&file| call("unlink", k.unlink(&name(own, file))))
+}
