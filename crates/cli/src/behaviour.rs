@@ -72,6 +72,9 @@ pub(crate) fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> 
     let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
     for (index, lock) in locks.iter().enumerate() {
         behaviour.locks.push(lock.instances.clamp(1, INSTANCES) as u32);
+        if is_private(lock) {
+            behaviour.private.insert(index);
+        }
         if !is_replaced(lock, locks[0].kind) {
             behaviour.others.insert(index);
         }
@@ -97,6 +100,11 @@ pub(crate) fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> 
     let passing_s = |lock: &&Lock| lock.all(|site| &site.handoff).total_s / lock.instances as f64;
     behaviour.passing = locks.iter().map(passing_s).fold(0.0, f64::max) / seconds;
     behaviour
+}
+
+/// Whether locks of a name are many, and hardly anybody waits for any.
+fn is_private(lock: &Lock) -> bool {
+    lock.instances > 1 && (lock.contended() as f64) < LITTLE * lock.count() as f64
 }
 
 /// Whether a lock in place of those of the `first` kind is in place of this one: `--mutex` and
@@ -234,6 +242,17 @@ mod tests {
         let places = ["Shard::Lookup+0x2f (db)", "port::Mutex::Lock+0x8 (db)"];
         assert!(!alone(mutex("lock of Shard::Lookup+0x2f (db)", 1.0, &places), 0.01));
         assert!(alone(mutex("shard", 1.0, &places), 0.01), "its variable names it");
+    }
+
+    #[test]
+    fn many_locks_that_nobody_waits_for_are_private() {
+        let of = |instances, contended| {
+            let mut lock = Lock { instances, ..mutex("one", 0.0, &["here"]) };
+            (lock.sites[0].count, lock.sites[0].contended) = (10_000, contended);
+            is_private(&lock)
+        };
+        assert!(of(600, 3));
+        assert!(!of(600, 300) && !of(1, 3));
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub struct Behaviour {
     pub locks: Vec<u32>,
     /// Names whose locks are of another kind than those that are replaced: they stay libc's.
     pub others: BTreeSet<usize>,
+    /// Names of many locks that hardly anybody waits for: each thread has its own, since who holds
+    /// one for long would else hold up threads that never meet it.
+    pub private: BTreeSet<usize>,
     /// The places.
     pub sections: Vec<Section>,
     /// Threads.
@@ -268,6 +271,8 @@ impl Replay {
         };
         let libcs = || named(Libcs::unlocked().spin_limit(0), "a lock of libc");
         let of_name = |(index, &count): (usize, &u32)| {
+            let is_private = self.behaviour.private.contains(&index);
+            let count = if is_private { self.threads } else { count };
             let (all, first) = (0..count.max(1), index == 0);
             if self.behaviour.others.contains(&index) || self.alone && !first {
                 Locks::Others(all.map(|_| libcs()).collect())
@@ -332,13 +337,17 @@ impl Replay {
             // Exponential around its mean, so that threads do not march in step.
             let more = -libm::log(1.0 - rng.uniform()) * self.anchor.sleep_ns;
             rest(world, (work + self.anchor.work_ns).max(0.0), sleep + more);
+            let is_private = self.behaviour.private.contains(&section.lock);
+            let draw = |rng: &mut Rng, count: usize| {
+                if is_private { index as usize % count } else { rng.below(count) }
+            };
             let go_on = match &field.locks[section.lock] {
                 Locks::Own(locks) => {
-                    let lock = &locks[rng.below(locks.len())];
+                    let lock = &locks[draw(&mut rng, locks.len())];
                     field.pass(&**lock, section, world, &mut rng, &mut trace)
                 }
                 Locks::Others(locks) => {
-                    let lock = &locks[rng.below(locks.len())];
+                    let lock = &locks[draw(&mut rng, locks.len())];
                     field.pass(&**lock, section, world, &mut rng, &mut trace)
                 }
             };
@@ -403,6 +412,7 @@ mod tests {
         let behaviour = Behaviour {
             locks: vec![locks],
             others: BTreeSet::new(),
+            private: BTreeSet::new(),
             sections: vec![section],
             threads: 16,
             cpus: 2,
@@ -462,6 +472,19 @@ mod tests {
         assert!((18e3..22e3).contains(&rate), "{rate} with {:?}", replay.anchor);
         let cpu_ns = found.cpus_used * 1e9 / rate;
         assert!((54e3..66e3).contains(&cpu_ns), "{cpu_ns}");
+    }
+
+    #[test]
+    fn nobody_waits_for_private_locks() {
+        let wait = |is_private: bool| {
+            let mut replay = replay(Policy::Adaptive, 16, 4);
+            if is_private {
+                Arc::make_mut(&mut replay.behaviour).private.insert(0);
+            }
+            let result = replay.run().expect("it ends").result;
+            result.waits.mean().unwrap_or(0.0)
+        };
+        assert!(wait(true) < 0.5 * wait(false), "{} {}", wait(true), wait(false));
     }
 
     #[test]
