@@ -187,10 +187,12 @@ fn files_that_cannot_be_read_or_understood() {
     refused(&["reproduce", &users], USAGE, &["experiment.toml:9: inputs.users", "1 to 1000000"]);
     let key = of("\nscale = 4\n", "\nscael = 4\n");
     refused(&["reproduce", &key], USAGE, &["experiment.toml:", "did you mean scale?"]);
+    let line = 1 + shipped.lines().position(|line| line.contains("[56096.4,")).expect("published");
+    let place = format!("experiment.toml:{line}: ");
     let nan = of("[56096.4, 55894.4]", "[nan, 55894.4]");
-    refused(&["reproduce", &nan], USAGE, &["experiment.toml:38: ", "jobs_per_min[0]", "finite"]);
+    refused(&["reproduce", &nan], USAGE, &[&place, "jobs_per_min[0]", "finite"]);
     let huge = of("[56096.4, 55894.4]", "[56096.4, 1e300]");
-    let words = ["experiment.toml:38: ", "jobs_per_min[1]", "out of range (-1e15 to 1e15)"];
+    let words = [place.as_str(), "jobs_per_min[1]", "out of range (-1e15 to 1e15)"];
     refused(&["reproduce", &huge], USAGE, &words);
     let baseline = of("baseline = \"2.6.25\"", "baseline = \"2.6.24\"");
     refused(&["reproduce", &baseline], USAGE, &["no point is \"2.6.24\""]);
