@@ -203,8 +203,8 @@ impl Replays {
                 self.record
             ))),
             "" if record.program.only_contended => Err(Failure::usage(format!(
-                "{} has only acquisitions that had to wait (--contended), so nothing to replay; \
-                 record the program without",
+                "{} has only acquisitions that had to wait (--contended), so there is nothing to \
+                 replay; record the program again without it",
                 self.record
             ))),
             "" => Ok(record),

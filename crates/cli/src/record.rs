@@ -45,7 +45,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SECONDS", requires = "pid")]
     #[arg(value_parser = seconds)]
     seconds: Option<f64>,
-    /// Record only acquisitions that had to wait: cheaper, and nothing to predict from
+    /// Record only acquisitions that had to wait, which `predict` and `fix` cannot replay
     #[arg(long, conflicts_with = "pid")]
     contended: bool,
     /// Write the record to a file instead of the store

@@ -132,7 +132,7 @@ impl VirtualWork {
         let calibration = Calibration::embedded()?;
         let memory = u64::from(self.memory_mib) << 20;
         let volumes = self.workload.file_systems() as usize;
-        let on_disk = volumes == 1 && (self.cold || self.workload.on_disk());
+        let on_disk = self.cold || self.workload.on_disk();
         let options = Options {
             memory,
             tmpfs: if on_disk { DISK_BYTES } else { memory },

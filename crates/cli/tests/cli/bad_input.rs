@@ -199,6 +199,18 @@ fn files_that_cannot_be_read_or_understood() {
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
+#[test]
+fn cold_files_want_one_file_system() {
+    let directory = directory("cold");
+    let file = directory.join("cold.toml").to_string_lossy().into_owned();
+    let text = "title = \"cold\"\n[inputs]\nworkload = \"dpunish\"\nmachine = \"smp8-2007\"\n\
+        kernel = \"2.6.16\"\ncold = true\n[[grid]]\nname = \"one\"\ntarget = \"work\"\nseeds = 1\n\
+        metrics = [\"real_s\"]\n[[grid.axis]]\nkey = \"memory_mib\"\nvalues = [1024]\n";
+    std::fs::write(&file, text).expect("written");
+    refused(&["reproduce", &file], USAGE, &["grid one", "cold: ", "32 memory file systems"]);
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
 /// Each of these read without end, or waited for a writer.
 #[test]
 fn inputs_without_end_are_refused() {

@@ -15,13 +15,7 @@ impl Process {
         let world = &*self.world;
         let cwd = self.cwd.borrow().clone();
         let (directory, name) = world.walk_to_parent(&cwd, path)?;
-        let made = world.under(&directory.inode.hot.mutex, || {
-            Here::pass(world.costs.walk_component);
-            match directory.child(name) {
-                Some(_) => Err(Errno::EEXIST),
-                None => self.create(&directory, name, Kind::Fifo),
-            }
-        });
+        let made = self.create_new(&directory, name, Kind::Fifo);
         world.put_path(&directory);
         made.map(|dentry| world.put_path(&dentry))
     }

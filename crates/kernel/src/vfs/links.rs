@@ -85,14 +85,7 @@ impl Process {
         let world = &*self.world;
         let cwd = self.cwd.borrow().clone();
         let (directory, name) = world.walk_to_parent(&cwd, path)?;
-        let result = world.under(&directory.inode.hot.mutex, || {
-            Here::pass(world.costs.walk_component);
-            match directory.child(name) {
-                Some(_) => Err(Errno::EEXIST),
-                None => self.create(&directory, name, Kind::Symlink),
-            }
-        });
-        let made = result.map(|link| {
+        let made = self.create_new(&directory, name, Kind::Symlink).map(|link| {
             link.inode.hot.head.size.write(target.len() as u64);
             link.inode.content.replace(Some(target.as_bytes().to_vec()));
             world.put_path(&link);

@@ -138,8 +138,29 @@ impl Process {
         Ok(mounted)
     }
 
-    /// Makes an empty file or fifo `name`, with a reference for the caller, who holds the
-    /// directory's `i_mutex`.
+    /// Makes a fifo or symbolic link `name` under the directory's `i_mutex`, with a reference for
+    /// the caller.
+    ///
+    /// # Errors
+    /// `EEXIST`, and those of [`Self::create`].
+    pub(super) fn create_new(
+        &self,
+        directory: &Rc<Dentry>,
+        name: &str,
+        kind: Kind,
+    ) -> Sys<Rc<Dentry>> {
+        let world = &*self.world;
+        world.under(&directory.inode.hot.mutex, || {
+            Here::pass(world.costs.walk_component);
+            match directory.child(name) {
+                Some(_) => Err(Errno::EEXIST),
+                None => self.create(directory, name, kind),
+            }
+        })
+    }
+
+    /// Makes an empty file, fifo or symbolic link `name`, with a reference for the caller, who
+    /// holds the directory's `i_mutex`.
     pub(super) fn create(&self, directory: &Rc<Dentry>, name: &str, kind: Kind) -> Sys<Rc<Dentry>> {
         let world = &*self.world;
         if !directory.linked.get() {

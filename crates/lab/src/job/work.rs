@@ -27,6 +27,15 @@ impl WorkJob {
             Part::of("kernel", &kernel),
             Part::of("machine", &machine),
         ];
+        let (cold, volumes) = (inputs.truth("cold", false), workload.value.file_systems());
+        if cold && volumes > 1 {
+            let problem = format!(
+                "{} works on {volumes} memory file systems; cold is for workloads with one, which \
+                 is then on the disk",
+                workload.value.name
+            );
+            return Err(JobError::Input { key: "cold".to_owned(), problem });
+        }
         let run = VirtualWork {
             workload: workload.value,
             kernel: kernel.value,
@@ -34,7 +43,7 @@ impl WorkJob {
             memory_mib: inputs.whole("memory_mib", 1024),
             spread_percent: inputs.whole("work_spread_percent", 0),
             start_spread_ms: inputs.whole("start_spread_ms", 0),
-            cold: inputs.truth("cold", false),
+            cold,
             seed: inputs.seed,
         };
         Ok(Self { run, parts })
