@@ -28,7 +28,8 @@ usage: cargo xtask COMMAND
   ci                what every change must pass: fmt, clippy, tidy, test, doc, golden
   tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
-  mutants [WORDS]   faults put into the locks, those named so or all: which do the tests not see?
+  mutants [NAME]... faults put into the locks, those whose description or file has one of these in
+                    it, or all: which do the tests not see?
   fuzz [--seconds N] [--seed N] [TARGET | FILE]
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
@@ -80,14 +81,21 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
+    let asks = |argument: &&str| matches!(*argument, "--help" | "-h");
     match arguments {
+        // After any command, so that none starts a run of hours for a word it does not know.
+        _ if arguments.first() == Some(&"help") || arguments.iter().any(asks) => {
+            println!("{USAGE}");
+            Ok(Outcome::Done)
+        }
         ["ci"] => Ok(ci::run(root)),
         ["tidy"] => tidy::run(root),
         ["tidy", "--wrap"] => tidy::wrap(root),
         ["golden"] => golden::run(root, golden::Mode::Compare),
         ["golden", "--bless"] => golden::run(root, golden::Mode::Bless),
-        ["mutants"] => mutants::run(root, ""),
-        ["mutants", wanted] => mutants::run(root, wanted),
+        ["mutants", wanted @ ..] if !wanted.iter().any(|word| word.starts_with('-')) => {
+            mutants::run(root, wanted)
+        }
         ["fuzz", rest @ ..] => Ok(fuzz(root, rest)?.into()),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
@@ -98,10 +106,6 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["races"] => Ok(races::run(root)?.into()),
         ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),
-        ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
-            Ok(Outcome::Done)
-        }
         _ => Ok(usage()),
     }
 }

@@ -252,9 +252,9 @@ fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts in each fault whose description or file contains `wanted`, and says what became of it; the
-/// last sentence is the verdict.
-pub(crate) fn run(root: &Path, wanted: &str) -> anyhow::Result<Outcome> {
+/// Puts in each fault whose description or file contains one of `wanted`, all if there is none, and
+/// says what became of it; the last sentence is the verdict.
+pub(crate) fn run(root: &Path, wanted: &[&str]) -> anyhow::Result<Outcome> {
     let tree = root.join("target/mutants");
     copy(root, &tree)?;
     let sound = run_tests(&tree, [SYNC, CHECKER, MM].into_iter())?;
@@ -265,7 +265,8 @@ pub(crate) fn run(root: &Path, wanted: &str) -> anyhow::Result<Outcome> {
         output.display()
     );
     let mutants = list(root)?;
-    let is_wanted = |it: &&Mutant| it.about.contains(wanted) || it.file.contains(wanted);
+    let has = |it: &Mutant, name: &str| it.about.contains(name) || it.file.contains(name);
+    let is_wanted = |it: &&Mutant| wanted.is_empty() || wanted.iter().any(|&name| has(it, name));
     let mut all = Vec::new();
     for mutant in mutants.iter().filter(is_wanted) {
         let seen = mutant.seen(&tree)?;

@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     let seed = std::process::id().to_string();
     let hour = ["--seconds", "3600", "--seed", &seed];
     pipeline.stage("fuzz", || fuzz(root, &hour));
-    pipeline.stage("mutants", || Ok(mutants::run(root, "")?.ending()));
+    pipeline.stage("mutants", || Ok(mutants::run(root, &[])?.ending()));
     pipeline.stage("cargo-mutants", || mutants::generated(root));
     pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));
     pipeline.print_summary();
