@@ -4,10 +4,13 @@
 //! *Repeat*: take a page, give it back. *Bulk*: take 512, give them back in that order. *Random*:
 //! give them back in another order. Nobody writes to the pages. `M/s` is millions of pairs a second
 //! of all threads together, `M/CPU s` those of a second of CPU time, which other programs on the
-//! machine disturb less; `min/max` what the slowest thread did over what the fastest one did. Each
-//! number is the median of its rounds; one of 64 threads takes `seconds=3`, and has to take longer
-//! where other programs run. Without the feature `peers` only the arena and the system's
-//! allocator run, so that nobody else has to build the others.
+//! machine disturb less; `min/max` what the slowest thread did over what the fastest one did, and
+//! `own` the same of their rates in the time in which they did not wait for a CPU (run delay of
+//! `/proc/thread-self/schedstat`). A thread that sleeps for another one's lock loses in both; one
+//! to which the scheduler gives no CPU loses in the first only. Each number is the median of its
+//! rounds; one of 64 threads takes `seconds=3`, and has to take longer where other programs run.
+//! Without the feature `peers` only the arena and the system's allocator run, so that nobody else
+//! has to build the others.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 
@@ -99,6 +102,21 @@ struct Load {
 struct Done {
     pairs: u64,
     cpu_s: f64,
+    /// Time in which it did not wait for a CPU: it ran, or it slept.
+    own_s: f64,
+}
+
+impl Done {
+    /// Pairs of a second of its own time; none where that is shorter than a time slice or two.
+    fn own_rate(&self) -> Option<f64> {
+        (self.own_s > 0.01).then(|| self.pairs as f64 / self.own_s)
+    }
+}
+
+/// Seconds that this thread has waited for a CPU; 0 where the system does not count them.
+fn waited_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).map_or(0.0, |ns: f64| ns / 1e9)
 }
 
 /// CPU time of this thread, s.
@@ -123,7 +141,7 @@ fn shuffled(seed: usize) -> Vec<usize> {
 }
 
 fn work(pages: &impl Pages, pattern: Pattern, seed: usize, stop: &AtomicBool) -> Done {
-    let (mut pairs, started) = (0, cpu_s());
+    let (mut pairs, started, waited, at) = (0, cpu_s(), waited_s(), Instant::now());
     let mut held = vec![NonNull::dangling(); HELD];
     let order = shuffled(seed);
     while !stop.load(Relaxed) {
@@ -147,7 +165,8 @@ fn work(pages: &impl Pages, pattern: Pattern, seed: usize, stop: &AtomicBool) ->
         }
         pairs += HELD as u64;
     }
-    Done { pairs, cpu_s: cpu_s() - started }
+    let own_s = at.elapsed().as_secs_f64() - (waited_s() - waited);
+    Done { pairs, cpu_s: cpu_s() - started, own_s }
 }
 
 /// What one round of a cell measured.
@@ -156,6 +175,7 @@ struct Round {
     real: f64,
     cpu: f64,
     fair: f64,
+    own: f64,
 }
 
 /// One round of `load`, each thread on what `of` makes for it.
@@ -181,11 +201,14 @@ fn round<P: Pages>(load: Load, of: impl Fn() -> P + Sync) -> Round {
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
         let real_s = started.elapsed().as_secs_f64();
         let counts = || done.iter().map(|done| done.pairs);
+        let rates = || done.iter().filter_map(Done::own_rate);
+        let slowest = rates().min_by(f64::total_cmp).unwrap_or(0.0);
         let pairs = counts().sum::<u64>() as f64 / 1e6;
         Round {
             real: pairs / real_s,
             cpu: pairs / done.iter().map(|done| done.cpu_s).sum::<f64>(),
             fair: counts().min().unwrap_or(0) as f64 / counts().max().unwrap_or(1).max(1) as f64,
+            own: slowest / rates().max_by(f64::total_cmp).unwrap_or(1.0),
         }
     })
 }
@@ -238,7 +261,7 @@ fn main() {
     for (name, pattern) in
         [("repeat", Pattern::Repeat), ("bulk", Pattern::Bulk), ("random", Pattern::Random)]
     {
-        println!("\n{name:<18} threads       M/s   M/CPU s   min/max");
+        println!("\n{name:<18} threads       M/s   M/CPU s   min/max       own");
         for threads in THREADS {
             // Until each of 64 has had several time slices, its share is the scheduler's doing.
             let length = if threads > 2 { Duration::from_secs(seconds) } else { LENGTH };
@@ -262,7 +285,8 @@ fn table(peers: &[(&str, Run<'_>)], load: Load, rounds: usize) {
             values[values.len() / 2]
         };
         let (real, cpu) = (median(|round| round.real), median(|round| round.cpu));
-        let (fair, threads) = (median(|round| round.fair), load.threads);
-        println!("{peer:<18} {threads:>7} {real:>9.2} {cpu:>9.2} {fair:>9.2}");
+        let (fair, own) = (median(|round| round.fair), median(|round| round.own));
+        let threads = load.threads;
+        println!("{peer:<18} {threads:>7} {real:>9.2} {cpu:>9.2} {fair:>9.2} {own:>9.2}");
     }
 }
