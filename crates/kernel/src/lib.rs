@@ -54,4 +54,4 @@ pub use vfs::{
     volume_path,
 };
 pub use world::{Options, World, WorldError};
-pub use zone::{Moves, ZonePolicy, ZoneRules, ZoneStats};
+pub use zone::{Moves, StackSource, ZonePolicy, ZoneRules, ZoneStats};

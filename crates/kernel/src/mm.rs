@@ -189,9 +189,13 @@ impl Mm {
     /// `fork`: a copy whose pages are shared until they are written.
     pub(crate) fn duplicate(&self, zones: &Zones, costs: &Costs) -> Sys<Self> {
         let mut child = Self::new(self.locks, Mappings::default());
-        let tables = 1 + self.mapped.get().div_ceil(TABLE_SPAN);
+        let tables = self.mapped.get().div_ceil(TABLE_SPAN);
         child.mappings = self.hot.mmap_sem.write(|| {
-            child.frames.replace(zones.pages(tables, Use::Kernel, costs)?);
+            let first = zones.page(Use::Kernel, costs)?;
+            let rest = zones.pages(tables, Use::Tables, costs);
+            let mut frames = rest.inspect_err(|_| zones.free(&[first], costs))?;
+            frames.insert(0, first);
+            child.frames.replace(frames);
             self.set_entry();
             child.set_entry();
             spend(costs.fork_page * u64::from(self.mapped.get()));

@@ -6,6 +6,10 @@
 //! page is of. Source: `mm/page_alloc.c` and `mm/swap.c` of 3.7.
 
 mod nodes;
+mod stacks;
+
+use stacks::StackCache;
+pub use stacks::StackSource;
 
 use crate::costs::Costs;
 use crate::lock_rules::LockRules;
@@ -26,7 +30,7 @@ use serde::Deserialize;
 
 /// Pages that are collected for the active list before `lru_lock` is taken.
 const PAGEVEC: u32 = 14;
-/// A kernel stack is a block of this order: two pages.
+/// The only order of blocks that paths ask for: a kernel stack of two pages.
 const STACK_ORDER: u32 = 1;
 /// Pages between `DMA` and `HighMem` of a 32-bit kernel: 880 MiB.
 const LOW_PAGES: u32 = 880 << 8;
@@ -50,6 +54,7 @@ pub enum ZonePolicy {
 /// The page-frame allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent options of the build")]
 pub struct ZoneRules {
     /// Policy of the zone lock.
     pub lock: ZonePolicy,
@@ -59,6 +64,19 @@ pub struct ZoneRules {
     /// programs and files are taken first. What lies below the first 16 MiB (`DMA`) is left alone.
     /// Such a kernel is built without `CONFIG_NUMA`: all memory is one node.
     pub highmem: bool,
+    /// `CONFIG_HIGHPTE`: page tables but the first of each process come from `HighMem` as well.
+    pub highpte: bool,
+    /// Where kernel stacks come from: `pages`, as on x86-64, or `slab`, as on i386.
+    pub stacks: StackSource,
+    /// `CONFIG_4KSTACKS`: a kernel stack is one page instead of two.
+    pub small_stacks: bool,
+}
+
+impl ZoneRules {
+    /// Pages of a kernel stack.
+    fn stack_pages(self) -> u32 {
+        if self.small_stacks { 1 } else { 1 << STACK_ORDER }
+    }
 }
 
 /// Pages that stay free in a zone while the next one has some, `pages_min` of `HighMem` at 128 MiB
@@ -70,6 +88,8 @@ const WATERMARK: u32 = 32;
 pub(crate) enum Use {
     /// Programs and files: any zone, `HighMem` first.
     Programs,
+    /// Page tables but the first: as programs with `CONFIG_HIGHPTE`, or else as the kernel itself.
+    Tables,
     /// The kernel itself, which has no address for `HighMem`.
     Kernel,
 }
@@ -152,6 +172,9 @@ pub(crate) struct Zones {
     lru: Vec<Sim<Line<Guarded<Field<u32>>>>>,
     /// By CPU.
     pagevecs: Vec<Pagevec>,
+    rules: ZoneRules,
+    /// Free kernel stacks, if they are kept in a slab cache.
+    stacks: Option<StackCache>,
 }
 
 impl Zones {
@@ -199,6 +222,9 @@ impl Zones {
             node_of: (0..cpus).map(|cpu| nodes::of(machine, cpu).min(nodes - 1)).collect(),
             lru,
             pagevecs: (0..cpus).map(pagevec).collect(),
+            rules,
+            stacks: (rules.stacks == StackSource::Slab)
+                .then(|| StackCache::new(rules.stack_pages(), cpus, locks)),
             parts,
         }
     }
@@ -219,6 +245,7 @@ impl Zones {
     pub(crate) fn is_locked(&self) -> bool {
         self.parts.iter().any(|part| part.zone.lock().is_locked())
             || self.lru.iter().any(|lru| lru.is_locked())
+            || self.stacks.as_ref().is_some_and(StackCache::is_locked)
     }
 
     /// What moved between the lists and the zones, in the order in which programs ask them.
@@ -292,8 +319,13 @@ impl Zones {
     #[inline]
     fn for_use(&self, whom: Use) -> impl Iterator<Item = &Part> {
         let order = &self.orders[self.node_of[Here::cpu()]];
+        let low = match whom {
+            Use::Programs => false,
+            Use::Tables => !self.rules.highpte,
+            Use::Kernel => true,
+        };
         // `HighMem` comes first in its only node.
-        let skipped = if whom == Use::Kernel && self.lru.len() == 1 { order.len() - 1 } else { 0 };
+        let skipped = if low && self.lru.len() == 1 { order.len() - 1 } else { 0 };
         order[skipped..].iter().map(|&at| &self.parts[at])
     }
 
@@ -359,16 +391,38 @@ impl Zones {
         }
     }
 
-    /// Takes the block of a kernel stack.
+    /// Takes a kernel stack: its first frame.
     pub(crate) fn take_stack(&self) -> Sys<u32> {
-        let block = self.first_of(Use::Kernel, |part| part.zone.allocate_block(STACK_ORDER));
-        block.ok_or(Errno::ENOMEM)
+        let block = || {
+            self.first_of(Use::Kernel, |part| {
+                if self.rules.small_stacks {
+                    part.zone.allocate(Temperature::Hot)
+                } else {
+                    part.zone.allocate_block(STACK_ORDER)
+                }
+            })
+        };
+        let stack = match &self.stacks {
+            Some(cache) => cache.take(block),
+            None => block(),
+        };
+        stack.ok_or(Errno::ENOMEM)
     }
 
     /// Returns it.
     pub(crate) fn free_stack(&self, first: u32) {
-        let part = self.part(first);
-        part.zone.free_block(first - part.first, STACK_ORDER);
+        let give = |first: u32| {
+            let part = self.part(first);
+            if self.rules.small_stacks {
+                part.zone.free(first - part.first, Temperature::Hot);
+            } else {
+                part.zone.free_block(first - part.first, STACK_ORDER);
+            }
+        };
+        match &self.stacks {
+            Some(cache) => cache.give(first, give),
+            None => give(first),
+        }
     }
 
     /// Puts the new page `frame` on its node's active list, in groups.

@@ -7,7 +7,14 @@ use std::rc::Rc;
 
 /// Pages of one node: two blocks of the largest order.
 const SHARE: u32 = 2 << ORDER_MAX;
-const RULES: ZoneRules = ZoneRules { lock: ZonePolicy::HoldAll, own_line: false, highmem: false };
+const RULES: ZoneRules = ZoneRules {
+    lock: ZonePolicy::HoldAll,
+    own_line: false,
+    highmem: false,
+    highpte: false,
+    stacks: StackSource::Pages,
+    small_stacks: false,
+};
 const LOCKS: LockRules = LockRules {
     semaphore: crate::SemaphorePolicy::Handoff,
     mutex: crate::MutexPolicy::Sleep,
@@ -16,14 +23,24 @@ const LOCKS: LockRules = LockRules {
     rwlock: crate::Rwlock::Counter,
 };
 
-/// Runs `body` once on each CPU of `machine`, with zones of `pages` pages.
+/// [`with_rules`] of the usual kernel.
 fn on_each_cpu(machine: &Preset, pages: u32, body: impl Fn(&Zones, &Costs) + Copy + 'static) {
+    with_rules(RULES, machine, pages, body);
+}
+
+/// Runs `body` once on each CPU of `machine`, with zones of `pages` pages.
+fn with_rules(
+    rules: ZoneRules,
+    machine: &Preset,
+    pages: u32,
+    body: impl Fn(&Zones, &Costs) + Copy + 'static,
+) {
     let costs = Rc::new(Costs::of(machine).expect("every step has a price"));
     let zones: Rc<OnceCell<Zones>> = Rc::default();
     let task = |_| -> Box<dyn FnOnce()> {
         let (zones, costs, machine) = (Rc::clone(&zones), Rc::clone(&costs), machine.clone());
         Box::new(move || {
-            body(zones.get_or_init(|| Zones::new(RULES, LOCKS, pages, &machine, &costs)), &costs);
+            body(zones.get_or_init(|| Zones::new(rules, LOCKS, pages, &machine, &costs)), &costs);
             // So that no CPU is done before the last has begun.
             Here::compute(100_000_000);
         })
@@ -97,4 +114,63 @@ fn nodes_share_what_memory_there_is_in_whole_blocks() {
     assert_eq!(shares(SHARE, 8), [(0, 0, SHARE / 2), (1, SHARE / 2, SHARE / 2)]);
     let high = spans(ZoneRules { highmem: true, ..RULES }, 1 << 20, 1);
     assert!(high.len() == 2 && high[0].name == "HighMem" && high[1].first == DMA_PAGES);
+}
+
+/// Pages of a machine of 1 GiB.
+const ONE_GIB: u32 = 1 << 18;
+
+#[test]
+fn stacks_of_a_slab_cache_stay_with_the_cpu_and_go_back_when_there_are_too_many() {
+    for small_stacks in [false, true] {
+        let rules = ZoneRules { highmem: true, stacks: StackSource::Slab, small_stacks, ..RULES };
+        with_rules(rules, &machine("smp8-2007"), ONE_GIB, |zones, _| {
+            if Here::cpu() != 3 {
+                return;
+            }
+            let blocks = || zones.stats()[1].moved.requested.events;
+            let all = zones.free_pages();
+            let stack = zones.take_stack().expect("room");
+            let first = blocks();
+            for _ in 0..100 {
+                zones.free_stack(stack);
+                assert_eq!(zones.take_stack(), Ok(stack), "the one that was freed last");
+            }
+            assert_eq!(blocks(), first, "the page allocator sees none of it");
+            zones.free_stack(stack);
+            // 8 and 37 of two pages, or 24, 96 and 109 of one.
+            let pages = zones.rules.stack_pages();
+            let most = if pages == 2 { 8 + 37 } else { 24 + 96 + 109 };
+            let stacks: Vec<u32> = (0..300).map(|_| zones.take_stack().expect("room")).collect();
+            assert_eq!(zones.free_pages(), all - 300 * pages);
+            stacks.into_iter().for_each(|stack| zones.free_stack(stack));
+            let kept = (all - zones.free_pages()) / pages;
+            assert!(kept <= most && kept + 12 >= most, "{kept} of {most}");
+            // They are the first that are taken again.
+            let left = zones.free_pages();
+            let again: Vec<u32> = (0..kept).map(|_| zones.take_stack().expect("room")).collect();
+            assert_eq!(zones.free_pages(), left);
+            assert_eq!(again.iter().collect::<std::collections::BTreeSet<_>>().len(), again.len());
+            assert!(!zones.is_locked());
+        });
+    }
+}
+
+#[test]
+fn page_tables_lie_in_high_memory_where_the_kernel_was_built_so() {
+    for highpte in [false, true] {
+        let rules = ZoneRules { highmem: true, highpte, ..RULES };
+        with_rules(rules, &machine("smp8-2007"), ONE_GIB, |zones, costs| {
+            let name = |whom| {
+                let frame = zones.page(whom, costs).expect("room");
+                let name = zones.part(frame).name;
+                zones.free(&[frame], costs);
+                name
+            };
+            let tables = if zones.rules.highpte { "HighMem" } else { "Normal" };
+            assert_eq!(
+                [Use::Programs, Use::Tables, Use::Kernel].map(name),
+                ["HighMem", tables, "Normal"]
+            );
+        });
+    }
 }
