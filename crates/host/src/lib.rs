@@ -33,6 +33,7 @@ pub use limits::Shortage;
 pub use run::{Finished, HostRun, Progress};
 pub use surroundings::Surroundings;
 pub use sys::aio::Engine;
+pub use sys::bpf;
 pub use sys::pthread;
 
 /// Catches SIGINT, SIGTERM and SIGHUP while it lives, so that a long command can end in order.

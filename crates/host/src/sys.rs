@@ -1,10 +1,11 @@
-//! The system calls that have no safe wrapper: with `aio` and `pthread` the only `unsafe` code of
-//! this crate.
+//! The system calls that have no safe wrapper: with `aio`, `bpf` and `pthread` the only `unsafe`
+//! code of this crate.
 //!
 //! Everything else goes through `rustix` and `std`. A function here does one call and turns its
 //! result into an [`Errno`]; what it requires of its caller is enforced by its types.
 
 pub(crate) mod aio;
+pub mod bpf;
 pub mod pthread;
 mod queries;
 

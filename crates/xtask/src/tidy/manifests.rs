@@ -39,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "workload",
         ],
     ),
-    ("record", &["workload"]),
+    ("record", &["host", "workload"]),
     ("report", &["catalogue", "explain", "host", "lab", "record", "stats", "workload"]),
     ("preload", &["sync"]),
     ("capi", &["sync"]),
