@@ -5,10 +5,11 @@ use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::output;
 use crate::with::{Policies, cannot_start};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
 use convoy_lab::hour::Quartiles;
 use convoy_record::attach::{AttachError, Attached, SOURCE};
+use convoy_record::bpf::Watching;
 use convoy_record::{
     Account, CONTENDED, DIRECTORY, Process, Program, Record, RecordError, VERSION,
 };
@@ -24,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// How long the program may take to end by itself after a signal to end.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the program is left alone, with new processes to be looked at and without.
+const LOOK: Duration = Duration::from_millis(10);
+const SLOW_LOOK: Duration = Duration::from_millis(100);
 /// What a shell adds to the number of the signal that ended a program.
 const BY_SIGNAL: i32 = 128;
 
@@ -48,6 +52,9 @@ pub(crate) struct RecordArgs {
     /// Record only acquisitions that had to wait, which `predict` and `fix` cannot replay
     #[arg(long, conflicts_with = "pid")]
     contended: bool,
+    /// What the kernel sees, too: waits in futex(2), locks of the kernel, lost CPUs; it wants root
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Kernel::Auto)]
+    kernel: Kernel,
     /// Write the record to a file instead of the store
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -60,6 +67,37 @@ pub(crate) struct RecordArgs {
     /// Locks in place of those of libc.
     #[command(flatten)]
     policies: Policies,
+}
+
+/// Whether the kernel is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kernel {
+    /// If it is permitted
+    Auto,
+    /// Or end with an error
+    On,
+    /// Not
+    Off,
+}
+
+impl Kernel {
+    /// Begins to look, if that is wanted; in a sentence why not, if it cannot.
+    fn watch(self, unseen: &mut Vec<String>) -> Result<Option<Watching>, Failure> {
+        if self == Self::Off {
+            return Ok(None);
+        }
+        match Watching::new() {
+            Ok(watching) => Ok(Some(watching)),
+            Err(error) if self == Self::On => Err(Failure::environment(error)),
+            Err(error) => {
+                unseen.push(format!(
+                    "What the kernel sees was not recorded (its own locks, futex calls of the \
+                     program itself, why owners were off CPU): {error}."
+                ));
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// A length of time.
@@ -92,8 +130,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if let Some(pid) = args.pid {
         return attach(args, pid);
     }
+    let mut unseen = Vec::new();
+    let mut watching = args.kernel.watch(&mut unseen)?;
     if let Some(reason) = launch::refusal(&args.words[0]) {
-        return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
+        if watching.is_none() {
+            return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
+        }
+        let what = reason.split(';').next().unwrap_or_default();
+        unseen.push(format!("Only what the kernel sees was recorded: {what}."));
     }
     let place = Place::new()?;
     let mut command = launch::command(&args.words, &launch::object()?);
@@ -103,12 +147,15 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     args.policies.set(&mut command, &args.words[0])?;
     let before = Surroundings::now();
-    let ran = execute(command, &args.words)?;
+    let ran = execute(command, &args.words, &mut watching)?;
     let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
     let disturbance = before.since(cpu_s);
-    let processes = raw::read(&place.0)?;
+    let mut processes = raw::read(&place.0)?;
     let host = describe_host();
-    let mut unseen = unseen(&processes, ran.usage.switches);
+    unseen.extend(not_seen(&processes, ran.usage.switches, watching.is_some()));
+    if let Some(watching) = watching {
+        unseen.extend(watching.finish(&mut processes));
+    }
     unseen.extend(not_chosen(&processes, args.policies.locks()));
     if args.contended {
         unseen.push(
@@ -148,16 +195,33 @@ fn attach(args: &RecordArgs, pid: u32) -> Result<ExitCode, Failure> {
         _ => Failure::environment(error),
     };
     let (mut attached, interrupts) = (Attached::new(pid).map_err(refused)?, Interrupts::catch());
+    let mut more = Vec::new();
+    let mut watching = args.kernel.watch(&mut more)?;
+    if let Some(watching) = &watching {
+        watching.follow(pid);
+    }
     let (before, begin) = (Surroundings::now(), Instant::now());
     let ending = loop {
         let Some(wait) = attached.look() else { break "ended" };
+        if let Some(watching) = &mut watching {
+            watching.look();
+        }
         let left = args.seconds.map(|seconds| seconds - begin.elapsed().as_secs_f64());
         if interrupts.pending() || left.is_some_and(|left| left <= 0.0) {
             break "still running";
         }
         std::thread::sleep(wait.min(Duration::from_millis(200)));
     };
-    let (process, unseen) = attached.finish();
+    let (process, mut unseen) = attached.finish();
+    unseen.extend(more);
+    let mut processes = vec![process];
+    if let Some(watching) = watching {
+        // It has counted every wait that the look from outside has seen, and the others.
+        processes[0].locks.clear();
+        processes[0].phases_wait_s.clear();
+        unseen = watching.finish(&mut processes);
+    }
+    let process = &processes[0];
     let host = describe_host();
     let program = Program {
         command: process.command.clone(),
@@ -171,7 +235,7 @@ fn attach(args: &RecordArgs, pid: u32) -> Result<ExitCode, Failure> {
         source: SOURCE.to_owned(),
         ..Program::default()
     };
-    keep(args, &Record { recorded: VERSION, program, processes: vec![process], unseen })?;
+    keep(args, &Record { recorded: VERSION, program, processes, unseen })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -198,11 +262,19 @@ fn keep(args: &RecordArgs, record: &Record) -> Result<(), Failure> {
 
 /// Runs the command to its end. It gets the signals of the terminal itself; one that comes to this
 /// process alone is passed on.
-fn execute(mut command: Command, words: &[OsString]) -> Result<Ran, Failure> {
+fn execute(
+    mut command: Command,
+    words: &[OsString],
+    watching: &mut Option<Watching>,
+) -> Result<Ran, Failure> {
     let interrupts = Interrupts::catch();
     let begin = Instant::now();
-    let child = command.spawn().map_err(|error| cannot_start(&words[0], &error))?;
-    attend(&child, &interrupts);
+    let child = match watching {
+        Some(watching) => watching.with(|| command.spawn()),
+        None => command.spawn(),
+    };
+    let child = child.map_err(|error| cannot_start(&words[0], &error))?;
+    attend(&child, &interrupts, watching.as_mut());
     let waited = wait_with_usage(&child);
     let (status, usage) = waited
         .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;
@@ -210,15 +282,19 @@ fn execute(mut command: Command, words: &[OsString]) -> Result<Ran, Failure> {
 }
 
 /// Waits until the child has ended, and ends it if a signal asks for that.
-fn attend(child: &Child, interrupts: &Interrupts) {
+fn attend(child: &Child, interrupts: &Interrupts, mut watching: Option<&mut Watching>) {
     let pid = Pid::from_child(child);
     let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let mut asked: Option<Instant> = None;
     loop {
         let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
-        let look = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let next = if watching.is_some() { LOOK } else { SLOW_LOOK };
+        let look = Timespec { tv_sec: 0, tv_nsec: next.subsec_nanos().into() };
         if poll(&mut ends, Some(&look)).is_ok_and(|count| count > 0) {
             return;
+        }
+        if let Some(watching) = &mut watching {
+            watching.look();
         }
         if interrupts.pending() && asked.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             let _gone_already = kill_process(pid, Signal::TERM);
@@ -247,11 +323,11 @@ fn prices(processes: &[Process], unseen: &mut Vec<String>) -> BTreeMap<String, Q
 }
 
 /// What the record does not hold, in sentences.
-fn unseen(processes: &[Process], switches: u64) -> Vec<String> {
+fn not_seen(processes: &[Process], switches: u64, is_watched: bool) -> Vec<String> {
     /// Switches that need no explanation: those of starting and of output.
     const FEW: u64 = 1000;
     let mut all = Vec::new();
-    if processes.is_empty() {
+    if processes.is_empty() && !is_watched {
         all.push(
             "No process took the recorder in: a script without programs of its own, a program \
              with more rights than its user, or one that clears its environment."
@@ -283,7 +359,7 @@ fn unseen(processes: &[Process], switches: u64) -> Vec<String> {
         sites.map(|site| site.wait.count).sum()
     };
     let waits: u64 = processes.iter().map(waits).sum();
-    if switches > FEW && switches > 4 * waits {
+    if !is_watched && switches > FEW && switches > 4 * waits {
         all.push(format!(
             "The program was switched {switches} times, but waited only {waits} times for what was \
              recorded: the others are input and output, timers, a full machine, or locks that \

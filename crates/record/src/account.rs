@@ -3,8 +3,8 @@
 use serde::Serialize;
 use std::fmt::Write as _;
 
-use crate::names::known_as;
-use crate::record::{HANDOFF, Kind, Lock, Process, Record, total};
+use crate::names::{LOCK_OF, known_as};
+use crate::record::{HANDOFF, Kind, Lock, Process, Record, Scheduling, total};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
 const OFF_CPU: f64 = 0.10;
@@ -33,7 +33,7 @@ pub struct Account {
 /// One lock in the account. Times in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct LockAccount {
-    /// Its process.
+    /// Its process; 0: the kernel.
     pub pid: u64,
     /// Of all waiting for locks, percent; of a condition variable, of that on such.
     pub wait_percent: f64,
@@ -58,17 +58,56 @@ impl LockAccount {
         Self {
             pid: process.pid,
             wait_percent: percent(lock.wait_s(), all_s),
-            contended_percent: percent(lock.contended() as f64, lock.count() as f64),
+            contended_percent: match lock.kind {
+                // Only waits were seen.
+                Kind::Futex => f64::NAN,
+                _ if !lock.kernel.is_empty() => f64::NAN,
+                _ => percent(lock.contended() as f64, lock.count() as f64),
+            },
             held_s,
             owner_off_cpu_percent: percent(off_s, held_s),
             lock: lock.clone(),
         }
     }
 
+    /// Of a lock of the kernel, whether its owners ran; nothing if that is not known of most waits.
+    fn owners(&self) -> String {
+        let Lock { owners_known_s: known_s, owners_off_s: off_s, .. } = self.lock;
+        if known_s <= 0.0 || known_s < self.lock.wait_s() / 2.0 {
+            return String::new();
+        }
+        let off = 100.0 * off_s / known_s;
+        let convoy = if off >= 50.0 { ": a lock convoy" } else { "" };
+        format!("; its owner was off CPU when waits began that make {} of it{convoy}", percent(off))
+    }
+
+    /// Why owners were off CPU, where the kernel saw it.
+    fn off_cpu(&self) -> Option<String> {
+        let held = self.lock.held.filter(|held| held.off_s() > 0.0)?;
+        let part = |part: f64| percent(100.0 * part / held.off_s());
+        Some(format!(
+            "In {} holds of `{}` after a wait, {} in all, its owner was off CPU for {}: {} of that \
+             after it had lost its CPU, {} asleep, {} woken and waiting for a CPU.",
+            held.count,
+            self.lock.name,
+            seconds(held.total_s),
+            seconds(held.off_s()),
+            part(held.preempted_s),
+            part(held.asleep_s),
+            part(held.woken_s)
+        ))
+    }
+
     /// `Cache::lock, taken in Cache::find (cache.cc:214)`.
     fn place(&self) -> String {
         let site = self.lock.sites.first();
         let name = &self.lock.name;
+        if !self.lock.kernel.is_empty() {
+            let place = site.map_or("?", |site| &site.place);
+            let named = name.strip_prefix(LOCK_OF) != Some(place);
+            let name = if named { format!(" `{name}`") } else { String::new() };
+            return format!("the kernel's {}{name} in {place}", self.lock.kernel);
+        }
         let known = known_as(name).map(|what| format!(" ({what})")).unwrap_or_default();
         match site.filter(|site| !name.contains(&site.place)) {
             Some(site) => format!("`{name}`{known} in {}", site.place),
@@ -80,9 +119,10 @@ impl LockAccount {
 impl Account {
     /// Of a record.
     pub fn new(record: &Record) -> Self {
+        let common = kernel_locks(record);
         let every = || {
             let locks = |process| Process::locks_with(process);
-            record.processes.iter().flat_map(locks)
+            record.processes.iter().chain([&common]).flat_map(locks)
         };
         let sum = |locks: bool| -> f64 {
             let of = every().filter(|(_, lock)| lock.is_lock() == locks);
@@ -184,7 +224,9 @@ impl Account {
             "{} of the time that threads waited for locks was for {what}",
             percent(first.wait_percent + self.inner(first).map_or(0.0, |one| one.wait_percent))
         );
-        if first.owner_off_cpu_percent >= 100.0 * OFF_CPU {
+        if !first.lock.kernel.is_empty() {
+            text += &first.owners();
+        } else if first.owner_off_cpu_percent >= 100.0 * OFF_CPU {
             let _ = write!(
                 text,
                 "; its owner was off CPU for {} of the time that it was held: a lock convoy",
@@ -192,8 +234,12 @@ impl Account {
             );
         } else if first.held_s > 0.0 && wall_s > 0.0 {
             let busy = 100.0 * first.held_s / wall_s.max(f64::MIN_POSITIVE);
-            // Of a lock that is built, holds are known of threads that had waited for it.
-            let least = if first.lock.is_built() { "at least " } else { "" };
+            // Of these, holds are known of threads that had waited, and few of a futex may have.
+            let is_partly = first.lock.is_built() || first.lock.kind == Kind::Futex;
+            if first.lock.kind == Kind::Futex && busy < 100.0 * SELDOM {
+                return text + ".";
+            }
+            let least = if is_partly { "at least " } else { "" };
             let _ =
                 write!(text, "; it was held for {least}{} of the run", percent(busy.min(100.0)));
             let handoff = first.lock.all(|site| &site.handoff);
@@ -245,6 +291,7 @@ impl Account {
                 percent((100.0 * waiters.seconds / program.wall_s).min(100.0))
             ));
         }
+        found.extend(first.off_cpu());
         let handoff = first.lock.all(|site| &site.handoff);
         let hold = first.lock.all(|site| &site.hold_on);
         if let Some(median) = handoff.percentile_s(50.0) {
@@ -257,11 +304,51 @@ impl Account {
                 seconds(median)
             ));
         }
+        found.extend(scheduling(record));
         if let Some(sentence) = phases(record) {
             found.push(sentence);
         }
         found
     }
+}
+
+/// The locks of the kernel, which processes share: as those of a process with the number 0.
+fn kernel_locks(record: &Record) -> Process {
+    let mut all: Vec<Lock> = Vec::new();
+    for lock in record.processes.iter().flat_map(|process| &process.kernel_locks) {
+        let same = |one: &&mut Lock| one.name == lock.name && one.kernel == lock.kernel;
+        match all.iter_mut().find(same) {
+            Some(known) => {
+                let instances = known.instances.max(lock.instances);
+                known.join(lock.clone());
+                known.instances = instances;
+            }
+            None => all.push(lock.clone()),
+        }
+    }
+    Process { locks: all, ..Process::default() }
+}
+
+/// How threads got CPUs, where the kernel was asked.
+fn scheduling(record: &Record) -> Option<String> {
+    let mut all = record.processes.iter().filter_map(|process| process.scheduling.as_ref());
+    let first = *all.next()?;
+    let sum = all.fold(first, |sum, one| Scheduling {
+        preemptions: total([sum.preemptions, one.preemptions]),
+        preempted_s: sum.preempted_s + one.preempted_s,
+        sleeps: total([sum.sleeps, one.sleeps]),
+        asleep_s: sum.asleep_s + one.asleep_s,
+        woken_s: sum.woken_s + one.woken_s,
+    });
+    Some(format!(
+        "Threads lost their CPU {} times and waited {} to have one again; they slept {} times, for \
+         {}, and waited {} for a CPU after they had been woken.",
+        sum.preemptions,
+        seconds(sum.preempted_s),
+        sum.sleeps,
+        seconds(sum.asleep_s),
+        seconds(sum.woken_s)
+    ))
 }
 
 /// Whether the waiting was spread over the run.
@@ -289,7 +376,7 @@ fn phases(record: &Record) -> Option<String> {
 
 impl Process {
     fn locks_with(&self) -> impl Iterator<Item = (&Self, &Lock)> {
-        self.locks.iter().map(move |lock| (self, lock))
+        self.locks.iter().chain(&self.futexes).map(move |lock| (self, lock))
     }
 }
 

@@ -9,13 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::futex::{Sleep, act, sleep, state};
-use crate::names::{Names, named_after, passes_on};
+use crate::futex::{Sleep, sleep, state};
+use crate::names::named_after;
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters};
-use crate::sites::Module;
+use crate::stacks::Stacks;
 
 /// What [`Program::source`](crate::Program::source) says of such a record.
 pub const SOURCE: &str = "a look from outside";
@@ -30,8 +29,6 @@ const LIST: Duration = Duration::from_millis(50);
 const KEPT_OPEN: usize = 400;
 /// Bytes of a stack that are read.
 const STACK: usize = 4096;
-/// Callers that are looked at.
-const CALLERS: usize = 8;
 
 /// Why a process cannot be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -84,8 +81,7 @@ struct Word {
 pub struct Attached {
     pid: u32,
     memory: File,
-    names: Names,
-    modules: BTreeMap<PathBuf, Option<Module>>,
+    stacks: Stacks,
     threads: BTreeMap<u32, Thread>,
     most: usize,
     listed: Option<Instant>,
@@ -141,12 +137,11 @@ impl Attached {
             _ => refused(error),
         };
         std::fs::read(file("syscall")).map_err(silent)?;
-        let (names, now) = (Names::new(&maps), Instant::now());
+        let (stacks, now) = (Stacks::new(pid, &maps), Instant::now());
         Ok(Self {
             pid,
             memory,
-            names,
-            modules: BTreeMap::new(),
+            stacks,
             threads: BTreeMap::new(),
             most: 0,
             listed: None,
@@ -259,54 +254,16 @@ impl Attached {
         let length = self.memory.read_at(&mut bytes, sleep.stack).ok()?;
         let words = bytes[..length].chunks_exact(8);
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        let mut frames = Vec::new();
-        let mut known = None;
-        for word in words {
-            let Some(target) = self.target(word) else { continue };
-            let found = target.iter().find_map(|name| act(name));
-            if let Some(found) = found.filter(|_| known.is_none()) {
-                // Words before are of libc, or left behind by functions that have ended.
-                frames.clear();
-                known = Some(found);
-            }
-            frames.push(word);
-            if known.is_some() && frames.len() > CALLERS || frames.len() > 4 * CALLERS {
-                break;
-            }
-        }
-        let (kind, act) = known.or_else(|| self.guess(&frames))?;
+        let (kind, act, frames) = self.stacks.scan(words)?;
+        // Who wakes whom is not seen from here.
+        let kind = if kind == Kind::Futex { Kind::Condition } else { kind };
         let site = *frames.first()?;
         let place = match self.places.get(&frames) {
             Some(place) => place.clone(),
-            None => self.names.place(site, &frames[1..]),
+            None => self.stacks.names.place(site, &frames[1..]),
         };
         self.places.insert(frames, place.clone());
         Some(Called { word: sleep.word, kind, act, place })
-    }
-
-    /// What a program that calls futex(2) itself waits for, by the names of its functions.
-    fn guess(&self, frames: &[u64]) -> Option<(Kind, &'static str)> {
-        frames.first()?;
-        let is_lock = frames.iter().take(CALLERS).any(|frame| {
-            let name = self.names.name(frame.saturating_sub(1)).unwrap_or_default();
-            let name = name.to_ascii_lowercase();
-            passes_on(&name) && (name.contains("mutex") || name.contains("rwlock"))
-        });
-        Some(if is_lock { (Kind::Mutex, "lock") } else { (Kind::Condition, "wait") })
-    }
-
-    /// The names of what the call calls that returns to this address, if it is such.
-    fn target(&mut self, address: u64) -> Option<Vec<String>> {
-        let (path, own) = self.names.own(address)?;
-        if !self.modules.contains_key(path) {
-            let path = path.to_owned();
-            let inside = PathBuf::from(format!("/proc/{}/root{}", self.pid, path.display()));
-            let module = Module::read(&path).or_else(|| Module::read(&inside));
-            let module = module.filter(|_| !is_libc(&path));
-            self.modules.insert(path.clone(), module);
-        }
-        let (path, _) = self.names.own(address)?;
-        self.modules.get(path)?.as_ref()?.called(own)
     }
 
     /// Books whether the owner of a word runs.
@@ -369,7 +326,7 @@ impl Attached {
         for (word, mut sites) in by_word {
             sites.sort_by(|(_, a), (_, b)| b.wait.total_s.total_cmp(&a.wait.total_s));
             let Some((first, _)) = sites.first() else { continue };
-            let name = self.names.variable(word);
+            let name = self.stacks.names.variable(word);
             let kind = first.kind;
             let all_sites = sites.iter().map(|(_, site)| site.clone()).collect();
             let is_lock = Lock { kind, sites: all_sites, ..Lock::default() }.is_lock();
@@ -425,11 +382,6 @@ impl Times {
         let least = if ns < 1.0 { 0.0 } else { f64::powi(2.0, ns.log2().floor() as i32) };
         self.add(&Self { count: 1, total_s: seconds, max_s: seconds, buckets: vec![(least, 1)] });
     }
-}
-
-fn is_libc(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    ["libc.so", "libc-", "libpthread", "ld-linux"].iter().any(|libc| name.starts_with(libc))
 }
 
 #[cfg(test)]

@@ -92,6 +92,16 @@ impl Elf {
         Some(self.text(*link, 0)?.to_owned())
     }
 
+    /// Where in the file the byte with this address is.
+    pub(crate) fn offset(&self, address: u64) -> Option<u64> {
+        let inside = |one: &&Section| {
+            one.kind != NO_BITS && one.flags & EXECUTABLE != 0 && address >= one.address
+        };
+        let mut sections = self.sections.iter().filter(inside);
+        let section = sections.find(|one| address - one.address < one.size as u64)?;
+        Some(section.offset as u64 + (address - section.address))
+    }
+
     /// Functions and variables that are defined here.
     pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol<'_>> {
         const SIZE: usize = 24;

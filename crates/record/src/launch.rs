@@ -63,8 +63,8 @@ pub fn refusal(program: &OsStr) -> Option<String> {
     std::fs::File::open(&path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
     if bytes.starts_with(b"\x7fELF") && bytes.len() >= 64 && !is_dynamic(&bytes) {
         return Some(format!(
-            "{name} is linked statically: its locks cannot be seen; link it dynamically, or \
-             record with perf lock"
+            "{name} is linked statically, so libc's functions in it cannot be reached; link it \
+             dynamically, or record it as root: the kernel sees its locks"
         ));
     }
     None

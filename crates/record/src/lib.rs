@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod attach;
+pub mod bpf;
 mod elf;
 mod futex;
 pub mod import;
@@ -16,10 +17,14 @@ mod names;
 pub mod raw;
 mod record;
 pub mod sites;
+mod stacks;
 
 pub use account::Account;
 pub use names::{LOCK_OF, is_passing};
-pub use record::{HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters};
+pub use record::{
+    Addresses, HANDOFF, Held, Kind, Lock, Process, Program, Record, Scheduling, Site, Times,
+    VERSION, Waiters,
+};
 
 /// The object that is loaded before a program; empty where it is not built.
 pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));

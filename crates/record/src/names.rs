@@ -217,7 +217,9 @@ fn without_arguments(name: &str) -> &str {
             // Not of `(anonymous namespace)::f`, `operator()` or `<impl of (A, B)>::f`.
             '(' if at > 0 && depth == 0 => {
                 let before = &name[..at];
-                if !before.ends_with("operator") && !name[at..].contains(")::") {
+                // Nor of Go's `p.(*T).f`.
+                let is_part = before.ends_with("operator") || before.ends_with('.');
+                if !is_part && !name[at..].contains(")::") {
                     return before;
                 }
             }
@@ -237,7 +239,7 @@ fn line(code: &CodeInfo<'_>) -> String {
 /// for others, and serves many of them.
 pub(crate) fn passes_on(name: &str) -> bool {
     /// What such classes and libraries have in their names.
-    const KINDS: [&str; 11] = [
+    const KINDS: [&str; 12] = [
         "mutex",
         "futex",
         "__gthread",
@@ -248,12 +250,14 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "condvar",
         "condition_variable",
         "semaphore",
+        "semacquire",
         "pythread_acquire_lock",
     ];
     /// What such functions do; a constructor is named after its class.
     const ACTS: [&str; 7] = ["lock", "mutex", "acquire", "wait", "enter", "init", "sem"];
     let name = without_arguments(name).to_ascii_lowercase();
     let last = name.rsplit("::").next().unwrap_or(&name);
+    let last = last.rsplit(").").next().unwrap_or(last);
     KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
 }
 
@@ -307,8 +311,19 @@ mod tests {
             ("std::function<void (int)>::call(int)", "std::function<void (int)>::call"),
             ("<(A, B) as C>::d", "<(A, B) as C>::d"),
             ("main", "main"),
+            ("internal/sync.(*Mutex).Lock", "internal/sync.(*Mutex).Lock"),
         ] {
             assert_eq!(without_arguments(name), expected);
+        }
+    }
+
+    #[test]
+    fn functions_that_take_locks_for_others_are_told_by_their_names() {
+        for name in ["rocksdb::port::Mutex::Lock", "internal/sync.(*Mutex).lockSlow"] {
+            assert!(passes_on(name), "{name}");
+        }
+        for name in ["main.(*Mutexes).Book", "main.(*Ledger).Book", "lock_rename"] {
+            assert!(!passes_on(name), "{name}");
         }
     }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use crate::RecordError;
 use crate::layout::*;
 use crate::names::{Names, named_after};
-use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
+use crate::record::{Addresses, Kind, Lock, Process, Site, Times, Waiters, total};
 
 /// Reads the files that the processes of one program left in `directory`.
 ///
@@ -131,7 +131,7 @@ impl Raw {
         let sites = locks.values().flat_map(|found| &found.sites);
         let sites = sites.filter(|(_, site)| site.wait.count > 0).map(|(called, _)| called.site);
         process.debug_links = names.debug_links(sites);
-        process.locks = self.named(locks, &names, process.seconds)?;
+        (process.locks, process.addresses) = self.named(locks, &names, process.seconds)?;
         Ok(process)
     }
 
@@ -216,11 +216,11 @@ impl Raw {
         locks: BTreeMap<u64, Found>,
         names: &Names,
         seconds: f64,
-    ) -> std::io::Result<Vec<Lock>> {
+    ) -> std::io::Result<(Vec<Lock>, Addresses)> {
         let waiters = self.waiters()?;
         let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
-        let (mut known, mut mutexes) = (BTreeMap::<u64, String>::new(), Vec::new());
+        let (mut known, mut mutexes) = (Addresses::new(), Vec::new());
         let most = most_waited(&locks);
         for (address, found) in locks {
             let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
@@ -256,7 +256,7 @@ impl Raw {
             // The same function may take semaphores that exclude and semaphores that signal.
             let is_lock = own.is_lock();
             own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
-            known.insert(address, own.name.clone());
+            known.insert(address, (own.name.clone(), own.kind));
             mutexes.extend(
                 waiters
                     .get(&address)
@@ -269,11 +269,11 @@ impl Raw {
             }
         }
         for (key, mutex) in mutexes {
-            if let (Some(lock), Some(name)) = (all.get_mut(&key), known.get(&mutex)) {
+            if let (Some(lock), Some((name, _))) = (all.get_mut(&key), known.get(&mutex)) {
                 lock.mutex.clone_from(name);
             }
         }
-        Ok(sorted(all.into_values().collect()))
+        Ok((sorted(all.into_values().collect()), known))
     }
 
     /// Times with waiters, by the address of the lock.
@@ -299,11 +299,16 @@ impl Raw {
 
 impl Lock {
     /// Adds another one of the same name.
-    fn join(&mut self, other: Self) {
-        self.instances += other.instances;
+    pub(crate) fn join(&mut self, other: Self) {
+        self.instances = total([self.instances, other.instances]);
         self.waiters.add(&other.waiters);
         self.given_by_owner = total([self.given_by_owner, other.given_by_owner]);
         self.given_by_others = total([self.given_by_others, other.given_by_others]);
+        self.owners_known_s += other.owners_known_s;
+        self.owners_off_s += other.owners_off_s;
+        if let Some(held) = &other.held {
+            self.held.get_or_insert_default().add(held);
+        }
         for site in other.sites {
             let same = |one: &&mut Site| one.place == site.place && one.act == site.act;
             match self.sites.iter_mut().find(same) {
@@ -325,7 +330,7 @@ impl Waiters {
 }
 
 /// Locks and their sites, those that were waited for longest first.
-fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
+pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
     for lock in &mut locks {
         lock.sites
             .sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count)));

@@ -115,6 +115,67 @@ pub struct Process {
     pub phases_wait_s: Vec<f64>,
     /// Its locks, the one waited for longest first.
     pub locks: Vec<Lock>,
+    /// Words for which it waited in futex(2) itself, past the functions of libc that were recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub futexes: Vec<Lock>,
+    /// Locks of the kernel that its threads waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_locks: Vec<Lock>,
+    /// What the kernel saw of its threads; none if it did not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
+    /// Where its locks are, with their names; only while it is being recorded.
+    #[serde(skip)]
+    pub addresses: Addresses,
+}
+
+/// Names and kinds of locks by where they are.
+pub type Addresses = BTreeMap<u64, (String, Kind)>;
+
+/// How the threads of a process got CPUs. Times are sums over threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Scheduling {
+    /// How often one lost its CPU although it could have gone on.
+    pub preemptions: u64,
+    /// Time until they had one again, seconds.
+    pub preempted_s: f64,
+    /// How often one fell asleep.
+    pub sleeps: u64,
+    /// Time asleep, seconds.
+    pub asleep_s: f64,
+    /// Time from wakeups to CPUs, seconds.
+    pub woken_s: f64,
+}
+
+/// Holds that began with a wait and ended with a wakeup of others, as the kernel saw them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// How many.
+    pub count: u64,
+    /// Their time, seconds.
+    pub total_s: f64,
+    /// Of it, after the owner had lost its CPU although it could have gone on, seconds.
+    pub preempted_s: f64,
+    /// Of it, while the owner slept, seconds.
+    pub asleep_s: f64,
+    /// Of it, from the end of that sleep until the owner had a CPU, seconds.
+    pub woken_s: f64,
+}
+
+impl Held {
+    /// Time in which the owner was on no CPU, seconds.
+    pub fn off_s(&self) -> f64 {
+        self.preempted_s + self.asleep_s + self.woken_s
+    }
+
+    /// Adds those of another lock.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count = total([self.count, other.count]);
+        self.total_s += other.total_s;
+        self.preempted_s += other.preempted_s;
+        self.asleep_s += other.asleep_s;
+        self.woken_s += other.woken_s;
+    }
 }
 
 /// Kinds of locks.
@@ -134,6 +195,8 @@ pub enum Kind {
     Semaphore,
     /// `pthread_cond_t` or `cnd_t`.
     Condition,
+    /// A word of a program that calls futex(2) itself.
+    Futex,
 }
 
 impl Kind {
@@ -158,6 +221,7 @@ impl Kind {
             Self::Barrier => "barrier",
             Self::Semaphore => "semaphore",
             Self::Condition => "condition variable",
+            Self::Futex => "futex",
         }
     }
 }
@@ -187,6 +251,18 @@ pub struct Lock {
     /// Of a condition: the mutex that threads gave up while they waited.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mutex: String,
+    /// Of a lock of the kernel: what that calls it, such as `rwsem`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kernel: String,
+    /// Of a lock of the kernel: time of waits whose owner was known when they began, seconds.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub owners_known_s: f64,
+    /// Of these, of waits whose owner was on no CPU then, seconds.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub owners_off_s: f64,
+    /// What the kernel saw of its owners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// Where it was called from, the one that waited longest first.
     pub sites: Vec<Site>,
 }
@@ -285,6 +361,11 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(seconds: &f64) -> bool {
+    *seconds == 0.0
+}
+
 /// Their sum, or the largest number: what a program that runs wild wrote over them has any size.
 pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
@@ -337,6 +418,7 @@ impl Lock {
         let all = total([self.given_by_owner, self.given_by_others]);
         let is_owned = all > 0 && self.given_by_owner as f64 >= OWNER * all as f64;
         match self.kind {
+            _ if !self.kernel.is_empty() => true,
             Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
             Kind::Barrier => false,
             Kind::Condition => {
@@ -345,6 +427,7 @@ impl Lock {
                 is_owned && self.given_by_owner >= waits.saturating_sub(failed).div_ceil(2)
             }
             Kind::Semaphore if self.held_for_good => false,
+            Kind::Futex => is_owned,
             Kind::Semaphore if all > 0 => is_owned,
             Kind::Semaphore => {
                 let held = |site: &Site| total([site.hold_on.count, site.hold_off.count]);
@@ -371,6 +454,9 @@ impl Lock {
     /// `cpu_s` (0: not known): a hold that was long only because the hypervisor had the CPU, which
     /// nobody sees as a switch, must not pass for work.
     pub fn held_s(&self, cpu_s: f64) -> (f64, f64) {
+        if let Some(held) = self.held.filter(|_| self.kind == Kind::Futex) {
+            return (held.total_s, held.off_s());
+        }
         let sites = self.sites.iter();
         let (held, off) = sites.fold((0.0, 0.0), |(held, off), site| {
             let service = site.hold_on.mean_s().min(site.hold_off.mean_s());

@@ -1,7 +1,7 @@
 //! The report of `convoy explain RECORD`: what the threads of a program waited for, and why.
 
 use convoy_record::account::LockAccount;
-use convoy_record::{Account, Record, Times};
+use convoy_record::{Account, Lock, Record, Times};
 use serde::Serialize;
 
 use crate::format::{duration, wrap};
@@ -90,14 +90,26 @@ impl RecordedReport {
         let mut stacks = Vec::new();
         for one in &self.account.locks {
             for site in one.lock.sites.iter().filter(|site| site.wait.count > 0) {
-                let kind = one.lock.kind.name();
-                let frames = [format!("process {}", one.pid), site.place.clone(), site.act.clone()];
+                let kind = kind(&one.lock);
+                let process = match one.pid {
+                    0 if !one.lock.kernel.is_empty() => "kernel".to_owned(),
+                    pid => format!("process {pid}"),
+                };
+                let frames = [process, site.place.clone(), site.act.clone()];
                 let lock = format!("{} ({kind})", one.lock.name);
                 let us = (site.wait.total_s * 1e6).round() as u64;
                 stacks.push((frames.into_iter().chain([lock]).collect(), us));
             }
         }
         stacks
+    }
+}
+
+/// What a lock is, in words.
+fn kind(lock: &Lock) -> String {
+    match lock.kernel.as_str() {
+        "" => lock.kind.name().to_owned(),
+        kernel => format!("kernel {kernel}"),
     }
 }
 
@@ -126,7 +138,7 @@ fn table(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table
             String::new()
         };
         let mut cells =
-            vec![Cell::text(format!("{}{instances}", lock.name)), Cell::text(lock.kind.name())];
+            vec![Cell::text(format!("{}{instances}", lock.name)), Cell::text(kind(lock))];
         cells.extend(waits(&all(|site| &site.wait)));
         cells.extend([
             Cell::count(lock.count()),

@@ -156,3 +156,36 @@ fn what_perf_printed_is_explained_and_not_replayed() {
     assert!(stderr(&refused).contains("perf script -i"), "{refused:?}");
     std::fs::remove_dir_all(place).expect("it goes away");
 }
+
+/// Who may not ask the kernel is told what it takes, or refused before anything starts.
+#[test]
+fn whoever_may_not_ask_the_kernel_is_told_what_it_takes() {
+    const NOBODY: u32 = 65_534;
+    let place = directory("record-kernel");
+    let off = ["record", "--kernel", "off", "-o"];
+    let file = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
+    let output = run(&[&off[..], &[&file("off.json"), "--", "true"]].concat());
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    let text = std::fs::read_to_string(file("off.json")).expect("it was written");
+    assert!(!text.contains("scheduling") && !text.contains("bpf"), "{text}");
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&place, open).expect("it is ours");
+    let as_nobody = |kernel: &str, words: &[&str]| {
+        let mut command = convoy(&["record", "--kernel", kernel, "-o", &file("nobody.json"), "--"]);
+        command.args(words).env("XDG_CACHE_HOME", &place).current_dir("/");
+        std::os::unix::process::CommandExt::uid(&mut command, NOBODY).output()
+    };
+    // The tree may lie where nobody else comes.
+    let Ok(auto) = as_nobody("auto", &["true"]) else { return };
+    assert_eq!(code(&auto), Some(0), "{auto:?}");
+    assert!(stderr(&auto).contains("run as root or with CAP_BPF"), "{auto:?}");
+    let mark = file("started");
+    let on = as_nobody("on", &["touch", &mark]).expect("as before");
+    assert_eq!(code(&on), Some(3), "{on:?}");
+    assert!(stderr(&on).contains("run as root or with CAP_BPF"), "{on:?}");
+    assert!(!Path::new(&mark).exists(), "nothing was started");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

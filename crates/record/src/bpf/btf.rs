@@ -1,0 +1,169 @@
+//! Where the fields of the running kernel's structures are, from what it tells of its own types.
+
+/// What the kernel says of itself.
+pub(crate) const FILE: &str = "/sys/kernel/btf/vmlinux";
+
+/// How much follows the three words of a type: bytes by themselves, and bytes of each of its parts.
+const SIZES: [(usize, usize); 20] = [
+    (0, 0),
+    (4, 0),  // A number.
+    (0, 0),  // A pointer.
+    (12, 0), // An array.
+    (0, 12), // A structure.
+    (0, 12), // A union.
+    (0, 8),  // An enumeration.
+    (0, 0),
+    (0, 0),
+    (0, 0),
+    (0, 0),
+    (0, 0),
+    (0, 0),  // A function.
+    (0, 8),  // Its arguments.
+    (4, 0),  // A variable.
+    (0, 12), // A section.
+    (0, 0),
+    (4, 0), // A remark.
+    (0, 0),
+    (0, 12), // An enumeration of 64 bits.
+];
+const STRUCTURE: usize = 4;
+
+/// Offsets in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offsets {
+    /// In a task: its number as a thread.
+    pub(crate) pid: i32,
+    /// In a task: that of its process.
+    pub(crate) tgid: i32,
+    /// In a task: whether it runs on some CPU now.
+    pub(crate) on_cpu: i32,
+    /// In a mutex: its owner.
+    pub(crate) mutex_owner: i32,
+    /// In a semaphore of readers and writers: who writes, or has written or read last.
+    pub(crate) rwsem_owner: i32,
+}
+
+impl Offsets {
+    /// From the types of a kernel; none if one of them is not there or is laid out otherwise.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let [mut task, mut mutex, mut rwsem] = [None, None, None];
+        let types = Types::new(bytes)?;
+        types.structures(|name, members| match name {
+            "task_struct" => task = Some(members.to_vec()),
+            "mutex" => mutex = Some(members.to_vec()),
+            "rw_semaphore" => rwsem = Some(members.to_vec()),
+            _ => {}
+        });
+        let of = |members: &Option<Vec<(String, u32)>>, name: &str| {
+            let found = members.as_ref()?.iter().find(|member| member.0 == name)?;
+            (found.1 % 8 == 0).then_some((found.1 / 8) as i32)
+        };
+        Some(Self {
+            pid: of(&task, "pid")?,
+            tgid: of(&task, "tgid")?,
+            on_cpu: of(&task, "on_cpu")?,
+            mutex_owner: of(&mutex, "owner")?,
+            rwsem_owner: of(&rwsem, "owner")?,
+        })
+    }
+}
+
+struct Types<'a> {
+    types: &'a [u8],
+    names: &'a [u8],
+}
+
+impl<'a> Types<'a> {
+    fn new(bytes: &'a [u8]) -> Option<Self> {
+        const MAGIC: u32 = 0xeb9f;
+        if number(bytes, 0)? & 0xffff != MAGIC {
+            return None;
+        }
+        let head = number(bytes, 4)? as usize;
+        let part = |at: usize| {
+            let begin = head.checked_add(number(bytes, at)? as usize)?;
+            bytes.get(begin..begin.checked_add(number(bytes, at + 4)? as usize)?)
+        };
+        Some(Self { types: part(8)?, names: part(16)? })
+    }
+
+    fn name(&self, at: u32) -> &'a str {
+        let bytes = self.names.get(at as usize..).unwrap_or_default();
+        let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// Tells the structures with names, and where their members are, in bits.
+    fn structures(&self, mut tell: impl FnMut(&str, &[(String, u32)])) {
+        let mut at = 0;
+        let mut next = || -> Option<()> {
+            let [name, info] = [at, at + 4].map(|at| number(self.types, at));
+            let (name, info) = (name?, info? as usize);
+            let (kind, count) = (info >> 24 & 0x1f, info & 0xffff);
+            let &(own, each) = SIZES.get(kind)?;
+            let first = at + 12 + own;
+            at = first + each * count;
+            let name = self.name(name);
+            if kind == STRUCTURE && ["task_struct", "mutex", "rw_semaphore"].contains(&name) {
+                let member = |index: usize| {
+                    let name = self.name(number(self.types, first + 12 * index)?);
+                    // Above are the bits of a field of bits.
+                    let bits = number(self.types, first + 12 * index + 8)? & 0xff_ffff;
+                    Some((name.to_owned(), bits))
+                };
+                tell(name, &(0..count).filter_map(member).collect::<Vec<_>>());
+            }
+            Some(())
+        };
+        while next().is_some() {}
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types in which a number and an array stand before the structures.
+    fn sample() -> Vec<u8> {
+        let names = b"\0mutex\0owner\0rw_semaphore\0task_struct\0pid\0tgid\0on_cpu\0";
+        let of = |name: &str| {
+            let terminated = [&[0], name.as_bytes(), &[0]].concat();
+            let found = names.windows(terminated.len()).position(|part| part == terminated);
+            found.expect("it is there") as u32 + 1
+        };
+        let (structure, with_bits) = (4 << 24, 1 << 31);
+        let types: Vec<u32> = [
+            vec![0, 1 << 24, 4, 32],
+            vec![0, 3 << 24, 0, 1, 1, 7],
+            vec![of("mutex"), structure | 1, 8, of("owner"), 1, 0],
+            vec![of("rw_semaphore"), structure | 1, 16, of("owner"), 1, 64],
+            vec![of("task_struct"), with_bits | structure | 3, 99],
+            vec![of("on_cpu"), 1, 0x2000_0140, of("pid"), 1, 9600, of("tgid"), 1, 9632],
+        ]
+        .concat();
+        let types: Vec<u8> = types.into_iter().flat_map(u32::to_le_bytes).collect();
+        let head = [0x1_eb9f, 24, 0, types.len() as u32, types.len() as u32, names.len() as u32];
+        [head.into_iter().flat_map(u32::to_le_bytes).collect(), types, names.to_vec()].concat()
+    }
+
+    #[test]
+    fn members_are_found_behind_types_of_other_kinds() {
+        let expected =
+            Offsets { pid: 1200, tgid: 1204, on_cpu: 40, mutex_owner: 0, rwsem_owner: 8 };
+        assert_eq!(Offsets::read(&sample()), Some(expected));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_is_none() {
+        let sample = sample();
+        for length in 0..sample.len() - 60 {
+            assert_eq!(Offsets::read(&sample[..length]), None, "{length}");
+        }
+        assert_eq!(Offsets::read(&vec![0xff; 4096]), None);
+    }
+}

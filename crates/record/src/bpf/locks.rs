@@ -1,0 +1,252 @@
+//! Locks from what was counted in the kernel, with their names.
+
+use std::collections::BTreeMap;
+
+use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
+use super::symbols::Symbols;
+use super::tables::{Tables, all, half, lock, threads, times, wait, word};
+use crate::names::{LOCK_OF, named_after};
+use crate::raw::sorted;
+use crate::record::{Held, Kind, Lock, Site, Times, Waiters};
+use crate::stacks::{Stacks, Waiting};
+
+/// What the kernel calls a lock with these flags, what it is, and what is done with it.
+pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {
+    let act = match flags {
+        _ if flags & READ != 0 => "read",
+        _ if flags & WRITE != 0 => "write",
+        _ => "lock",
+    };
+    let is_shared = flags & (READ | WRITE) != 0;
+    let (name, kind) = match () {
+        () if flags & MUTEX != 0 => ("mutex", Kind::Mutex),
+        () if flags & REAL_TIME != 0 && is_shared => ("rt-rwlock", Kind::Rwlock),
+        () if flags & REAL_TIME != 0 => ("rt-mutex", Kind::Mutex),
+        () if flags & PER_CPU != 0 => ("percpu-rwsem", Kind::Rwlock),
+        () if flags & SPIN != 0 && is_shared => ("rwlock", Kind::Rwlock),
+        () if flags & SPIN != 0 => ("spinlock", Kind::Spinlock),
+        () if is_shared => ("rwsem", Kind::Rwlock),
+        () => ("semaphore", Kind::Semaphore),
+    };
+    (name, kind, act)
+}
+
+/// Locks of the kernel by process.
+pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec<Lock>> {
+    let mut places: BTreeMap<u32, String> = BTreeMap::new();
+    let mut found: BTreeMap<(u32, String, &str), Lock> = BTreeMap::new();
+    for (key, value) in all(&tables.locks) {
+        let [pid, flags, number] = [0, 1, 2].map(|at| half(&key, at));
+        let (kernel, kind, act) = kind(flags as i32);
+        let place = places
+            .entry(number)
+            .or_insert_with(|| symbols.place(&Tables::stack(&tables.kernel_stacks, number)));
+        let variable = match value[lock::MANY] {
+            0 => symbols.variable(value[lock::ADDRESS]),
+            _ => None,
+        };
+        let name = variable.map_or_else(|| [LOCK_OF, place].concat(), str::to_owned);
+        let wait = times(&value, lock::TIMES, Some(lock::BUCKETS_AT));
+        let woken_s = value[lock::RUNNABLE] as f64 / 1e9;
+        let site = Site {
+            place: place.clone(),
+            act: act.to_owned(),
+            count: wait.count,
+            contended: wait.count,
+            threads: threads(&value[lock::THREADS..][..4]),
+            handoff: way(wait.count, woken_s),
+            wait,
+            ..Site::default()
+        };
+        let one = Lock {
+            name: name.clone(),
+            kind,
+            kernel: kernel.to_owned(),
+            instances: 1 + value[lock::MANY],
+            owners_known_s: value[lock::OWNED] as f64 / 1e9,
+            owners_off_s: value[lock::OFF] as f64 / 1e9,
+            sites: vec![site],
+            ..Lock::default()
+        };
+        let instances = one.instances;
+        found
+            .entry((pid, name, kernel))
+            .and_modify(|known| {
+                let most = known.instances.max(instances);
+                known.join(one.clone());
+                known.instances = most;
+            })
+            .or_insert(one);
+    }
+    let mut by_process: BTreeMap<u32, Vec<Lock>> = BTreeMap::new();
+    for ((pid, ..), lock) in found {
+        by_process.entry(pid).or_default().push(lock);
+    }
+    by_process.into_iter().map(|(pid, locks)| (pid, sorted(locks))).collect()
+}
+
+/// Times on the way from a wakeup to a CPU, of which only the sum is known.
+fn way(count: u64, total_s: f64) -> Times {
+    Times { count, total_s, max_s: 0.0, buckets: Vec::new() }
+}
+
+/// Waits for one word.
+#[derive(Default)]
+pub(super) struct Word {
+    /// By the number of the stack.
+    pub(super) waits: Vec<(u32, Vec<u64>)>,
+    counted: Vec<u64>,
+}
+
+/// Waits for words of a process.
+pub(super) fn words(tables: &Tables) -> BTreeMap<u32, BTreeMap<u64, Word>> {
+    let mut found: BTreeMap<u32, BTreeMap<u64, Word>> = BTreeMap::new();
+    let address = |key: &[u8]| u64::from_le_bytes(key[8..16].try_into().expect("eight bytes"));
+    for (key, value) in all(&tables.waits) {
+        let words = found.entry(half(&key, 0)).or_default();
+        words.entry(address(&key)).or_default().waits.push((half(&key, 1), value));
+    }
+    for (key, value) in all(&tables.words) {
+        let word = found.get_mut(&half(&key, 0)).and_then(|words| words.get_mut(&address(&key)));
+        if let Some(word) = word {
+            word.counted = value;
+        }
+    }
+    found
+}
+
+impl Word {
+    /// What its owners did.
+    pub(super) fn held(&self) -> Option<Held> {
+        let sum = |at: usize| self.waits.iter().map(|(_, value)| value[at]).sum::<u64>();
+        let count = sum(wait::HOLD_ON) + sum(wait::HOLD_OFF);
+        let seconds = |at: usize| sum(at) as f64 / 1e9;
+        (count > 0).then(|| Held {
+            count,
+            total_s: seconds(wait::HOLD_ON + 1) + seconds(wait::HOLD_OFF + 1),
+            preempted_s: seconds(wait::PREEMPTED),
+            asleep_s: seconds(wait::BLOCKED),
+            woken_s: seconds(wait::HELD_RUNNABLE),
+        })
+    }
+
+    /// The word as a lock, if threads waited for it, and not in our own object.
+    pub(super) fn lock(
+        &self,
+        pid: u32,
+        address: u64,
+        stacks: &mut Stacks,
+        tables: &Tables,
+        begin_ns: u64,
+    ) -> Option<Lock> {
+        let counted = |at: usize| self.counted.get(at).copied().unwrap_or(0);
+        let mut found = Lock {
+            kind: Kind::Futex,
+            instances: 1,
+            given_by_owner: counted(word::OWN),
+            given_by_others: counted(word::OTHER),
+            waiters: Waiters {
+                seconds: counted(word::TOTAL) as f64 / 1e9,
+                longest_s: counted(word::LONGEST) as f64 / 1e9,
+                longest_at_s: counted(word::LONGEST_AT).saturating_sub(begin_ns) as f64 / 1e9,
+                most: counted(word::MOST),
+            },
+            held: self.held(),
+            ..Lock::default()
+        };
+        let mut seen = BTreeMap::new();
+        for (number, value) in self.waits.iter().filter(|(_, value)| value[wait::TIMES] > 0) {
+            let key = [&pid.to_le_bytes()[..], &number.to_le_bytes(), &address.to_le_bytes()];
+            let piece = tables.pieces.get(&key.concat()).ok().flatten().unwrap_or_default();
+            let piece = super::tables::words(&piece);
+            let chain = Tables::stack(&tables.stacks, *number);
+            let code = piece.first().copied().or(chain.first().copied()).unwrap_or(0);
+            let chain = if chain.is_empty() { vec![code] } else { chain };
+            let rest = piece.get(2..).unwrap_or_default();
+            if stacks.is_ours(code) || rest.first().is_some_and(|first| stacks.is_ours(*first)) {
+                return None;
+            }
+            let waiting = stacks.walk(&chain, rest);
+            let (kind, act, frames) = waiting.unwrap_or((Kind::Futex, "wait", vec![code]));
+            found.add_wait(value, &(kind, act, frames), stacks, &mut seen);
+        }
+        if !matches!(found.kind, Kind::Futex | Kind::Semaphore) {
+            (found.given_by_owner, found.given_by_others) = (0, 0);
+        }
+        let first = found.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s))?;
+        let place = first.place.clone();
+        let is_lock = found.is_lock();
+        found.name = stacks.names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
+        Some(found)
+    }
+}
+
+impl Lock {
+    /// Adds what was counted at one stack.
+    fn add_wait(
+        &mut self,
+        value: &[u64],
+        waiting: &Waiting,
+        stacks: &Stacks,
+        seen: &mut BTreeMap<String, [u64; 4]>,
+    ) {
+        let (kind, act, frames) = waiting;
+        // Functions of libc, and others by their names, say what it is; else who gives it up.
+        self.kind = if self.kind == Kind::Futex { *kind } else { self.kind };
+        let names = &stacks.names;
+        let place = names.place(frames[0], &frames[1..]);
+        let place = names.under(place, frames[0], &frames[1..]);
+        let act = if self.kind == Kind::Futex && self.is_lock() { "lock" } else { act };
+        let wait = times(value, wait::TIMES, Some(wait::BUCKETS_AT));
+        let failed = value[wait::FAILED];
+        let site = Site {
+            place,
+            act: act.to_owned(),
+            count: wait.count,
+            contended: wait.count,
+            failed,
+            hold_on: times(value, wait::HOLD_ON, Some(wait::HOLD_BUCKETS)),
+            hold_off: times(value, wait::HOLD_OFF, None),
+            handoff: way(wait.count, value[wait::RUNNABLE] as f64 / 1e9),
+            wait,
+            ..Site::default()
+        };
+        // Several stacks may lead to one place, and the same threads come there.
+        let bits = seen.entry(site.place.clone()).or_default();
+        for (bits, more) in bits.iter_mut().zip(&value[wait::THREADS..]) {
+            *bits |= more;
+        }
+        let count = threads(bits);
+        let at = self.sites.iter().position(|one| one.place == site.place && one.act == site.act);
+        let at = at.unwrap_or_else(|| {
+            self.sites.push(Site {
+                place: site.place.clone(),
+                act: site.act.clone(),
+                ..Site::default()
+            });
+            self.sites.len() - 1
+        });
+        self.sites[at].add(&site);
+        self.sites[at].threads = count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_say_what_a_lock_is() {
+        for (flags, expected) in [
+            (MUTEX | SPIN, ("mutex", Kind::Mutex, "lock")),
+            (SPIN, ("spinlock", Kind::Spinlock, "lock")),
+            (SPIN | WRITE, ("rwlock", Kind::Rwlock, "write")),
+            (READ, ("rwsem", Kind::Rwlock, "read")),
+            (PER_CPU | READ, ("percpu-rwsem", Kind::Rwlock, "read")),
+            (REAL_TIME, ("rt-mutex", Kind::Mutex, "lock")),
+            (0, ("semaphore", Kind::Semaphore, "lock")),
+        ] {
+            assert_eq!(kind(flags), expected, "{flags}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What the kernel sees of a program: waits in futex(2) whoever calls it, waits for locks of the
+//! kernel, and how threads lose and get CPUs. For whoever may load BPF programs.
+//!
+//! Nine small programs at raw tracepoints count in maps of fixed sizes; nothing is sent for each
+//! event. They follow threads by a list of them, which grows where a thread of the list makes
+//! another. All of it is gone with the descriptors of this process, however that ends.
+
+mod asm;
+mod btf;
+mod finish;
+mod golang;
+mod locks;
+mod programs;
+mod symbols;
+mod tables;
+mod write;
+
+use convoy_host::bpf::{Link, Program, ProgramKind};
+use convoy_host::clock::monotonic_ns;
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use btf::Offsets;
+use golang::Golang;
+use programs::{PROGRAMS, code};
+use tables::{Tables, half, process, thread, words};
+
+/// Looks at what new processes are, at most so often.
+const LEAST: Duration = Duration::from_millis(10);
+/// And at least so often.
+const MOST: Duration = Duration::from_millis(50);
+/// Of the time, what looking may take otherwise.
+const SHARE: f64 = 0.02;
+/// How long what a process has mapped counts as known.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Why the kernel cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// This user may not.
+    #[error(
+        "bpf(2) is not permitted ({0}); run as root or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
+    )]
+    Refused(io::Error),
+    /// The kernel is too old, or was built without it.
+    #[error(
+        "this kernel does not offer what is needed ({0}): Linux 5.19 or later with BPF, its type \
+         data in /sys/kernel/btf/vmlinux, and x86-64"
+    )]
+    Missing(String),
+    /// Numbers of threads mean something else to the kernel.
+    #[error(
+        "threads have other numbers for the kernel than here: this is a container with a PID \
+         namespace of its own; record from outside of it with --pid"
+    )]
+    Numbers,
+}
+
+/// What is known of a process from outside.
+#[derive(Default)]
+struct Seen {
+    maps: String,
+    command: Vec<String>,
+    /// How often it had become another program then.
+    programs: u64,
+    at: Option<Instant>,
+}
+
+/// The programs in the kernel, until this is dropped.
+pub struct Watching {
+    tables: Tables,
+    links: Vec<Link>,
+    offsets: Offsets,
+    golang: Golang,
+    seen: BTreeMap<u32, Seen>,
+    begin_ns: u64,
+    last: Option<Instant>,
+    took: Duration,
+}
+
+impl Watching {
+    /// Puts the programs where they belong.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub fn new() -> Result<Self, BpfError> {
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::PermissionDenied => BpfError::Refused(error),
+            _ => BpfError::Missing(error.to_string()),
+        };
+        if cfg!(not(target_arch = "x86_64")) {
+            return Err(BpfError::Missing("another kind of machine".to_owned()));
+        }
+        let tables = Tables::new().map_err(refused)?;
+        let types = std::fs::read(btf::FILE);
+        let types = types.map_err(|error| BpfError::Missing(format!("{}: {error}", btf::FILE)))?;
+        let offsets = Offsets::read(&types)
+            .ok_or_else(|| BpfError::Missing("its types are laid out otherwise".to_owned()))?;
+        let mut links = Vec::new();
+        for (name, tracepoint, write) in PROGRAMS {
+            let program =
+                Program::load(name, ProgramKind::Tracepoint, &code(write, &tables, offsets));
+            let program = program.map_err(refused)?;
+            let missing = |error: io::Error| match error.kind() {
+                io::ErrorKind::PermissionDenied => BpfError::Refused(error),
+                _ => BpfError::Missing(format!("{}: {error}", tracepoint.to_string_lossy())),
+            };
+            links.push(program.attach(tracepoint).map_err(missing)?);
+        }
+        let seen = BTreeMap::new();
+        let (last, took) = (None, Duration::ZERO);
+        let watching = Self {
+            tables,
+            links,
+            offsets,
+            golang: Golang::default(),
+            seen,
+            begin_ns: monotonic_ns(),
+            last,
+            took,
+        };
+        watching.check()?;
+        Ok(watching)
+    }
+
+    /// Sees whether the kernel's numbers of threads are ours: this one sleeps, and must be seen.
+    fn check(&self) -> Result<(), BpfError> {
+        let Some((process, thread)) = me() else { return Err(BpfError::Numbers) };
+        self.follow_thread(process, thread);
+        let is_seen = (0..10).any(|_| {
+            std::thread::sleep(Duration::from_micros(100));
+            let found = self.tables.threads.get(&thread.to_le_bytes()).ok().flatten();
+            found.is_some_and(|value| words(&value)[thread::ON] != 0)
+        });
+        self.tables.threads.remove(&thread.to_le_bytes());
+        self.tables.processes.remove(&process.to_le_bytes());
+        if is_seen { Ok(()) } else { Err(BpfError::Numbers) }
+    }
+
+    fn follow_thread(&self, process: u32, thread: u32) {
+        let mut value = vec![0; thread::WORDS];
+        value[thread::PROCESS] = u64::from(process);
+        let _full = self.tables.threads.set(&thread.to_le_bytes(), &bytes(&value));
+    }
+
+    /// Follows whatever this thread starts meanwhile, with all that comes of it.
+    pub fn with<T>(&self, start: impl FnOnce() -> T) -> T {
+        let Some((process, thread)) = me() else { return start() };
+        self.follow_thread(process, thread);
+        let started = start();
+        self.tables.threads.remove(&thread.to_le_bytes());
+        started
+    }
+
+    /// Follows a process that runs already, with all that comes of it.
+    pub fn follow(&self, pid: u32) {
+        // Twice: a thread may begin between the list and being followed.
+        let mut all = std::collections::BTreeSet::new();
+        for _ in 0..2 {
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+            for entry in tasks.flatten() {
+                let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+                if let Some(id) = id.filter(|id| all.insert(*id)) {
+                    self.follow_thread(pid, id);
+                }
+            }
+        }
+        let mut value = vec![0; process::WORDS];
+        value[process::BEGIN] = self.begin_ns;
+        value[process::THREADS] = all.len() as u64;
+        value[process::ALIVE] = all.len() as u64;
+        let _full = self.tables.processes.set(&pid.to_le_bytes(), &bytes(&value));
+    }
+
+    /// Looks at which processes there are, and what they have mapped: call it often.
+    pub fn look(&mut self) {
+        let least = self.took.mul_f64(1.0 / SHARE).clamp(LEAST, MOST);
+        if self.last.is_some_and(|last| last.elapsed() < least) {
+            return;
+        }
+        let begin = Instant::now();
+        for key in self.tables.processes.keys() {
+            self.look_at(half(&key, 0));
+        }
+        (self.took, self.last) = (begin.elapsed(), Some(Instant::now()));
+    }
+
+    fn look_at(&mut self, pid: u32) {
+        let value = self.tables.processes.get(&pid.to_le_bytes()).ok().flatten();
+        let Some(value) = value.map(|value| words(&value)) else { return };
+        let seen = self.seen.entry(pid).or_default();
+        let is_fresh = seen.at.is_some_and(|at| at.elapsed() < FRESH);
+        if value[process::END] != 0 || is_fresh && seen.programs == value[process::PROGRAMS] {
+            return;
+        }
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        if maps.is_empty() {
+            return;
+        }
+        // By its file in `/proc`: the name may mean something else elsewhere.
+        let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
+        self.golang.look_at(&program, &self.tables, self.offsets);
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        *seen = Seen {
+            maps,
+            command: command.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+            programs: value[process::PROGRAMS],
+            at: Some(Instant::now()),
+        };
+    }
+}
+
+/// The numbers of this process and this thread.
+fn me() -> Option<(u32, u32)> {
+    let path = std::fs::read_link("/proc/thread-self").ok()?;
+    let mut words = path.to_str()?.split('/');
+    let process = words.next()?.parse().ok()?;
+    Some((process, words.nth(1)?.parse().ok()?))
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}

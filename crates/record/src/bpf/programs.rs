@@ -1,0 +1,410 @@
+//! What runs in the kernel: at futex(2), at waits for its locks, when threads come and go.
+
+use std::ffi::CStr;
+
+use super::asm::Reg::{Fp, R0, R1, R2, R3, R6, R7, R8, R9};
+use super::asm::{Call, If, Op};
+use super::btf::Offsets;
+use super::tables::{PIECE, Tables, lock, lost, process, thread, wait, waiting, word};
+use super::write::{A, B, C, ID, KEY, ROOM, Writer, w};
+
+/// A program: its name, its tracepoint, and what writes it.
+pub(super) type Program = (&'static str, &'static CStr, fn(&mut Writer<'_>));
+
+/// All of them.
+pub(super) const PROGRAMS: [Program; 9] = [
+    ("convoy_fork", c"sched_process_fork", fork),
+    ("convoy_exec", c"sched_process_exec", exec),
+    ("convoy_exit", c"sched_process_exit", exit),
+    ("convoy_switch", c"sched_switch", switch),
+    ("convoy_waking", c"sched_waking", waking),
+    ("convoy_begin", c"contention_begin", lock_begins),
+    ("convoy_end", c"contention_end", lock_ends),
+    ("convoy_enter", c"sys_enter", enter),
+    ("convoy_leave", c"sys_exit", leave),
+];
+
+/// The bytes of a program.
+pub(super) fn code(write: fn(&mut Writer<'_>), tables: &Tables, offsets: Offsets) -> Vec<u8> {
+    let mut writer = Writer::new(tables, offsets);
+    write(&mut writer);
+    writer.finish()
+}
+
+// Flags of the tracepoints of locks.
+pub(super) const SPIN: i32 = 1;
+pub(super) const READ: i32 = 2;
+pub(super) const WRITE: i32 = 4;
+pub(super) const REAL_TIME: i32 = 8;
+pub(super) const PER_CPU: i32 = 16;
+pub(super) const MUTEX: i32 = 32;
+
+/// Where arguments and pointers are in what the kernel keeps of a thread's registers.
+mod registers {
+    pub(super) const BYTES: i16 = 168;
+    pub(super) const WORD: i16 = 112;
+    pub(super) const OPERATION: i16 = 104;
+    pub(super) const COUNT: i16 = 96;
+    pub(super) const CODE: i16 = 128;
+    pub(super) const STACK: i16 = 152;
+}
+
+const FUTEX: i32 = 202;
+/// `FUTEX_WAIT`, `_LOCK_PI`, `_WAIT_BITSET`, `_WAIT_REQUEUE_PI`, `_LOCK_PI2`.
+const WAITS: [i32; 5] = [0, 6, 9, 11, 13];
+/// `FUTEX_WAKE`, `_REQUEUE`, `_CMP_REQUEUE`, `_WAKE_OP`, `_UNLOCK_PI`, `_WAKE_BITSET`,
+/// `_CMP_REQUEUE_PI`.
+const WAKES: [i32; 7] = [1, 3, 4, 5, 7, 10, 12];
+/// The operation without its flags.
+const OPERATION: i32 = 0x7f;
+/// The word has changed: nobody waited.
+const AGAIN: i32 = -11;
+const TIMED_OUT: i32 = -110;
+
+const REGISTERS: i16 = ROOM - registers::BYTES;
+
+/// A system call begins.
+fn enter(p: &mut Writer<'_>) {
+    let out = p.out;
+    p.a.load(R1, R6, 8).jump(If::NotEqual, R1, FUTEX, out);
+    p.thread(out);
+    p.a.at(R1, Fp, REGISTERS.into()).set(R2, i32::from(registers::BYTES));
+    p.a.load(R3, R6, 0).call(Call::ReadKernel).call(Call::Now).set(R8, R0);
+    p.a.load(R9, Fp, REGISTERS + registers::OPERATION).op(Op::And, R9, OPERATION);
+    p.a.load(R1, Fp, REGISTERS + registers::WORD).store(Fp, KEY + 8, R1);
+    let (waits, wakes) = (p.a.label(), p.a.label());
+    for operation in WAITS {
+        p.a.jump(If::Equal, R9, operation, waits);
+    }
+    for operation in WAKES {
+        p.a.jump(If::Equal, R9, operation, wakes);
+    }
+    p.a.goto(out).here(waits);
+    wait_begins(p);
+    piece(p);
+    p.a.goto(out).here(wakes);
+    wake(p);
+}
+
+/// Notes that the thread, which may be a goroutine, waits for the word at `KEY + 8` since `R8`.
+pub(super) fn wait_begins(p: &mut Writer<'_>) {
+    let tables = p.tables;
+    p.a.load(R1, Fp, KEY + 8).store(R7, w(thread::WORD), R1).store(R7, w(thread::SINCE), R8);
+    p.a.load(R1, R7, w(thread::RUNNABLE)).store(R7, w(thread::RUNNABLE_THEN), R1);
+    p.stack(true, lost::STACKS);
+    p.a.store(R7, w(thread::STACK), R0);
+    let (done, others) = (p.a.label(), p.a.label());
+    key_of_word(p);
+    p.entry(&tables.words, lost::WORDS, done);
+    p.note_thread(word::THREADS);
+    p.a.set(R1, 1).fetch_add(R9, w(word::WAITERS), R1).jump(If::NotEqual, R1, 0, others);
+    p.a.store(R9, w(word::SINCE), R8).here(others).op(Op::Add, R1, 1);
+    p.a.load(R2, R9, w(word::MOST)).jump(If::Above, R2, R1, done);
+    p.a.store(R9, w(word::MOST), R1).here(done);
+}
+
+/// The stack as it lies in memory, once for each place.
+fn piece(p: &mut Writer<'_>) {
+    let (out, tables) = (p.out, p.tables);
+    key_of_wait(p, thread::STACK);
+    p.lookup(&tables.waits, KEY);
+    p.a.jump(If::NotEqual, R0, 0, out);
+    p.entry(&tables.waits, lost::WAITS, out);
+    p.lookup(&tables.room, super::write::ZERO);
+    p.a.jump(If::Equal, R0, 0, out).set(R9, R0);
+    p.a.load(R1, Fp, REGISTERS + registers::CODE).store(R9, 0, R1);
+    p.a.load(R3, Fp, REGISTERS + registers::STACK).store(R9, 8, R3);
+    let whole = p.a.label();
+    p.a.at(R1, R9, 16).set(R2, PIECE as i32).call(Call::ReadUser).jump(If::Equal, R0, 0, whole);
+    // The stack of a thread that has just begun may be shorter.
+    p.a.at(R1, R9, 16).set(R2, 256).load(R3, R9, 8).call(Call::ReadUser).here(whole);
+    p.a.set(R3, R9);
+    p.update(&tables.pieces, KEY);
+}
+
+/// Whoever waited for the word last had it until now. Who has a lock may have got it without a
+/// wait, but has waited for it some time, and wakes one; who tells others something has not.
+fn wake(p: &mut Writer<'_>) {
+    let (out, tables) = (p.out, p.tables);
+    let [told, woken, on] = [(); 3].map(|()| p.a.label());
+    p.a.load(R2, R7, w(thread::HELD_SINCE)).jump(If::Equal, R2, 0, woken);
+    p.a.load(R3, R7, w(thread::HELD)).load(R1, Fp, KEY + 8).jump(If::NotEqual, R3, R1, woken);
+    p.a.op(Op::Sub, R8, R2).store(R7, w(thread::HELD_SINCE), 0);
+    key_of_wait(p, thread::HELD_STACK);
+    p.lookup(&tables.waits, KEY);
+    p.a.jump(If::Equal, R0, 0, woken).set(R9, R0).set(R3, 0);
+    for (now, then, to) in [
+        (thread::PREEMPTED, thread::HELD_PREEMPTED, wait::PREEMPTED),
+        (thread::BLOCKED, thread::HELD_BLOCKED, wait::BLOCKED),
+        (thread::RUNNABLE, thread::HELD_RUNNABLE, wait::HELD_RUNNABLE),
+    ] {
+        p.since(now, then);
+        p.a.op(Op::Add, R3, R1).add(R9, w(to), R1);
+    }
+    p.a.jump(If::Equal, R3, 0, on);
+    p.time(wait::HOLD_OFF, None);
+    p.a.goto(woken).here(on);
+    p.time(wait::HOLD_ON, Some(wait::HOLD_BUCKETS));
+    p.a.here(woken);
+    key_of_word(p);
+    p.lookup(&tables.words, KEY);
+    p.a.jump(If::Equal, R0, 0, out).set(R9, R0);
+    p.a.load(R1, Fp, REGISTERS + registers::COUNT).op(Op::Left, R1, 32).op(Op::Right, R1, 32);
+    p.a.jump(If::Above, R1, 1, told);
+    p.has_thread(word::THREADS);
+    p.a.jump(If::Equal, R0, 0, told).set(R1, 1).add(R9, w(word::OWN), R1).goto(out);
+    p.a.here(told).set(R1, 1).add(R9, w(word::OTHER), R1);
+}
+
+/// A system call ends.
+fn leave(p: &mut Writer<'_>) {
+    let out = p.out;
+    p.thread(out);
+    p.a.load(R1, R6, 8).store(Fp, B, R1);
+    wait_ends(p);
+    let slept = p.a.label();
+    p.a.load(R1, Fp, B).jump(If::NotEqual, R1, TIMED_OUT, slept);
+    p.a.set(R1, 1).add(R9, w(wait::FAILED), R1).goto(out).here(slept);
+    p.a.jump(If::NotEqual, R1, 0, out);
+    p.a.load(R1, Fp, A).store(R7, w(thread::HELD_SINCE), R1);
+    for (from, to) in [
+        (thread::WORD, thread::HELD),
+        (thread::STACK, thread::HELD_STACK),
+        (thread::PREEMPTED, thread::HELD_PREEMPTED),
+        (thread::BLOCKED, thread::HELD_BLOCKED),
+        (thread::RUNNABLE, thread::HELD_RUNNABLE),
+    ] {
+        p.a.load(R1, R7, w(from)).store(R7, w(to), R1);
+    }
+}
+
+/// Books the wait of the thread, if it is in one, with the result at `B`; the time is at `A` then,
+/// and its value in `R9`.
+pub(super) fn wait_ends(p: &mut Writer<'_>) {
+    let (out, tables) = (p.out, p.tables);
+    p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, out);
+    p.a.call(Call::Now).store(Fp, A, R0).set(R8, R0);
+    p.a.load(R1, R7, w(thread::SINCE)).op(Op::Sub, R8, R1).store(R7, w(thread::SINCE), 0);
+    p.a.load(R1, R7, w(thread::WORD)).store(Fp, KEY + 8, R1);
+    let booked = p.a.label();
+    key_of_word(p);
+    p.lookup(&tables.words, KEY);
+    p.a.jump(If::Equal, R0, 0, booked).set(R9, R0);
+    p.a.set(R1, -1).fetch_add(R9, w(word::WAITERS), R1).jump(If::NotEqual, R1, 1, booked);
+    // It was the last one: the time with waiters ends.
+    p.a.load(R1, Fp, A).load(R2, R9, w(word::SINCE)).op(Op::Sub, R1, R2);
+    p.grow(R9, word::TOTAL, R1);
+    p.a.load(R3, R9, w(word::LONGEST)).jump(If::Above, R3, R1, booked);
+    p.a.store(R9, w(word::LONGEST), R1).store(R9, w(word::LONGEST_AT), R2).here(booked);
+    p.a.load(R1, Fp, B).jump(If::Equal, R1, AGAIN, out);
+    key_of_wait(p, thread::STACK);
+    p.entry(&tables.waits, lost::WAITS, out);
+    p.time(wait::TIMES, Some(wait::BUCKETS_AT));
+    p.note_thread(wait::THREADS);
+    p.since(thread::RUNNABLE, thread::RUNNABLE_THEN);
+    p.a.add(R9, w(wait::RUNNABLE), R1);
+}
+
+/// The key of a word whose address is at `KEY + 8`.
+fn key_of_word(p: &mut Writer<'_>) {
+    p.a.load(R1, R7, w(thread::PROCESS)).store(Fp, KEY, R1);
+}
+
+/// The key of the waits for that word from a stack.
+fn key_of_wait(p: &mut Writer<'_>, stack: usize) {
+    p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, KEY, R1);
+    p.a.load(R1, R7, w(stack)).store32(Fp, KEY + 4, R1);
+}
+
+/// A thread begins to wait for a lock of the kernel.
+fn lock_begins(p: &mut Writer<'_>) {
+    let out = p.out;
+    p.thread(out);
+    let [chosen, fresh, rwsem, known, done] = [(); 5].map(|()| p.a.label());
+    p.a.load(R8, R6, 8).op(Op::And, R8, 0xff).at(R9, R7, w(thread::SLEEPS).into());
+    p.a.set(R1, R8).op(Op::And, R1, SPIN | MUTEX).jump(If::NotEqual, R1, SPIN, chosen);
+    p.a.op(Op::Add, R9, i32::from(w(thread::SPINS - thread::SLEEPS))).here(chosen);
+    p.a.load(R1, R9, w(waiting::SINCE)).jump(If::Equal, R1, 0, fresh);
+    // A mutex begins again when it has spun for long enough.
+    p.a.load(R2, R9, w(waiting::LOCK)).load(R3, R6, 0).jump(If::Equal, R2, R3, out);
+    p.lose(lost::NESTED);
+    p.a.here(fresh).load(R1, R6, 0).store(R9, w(waiting::LOCK), R1);
+    p.stack(false, lost::STACKS);
+    p.a.set(R1, R8).op(Op::Left, R1, 32).op(Op::Or, R0, R1).store(R9, w(waiting::PLACE), R0);
+    p.a.load(R1, R7, w(thread::RUNNABLE)).store(R9, w(waiting::RUNNABLE_THEN), R1);
+    p.a.store(R9, w(waiting::OWNER), 0);
+    let read = |p: &mut Writer<'_>, bytes| {
+        p.a.at(R1, Fp, A.into()).set(R2, bytes).call(Call::ReadKernel);
+    };
+    p.a.set(R1, R8).op(Op::And, R1, MUTEX).jump(If::Equal, R1, 0, rwsem);
+    p.a.load(R3, R6, 0).op(Op::Add, R3, p.offsets.mutex_owner);
+    read(p, 8);
+    p.a.goto(known).here(rwsem);
+    p.a.set(R1, R8).op(Op::And, R1, SPIN | PER_CPU | REAL_TIME).jump(If::NotEqual, R1, 0, done);
+    p.a.set(R1, R8).op(Op::And, R1, READ | WRITE).jump(If::Equal, R1, 0, done);
+    p.a.load(R3, R6, 0).op(Op::Add, R3, p.offsets.rwsem_owner);
+    read(p, 8);
+    // The lowest bit says that readers have it, of whom the last one is named.
+    p.a.load(R1, Fp, A).op(Op::And, R1, 1).jump(If::NotEqual, R1, 0, done).here(known);
+    p.a.load(R3, Fp, A).op(Op::And, R3, -8).jump(If::Equal, R3, 0, done);
+    p.a.op(Op::Add, R3, p.offsets.on_cpu);
+    read(p, 4);
+    let runs = p.a.label();
+    p.a.load32(R1, Fp, A).set(R2, 1).jump(If::NotEqual, R1, 0, runs).set(R2, 2).here(runs);
+    p.a.store(R9, w(waiting::OWNER), R2).here(done);
+    p.a.call(Call::Now).store(R9, w(waiting::SINCE), R0);
+}
+
+/// The wait for a lock of the kernel is over.
+fn lock_ends(p: &mut Writer<'_>) {
+    let (out, tables) = (p.out, p.tables);
+    p.thread(out);
+    let [next, found, first, kept] = [(); 4].map(|()| p.a.label());
+    p.a.load(R1, R6, 0).at(R9, R7, w(thread::SLEEPS).into());
+    p.a.load(R2, R9, w(waiting::SINCE)).jump(If::Equal, R2, 0, next);
+    p.a.load(R3, R9, w(waiting::LOCK)).jump(If::Equal, R3, R1, found).here(next);
+    p.a.op(Op::Add, R9, i32::from(w(thread::SPINS - thread::SLEEPS)));
+    p.a.load(R2, R9, w(waiting::SINCE)).jump(If::Equal, R2, 0, out);
+    p.a.load(R3, R9, w(waiting::LOCK)).jump(If::NotEqual, R3, R1, out).here(found);
+    p.a.call(Call::Now).set(R8, R0).load(R1, R9, w(waiting::SINCE)).op(Op::Sub, R8, R1);
+    p.a.store(R9, w(waiting::SINCE), 0);
+    for (from, to) in [(waiting::LOCK, A), (waiting::OWNER, B), (waiting::RUNNABLE_THEN, C)] {
+        p.a.load(R1, R9, w(from)).store(Fp, to, R1);
+    }
+    p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, KEY, R1);
+    p.a.load(R1, R9, w(waiting::PLACE)).store(Fp, KEY + 8, R1);
+    p.a.op(Op::Right, R1, 32).store32(Fp, KEY + 4, R1).set(R1, 0).store32(Fp, KEY + 12, R1);
+    p.entry(&tables.locks, lost::LOCKS, out);
+    p.time(lock::TIMES, Some(lock::BUCKETS_AT));
+    p.note_thread(lock::THREADS);
+    p.a.load(R1, R7, w(thread::RUNNABLE)).load(R2, Fp, C).op(Op::Sub, R1, R2);
+    p.a.add(R9, w(lock::RUNNABLE), R1);
+    p.a.load(R1, Fp, A).load(R2, R9, w(lock::ADDRESS)).jump(If::Equal, R2, 0, first);
+    p.a.jump(If::Equal, R2, R1, kept).store(R9, w(lock::MANY), 1).goto(kept).here(first);
+    p.a.store(R9, w(lock::ADDRESS), R1).here(kept);
+    p.a.load(R2, Fp, B).jump(If::Equal, R2, 0, out).add(R9, w(lock::OWNED), R8);
+    p.a.jump(If::NotEqual, R2, 2, out).add(R9, w(lock::OFF), R8);
+}
+
+/// A CPU goes from one thread to another.
+fn switch(p: &mut Writer<'_>) {
+    let out = p.out;
+    let [next, known, runnable, woken] = [(); 4].map(|()| p.a.label());
+    p.a.call(Call::Now).set(R8, R0);
+    p.thread(next);
+    p.a.load(R1, R7, w(thread::ON)).jump(If::Equal, R1, 0, known);
+    p.a.set(R2, R8).op(Op::Sub, R2, R1);
+    p.grow(R7, thread::CPU, R2);
+    p.a.here(known).store(R7, w(thread::OFF), R8).store(R7, w(thread::ON), 0);
+    p.a.store(R7, w(thread::WOKEN), 0).store(R7, w(thread::WAS_RUNNABLE), 0).set(R2, 1);
+    // It was taken from its CPU, or gave it up without falling asleep.
+    p.a.load(R1, R6, 0).op(Op::And, R1, 1).jump(If::NotEqual, R1, 0, runnable);
+    p.a.load(R1, R6, 24).op(Op::Left, R1, 32).jump(If::Equal, R1, 0, runnable);
+    p.grow(R7, thread::SLEEPS_COUNT, R2);
+    p.a.goto(next).here(runnable).store(R7, w(thread::WAS_RUNNABLE), R2);
+    p.grow(R7, thread::PREEMPTIONS, R2);
+    p.a.here(next);
+    p.thread_of(2);
+    p.a.store(R7, w(thread::ON), R8).load(R1, R7, w(thread::OFF)).jump(If::Equal, R1, 0, out);
+    p.a.store(R7, w(thread::OFF), 0).set(R2, R8).op(Op::Sub, R2, R1);
+    let slept = p.a.label();
+    p.a.load(R3, R7, w(thread::WAS_RUNNABLE)).jump(If::Equal, R3, 0, slept);
+    p.grow(R7, thread::PREEMPTED, R2);
+    p.a.goto(out).here(slept).load(R3, R7, w(thread::WOKEN)).jump(If::NotEqual, R3, 0, woken);
+    p.grow(R7, thread::BLOCKED, R2);
+    p.a.goto(out).here(woken).op(Op::Sub, R8, R3).op(Op::Sub, R3, R1);
+    p.grow(R7, thread::BLOCKED, R3);
+    p.grow(R7, thread::RUNNABLE, R8);
+}
+
+/// A thread is woken.
+fn waking(p: &mut Writer<'_>) {
+    let out = p.out;
+    p.thread_of(0);
+    p.a.load(R1, R7, w(thread::OFF)).jump(If::Equal, R1, 0, out);
+    p.a.load(R1, R7, w(thread::WAS_RUNNABLE)).jump(If::NotEqual, R1, 0, out);
+    p.a.load(R1, R7, w(thread::WOKEN)).jump(If::NotEqual, R1, 0, out);
+    p.a.call(Call::Now).store(R7, w(thread::WOKEN), R0);
+}
+
+/// A thread makes another one, or a process.
+fn fork(p: &mut Writer<'_>) {
+    /// Where a value is put together.
+    const VALUE: i16 = ROOM - w(thread::WORDS);
+    let (out, tables) = (p.out, p.tables);
+    p.thread(out);
+    for (offset, to) in [(p.offsets.pid, ID), (p.offsets.tgid, A)] {
+        p.a.load(R3, R6, 8).op(Op::Add, R3, offset);
+        p.a.at(R1, Fp, to.into()).set(R2, 4).call(Call::ReadKernel);
+    }
+    p.a.call(Call::Now).set(R8, R0).load32(R9, Fp, A);
+    for index in 0..thread::WORDS {
+        p.a.store(Fp, VALUE + w(index), 0);
+    }
+    let (kept, new) = (p.a.label(), p.a.label());
+    p.a.store(Fp, VALUE + w(thread::PROCESS), R9).at(R3, Fp, VALUE.into());
+    p.update(&tables.threads, ID);
+    p.a.jump(If::Equal, R0, 0, kept);
+    p.lose(lost::THREADS);
+    p.a.here(kept).load(R1, R7, w(thread::PROCESS)).jump(If::NotEqual, R1, R9, new);
+    p.lookup(&tables.processes, A);
+    p.a.jump(If::Equal, R0, 0, out).set(R1, 1).add(R0, w(process::THREADS), R1);
+    p.a.add(R0, w(process::ALIVE), R1).goto(out).here(new);
+    p.a.store(Fp, VALUE + w(process::PARENT), R1).store(Fp, VALUE + w(process::BEGIN), R8);
+    p.a.store(Fp, VALUE + w(process::THREADS), 1).store(Fp, VALUE + w(process::ALIVE), 1);
+    p.a.at(R3, Fp, VALUE.into());
+    p.update(&tables.processes, A);
+    p.a.jump(If::Equal, R0, 0, out);
+    p.lose(lost::PROCESSES);
+}
+
+/// A process becomes another program; the thread that does so takes the number of its process.
+fn exec(p: &mut Writer<'_>) {
+    let (out, tables) = (p.out, p.tables);
+    p.a.call(Call::CurrentThread).store32(Fp, A, R0).load(R1, R6, 8).store32(Fp, ID, R1);
+    p.lookup(&tables.threads, ID);
+    p.a.jump(If::Equal, R0, 0, out).set(R7, R0);
+    p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, B, R1);
+    p.lookup(&tables.processes, B);
+    let none = p.a.label();
+    p.a.jump(If::Equal, R0, 0, none).set(R1, 1).add(R0, w(process::PROGRAMS), R1).here(none);
+    p.a.load32(R1, Fp, A).load32(R2, Fp, ID).jump(If::Equal, R1, R2, out).set(R3, R7);
+    p.update(&tables.threads, A);
+    p.remove(&tables.threads, ID);
+}
+
+/// A thread ends.
+fn exit(p: &mut Writer<'_>) {
+    let (out, tables) = (p.out, p.tables);
+    p.thread(out);
+    p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, C, R1);
+    p.lookup(&tables.processes, C);
+    let [gone, known, waits] = [(); 3].map(|()| p.a.label());
+    p.a.jump(If::Equal, R0, 0, waits).set(R9, R0).call(Call::Now).set(R8, R0);
+    p.a.load(R1, R7, w(thread::ON)).jump(If::Equal, R1, 0, known).set(R2, R8);
+    p.a.op(Op::Sub, R2, R1);
+    p.grow(R7, thread::CPU, R2);
+    p.a.here(known);
+    for (from, to) in SUMS {
+        p.a.load(R1, R7, w(from)).add(R9, w(to), R1);
+    }
+    p.a.set(R1, -1).fetch_add(R9, w(process::ALIVE), R1).jump(If::NotEqual, R1, 1, waits);
+    p.a.store(R9, w(process::END), R8).here(waits);
+    // What it waits for when the process ends was a wait, too.
+    p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, gone).store(Fp, B, 0);
+    let end = std::mem::replace(&mut p.out, gone);
+    wait_ends(p);
+    p.out = end;
+    p.a.here(gone);
+    p.remove(&tables.threads, ID);
+}
+
+/// Words of a thread, and those of its process that they are added to when it ends.
+pub(super) const SUMS: [(usize, usize); 6] = [
+    (thread::PREEMPTED, process::PREEMPTED),
+    (thread::BLOCKED, process::BLOCKED),
+    (thread::RUNNABLE, process::RUNNABLE),
+    (thread::CPU, process::CPU),
+    (thread::PREEMPTIONS, process::PREEMPTIONS),
+    (thread::SLEEPS_COUNT, process::SLEEPS),
+];

@@ -1,0 +1,186 @@
+//! Names of places in the kernel.
+
+use std::collections::BTreeMap;
+
+/// What the kernel says of its own functions.
+const FILE: &str = "/proc/kallsyms";
+
+/// The kernel's functions and variables.
+pub(super) struct Symbols {
+    /// By their beginning, which the next one ends.
+    all: BTreeMap<u64, String>,
+    /// Where its functions lie that take locks and sleep.
+    locking: Vec<(u64, u64)>,
+}
+
+/// Frames among which those of the tracepoint are.
+const TRACING: usize = 6;
+
+/// How functions begin that take locks for others, wherever they lie; without underscores.
+const PASSING: [&str; 19] = [
+    "mutex_",
+    "ww_mutex",
+    "down_",
+    "down",
+    "rwsem_",
+    "percpu_down",
+    "percpu_rwsem",
+    "pv_queued",
+    "queued_",
+    "native_queued",
+    "raw_spin",
+    "raw_read",
+    "raw_write",
+    "spin_lock",
+    "rt_mutex",
+    "rtlock",
+    "rt_spin",
+    "lock_mm_and_find_vma",
+    "osq_lock",
+];
+
+impl Symbols {
+    pub(super) fn read() -> Self {
+        Self::new(&std::fs::read_to_string(FILE).unwrap_or_default())
+    }
+
+    /// From lines of an address, a letter, and a name, with `[module]` after some.
+    fn new(text: &str) -> Self {
+        let mut all = BTreeMap::new();
+        let mut marks = BTreeMap::new();
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let address = words.next().and_then(|word| u64::from_str_radix(word, 16).ok());
+            let (Some(address), Some(kind), Some(name)) = (address, words.next(), words.next())
+            else {
+                continue;
+            };
+            // The addresses are hidden from those who may not see them.
+            if address == 0 {
+                continue;
+            }
+            if name.ends_with("_text_start") || name.ends_with("_text_end") {
+                marks.insert(name, address);
+            } else if "tTwWdDbBrR".contains(kind) && name != "_stext" && name != "_text" {
+                all.insert(address, name.to_owned());
+            }
+        }
+        let part = |part: &str| {
+            let mark = |end: &str| marks.get(format!("__{part}_text_{end}").as_str()).copied();
+            Some((mark("start")?, mark("end")?))
+        };
+        let locking = ["sched", "lock"].into_iter().filter_map(part).collect();
+        Self { all, locking }
+    }
+
+    /// Whether there are any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The function or variable that an address is in, and how far.
+    fn find(&self, address: u64) -> Option<(&str, u64)> {
+        /// Of a function.
+        const LONGEST: u64 = 1 << 20;
+        let (begin, name) = self.all.range(..=address).next_back()?;
+        (address - begin < LONGEST).then(|| (plain(name), address - begin))
+    }
+
+    /// The variable that begins here.
+    pub(super) fn variable(&self, address: u64) -> Option<&str> {
+        self.find(address).filter(|found| found.1 == 0).map(|found| found.0)
+    }
+
+    /// The place that a stack waits in, the innermost frame first: the function that wanted the
+    /// lock, under which, and the system call.
+    pub(super) fn place(&self, stack: &[u64]) -> String {
+        let is_locking = |address: u64| {
+            let inside = |part: &(u64, u64)| (part.0..part.1).contains(&address);
+            self.locking.iter().any(inside)
+                || self.find(address).is_some_and(|(name, _)| {
+                    let name = name.trim_start_matches('_');
+                    PASSING.iter().any(|prefix| name.starts_with(prefix))
+                })
+        };
+        // First come the program that has noted this, which is gone, and what called it.
+        let is_tracing = |address: &u64| {
+            let name = self.find(*address).map_or("", |found| found.0);
+            let name = name.trim_start_matches('_');
+            ["bpf_trace", "traceiter_", "probestub_"].iter().any(|one| name.starts_with(one))
+        };
+        let from = stack.iter().take(TRACING).rposition(is_tracing).map_or(0, |last| last + 1);
+        let stack = &stack[from..];
+        let mut frames = stack.iter().copied().skip_while(|address| is_locking(*address));
+        let Some(first) = frames.next() else {
+            return stack.last().map_or_else(|| "?".to_owned(), |last| self.name(*last));
+        };
+        let names: Vec<String> = frames.map(|address| self.name(address)).collect();
+        let at = names.iter().position(|name| call(name).is_some());
+        let inner = names[..at.unwrap_or(names.len())].first();
+        let first = self.name(first);
+        let under = inner.filter(|name| **name != first && !is_entry(name));
+        let under = under.map(|name| format!(" under {name}")).unwrap_or_default();
+        match at.and_then(|at| call(&names[at])) {
+            Some(call) => format!("{first}{under}, in {call}(2)"),
+            None => format!("{first}{under}"),
+        }
+    }
+
+    fn name(&self, address: u64) -> String {
+        self.find(address).map_or_else(|| format!("{address:#x}"), |(name, _)| name.to_owned())
+    }
+}
+
+/// A function without what a compiler adds to its name.
+fn plain(name: &str) -> &str {
+    let end = [".constprop", ".isra", ".part", ".cold", ".llvm"];
+    end.iter().fold(name, |name, suffix| name.split(suffix).next().unwrap_or(name))
+}
+
+/// The system call that a function is, as a name.
+fn call(name: &str) -> Option<&str> {
+    ["__x64_sys_", "__do_sys_", "__se_sys_", "__arm64_sys_"]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+}
+
+/// Whether it is on every stack.
+fn is_entry(name: &str) -> bool {
+    ["do_syscall", "x64_sys", "entry_", "asm_", "ret_from"].iter().any(|one| name.starts_with(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "0000000000000000 T hidden\n\
+        ffffffff81000000 T _stext\n\
+        ffffffff81000100 T do_renameat2\n\
+        ffffffff81000400 t lock_rename.part.0\n\
+        ffffffff81000800 T __x64_sys_rename\n\
+        ffffffff81000900 T x64_sys_call\n\
+        ffffffff81001000 T __sched_text_start\n\
+        ffffffff81001010 T __mutex_lock.constprop.0\n\
+        ffffffff81002000 T __sched_text_end\n\
+        ffffffff81003000 t bpf_trace_run2\n\
+        ffffffff82000000 D tasklist_lock\n\
+        ffffffffc0000000 t helper\t[module]\n\
+        no line\n";
+
+    #[test]
+    fn a_place_is_the_function_that_wanted_the_lock_and_the_system_call() {
+        let symbols = Symbols::new(TEXT);
+        let base = 0xffff_ffff_8100_0000;
+        let stack =
+            [0x3fff_0000, 0x3004, 0x1020, 0x410, 0x180, 0x810, 0x910].map(|offset| base + offset);
+        assert_eq!(symbols.place(&stack), "lock_rename under do_renameat2, in rename(2)");
+        assert_eq!(symbols.place(&stack[..4]), "lock_rename");
+        assert_eq!(symbols.place(&stack[..3]), "__mutex_lock");
+        assert_eq!(symbols.place(&[]), "?");
+        assert_eq!(symbols.variable(0xffff_ffff_8200_0000), Some("tasklist_lock"));
+        assert_eq!(symbols.variable(0xffff_ffff_8200_0008), None);
+        assert!(Symbols::new("0000000000000000 T hidden\n").is_empty());
+        let unnamed = Symbols::new("");
+        assert_eq!(unnamed.place(&[0xffff_ffff_8100_0410]), "0xffffffff81000410");
+    }
+}

@@ -1,0 +1,186 @@
+//! Pieces that several programs in the kernel have in common.
+//!
+//! In all of them `R6` is what the tracepoint hands over, `R7` the thread, `R8` a time, `R9` a
+//! value of a map. Places on the stack have names below.
+
+use convoy_host::bpf::Map;
+
+use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+use super::asm::{Asm, Call, If, Label, Op, Reg};
+use super::btf::Offsets;
+use super::tables::{Tables, times};
+use crate::layout::BUCKETS;
+
+/// The key of maps with one value.
+pub(super) const ZERO: i16 = -8;
+/// A key of 16 bytes.
+pub(super) const KEY: i16 = -24;
+/// The number of a thread, a key of four bytes.
+pub(super) const ID: i16 = -32;
+/// Words that a program needs for a while.
+pub(super) const A: i16 = -40;
+pub(super) const B: i16 = -48;
+pub(super) const C: i16 = -56;
+/// Room for a structure or value ends here.
+pub(super) const ROOM: i16 = -64;
+
+/// Where a word of a value is.
+pub(super) const fn w(index: usize) -> i16 {
+    (index * 8) as i16
+}
+
+/// A program that is being written, and what it works on.
+pub(super) struct Writer<'a> {
+    pub(super) a: Asm,
+    pub(super) tables: &'a Tables,
+    pub(super) offsets: Offsets,
+    /// Where the program ends.
+    pub(super) out: Label,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(tables: &'a Tables, offsets: Offsets) -> Self {
+        let mut a = Asm::default();
+        let out = a.label();
+        a.set(R6, R1).store(Fp, ZERO, 0);
+        Self { a, tables, offsets, out }
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.a.here(self.out).exit();
+        self.a.finish()
+    }
+
+    /// `R0` is the value of the key at this place of the stack, or 0.
+    pub(super) fn lookup(&mut self, map: &Map, key: i16) {
+        self.a.map(R1, map.descriptor()).at(R2, Fp, key.into()).call(Call::Lookup);
+    }
+
+    /// Gives the key its value, which `R3` points to; `R0` is 0 if it has.
+    pub(super) fn update(&mut self, map: &Map, key: i16) {
+        self.a.map(R1, map.descriptor()).at(R2, Fp, key.into());
+        self.a.set(R4, 0).call(Call::Update);
+    }
+
+    pub(super) fn remove(&mut self, map: &Map, key: i16) {
+        self.a.map(R1, map.descriptor()).at(R2, Fp, key.into()).call(Call::Delete);
+    }
+
+    /// `R7` is the current thread; `none` if it is not followed.
+    pub(super) fn thread(&mut self, none: Label) {
+        self.a.call(Call::CurrentThread).store32(Fp, ID, R0);
+        let threads = &self.tables.threads;
+        self.lookup(threads, ID);
+        self.a.jump(If::Equal, R0, 0, none).set(R7, R0);
+    }
+
+    /// `R7` is the thread whose task the tracepoint hands over as this argument.
+    pub(super) fn thread_of(&mut self, argument: usize) {
+        let pid = self.offsets.pid;
+        self.a.load(R3, R6, w(argument)).op(Op::Add, R3, pid);
+        self.a.at(R1, Fp, ID.into()).set(R2, 4).call(Call::ReadKernel);
+        let threads = &self.tables.threads;
+        self.lookup(threads, ID);
+        self.a.jump(If::Equal, R0, 0, self.out).set(R7, R0);
+    }
+
+    /// Counts something as lost; `R0` to `R5` are lost, too.
+    pub(super) fn lose(&mut self, what: usize) {
+        let none = self.a.label();
+        let lost = &self.tables.lost;
+        self.lookup(lost, ZERO);
+        self.a.jump(If::Equal, R0, 0, none).set(R1, 1).add(R0, w(what), R1).here(none);
+    }
+
+    /// `R9` is the value of the key at [`KEY`], made if it is not there; `none` without room.
+    pub(super) fn entry(&mut self, map: &Map, losses: usize, none: Label) {
+        let found = self.a.label();
+        self.lookup(map, KEY);
+        self.a.jump(If::NotEqual, R0, 0, found);
+        let zeros = &self.tables.zeros;
+        self.lookup(zeros, ZERO);
+        self.a.jump(If::Equal, R0, 0, none).set(R3, R0);
+        self.update(map, KEY);
+        self.lookup(map, KEY);
+        self.a.jump(If::NotEqual, R0, 0, found);
+        self.lose(losses);
+        self.a.goto(none).here(found).set(R9, R0);
+    }
+
+    /// `R0` is the number of the stack, of the program or the kernel, in 32 bits.
+    pub(super) fn stack(&mut self, of_program: bool, losses: usize) {
+        /// Compare stacks by their checksums.
+        const FAST: i32 = 1 << 9;
+        const USER: i32 = 1 << 8;
+        let (map, flags) = if of_program {
+            (&self.tables.stacks, FAST | USER)
+        } else {
+            (&self.tables.kernel_stacks, FAST)
+        };
+        let (failed, done) = (self.a.label(), self.a.label());
+        self.a.set(R1, R6).map(R2, map.descriptor()).set(R3, flags).call(Call::Stack);
+        self.a.jump(If::Negative, R0, 0, failed).goto(done).here(failed);
+        self.lose(losses);
+        self.a.set(R0, -1).op(Op::Left, R0, 32).op(Op::Right, R0, 32).here(done);
+    }
+
+    /// Adds the time in `R8` to the distribution at these words of `R9`.
+    pub(super) fn time(&mut self, at: usize, buckets: Option<usize>) {
+        let below = self.a.label();
+        self.a.set(R1, 1).add(R9, w(at + times::COUNT), R1).add(R9, w(at + times::TOTAL), R8);
+        self.a.load(R1, R9, w(at + times::MOST)).jump(If::Above, R1, R8, below);
+        self.a.store(R9, w(at + times::MOST), R8).here(below);
+        if let Some(first) = buckets {
+            self.bucket(first);
+        }
+    }
+
+    /// Counts the time in `R8` in its bucket: `layout::bucket`, of nanoseconds.
+    fn bucket(&mut self, first: usize) {
+        let a = &mut self.a;
+        a.set(R1, R8).set(R2, 0);
+        for shift in [32, 16, 8, 4, 2, 1] {
+            let zero = a.label();
+            a.set(R3, R1).op(Op::Right, R3, shift).jump(If::Equal, R3, 0, zero);
+            a.set(R1, R3).op(Op::Add, R2, shift).here(zero);
+        }
+        let (some, found) = (a.label(), a.label());
+        a.jump(If::Above, R2, 3, some).set(R2, 0).goto(found).here(some);
+        a.set(R4, R2).op(Op::Sub, R4, 1).set(R3, R8).op(Op::Right, R3, R4).op(Op::And, R3, 1);
+        a.op(Op::Sub, R2, 4).op(Op::Left, R2, 1).op(Op::Add, R2, R3).here(found);
+        let inside = a.label();
+        a.set(R5, BUCKETS as i32 - 1).jump(If::Above, R5, R2, inside).set(R2, R5).here(inside);
+        a.op(Op::And, R2, BUCKETS as i32 - 1).op(Op::Left, R2, 3).set(R3, R9).op(Op::Add, R3, R2);
+        a.set(R1, 1).add(R3, w(first), R1);
+    }
+
+    /// Notes in four words of `R9` that the thread at [`ID`] was here.
+    pub(super) fn note_thread(&mut self, at: usize) {
+        self.bit();
+        self.a.load(R5, R4, w(at)).op(Op::Or, R5, R3).store(R4, w(at), R5);
+    }
+
+    /// `R0` is not 0 if the thread at [`ID`] is noted in four words of `R9`.
+    pub(super) fn has_thread(&mut self, at: usize) {
+        self.bit();
+        self.a.load(R0, R4, w(at)).op(Op::And, R0, R3);
+    }
+
+    /// The bit of the thread is in `R3`, and `R4` is so much beyond `R9` as its word is.
+    fn bit(&mut self) {
+        let a = &mut self.a;
+        a.load32(R1, Fp, ID).set(R2, R1).op(Op::And, R2, 63).set(R3, 1).op(Op::Left, R3, R2);
+        a.op(Op::Right, R1, 6).op(Op::And, R1, 3).op(Op::Left, R1, 3).set(R4, R9);
+        a.op(Op::Add, R4, R1);
+    }
+
+    /// `R1` is how much a word of the thread has grown since another one was set to it.
+    pub(super) fn since(&mut self, now: usize, then: usize) {
+        self.a.load(R1, R7, w(now)).load(R2, R7, w(then)).op(Op::Sub, R1, R2);
+    }
+
+    /// Adds `by` to a word of the thread, which this CPU alone changes.
+    pub(super) fn grow(&mut self, base: Reg, index: usize, by: Reg) {
+        self.a.load(R5, base, w(index)).op(Op::Add, R5, by).store(base, w(index), R5);
+    }
+}

@@ -1,0 +1,116 @@
+//! Which call a thread waits in, by what lies on its stack.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::futex::act;
+use crate::names::{Names, passes_on};
+use crate::record::Kind;
+use crate::sites::Module;
+
+/// Callers that are looked at.
+const CALLERS: usize = 8;
+
+/// A wait: what for, what is done, and what the calls return to, the innermost first.
+pub(crate) type Waiting = (Kind, &'static str, Vec<u64>);
+
+/// The stacks of one process.
+pub(crate) struct Stacks {
+    pid: u32,
+    pub(crate) names: Names,
+    modules: BTreeMap<PathBuf, Option<Module>>,
+}
+
+impl Stacks {
+    /// Of a process with this text of `/proc/self/maps`.
+    pub(crate) fn new(pid: u32, maps: &str) -> Self {
+        Self { pid, names: Names::new(maps), modules: BTreeMap::new() }
+    }
+
+    /// The wait that led to a stack with these words: its frames begin where a function that waits
+    /// is called, or else with the first call that is found.
+    pub(crate) fn scan(&mut self, words: impl Iterator<Item = u64>) -> Option<Waiting> {
+        let mut frames = Vec::new();
+        let mut known = None;
+        for word in words {
+            let Some(target) = self.target(word) else { continue };
+            let found = target.iter().find_map(|name| act(name));
+            if let Some(found) = found.filter(|_| known.is_none()) {
+                // Words before are of libc, or left behind by functions that have ended.
+                frames.clear();
+                known = Some(found);
+            }
+            frames.push(word);
+            if known.is_some() && frames.len() > CALLERS || frames.len() > 4 * CALLERS {
+                break;
+            }
+        }
+        let (kind, act) = known.or_else(|| self.guess(&frames))?;
+        Some((kind, act, frames))
+    }
+
+    /// The same of a stack that the kernel has walked by frame pointers, beginning with the system
+    /// call, and of the words that lie on it. A program without frame pointers shows in a chain
+    /// that leads nowhere; the function with the system call has no frame, and its caller lies in
+    /// the first word.
+    pub(crate) fn walk(&mut self, chain: &[u64], words: &[u64]) -> Option<Waiting> {
+        let is_known = |this: &Self, address: u64| {
+            this.names.own(address).is_some_and(|(path, _)| !is_libc(path))
+        };
+        let mut callers = chain.iter().skip(1).copied().peekable();
+        if !callers.peek().is_some_and(|first| is_known(self, *first)) {
+            return self.scan(chain.first().into_iter().chain(words).copied());
+        }
+        let first = words.first().copied().filter(|word| self.target(*word).is_some());
+        let code = chain.first().copied().filter(|code| is_known(self, *code));
+        let inside = code.map(|code| code + 1);
+        let frames: Vec<u64> = inside.into_iter().chain(first).chain(callers).collect();
+        let known = frames.iter().position(|frame| {
+            let target = self.target(*frame).unwrap_or_default();
+            target.iter().any(|name| act(name).is_some())
+        });
+        let from = known.unwrap_or(0);
+        let frames: Vec<u64> =
+            frames[from..].iter().copied().filter(|frame| is_known(self, *frame)).collect();
+        let target = self.target(*frames.first()?).unwrap_or_default();
+        let (kind, act) =
+            target.iter().find_map(|name| act(name)).or_else(|| self.guess(&frames))?;
+        Some((kind, act, frames))
+    }
+
+    /// Whether an address is in the object that is loaded before a program.
+    pub(crate) fn is_ours(&self, address: u64) -> bool {
+        let file = self.names.own(address).and_then(|(path, _)| path.file_name());
+        file.is_some_and(|name| name.to_string_lossy().starts_with("libconvoy_record"))
+    }
+
+    /// What a program that calls futex(2) itself waits for, by the names of its functions.
+    fn guess(&self, frames: &[u64]) -> Option<(Kind, &'static str)> {
+        frames.first()?;
+        let is_lock = frames.iter().take(CALLERS).any(|frame| {
+            let name = self.names.name(frame.saturating_sub(1)).unwrap_or_default();
+            let name = name.to_ascii_lowercase();
+            passes_on(&name) && (name.contains("mutex") || name.contains("rwlock"))
+        });
+        Some(if is_lock { (Kind::Mutex, "lock") } else { (Kind::Futex, "wait") })
+    }
+
+    /// The names of what the call calls that returns to this address, if it is such.
+    fn target(&mut self, address: u64) -> Option<Vec<String>> {
+        let (path, own) = self.names.own(address)?;
+        if !self.modules.contains_key(path) {
+            let path = path.to_owned();
+            let inside = PathBuf::from(format!("/proc/{}/root{}", self.pid, path.display()));
+            let module = Module::read(&path).or_else(|| Module::read(&inside));
+            let module = module.filter(|_| !is_libc(&path));
+            self.modules.insert(path.clone(), module);
+        }
+        let (path, _) = self.names.own(address)?;
+        self.modules.get(path)?.as_ref()?.called(own)
+    }
+}
+
+fn is_libc(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    ["libc.so", "libc-", "libpthread", "ld-linux"].iter().any(|libc| name.starts_with(libc))
+}

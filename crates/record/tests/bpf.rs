@@ -1,0 +1,167 @@
+//! What the kernel sees of programs, where it may be asked: as root, on kernels that offer it.
+
+#![cfg(target_arch = "x86_64")]
+
+#[path = "../../host/tests/common/skip.rs"]
+mod skip;
+
+use convoy_record::bpf::Watching;
+use convoy_record::{
+    Account, DIRECTORY, Kind, Lock, Process, Program, Record, VERSION, launch, raw,
+};
+use skip::skip;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// The watch, or a word that the test is left out.
+fn watching() -> Option<Watching> {
+    match Watching::new() {
+        Ok(watching) => Some(watching),
+        Err(error) => {
+            skip(&format!("the kernel cannot be asked: {error}"), false);
+            None
+        }
+    }
+}
+
+fn directory(test: &str) -> PathBuf {
+    let name = format!("bpf-{test}-{}", std::process::id());
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).expect("a directory for the test");
+    path
+}
+
+fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let to = place.join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-g", "-pthread"]).args(flags).arg("-o").arg(&to).arg(from);
+    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+    to
+}
+
+/// Looks until the program has ended; how long it ran.
+fn attend(watching: &mut Watching, mut child: Child) -> f64 {
+    let begin = Instant::now();
+    while child.try_wait().expect("it is ours").is_none() {
+        watching.look();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(child.wait().expect("it is ours").success());
+    begin.elapsed().as_secs_f64()
+}
+
+fn record(wall_s: f64, processes: Vec<Process>, unseen: Vec<String>) -> Record {
+    let program = Program { wall_s, cpus: 2, ..Program::default() };
+    Record { recorded: VERSION, program, processes, unseen }
+}
+
+fn only<'a>(locks: &'a [Lock], name: &str) -> &'a Lock {
+    let found: Vec<&Lock> = locks.iter().filter(|lock| lock.name == name).collect();
+    assert_eq!(found.len(), 1, "{name} in {locks:#?}");
+    found[0]
+}
+
+#[test]
+fn a_program_that_calls_futex_itself_has_its_lock_named() {
+    // With frame pointers and without, with libc loaded and linked in.
+    for flags in [&["-O1"][..], &["-O2"], &["-O1", "-fno-omit-frame-pointer"], &["-O1", "-static"]]
+    {
+        let Some(mut watching) = watching() else { return };
+        let place = directory(&format!("futex{}", flags.concat()));
+        let program = compile("futex.c", &place, flags);
+        let child = watching.with(|| Command::new(&program).spawn()).expect("it starts");
+        let wall_s = attend(&mut watching, child);
+        let mut processes = Vec::new();
+        let unseen = watching.finish(&mut processes);
+        std::fs::remove_dir_all(place).expect("it goes away");
+        let [process] = &processes[..] else { panic!("{flags:?}: {processes:#?}") };
+        let gate = only(&process.futexes, "gate");
+        assert_eq!(gate.kind, Kind::Futex, "{gate:#?}");
+        assert!(gate.is_lock() && gate.contended() > 50, "{gate:#?}");
+        assert!(gate.waiters.most >= 2 && gate.waiters.longest_s < wall_s, "{gate:#?}");
+        let threads = gate.sites.iter().map(|site| site.threads).max();
+        assert!((2..=4).contains(&threads.unwrap_or(0)), "{gate:#?}");
+        let held = gate.held.expect("owners that had waited gave it up");
+        let is_off = held.off_s() > 0.5 * held.total_s && held.asleep_s > 0.0;
+        assert!(is_off, "owners sleep in their section: {held:?}");
+        let scheduling = process.scheduling.expect("switches were seen");
+        assert!(scheduling.sleeps > 400 && scheduling.asleep_s > 0.1, "{scheduling:?}");
+        assert!(process.ended && process.threads == 5 && process.cpu_s > 0.0, "{process:#?}");
+        let account = Account::new(&record(wall_s, processes, unseen));
+        let verdict = &account.verdict;
+        assert!(verdict.contains("was for `gate` in "), "{flags:?}: {verdict}");
+        assert!(verdict.contains("its owner was off CPU for"), "{flags:?}: {verdict}");
+    }
+}
+
+#[test]
+fn a_lock_of_the_kernel_is_named_with_the_system_call() {
+    let Some(mut watching) = watching() else { return };
+    let place = directory("renames");
+    let program = compile("renames.c", &place, &["-O1"]);
+    let mut command = Command::new(program);
+    command.arg(&place);
+    let child = watching.with(|| command.spawn()).expect("it starts");
+    let wall_s = attend(&mut watching, child);
+    let mut processes = Vec::new();
+    let unseen = watching.finish(&mut processes);
+    std::fs::remove_dir_all(place).expect("it goes away");
+    let locks = &processes[0].kernel_locks;
+    assert!(!locks.is_empty(), "four threads rename on {wall_s} s: {processes:#?}");
+    if unseen.iter().any(|sentence| sentence.contains("kptr_restrict")) {
+        skip("the kernel hides the names of its functions", false);
+        return;
+    }
+    let is_rename = |lock: &&Lock| lock.sites.iter().any(|site| site.place.contains("rename"));
+    let lock = locks.iter().find(is_rename).unwrap_or_else(|| panic!("{locks:#?}"));
+    assert!(!lock.kernel.is_empty() && lock.is_lock() && lock.wait_s() > 0.0, "{lock:#?}");
+    let json = serde_json::to_string(&record(wall_s, processes, unseen)).expect("it is text");
+    let read = Record::parse(&json, Path::new("r.json")).expect("what was written is read");
+    let account = Account::new(&read);
+    let first = account.locks.first().expect("there is one");
+    assert!(!first.lock.kernel.is_empty() && first.pid == 0, "{:?}", account.verdict);
+}
+
+#[test]
+fn what_libc_tells_and_what_the_kernel_sees_are_one_lock() {
+    let Some(mut watching) = watching() else { return };
+    let place = directory("both");
+    let program = compile("convoy.c", &place, &["-O1"]);
+    let files = place.join("files");
+    std::fs::create_dir_all(&files).expect("a directory for the files");
+    let object = launch::object().expect("the object can be written");
+    let mut command = launch::command(&[program.into()], &object);
+    command.env(DIRECTORY, &files);
+    let child = watching.with(|| command.spawn()).expect("it starts");
+    let wall_s = attend(&mut watching, child);
+    let mut processes = raw::read(&files).expect("the files can be read");
+    let unseen = watching.finish(&mut processes);
+    std::fs::remove_dir_all(place).expect("it goes away");
+    let [process] = &processes[..] else { panic!("{processes:#?}") };
+    let cache = only(&process.locks, "cache_lock");
+    let held = cache.held.expect("the kernel saw its owners");
+    let is_off = held.off_s() > 0.5 * held.total_s && held.asleep_s > 0.0;
+    assert!(is_off, "owners sleep in their section: {held:?}");
+    assert!(process.futexes.iter().all(|lock| !lock.is_lock()), "{:#?}", process.futexes);
+    let account = Account::new(&record(wall_s, processes, unseen));
+    assert!(account.verdict.contains("`cache_lock` in use_cache"), "{}", account.verdict);
+    let split = account.findings.iter().any(|one| one.contains("% asleep"));
+    assert!(split, "{:?}", account.findings);
+}
+
+#[test]
+fn a_process_that_runs_already_is_followed_with_its_threads() {
+    let Some(mut watching) = watching() else { return };
+    let place = directory("running");
+    let program = compile("futex.c", &place, &["-O1"]);
+    let child = Command::new(&program).spawn().expect("it starts");
+    watching.follow(child.id());
+    attend(&mut watching, child);
+    let mut processes = Vec::new();
+    watching.finish(&mut processes);
+    std::fs::remove_dir_all(place).expect("it goes away");
+    let gate = only(&processes[0].futexes, "gate");
+    assert!(gate.is_lock() && gate.contended() > 20, "{gate:#?}");
+}
