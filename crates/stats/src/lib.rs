@@ -67,7 +67,10 @@ pub use ratio::{
 };
 pub use rng::Rng;
 pub use sample::{CONFIDENCE, Estimate, Interval, Sample};
-pub use sequential::{AlwaysValid, Precision, precision, two_stage, two_stage_interval};
+pub use sequential::{
+    AlwaysValid, Precision, Staged, precision, staged_half_width, staged_values, two_stage,
+    two_stage_interval,
+};
 pub use shift::{Shift, cliffs_delta, paired_shift, probability_larger, shift_of, unpaired_shift};
 pub use student::{t_cdf, t_quantile};
 pub use tail::Tail;

@@ -138,6 +138,11 @@ impl Grid {
             let problem = "needs a change that is compared, and two seeds to see their spread";
             return Err(Fault::new("half_width", problem));
         }
+        let more = |second: u32| self.half_width.is_some() && second > self.seeds;
+        if self.second_look.is_some_and(|second| !more(second) || second > self.seeds_at_most) {
+            let problem = "needs a half_width, more than seeds, and at most seeds_at_most";
+            return Err(Fault::new("second_look", problem));
+        }
         let small = |ratio: &f64| (0.01..=100.0).contains(ratio);
         if let Some((label, ratio)) = self.scale_error.iter().find(|(_, ratio)| !small(ratio)) {
             return Err(Fault::range(format!("scale_error.{label}"), *ratio, "0.01 to 100"));

@@ -155,6 +155,14 @@ impl Change {
             Self::Ratio => value / base,
         }
     }
+
+    /// How far it moves, without a sign, when `value / base` moves by one.
+    fn per_ratio(self) -> f64 {
+        match self {
+            Self::Loss | Self::Gain => 100.0,
+            Self::Ratio => 1.0,
+        }
+    }
 }
 
 /// What is compared in a grid: along one axis, with one of its points.
@@ -252,6 +260,11 @@ pub struct Grid {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub half_width: Option<f64>,
+    /// With `half_width`: points whose `seeds` leave a change less well known than that get so many
+    /// first, and the number that they need follows from the spread of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 3, max = 1_000))]
+    pub second_look: Option<u32>,
     /// Whatever `--seeds` or `half_width` say, there are at most so many.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     #[schemars(range(min = 1, max = 1_000))]

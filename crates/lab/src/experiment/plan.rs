@@ -107,8 +107,10 @@ pub struct PlannedGrid {
     pub points: Vec<Point>,
     /// The seeds that every point has; of a grid with a `half_width` those of the first look.
     pub seeds: Vec<u64>,
-    /// Points get more seeds as their spread asks for, up to [`Grid::seeds_at_most`].
-    pub open: bool,
+    /// Whether points get more seeds as their spread asks for, up to [`Grid::seeds_at_most`].
+    pub staged: bool,
+    /// How often that is still decided.
+    pub looks: u32,
     /// Divisor of users and start delay.
     pub scale: u32,
 }
@@ -310,10 +312,11 @@ impl Planner<'_> {
                 self.grid.name
             )));
         }
-        let open =
+        let staged =
             self.grid.half_width.is_some() && self.changes.seeds.is_none() && seeds.len() > 1;
-        let mut planned =
-            PlannedGrid { grid: self.grid.clone(), axes, points: Vec::new(), seeds, scale, open };
+        let looks = if staged { 1 + u32::from(self.grid.second_look.is_some()) } else { 0 };
+        let (grid, points) = (self.grid.clone(), Vec::new());
+        let mut planned = PlannedGrid { grid, axes, points, seeds, scale, staged, looks };
         for at in product(&planned.axes) {
             let excluded = self.grid.exclude.iter().any(|out| matches(out, &planned.axes, &at));
             let unpublished = self.grid.only_published && planned.published(&at).is_none();

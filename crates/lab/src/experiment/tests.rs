@@ -123,7 +123,7 @@ fn the_spread_of_the_first_seeds_says_how_many_there_are() {
     let text = TINY.replace("seeds = 2", "seeds = 4\nhalf_width = 1.5\nseeds_at_most = 9");
     let first = plan(&text, &Changes::default()).unwrap();
     // Losses of 39 to 41 % at 250 Hz, sd 0.82: (3.18 x 0.82 / 1.5)^2 is 3. Of 35 to 45 % at 1000
-    // Hz, sd 4.1: 75.
+    // Hz, sd 4.1: 75. The baselines do not spread.
     let of = |value: f64| Some(Outcome::of([("jobs_per_min", value)]));
     let outcomes: Vec<_> =
         [[100.0; 4], [60.0, 60.0, 61.0, 59.0], [100.0; 4], [60.0, 60.0, 65.0, 55.0]]
@@ -133,7 +133,7 @@ fn the_spread_of_the_first_seeds_says_how_many_there_are() {
             .collect();
     let longer = first.longer(&outcomes).unwrap().unwrap();
     let seeds: Vec<usize> = longer.grids[0].points.iter().map(|point| point.jobs.len()).collect();
-    assert_eq!(seeds, [4, 4, 9, 9]);
+    assert_eq!(seeds, [4, 4, 4, 9]);
     let last = sims(&longer).last().map(|job| job.inputs().seed);
     assert_eq!(last, Some(9));
     // One look is one look, and a number that is asked for is that number.
@@ -142,6 +142,42 @@ fn the_spread_of_the_first_seeds_says_how_many_there_are() {
     let fixed = plan(&text, &Changes { seeds: Some(4), ..Changes::default() }).unwrap();
     assert!(fixed.longer(&outcomes).unwrap().is_none());
     assert!(first.longer(&outcomes[1..]).unwrap().is_none());
+}
+
+/// A second look of what the first leaves unknown, and of nothing else; from its spread, not from
+/// that of the first, follows the number.
+#[test]
+fn a_second_look_is_taken_where_the_first_is_not_enough() {
+    let staged = "seeds = 3\nsecond_look = 6\nhalf_width = 1.5\nseeds_at_most = 40";
+    let mut now = plan(&TINY.replace("seeds = 2", staged), &Changes::default()).unwrap();
+    let counts = |plan: &Plan| -> Vec<usize> {
+        plan.grids[0].points.iter().map(|point| point.jobs.len()).collect()
+    };
+    let of = |value: f64| Some(Outcome::of([("jobs_per_min", value)]));
+    // Baseline, quiet, baseline, noisy: what seed `at` of each gives.
+    let outcomes = |plan: &Plan| -> Vec<Option<Outcome>> {
+        let quiet = |at: usize| if at % 2 == 0 { 0.01 } else { -0.01 };
+        let noisy = |at: usize| [2.0, -2.0, 0.0][at % 3];
+        let values = counts(plan).into_iter().enumerate().flat_map(|(point, count)| {
+            (0..count).map(move |at| match point {
+                0 | 2 => 100.0 + quiet(at),
+                1 => 60.0 + quiet(at),
+                _ => 60.0 + noisy(at),
+            })
+        });
+        values.map(of).collect()
+    };
+    assert_eq!(counts(&now), [3; 4]);
+    now = now.longer(&outcomes(&now)).unwrap().unwrap();
+    assert_eq!(counts(&now), [3, 3, 3, 6]);
+    // The spread of six is 1.79, and (2.757 x 1.79 / 1.5)^2 is 10.8.
+    now = now.longer(&outcomes(&now)).unwrap().unwrap();
+    assert_eq!(counts(&now), [3, 3, 3, 11]);
+    assert!(now.longer(&outcomes(&now)).unwrap().is_none());
+    let grid = &now.grids[0].grid;
+    let values: Vec<f64> = (0..11).map(|at| 60.0 + [2.0, -2.0, 0.0][at % 3]).collect();
+    let found = grid.staged_change(Change::Loss, &[100.0, 100.01, 99.99], &values).unwrap();
+    assert!(found.half_width() <= 1.5 && found.contains(40.0), "{found:?}");
 }
 
 #[test]
@@ -171,6 +207,7 @@ fn what_makes_no_sense_names_its_line() {
         ("axis = \"kernel\"", "axis = \"kernle\"", "there is no axis \"kernle\""),
         ("scale = 4", "scale = 400", "leaves no user of 40"),
         ("seeds = 2", "seeds = 1\nhalf_width = 1.0", "two seeds to see their spread"),
+        ("seeds = 2", "seeds = 4\nsecond_look = 8", "second_look: needs a half_width"),
     ] {
         let error = plan(&TINY.replace(from, to), &Changes::default()).unwrap_err();
         assert!(error.contains(told), "{to}: {error}");

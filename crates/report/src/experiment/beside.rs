@@ -17,7 +17,21 @@ const LISTED: usize = 4;
 /// The change of `key` from the point `base` to the point `index`, in pairs of seeds.
 pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> Option<Estimate> {
     let kind = results.grid.grid.compare.as_ref()?.change;
+    change_as(results, kind, [base, index], key)
+}
+
+/// The change of `key` between two points: in pairs of seeds, or of their means where each point
+/// has as many seeds as its own spread asks for.
+pub(super) fn change_as(
+    results: Results,
+    kind: Change,
+    [base, index]: [usize; 2],
+    key: &str,
+) -> Option<Estimate> {
     let (before, after) = results.values(base, key).zip(results.values(index, key))?;
+    if results.grid.staged {
+        return results.grid.grid.staged_change(kind, &before, &after);
+    }
     let pairs = before.iter().zip(&after);
     results.estimate(pairs.map(|(base, value)| kind.of(*base, *value)).collect())
 }

@@ -50,8 +50,8 @@ impl<'a> Results<'a> {
         let sample = Sample::new(values).ok()?;
         // Where the first seeds have decided how many there are, only they say how far values
         // spread.
-        let looked = self.grid.seeds.len();
-        let more = sample.n() > looked && looked > 1;
+        let looked = self.grid.grid.pilot(sample.n());
+        let more = self.grid.staged && sample.n() > looked && looked > 1;
         let staged = more.then(|| two_stage_interval(&sample, looked, 0.95).ok()).flatten();
         Some(staged.unwrap_or_else(|| sample.estimate()))
     }

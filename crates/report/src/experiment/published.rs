@@ -3,7 +3,7 @@
 use convoy_lab::experiment::{Change, Published};
 use convoy_lab::job::{Job, Outcome};
 
-use super::{Results, sentence};
+use super::{Results, beside, sentence};
 use crate::changes::{ChangeRow, Changes};
 use crate::reproduce::ReproduceReport;
 
@@ -73,9 +73,8 @@ fn changes(results: Results) -> Option<Changes> {
     for (index, point) in grid.points.iter().enumerate() {
         let Some(base) = results.baseline(index).filter(|base| *base != index) else { continue };
         let pairs = |metric: &str| results.values(base, metric).zip(results.values(index, metric));
-        let Some((before, after)) = pairs(&compare.metric) else { continue };
-        let change = before.iter().zip(&after).map(|(base, value)| percent(*base, *value));
-        let Some(change) = results.estimate(change.collect()) else { continue };
+        let change = beside::change_as(results, Change::Gain, [base, index], &compare.metric);
+        let Some(change) = change else { continue };
         let mean = |metric: &str| {
             let (before, after) = pairs(metric)?;
             Some([results.estimate(before)?.mean, results.estimate(after)?.mean])

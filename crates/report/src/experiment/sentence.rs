@@ -32,7 +32,10 @@ pub(super) fn setup(grid: &PlannedGrid) -> String {
     let counts = || grid.points.iter().map(|point| point.jobs.len());
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
     words.push(match (grid.seeds.len(), jobs().any(Job::measures)) {
-        _ if most > least => format!("{least} to {most} seeds, 95 % interval in two stages"),
+        _ if grid.staged => format!(
+            "{} seeds, 95 % interval in stages",
+            if most > least { format!("{least} to {most}") } else { least.to_string() }
+        ),
         (1, false) => "1 seed".to_owned(),
         (seeds, false) => format!("{seeds} seeds, 95 % t interval"),
         (1, true) => "1 round".to_owned(),
@@ -102,9 +105,11 @@ pub(super) fn looks(grid: &PlannedGrid) -> Option<String> {
         return None;
     }
     let full = most * grid.points.len() * grid.scale as usize;
+    let second = grid.grid.second_look.filter(|second| most >= *second as usize);
+    let second = second.map_or(String::new(), |second| format!(", or {second} where it is large,"));
     Some(format!(
-        "seeds until changes are known to ± {half_width}, as the spread of the first {} tells: {} \
-         simulations; {most} of every row at full size are {} times the work",
+        "seeds until changes are known to ± {half_width}, as the spread of the first {}{second} \
+         tells: {} simulations; {most} of every row at full size are {} times the work",
         grid.seeds.len(),
         grid.cells(),
         fixed(full as f64 / grid.cells() as f64, 1)
