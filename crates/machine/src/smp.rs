@@ -21,23 +21,23 @@ impl<T: Integer> Atomic<T> for Word<T> {
     fn new(value: T) -> Self {
         Self(Cell::new(value))
     }
-    #[inline]
+    #[inline(always)]
     fn load(&self, _: Ordering) -> T {
         let engine = engine();
         engine.read(engine.offset(self));
         self.0.get()
     }
-    #[inline]
+    #[inline(always)]
     fn peek(&self) -> T {
         self.0.get()
     }
-    #[inline]
+    #[inline(always)]
     fn store(&self, value: T, _: Ordering) {
         let engine = engine();
         engine.write(engine.offset(self), false);
         self.0.set(value);
     }
-    #[inline]
+    #[inline(always)]
     fn modify(&self, _: Ordering, change: impl Fn(T) -> T) -> T {
         let engine = engine();
         engine.write(engine.offset(self), true);

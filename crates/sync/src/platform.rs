@@ -392,7 +392,7 @@ pub trait Platform: Sized + 'static {
 
     /// [`Self::event`] of the calling task. Where events are nothing the task is not asked for,
     /// which would be half of what a lock costs.
-    #[inline]
+    #[inline(always)]
     fn happened<T: ?Sized>(event: crate::LockEvent, lock: &T) {
         Self::event(event, lock, Self::current());
     }
