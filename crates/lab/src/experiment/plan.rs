@@ -316,7 +316,7 @@ impl Planner<'_> {
             self.grid.half_width.is_some() && self.changes.seeds.is_none() && seeds.len() > 1;
         let looks = if staged { 1 + u32::from(self.grid.second_look.is_some()) } else { 0 };
         let (grid, points) = (self.grid.clone(), Vec::new());
-        let mut planned = PlannedGrid { grid, axes, points, seeds, scale, staged, looks };
+        let mut planned = PlannedGrid { grid, axes, points, seeds, staged, looks, scale };
         for at in product(&planned.axes) {
             let excluded = self.grid.exclude.iter().any(|out| matches(out, &planned.axes, &at));
             let unpublished = self.grid.only_published && planned.published(&at).is_none();

@@ -156,7 +156,7 @@ fn a_second_look_is_taken_where_the_first_is_not_enough() {
     let of = |value: f64| Some(Outcome::of([("jobs_per_min", value)]));
     // Baseline, quiet, baseline, noisy: what seed `at` of each gives.
     let outcomes = |plan: &Plan| -> Vec<Option<Outcome>> {
-        let quiet = |at: usize| if at % 2 == 0 { 0.01 } else { -0.01 };
+        let quiet = |at: usize| if at.is_multiple_of(2) { 0.01 } else { -0.01 };
         let noisy = |at: usize| [2.0, -2.0, 0.0][at % 3];
         let values = counts(plan).into_iter().enumerate().flat_map(|(point, count)| {
             (0..count).map(move |at| match point {
