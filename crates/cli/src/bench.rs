@@ -38,7 +38,7 @@ struct BenchLocks {
     /// Numbers of CPUs that the threads are kept to [default: 1,2]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Loop")]
     cpus: Option<Vec<u32>>,
-    /// Write the plot (SVG); its CSV goes beside it
+    /// Write the plot to FILE.svg or .png; its CSV goes beside it
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Where the record goes.
@@ -53,7 +53,7 @@ struct BenchLocks {
 pub(crate) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     let What::Locks(args) = &args.what;
     output::ready(args.common.output.as_deref())?;
-    output::ready(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref())?;
     let sheet = Sheet::open(&EXPERIMENTS, NAME, None).map_err(Failure::usage)?;
     let experiment = sheet.read::<Experiment>(&[]).map_err(Failure::usage)?;
     let mut changes = args.loops.changes();

@@ -20,6 +20,28 @@ pub(crate) fn result(common: &Common, text: &str) -> Result<(), Failure> {
     bytes(text.as_bytes())
 }
 
+/// Whether `path` can be a drawing to write, asked before the work is done: an SVG or a PNG.
+pub(crate) fn ready_to_draw(path: Option<&Path>) -> Result<(), Failure> {
+    if let Some(path) = path.filter(|path| !ends_in(path, "svg") && !ends_in(path, "png")) {
+        let name = path.display();
+        let text = format!("--plot {name}: the name says no format; end it with .svg or .png");
+        return Err(Failure::usage(text));
+    }
+    ready(path)
+}
+
+/// Writes a drawing as what its name says it is.
+pub(crate) fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
+    if ends_in(path, "png") {
+        return file(path, &convoy_report::png(svg).map_err(Failure::environment)?);
+    }
+    file(path, svg)
+}
+
+fn ends_in(path: &Path, format: &str) -> bool {
+    path.extension().is_some_and(|found| found.eq_ignore_ascii_case(format))
+}
+
 /// Writes to standard output. A reader that has gone away is no failure.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

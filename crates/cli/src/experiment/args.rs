@@ -51,7 +51,7 @@ pub(crate) struct Reproduce {
     /// Which cells.
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Write the plot of an experiment that has one (SVG); its CSV goes beside it
+    /// Write the plot of an experiment that has one to FILE.svg or .png; its CSV goes beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Write the table of one grid into a document, between the marks that name it
@@ -83,7 +83,7 @@ pub(crate) struct SweepArgs {
     /// Take in the cells of another directory, and run what is missing nowhere else (repeatable)
     #[arg(long, value_name = "DIR", conflicts_with = "shard")]
     pub(crate) merge: Vec<PathBuf>,
-    /// Write the plot of an experiment that has one (SVG)
+    /// Write the plot of an experiment that has one to FILE.svg or .png
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Flags of every command.

@@ -172,7 +172,7 @@ fn plot(common: &Common, report: &ExperimentReport, path: Option<&Path>) -> Resu
     let Some(plot) = report.plot() else {
         return Err(Failure::usage("--plot: this experiment has no plot; leave it away"));
     };
-    output::file(path, &plot.to_svg())?;
+    output::draw(path, &plot.to_svg())?;
     let csv = path.with_extension("csv");
     output::file(&csv, &plot.to_csv())?;
     output::message(common, &format!("wrote {} and {}", path.display(), csv.display()));

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// The command.
 pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref())?;
     let plan = args.which.plan()?;
     let build = build();
     let cells = Cells::open(&args.dir, &build).map_err(Failure::environment)?;

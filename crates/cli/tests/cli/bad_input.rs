@@ -277,8 +277,10 @@ fn results_that_cannot_be_written() {
     refused(&to(&missing), ENVIRONMENT, &["missing/result.json", "make it"]);
     refused(&["reproduce", "--output", &missing], ENVIRONMENT, &["make it"]);
     refused(&["run", "--record", &missing], ENVIRONMENT, &["make it"]);
-    let sensitivity = ["reproduce", "semaphore-2008-sensitivity", "--plot", &missing];
-    refused(&sensitivity, ENVIRONMENT, &["make it"]);
+    let plot = path("missing/plot.svg");
+    refused(&["reproduce", "zone-law", "--plot", &plot], ENVIRONMENT, &["make it"]);
+    let formats = ["plot.gif", "end it with .svg or .png"];
+    refused(&["reproduce", "zone-law", "--plot", "plot.gif"], USAGE, &formats);
     refused(&to(&path("")), ENVIRONMENT, &["is a directory", "name a file"]);
     refused(&to("/dev/full"), ENVIRONMENT, &["/dev/full", "No space", "free space"]);
     let device = std::fs::metadata("/dev/full").expect("still there");

@@ -81,7 +81,7 @@ fn what_makes_no_sense_is_refused_with_its_cure() {
 
 #[test]
 fn locks_of_libraries_stand_side_by_side() {
-    let plot = std::env::temp_dir().join(format!("convoy-bench-{}.svg", std::process::id()));
+    let plot = std::env::temp_dir().join(format!("convoy-bench-{}.png", std::process::id()));
     let loops = ["bench", "locks", "--threads", "1,3", "--section-ns", "50,500", "--cpus", "1"];
     let short = ["--rounds", "2", "--warmup-ms", "1", "--window-ms", "4", "--exp-sections"];
     let rest = ["--quiet", "--no-store", "--format", "json", "--plot"];
@@ -97,8 +97,9 @@ fn locks_of_libraries_stand_side_by_side() {
     assert!(rows[0]["samples"]["alone_ns"].as_array().is_some_and(|rounds| rounds.len() == 2));
     let verdict = report["verdict"].as_str().expect("a verdict");
     assert!(verdict.contains("times the sections of the fastest other lock"), "{verdict}");
-    let drawn = std::fs::read_to_string(&plot).expect("a plot");
-    assert!(drawn.contains("section 500") && drawn.contains("parking-lot"));
+    assert!(std::fs::read(&plot).expect("a plot").starts_with(b"\x89PNG"));
+    let drawn = std::fs::read_to_string(plot.with_extension("csv")).expect("its values");
+    assert!(drawn.contains("500") && drawn.contains("parking-lot"), "{drawn}");
     for file in [plot.clone(), plot.with_extension("csv")] {
         std::fs::remove_file(file).expect("it was written");
     }
