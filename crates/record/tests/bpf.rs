@@ -152,6 +152,31 @@ fn what_libc_tells_and_what_the_kernel_sees_are_one_lock() {
 }
 
 #[test]
+fn a_mutex_of_go_is_named_although_its_threads_never_wait_for_it() {
+    let Some(mut watching) = watching() else { return };
+    let place = directory("go");
+    let program = place.join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/mutex.go");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(source).env("GOFLAGS", "-mod=mod");
+    match go.status() {
+        Ok(status) => assert!(status.success(), "{go:?}"),
+        Err(error) => return skip(&format!("there is no Go: {error}"), false),
+    }
+    let child = watching.with(|| Command::new(&program).spawn()).expect("it starts");
+    let wall_s = attend(&mut watching, child);
+    let mut processes = Vec::new();
+    let unseen = watching.finish(&mut processes);
+    std::fs::remove_dir_all(place).expect("it goes away");
+    let account = Account::new(&record(wall_s, processes, unseen));
+    let first = account.locks.first().expect("there are locks");
+    assert_eq!(first.lock.kind, Kind::Mutex, "{first:#?}");
+    let site = &first.lock.sites[0];
+    assert!(site.place.starts_with("main.(*ledger).book (mutex.go:"), "{site:#?}");
+    assert!(site.wait.count > 50 && site.threads >= 2, "{site:#?}");
+}
+
+#[test]
 fn a_process_that_runs_already_is_followed_with_its_threads() {
     let Some(mut watching) = watching() else { return };
     let place = directory("running");

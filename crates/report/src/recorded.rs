@@ -154,7 +154,9 @@ fn table(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table
                 Cell::text(format!("  {}", site.act)),
             ];
             cells.extend(waits(&site.wait));
-            let waited = 100.0 * site.contended as f64 / site.count.max(1) as f64;
+            // Not known of a place if it is not of the lock.
+            let known = if one.contended_percent.is_nan() { f64::NAN } else { 100.0 };
+            let waited = known * site.contended as f64 / site.count.max(1) as f64;
             cells.extend([
                 Cell::count(site.count),
                 Cell::number(waited, 1),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::locks::{Word, of_kernel, words};
 use super::programs::SUMS;
 use super::symbols::Symbols;
-use super::tables::{all, half, lost, process, thread, times, wait};
+use super::tables::{all, half, lost, process, thread, times, wait, word};
 use super::{Seen, Watching, bytes, me};
 use convoy_host::clock::monotonic_ns;
 
@@ -24,6 +24,7 @@ impl Watching {
         self.links.clear();
         self.golang.end();
         self.end_waits(now_ns);
+        self.end_convoys(now_ns);
         let symbols = Symbols::read();
         let mut kernel = of_kernel(&self.tables, &symbols);
         let mut waited = words(&self.tables);
@@ -82,6 +83,21 @@ impl Watching {
                 let id = half(&key, 0);
                 found[wait::THREADS + (id >> 6 & 3) as usize] |= 1 << (id & 63);
                 let _gone = self.tables.waits.set(&place, &bytes(&found));
+            }
+        }
+    }
+
+    /// Books the time with waiters of words that have some now.
+    fn end_convoys(&self, now_ns: u64) {
+        for (key, mut value) in all(&self.tables.words) {
+            let (waiters, since) = (value[word::WAITERS] as i64, value[word::SINCE]);
+            if waiters > 0 && (1..now_ns).contains(&since) {
+                let ns = now_ns - since;
+                value[word::TOTAL] += ns;
+                if ns > value[word::LONGEST] {
+                    (value[word::LONGEST], value[word::LONGEST_AT]) = (ns, since);
+                }
+                let _gone = self.tables.words.set(&key, &bytes(&value));
             }
         }
     }

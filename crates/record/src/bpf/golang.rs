@@ -4,7 +4,8 @@
 //! that makes a goroutine of the queue runnable.
 
 use convoy_host::bpf::{Link, Program, ProgramKind};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -20,8 +21,10 @@ use crate::elf::Elf;
 const QUEUES: &str = "runtime.semacquire1";
 /// Where one of them is made runnable.
 const READY: &str = "runtime.readyWithTime";
-/// What only programs in Go have, before their symbols are read.
-const MARK: &[u8] = b"Go buildinf:";
+/// What only programs in Go have in their first bytes: the type and the owner of a note.
+const MARK: &[u8] = b"\x04\0\0\0Go\0\0";
+/// Of them.
+const HEAD: u64 = 8192;
 
 /// First argument, and the running goroutine, in what the kernel hands over of the registers.
 const ARGUMENT: i16 = 80;
@@ -78,10 +81,10 @@ impl Golang {
 
 /// Where the two functions are in the file of a program in Go.
 fn places(path: &Path) -> Option<[u64; 2]> {
-    let bytes = std::fs::read(path).ok()?;
-    // It stands in a section at the beginning of the data; a search costs less than symbols.
-    bytes.windows(MARK.len()).find(|part| *part == MARK)?;
-    let elf = Elf::new(bytes)?;
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+    head.windows(MARK.len()).find(|part| *part == MARK)?;
+    let elf = Elf::new(std::fs::read(path).ok()?)?;
     let mut found = [None, None];
     for symbol in elf.symbols() {
         match symbol.name {
