@@ -25,6 +25,7 @@ pub(crate) enum Reg {
 pub(crate) enum Op {
     Add = 0x00,
     Sub = 0x10,
+    Mul = 0x20,
     Or = 0x40,
     And = 0x50,
     Left = 0x60,
@@ -230,17 +231,18 @@ impl Asm {
 
 #[cfg(test)]
 mod tests {
-    use super::Reg::{Fp, R0, R1, R2, R6, R7};
+    use super::Reg::{Fp, R0, R1, R2, R6, R7, R8};
     use super::*;
 
     type Case = (&'static str, fn(&mut Asm), &'static str);
 
     /// The text as LLVM's assembler takes it, and the bytes that it makes of it.
-    const CASES: [Case; 19] = [
+    const CASES: [Case; 20] = [
         ("r6 = r1", |a| _ = a.set(R6, R1), "bf16000000000000"),
         ("r0 = 7", |a| _ = a.set(R0, 7), "b700000007000000"),
         ("r2 = r10; r2 += -4", |a| _ = a.at(R2, Fp, -4), "bfa200000000000007020000fcffffff"),
         ("r1 &= r2", |a| _ = a.op(Op::And, R1, R2), "5f21000000000000"),
+        ("r8 *= r1", |a| _ = a.op(Op::Mul, R8, R1), "2f18000000000000"),
         ("r1 >>= 32", |a| _ = a.op(Op::Right, R1, 32), "7701000020000000"),
         ("r1 <<= r2", |a| _ = a.op(Op::Left, R1, R2), "6f21000000000000"),
         ("r1 = *(u64 *)(r6 + 8)", |a| _ = a.load(R1, R6, 8), "7961080000000000"),

@@ -6,7 +6,7 @@ use super::asm::Reg::{Fp, R0, R1, R2, R3, R6, R7, R8, R9};
 use super::asm::{Call, If, Op};
 use super::btf::Offsets;
 use super::tables::{PIECE, Tables, lock, lost, process, thread, wait, waiting, word};
-use super::write::{A, B, C, ID, KEY, ROOM, Writer, w};
+use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 
 /// A program: its name, its tracepoint, and what writes it.
 pub(super) type Program = (&'static str, &'static CStr, fn(&mut Writer<'_>));
@@ -60,6 +60,12 @@ const OPERATION: i32 = 0x7f;
 /// The word has changed: nobody waited.
 const AGAIN: i32 = -11;
 const TIMED_OUT: i32 = -110;
+
+/// A wait for a lock of the kernel that is this long at most is short, nanoseconds: less than what
+/// a stack takes.
+const SHORT: i32 = 1000;
+/// How many short ones one stands for.
+const SAMPLED: i32 = 16;
 
 const REGISTERS: i16 = ROOM - registers::BYTES;
 
@@ -142,9 +148,9 @@ fn wake(p: &mut Writer<'_>) {
         p.a.op(Op::Add, R3, R1).add(R9, w(to), R1);
     }
     p.a.jump(If::Equal, R3, 0, on);
-    p.time(wait::HOLD_OFF, None);
+    p.time(wait::HOLD_OFF, None, false);
     p.a.goto(woken).here(on);
-    p.time(wait::HOLD_ON, Some(wait::HOLD_BUCKETS));
+    p.time(wait::HOLD_ON, Some(wait::HOLD_BUCKETS), false);
     p.a.here(woken);
     key_of_word(p);
     p.lookup(&tables.words, KEY);
@@ -199,7 +205,7 @@ pub(super) fn wait_ends(p: &mut Writer<'_>) {
     p.a.load(R1, Fp, B).jump(If::Equal, R1, AGAIN, out);
     key_of_wait(p, thread::STACK);
     p.entry(&tables.waits, lost::WAITS, out);
-    p.time(wait::TIMES, Some(wait::BUCKETS_AT));
+    p.time(wait::TIMES, Some(wait::BUCKETS_AT), false);
     p.note_thread(wait::THREADS);
     p.since(thread::RUNNABLE, thread::RUNNABLE_THEN);
     p.a.add(R9, w(wait::RUNNABLE), R1);
@@ -229,8 +235,7 @@ fn lock_begins(p: &mut Writer<'_>) {
     p.a.load(R2, R9, w(waiting::LOCK)).load(R3, R6, 0).jump(If::Equal, R2, R3, out);
     p.lose(lost::NESTED);
     p.a.here(fresh).load(R1, R6, 0).store(R9, w(waiting::LOCK), R1);
-    p.stack(false, lost::STACKS);
-    p.a.set(R1, R8).op(Op::Left, R1, 32).op(Op::Or, R0, R1).store(R9, w(waiting::PLACE), R0);
+    p.a.store(R9, w(waiting::FLAGS), R8);
     p.a.load(R1, R7, w(thread::RUNNABLE)).store(R9, w(waiting::RUNNABLE_THEN), R1);
     p.a.store(R9, w(waiting::OWNER), 0);
     let read = |p: &mut Writer<'_>, bytes| {
@@ -259,7 +264,7 @@ fn lock_begins(p: &mut Writer<'_>) {
 fn lock_ends(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
-    let [next, found, first, kept] = [(); 4].map(|()| p.a.label());
+    let [next, found, long, first, kept] = [(); 5].map(|()| p.a.label());
     p.a.load(R1, R6, 0).at(R9, R7, w(thread::SLEEPS).into());
     p.a.load(R2, R9, w(waiting::SINCE)).jump(If::Equal, R2, 0, next);
     p.a.load(R3, R9, w(waiting::LOCK)).jump(If::Equal, R3, R1, found).here(next);
@@ -268,15 +273,24 @@ fn lock_ends(p: &mut Writer<'_>) {
     p.a.load(R3, R9, w(waiting::LOCK)).jump(If::NotEqual, R3, R1, out).here(found);
     p.a.call(Call::Now).set(R8, R0).load(R1, R9, w(waiting::SINCE)).op(Op::Sub, R8, R1);
     p.a.store(R9, w(waiting::SINCE), 0);
+    // A stack takes longer than most waits do: of short ones one stands for many, by chance.
+    p.a.store(Fp, D, 1).jump(If::Above, R8, SHORT, long).op(Op::Right, R0, 2);
+    p.a.op(Op::And, R0, SAMPLED - 1)
+        .jump(If::NotEqual, R0, 0, out)
+        .store(Fp, D, SAMPLED)
+        .here(long);
     for (from, to) in [(waiting::LOCK, A), (waiting::OWNER, B), (waiting::RUNNABLE_THEN, C)] {
         p.a.load(R1, R9, w(from)).store(Fp, to, R1);
     }
     p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, KEY, R1);
-    p.a.load(R1, R9, w(waiting::PLACE)).store(Fp, KEY + 8, R1);
-    p.a.op(Op::Right, R1, 32).store32(Fp, KEY + 4, R1).set(R1, 0).store32(Fp, KEY + 12, R1);
+    p.a.load(R1, R9, w(waiting::FLAGS)).store32(Fp, KEY + 4, R1);
+    p.stack(false, lost::STACKS);
+    p.a.store(Fp, KEY + 8, R0);
     p.entry(&tables.locks, lost::LOCKS, out);
-    p.time(lock::TIMES, Some(lock::BUCKETS_AT));
+    p.time(lock::TIMES, Some(lock::BUCKETS_AT), true);
     p.note_thread(lock::THREADS);
+    p.weight(true);
+    p.a.op(Op::Mul, R8, R1);
     p.a.load(R1, R7, w(thread::RUNNABLE)).load(R2, Fp, C).op(Op::Sub, R1, R2);
     p.a.add(R9, w(lock::RUNNABLE), R1);
     p.a.load(R1, Fp, A).load(R2, R9, w(lock::ADDRESS)).jump(If::Equal, R2, 0, first);

@@ -81,8 +81,8 @@ pub(super) mod thread {
 pub(super) mod waiting {
     pub(crate) const SINCE: usize = 0;
     pub(crate) const LOCK: usize = 1;
-    /// Its stack, and from bit 32 on the flags of the tracepoint.
-    pub(crate) const PLACE: usize = 2;
+    /// What the tracepoint says of the lock.
+    pub(crate) const FLAGS: usize = 2;
     pub(crate) const RUNNABLE_THEN: usize = 3;
     /// 0: the owner is not known; 1: it ran; 2: it did not.
     pub(crate) const OWNER: usize = 4;

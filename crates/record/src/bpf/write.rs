@@ -21,6 +21,7 @@ pub(super) const ID: i16 = -32;
 pub(super) const A: i16 = -40;
 pub(super) const B: i16 = -48;
 pub(super) const C: i16 = -56;
+pub(super) const D: i16 = -64;
 /// Room for a structure or value ends here.
 pub(super) const ROOM: i16 = -64;
 
@@ -124,19 +125,31 @@ impl<'a> Writer<'a> {
         self.a.set(R0, -1).op(Op::Left, R0, 32).op(Op::Right, R0, 32).here(done);
     }
 
-    /// Adds the time in `R8` to the distribution at these words of `R9`.
-    pub(super) fn time(&mut self, at: usize, buckets: Option<usize>) {
+    /// Adds the time in `R8`, once or as often as `D` says, to the distribution at these words of
+    /// `R9`.
+    pub(super) fn time(&mut self, at: usize, buckets: Option<usize>, is_sample: bool) {
         let below = self.a.label();
-        self.a.set(R1, 1).add(R9, w(at + times::COUNT), R1).add(R9, w(at + times::TOTAL), R8);
+        self.weight(is_sample);
+        self.a.set(R2, R8).op(Op::Mul, R2, R1).add(R9, w(at + times::TOTAL), R2);
+        self.a.add(R9, w(at + times::COUNT), R1);
         self.a.load(R1, R9, w(at + times::MOST)).jump(If::Above, R1, R8, below);
         self.a.store(R9, w(at + times::MOST), R8).here(below);
         if let Some(first) = buckets {
-            self.bucket(first);
+            self.bucket(first, is_sample);
+        }
+    }
+
+    /// `R1` is how many `R8` stands for.
+    pub(super) fn weight(&mut self, is_sample: bool) {
+        if is_sample {
+            self.a.load(R1, Fp, D);
+        } else {
+            self.a.set(R1, 1);
         }
     }
 
     /// Counts the time in `R8` in its bucket: `layout::bucket`, of nanoseconds.
-    fn bucket(&mut self, first: usize) {
+    fn bucket(&mut self, first: usize, is_sample: bool) {
         let a = &mut self.a;
         a.set(R1, R8).set(R2, 0);
         for shift in [32, 16, 8, 4, 2, 1] {
@@ -151,7 +164,8 @@ impl<'a> Writer<'a> {
         let inside = a.label();
         a.set(R5, BUCKETS as i32 - 1).jump(If::Above, R5, R2, inside).set(R2, R5).here(inside);
         a.op(Op::And, R2, BUCKETS as i32 - 1).op(Op::Left, R2, 3).set(R3, R9).op(Op::Add, R3, R2);
-        a.set(R1, 1).add(R3, w(first), R1);
+        self.weight(is_sample);
+        self.a.add(R3, w(first), R1);
     }
 
     /// Notes in four words of `R9` that the thread at [`ID`] was here.
