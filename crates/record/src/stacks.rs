@@ -61,7 +61,12 @@ impl Stacks {
         if !callers.peek().is_some_and(|first| is_known(self, *first)) {
             return self.scan(chain.first().into_iter().chain(words).copied());
         }
-        let first = words.first().copied().filter(|word| self.target(*word).is_some());
+        // A call by register is known by the function that it is in.
+        let first = words.first().copied().filter(|word| {
+            let name = || self.names.name(word.saturating_sub(1));
+            is_known(self, *word) && name().is_some_and(|name| passes_on(&name))
+                || self.target(*word).is_some()
+        });
         let code = chain.first().copied().filter(|code| is_known(self, *code));
         let inside = code.map(|code| code + 1);
         let frames: Vec<u64> = inside.into_iter().chain(first).chain(callers).collect();

@@ -25,8 +25,10 @@ impl Watching {
         self.golang.end();
         self.end_waits(now_ns);
         self.end_convoys(now_ns);
-        let symbols = Symbols::read();
-        let mut kernel = of_kernel(&self.tables, &symbols);
+        // They are long, and often nobody has waited in the kernel.
+        let symbols = (!self.tables.locks.keys().is_empty()).then(Symbols::read);
+        let mut kernel =
+            symbols.as_ref().map(|symbols| of_kernel(&self.tables, symbols)).unwrap_or_default();
         let mut waited = words(&self.tables);
         let own = me().map(|(process, _)| process);
         for (key, value) in all(&self.tables.processes) {
@@ -51,7 +53,7 @@ impl Watching {
             process.kernel_locks = locks.unwrap_or_default();
             self.futexes(pid, process, &seen, found.unwrap_or_default(), known);
         }
-        self.unseen(&symbols)
+        self.unseen(symbols.as_ref())
     }
 
     /// Books waits that are not over: the process runs on.
@@ -137,7 +139,7 @@ impl Watching {
     }
 
     /// What did not fit.
-    fn unseen(&self, symbols: &Symbols) -> Vec<String> {
+    fn unseen(&self, symbols: Option<&Symbols>) -> Vec<String> {
         let losses = self.tables.losses();
         let sentences = [
             (lost::THREADS, "threads were not followed by the kernel: too many lived at once"),
@@ -157,7 +159,7 @@ impl Watching {
         if let Some(error) = &self.golang.failed {
             all.push(format!("Locks of goroutines were not recorded: {error}."));
         }
-        if symbols.is_empty() {
+        if symbols.is_some_and(Symbols::is_empty) {
             all.push(
                 "Places in the kernel have no names: /proc/kallsyms hides its addresses; set \
                  kernel.kptr_restrict to 0 or 1, or run as root."

@@ -7,8 +7,9 @@ const FILE: &str = "/proc/kallsyms";
 
 /// The kernel's functions and variables.
 pub(super) struct Symbols {
-    /// By their beginning, which the next one ends.
-    all: BTreeMap<u64, String>,
+    text: String,
+    /// Beginnings, which the next one ends, and where in the text the names are.
+    all: Vec<(u64, usize, usize)>,
     /// Where its functions lie that take locks and sleep.
     locking: Vec<(u64, u64)>,
 }
@@ -41,12 +42,12 @@ const PASSING: [&str; 19] = [
 
 impl Symbols {
     pub(super) fn read() -> Self {
-        Self::new(&std::fs::read_to_string(FILE).unwrap_or_default())
+        Self::new(std::fs::read_to_string(FILE).unwrap_or_default())
     }
 
     /// From lines of an address, a letter, and a name, with `[module]` after some.
-    fn new(text: &str) -> Self {
-        let mut all = BTreeMap::new();
+    fn new(text: String) -> Self {
+        let mut all = Vec::new();
         let mut marks = BTreeMap::new();
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
@@ -62,7 +63,7 @@ impl Symbols {
             if name.ends_with("_text_start") || name.ends_with("_text_end") {
                 marks.insert(name, address);
             } else if "tTwWdDbBrR".contains(kind) && name != "_stext" && name != "_text" {
-                all.insert(address, name.to_owned());
+                all.push((address, name.as_ptr().addr() - text.as_ptr().addr(), name.len()));
             }
         }
         let part = |part: &str| {
@@ -70,7 +71,9 @@ impl Symbols {
             Some((mark("start")?, mark("end")?))
         };
         let locking = ["sched", "lock"].into_iter().filter_map(part).collect();
-        Self { all, locking }
+        // Of names for one address the last one holds.
+        all.sort_by_key(|symbol| symbol.0);
+        Self { text, all, locking }
     }
 
     /// Whether there are any.
@@ -82,7 +85,9 @@ impl Symbols {
     fn find(&self, address: u64) -> Option<(&str, u64)> {
         /// Of a function.
         const LONGEST: u64 = 1 << 20;
-        let (begin, name) = self.all.range(..=address).next_back()?;
+        let next = self.all.partition_point(|symbol| symbol.0 <= address);
+        let &(begin, at, length) = self.all.get(next.checked_sub(1)?)?;
+        let name = &self.text[at..at + length];
         (address - begin < LONGEST).then(|| (plain(name), address - begin))
     }
 
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_place_is_the_function_that_wanted_the_lock_and_the_system_call() {
-        let symbols = Symbols::new(TEXT);
+        let symbols = Symbols::new(TEXT.to_owned());
         let base = 0xffff_ffff_8100_0000;
         let stack =
             [0x3fff_0000, 0x3004, 0x1020, 0x410, 0x180, 0x810, 0x910].map(|offset| base + offset);
@@ -179,8 +184,8 @@ mod tests {
         assert_eq!(symbols.place(&[]), "?");
         assert_eq!(symbols.variable(0xffff_ffff_8200_0000), Some("tasklist_lock"));
         assert_eq!(symbols.variable(0xffff_ffff_8200_0008), None);
-        assert!(Symbols::new("0000000000000000 T hidden\n").is_empty());
-        let unnamed = Symbols::new("");
+        assert!(Symbols::new("0000000000000000 T hidden\n".to_owned()).is_empty());
+        let unnamed = Symbols::new(String::new());
         assert_eq!(unnamed.place(&[0xffff_ffff_8100_0410]), "0xffffffff81000410");
     }
 }
