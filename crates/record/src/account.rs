@@ -37,7 +37,7 @@ pub struct LockAccount {
     pub pid: u64,
     /// Of all waiting for locks, percent; of a condition variable, of that on such.
     pub wait_percent: f64,
-    /// Share of acquisitions that had to wait, percent.
+    /// Share of acquisitions that had to wait, percent; none if only waits were seen.
     pub contended_percent: f64,
     /// Time that it was held, by samples.
     pub held_s: f64,
@@ -51,18 +51,21 @@ pub struct LockAccount {
 impl LockAccount {
     /// Of a lock; one that `hands_over` has an owner already while that is woken.
     fn new(process: &Process, lock: &Lock, hands_over: bool, all_s: f64) -> Self {
+        let only_waits = !lock.kernel.is_empty() || process.futexes.contains(lock);
         let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
-        let (held_s, off_s) = lock.held_s(process.cpu_s);
+        let (held_s, off_s) = match lock.held.filter(|_| only_waits) {
+            Some(held) => (held.total_s, held.off_s()),
+            None => lock.held_s(process.cpu_s),
+        };
         let woken_s = if hands_over { lock.all(|site| &site.handoff).total_s } else { 0.0 };
         let (held_s, off_s) = (held_s + woken_s, off_s + woken_s);
         Self {
             pid: process.pid,
             wait_percent: percent(lock.wait_s(), all_s),
-            contended_percent: match lock.kind {
-                // Only waits were seen.
-                Kind::Futex => f64::NAN,
-                _ if !lock.kernel.is_empty() => f64::NAN,
-                _ => percent(lock.contended() as f64, lock.count() as f64),
+            contended_percent: if only_waits {
+                f64::NAN
+            } else {
+                percent(lock.contended() as f64, lock.count() as f64)
             },
             held_s,
             owner_off_cpu_percent: percent(off_s, held_s),
@@ -235,8 +238,9 @@ impl Account {
         } else if first.held_s > 0.0 && wall_s > 0.0 {
             let busy = 100.0 * first.held_s / wall_s.max(f64::MIN_POSITIVE);
             // Of these, holds are known of threads that had waited, and few of a futex may have.
-            let is_partly = first.lock.is_built() || first.lock.kind == Kind::Futex;
-            if first.lock.kind == Kind::Futex && busy < 100.0 * SELDOM {
+            let only_waits = first.contended_percent.is_nan();
+            let is_partly = first.lock.is_built() || only_waits;
+            if only_waits && busy < 100.0 * SELDOM {
                 return text + ".";
             }
             let least = if is_partly { "at least " } else { "" };
@@ -423,5 +427,34 @@ mod tests {
             assert!(account.findings.is_empty(), "{:?}", account.findings);
         }
         assert_eq!(seconds(f64::NAN), "an unknown time");
+    }
+
+    #[test]
+    fn locks_of_the_kernel_are_those_of_all_processes_and_only_their_waits_are_known() {
+        let wait = Times { count: 3, total_s: 2.0, max_s: 1.0, ..Times::default() };
+        let place = "lock_rename, in rename(2)".to_owned();
+        let site = Site { place: place.clone(), count: 3, contended: 3, wait, ..Site::default() };
+        let lock = Lock {
+            name: format!("{LOCK_OF}{place}"),
+            kernel: "mutex".to_owned(),
+            owners_known_s: 1.5,
+            owners_off_s: 1.2,
+            sites: vec![site],
+            ..Lock::default()
+        };
+        let own = Lock { name: "gate".to_owned(), kernel: String::new(), ..lock.clone() };
+        let kernel_locks = vec![lock];
+        let first = Process { pid: 7, kernel_locks, ..Process::default() };
+        let second = Process { pid: 8, futexes: vec![own], ..first.clone() };
+        let program = crate::record::Program { wall_s: 4.0, ..Default::default() };
+        let processes = vec![first, second];
+        let account = Account::new(&Record { program, processes, ..Record::default() });
+        let expected = "67 % of the time that threads waited for locks was for the kernel's mutex \
+                        in lock_rename, in rename(2); its owner was off CPU when waits began that \
+                        make 80 % of it: a lock convoy.";
+        assert_eq!(account.verdict, expected);
+        let pids: Vec<u64> = account.locks.iter().map(|one| one.pid).collect();
+        assert_eq!(pids, [0, 8]);
+        assert!(account.locks.iter().all(|one| one.contended_percent.is_nan()));
     }
 }

@@ -454,9 +454,6 @@ impl Lock {
     /// `cpu_s` (0: not known): a hold that was long only because the hypervisor had the CPU, which
     /// nobody sees as a switch, must not pass for work.
     pub fn held_s(&self, cpu_s: f64) -> (f64, f64) {
-        if let Some(held) = self.held.filter(|_| self.kind == Kind::Futex) {
-            return (held.total_s, held.off_s());
-        }
         let sites = self.sites.iter();
         let (held, off) = sites.fold((0.0, 0.0), |(held, off), site| {
             let service = site.hold_on.mean_s().min(site.hold_off.mean_s());
