@@ -36,7 +36,8 @@ pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize
         return contend(how, thread, block, arguments, site);
     }
     let key = thread.count(how.kind, lock, site);
-    let (sampled, thought) = (thread.is_sampled(), thread.was_timed());
+    let (turn, thought) = (thread.turn(), thread.was_timed());
+    let asked = if turn.is_traced { thread.begin_step() } else { 0 };
     if thought {
         think(thread, key);
     }
@@ -47,7 +48,10 @@ pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize
     if result == how.busy {
         return wait(how, thread, key, || block.call(arguments), lock);
     }
-    begin(how, thread, key, lock, sampled, result);
+    if turn.is_traced && is_owned(result) {
+        thread.step_at(STEP_LOCK, key, asked, ticks());
+    }
+    begin(how, thread, key, lock, turn.is_sampled, result);
     result
 }
 
@@ -93,7 +97,12 @@ pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
     if thread.is_monitor(lock) {
         thread.monitor_again();
     }
-    begin(how, thread, key, lock, thread.is_sampled(), result);
+    let turn = thread.turn();
+    if turn.is_traced {
+        let now = thread.begin_step();
+        thread.step_at(STEP_LOCK, key, now, now);
+    }
+    begin(how, thread, key, lock, turn.is_sampled, result);
     result
 }
 
@@ -152,7 +161,9 @@ fn wait(
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
     waited(thread, detail, asked, got);
-    if !is_owned(result) {
+    let failed = if is_owned(result) { 0 } else { STEP_FAILED };
+    thread.step_at(STEP_LOCK | failed, Some(key), asked, got);
+    if failed != 0 {
         detail.add(D_FAILED);
         return result;
     }
@@ -169,6 +180,9 @@ fn wait(
 }
 
 fn waited(thread: Thread, detail: Detail, asked: u64, got: u64) {
+    if !process::only_contended() {
+        thread.look_at_window(got);
+    }
     detail.record(WAIT, got.saturating_sub(asked), 1);
     thread.phase(got.saturating_sub(asked), got);
 }
@@ -195,14 +209,21 @@ pub(crate) fn post(give: &Real, lock: usize) -> c_int {
 #[cold]
 #[inline(never)]
 fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
-    let Some(hold) = thread.take(lock) else { return give.call([lock, 0, 0, 0]) };
-    let now = ticks();
-    thread.held(&hold, now);
-    if let Some(all) = Waiters::known(lock) {
-        all.release(now);
+    let is_traced = thread.traces();
+    let (hold, now) = (thread.take(lock), if is_traced { thread.begin_step() } else { ticks() });
+    if let Some(hold) = &hold {
+        thread.held(hold, now);
+        if let Some(all) = Waiters::known(lock) {
+            all.release(now);
+        }
     }
     let result = give.call([lock, 0, 0, 0]);
-    thread.released(&hold);
+    if is_traced {
+        thread.step(STEP_UNLOCK, lock as u64, now, ticks());
+    }
+    if let Some(hold) = &hold {
+        thread.released(hold);
+    }
     result
 }
 
@@ -210,7 +231,7 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
 pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return block.call(arguments) };
     let [condition, mutex, ..] = arguments;
-    let asked = ticks();
+    let asked = if thread.traces() { thread.begin_step() } else { ticks() };
     if let Some(hold) = thread.take(mutex) {
         thread.held(&hold, asked);
         if let Some(all) = Waiters::known(mutex) {
@@ -242,6 +263,8 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
             detail.add(D_FAILED);
         }
     }
+    let failed = if result == 0 { 0 } else { STEP_FAILED };
+    thread.step_at(STEP_WAIT | failed, wait, asked, got);
     if let (Some(wait), Some(_)) = (wait, detail) {
         thread.begin_monitor(condition, mutex, wait, got);
     }
@@ -254,9 +277,10 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
 /// Wakes one or all that wait on a condition variable. If that is done by the thread whose wait
 /// ended last, and it has taken the mutex again since, the condition is part of a lock: what it
 /// waited for it gives up now.
-pub(crate) fn signal(wake: &Real, condition: usize, site: usize) -> c_int {
-    if let Some(thread) = Thread::current() {
-        thread.count(SIGNAL, condition, site);
+pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c_int {
+    let thread = Thread::current();
+    let key = thread.and_then(|thread| thread.count(SIGNAL, condition, site));
+    if let Some(thread) = thread {
         if let Some(all) = Waiters::known(condition) {
             match thread.end_monitor(condition) {
                 None => all.passed(thread.id()),
@@ -268,18 +292,38 @@ pub(crate) fn signal(wake: &Real, condition: usize, site: usize) -> c_int {
             }
         }
     }
-    wake.call([condition, 0, 0, 0])
+    let Some(thread) = thread.filter(|thread| thread.traces()) else {
+        return wake.call([condition, 0, 0, 0]);
+    };
+    let begin = thread.begin_step();
+    let result = wake.call([condition, 0, 0, 0]);
+    thread.step_at(step, key, begin, ticks());
+    result
+}
+
+/// Lets others run first.
+pub(crate) fn pause(others: &Real) -> c_int {
+    let Some(thread) = Thread::current().filter(|thread| thread.traces()) else {
+        return others.call([0; 4]);
+    };
+    let begin = thread.begin_step();
+    let result = others.call([0; 4]);
+    thread.step(STEP_YIELD, 0, begin, ticks());
+    result
 }
 
 /// Waits at a barrier.
 pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return block.call([barrier, 0, 0, 0]) };
-    let detail = thread.detail(thread.count(BARRIER, barrier, site));
+    let key = thread.count(BARRIER, barrier, site);
+    let detail = thread.detail(key);
     thread.forget();
-    let asked = ticks();
+    let asked = if thread.traces() { thread.begin_step() } else { ticks() };
     let result = block.call([barrier, 0, 0, 0]);
     if let Some(detail) = detail {
-        waited(thread, detail, asked, ticks());
+        let got = ticks();
+        waited(thread, detail, asked, got);
+        thread.step_at(STEP_BARRIER, key, asked, got);
     }
     result
 }

@@ -23,6 +23,7 @@ mod process;
 mod real;
 mod stack;
 mod thread;
+mod trace;
 mod waiters;
 
 #[path = "../../record/src/layout.rs"]
@@ -101,13 +102,17 @@ export! {
     pthread_cond_clockwait "r8" (c, m, clock, t, site)
         hooks::condition(&real::COND_CLOCKWAIT, [c, m, clock, t], site);
     pthread_cond_destroy "rsi" (c, _site) real::COND_DESTROY.call([c, 0, 0, 0]);
-    pthread_cond_signal "rsi" (c, site) hooks::signal(&real::COND_SIGNAL, c, site);
-    pthread_cond_broadcast "rsi" (c, site) hooks::signal(&real::COND_BROADCAST, c, site);
+    pthread_cond_signal "rsi" (c, site)
+        hooks::signal(&real::COND_SIGNAL, layout::STEP_SIGNAL, c, site);
+    pthread_cond_broadcast "rsi" (c, site)
+        hooks::signal(&real::COND_BROADCAST, layout::STEP_BROADCAST, c, site);
     cnd_wait "rdx" (c, m, site) hooks::condition(&real::CND_WAIT, [c, m, 0, 0], site);
     cnd_timedwait "rcx" (c, m, t, site)
         hooks::condition(&real::CND_TIMEDWAIT, [c, m, t, 0], site);
-    cnd_signal "rsi" (c, site) hooks::signal(&real::CND_SIGNAL, c, site);
-    cnd_broadcast "rsi" (c, site) hooks::signal(&real::CND_BROADCAST, c, site);
+    cnd_signal "rsi" (c, site)
+        hooks::signal(&real::CND_SIGNAL, layout::STEP_SIGNAL, c, site);
+    cnd_broadcast "rsi" (c, site)
+        hooks::signal(&real::CND_BROADCAST, layout::STEP_BROADCAST, c, site);
 
     pthread_rwlock_rdlock "rsi" (l, site) take(READ, &real::RWLOCK_RDLOCK, l, site);
     pthread_rwlock_tryrdlock "rsi" (l, site) hooks::attempt(READ, l, site);
@@ -134,6 +139,10 @@ export! {
         hooks::acquire(SEM, &real::SEM_TIMEDWAIT, [s, t, 0, 0], site);
     sem_clockwait "rcx" (s, clock, t, site)
         hooks::acquire(SEM, &real::SEM_CLOCKWAIT, [s, clock, t, 0], site);
+    sched_yield "rdi" (_site) hooks::pause(&real::YIELD);
+    pthread_yield "rdi" (_site) hooks::pause(&real::YIELD);
+    thrd_yield "rdi" (_site) hooks::pause(&real::YIELD);
+
     sem_post "rsi" (s, _site) hooks::post(&real::SEM_POST, s);
 }
 

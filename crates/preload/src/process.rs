@@ -19,6 +19,8 @@ pub(crate) type Slot = [AtomicU64; SLOT_WORDS];
 const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
 /// The environment variable that is there if only acquisitions that wait are recorded.
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
+/// Ticks until the first window of traces: some 4 ms.
+const WINDOW_FIRST: u64 = 1 << 23;
 /// Longest path that is taken, with number and extension.
 const PATH: usize = 512;
 
@@ -220,6 +222,7 @@ fn make() -> Option<&'static Map> {
     let begin = arch::ticks();
     look(file, begin);
     file[H_TICKS_BEGIN].store(begin, Relaxed);
+    file[H_WINDOW_NEXT].store(begin + WINDOW_FIRST, Relaxed);
     file[H_NS_BEGIN].store(file[H_NS_LAST].load(Relaxed), Relaxed);
     CODE_RANGES.store(0, Relaxed);
     file[H_MAGIC].store(MAGIC, Relaxed);
@@ -309,7 +312,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     };
     let generation = slot[S_GENERATION].load(Relaxed) + 1;
     slot[S_GENERATION].store(generation & ((1 << GENERATION_BITS) - 1), Relaxed);
-    for word in [S_HOLDS, S_RELEASED, S_ARMED, S_MONITOR, S_MONITOR_MUTEX] {
+    for word in [S_HOLDS, S_RELEASED, S_ARMED, S_MONITOR, S_MONITOR_MUTEX, S_TRACE, S_POKED] {
         slot[word].store(0, Relaxed);
     }
     let rseq = match RSEQ.load(Relaxed) {
@@ -367,6 +370,24 @@ fn fresh(file: &'static Map) -> Option<&'static Slot> {
         slot[word].store(value, Relaxed);
     }
     Some(slot)
+}
+
+/// A free trace.
+#[cold]
+pub(crate) fn trace(file: &Map) -> Option<usize> {
+    /// Traces for which room is made at once.
+    const TOGETHER: u64 = 8;
+    if file[H_TRACES].load(Relaxed) >= TRACE_COUNT as u64 {
+        return None;
+    }
+    let index = file[H_TRACES].fetch_add(1, Relaxed);
+    let word = TRACES + index as usize * TRACE_WORDS;
+    let first = index.is_multiple_of(TOGETHER);
+    if index >= TRACE_COUNT as u64 || first && !reserve(word, TRACE_WORDS * TOGETHER as usize) {
+        file[H_TRACES].store(TRACE_COUNT as u64, Relaxed);
+        return None;
+    }
+    Some(word)
 }
 
 /// A detail for a new key; 0 if there is none left.

@@ -223,4 +223,5 @@ reals! {
     SPIN_TRYLOCK new c"pthread_spin_trylock";
     SPIN_UNLOCK new c"pthread_spin_unlock";
     TESTCANCEL new c"pthread_testcancel";
+    YIELD new c"sched_yield";
 }

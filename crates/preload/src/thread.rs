@@ -22,14 +22,27 @@ const UNRECORDED: usize = 1;
 
 /// The calling thread.
 #[derive(Clone, Copy)]
-pub(crate) struct Thread(&'static Slot);
+pub(crate) struct Thread(pub(crate) &'static Slot);
 
 /// A key of the thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
-    word: usize,
+    pub(crate) word: usize,
     /// Whether every hold of it is timed.
     pub(crate) is_due: bool,
+}
+
+/// What is due at an acquisition: one in [`SAMPLED`] on average, at irregular distances, so that no
+/// loop falls into step, is timed although nobody waits; and while the thread has a trace, it is a
+/// step of that.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) is_sampled: bool,
+    pub(crate) is_traced: bool,
+}
+
+impl Turn {
+    const NOTHING: Self = Self { is_sampled: false, is_traced: false };
 }
 
 /// The distributions of a key.
@@ -68,11 +81,11 @@ impl Thread {
         if word == UNRECORDED { None } else { process::attach().map(Self) }
     }
 
-    fn get(self, word: usize) -> u64 {
+    pub(crate) fn get(self, word: usize) -> u64 {
         self.0[word].load(Relaxed)
     }
 
-    fn set(self, word: usize, value: u64) {
+    pub(crate) fn set(self, word: usize, value: u64) {
         self.0[word].store(value, Relaxed);
     }
 
@@ -113,25 +126,37 @@ impl Thread {
         Some(Key { word: key, is_due: true })
     }
 
-    /// Whether this acquisition is one of those that are timed although nobody waits: one in
-    /// [`SAMPLED`] on average, at irregular distances, so that no loop falls into step.
+    /// What is due at this acquisition, see [`Turn`].
     #[inline(always)]
-    pub(crate) fn is_sampled(self) -> bool {
+    pub(crate) fn turn(self) -> Turn {
         let left = self.get(S_COUNTDOWN) - 1;
         self.set(S_COUNTDOWN, left);
-        left == 0 && self.draw()
+        if left == 0 { self.draw() } else { Turn::NOTHING }
     }
 
     #[cold]
-    fn draw(self) -> bool {
-        let mut random = self.get(S_RANDOM);
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        self.set(S_RANDOM, random);
-        // From half to one and a half of the mean.
-        self.set(S_COUNTDOWN, SAMPLED / 2 + 1 + random % SAMPLED);
-        true
+    fn draw(self) -> Turn {
+        let is_borrowed = self.traces() || self.get(S_POKED) == 1;
+        self.set(S_POKED, 0);
+        let mut left = if is_borrowed { self.get(S_LEFT).saturating_sub(1) } else { 0 };
+        let is_sampled = left == 0;
+        if is_sampled {
+            let mut random = self.get(S_RANDOM);
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            self.set(S_RANDOM, random);
+            // From half to one and a half of the mean.
+            left = SAMPLED / 2 + 1 + random % SAMPLED;
+        }
+        self.set(S_LEFT, left);
+        self.set(S_COUNTDOWN, left);
+        self.look_at_window(arch::ticks());
+        let is_traced = self.traces();
+        if is_traced {
+            self.set(S_COUNTDOWN, 1);
+        }
+        Turn { is_sampled, is_traced }
     }
 
     /// Whether the last release was timed, so that the way to this request can be.
@@ -166,7 +191,7 @@ impl Thread {
     }
 
     /// Notes that the kernel has switched this thread away since it was last asked, and asks again.
-    fn switches(self) -> u64 {
+    pub(crate) fn switches(self) -> u64 {
         let rseq = self.get(S_RSEQ);
         if rseq == 0 {
             return 0;
@@ -197,13 +222,13 @@ impl Thread {
     /// Begins to time a hold that stands for `weight` of them.
     pub(crate) fn hold(self, lock: usize, key: Key, weight: u64) {
         let switches = self.switches();
-        let count = self.get(S_HOLDS) as usize;
+        let count = self.holds();
         let holds = (0..count.min(HOLD_COUNT)).map(|index| S_HOLD + index * HOLD_WORDS);
         // A semaphore that another thread posts leaves its hold behind: the place is used again.
         let same = holds.into_iter().find(|&at| self.get(at) == lock as u64);
         let at = same.unwrap_or(S_HOLD + count % HOLD_COUNT * HOLD_WORDS);
         if same.is_none() {
-            self.set(S_HOLDS, (count % HOLD_COUNT + 1) as u64);
+            self.set_holds(count % HOLD_COUNT + 1);
         }
         self.set(at, lock as u64);
         self.set(at + 1, key.word as u64);
@@ -218,7 +243,7 @@ impl Thread {
 
     /// Whether the hold of `lock` is being timed.
     pub(crate) fn is_timed(self, lock: usize) -> bool {
-        let count = self.get(S_HOLDS) as usize;
+        let count = self.holds();
         (0..count).any(|index| self.get(S_HOLD + index * HOLD_WORDS) == lock as u64)
     }
 
@@ -261,7 +286,15 @@ impl Thread {
         Some(Monitor { again: self.get(S_MONITOR_AGAIN) == 1, hold })
     }
 
-    /// Whether any hold is being timed.
+    fn holds(self) -> usize {
+        (self.get(S_HOLDS) & (TRACED - 1)) as usize
+    }
+
+    fn set_holds(self, count: usize) {
+        self.set(S_HOLDS, self.get(S_HOLDS) & TRACED | count as u64);
+    }
+
+    /// Whether any hold is being timed, or a release is a step of a trace.
     #[inline(always)]
     pub(crate) fn times(self) -> bool {
         self.get(S_HOLDS) != 0
@@ -269,14 +302,14 @@ impl Thread {
 
     /// Takes out the hold of `lock`, if it is being timed.
     pub(crate) fn take(self, lock: usize) -> Option<Hold> {
-        let count = self.get(S_HOLDS) as usize;
+        let count = self.holds();
         let at = |index: usize| S_HOLD + index * HOLD_WORDS;
         let index = (0..count).rev().find(|&index| self.get(at(index)) == lock as u64)?;
         let [_, key, begin, last] = [0, 1, 2, 3].map(|word| self.get(at(index) + word));
         for word in 0..HOLD_WORDS {
             self.set(at(index) + word, self.get(at(count - 1) + word));
         }
-        self.set(S_HOLDS, count as u64 - 1);
+        self.set_holds(count - 1);
         Some(Hold { key: key as usize, begin, switches: last >> 8, weight: last & 0xff })
     }
 

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! header | locks with waiters | memory map | one slot a thread | details of (lock, call site)
+//!        | traces
 //! ```
 //!
 //! The file is as long as it can become and sparse: only what was used takes space. Times are
@@ -11,7 +12,7 @@
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// Words of a page.
 pub const PAGE: usize = 512;
@@ -57,6 +58,14 @@ pub const H_CURSOR: usize = 17;
 pub const H_THREADS_MOST: usize = 18;
 /// Mutexes that have a policy of their own.
 pub const H_CHOSEN: usize = 19;
+/// Traces in use.
+pub const H_TRACES: usize = 20;
+/// Windows that were opened: in each, threads write what they do one by one.
+pub const H_WINDOW: usize = 21;
+/// When the next one opens, ticks.
+pub const H_WINDOW_NEXT: usize = 22;
+/// Traces of the window.
+pub const H_WINDOW_TRACES: usize = 23;
 /// Command line of the process, its words ended by zeros.
 pub const H_COMMAND: usize = 64;
 /// Words of the command line.
@@ -152,6 +161,22 @@ pub const S_MONITOR_KEY: usize = 50;
 pub const S_MONITOR_BEGIN: usize = 51;
 /// Switches until then.
 pub const S_MONITOR_SWITCHES: usize = 52;
+/// The word of the file that the next step of the thread goes to; 0: none.
+pub const S_TRACE: usize = 53;
+/// The end of its trace.
+pub const S_TRACE_END: usize = 54;
+/// The last window in which it had a trace.
+pub const S_WINDOW: usize = 55;
+/// Acquisitions until one is timed, while [`S_COUNTDOWN`] says that something else is due.
+pub const S_LEFT: usize = 56;
+/// 1 if another thread has opened a window and changed [`S_COUNTDOWN`].
+pub const S_POKED: usize = 57;
+/// Switches until the last step.
+pub const S_TRACE_SWITCHES: usize = 58;
+/// [`STEP_OFF`] of the step that has begun.
+pub const S_TRACE_OFF: usize = 59;
+/// Beside [`S_HOLDS`]: the thread has a trace.
+pub const TRACED: u64 = 1 << 8;
 /// Ticks waited in each phase.
 pub const S_PHASES: usize = 128;
 /// Phases; when the last one is over, pairs of them become one.
@@ -239,8 +264,49 @@ pub const LIST_WORDS: usize = 4 + BUCKETS;
 /// Buckets of a distribution.
 pub const BUCKETS: usize = 64;
 
+/// Traces: what a thread did, step by step, in one window.
+pub const TRACES: usize = DETAILS + DETAIL_COUNT * DETAIL_WORDS;
+/// Of them.
+pub const TRACE_COUNT: usize = 1536;
+/// Words of each.
+pub const TRACE_WORDS: usize = 2 * PAGE;
+/// The slot.
+pub const T_SLOT: usize = 0;
+/// The thread.
+pub const T_THREAD: usize = 1;
+/// The window.
+pub const T_WINDOW: usize = 2;
+/// The first step.
+pub const T_STEPS: usize = 8;
+/// Words of a step: when it began and ended, ticks, and a word with one of the kinds below, the
+/// bits [`STEP_OFF`] and [`STEP_FAILED`] and, from [`STEP_SHIFT`] on, the key (its number in the
+/// slot), or of [`STEP_UNLOCK`] the address.
+pub const STEP_WORDS: usize = 3;
+/// Bits of the kind.
+pub const STEP_KIND: u64 = 0xf;
+/// The thread was switched away between the step before and this one.
+pub const STEP_OFF: u64 = 1 << 4;
+/// A wait ended for its time limit, or an attempt in vain.
+pub const STEP_FAILED: u64 = 1 << 5;
+/// Bits below key or address.
+pub const STEP_SHIFT: u32 = 8;
+/// A lock is taken.
+pub const STEP_LOCK: u64 = 1;
+/// A lock is given up, or a semaphore posted.
+pub const STEP_UNLOCK: u64 = 2;
+/// A wait on a condition variable.
+pub const STEP_WAIT: u64 = 3;
+/// A signal.
+pub const STEP_SIGNAL: u64 = 4;
+/// A broadcast.
+pub const STEP_BROADCAST: u64 = 5;
+/// `sched_yield`.
+pub const STEP_YIELD: u64 = 6;
+/// A wait at a barrier.
+pub const STEP_BARRIER: u64 = 7;
+
 /// Words of the file.
-pub const FILE_WORDS: usize = DETAILS + DETAIL_COUNT * DETAIL_WORDS;
+pub const FILE_WORDS: usize = TRACES + TRACE_COUNT * TRACE_WORDS;
 
 /// The bit of a key of which every hold is timed, because the last one was long.
 pub const SLOW: u64 = 1 << 63;
@@ -279,7 +345,8 @@ const _: () = {
     assert!(S_PHASES + PHASE_COUNT <= S_KEYS);
     assert!(D_CALLERS + CALLERS <= D_LISTS);
     assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_MONITOR);
-    assert!(S_MONITOR_SWITCHES < S_PHASES);
+    assert!(S_TRACE_OFF < S_PHASES);
+    assert!(HOLD_COUNT < TRACED as usize);
     assert!(bucket(15) == 0 && bucket(16) == 0 && bucket(24) == 1 && bucket(32) == 2);
     assert!(least(2) == 32 && least(1) == 24 && bucket(least(40)) == 40);
 };

@@ -18,6 +18,8 @@ pub mod raw;
 mod record;
 pub mod sites;
 mod stacks;
+mod steps;
+pub mod trace;
 
 pub use account::Account;
 pub use names::{LOCK_OF, is_passing};

@@ -16,7 +16,8 @@ use std::path::Path;
 use crate::RecordError;
 use crate::layout::*;
 use crate::names::{Names, named_after};
-use crate::record::{Addresses, Kind, Lock, Process, Site, Times, Waiters, total};
+use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
+use crate::steps::{Clock, Known, Traces};
 
 /// Reads the files that the processes of one program left in `directory`.
 ///
@@ -122,27 +123,36 @@ impl Raw {
             sees_switches: header[H_SEES_SWITCHES] == 1,
             ..Process::default()
         };
-        let mut locks = BTreeMap::new();
+        let (mut locks, mut traces) = (BTreeMap::new(), Traces::default());
         for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
-            self.slot(slot, &mut process, &mut locks)?;
+            let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
+            self.slot(&words, &mut process, &mut locks)?;
+            traces.slot(&words);
         }
         let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
         let names = Names::new(&String::from_utf8_lossy(&maps).replace('\0', "\n"));
         let sites = locks.values().flat_map(|found| &found.sites);
         let sites = sites.filter(|(_, site)| site.wait.count > 0).map(|(called, _)| called.site);
         process.debug_links = names.debug_links(sites);
-        (process.locks, process.addresses) = self.named(locks, &names, process.seconds)?;
+        let known;
+        (process.locks, known) = self.named(locks, &names, process.seconds)?;
+        let address = |(at, one): (&u64, &Known)| (*at, (one.name.clone(), one.kind));
+        process.addresses = known.iter().map(address).collect();
+        for trace in 0..(header[H_TRACES] as usize).min(TRACE_COUNT) {
+            traces.add(&self.words(TRACES + trace * TRACE_WORDS, TRACE_WORDS)?);
+        }
+        let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
+        process.trace = traces.read(&clock, &known, &process.locks, &names);
         Ok(process)
     }
 
     /// Adds what one slot counted.
     fn slot(
         &self,
-        slot: usize,
+        words: &[u64],
         process: &mut Process,
         locks: &mut BTreeMap<u64, Found>,
     ) -> std::io::Result<()> {
-        let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
         process.acquisitions_lost = total([process.acquisitions_lost, words[S_LOST]]);
         for (phase, ticks) in words[S_PHASES..S_PHASES + PHASE_COUNT].iter().enumerate() {
             self.phase(process, phase, words[S_PHASE_SHIFT].min(62), *ticks);
@@ -216,11 +226,11 @@ impl Raw {
         locks: BTreeMap<u64, Found>,
         names: &Names,
         seconds: f64,
-    ) -> std::io::Result<(Vec<Lock>, Addresses)> {
+    ) -> std::io::Result<(Vec<Lock>, BTreeMap<u64, Known>)> {
         let waiters = self.waiters()?;
         let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
-        let (mut known, mut mutexes) = (Addresses::new(), Vec::new());
+        let (mut known, mut mutexes) = (BTreeMap::<u64, Known>::new(), Vec::new());
         let most = most_waited(&locks);
         for (address, found) in locks {
             let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
@@ -256,7 +266,7 @@ impl Raw {
             // The same function may take semaphores that exclude and semaphores that signal.
             let is_lock = own.is_lock();
             own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
-            known.insert(address, (own.name.clone(), own.kind));
+            known.insert(address, Known { name: own.name.clone(), kind: own.kind, is_lock });
             mutexes.extend(
                 waiters
                     .get(&address)
@@ -269,8 +279,8 @@ impl Raw {
             }
         }
         for (key, mutex) in mutexes {
-            if let (Some(lock), Some((name, _))) = (all.get_mut(&key), known.get(&mutex)) {
-                lock.mutex.clone_from(name);
+            if let (Some(lock), Some(name)) = (all.get_mut(&key), known.get(&mutex)) {
+                lock.mutex.clone_from(&name.name);
             }
         }
         Ok((sorted(all.into_values().collect()), known))

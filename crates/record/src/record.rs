@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
+use crate::trace::Trace;
 use crate::{RecordError, layout};
 
 /// Version of the record. Fields may be added; none changes its meaning.
@@ -115,6 +116,9 @@ pub struct Process {
     pub phases_wait_s: Vec<f64>,
     /// Its locks, the one waited for longest first.
     pub locks: Vec<Lock>,
+    /// What its threads did one after the other, in windows.
+    #[serde(default, skip_serializing_if = "Trace::is_empty")]
+    pub trace: Trace,
     /// Words for which it waited in futex(2) itself, past the functions of libc that were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub futexes: Vec<Lock>,

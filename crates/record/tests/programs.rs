@@ -3,6 +3,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use convoy_record::sites::{RANGES, Sites};
+use convoy_record::trace::{Step, Trace, What};
 use convoy_record::{
     Account, DIRECTORY, Kind, Lock, Process, Program, Record, Site, Times, launch, raw,
 };
@@ -96,6 +97,62 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
     for words in ["`cache_lock` in use_cache (convoy.c:10)", "off CPU for", "a lock convoy"] {
         assert!(verdict.contains(words), "{verdict}");
     }
+}
+
+/// The steps of a program of `rate.c`, run for so long.
+fn trace_of(kind: &str, ms: &str) -> (Trace, Vec<Lock>) {
+    let program = compile("rate.c", &directory(kind), &[]);
+    let (_, mut processes) = record(&program, &[kind, "8", ms]);
+    let process = processes.remove(0);
+    (process.trace, process.locks)
+}
+
+/// The steps of a kind, with the name of their lock.
+fn steps<'a>(trace: &'a Trace, locks: &'a [Lock], what: What) -> Vec<(u64, &'a str)> {
+    let all =
+        trace.strips.iter().flat_map(|strip| strip.steps.iter().map(|one| (strip.class, one)));
+    let of = all.filter(|(_, step)| step.what == what);
+    of.map(|(class, step)| {
+        let lock = trace.places[step.place].lock as usize;
+        (class, locks[lock].name.as_str())
+    })
+    .collect()
+}
+
+#[test]
+fn steps_tell_who_waits_for_whom() {
+    let (trace, locks) = trace_of("buffer", "300");
+    // Those that fill and those that empty: main hardly calls.
+    let many: Vec<u64> =
+        trace.classes.iter().filter(|one| one.calls > 1000).map(|one| one.threads).collect();
+    assert_eq!(many, [4, 4], "{:?}", trace.classes);
+    let signals = steps(&trace, &locks, What::Signal);
+    let waits = steps(&trace, &locks, What::Wait);
+    assert!(signals.len() > 100 && !waits.is_empty(), "{} {}", signals.len(), waits.len());
+    // Each class waits for what the other one signals.
+    for (class, name) in &waits {
+        let other = signals.iter().find(|(_, signalled)| signalled == name).expect("somebody does");
+        assert_ne!(other.0, *class, "{name}");
+    }
+}
+
+#[test]
+fn steps_tell_what_is_held_around_what() {
+    let (trace, locks) = trace_of("nested", "300");
+    let name = |step: &Step| locks[trace.places[step.place].lock as usize].name.as_str();
+    let mut around = 0;
+    for strip in &trace.strips {
+        let mut outer = false;
+        for step in &strip.steps {
+            match (step.what, name(step)) {
+                (What::Lock, "outer") => outer = true,
+                (What::Unlock, "outer") => outer = false,
+                (What::Lock, "inner") => around += u32::from(outer),
+                _ => {}
+            }
+        }
+    }
+    assert!(around > 100, "{around}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Program {
 const MUTEX: &[&str] = &["sleep", "spin", "fair", "handoff"];
 
 /// Those of `crates/record/tests/programs/rate.c`.
-pub(super) const LOOPS: [Program; 3] = [
+pub(super) const LOOPS: [Program; 6] = [
     Program {
         name: "turn",
         flag: "--sem",
@@ -72,6 +72,30 @@ pub(super) const LOOPS: [Program; 3] = [
         flag: "--mutex",
         policies: MUTEX,
         words: |place, threads| of_loop(place, "rare", threads),
+        rate: plain,
+        split: None,
+    },
+    Program {
+        name: "buffer",
+        flag: "--mutex",
+        policies: MUTEX,
+        words: |place, threads| of_loop(place, "buffer", threads),
+        rate: plain,
+        split: None,
+    },
+    Program {
+        name: "group",
+        flag: "--mutex",
+        policies: MUTEX,
+        words: |place, threads| of_loop(place, "group", threads),
+        rate: plain,
+        split: None,
+    },
+    Program {
+        name: "nested",
+        flag: "--mutex",
+        policies: MUTEX,
+        words: |place, threads| of_loop(place, "nested", threads),
         rate: plain,
         split: None,
     },
