@@ -24,6 +24,10 @@ use crate::lock_loop::{PHASE_OVER, PHASE_WARMUP, PHASE_WINDOW, Policy, Trace};
 pub use crate::spread::{Span, Spread};
 use crate::virtual_end::{VirtualError, run_to_end};
 use crate::virtual_locks::{Board, Snapshot, TASKS_BESIDE, VirtualLocksPoint};
+use script::{Actor, Doors};
+pub use script::{Class, Condition, Gates, Script, Step};
+
+pub mod script;
 
 /// Part of the first-level caches that a thread uses again after it was away. Not recorded: a
 /// program touches more than a lock loop does.
@@ -32,8 +36,12 @@ const FOOTPRINT: f64 = 0.25;
 const POLL_NS: u64 = 1_000_000;
 /// Virtual time after the window in which threads have to end, nanoseconds.
 const DRAIN_NS: u64 = 100_000_000_000;
-/// Acquisitions that a window should hold.
-const ENOUGH: f64 = 4000.0;
+/// Acquisitions that a window should hold, and its length at least, nanoseconds.
+const ENOUGH: (f64, f64) = (4000.0, 20e6);
+/// The same of a script, whose threads wait for each other.
+const ENOUGH_OF_SCRIPT: (f64, f64) = (20_000.0, 100e6);
+/// Time without a step after which a thread that waits goes on, nanoseconds.
+const STUCK_NS: u64 = 20_000_000;
 /// Steps of the anchor at most.
 const STEPS: usize = 10;
 /// Sum of what throughput and CPU time are off by at which the anchor is found.
@@ -84,15 +92,35 @@ pub struct Behaviour {
     pub wait_ns: f64,
     /// Share of the time in which a lock was on its way from a release to the next owner.
     pub passing: f64,
+    /// How many locks of each name there were; empty: as many as now.
+    pub before: Vec<u32>,
+    /// What its threads did in order, if that is known and matters: then sections and their times
+    /// are not used.
+    pub script: Option<Arc<Script>>,
+    /// Mean wait at conditions for each acquisition, nanoseconds.
+    pub idle_ns: f64,
 }
 
 impl Behaviour {
+    /// How many locks of a name there were.
+    fn recorded(&self, lock: usize) -> usize {
+        self.before.get(lock).map_or(1, |count| *count as usize).max(1)
+    }
+
     /// Mean work of a section and before it, nanoseconds.
     fn service_ns(&self) -> f64 {
         let count: u64 = self.sections.iter().map(|one| one.count).sum();
         let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
         let sum: f64 = self.sections.iter().map(|one| work(one) * one.count as f64).sum();
         sum / count.max(1) as f64
+    }
+
+    /// Whether CPUs idle while threads mostly wait for each other.
+    fn waits_for_threads(&self) -> bool {
+        let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
+        let cpus_used = self.rate * self.cpu_ns / 1e9;
+        let is_idle = cpus_used < BUSY * f64::from(self.cpus);
+        self.script.is_some() && is_idle && self.idle_ns > PASSING * turn_ns
     }
 
     /// Whether the way of locks from owner to owner bounds the throughput: CPUs idle, and a lock is
@@ -167,6 +195,8 @@ struct Field<C> {
     gone: Sim<<User as Platform>::AtomicU32>,
     /// When the window ended, nanoseconds. Read after the phase.
     end_ns: RefCell<u64>,
+    /// Conditions.
+    doors: Doors,
 }
 
 /// The locks of one name.
@@ -175,6 +205,15 @@ enum Locks<C> {
     Own(Vec<Sim<C>>),
     /// As libc has them.
     Others(Vec<Sim<Libcs>>),
+}
+
+impl<C> Locks<C> {
+    fn count(&self) -> usize {
+        match self {
+            Self::Own(locks) => locks.len(),
+            Self::Others(locks) => locks.len(),
+        }
+    }
 }
 
 /// A value in simulated memory under a name.
@@ -200,8 +239,10 @@ impl Replay {
     pub fn anchored(&self) -> Result<Anchor, VirtualError> {
         let (known, mut replay) = (&*self.behaviour, self.clone());
         let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
-        let longest = (cycle(known.rate) - known.wait_ns).max(0.0);
+        let longest = (cycle(known.rate) - known.wait_ns - known.idle_ns).max(0.0);
         let (bound, service_ns) = (known.is_bound_by_wakeups(), known.service_ns());
+        let waits = known.waits_for_threads();
+        let bound = bound && !waits;
         let mut best = (f64::INFINITY, self.anchor);
         let (mut gain, mut late) = (1.0_f64, 0.0_f64);
         for _ in 0..STEPS {
@@ -230,6 +271,11 @@ impl Replay {
                 // Both follow the price: the CPU time goes up with it, the throughput down.
                 let factor = beside(known.cpu_ns) / beside(cpu_ns) * rate / known.rate;
                 let factor = libm::pow(factor, 0.25).clamp(0.5, 2.0);
+                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
+            } else if waits {
+                // Threads wait for each other: what is late comes from how long the way takes.
+                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
+                let factor = libm::sqrt(rate / known.rate).clamp(0.5, 2.0);
                 next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
             } else {
                 next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
@@ -285,6 +331,7 @@ impl Replay {
             phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
             gone: named(Atomic::new(0), "the count of threads"),
             end_ns: RefCell::new(0),
+            doors: Doors::new(self.behaviour.script.as_deref(), self.threads),
         });
         for index in 0..self.threads {
             let (field, board, replay) = (Rc::clone(&field), Rc::clone(board), self.clone());
@@ -297,19 +344,23 @@ impl Replay {
             k.thread(FOOTPRINT, body).map_err(|error| format!("clone: {error}"))?;
         }
         let cpus = self.machine.topology.cpus;
-        let window_ns = (ENOUGH / self.behaviour.rate * 1e9).clamp(20e6, 5e9) as u64;
-        k.sleep(window_ns / 2 + 50_000_000);
+        let has_script = self.behaviour.script.is_some();
+        let (enough, least) = if has_script { ENOUGH_OF_SCRIPT } else { ENOUGH };
+        let window_ns = (enough / self.behaviour.rate * 1e9).clamp(least, 5e9) as u64;
+        field.let_pass(k, has_script, window_ns / 2 + 50_000_000);
         let begin = Snapshot::take(world, cpus);
         field.phase.store(PHASE_WINDOW, Relaxed);
-        k.sleep(window_ns);
+        field.let_pass(k, has_script, window_ns);
         let end = Snapshot::take(world, cpus);
         *field.end_ns.borrow_mut() = end.now_ns;
         field.phase.store(PHASE_OVER, Release);
         *board.window.borrow_mut() = (begin, end);
+        *board.gates.borrow_mut() = field.doors.gates();
         while field.gone.load(Acquire) < self.threads {
             if Here::now_ns() > end.now_ns + DRAIN_NS {
                 return Err("the threads did not leave the lock".to_owned());
             }
+            field.doors.open();
             k.sleep(POLL_NS);
         }
         Ok(())
@@ -318,13 +369,16 @@ impl Replay {
     /// One thread from its start to its end.
     fn thread<C: Lock>(&self, world: &World, field: &Field<C>, index: u32) -> Trace {
         let mut rng = Rng::new(self.seed ^ (u64::from(index) << 32));
+        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
+        if let Some(script) = &self.behaviour.script {
+            return Actor::new(self, world, field, (index, rng, trace)).act(script);
+        }
         // As recorded, threads beyond those that were there do what the first ones did.
         let class = index % self.behaviour.threads.max(1);
         let own = |one: &&Section| class < one.threads;
         let sections: Vec<&Section> = self.behaviour.sections.iter().filter(own).collect();
         let share = |one: &Section| one.count as f64 / f64::from(one.threads.max(1));
         let all: f64 = sections.iter().map(|one| share(one)).sum();
-        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
         while field.phase.load(Relaxed) != PHASE_OVER {
             let mut rank = rng.uniform() * all;
             let past = |one: &&Section| {
@@ -368,6 +422,21 @@ fn rest(world: &World, work_ns: f64, sleep_ns: f64) {
 }
 
 impl<C> Field<C> {
+    /// Lets time pass; if nothing moves meanwhile, lets a thread go on that waits.
+    fn let_pass(&self, k: &mut Process, has_script: bool, ns: u64) {
+        if !has_script {
+            return k.sleep(ns);
+        }
+        let end = Here::now_ns() + ns;
+        while Here::now_ns() < end {
+            let steps = self.doors.steps();
+            k.sleep(STUCK_NS.min(end - Here::now_ns()));
+            if self.doors.steps() == steps {
+                self.doors.slip();
+            }
+        }
+    }
+
     /// Passes through a section under `lock`; whether the run goes on.
     fn pass<L: Lock>(
         &self,
@@ -398,102 +467,4 @@ impl<C> Field<C> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spread(ns: f64) -> Spread {
-        Spread::new(&[(ns / 2.0, 3), (ns * 4.0, 1)], ns)
-    }
-
-    fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
-        let span = |ns| Span { work: spread(ns), ..Span::default() };
-        let section =
-            Section { lock: 0, count: 100, threads: 16, hold: span(20e3), think: span(20e3) };
-        let behaviour = Behaviour {
-            locks: vec![locks],
-            others: BTreeSet::new(),
-            private: BTreeSet::new(),
-            sections: vec![section],
-            threads: 16,
-            cpus: 2,
-            rate: 20e3,
-            cpu_ns: 60e3,
-            wait_ns: 0.0,
-            passing: 0.0,
-        };
-        Replay {
-            behaviour: Arc::new(behaviour),
-            anchor: Anchor::NONE,
-            threads,
-            policy,
-            alone: false,
-            looks: None,
-            seed: 1,
-            kernel: KernelPreset::named("6.18").expect("shipped"),
-            machine: Preset::named("host").expect("shipped").with_cpus(4),
-        }
-    }
-
-    #[test]
-    fn one_lock_bounds_the_rate_and_four_do_not() {
-        let rate = |policy, locks| {
-            replay(policy, 16, locks).run().expect("it ends").result.acquisitions_per_s()
-        };
-        let one = rate(Policy::Adaptive, 1);
-        // Sections of 20 us: at most 50,000 a second, less the wakeups.
-        assert!((20e3..52e3).contains(&one), "{one}");
-        let four = rate(Policy::Adaptive, 4);
-        assert!(four > 1.5 * one, "{four} beside {one}");
-    }
-
-    /// A timer may end while its task is still on the way to sleep, in the kernel: it is not
-    /// preempted there as it would be in user mode, which lost count of preemption.
-    #[test]
-    fn hundreds_of_threads_that_sleep_between_sections_get_on() {
-        for seed in 1..3 {
-            let mut replay = Replay { seed, ..replay(Policy::Adaptive, 400, 4) };
-            let section = &mut Arc::make_mut(&mut replay.behaviour).sections[0];
-            (section.think.sleeps, section.think.sleep) = (1.0, spread(30e3));
-            (section.think.work, section.hold.work) = (spread(2e3), spread(1e3));
-            section.threads = 400;
-            Arc::make_mut(&mut replay.behaviour).threads = 400;
-            replay.machine = replay.machine.with_cpus(2);
-            let found = replay.run().expect("it ends").result;
-            assert!(found.acquisitions_per_s() > 1e3, "{found:?}");
-        }
-    }
-
-    #[test]
-    fn the_anchor_gives_the_throughput_and_the_processor_time_of_the_record() {
-        let mut replay = replay(Policy::Adaptive, 16, 1);
-        replay.anchor = replay.anchored().expect("it ends");
-        let found = replay.run().expect("it ends").result;
-        let rate = found.acquisitions_per_s();
-        assert!((18e3..22e3).contains(&rate), "{rate} with {:?}", replay.anchor);
-        let cpu_ns = found.cpus_used * 1e9 / rate;
-        assert!((54e3..66e3).contains(&cpu_ns), "{cpu_ns}");
-    }
-
-    #[test]
-    fn nobody_waits_for_private_locks() {
-        let wait = |is_private: bool| {
-            let mut replay = replay(Policy::Adaptive, 16, 4);
-            if is_private {
-                Arc::make_mut(&mut replay.behaviour).private.insert(0);
-            }
-            let result = replay.run().expect("it ends").result;
-            result.waits.mean().unwrap_or(0.0)
-        };
-        assert!(wait(true) < 0.5 * wait(false), "{} {}", wait(true), wait(false));
-    }
-
-    #[test]
-    fn time_that_was_waited_for_a_lock_is_not_taken_for_sleep() {
-        let mut replay = replay(Policy::Adaptive, 16, 1);
-        Arc::make_mut(&mut replay.behaviour).rate = 2e3;
-        // Of the 8 ms that a turn took, 7.5 were waits.
-        Arc::make_mut(&mut replay.behaviour).wait_ns = 7.5e6;
-        let anchor = replay.anchored().expect("it ends");
-        assert!(anchor.sleep_ns <= 0.5e6, "{anchor:?}");
-    }
-}
+mod tests;

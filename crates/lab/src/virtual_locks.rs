@@ -14,6 +14,7 @@ use convoy_workload::api::Kernel;
 use crate::lock_loop::{
     Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Trace,
 };
+use crate::replay::Gates;
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
@@ -57,6 +58,8 @@ pub struct VirtualLocksPoint {
     pub operations: u64,
     /// Schedule hash of the whole run.
     pub hash: u64,
+    /// Waits at conditions; of replays.
+    pub gates: Gates,
 }
 
 /// CPU time and switches at one moment.
@@ -90,6 +93,7 @@ pub(crate) struct Board {
     pub(crate) traces: RefCell<Vec<Trace>>,
     pub(crate) window: RefCell<(Snapshot, Snapshot)>,
     pub(crate) broken: RefCell<Option<String>>,
+    pub(crate) gates: RefCell<Gates>,
 }
 
 impl VirtualLocks {
@@ -201,6 +205,7 @@ impl VirtualLocksPoint {
             },
             operations: machine.operations(),
             hash: machine.hash(),
+            gates: *board.gates.borrow(),
         }
     }
 }

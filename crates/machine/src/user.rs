@@ -24,6 +24,15 @@ fn system<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
+impl User {
+    /// Lets others run first (`sched_yield`).
+    pub fn yield_now() {
+        // Threads that poll and yield are no livelock of the machine, whatever they wait for.
+        engine().progress();
+        system(|| engine().os().user_yield());
+    }
+}
+
 impl Platform for User {
     type AtomicU8 = Word<u8>;
     type AtomicU32 = Word<u32>;
@@ -58,12 +67,7 @@ impl Platform for User {
 
     #[inline]
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
-        let yield_now = || {
-            // Threads that poll and yield are no livelock of the machine, whatever they wait for.
-            engine().progress();
-            system(|| engine().os().user_yield());
-        };
-        spin_and_yield::<Self>(word, done, yield_now)
+        spin_and_yield::<Self>(word, done, Self::yield_now)
     }
 
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {

@@ -1,0 +1,247 @@
+use super::*;
+
+fn spread(ns: f64) -> Spread {
+    Spread::new(&[(ns / 2.0, 3), (ns * 4.0, 1)], ns)
+}
+
+fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
+    let span = |ns| Span { work: spread(ns), ..Span::default() };
+    let section = Section { lock: 0, count: 100, threads: 16, hold: span(20e3), think: span(20e3) };
+    let behaviour = Behaviour {
+        locks: vec![locks],
+        others: BTreeSet::new(),
+        private: BTreeSet::new(),
+        sections: vec![section],
+        threads: 16,
+        cpus: 2,
+        rate: 20e3,
+        cpu_ns: 60e3,
+        wait_ns: 0.0,
+        ..Behaviour::default()
+    };
+    Replay {
+        behaviour: Arc::new(behaviour),
+        anchor: Anchor::NONE,
+        threads,
+        policy,
+        alone: false,
+        looks: None,
+        seed: 1,
+        kernel: KernelPreset::named("6.18").expect("shipped"),
+        machine: Preset::named("host").expect("shipped").with_cpus(4),
+    }
+}
+
+#[test]
+fn one_lock_bounds_the_rate_and_four_do_not() {
+    let rate = |policy, locks| {
+        replay(policy, 16, locks).run().expect("it ends").result.acquisitions_per_s()
+    };
+    let one = rate(Policy::Adaptive, 1);
+    // Sections of 20 us: at most 50,000 a second, less the wakeups.
+    assert!((20e3..52e3).contains(&one), "{one}");
+    let four = rate(Policy::Adaptive, 4);
+    assert!(four > 1.5 * one, "{four} beside {one}");
+}
+
+/// A timer may end while its task is still on the way to sleep, in the kernel: it is not
+/// preempted there as it would be in user mode, which lost count of preemption.
+#[test]
+fn hundreds_of_threads_that_sleep_between_sections_get_on() {
+    for seed in 1..3 {
+        let mut replay = Replay { seed, ..replay(Policy::Adaptive, 400, 4) };
+        let section = &mut Arc::make_mut(&mut replay.behaviour).sections[0];
+        (section.think.sleeps, section.think.sleep) = (1.0, spread(30e3));
+        (section.think.work, section.hold.work) = (spread(2e3), spread(1e3));
+        section.threads = 400;
+        Arc::make_mut(&mut replay.behaviour).threads = 400;
+        replay.machine = replay.machine.with_cpus(2);
+        let found = replay.run().expect("it ends").result;
+        assert!(found.acquisitions_per_s() > 1e3, "{found:?}");
+    }
+}
+
+#[test]
+fn the_anchor_gives_the_throughput_and_the_processor_time_of_the_record() {
+    let mut replay = replay(Policy::Adaptive, 16, 1);
+    replay.anchor = replay.anchored().expect("it ends");
+    let found = replay.run().expect("it ends").result;
+    let rate = found.acquisitions_per_s();
+    assert!((18e3..22e3).contains(&rate), "{rate} with {:?}", replay.anchor);
+    let cpu_ns = found.cpus_used * 1e9 / rate;
+    assert!((54e3..66e3).contains(&cpu_ns), "{cpu_ns}");
+}
+
+#[test]
+fn nobody_waits_for_private_locks() {
+    let wait = |is_private: bool| {
+        let mut replay = replay(Policy::Adaptive, 16, 4);
+        if is_private {
+            Arc::make_mut(&mut replay.behaviour).private.insert(0);
+        }
+        let result = replay.run().expect("it ends").result;
+        result.waits.mean().unwrap_or(0.0)
+    };
+    assert!(wait(true) < 0.5 * wait(false), "{} {}", wait(true), wait(false));
+}
+
+#[test]
+fn time_that_was_waited_for_a_lock_is_not_taken_for_sleep() {
+    let mut replay = replay(Policy::Adaptive, 16, 1);
+    Arc::make_mut(&mut replay.behaviour).rate = 2e3;
+    // Of the 8 ms that a turn took, 7.5 were waits.
+    Arc::make_mut(&mut replay.behaviour).wait_ns = 7.5e6;
+    let anchor = replay.anchored().expect("it ends");
+    assert!(anchor.sleep_ns <= 0.5e6, "{anchor:?}");
+}
+
+/// Classes of threads that follow these steps.
+fn scripted(classes: &[(u32, &[Step])], conditions: &[Condition], locks: usize) -> Replay {
+    let class = |&(threads, steps): &(u32, &[Step])| Class {
+        threads,
+        strips: vec![steps.to_vec()],
+        weights: Vec::new(),
+    };
+    let script =
+        Script { classes: classes.iter().map(class).collect(), conditions: conditions.to_vec() };
+    let mut replay = replay(Policy::Adaptive, classes.iter().map(|class| class.0).sum(), 1);
+    let behaviour = Arc::make_mut(&mut replay.behaviour);
+    (behaviour.locks, behaviour.before) = (vec![1; locks], vec![1; locks]);
+    behaviour.script = Some(Arc::new(script));
+    replay.looks = Some(0);
+    replay
+}
+
+fn rest(us: f64) -> Step {
+    Step::Rest { work_ns: us * 1e3, sleep_ns: 0.0 }
+}
+
+fn lock(lock: usize) -> Step {
+    Step::Lock { lock, of: 0 }
+}
+
+fn unlock(lock: usize) -> Step {
+    Step::Unlock { lock, of: 0 }
+}
+
+fn wait(condition: usize, is_within: bool) -> Step {
+    Step::Wait { condition, tokens: 1.0, is_within, limit_ns: 0 }
+}
+
+fn signal(condition: usize) -> Step {
+    Step::Signal { condition, all: false }
+}
+
+const BUFFER: [Condition; 2] = [
+    Condition { tokens: 8.0, room: f64::INFINITY },
+    Condition { tokens: 0.0, room: f64::INFINITY },
+];
+
+/// What passes through a bounded buffer a second, with so many producers that work for 40 us and
+/// consumers that work for 100.
+fn through_buffer(producers: u32, consumers: u32, policy: Policy) -> (f64, Gates) {
+    let put = [rest(40.0), lock(0), wait(0, true), signal(1), unlock(0)];
+    let take = [rest(100.0), lock(0), wait(1, true), signal(0), unlock(0)];
+    let mut replay = scripted(&[(producers, &put), (consumers, &take)], &BUFFER, 1);
+    replay.policy = policy;
+    let point = replay.run().expect("it ends");
+    // Who waits takes the mutex again; that counts, too.
+    let again = point.gates.waits as f64 / point.result.window_s;
+    ((point.result.acquisitions_per_s() - again) / 2.0, point.gates)
+}
+
+#[test]
+fn producers_and_consumers_of_a_buffer_limit_each_other() {
+    // One consumer takes 100 us for each item and more: at most 10,000 a second.
+    let (one, gates) = through_buffer(1, 1, Policy::Adaptive);
+    assert!((8e3..10e3).contains(&one), "{one}");
+    assert!(gates.waits > 0 && gates.slips == 0, "{gates:?}");
+    // Two of them take twice as much, and three are bound by the producer's 25,000.
+    let (two, _) = through_buffer(1, 2, Policy::Adaptive);
+    assert!((1.7..2.05).contains(&(two / one)), "{two} beside {one}");
+    let (three, _) = through_buffer(1, 3, Policy::Adaptive);
+    assert!((18e3..25e3).contains(&three), "{three}");
+    // The mutex is not what limits, so a handoff changes little.
+    let (handed, _) = through_buffer(1, 1, Policy::Handoff);
+    assert!((0.85..1.05).contains(&(handed / one)), "{handed} beside {one}");
+}
+
+#[test]
+fn more_threads_of_a_script_have_the_classes_in_their_shares() {
+    let steps = [rest(10.0), lock(0), unlock(0)];
+    let replay = scripted(&[(1, &steps), (3, &steps)], &[], 1);
+    let script = replay.behaviour.script.as_deref().expect("it has one");
+    assert_eq!(script.shares(4), [1, 3]);
+    assert_eq!(script.shares(64), [16, 48]);
+    assert_eq!(script.shares(2), [1, 1]);
+    assert_eq!(script.shares(1).iter().sum::<u32>(), 1);
+}
+
+#[test]
+fn a_lock_around_another_bounds_what_both_are_held() {
+    // 10 us, of which 5 with the inner lock: 100,000 of each a second, so 200,000.
+    let steps = [lock(0), rest(5.0), lock(1), rest(5.0), unlock(1), unlock(0), rest(40.0)];
+    let rate = |locks: &[u32]| {
+        let mut replay = scripted(&[(8, &steps)], &[], 2);
+        Arc::make_mut(&mut replay.behaviour).locks = locks.to_vec();
+        replay.machine = replay.machine.with_cpus(8);
+        replay.run().expect("it ends").result.acquisitions_per_s()
+    };
+    let one = rate(&[1, 1]);
+    assert!((100e3..200e3).contains(&one), "{one}");
+    // Splitting the inner lock gains nothing, splitting the outer one leaves the inner's bound.
+    let inner = rate(&[1, 8]);
+    assert!((0.9..1.1).contains(&(inner / one)), "{inner} beside {one}");
+    let outer = rate(&[8, 1]);
+    assert!(outer > 1.15 * one, "{outer} beside {one}");
+}
+
+/// Writers of which one in `size` does the work of all and tells the others.
+fn in_groups(size: usize) -> f64 {
+    let lead: Vec<Step> = [rest(1.0), lock(0), rest(200.0), unlock(0)]
+        .into_iter()
+        .chain(std::iter::repeat_n(signal(0), size - 1))
+        .collect();
+    let follow = [rest(1.0), wait(0, false)];
+    // A follower's write is no acquisition; the leader's is one for the group.
+    let condition = Condition { tokens: 0.0, room: 64.0 };
+    let classes: [(u32, &[Step]); 2] = [(1, &lead), (size as u32 - 1, &follow)];
+    let replay = scripted(&classes, &[condition], 1);
+    let point = replay.run().expect("it ends");
+    assert_eq!(point.gates.slips, 0);
+    assert!(point.gates.waits > 0, "{:?}", point.gates);
+    let led = point.result.acquisitions_per_s();
+    led
+}
+
+#[test]
+fn followers_end_with_the_leader_of_their_group() {
+    // 201 us a group and what wakeups take.
+    let four = in_groups(4);
+    assert!((3e3..5e3).contains(&four), "{four}");
+    let eight = in_groups(8);
+    assert!((2e3..5e3).contains(&eight), "{eight}");
+}
+
+#[test]
+fn what_can_never_go_on_slips_and_is_counted() {
+    let steps = [rest(1.0), lock(0), unlock(0), wait(0, false)];
+    let replay = scripted(&[(2, &steps)], &[Condition::default()], 1);
+    let point = replay.run().expect("it ends");
+    assert!(point.gates.slips > 100, "{:?}", point.gates);
+}
+
+#[test]
+fn classes_do_not_take_each_others_locks() {
+    // One class bound by a lock of 50 us, the other by none.
+    let slow = [lock(0), rest(50.0), unlock(0)];
+    let quick = [lock(1), rest(1.0), unlock(1), rest(99.0)];
+    let mut replay = scripted(&[(4, &slow), (1, &quick)], &[], 2);
+    replay.machine = replay.machine.with_cpus(8);
+    let all = replay.run().expect("it ends").result.acquisitions_per_s();
+    // At most 20,000 and 10,000.
+    assert!((20e3..30e3).contains(&all), "{all}");
+    Arc::make_mut(&mut replay.behaviour).locks = vec![4, 1];
+    let split = replay.run().expect("it ends").result.acquisitions_per_s();
+    assert!(split > 1.8 * all && split < 90e3, "{split} beside {all}");
+}
