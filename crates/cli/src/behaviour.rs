@@ -1,9 +1,11 @@
 //! What a recorded program did, as the replay takes it.
 
+use crate::script::{Written, script};
 use convoy_lab::hour::{self, Quartiles};
-use convoy_lab::replay::{Behaviour, Section, Span, Spread};
+use convoy_lab::replay::{Behaviour, Script, Section, Span, Spread};
 use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Times, is_passing};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Share of acquisitions, and of waiting, below which a lock is left out.
 const LITTLE: f64 = 0.001;
@@ -66,7 +68,13 @@ fn kept(process: &Process) -> Vec<&Lock> {
     locks
 }
 
-pub(crate) fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> Behaviour {
+/// What the process did with these locks, step by step if that is wanted, and what became of that.
+pub(crate) fn behaviour(
+    record: &Record,
+    process: &Process,
+    locks: &[&Lock],
+    in_order: bool,
+) -> (Behaviour, Written) {
     let cpus = record.program.cpus.max(1);
     let spare = process.cpu_s < BUSY * process.seconds * f64::from(cpus);
     let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
@@ -99,7 +107,34 @@ pub(crate) fn behaviour(record: &Record, process: &Process, locks: &[&Lock]) -> 
     behaviour.wait_ns = wait_s * 1e9 / count.max(1) as f64;
     let passing_s = |lock: &&Lock| lock.all(|site| &site.handoff).total_s / lock.instances as f64;
     behaviour.passing = locks.iter().map(passing_s).fold(0.0, f64::max) / seconds;
-    behaviour
+    behaviour.before.clone_from(&behaviour.locks);
+    if !in_order {
+        return (behaviour, Written::default());
+    }
+    let mut written = script(process, locks, spare);
+    if let Some(script) = written.script.take() {
+        ordered(&mut behaviour, script, (process, locks, seconds));
+        behaviour.idle_ns = written.idle_ns;
+    }
+    (behaviour, written)
+}
+
+/// Of a script the acquisitions are those of locks that it takes: a lock that the program has built
+/// is a mutex and a condition there.
+fn ordered(
+    behaviour: &mut Behaviour,
+    script: Script,
+    (process, locks, seconds): (&Process, &[&Lock], f64),
+) {
+    let plain = || locks.iter().filter(|lock| !lock.is_built());
+    let count: u64 = plain().map(|lock| lock.count()).sum();
+    let count = count.max(1) as f64;
+    behaviour.threads = script.classes.iter().map(|class| class.threads).sum();
+    behaviour.rate = count / seconds;
+    behaviour.cpu_ns = process.cpu_s * 1e9 / count;
+    let wait_s: f64 = plain().map(|lock| lock.wait_s()).sum();
+    behaviour.wait_ns = wait_s.min(seconds * f64::from(behaviour.threads)) * 1e9 / count;
+    behaviour.script = Some(Arc::new(script));
 }
 
 /// Whether locks of a name are many, and hardly anybody waits for any.

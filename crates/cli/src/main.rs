@@ -25,6 +25,7 @@ mod presets;
 mod record;
 mod run;
 mod runs;
+mod script;
 mod shell;
 mod sim;
 mod with;

@@ -13,14 +13,16 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_catalogue::Set;
 use convoy_lab::hour;
 use convoy_lab::lock_loop::{LoopResult, Policy};
-use convoy_lab::replay::{Anchor, Behaviour, Replay};
+use convoy_lab::replay::{Anchor, Behaviour, Gates, Replay};
 use convoy_lab::virtual_end::VirtualError;
+use convoy_lab::virtual_locks::VirtualLocksPoint;
 use convoy_record::{Lock, Program, Record};
-use convoy_report::{Cell, Column, Table};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+mod print;
 
 /// The policy of glibc's mutex and semaphore.
 pub(crate) const SLEEP: &str = "sleep";
@@ -140,6 +142,12 @@ pub(crate) struct Prediction {
     anchor_work_us: f64,
     /// Sleep that was added before each section.
     anchor_sleep_us: f64,
+    /// What is replayed in the order that was recorded; empty: nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    order: Vec<String>,
+    /// What the replay leaves out of what was recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    leaves_out: Vec<String>,
     /// Why the replay is not to be believed, if it is not.
     pub(crate) doubt: Option<String>,
     pub(crate) rows: Vec<Row>,
@@ -152,6 +160,8 @@ struct Point {
     acquisitions_per_s: f64,
     cpu_us: f64,
     wait_mean_us: f64,
+    /// Wait for other threads at conditions, of each acquisition.
+    idle_mean_us: f64,
 }
 
 /// One prediction. The interval is that of the seeds, widened by what the anchor leaves.
@@ -233,17 +243,39 @@ impl Replays {
     ) -> Result<Prediction, Failure> {
         let (Some(process), locks) = busiest(record) else { return Err(self.nothing()) };
         let first = self.first(record)?;
-        let behaviour = Arc::new(behaviour(record, process, &locks));
         let recorded = match record.program.policy(first.kind) {
             "" => Choice::new(SLEEP),
             policy => Choice::new(policy),
         };
-        let cells = self.cells(record, &behaviour, &recorded, wanted)?;
-        let (measured, mut verdict) = (measured(&behaviour), limit(&behaviour, &locks));
-        if self.machine == HOST {
-            verdict.extend(disturbed(&record.program.prices_ns));
+        let replayed = |in_order: bool| -> Result<Prediction, Failure> {
+            let (behaviour, written) = behaviour(record, process, &locks, in_order);
+            let behaviour = Arc::new(behaviour);
+            let cells = self.cells(record, &behaviour, &recorded, wanted)?;
+            let (measured, mut verdict) = (measured(&behaviour), limit(&behaviour, &locks));
+            if self.machine == HOST {
+                verdict.extend(disturbed(&record.program.prices_ns));
+            }
+            let mut prediction = apart(move || predict(&cells, measured, verdict))?;
+            let slips = std::mem::take(&mut prediction.leaves_out);
+            prediction.leaves_out = written.leaves_out.into_iter().chain(slips).collect();
+            prediction.order = written.has;
+            Ok(prediction)
+        };
+        let ordered = replayed(true)?;
+        if ordered.doubt.is_none() || ordered.order.is_empty() {
+            return Ok(ordered);
         }
-        apart(move || predict(&cells, measured, verdict))
+        // What the order of steps does not explain, the places alone may.
+        let mut plain = replayed(false)?;
+        if plain.doubt.is_some() {
+            return Ok(ordered);
+        }
+        plain.leaves_out.push(format!(
+            "Replayed by places, without the order of steps ({}): with it, the replay was another \
+             program.",
+            ordered.order.join(", ")
+        ));
+        Ok(plain)
     }
 }
 
@@ -253,6 +285,7 @@ fn measured(behaviour: &Behaviour) -> Point {
         acquisitions_per_s: behaviour.rate,
         cpu_us: behaviour.cpu_ns / 1e3,
         wait_mean_us: behaviour.wait_ns / 1e3,
+        idle_mean_us: behaviour.idle_ns / 1e3,
     }
 }
 
@@ -349,18 +382,25 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 fn predict(cells: &[Asked], measured: Point, verdict: String) -> Result<Prediction, VirtualError> {
     let anchors: Vec<Anchor> =
         cells[0].rounds.iter().map(Replay::anchored).collect::<Result<_, _>>()?;
-    let runs = |cell: &Asked| -> Result<Vec<LoopResult>, VirtualError> {
+    let points = |cell: &Asked| -> Result<Vec<VirtualLocksPoint>, VirtualError> {
         let anchored = cell.rounds.iter().zip(&anchors);
         let run = |(replay, &anchor): (&Replay, &Anchor)| Replay { anchor, ..replay.clone() }.run();
-        anchored.map(|round| run(round).map(|point| point.result)).collect()
+        anchored.map(run).collect()
     };
-    let base = runs(&cells[0])?;
+    let runs = |cell: &Asked| -> Result<Vec<LoopResult>, VirtualError> {
+        Ok(points(cell)?.into_iter().map(|point| point.result).collect())
+    };
+    let (base, gates): (Vec<LoopResult>, Vec<Gates>) =
+        points(&cells[0])?.into_iter().map(|point| (point.result, point.gates)).unzip();
     let rate = mean(base.iter().map(LoopResult::acquisitions_per_s));
     let simulated = Point {
         what: "replayed",
         acquisitions_per_s: rate,
         cpu_us: mean(base.iter().map(|one| one.cpus_used)) * 1e6 / rate,
         wait_mean_us: mean(base.iter().map(|one| metric(one, "wait_mean_us"))),
+        idle_mean_us: mean(base.iter().zip(&gates).map(|(one, gates)| {
+            gates.wait_ns / 1e3 / one.acquisitions.iter().sum::<u64>().max(1) as f64
+        })),
     };
     let left = (rate / measured.acquisitions_per_s).ln().abs().exp();
     let mut rows = Vec::new();
@@ -390,7 +430,32 @@ fn predict(cells: &[Asked], measured: Point, verdict: String) -> Result<Predicti
     let anchor_sleep_us = mean(anchors.iter().map(|one| one.sleep_ns)) / 1e3;
     let turn_us = f64::from(cells[0].rounds[0].threads) * 1e6 / measured.acquisitions_per_s;
     let (doubt, anchor) = (doubt(&measured, &simulated, turn_us), [measured, simulated]);
-    Ok(Prediction { verdict, anchor, anchor_wakeups, anchor_work_us, anchor_sleep_us, doubt, rows })
+    Ok(Prediction {
+        verdict,
+        anchor,
+        anchor_wakeups,
+        anchor_work_us,
+        anchor_sleep_us,
+        order: Vec::new(),
+        leaves_out: slips(&gates).into_iter().collect(),
+        doubt,
+        rows,
+    })
+}
+
+/// A sentence, if waits often ended only because nothing else could go on.
+fn slips(gates: &[Gates]) -> Option<String> {
+    /// Of all waits.
+    const OFTEN: f64 = 0.01;
+    let sum = |of: fn(&Gates) -> u64| gates.iter().map(of).sum::<u64>() as f64;
+    let (slips, waits) = (sum(|one| one.slips), sum(|one| one.waits).max(1.0));
+    (slips > OFTEN * waits).then(|| {
+        format!(
+            "In {:.0} % of its waits for other threads all threads of the replay waited, and one \
+             went on.",
+            100.0 * slips / waits
+        )
+    })
 }
 
 /// Whether the replay is another program than the record, whose threads take a lock every
@@ -404,11 +469,13 @@ fn doubt(measured: &Point, replayed: &Point, turn_us: f64) -> Option<String> {
     const LITTLE: f64 = 0.3;
     let off =
         |of: fn(&Point) -> f64| of(measured).max(of(replayed)) / of(measured).min(of(replayed));
-    let waits = (measured.wait_mean_us - replayed.wait_mean_us).abs() > LITTLE * turn_us
-        && off(|one| one.wait_mean_us) > WAIT;
+    let other = |of: fn(&Point) -> f64| {
+        (of(measured) - of(replayed)).abs() > LITTLE * turn_us && off(of) > WAIT
+    };
     let what = match () {
         () if off(|one| one.acquisitions_per_s) > RATE => "throughput",
-        () if waits => "mean wait",
+        () if other(|one| one.wait_mean_us) => "mean wait",
+        () if other(|one| one.idle_mean_us) => "mean wait for other threads",
         () => return None,
     };
     Some(format!(
@@ -422,66 +489,4 @@ fn metric(result: &LoopResult, name: &str) -> f64 {
     }
     let metrics = result.metrics();
     metrics.iter().find(|metric| metric.0 == name).map_or(f64::NAN, |metric| metric.1)
-}
-
-impl Prediction {
-    /// The lock that limits, and the replay beside the record.
-    pub(crate) fn head(&self) -> String {
-        let mut text = convoy_report::page_wrap(&self.verdict) + "\n";
-        for point in &self.anchor {
-            let line = format!(
-                "{}: {:.0} acquisitions a second, {:.2} us of CPU each, mean wait {:.1} us\n",
-                point.what, point.acquisitions_per_s, point.cpu_us, point.wait_mean_us
-            );
-            text += &line;
-        }
-        let anchor = format!(
-            "anchor: wakeups times {:.2}, {:+.2} us of work and {:+.1} us of sleep before each \
-             section\n\n",
-            self.anchor_wakeups, self.anchor_work_us, self.anchor_sleep_us
-        );
-        let doubt = self.doubt.iter().map(|doubt| convoy_report::page_wrap(doubt) + "\n");
-        text.extend(doubt);
-        text + &anchor
-    }
-
-    fn to_text(&self) -> String {
-        self.head() + &self.table().to_text()
-    }
-
-    pub(crate) fn table(&self) -> Table {
-        let columns = vec![
-            Column::number("CPUs", "").key("cpus"),
-            Column::number("threads", ""),
-            Column::text("policy"),
-            Column::number("split", ""),
-            Column::number("acquisitions", "1/s").key("acquisitions_per_s"),
-            Column::number("change", "%").key("change_percent"),
-            Column::number("from", "%").key("low_percent").group("interval"),
-            Column::number("to", "%").key("high_percent").group("interval"),
-            Column::number("p99", "us").key("wait_p99_us").group("waits"),
-            Column::number("Jain", "").key("jain"),
-        ];
-        let mut table = Table::new("", columns);
-        for row in &self.rows {
-            table.row(vec![
-                Cell::count(u64::from(row.cpus)),
-                Cell::count(u64::from(row.threads)),
-                Cell::text(row.policy.clone()),
-                Cell::count(u64::from(row.split)),
-                Cell::number(row.acquisitions_per_s, 0),
-                Cell::number(row.change_percent, 1),
-                Cell::number(row.low_percent, 1),
-                Cell::number(row.high_percent, 1),
-                Cell::number(row.wait_p99_us, 1),
-                Cell::number(row.jain, 3),
-            ]);
-        }
-        table.note(
-            "change: against the replay of the record; interval: least and most of the rounds, \
-             whose seeds and prices of wakeups differ, widened by what the anchor leaves of the \
-             recorded throughput. The noise between repeats of the record is not in it.",
-        );
-        table
-    }
 }

@@ -1,0 +1,354 @@
+//! What threads did in order, from the trace of a record, as the replay takes it.
+
+use convoy_lab::replay::{Condition, Script};
+use convoy_record::trace::{Place, Strip, Trace, What};
+use convoy_record::{Kind, Lock, Process, trace};
+use std::collections::{BTreeMap, BTreeSet};
+use uses::Use;
+
+mod classes;
+mod uses;
+
+/// Locks of one name that are told apart.
+const INSTANCES: u64 = 64;
+
+/// What became of a trace.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// The script, if there is one.
+    pub(crate) script: Option<Script>,
+    /// Mean wait for other threads for each lock that is taken, nanoseconds.
+    pub(crate) idle_ns: f64,
+    /// What it has that counts by place do not have: words for the account.
+    pub(crate) has: Vec<String>,
+    /// What it leaves out, in sentences.
+    pub(crate) leaves_out: Vec<String>,
+}
+
+/// What a lock of the record is to the replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Role {
+    /// A lock, by its number among those that are kept.
+    Lock(usize),
+    /// A condition, by its number.
+    Condition(usize),
+    /// A semaphore that signals.
+    Signal(usize),
+    /// Left out.
+    Nothing,
+}
+
+/// One step with its gap, before conditions are settled.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    act: Act,
+    /// Work and sleep before it, nanoseconds.
+    gap: (f64, f64),
+    /// Where it is called.
+    site: usize,
+    /// When it ended, nanoseconds after the begin of the strip.
+    end_ns: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Act {
+    Lock(usize, u32),
+    Unlock(usize, u32),
+    /// Condition; the event with which the section began, if it has one; the time limit that ran
+    /// out.
+    Wait(usize, Option<usize>, u64),
+    Signal(usize, bool),
+    Yield,
+}
+
+/// A strip: class, window, begin in seconds, and its events.
+type Seen = (u64, u64, f64, Vec<Event>);
+
+struct Writer<'a> {
+    trace: &'a Trace,
+    roles: Vec<Role>,
+    /// Name of the mutex of each condition, by its lock.
+    mutexes: BTreeMap<usize, u64>,
+    spare: bool,
+    uses: Vec<Use>,
+    /// Usual work before a step at a place.
+    usual: BTreeMap<usize, f64>,
+    /// Places by their site and lock, so that locks of one name are one.
+    sites: Vec<usize>,
+    /// Sites at which threads ever waited for a semaphore that signals.
+    blocking: BTreeSet<usize>,
+}
+
+/// The script of a process whose kept locks are these; `spare`: CPUs were to be had.
+pub(crate) fn script(process: &Process, kept: &[&Lock], spare: bool) -> Written {
+    let mut written = Written::default();
+    if process.trace.is_empty() {
+        return written;
+    }
+    let mut writer = Writer::new(process, kept, spare);
+    let strips: Vec<Seen> = process
+        .trace
+        .strips
+        .iter()
+        .map(|strip| (strip.class, strip.window, strip.begin_s, writer.events(strip)))
+        .collect();
+    for (class, _, _, events) in &strips {
+        writer.count(*class, events);
+    }
+    let mut conditions: Vec<Condition> = writer.conditions(&strips);
+    let classes = writer.classes(&strips, &mut conditions);
+    let Some(classes) = classes else {
+        written.leaves_out.push(
+            "The steps of a class of threads are not known well enough to be replayed in order."
+                .to_owned(),
+        );
+        return written;
+    };
+    let script = Script { classes, conditions };
+    written.idle_ns = writer.idle_ns();
+    writer.tell(&script, &strips, &mut written);
+    written.script = (!written.has.is_empty()).then_some(script);
+    written
+}
+
+impl<'a> Writer<'a> {
+    fn new(process: &'a Process, kept: &[&Lock], spare: bool) -> Self {
+        let (mut roles, mut uses, mut mutexes) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for (number, lock) in process.locks.iter().enumerate() {
+            let is_kept = kept.iter().position(|one| std::ptr::eq(*one, lock));
+            let role = match (lock.kind, is_kept) {
+                (Kind::Barrier, _) => Role::Nothing,
+                (Kind::Condition, _) => {
+                    let named = |one: &Lock| one.kind == Kind::Mutex && one.name == lock.mutex;
+                    if let Some(at) = process.locks.iter().position(named) {
+                        mutexes.insert(uses.len(), at as u64);
+                    }
+                    uses.push(Use { is_lock: lock.is_lock(), ..Use::default() });
+                    Role::Condition(uses.len() - 1)
+                }
+                (Kind::Semaphore, _) if !lock.is_lock() => {
+                    uses.push(Use::default());
+                    Role::Signal(uses.len() - 1)
+                }
+                (_, Some(at)) => Role::Lock(at),
+                _ => Role::Nothing,
+            };
+            debug_assert_eq!(roles.len(), number);
+            roles.push(role);
+        }
+        let trace = &process.trace;
+        let mut names: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+        let sites = trace.places.iter().map(|place| {
+            let next = names.len();
+            *names.entry((place.lock, &place.site)).or_insert(next)
+        });
+        let sites = sites.collect();
+        let mut writer = Self {
+            trace,
+            roles,
+            mutexes,
+            spare,
+            uses,
+            usual: BTreeMap::new(),
+            sites,
+            blocking: BTreeSet::new(),
+        };
+        writer.learn(process);
+        writer
+    }
+
+    /// Mean wait for other threads for each lock that is taken.
+    fn idle_ns(&self) -> f64 {
+        let (mut waited, mut locks) = (0.0, 0.0);
+        for strip in &self.trace.strips {
+            for step in &strip.steps {
+                match (step.what, self.role(step)) {
+                    (What::Wait, _) => {
+                        waited += step.took_ns as f64;
+                        locks += 1.0;
+                    }
+                    (What::Lock, Role::Signal(_)) => waited += step.took_ns as f64,
+                    (What::Lock, Role::Lock(_)) => locks += 1.0,
+                    _ => {}
+                }
+            }
+        }
+        if locks > 0.0 { waited / locks } else { 0.0 }
+    }
+
+    fn place(&self, step: &trace::Step) -> Option<&'a Place> {
+        self.trace.places.get(step.place)
+    }
+
+    fn role(&self, step: &trace::Step) -> Role {
+        let role = self.place(step).and_then(|place| self.roles.get(place.lock as usize));
+        role.copied().unwrap_or(Role::Nothing)
+    }
+
+    /// Learns the usual work before each place, and where semaphores that signal are waited for.
+    fn learn(&mut self, process: &Process) {
+        let mut gaps: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for step in self.trace.strips.iter().flat_map(|strip| &strip.steps) {
+            if !step.off {
+                gaps.entry(step.place).or_default().push(step.gap_ns);
+            }
+        }
+        for (place, mut all) in gaps {
+            all.sort_unstable();
+            self.usual.insert(place, all[all.len() / 2] as f64);
+        }
+        for (at, place) in self.trace.places.iter().enumerate() {
+            let Some(lock) = process.locks.get(place.lock as usize) else { continue };
+            let mut sites = lock.sites.iter().filter(|site| site.wait.count > 0);
+            if lock.kind == Kind::Semaphore && sites.any(|site| starts_as(&site.place, &place.site))
+            {
+                self.blocking.insert(self.sites[at]);
+            }
+        }
+    }
+
+    /// Work and sleep of a gap.
+    fn gap(&self, step: &trace::Step) -> (f64, f64) {
+        let gap = step.gap_ns as f64;
+        if !step.off {
+            return (gap, 0.0);
+        }
+        let usual = self.usual.get(&step.place).copied().unwrap_or(0.0).min(gap);
+        (usual, if self.spare { gap - usual } else { 0.0 })
+    }
+
+    /// The steps of a strip that matter, from the first on at which it is known that no lock of an
+    /// earlier one is held.
+    fn events(&self, strip: &Strip) -> Vec<Event> {
+        let mut events: Vec<Event> = Vec::new();
+        let mut held: Vec<(usize, u32, usize)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        let (mut gap, mut clock) = ((0.0, 0.0), 0.0);
+        for step in &strip.steps {
+            let more = self.gap(step);
+            gap = (gap.0 + more.0, gap.1 + more.1);
+            clock += (step.gap_ns + step.took_ns) as f64;
+            let of = (self.place(step).map_or(0, |place| place.instance) % INSTANCES) as u32;
+            let act = match (step.what, self.role(step)) {
+                (What::Yield, _) => Some(Act::Yield),
+                (What::Lock, Role::Lock(lock)) if !step.failed => {
+                    let again = held.iter().any(|one| (one.0, one.1) == (lock, of));
+                    held.push((lock, of, events.len()));
+                    seen.insert((lock, of));
+                    (!again).then_some(Act::Lock(lock, of))
+                }
+                (What::Unlock, Role::Lock(lock)) => {
+                    let found = held.iter().rposition(|one| (one.0, one.1) == (lock, of));
+                    match found {
+                        Some(at) => {
+                            held.remove(at);
+                            let still = held.iter().any(|one| (one.0, one.1) == (lock, of));
+                            (!still).then_some(Act::Unlock(lock, of))
+                        }
+                        None if seen.insert((lock, of)) => {
+                            // Taken before the strip began: nothing before is complete.
+                            events.clear();
+                            held.clear();
+                            None
+                        }
+                        None => None,
+                    }
+                }
+                (What::Wait, Role::Condition(condition)) => {
+                    let mutex = self.mutexes.get(&condition);
+                    let of_mutex = |one: &&(usize, u32, usize)| {
+                        mutex.is_some_and(|&at| self.roles[at as usize] == Role::Lock(one.0))
+                    };
+                    let within = held.iter().rev().find(of_mutex).map(|one| one.2);
+                    let limit = if step.failed { step.took_ns.max(1) } else { 0 };
+                    Some(Act::Wait(condition, within, limit))
+                }
+                (What::Lock, Role::Signal(condition)) => {
+                    let waits = self.blocking.contains(&self.sites[step.place]);
+                    let limit = if step.failed { step.took_ns.max(1) } else { 0 };
+                    waits.then_some(Act::Wait(condition, None, limit))
+                }
+                (What::Unlock, Role::Signal(condition))
+                | (What::Signal, Role::Condition(condition)) => Some(Act::Signal(condition, false)),
+                (What::Broadcast, Role::Condition(condition)) => Some(Act::Signal(condition, true)),
+                _ => None,
+            };
+            match act {
+                Some(act) => {
+                    let site = self.sites.get(step.place).copied().unwrap_or(0);
+                    let gap = std::mem::take(&mut gap);
+                    events.push(Event { act, gap, site, end_ns: clock });
+                }
+                // What is left out takes the time that it took.
+                None if step.off || step.what == What::Barrier => gap.1 += step.took_ns as f64,
+                None => gap.0 += step.took_ns.min(1000) as f64,
+            }
+        }
+        events
+    }
+
+    /// What the script has beyond counts, and what it has not.
+    fn tell(&self, script: &Script, strips: &[Seen], written: &mut Written) {
+        /// Of the locks taken, what matters.
+        const LITTLE: f64 = 0.01;
+        let all = || strips.iter().flat_map(|strip| &strip.3);
+        let count = |is: fn(&Act) -> bool| all().filter(|event| is(&event.act)).count() as f64;
+        let locks = count(|act| matches!(act, Act::Lock(..))).max(1.0);
+        let nested: usize = strips.iter().map(|strip| nested(&strip.3)).sum();
+        let mut has = |share: f64, what: &str| {
+            if share > LITTLE {
+                written.has.push(what.to_owned());
+            }
+        };
+        has(count(|act| matches!(act, Act::Wait(..))) / locks, "waits of threads for each other");
+        has(nested as f64 / locks, "locks held around others");
+        has(
+            (script.classes.len() - 1) as f64,
+            &format!("{} classes of threads", script.classes.len()),
+        );
+        has(count(|act| matches!(act, Act::Yield)) / locks, "yields");
+        let waits: u64 =
+            self.uses.iter().filter(|one| !one.is_counted()).map(|one| one.waits).sum();
+        let late: u64 = self.uses.iter().map(|one| one.late).sum();
+        let all: u64 = self.uses.iter().map(|one| one.waits).sum();
+        if waits > 0 && waits as f64 > LITTLE * all as f64 {
+            written.leaves_out.push(format!(
+                "Of {all} recorded waits for other threads, {waits} come as often as recorded, \
+                 whatever the locks: no rule was found for when they are needed."
+            ));
+        }
+        if late as f64 > LITTLE * all as f64 {
+            written.leaves_out.push(format!(
+                "{late} of {all} recorded waits ended by their time limit; what a thread then asks \
+                 of others comes as often as recorded."
+            ));
+        }
+        let barriers = self.trace.strips.iter().flat_map(|strip| &strip.steps);
+        if barriers.filter(|step| step.what == What::Barrier).count() > 0 {
+            written
+                .leaves_out
+                .push("Waits at barriers are sleep of the recorded length.".to_owned());
+        }
+    }
+}
+
+/// Locks taken while others are held.
+fn nested(events: &[Event]) -> usize {
+    let (mut held, mut nested) = (0_i32, 0);
+    for event in events {
+        match event.act {
+            Act::Lock(..) => {
+                nested += usize::from(held > 0);
+                held += 1;
+            }
+            Act::Unlock(..) => held -= 1,
+            _ => {}
+        }
+    }
+    nested
+}
+
+/// Whether a place of a record, which callers may follow, is this one.
+fn starts_as(place: &str, site: &str) -> bool {
+    place == site || place.starts_with(site) || site.starts_with(place)
+}

@@ -1,0 +1,283 @@
+//! The classes of threads with their strips: pieces that begin and end at one place.
+
+use super::{Act, Event, Seen, Writer};
+use convoy_lab::replay::{Class, Condition, Step};
+use convoy_record::trace;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of the calls of an average thread, what one makes at least whose class matters.
+const IDLE: f64 = 0.1;
+/// Passes of a class without which nothing is known of it.
+const CYCLES: usize = 3;
+/// Of the windows in which the busiest threads work, those in which a class does at least.
+const THERE: f64 = 0.3;
+/// Of all calls, what a class makes at most that may be left out.
+const SMALL: f64 = 0.05;
+
+impl Writer<'_> {
+    /// Has waits for conditions that are not counted take as much as signals bring, all classes
+    /// together as fast as they were.
+    pub(super) fn balance(&self, classes: &mut [(f64, Class)]) {
+        for condition in (0..self.uses.len()).filter(|&at| !self.uses[at].is_counted()) {
+            let mut sums = [0.0; 2];
+            for (calls, class) in classes.iter() {
+                let (mut locks, mut own) = (0.0, [0.0; 2]);
+                for (strip, weight) in class.strips.iter().zip(&class.weights) {
+                    for step in strip {
+                        match step {
+                            Step::Lock { .. } => locks += weight,
+                            Step::Wait { condition: at, .. } if *at == condition => {
+                                own[0] += weight;
+                            }
+                            Step::Signal { condition: at, .. } if *at == condition => {
+                                own[1] += weight;
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                let speed = calls / f64::max(locks, 1e-9);
+                sums = [sums[0] + speed * own[0], sums[1] + speed * own[1]];
+            }
+            let share = if sums[0] > 0.0 { sums[1] / sums[0] } else { 1.0 };
+            for step in classes.iter_mut().flat_map(|one| one.1.strips.iter_mut().flatten()) {
+                if let Step::Wait { condition: at, tokens, .. } = step
+                    && *at == condition
+                {
+                    *tokens = share.clamp(0.01, 1.0);
+                }
+            }
+        }
+    }
+
+    /// The classes with their strips; what locks that the program has built have at the beginning
+    /// depends on where the strips begin.
+    pub(super) fn classes(
+        &self,
+        strips: &[Seen],
+        conditions: &mut [Condition],
+    ) -> Option<Vec<Class>> {
+        let of_thread = |class: &trace::Class| class.calls as f64 / class.threads.max(1) as f64;
+        let threads: u64 = self.trace.classes.iter().map(|class| class.threads).sum();
+        let calls: u64 = self.trace.classes.iter().map(|class| class.calls).sum();
+        let mean = calls as f64 / threads.max(1) as f64;
+        let mut classes = Vec::new();
+        for condition in (0..conditions.len()).filter(|&at| self.uses[at].is_lock) {
+            conditions[condition].tokens = 1.0;
+        }
+        let windows = |class: u64| -> BTreeSet<u64> {
+            let own = strips.iter().filter(|strip| strip.0 == class && !strip.3.is_empty());
+            own.map(|strip| strip.1).collect()
+        };
+        let busiest = (0..self.trace.classes.len()).max_by_key(|&at| self.trace.classes[at].calls);
+        let work = windows(busiest.unwrap_or(0) as u64);
+        for (number, class) in self.trace.classes.iter().enumerate() {
+            // Threads that begin or end the program are there before or after the others.
+            let there = windows(number as u64).intersection(&work).count() as f64;
+            if of_thread(class) < IDLE * mean || there < THERE * work.len() as f64 {
+                continue;
+            }
+            let own = strips.iter().filter(|strip| strip.0 == number as u64);
+            let own: Vec<&Vec<Event>> = own.map(|strip| &strip.3).collect();
+            let Some(anchor) = Self::anchor(&own) else {
+                if class.calls as f64 > SMALL * calls as f64 {
+                    return None;
+                }
+                continue;
+            };
+            let mut found = Vec::new();
+            let mut cycles = 0;
+            for events in &own {
+                cycles += self.strips(events, (number as u64, anchor), &mut found);
+            }
+            if cycles < CYCLES {
+                if class.calls as f64 > SMALL * calls as f64 {
+                    return None;
+                }
+                continue;
+            }
+            let (strips, counts): (Vec<Vec<Step>>, Vec<_>) = found.into_iter().unzip();
+            self.borrow(&strips, class.threads, conditions);
+            let weights = self.weights(&counts);
+            let threads = class.threads as u32;
+            classes.push((class.calls as f64, Class { threads, strips, weights }));
+        }
+        self.balance(&mut classes);
+        let classes: Vec<Class> = classes.into_iter().map(|one| one.1).collect();
+        (!classes.is_empty()).then_some(classes)
+    }
+
+    /// How often each strip must be drawn so that places come as often beside each other as in the
+    /// whole run: a window shows more of threads that wait than of those that run meanwhile.
+    pub(super) fn weights(&self, counts: &[BTreeMap<usize, f64>]) -> Vec<f64> {
+        const STEPS: usize = 200;
+        /// How far a weight may be from that of others.
+        const MOST: f64 = 1e3;
+        let mut calls: BTreeMap<usize, f64> = BTreeMap::new();
+        for (place, site) in self.trace.places.iter().zip(&self.sites) {
+            *calls.entry(*site).or_default() += place.calls as f64;
+        }
+        let mut seen: BTreeMap<usize, f64> = BTreeMap::new();
+        for (site, count) in counts.iter().flatten() {
+            *seen.entry(*site).or_default() += count;
+        }
+        // Places that this class is hardly seen at say nothing of it.
+        seen.retain(|site, count| *count >= 5.0 && calls.get(site).is_some_and(|all| *all > 0.0));
+        let all: f64 = seen.keys().map(|site| calls[site]).sum();
+        let mut weights = vec![1.0; counts.len()];
+        for _ in 0..STEPS {
+            let mut drawn: BTreeMap<usize, f64> = BTreeMap::new();
+            for (weight, counts) in weights.iter().zip(counts) {
+                for (site, count) in counts.iter().filter(|(site, _)| seen.contains_key(site)) {
+                    *drawn.entry(*site).or_default() += weight * count;
+                }
+            }
+            let sum: f64 = drawn.values().sum();
+            for (weight, counts) in weights.iter_mut().zip(counts) {
+                let own = || counts.iter().filter(|(site, _)| seen.contains_key(site));
+                let steps: f64 = own().map(|one| one.1).sum();
+                let factor: f64 = own()
+                    .map(|(site, count)| {
+                        count / steps * (calls[site] / all / (drawn[site] / sum)).ln()
+                    })
+                    .sum();
+                *weight *= factor.exp();
+            }
+            let mean = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
+            for weight in &mut weights {
+                *weight = (*weight / mean).clamp(1.0 / MOST, MOST);
+            }
+        }
+        weights
+    }
+
+    /// What happens most without a lock: there, cycles begin and end.
+    pub(super) fn anchor(own: &[&Vec<Event>]) -> Option<(u8, usize)> {
+        let mut counts: BTreeMap<(u8, usize), u64> = BTreeMap::new();
+        for events in own {
+            for event in free(events).map(|at| &events[at]) {
+                *counts.entry(key(event)).or_default() += 1;
+            }
+        }
+        // Of equals the first.
+        counts.iter().max_by(|a, b| a.1.cmp(b.1).then(b.0.cmp(a.0))).map(|most| *most.0)
+    }
+
+    /// Adds the pieces of a strip from one time that it is at the anchor to a later one, each with
+    /// how often it is at which site; how many cycles they are.
+    pub(super) fn strips(
+        &self,
+        events: &[Event],
+        (class, anchor): (u64, (u8, usize)),
+        found: &mut Vec<(Vec<Step>, BTreeMap<usize, f64>)>,
+    ) -> usize {
+        /// Cycles of a piece: what comes in a row stays so.
+        const TOGETHER: usize = 8;
+        let at: Vec<usize> = free(events).filter(|&at| key(&events[at]) == anchor).collect();
+        let cycles = at.len().saturating_sub(1);
+        for from in (0..cycles).step_by(TOGETHER) {
+            let to = (from + TOGETHER).min(cycles);
+            let (first, last) = (at[from], at[to]);
+            let mut counts = BTreeMap::new();
+            for event in &events[first..last] {
+                let counts_here = match event.act {
+                    Act::Lock(..) | Act::Signal(..) => true,
+                    // Whether it waits is found out by the replay.
+                    Act::Wait(condition, ..) => !self.uses[condition].is_counted(),
+                    Act::Unlock(..) | Act::Yield => false,
+                };
+                if counts_here {
+                    *counts.entry(event.site).or_default() += 1.0;
+                }
+            }
+            let steps = (first..last).flat_map(|number| self.steps(class, events, (number, first)));
+            found.push((steps.collect(), counts));
+        }
+        cycles
+    }
+
+    /// The steps of an event, whose strip begins with the `first`.
+    pub(super) fn steps(
+        &self,
+        class: u64,
+        events: &[Event],
+        (number, first): (usize, usize),
+    ) -> Vec<Step> {
+        let event = &events[number];
+        let (work_ns, sleep_ns) = event.gap;
+        let mut steps = Vec::new();
+        if work_ns + sleep_ns > 0.0 {
+            steps.push(Step::Rest { work_ns, sleep_ns });
+        }
+        match event.act {
+            Act::Lock(lock, of) => {
+                steps.push(Step::Lock { lock, of });
+                let passes = (0..self.uses.len()).filter(|&condition| {
+                    let one = &self.uses[condition];
+                    one.is_counted() && one.sites.contains(&(class, event.site))
+                });
+                steps.extend(passes.map(|condition| Step::Wait {
+                    condition,
+                    tokens: self.price(condition),
+                    is_within: true,
+                    limit_ns: 0,
+                }));
+            }
+            Act::Unlock(lock, of) => steps.push(Step::Unlock { lock, of }),
+            Act::Wait(condition, within, limit_ns) => {
+                let is_within = within.is_some_and(|at| at >= first && at < number);
+                if !(is_within && self.uses[condition].is_counted()) {
+                    steps.push(Step::Wait { condition, tokens: 1.0, is_within, limit_ns });
+                }
+            }
+            Act::Signal(condition, all) => steps.push(Step::Signal { condition, all }),
+            Act::Yield => steps.push(Step::Yield),
+        }
+        steps
+    }
+
+    /// Where a class begins with a lock that the program has built, each of its threads has it.
+    pub(super) fn borrow(&self, strips: &[Vec<Step>], threads: u64, conditions: &mut [Condition]) {
+        for condition in (0..conditions.len()).filter(|&at| self.uses[at].is_lock) {
+            let firsts = strips.iter().filter_map(|strip| {
+                strip.iter().find_map(|step| match step {
+                    Step::Signal { condition: one, .. } if *one == condition => Some(true),
+                    Step::Wait { condition: one, .. } if *one == condition => Some(false),
+                    _ => None,
+                })
+            });
+            let firsts: Vec<bool> = firsts.collect();
+            let has = firsts.iter().filter(|has| **has).count();
+            if 2 * has > firsts.len() {
+                conditions[condition].tokens -= threads as f64;
+            }
+        }
+    }
+}
+
+/// What an event is, wherever its lock lies.
+fn key(event: &Event) -> (u8, usize) {
+    let what = match event.act {
+        Act::Lock(..) => 0,
+        Act::Wait(_, None, _) => 1,
+        Act::Signal(..) => 2,
+        Act::Yield => 3,
+        Act::Unlock(..) | Act::Wait(..) => 4,
+    };
+    (what, event.site)
+}
+
+/// The events at which no lock is held.
+fn free(events: &[Event]) -> impl Iterator<Item = usize> {
+    let mut held = 0_i32;
+    let free = events.iter().enumerate().filter_map(move |(at, event)| {
+        let before = held;
+        held += match event.act {
+            Act::Lock(..) => 1,
+            Act::Unlock(..) => -1,
+            _ => 0,
+        };
+        (before == 0 && !matches!(event.act, Act::Unlock(..))).then_some(at)
+    });
+    free.collect::<Vec<_>>().into_iter()
+}

@@ -1,0 +1,174 @@
+//! How a program uses its conditions: what a pass takes, what a signal brings.
+
+use super::{Act, Event, Seen, Writer};
+use convoy_lab::replay::Condition;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a condition is used.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Use {
+    pub(super) waits: u64,
+    pub(super) late: u64,
+    pub(super) signals: u64,
+    /// Sites of sections that wait for it, with the class of the thread.
+    pub(super) sites: BTreeSet<(u64, usize)>,
+    /// Sections that began there.
+    pub(super) passes: u64,
+    /// Whether who takes it gives it up: a flag that the program has made a lock of.
+    pub(super) is_lock: bool,
+    /// Passes and signals of one thread in turn, and not.
+    pub(super) turns: [u64; 2],
+}
+
+impl Use {
+    /// Whether each section takes what a signal brings.
+    pub(super) fn is_counted(&self) -> bool {
+        /// Of the passes, those that wait where a wait is what a pass is for.
+        const ALL: f64 = 0.8;
+        let share = self.signals as f64 / self.passes.max(1) as f64;
+        let is_told = self.waits as f64 > ALL * self.passes as f64;
+        self.waits > self.late && (self.is_lock || !is_told && (0.5..2.0).contains(&share))
+    }
+
+    /// Notes who signals it: the thread that passed, in turn, or others.
+    fn learn_turns(&mut self) {
+        /// Of both together, those in turn at least.
+        const MOST: f64 = 0.8;
+        let [own, other] = self.turns.map(|count| count as f64);
+        self.is_lock |= own > 10.0 && own > MOST * (own + other);
+    }
+}
+
+impl Writer<'_> {
+    /// Counts how conditions are used.
+    pub(super) fn count(&mut self, class: u64, events: &[Event]) {
+        let mut last: Option<(usize, usize)> = None;
+        for event in events {
+            match event.act {
+                Act::Wait(condition, within, limit) => {
+                    let site = within.and_then(|at| events.get(at)).map(|one| one.site);
+                    let one = &mut self.uses[condition];
+                    // Woken in vain, it waits again for the same.
+                    let again = last == Some((condition, within.unwrap_or(usize::MAX)));
+                    one.waits += u64::from(!again);
+                    one.late += u64::from(limit > 0 && !again);
+                    one.sites.extend(site.map(|site| (class, site)));
+                    last = Some((condition, within.unwrap_or(usize::MAX)));
+                }
+                Act::Signal(condition, _) => {
+                    self.uses[condition].signals += 1;
+                    last = None;
+                }
+                Act::Unlock(..) => last = None,
+                Act::Lock(..) | Act::Yield => {}
+            }
+        }
+    }
+
+    /// The conditions, with what they have at the beginning: what they have on average above what
+    /// they have when a thread waits.
+    pub(super) fn conditions(&mut self, strips: &[Seen]) -> Vec<Condition> {
+        for (class, _, _, events) in strips {
+            for event in events.iter().filter(|event| matches!(event.act, Act::Lock(..))) {
+                let of = |one: &&mut Use| one.sites.contains(&(*class, event.site));
+                self.uses.iter_mut().filter(of).for_each(|one| one.passes += 1);
+            }
+        }
+        self.count_turns(strips);
+        let levels = (0..self.uses.len()).map(|condition| {
+            let one = &self.uses[condition];
+            // Signals to nobody are lost: of what is told once, or mostly finds nobody.
+            let often = one.signals as f64 > 1.5 * one.waits as f64 || one.passes > 0;
+            if one.is_counted() {
+                let tokens = self.level(condition, strips).unwrap_or(0.0);
+                return Condition { tokens, room: f64::INFINITY };
+            }
+            Condition { tokens: 0.0, room: if often { 0.0 } else { 1e6 } }
+        });
+        levels.collect()
+    }
+
+    /// Counts how often a thread signals what it has passed before it passes again.
+    pub(super) fn count_turns(&mut self, strips: &[Seen]) {
+        for (class, _, _, events) in strips {
+            for (number, one) in self.uses.iter_mut().enumerate() {
+                let mut last = None;
+                for event in events {
+                    let passes = match event.act {
+                        Act::Lock(..) if one.sites.contains(&(*class, event.site)) => true,
+                        Act::Signal(condition, _) if condition == number => false,
+                        _ => continue,
+                    };
+                    if let Some(before) = last {
+                        one.turns[usize::from(before == passes)] += 1;
+                    }
+                    last = Some(passes);
+                }
+            }
+        }
+        self.uses.iter_mut().for_each(Use::learn_turns);
+    }
+
+    /// What a pass takes.
+    pub(super) fn price(&self, condition: usize) -> f64 {
+        /// As many signals as passes, but for what windows show of either.
+        const AS_MANY: std::ops::Range<f64> = 0.6..1.7;
+        let one = &self.uses[condition];
+        let share = one.signals as f64 / one.passes.max(1) as f64;
+        if one.is_lock || AS_MANY.contains(&share) { 1.0 } else { share }
+    }
+
+    /// Mean of the tokens of a condition above their least, over the windows in which a thread
+    /// waited for it.
+    pub(super) fn level(&self, condition: usize, strips: &[Seen]) -> Option<f64> {
+        let one = &self.uses[condition];
+        let price = self.price(condition);
+        let mut windows: BTreeMap<u64, Vec<&Seen>> = BTreeMap::new();
+        for strip in strips {
+            windows.entry(strip.1).or_default().push(strip);
+        }
+        let (mut sum, mut count) = (0.0, 0.0);
+        for window in windows.values() {
+            let ends =
+                window.iter().filter_map(|strip| Some(strip.2 * 1e9 + strip.3.last()?.end_ns));
+            let end = ends.fold(f64::MAX, f64::min);
+            let mut changes: Vec<(f64, f64)> = Vec::new();
+            let mut waits = false;
+            for strip in window {
+                let mut passed = BTreeSet::new();
+                for (at, event) in strip.3.iter().enumerate() {
+                    let when = strip.2 * 1e9 + event.end_ns;
+                    match event.act {
+                        Act::Lock(..) if one.sites.contains(&(strip.0, event.site)) => {
+                            // A pass that waits takes its tokens after the wait.
+                            let waiting = strip.3[at..].iter().take(4).rfind(|later| {
+                                matches!(later.act, Act::Wait(c, Some(w), _)
+                                    if c == condition && w == at)
+                            });
+                            waits |= waiting.is_some();
+                            passed.insert(at);
+                            let when = waiting.map_or(when, |later| strip.2 * 1e9 + later.end_ns);
+                            changes.push((when, -price));
+                        }
+                        Act::Signal(c, _) if c == condition => changes.push((when, 1.0)),
+                        _ => {}
+                    }
+                }
+            }
+            changes.retain(|change| change.0 <= end);
+            changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+            if !waits || changes.len() < 4 {
+                continue;
+            }
+            let (mut level, mut least, mut all) = (0.0_f64, 0.0_f64, 0.0);
+            for change in &changes {
+                level += change.1;
+                least = least.min(level);
+                all += level;
+            }
+            sum += all / changes.len() as f64 - least;
+            count += 1.0;
+        }
+        (count > 0.0).then(|| (sum / count).round())
+    }
+}
