@@ -72,7 +72,7 @@ pub(crate) struct RecordArgs {
 /// Whether the kernel is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kernel {
-    /// If it is permitted
+    /// If it is permitted, and not with `--contended`
     Auto,
     /// Or end with an error
     On,
@@ -131,7 +131,15 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         return attach(args, pid);
     }
     let mut unseen = Vec::new();
-    let mut watching = args.kernel.watch(&mut unseen)?;
+    let kernel = match args.kernel {
+        // Who asks for a recording that costs little does not mean this one.
+        Kernel::Auto if args.contended => {
+            unseen.push("What the kernel sees was not recorded; --kernel on does.".to_owned());
+            Kernel::Off
+        }
+        kernel => kernel,
+    };
+    let mut watching = kernel.watch(&mut unseen)?;
     if let Some(reason) = launch::refusal(&args.words[0]) {
         if watching.is_none() {
             return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
