@@ -280,15 +280,15 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
 pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c_int {
     let thread = Thread::current();
     let key = thread.and_then(|thread| thread.count(SIGNAL, condition, site));
-    if let Some(thread) = thread {
-        if let Some(all) = Waiters::known(condition) {
-            match thread.end_monitor(condition) {
-                None => all.passed(thread.id()),
-                Some(Monitor { again: false, .. }) => all.told(),
-                Some(monitor) => {
-                    all.gave(thread.id(), false);
-                    thread.held(&monitor.hold, ticks());
-                }
+    if let Some(thread) = thread
+        && let Some(all) = Waiters::known(condition)
+    {
+        match thread.end_monitor(condition) {
+            None => all.passed(thread.id()),
+            Some(Monitor { again: false, .. }) => all.told(),
+            Some(monitor) => {
+                all.gave(thread.id(), false);
+                thread.held(&monitor.hold, ticks());
             }
         }
     }

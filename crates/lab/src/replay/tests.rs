@@ -210,8 +210,7 @@ fn in_groups(size: usize) -> f64 {
     let point = replay.run().expect("it ends");
     assert_eq!(point.gates.slips, 0);
     assert!(point.gates.waits > 0, "{:?}", point.gates);
-    let led = point.result.acquisitions_per_s();
-    led
+    point.result.acquisitions_per_s()
 }
 
 #[test]
