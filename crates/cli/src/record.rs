@@ -81,6 +81,16 @@ enum Kernel {
 }
 
 impl Kernel {
+    /// Whoever wants contended acquisitions alone wants a recording that costs little. Asking the
+    /// kernel costs more, so then it is done only by request.
+    fn unless(self, contended: bool, unseen: &mut Vec<String>) -> Self {
+        if self != Self::Auto || !contended {
+            return self;
+        }
+        unseen.push("What the kernel sees was not recorded; --kernel on adds it.".to_owned());
+        Self::Off
+    }
+
     /// Begins to look, if that is wanted; in a sentence why not, if it cannot.
     fn watch(self, unseen: &mut Vec<String>) -> Result<Option<Watching>, Failure> {
         if self == Self::Off {
@@ -131,14 +141,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         return attach(args, pid);
     }
     let mut unseen = Vec::new();
-    let kernel = match args.kernel {
-        // Who asks for a recording that costs little does not mean this one.
-        Kernel::Auto if args.contended => {
-            unseen.push("What the kernel sees was not recorded; --kernel on does.".to_owned());
-            Kernel::Off
-        }
-        kernel => kernel,
-    };
+    let kernel = args.kernel.unless(args.contended, &mut unseen);
     let mut watching = kernel.watch(&mut unseen)?;
     if let Some(reason) = launch::refusal(&args.words[0]) {
         if watching.is_none() {

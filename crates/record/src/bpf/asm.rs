@@ -236,7 +236,8 @@ mod tests {
 
     type Case = (&'static str, fn(&mut Asm), &'static str);
 
-    /// The text as LLVM's assembler takes it, and the bytes that it makes of it.
+    /// The text as LLVM's assembler takes it, and its bytes: those that `llvm-mc` makes of fourteen
+    /// of these forms, and of the others written by hand.
     const CASES: [Case; 20] = [
         ("r6 = r1", |a| _ = a.set(R6, R1), "bf16000000000000"),
         ("r0 = 7", |a| _ = a.set(R0, 7), "b700000007000000"),
