@@ -1,68 +1,7 @@
-//! The `convoy` command: read the arguments, do what they say, end with a documented exit code.
+//! The program `convoy`.
 
-mod args;
-mod behaviour;
-mod bench;
-mod bisect;
-mod build;
-mod calibrate;
-mod check;
-mod compare;
-mod examples;
-mod experiment;
-mod explain;
-mod fail;
-mod fix;
-mod keep;
-mod list;
-mod load;
-mod locks;
-mod look;
-mod metric;
-mod output;
-mod predict;
-mod presets;
-mod record;
-mod run;
-mod runs;
-mod script;
-mod shell;
-mod sim;
-mod with;
-
-use args::{Args, Command};
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => return fail::command_line(&error),
-    };
-    look::set(args.color);
-    let result = match &args.command {
-        Command::Run(run) => run::run(run),
-        Command::Sim(sim) => sim::run(sim),
-        Command::Locks(locks) => locks::run(locks),
-        Command::Bench(bench) => bench::run(bench),
-        Command::Reproduce(args) => experiment::reproduce(args),
-        Command::Sweep(args) => experiment::sweep(args),
-        Command::Check(check) => check::run(check),
-        Command::Compare(compare) => compare::run(compare),
-        Command::Predict(predict) => predict::run(predict),
-        Command::Fix(fix) => fix::run(fix),
-        Command::Record(record) => record::run(record),
-        Command::Runs(runs) => runs::run(runs),
-        Command::Explain(explain) => explain::run(explain),
-        Command::Bisect(bisect) => bisect::run(bisect),
-        Command::Calibrate(calibrate) => calibrate::run(calibrate),
-        Command::Completions(completions) => shell::completions(completions),
-        Command::List(list) => list::run(list),
-        Command::Man(man) => shell::man(man),
-        Command::With(with) => with::run(with),
-    };
-    match result {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
-    }
+    convoy_cli::main()
 }

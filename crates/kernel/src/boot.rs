@@ -12,6 +12,10 @@ impl World {
     /// Installs the scheduler on `machine` and makes `init` the first process. When `init` returns
     /// the machine stops a millisecond later, whatever the others do.
     pub fn boot(self: &Rc<Self>, machine: &Machine, init: impl FnOnce(&mut Process) + 'static) {
+        self.boot_boxed(machine, Box::new(init));
+    }
+
+    fn boot_boxed(self: &Rc<Self>, machine: &Machine, init: Box<dyn FnOnce(&mut Process)>) {
         let mut process = Process::first(self);
         let body = move || {
             process.begin();

@@ -176,7 +176,7 @@ impl Process {
     }
 
     /// `fork`: the child runs `child` and ends with its result.
-    pub(crate) fn fork_process(&self, child: impl FnOnce(&mut Self) -> i32 + 'static) -> Sys<Pid> {
+    pub(crate) fn fork_process(&self, child: Box<dyn FnOnce(&mut Self) -> i32>) -> Sys<Pid> {
         let world = &self.world;
         let costs = &world.costs;
         if world.process_count() >= world.options.processes {
@@ -210,7 +210,7 @@ impl Process {
     /// # Errors
     ///
     /// [`Errno::EAGAIN`] when the machine has no room for another task.
-    pub fn thread(&mut self, footprint: f64, body: impl FnOnce() + 'static) -> Sys<()> {
+    pub fn thread(&mut self, footprint: f64, body: Box<dyn FnOnce()>) -> Sys<()> {
         self.call("clone", || {
             let world = &self.world;
             world.work(world.costs.thread);

@@ -136,8 +136,8 @@ impl Process {
             return code;
         }
         let directory = directory.to_owned();
-        let forked =
-            self.call("fork", || self.fork_process(move |child| child.run_list(&directory)));
+        let list = move |child: &mut Self| child.run_list(&directory);
+        let forked = self.call("fork", || self.fork_process(Box::new(list)));
         if forked.is_err() {
             return NOT_FOUND;
         }

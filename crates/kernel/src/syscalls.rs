@@ -279,7 +279,7 @@ impl Kernel for Process {
     }
 
     fn fork(&mut self, child: impl FnOnce(&mut Self) -> i32 + 'static) -> Sys<Pid> {
-        self.call("fork", || self.fork_process(child))
+        self.call("fork", || self.fork_process(Box::new(child)))
     }
 
     fn exec(&mut self, program: Program, argument: &str) -> Errno {

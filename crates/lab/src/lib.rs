@@ -1,9 +1,8 @@
-//! What is run and how: experiments, load points on the virtual kernel, lock loops on either kind
-//! of machine, calibration; commands under measurement, their comparison, and the search for the
-//! commit that changed what they measure.
+//! What is run and how: experiments, their plan and their jobs, calibration; commands under
+//! measurement, their comparison, and the search for the commit that changed what they measure.
+//! The runs themselves are those of `convoy-runs`, which is part of this crate's interface.
 
 pub mod bisect;
-pub mod bulk;
 pub mod calibrate;
 pub mod calibrate_calls;
 pub mod calibrate_machine;
@@ -13,19 +12,14 @@ pub mod compare;
 pub mod experiment;
 pub mod figures;
 pub mod hour;
-pub mod idle_rules;
 pub mod inputs;
 pub mod job;
-pub mod lock_loop;
 pub mod measure;
-pub mod native;
 pub mod pool;
 pub mod record;
-pub mod replay;
-mod spread;
 pub mod sweep;
-pub mod virtual_end;
-pub mod virtual_locks;
-pub mod virtual_run;
-pub mod virtual_work;
-pub mod zone_loop;
+
+pub use convoy_runs::{
+    bulk, idle_rules, lock_loop, native, replay, virtual_end, virtual_locks, virtual_run,
+    virtual_work, zone_loop,
+};

@@ -20,9 +20,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("workload", &["catalogue"]),
     ("kernel", &["catalogue", "machine", "mm", "sync", "workload"]),
     ("host", &["stats", "workload"]),
+    ("runs", &["catalogue", "host", "kernel", "machine", "mm", "stats", "sync", "workload"]),
     (
         "lab",
-        &["catalogue", "host", "kernel", "machine", "mm", "stats", "store", "sync", "workload"],
+        &["catalogue", "host", "kernel", "machine", "runs", "stats", "store", "sync", "workload"],
     ),
     ("explain", &["machine", "stats", "sync"]),
     (

@@ -14,17 +14,18 @@ const DETERMINISTIC: &[&str] = &[
     "crates/kernel/src/",
     "crates/workload/src/",
     "crates/lab/src/",
+    "crates/runs/src/",
     "crates/mm/src/",
 ];
 
-/// The parts of `lab` that drive the real machine.
+/// The parts of `lab` and `runs` that drive the real machine.
 const HOST: &[&str] = &[
     "crates/lab/src/bisect",
     "crates/lab/src/calibrate",
     "crates/lab/src/compare",
     "crates/lab/src/measure",
-    "crates/lab/src/native",
     "crates/lab/src/pool.rs",
+    "crates/runs/src/native",
 ];
 
 /// What differs between two executions, and what to use instead.

@@ -12,7 +12,8 @@ use convoy_sync::{AdaptiveLock, Atomic, Lock, with_lock};
 use convoy_workload::api::Kernel;
 
 use crate::lock_loop::{
-    Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Trace,
+    Contest, Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Stage, Trace,
+    Work,
 };
 use crate::replay::Gates;
 use crate::virtual_end::{VirtualError, run_to_end};
@@ -96,6 +97,25 @@ pub(crate) struct Board {
     pub(crate) gates: RefCell<Gates>,
 }
 
+/// A cell with a lock of its kind in simulated memory.
+type Place = fn(Option<u32>) -> Rc<dyn Contest<User>>;
+
+fn placed<C: Lock>(spin_limit: Option<u32>) -> Rc<dyn Contest<User>> {
+    let shared: Sim<Shared<User, C>> = Here::place(Shared::new(spin_limit));
+    Here::name(&*shared, "the measured lock");
+    Rc::new(shared)
+}
+
+impl<C: Lock> Contest<User> for Sim<Shared<User, C>> {
+    fn stage(&self) -> Stage<'_, User> {
+        (**self).stage()
+    }
+
+    fn body(&self, index: u32, work: &mut [Work; 2]) -> Trace {
+        (**self).body(index, work)
+    }
+}
+
 impl VirtualLocks {
     /// Runs the cell.
     ///
@@ -104,7 +124,7 @@ impl VirtualLocks {
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
         match self.measured.lock {
             Measured::Generic(lock) => {
-                with_lock!(lock, User, AdaptiveLock<User>, T => self.execute::<T>())
+                with_lock!(lock, User, AdaptiveLock<User>, T => self.execute(placed::<T>))
             }
             Measured::Library(lock) => Err(VirtualError::HostOnly {
                 job: lock.name(),
@@ -113,7 +133,7 @@ impl VirtualLocks {
         }
     }
 
-    fn execute<C: Lock>(&self) -> Result<VirtualLocksPoint, VirtualError> {
+    fn execute(&self, place: Place) -> Result<VirtualLocksPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
         let tasks = self.measured.threads as usize + TASKS_BESIDE + cpus;
         let machine = Machine::new(&self.machine, self.measured.seed, tasks)
@@ -124,7 +144,7 @@ impl VirtualLocks {
         let board = Rc::new(Board::default());
         let (cell, shared, inner) = (self.clone(), Rc::clone(&board), Rc::clone(&world));
         world.boot(&machine, move |process| {
-            if let Err(what) = cell.coordinate::<C>(process, &inner, &shared) {
+            if let Err(what) = cell.coordinate(process, &inner, &shared, place) {
                 *shared.broken.borrow_mut() = Some(what);
             }
         });
@@ -138,11 +158,12 @@ impl VirtualLocks {
         Ok(VirtualLocksPoint::of(&board, &machine))
     }
 
-    fn coordinate<C: Lock>(
+    fn coordinate(
         &self,
         k: &mut Process,
         world: &World,
         board: &Rc<Board>,
+        place: Place,
     ) -> Result<(), String> {
         // The loop's looks at the clock are part of the section and of the work outside.
         let clock = self.machine.user_ns.as_ref().map_or(0, |user| user.clock.round() as u32);
@@ -150,19 +171,18 @@ impl VirtualLocks {
         if self.pinned {
             world.sched().stay_here();
         }
-        let shared: Rc<Sim<Shared<User, C>>> =
-            Rc::new(Here::place(Shared::new(self.measured.spin_limit)));
-        Here::name(&**shared, "the measured lock");
+        let contest = place(self.measured.spin_limit);
+        let shared = contest.stage();
         for index in 0..self.measured.threads {
-            let (own, board) = (Rc::clone(&shared), Rc::clone(board));
+            let (own, board) = (Rc::clone(&contest), Rc::clone(board));
             let mut work = self.measured.work(index, steps);
             let body = move || {
                 let trace = own.body(index, &mut work);
                 board.traces.borrow_mut().push(trace);
             };
-            k.thread(FOOTPRINT, body).map_err(|error| format!("clone: {error}"))?;
+            k.thread(FOOTPRINT, Box::new(body)).map_err(|error| format!("clone: {error}"))?;
         }
-        while shared.ready.0.load(Acquire) < self.measured.threads {
+        while shared.ready.load(Acquire) < self.measured.threads {
             k.sleep(POLL_NS);
         }
         shared.open_gate();

@@ -67,7 +67,7 @@ pub enum VirtualError {
 
 /// Runs `machine` until its first process stops it. What that process left in `broken` is why it
 /// could not set up its `users`.
-pub(crate) fn run_to_end(
+pub fn run_to_end(
     machine: &Machine,
     users: u32,
     seed: u64,

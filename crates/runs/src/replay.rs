@@ -341,7 +341,7 @@ impl Replay {
                 board.traces.borrow_mut().push(trace);
                 field.gone.fetch_add(1, Release);
             };
-            k.thread(FOOTPRINT, body).map_err(|error| format!("clone: {error}"))?;
+            k.thread(FOOTPRINT, Box::new(body)).map_err(|error| format!("clone: {error}"))?;
         }
         let cpus = self.machine.topology.cpus;
         let has_script = self.behaviour.script.is_some();

@@ -11,7 +11,9 @@ use std::time::Duration;
 use convoy_sync::Native;
 
 use super::work::{Calibration, fastest};
-use crate::lock_loop::{Apart, Guarded, Loop, LoopResult, PHASE_OVER, PHASE_WINDOW, Shared, Trace};
+use crate::lock_loop::{
+    Apart, Contest, Guarded, Loop, LoopResult, PHASE_OVER, PHASE_WINDOW, Shared, Stage, Trace,
+};
 use convoy_host::clock::{
     CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
 };
@@ -52,18 +54,34 @@ pub(super) enum CellError {
 pub(super) fn run<C: Guarded + Send + Sync + 'static>(
     plan: &Plan,
 ) -> Result<LoopResult, CellError> {
+    run_on(plan, &|limit| Arc::new(Shared::<Native, C>::new(limit)), &alone::<C>)
+}
+
+/// The cell of a lock, new.
+type Place<'a> = &'a dyn Fn(Option<u32>) -> Arc<dyn Contest<Native> + Send + Sync>;
+
+fn run_on(
+    plan: &Plan,
+    place: Place,
+    alone: &dyn Fn(Option<u32>) -> f64,
+) -> Result<LoopResult, CellError> {
     // Threads inherit the CPUs of whoever starts them; the coordinator is kept there too.
     match plan.what.cpus {
-        Some(cpus) => keeping_to(cpus, || start::<C>(plan)).map_err(CellError::Cpus)?,
-        None => start::<C>(plan),
+        Some(cpus) => keeping_to(cpus, || start(plan, place, alone)).map_err(CellError::Cpus)?,
+        None => start(plan, place, alone),
     }
 }
 
-fn start<C: Guarded + Send + Sync + 'static>(plan: &Plan) -> Result<LoopResult, CellError> {
-    let shared = Arc::new(Shared::<Native, C>::new(plan.what.spin_limit));
+fn start(
+    plan: &Plan,
+    place: Place,
+    alone: &dyn Fn(Option<u32>) -> f64,
+) -> Result<LoopResult, CellError> {
+    let contest = place(plan.what.spin_limit);
+    let shared = contest.stage();
     let mut threads = Vec::with_capacity(plan.what.threads as usize);
     for index in 0..plan.what.threads {
-        let own = Arc::clone(&shared);
+        let own = Arc::clone(&contest);
         let mut work = plan.what.work(index, |ns| plan.calibration.steps(ns));
         let body = move || own.body(index, &mut work);
         let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(body);
@@ -79,12 +97,12 @@ fn start<C: Guarded + Send + Sync + 'static>(plan: &Plan) -> Result<LoopResult, 
             }
         }
     }
-    while shared.ready.0.load(Acquire) < plan.what.threads {
+    while shared.ready.load(Acquire) < plan.what.threads {
         thread::sleep(POLL);
     }
     // The C library leaves atomic instructions away while a process has one thread, so this is
     // measured while there are others.
-    let alone_ns = alone::<C>(plan.what.spin_limit);
+    let alone_ns = alone(plan.what.spin_limit);
     Ok(LoopResult { alone_ns: Some(alone_ns), ..shared.observe(plan, threads)? })
 }
 
@@ -94,7 +112,7 @@ fn alone<C: Guarded>(spin_limit: Option<u32>) -> f64 {
     fastest(VISITS, || (0..VISITS).for_each(|_| black_box(&lock.0).with(|| ())))
 }
 
-impl<C: Guarded + Send + Sync> Shared<Native, C> {
+impl Stage<'_, Native> {
     /// The coordinator: opens the gate, opens and closes the window, collects.
     fn observe(
         &self,

@@ -256,12 +256,37 @@ pub(crate) struct Shared<P: Platform, C> {
     lock: Apart<C>,
     word: Apart<P::AtomicUsize>,
     gate: Apart<P::AtomicU32>,
-    pub(crate) phase: P::AtomicU32,
-    pub(crate) window_end_ns: P::AtomicUsize,
-    pub(crate) ready: Apart<P::AtomicU32>,
-    pub(crate) gone: P::AtomicU32,
+    phase: P::AtomicU32,
+    window_end_ns: P::AtomicUsize,
+    ready: Apart<P::AtomicU32>,
+    gone: P::AtomicU32,
     /// Threads that have had the lock within the window.
-    pub(crate) served: P::AtomicU32,
+    served: P::AtomicU32,
+}
+
+/// The words of a cell that its coordinator uses, whatever the lock is.
+pub(crate) struct Stage<'a, P: Platform> {
+    gate: &'a P::AtomicU32,
+    pub(crate) phase: &'a P::AtomicU32,
+    pub(crate) window_end_ns: &'a P::AtomicUsize,
+    pub(crate) ready: &'a P::AtomicU32,
+    pub(crate) gone: &'a P::AtomicU32,
+    pub(crate) served: &'a P::AtomicU32,
+}
+
+impl<P: Platform> Stage<'_, P> {
+    pub(crate) fn open_gate(&self) {
+        self.gate.store(GATE_OPEN, Release);
+        P::wake(self.gate, usize::MAX);
+    }
+}
+
+/// A cell as its coordinator sees it, which is compiled once and not for each lock.
+pub(crate) trait Contest<P: Platform> {
+    fn stage(&self) -> Stage<'_, P>;
+
+    /// One thread, from its start to its end, with its work in a section and outside.
+    fn body(&self, index: u32, work: &mut [Work; 2]) -> Trace;
 }
 
 /// What one thread saw.
@@ -284,27 +309,6 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
             gone: P::AtomicU32::new(0),
             served: P::AtomicU32::new(0),
         }
-    }
-
-    /// One thread, from its start to its end, with its work in a section and outside.
-    pub(crate) fn body(&self, index: u32, [inside, outside]: &mut [Work; 2]) -> Trace {
-        // Everything is allocated before the gate.
-        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
-        // Release: pairs with the acquire load of the coordinator.
-        self.ready.0.fetch_add(1, Release);
-        while self.gate.0.load(Acquire) == GATE_CLOSED {
-            P::wait(&self.gate.0, GATE_CLOSED, Sleep::Uninterruptible, None);
-        }
-        let mut private = index as usize;
-        while self.phase.load(Relaxed) != PHASE_OVER {
-            private = P::churn(private, outside.draw());
-            if !self.visit(inside.draw(), &mut trace) {
-                break;
-            }
-        }
-        std::hint::black_box(private);
-        self.gone.fetch_add(1, Release);
-        trace
     }
 
     /// Takes the lock once and works for `steps`; whether there is time for more.
@@ -340,10 +344,38 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
         }
         phase != PHASE_OVER
     }
+}
 
-    pub(crate) fn open_gate(&self) {
-        self.gate.0.store(GATE_OPEN, Release);
-        P::wake(&raw const self.gate.0, usize::MAX);
+impl<P: Ground, C: Guarded> Contest<P> for Shared<P, C> {
+    fn stage(&self) -> Stage<'_, P> {
+        Stage {
+            gate: &self.gate.0,
+            phase: &self.phase,
+            window_end_ns: &self.window_end_ns,
+            ready: &self.ready.0,
+            gone: &self.gone,
+            served: &self.served,
+        }
+    }
+
+    fn body(&self, index: u32, [inside, outside]: &mut [Work; 2]) -> Trace {
+        // Everything is allocated before the gate.
+        let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
+        // Release: pairs with the acquire load of the coordinator.
+        self.ready.0.fetch_add(1, Release);
+        while self.gate.0.load(Acquire) == GATE_CLOSED {
+            P::wait(&self.gate.0, GATE_CLOSED, Sleep::Uninterruptible, None);
+        }
+        let mut private = index as usize;
+        while self.phase.load(Relaxed) != PHASE_OVER {
+            private = P::churn(private, outside.draw());
+            if !self.visit(inside.draw(), &mut trace) {
+                break;
+            }
+        }
+        std::hint::black_box(private);
+        self.gone.fetch_add(1, Release);
+        trace
     }
 }
 

@@ -1,0 +1,17 @@
+//! One run each: a load point or a workload on the virtual kernel, a lock loop on either kind of
+//! machine, the loop of the zone lock, the replay of a record.
+//!
+//! All of it is hot, and most of it is generic over the lock, so this crate is optimised as one
+//! unit; what plans and judges runs is in `convoy-lab`.
+
+pub mod bulk;
+pub mod idle_rules;
+pub mod lock_loop;
+pub mod native;
+pub mod replay;
+mod spread;
+pub mod virtual_end;
+pub mod virtual_locks;
+pub mod virtual_run;
+pub mod virtual_work;
+pub mod zone_loop;
