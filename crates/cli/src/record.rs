@@ -11,7 +11,7 @@ use convoy_lab::hour::Quartiles;
 use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::{
-    Account, CONTENDED, DIRECTORY, Process, Program, Record, RecordError, VERSION,
+    Account, CONTENDED, DIRECTORY, JAVA, Process, Program, Record, RecordError, UNNAMED, VERSION,
 };
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -327,10 +327,30 @@ fn prices(processes: &[Process], unseen: &mut Vec<String>) -> BTreeMap<String, Q
     if processes.iter().all(|process| process.locks.is_empty()) {
         return BTreeMap::new();
     }
+    if is_real_time() {
+        // Threads that wait for each other would keep the CPUs from all others, themselves
+        // included.
+        unseen.push(
+            "What wakeups take here is not known: convoy has a priority of real time. Give one to \
+             the program alone: convoy record -- chrt -f 1 CMD."
+                .to_owned(),
+        );
+        return BTreeMap::new();
+    }
     convoy_lab::hour::prices().unwrap_or_else(|error| {
         unseen.push(format!("What wakeups take here is not known: {error}."));
         BTreeMap::new()
     })
+}
+
+/// Whether this process runs before all that have no such priority.
+fn is_real_time() -> bool {
+    /// The policy behind the name of the program, and its numbers: FIFO, round robin, deadline.
+    const FIELD: usize = 38;
+    const POLICIES: [&str; 3] = ["1", "2", "6"];
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let policy = text.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(FIELD));
+    policy.is_some_and(|policy| POLICIES.contains(&policy))
 }
 
 /// What the record does not hold, in sentences.
@@ -365,9 +385,19 @@ fn not_seen(processes: &[Process], switches: u64, is_watched: bool) -> Vec<Strin
              file {link}, would name them (in Debian a package that ends in -dbgsym)."
         )
     }));
+    let runtimes = processes.iter().flat_map(|one| &one.runtime_locks);
+    let mut unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
+    if unnamed.any(|lock| lock.runtime == JAVA) {
+        all.push(
+            "Some methods of Java that waited have no names: run java with \
+             -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit (17 or later), or `jcmd PID \
+             Compiler.perfmap` before it ends. Methods that were interpreted then stay without."
+                .to_owned(),
+        );
+    }
     let waits = |process: &Process| -> u64 {
-        let sites = process.locks.iter().flat_map(|lock| &lock.sites);
-        sites.map(|site| site.wait.count).sum()
+        let locks = process.locks.iter().chain(&process.runtime_locks);
+        locks.flat_map(|lock| &lock.sites).map(|site| site.wait.count).sum()
     };
     let waits: u64 = processes.iter().map(waits).sum();
     if !is_watched && switches > FEW && switches > 4 * waits {

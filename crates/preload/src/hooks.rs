@@ -6,6 +6,7 @@ use crate::arch::ticks;
 use crate::layout::*;
 use crate::process;
 use crate::real::Real;
+use crate::stack;
 use crate::thread::{Detail, Key, Monitor, Thread};
 use crate::waiters::Waiters;
 
@@ -239,11 +240,13 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
         }
     }
     thread.forget();
-    let wait = thread.count(CONDITION, condition, site);
-    let (detail, key) = (thread.detail(wait), thread.count(MUTEX, mutex, site));
     let waiters = Waiters::of(condition);
+    let is_own = waiters.is_some_and(|all| all.is_own_of(thread.id()));
+    let stack = if is_own { stack::context(site, core::ptr::from_ref(&condition)) } else { None };
+    let wait = thread.count(CONDITION, condition, stack.unwrap_or(site));
+    let (detail, key) = (thread.detail(wait), thread.count(MUTEX, mutex, site));
     thread.end_monitor(condition);
-    if let Some(detail) = detail {
+    if let Some(detail) = detail.filter(|_| stack.is_none()) {
         detail.learn_callers();
     }
     waiters.inspect(|all| {

@@ -41,6 +41,8 @@ static TURN: AtomicUsize = AtomicUsize::new(0);
 static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
 /// Ranges of code of which the memory map is known.
 static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
+/// The bit of an end, below a page, that says that the code is of no file.
+const NO_FILE: u64 = 1;
 static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
 
 // System calls of x86-64 and what they are given.
@@ -56,6 +58,7 @@ const CLOCK_GETTIME: usize = 228;
 const TGKILL: usize = 234;
 const OPENAT: usize = 257;
 const FALLOCATE: usize = 285;
+const READ_MEMORY: usize = 310;
 const AT_FDCWD: usize = -100_isize as usize;
 const READ_WRITE: usize = 0o2;
 const CREATE_NEW: usize = 0o300;
@@ -410,8 +413,36 @@ pub(crate) fn detail(file: &'static Map, slot: &Slot, lock: u64, site: u64) -> u
     for (at, value) in [(D_SLOT, slot as u64), (D_SITE, site), (D_LOCK, lock)] {
         file[word + at].store(value, Relaxed);
     }
-    learn(file, site);
+    if site & CONTEXT == 0 {
+        learn(file, site);
+    }
     index
+}
+
+/// Reads memory of which nobody knows where it ends; how many words.
+pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
+    let length = size_of_val(words);
+    let (own, other) = ([words.as_mut_ptr() as usize, length], [address, length]);
+    let (own, other) = (own.as_ptr() as usize, other.as_ptr() as usize);
+    let pid = call(GETPID, [0; 6]) as usize;
+    let read = call(READ_MEMORY, [pid, own, 1, other, 1, 0]);
+    read.max(0) as usize / 8
+}
+
+/// Sees to it that the memory map has an address, and tells whether that is in code without a file,
+/// with eight bytes before it.
+pub(crate) fn is_compiled(file: &Map, address: u64) -> bool {
+    learn(file, address);
+    compiled(address)
+}
+
+/// The same as far as it is known.
+pub(crate) fn compiled(address: u64) -> bool {
+    let known = CODE_RANGES.load(Acquire).min(CODE.len());
+    CODE[..known].iter().any(|[from, to]| {
+        let (from, to) = (from.load(Relaxed), to.load(Relaxed));
+        to & NO_FILE != 0 && (from + 8..to & !NO_FILE).contains(&address)
+    })
 }
 
 /// Sees to it that the memory map says where `site` is.
@@ -431,7 +462,7 @@ fn learn(file: &Map, site: u64) {
     file[H_MAP_BUSY].store(0, Release);
 }
 
-/// Notes the ranges of code in a memory map: lines such as `55e0-55f0 r-xp ...`.
+/// Notes the ranges of code that can be read in a memory map: lines such as `55e0-55f0 r-xp ...`.
 fn ranges(words: &[AtomicU64], length: usize) {
     let byte = |at: usize| words[at / 8].load(Relaxed).to_le_bytes()[at % 8];
     let (mut at, mut count) = (0, 0);
@@ -444,13 +475,18 @@ fn ranges(words: &[AtomicU64], length: usize) {
             }
             at += 1;
         }
-        if at + 2 < length && byte(at + 2) == b'x' {
-            CODE[count][0].store(range[0], Relaxed);
-            CODE[count][1].store(range[1], Relaxed);
-            count += 1;
-        }
+        let is_code = at + 2 < length && byte(at) == b'r' && byte(at + 2) == b'x';
+        let mut flag = NO_FILE;
         while at < length && byte(at) != b'\n' {
+            if [b'/', b'['].contains(&byte(at)) {
+                flag = 0;
+            }
             at += 1;
+        }
+        if is_code {
+            CODE[count][0].store(range[0], Relaxed);
+            CODE[count][1].store(range[1] | flag, Relaxed);
+            count += 1;
         }
         at += 1;
     }

@@ -2,6 +2,17 @@
 //! takes a microsecond a frame.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::layout::*;
+use crate::process::{self, Map};
+
+/// What a step of a walk answers.
+const GO_ON: c_int = 0;
+const END: c_int = 4;
+
+type Each = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 /// A walk up the stack.
 struct Walk<'a> {
@@ -12,29 +23,34 @@ struct Walk<'a> {
     frames: &'a mut [u64],
 }
 
-/// Fills `frames` with what the callers of the function around `site` return to, the nearest first;
-/// how many. `site` is what a function of ours, which is being called, returns to.
-pub(crate) fn callers(site: usize, frames: &mut [u64]) -> usize {
+fn unwind(each: Each, walk: *mut c_void) {
     unsafe extern "C" {
-        fn _Unwind_Backtrace(
-            each: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-            argument: *mut c_void,
-        ) -> c_int;
+        fn _Unwind_Backtrace(each: Each, argument: *mut c_void) -> c_int;
     }
-    let mut walk = Walk { site, is_past: false, count: 0, frames };
-    // SAFETY: it reads the stack of this thread by its unwind tables; the argument outlives it.
-    unsafe { _Unwind_Backtrace(frame, (&raw mut walk).cast()) };
-    walk.count
+    // SAFETY: it reads the stack of this thread by its unwind tables; what `walk` points at
+    // outlives it.
+    unsafe { _Unwind_Backtrace(each, walk) };
 }
 
-extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
-    const GO_ON: c_int = 0;
-    const END: c_int = 4;
+/// What a frame of the unwinder returns to.
+fn address(context: *mut c_void) -> usize {
     unsafe extern "C" {
         fn _Unwind_GetIP(context: *mut c_void) -> usize;
     }
     // SAFETY: the unwinder gives the context of a frame.
-    let address = unsafe { _Unwind_GetIP(context) };
+    unsafe { _Unwind_GetIP(context) }
+}
+
+/// Fills `frames` with what the callers of the function around `site` return to, the nearest first;
+/// how many. `site` is what a function of ours, which is being called, returns to.
+pub(crate) fn callers(site: usize, frames: &mut [u64]) -> usize {
+    let mut walk = Walk { site, is_past: false, count: 0, frames };
+    unwind(frame, (&raw mut walk).cast());
+    walk.count
+}
+
+extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
+    let address = address(context);
     // SAFETY: the walk of `callers`, which nobody else uses meanwhile.
     let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
     if !walk.is_past {
@@ -44,5 +60,196 @@ extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
     let Some(place) = walk.frames.get_mut(walk.count) else { return END };
     *place = address as u64;
     walk.count += 1;
+    GO_ON
+}
+
+/// Words above the last known frame that are looked at for calls of code without unwind tables.
+const SCANNED: usize = 96;
+/// Places of the table of call stacks that are looked at: so many different ones of one site.
+const PROBES: usize = 64;
+
+/// A word of the stack and how far from the mark it lies.
+type Frame = [u64; 2];
+
+/// The whole stack of a wait.
+struct Whole {
+    site: usize,
+    mark: usize,
+    is_past: bool,
+    count: usize,
+    frames: [Frame; C_NATIVE],
+    /// Code that no table describes, and the stack when it goes on.
+    foreign: Option<Frame>,
+}
+
+/// The number of the call stack that leads to `site`, with [`CONTEXT`]; nothing if the table is
+/// full. `mark` lies in the frame of the function that is being called.
+///
+/// The unwinder needs microseconds. But a function that calls from one place has a frame of one
+/// size, so a stack that was walked once is known again by the words at the same distances.
+pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
+    let (file, mark) = (process::file()?, mark as usize);
+    let first = place(site as u64, 0, CONTEXT_COUNT);
+    let probes = || (first..first + PROBES).map(|at| at % CONTEXT_COUNT);
+    let mut is_full = true;
+    for at in probes() {
+        let known = entry(file, at);
+        match known[C_SITE].load(Relaxed) {
+            0 => {
+                is_full = false;
+                break;
+            }
+            one if one == site as u64 && is_there(known, mark, true) => return Some(number(at)),
+            _ => {}
+        }
+    }
+    if is_full {
+        // Who calls is not told apart any more, only how.
+        let like = |at: &usize| {
+            let known = entry(file, *at);
+            known[C_SITE].load(Relaxed) == site as u64 && is_there(known, mark, false)
+        };
+        return probes().find(like).map(number);
+    }
+    let mut whole =
+        Whole { site, mark, is_past: false, count: 0, frames: [[0; 2]; C_NATIVE], foreign: None };
+    unwind(whole_frame, (&raw mut whole).cast());
+    let mut foreign = [[0; 2]; C_FOREIGN];
+    let left = whole.foreign.map_or(0, |first| returns(file, first, mark, &mut foreign));
+    let (native, foreign) = (&whole.frames[..whole.count], &foreign[..left]);
+    for at in probes() {
+        let words = entry(file, at);
+        if words[C_SITE].load(Relaxed) == site as u64 && is_same(words, native, foreign) {
+            return Some(number(at));
+        }
+        if words[C_SITE].compare_exchange(0, site as u64, Relaxed, Relaxed).is_ok() {
+            write(file, words, native, foreign);
+            return Some(number(at));
+        }
+    }
+    None
+}
+
+fn number(at: usize) -> usize {
+    CONTEXT as usize | at
+}
+
+fn entry(file: &'static Map, at: usize) -> &'static [AtomicU64] {
+    &file[CONTEXTS + at * CONTEXT_WORDS..][..CONTEXT_WORDS]
+}
+
+/// The callers of a stack, and what is left of code without tables.
+fn parts(words: &[AtomicU64]) -> Option<(&[AtomicU64], &[AtomicU64])> {
+    // Acquire: pairs with the release store of `write`.
+    let is_ready = words[C_READY].load(Acquire) == 1;
+    let native = (words[C_COUNT].load(Relaxed) as usize).min(C_NATIVE);
+    let foreign = (words[C_FOREIGN_COUNT].load(Relaxed) as usize).min(C_FOREIGN);
+    let frames = &words[C_FRAMES..];
+    is_ready.then(|| (&frames[..2 * native], &frames[2 * C_NATIVE..][..2 * foreign]))
+}
+
+/// Whether the stack is the one that is known, with the nearest callers without tables or without
+/// those.
+fn is_there(words: &[AtomicU64], mark: usize, with_foreign: bool) -> bool {
+    /// What calls, and who calls that; further words may be left from earlier calls.
+    const NEAREST: usize = 2;
+    let Some((native, foreign)) = parts(words) else { return false };
+    let foreign = &foreign[..foreign.len().min(if with_foreign { 2 * NEAREST } else { 0 })];
+    let mut frames = native.chunks_exact(2).chain(foreign.chunks_exact(2));
+    frames.all(|frame| {
+        let at = mark + frame[1].load(Relaxed) as usize;
+        // SAFETY: on this stack: the frame below is that of the same function at the same place, so
+        // what called it is above; beyond code without tables there are at least the frames in
+        // which the thread began.
+        frame[0].load(Relaxed) == unsafe { *(at as *const u64) }
+    })
+}
+
+fn is_same(words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) -> bool {
+    let same = |known: &[AtomicU64], found: &[Frame]| {
+        known.len() == 2 * found.len()
+            && known.chunks_exact(2).zip(found).all(|(a, b)| a[0].load(Relaxed) == b[0])
+    };
+    parts(words).is_some_and(|known| same(known.0, native) && same(known.1, foreign))
+}
+
+fn write(file: &'static Map, words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) {
+    for (from, frames) in [(C_FRAMES, native), (C_FRAMES + 2 * C_NATIVE, foreign)] {
+        for (place, frame) in words[from..].chunks_exact(2).zip(frames) {
+            process::is_compiled(file, frame[0]);
+            place[0].store(frame[0], Relaxed);
+            place[1].store(frame[1], Relaxed);
+        }
+    }
+    words[C_COUNT].store(native.len() as u64, Relaxed);
+    words[C_FOREIGN_COUNT].store(foreign.len() as u64, Relaxed);
+    // Release: whoever sees it sees the frames.
+    words[C_READY].store(1, Release);
+}
+
+/// Fills `found` with the code that the unwinder ended in, if it is of no file, and what that may
+/// have been called by: words in such code that stand behind a call there; how many.
+fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]) -> usize {
+    let [code, distance] = first;
+    if !process::is_compiled(file, code) {
+        return 0;
+    }
+    found[0] = first;
+    let mut count = 1;
+    let mut words = [0_u64; SCANNED];
+    let above = mark as u64 + distance + 8;
+    let length = process::peek(above as usize, &mut words);
+    for (word, at) in words[..length].iter().zip((above..).step_by(8)) {
+        if process::compiled(*word) && is_after_call(*word) {
+            found[count] = [*word, at - mark as u64];
+            count += 1;
+            if count == C_FOREIGN {
+                break;
+            }
+        }
+    }
+    count
+}
+
+/// Whether the instruction before an address in readable code is a call.
+fn is_after_call(address: u64) -> bool {
+    const CALL: u8 = 0xe8;
+    const BY_WORD: u8 = 0xff;
+    /// The three bits of such an instruction that make it a call.
+    const KIND: u8 = 0o070;
+    const OF_CALL: u8 = 0o020;
+    // SAFETY: eight bytes of the range before it are code, too, as `returns` has made sure.
+    let bytes = unsafe { *((address - 8) as *const [u8; 8]) };
+    let by_word = |at: usize| bytes[at] == BY_WORD && bytes[at + 1] & KIND == OF_CALL;
+    bytes[3] == CALL || by_word(6) || by_word(5) || by_word(2)
+}
+
+extern "C" fn whole_frame(context: *mut c_void, whole: *mut c_void) -> c_int {
+    unsafe extern "C" {
+        fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+    }
+    let address = address(context);
+    // SAFETY: the walk of `context`, which nobody else uses meanwhile.
+    let whole = unsafe { &mut *whole.cast::<Whole>() };
+    if !whole.is_past {
+        whole.is_past = address == whole.site;
+        return GO_ON;
+    }
+    if address == 0 {
+        whole.foreign = None;
+        return END;
+    }
+    // SAFETY: the unwinder gives the context of a frame.
+    let end = unsafe { _Unwind_GetCFA(context) };
+    // What was called returns by the last word of its frame.
+    let found = [address as u64, end.wrapping_sub(8 + whole.mark) as u64];
+    if let Some(before) = whole.foreign.replace(found) {
+        let Some(place) = whole.frames.get_mut(whole.count) else {
+            whole.foreign = None;
+            return END;
+        };
+        *place = before;
+        whole.count += 1;
+    }
     GO_ON
 }

@@ -79,6 +79,26 @@ impl Waiters {
         self.0[L_MUTEX].store(mutex as u64, Relaxed);
     }
 
+    /// A thread begins to wait for this condition; whether nobody else ever does, so that it is
+    /// what the thread is woken by and not what it waits for.
+    pub(crate) fn is_own_of(self, thread: u64) -> bool {
+        let known = self.0[L_WAITER].load(Relaxed);
+        if known == MANY {
+            return false;
+        }
+        let (owner, waits) = (known & ((1 << WAITS_SHIFT) - 1), known >> WAITS_SHIFT);
+        let next = match owner {
+            0 => thread | 1 << WAITS_SHIFT,
+            // Far from the end of its bits: more says nothing.
+            _ if owner == thread => thread | (waits + 1).min(1 << 16) << WAITS_SHIFT,
+            // One that was given on to another thread, for the other one has ended.
+            _ if waits > 2 * OWN_AFTER => thread | 1 << WAITS_SHIFT,
+            _ => MANY,
+        };
+        self.0[L_WAITER].store(next, Relaxed);
+        owner == thread && waits >= OWN_AFTER
+    }
+
     /// A thread has it now.
     pub(crate) fn took(self, thread: u64) {
         self.0[L_OWNER].store(thread, Relaxed);

@@ -51,7 +51,8 @@ pub struct LockAccount {
 impl LockAccount {
     /// Of a lock; one that `hands_over` has an owner already while that is woken.
     fn new(process: &Process, lock: &Lock, hands_over: bool, all_s: f64) -> Self {
-        let only_waits = !lock.kernel.is_empty() || process.futexes.contains(lock);
+        let only_waits =
+            !lock.kernel.is_empty() || !lock.runtime.is_empty() || process.futexes.contains(lock);
         let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
         let (held_s, off_s) = match lock.held.filter(|_| only_waits) {
             Some(held) => (held.total_s, held.off_s()),
@@ -84,6 +85,15 @@ impl LockAccount {
         format!("; its owner was off CPU when waits began that make {} of it{convoy}", percent(off))
     }
 
+    /// Of a lock of a runtime, which serves many: how much of the waiting was at its first place.
+    fn mostly(&self) -> String {
+        let Some(site) = self.lock.sites.first().filter(|_| !self.lock.runtime.is_empty()) else {
+            return String::new();
+        };
+        let part = percent(100.0 * site.wait.total_s / self.lock.wait_s());
+        if part == percent(100.0) { String::new() } else { format!(" ({part} of it)") }
+    }
+
     /// Why owners were off CPU, where the kernel saw it.
     fn off_cpu(&self) -> Option<String> {
         let held = self.lock.held.filter(|held| held.off_s() > 0.0)?;
@@ -111,7 +121,11 @@ impl LockAccount {
             let name = if named { format!(" `{name}`") } else { String::new() };
             return format!("the kernel's {}{name} in {place}", self.lock.kernel);
         }
-        let known = known_as(name).map(|what| format!(" ({what})")).unwrap_or_default();
+        let known = match self.lock.runtime.as_str() {
+            "" => known_as(name).map(|what| format!(" ({what})")).unwrap_or_default(),
+            runtime if name.starts_with(LOCK_OF) => format!(" (taken by {runtime})"),
+            runtime => format!(" ({runtime})"),
+        };
         match site.filter(|site| !name.contains(&site.place)) {
             Some(site) => format!("`{name}`{known} in {}", site.place),
             None => format!("the {name}{known}"),
@@ -120,6 +134,28 @@ impl LockAccount {
 }
 
 impl Account {
+    /// A sentence, if threads waited mostly for locks that no lock in place of libc's can replace:
+    /// the kernel's, or those that a program or its runtime builds of its own.
+    pub fn beyond(&self) -> Option<String> {
+        /// Of all waiting for locks, percent.
+        const MOST: f64 = 50.0;
+        let is_beyond = |one: &&LockAccount| one.lock.is_lock() && one.contended_percent.is_nan();
+        let others = || self.locks.iter().filter(is_beyond);
+        let all: f64 = others().map(|one| one.wait_percent).sum();
+        let first = others().next().filter(|_| self.is_finite() && all > MOST)?;
+        let whose = match (first.lock.kernel.as_str(), first.lock.runtime.as_str()) {
+            ("", "") => "the program calls futex(2) for it itself",
+            ("", _) => "the program's runtime builds it",
+            _ => "it is the kernel's",
+        };
+        Some(format!(
+            "{} of the time that threads waited for locks was for {}; {whose}, so no lock in place \
+             of libc's can help there.",
+            percent(first.wait_percent),
+            first.place()
+        ))
+    }
+
     /// Of a record.
     pub fn new(record: &Record) -> Self {
         let common = kernel_locks(record);
@@ -227,6 +263,7 @@ impl Account {
             "{} of the time that threads waited for locks was for {what}",
             percent(first.wait_percent + self.inner(first).map_or(0.0, |one| one.wait_percent))
         );
+        text += &first.mostly();
         if !first.lock.kernel.is_empty() {
             text += &first.owners();
         } else if first.owner_off_cpu_percent >= 100.0 * OFF_CPU {
@@ -380,7 +417,8 @@ fn phases(record: &Record) -> Option<String> {
 
 impl Process {
     fn locks_with(&self) -> impl Iterator<Item = (&Self, &Lock)> {
-        self.locks.iter().chain(&self.futexes).map(move |lock| (self, lock))
+        let own = self.locks.iter().chain(&self.runtime_locks);
+        own.chain(&self.futexes).map(move |lock| (self, lock))
     }
 }
 

@@ -2,8 +2,8 @@
 //! index means the same to the recorder and to the reader.
 //!
 //! ```text
-//! header | locks with waiters | memory map | one slot a thread | details of (lock, call site)
-//!        | traces
+//! header | locks with waiters | memory map | call stacks | one slot a thread
+//!        | details of (lock, call site) | traces
 //! ```
 //!
 //! The file is as long as it can become and sparse: only what was used takes space. Times are
@@ -12,7 +12,7 @@
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 
 /// Words of a page.
 pub const PAGE: usize = 512;
@@ -101,14 +101,48 @@ pub const L_OWN: usize = 9;
 pub const L_OTHER: usize = 10;
 /// Of a condition: the mutex that is given up for it.
 pub const L_MUTEX: usize = 11;
+/// Of a condition: the one thread that waits for it and, from [`WAITS_SHIFT`] on, how often it has;
+/// [`MANY`]: several do.
+pub const L_WAITER: usize = 12;
+/// Bits of [`L_WAITER`] below the number of waits.
+pub const WAITS_SHIFT: u32 = 32;
+/// Several threads wait for the condition.
+pub const MANY: u64 = u64::MAX;
+/// Waits of one thread after which a condition is the thread's own: what it waits for is known by
+/// its call stack.
+pub const OWN_AFTER: u64 = 4;
 
 /// Text of `/proc/self/maps`, one or several of them.
 pub const MAP: usize = LOCKS + LOCK_COUNT * LOCK_WORDS;
 /// Room for it.
 pub const MAP_WORDS: usize = 64 * PAGE;
 
+/// Call stacks of waits for conditions that only one thread ever waits for: open addressing by
+/// [`place`] of the call site.
+pub const CONTEXTS: usize = MAP + MAP_WORDS;
+/// Of them.
+pub const CONTEXT_COUNT: usize = 512;
+/// Words of each.
+pub const CONTEXT_WORDS: usize = C_FRAMES + 2 * (C_NATIVE + C_FOREIGN);
+/// The call site; 0: free.
+pub const C_SITE: usize = 0;
+/// 1 once all of it is there.
+pub const C_READY: usize = 1;
+/// Callers by the unwind tables of the program.
+pub const C_COUNT: usize = 2;
+/// What is left of code without such tables, that called these: return addresses on the stack.
+pub const C_FOREIGN_COUNT: usize = 3;
+/// The callers, the nearest first, then what is left: each with where it lies on the stack.
+pub const C_FRAMES: usize = 4;
+/// Callers at most.
+pub const C_NATIVE: usize = 12;
+/// Of code without tables at most.
+pub const C_FOREIGN: usize = 4;
+/// The bit that makes the number of a call stack of a call site.
+pub const CONTEXT: u64 = 1 << 62;
+
 /// Slots of threads.
-pub const SLOTS: usize = MAP + MAP_WORDS;
+pub const SLOTS: usize = CONTEXTS + CONTEXT_COUNT * CONTEXT_WORDS;
 /// Of them: threads that live at the same time.
 pub const SLOT_COUNT: usize = 4096;
 /// Words of each.
@@ -347,6 +381,7 @@ const _: () = {
     assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_MONITOR);
     assert!(S_TRACE_OFF < S_PHASES);
     assert!(HOLD_COUNT < TRACED as usize);
+    assert!(L_WAITER < LOCK_WORDS && CONTEXT_COUNT < CONTEXT as usize);
     assert!(bucket(15) == 0 && bucket(16) == 0 && bucket(24) == 1 && bucket(32) == 2);
     assert!(least(2) == 32 && least(1) == 24 && bucket(least(40)) == 40);
 };

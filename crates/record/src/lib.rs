@@ -14,6 +14,7 @@ pub mod import;
 pub mod launch;
 pub mod layout;
 mod names;
+mod parked;
 pub mod raw;
 mod record;
 pub mod sites;
@@ -23,6 +24,7 @@ pub mod trace;
 
 pub use account::Account;
 pub use names::{LOCK_OF, is_passing};
+pub use parked::{JAVA, UNNAMED};
 pub use record::{
     Addresses, HANDOFF, Held, Kind, Lock, Process, Program, Record, Scheduling, Site, Times,
     VERSION, Waiters,

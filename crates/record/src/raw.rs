@@ -16,6 +16,7 @@ use std::path::Path;
 use crate::RecordError;
 use crate::layout::*;
 use crate::names::{Names, named_after};
+use crate::parked::{self, Context, Jit, Waits};
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 use crate::steps::{Clock, Known, Traces};
 
@@ -124,13 +125,28 @@ impl Raw {
             ..Process::default()
         };
         let (mut locks, mut traces) = (BTreeMap::new(), Traces::default());
+        let (contexts, mut waits) = (self.contexts()?, Waits::new());
         for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
             let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
-            self.slot(&words, &mut process, &mut locks)?;
-            traces.slot(&words);
+            self.slot(&words, &mut process, &mut locks, &mut waits)?;
+            traces.slot(&words, |site| match contexts.get(&(site & !CONTEXT)) {
+                Some(context) if site & CONTEXT != 0 => context.site,
+                _ => site,
+            });
         }
         let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
         let names = Names::new(&String::from_utf8_lossy(&maps).replace('\0', "\n"));
+        let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
+        let used;
+        (process.runtime_locks, used) = parked::locks(&mut waits, &contexts, &names, &jit);
+        for ((number, address), site) in waits {
+            let Some(context) = contexts.get(&number) else { continue };
+            let (at, callers) = context.outside(&names);
+            let found = locks.entry(address).or_default();
+            found.kind = Kind::Condition;
+            let called = Called { kind: CONDITION, site: at, callers };
+            found.sites.entry(called).or_default().add(&site);
+        }
         let sites = locks.values().flat_map(|found| &found.sites);
         let sites = sites.filter(|(_, site)| site.wait.count > 0).map(|(called, _)| called.site);
         process.debug_links = names.debug_links(sites);
@@ -138,6 +154,9 @@ impl Raw {
         (process.locks, known) = self.named(locks, &names, process.seconds)?;
         let address = |(at, one): (&u64, &Known)| (*at, (one.name.clone(), one.kind));
         process.addresses = known.iter().map(address).collect();
+        for (address, name) in used {
+            process.addresses.entry(address).or_insert((name, Kind::Mutex));
+        }
         for trace in 0..(header[H_TRACES] as usize).min(TRACE_COUNT) {
             traces.add(&self.words(TRACES + trace * TRACE_WORDS, TRACE_WORDS)?);
         }
@@ -146,12 +165,20 @@ impl Raw {
         Ok(process)
     }
 
+    /// The call stacks of waits for conditions that threads have of their own, by their numbers.
+    fn contexts(&self) -> std::io::Result<BTreeMap<u64, Context>> {
+        let words = self.words(CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS)?;
+        let all = (0..).zip(words.chunks_exact(CONTEXT_WORDS));
+        Ok(all.filter_map(|(number, words)| Some((number, Context::read(words)?))).collect())
+    }
+
     /// Adds what one slot counted.
     fn slot(
         &self,
         words: &[u64],
         process: &mut Process,
         locks: &mut BTreeMap<u64, Found>,
+        waits: &mut Waits,
     ) -> std::io::Result<()> {
         process.acquisitions_lost = total([process.acquisitions_lost, words[S_LOST]]);
         for (phase, ticks) in words[S_PHASES..S_PHASES + PHASE_COUNT].iter().enumerate() {
@@ -166,6 +193,10 @@ impl Raw {
             let (mut site, callers) = self.detail(index as usize)?;
             site.count = key[K_COUNT];
             site.threads = ((key[K_DETAIL] & !SLOW) >> (DETAIL_BITS + GENERATION_BITS)).max(1);
+            if key[K_SITE] & CONTEXT != 0 {
+                waits.entry((key[K_SITE] & !CONTEXT, address)).or_default().add(&site);
+                continue;
+            }
             let found = locks.entry(address).or_default();
             found.kind = Kind::of(kind);
             let called = Called { kind, site: key[K_SITE], callers };

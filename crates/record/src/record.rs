@@ -122,6 +122,10 @@ pub struct Process {
     /// Words for which it waited in futex(2) itself, past the functions of libc that were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub futexes: Vec<Lock>,
+    /// Locks that a runtime or library in it builds of its own, with a condition for each thread
+    /// to sleep on: of these only waits are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runtime_locks: Vec<Lock>,
     /// Locks of the kernel that its threads waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_locks: Vec<Lock>,
@@ -258,6 +262,10 @@ pub struct Lock {
     /// Of a lock of the kernel: what that calls it, such as `rwsem`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
+    /// Of a lock that a runtime or library builds of its own: what it is, such as Java's monitors,
+    /// or the function that takes it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub runtime: String,
     /// Of a lock of the kernel: time of waits whose owner was known when they began, seconds.
     #[serde(default, skip_serializing_if = "is_none")]
     pub owners_known_s: f64,

@@ -54,16 +54,17 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Adds the words of the next slot.
-    pub(crate) fn slot(&mut self, words: &[u64]) {
+    /// Adds the words of the next slot; `site` is where what stands for a call stack calls from.
+    pub(crate) fn slot(&mut self, words: &[u64], site: impl Fn(u64) -> u64) {
         let keys = words[S_KEYS..].chunks_exact(KEY_WORDS).take(KEY_COUNT);
         let all = &mut self.calls;
         let keys = keys.map(|key| {
+            let at = site(key[K_SITE]);
             if key[K_LOCK] != 0 {
-                let sum = all.entry((key[K_LOCK] << 8 >> 8, key[K_SITE])).or_default();
+                let sum = all.entry((key[K_LOCK] << 8 >> 8, at)).or_default();
                 *sum = sum.saturating_add(key[K_COUNT]);
             }
-            [key[K_LOCK], key[K_SITE], key[K_COUNT]]
+            [key[K_LOCK], at, key[K_COUNT]]
         });
         self.slots.push(keys.collect());
     }

@@ -2,11 +2,15 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "../../host/tests/common/skip.rs"]
+mod skip;
+
 use convoy_record::sites::{RANGES, Sites};
 use convoy_record::trace::{Step, Trace, What};
 use convoy_record::{
     Account, DIRECTORY, Kind, Lock, Process, Program, Record, Site, Times, launch, raw,
 };
+use skip::skip;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -420,4 +424,54 @@ fn two_thousand_threads_are_recorded_one_by_one() {
     assert!(semaphore.waiters.most > 1000, "{}", semaphore.waiters.most);
     let handoff = semaphore.all(|site| &site.handoff);
     assert!(handoff.count > 10_000, "{}", handoff.count);
+}
+
+#[test]
+fn a_lock_whose_waiters_sleep_each_on_a_condition_of_its_own_is_named_by_who_takes_it() {
+    let program = compile("parkers.c", &directory("parkers"), &[]);
+    let (output, processes) = record(&program, &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "79600\n");
+    let [process] = &processes[..] else { panic!("{processes:#?}") };
+    let [taken] = &process.runtime_locks[..] else { panic!("{:#?}", process.runtime_locks) };
+    assert!(taken.name.starts_with("lock of enter (parkers.c:"), "{}", taken.name);
+    assert_eq!((taken.runtime.as_str(), taken.is_lock()), ("park_mutex_lock", true));
+    assert!(taken.sites[0].wait.count > 100 && taken.sites[0].threads >= 4, "{taken:#?}");
+    let idle = |lock: &&Lock| {
+        lock.kind == Kind::Condition && lock.sites[0].place.starts_with("wait_for_work (")
+    };
+    let idle = process.locks.iter().find(idle);
+    assert!(idle.is_some_and(|idle| !idle.is_lock()), "{:#?}", process.locks);
+    let program = Program { wall_s: process.seconds, cpus: 2, ..Program::default() };
+    let account = Account::new(&Record { program, processes, ..Record::default() });
+    let expected = "the lock of enter (parkers.c:";
+    assert!(account.verdict.contains(expected), "{}", account.verdict);
+    assert!(account.verdict.contains("(taken by park_mutex_lock)"), "{}", account.verdict);
+    assert!(account.beyond().is_some());
+}
+
+#[test]
+fn monitors_of_java_are_named_by_the_method_that_waits() {
+    let place = directory("java");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Ledger.java");
+    let mut javac = Command::new("javac");
+    match javac.arg("-d").arg(&place).arg(source).status() {
+        Ok(status) => assert!(status.success(), "{javac:?}"),
+        Err(error) => return skip(&format!("there is no Java: {error}"), false),
+    }
+    let path = place.display().to_string();
+    let files = place.join("files");
+    std::fs::create_dir_all(&files).expect("a directory for the files");
+    let flags = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "-cp", &path];
+    let words = [&["java"], &flags[..], &["Ledger"]].concat();
+    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    let mut command = launch::command(&words, &launch::object().expect("it can be written"));
+    let output = command.env(DIRECTORY, &files).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n", "{output:?}");
+    let processes = raw::read(&files).expect("the files can be read");
+    std::fs::remove_dir_all(place).expect("it goes away");
+    let program = Program { wall_s: processes[0].seconds, cpus: 2, ..Program::default() };
+    let account = Account::new(&Record { program, processes, ..Record::default() });
+    let expected = "for `ObjectMonitor::enter` (Java's monitors, `synchronized`) in ";
+    assert!(account.verdict.contains(expected), "{}", account.verdict);
+    assert!(account.verdict.contains("Ledger."), "{}", account.verdict);
 }

@@ -1,7 +1,7 @@
 //! The report of `convoy explain RECORD`: what the threads of a program waited for, and why.
 
 use convoy_record::account::LockAccount;
-use convoy_record::{Account, Lock, Record, Times};
+use convoy_record::{Account, JAVA, Lock, Record, Times};
 use serde::Serialize;
 
 use crate::format::{duration, wrap};
@@ -108,6 +108,7 @@ impl RecordedReport {
 /// What a lock is, in words.
 fn kind(lock: &Lock) -> String {
     match lock.kernel.as_str() {
+        "" if lock.runtime == JAVA => "monitor".to_owned(),
         "" => lock.kind.name().to_owned(),
         kernel => format!("kernel {kernel}"),
     }

@@ -1,0 +1,250 @@
+//! Waits for conditions of which each thread has one of its own, on which it sleeps whatever it
+//! waits for: how runtimes build locks. What was waited for is told by the call stack.
+#![cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use convoy_host::clock::monotonic_ns;
+
+use crate::layout::*;
+use crate::names::{LOCK_OF, Names, passes_on};
+use crate::record::{Kind, Lock, Site};
+
+/// The place of a wait in code that was compiled while the program ran, if nothing names it.
+pub const UNNAMED: &str = "code without names";
+/// What such locks of Java are.
+pub const JAVA: &str = "Java's monitors, `synchronized`";
+/// The same of its classes.
+const JAVA_LOCKS: &str = "Java's locks, java.util.concurrent";
+
+/// A call stack.
+pub(crate) struct Context {
+    /// Where libc was called.
+    pub(crate) site: u64,
+    callers: Vec<u64>,
+    /// Code that no table describes: what called these, and what may have called that.
+    foreign: Vec<u64>,
+}
+
+/// What a thread waits for.
+struct Purpose {
+    /// The function by which it waits; empty: the lock is called by its place.
+    function: String,
+    /// What that is.
+    runtime: String,
+    place: String,
+}
+
+impl Context {
+    /// Of the words of the file, if they are one.
+    pub(crate) fn read(words: &[u64]) -> Option<Self> {
+        let count = |at: usize, most: usize| (words[at] as usize).min(most);
+        let frames = |from: usize, count: usize| {
+            let frames = words[from..].chunks_exact(2).take(count);
+            frames.map(|frame| frame[0]).collect()
+        };
+        (words[C_SITE] != 0 && words[C_READY] == 1).then(|| Self {
+            site: words[C_SITE],
+            callers: frames(C_FRAMES, count(C_COUNT, C_NATIVE)),
+            foreign: frames(C_FRAMES + 2 * C_NATIVE, count(C_FOREIGN_COUNT, C_FOREIGN)),
+        })
+    }
+
+    /// The call sites from the one that waits outwards.
+    fn frames(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.site).chain(self.callers.iter().copied())
+    }
+
+    /// The nearest place that does not only wait for others, and its callers.
+    pub(crate) fn outside(&self, names: &Names) -> (u64, [u64; CALLERS]) {
+        let frames: Vec<u64> = self.frames().collect();
+        let is_outside = |frame: &u64| !only_waits(&name(names, *frame));
+        let at = frames.iter().position(is_outside).unwrap_or(0);
+        let mut callers = [0; CALLERS];
+        for (place, frame) in callers.iter_mut().zip(&frames[at + 1..]) {
+            *place = *frame;
+        }
+        (frames[at], callers)
+    }
+
+    /// What is waited for, if that is a lock.
+    fn purpose(&self, names: &Names, jit: &Jit) -> Option<Purpose> {
+        let frames: Vec<(u64, String)> =
+            self.frames().map(|frame| (frame, name(names, frame))).collect();
+        for (_, name) in &frames {
+            let function = match name.as_str() {
+                "ObjectMonitor::wait" => return None,
+                _ if name.starts_with("ObjectMonitor::") => "ObjectMonitor::enter",
+                "Unsafe_Park" if self.is_lock_of_java(jit) => "Unsafe_Park",
+                "Unsafe_Park" => return None,
+                _ => continue,
+            };
+            let runtime = if function == "Unsafe_Park" { JAVA_LOCKS } else { JAVA };
+            return Some(Purpose {
+                function: function.to_owned(),
+                runtime: runtime.to_owned(),
+                place: self.method(jit).unwrap_or_else(|| UNNAMED.to_owned()),
+            });
+        }
+        let inner = frames.iter().take_while(|(_, name)| only_waits(name));
+        let inner: Vec<String> = inner.map(|(_, name)| name.to_ascii_lowercase()).collect();
+        let has = |what: &str| inner.iter().any(|name| name.contains(what));
+        let is_lock = (has("mutex") || has("rwlock")) && !has("cond");
+        let (site, callers) = self.outside(names);
+        let taken = frames.get(inner.len().checked_sub(1)?).map(|(_, name)| name.clone());
+        is_lock.then(|| Purpose {
+            function: String::new(),
+            runtime: taken.unwrap_or_default(),
+            place: names.under(names.place(site, &callers), site, &callers),
+        })
+    }
+
+    /// Whether the classes of Java that called are locks.
+    fn is_lock_of_java(&self, jit: &Jit) -> bool {
+        let has = |parts: &[&str]| {
+            let mut names = self.foreign.iter().filter_map(|code| jit.name(*code));
+            names.any(|name| parts.iter().any(|part| name.contains(part)))
+        };
+        !has(&["await", "Condition"])
+            && has(&["AbstractQueuedSynchronizer.acquire", "ReentrantLock", "StampedLock"])
+    }
+
+    /// The nearest method of Java that is none of its own classes, else the nearest of all.
+    fn method(&self, jit: &Jit) -> Option<String> {
+        let named = self.foreign.iter().filter_map(|code| jit.name(*code));
+        let methods: Vec<String> = named.filter_map(method).collect();
+        let is_own = |name: &&String| {
+            ["java.util.concurrent.", "jdk.internal."].iter().any(|own| name.starts_with(own))
+        };
+        let other = methods.iter().find(|name| !is_own(name));
+        other.or(methods.first()).cloned()
+    }
+}
+
+/// The function around a call.
+fn name(names: &Names, site: u64) -> String {
+    names.name(site.saturating_sub(1)).unwrap_or_default()
+}
+
+/// Whether a function, by its name, only waits or takes locks for others.
+fn only_waits(name: &str) -> bool {
+    let low = name.to_ascii_lowercase();
+    passes_on(name) || ["park", "waiter", "perthreadsem"].iter().any(|part| low.contains(part))
+}
+
+/// `Ledger.book` of `void Ledger.book(int)`, as the Java machine writes it; other code has none.
+fn method(name: &str) -> Option<String> {
+    let (before, _) = name.split_once('(')?;
+    let name = before.rsplit(' ').next()?;
+    (name.contains('.') && !name.is_empty()).then(|| name.to_owned())
+}
+
+/// Names of code that a process compiled while it ran, as it wrote them for perf(1).
+#[derive(Default)]
+pub(crate) struct Jit(BTreeMap<u64, (u64, String)>);
+
+impl Jit {
+    /// Of a process that began at this time of the monotonic clock; what an earlier one of the
+    /// same number has left is none.
+    pub(crate) fn read(pid: u64, begin_ns: u64) -> Self {
+        let path = format!("/tmp/perf-{pid}.map");
+        let path = Path::new(&path);
+        let age = Duration::from_nanos(monotonic_ns().saturating_sub(begin_ns));
+        let begin = SystemTime::now().checked_sub(age);
+        let written = path.metadata().and_then(|file| file.modified()).ok();
+        if written.is_none() || written < begin {
+            return Self::default();
+        }
+        Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
+    }
+
+    /// Of lines such as `7f00 20 name`.
+    fn parse(text: &str) -> Self {
+        let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+        let line = |line: &str| {
+            let mut words = line.splitn(3, ' ');
+            let (start, size) = (hex(words.next()?)?, hex(words.next()?)?);
+            Some((start, (start.saturating_add(size), words.next()?.trim().to_owned())))
+        };
+        Self(text.lines().filter_map(line).collect())
+    }
+
+    fn name(&self, address: u64) -> Option<&str> {
+        let (_, (end, name)) = self.0.range(..address).next_back()?;
+        (address <= *end).then_some(name.as_str())
+    }
+}
+
+/// Waits by the number of their call stack and the condition.
+pub(crate) type Waits = BTreeMap<(u64, u64), Site>;
+
+/// Takes out of the waits those for locks: these, and the conditions that were used for them.
+pub(crate) fn locks(
+    waits: &mut Waits,
+    contexts: &BTreeMap<u64, Context>,
+    names: &Names,
+    jit: &Jit,
+) -> (Vec<Lock>, BTreeMap<u64, String>) {
+    let mut found: BTreeMap<(String, String), Lock> = BTreeMap::new();
+    let mut used = BTreeMap::new();
+    let purposes: BTreeMap<u64, Option<Purpose>> =
+        contexts.iter().map(|(number, one)| (*number, one.purpose(names, jit))).collect();
+    waits.retain(|(number, address), site| {
+        let Some(Some(purpose)) = purposes.get(number) else { return true };
+        let Purpose { function, runtime, place } = purpose;
+        let name = match function.as_str() {
+            "" => [LOCK_OF, place].concat(),
+            function => function.to_owned(),
+        };
+        used.insert(*address, name.clone());
+        let lock = found.entry((name.clone(), runtime.clone())).or_insert_with(|| Lock {
+            name,
+            kind: Kind::Mutex,
+            instances: 1,
+            runtime: runtime.clone(),
+            ..Lock::default()
+        });
+        let act = "lock".to_owned();
+        let mut own = Site { place: place.clone(), act, ..site.clone() };
+        (own.count, own.contended) = (site.wait.count, site.wait.count);
+        match lock.sites.iter_mut().find(|one| one.place == *place) {
+            Some(known) => known.add(&own),
+            None => lock.sites.push(own),
+        }
+        false
+    });
+    (crate::raw::sorted(found.into_values().collect()), used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiled_code_is_named_by_what_the_runtime_wrote() {
+        let jit = Jit::parse(
+            "0x7f00 0x20 Interpreter\n7f40 10 void Ledger.book(int, long)\nno line\n7f60 0x8",
+        );
+        assert_eq!(jit.name(0x7f10), Some("Interpreter"));
+        assert_eq!(jit.name(0x7f45).and_then(method).as_deref(), Some("Ledger.book"));
+        assert_eq!(jit.name(0x7f30), None);
+        assert_eq!(method("StubRoutines (1)"), None);
+    }
+
+    #[test]
+    fn functions_that_wait_for_others_are_told_by_their_names() {
+        for name in [
+            "os::PlatformEvent::park",
+            "absl::synchronization_internal::PthreadWaiter::Wait",
+            "absl::Mutex::LockSlow",
+        ] {
+            assert!(only_waits(name), "{name}");
+        }
+        assert!(!only_waits("ObjectMonitor::EnterI") && !only_waits("Cache::find"));
+    }
+}
