@@ -3,7 +3,7 @@
 use crate::script::{Written, script};
 use convoy_lab::hour::{self, Quartiles};
 use convoy_lab::replay::{Behaviour, Script, Section, Span, Spread};
-use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Times, is_passing};
+use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record, Times, is_passing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,6 +48,20 @@ pub(crate) fn disturbed(prices_ns: &BTreeMap<String, Quartiles>) -> Option<Strin
          cost what the machine preset says; record again on a quiet machine.",
         median / 1e6
     ))
+}
+
+/// A sentence, with a space before it, if other programs had CPUs that the replay has for itself.
+pub(crate) fn beside(program: &Program) -> Option<String> {
+    /// Of the CPUs, what matters.
+    const MUCH: f64 = 0.1;
+    let cpus = program.disturbance.others_s / program.wall_s.max(1e-9);
+    (cpus > MUCH * f64::from(program.cpus)).then(|| {
+        format!(
+            " Other programs had {cpus:.1} of {} CPUs meanwhile, which the replay has for itself: \
+             where threads sleep or yield, it is faster than the record for that.",
+            program.cpus
+        )
+    })
 }
 
 /// Nanoseconds that threads waited, and acquisitions.
@@ -114,7 +128,8 @@ pub(crate) fn behaviour(
     let mut written = script(process, locks, spare);
     if let Some(script) = written.script.take() {
         ordered(&mut behaviour, script, (process, locks, seconds));
-        behaviour.idle_ns = written.idle_ns;
+        let idle_s = written.idle_s.min(seconds * f64::from(behaviour.threads));
+        behaviour.idle_ns = idle_s * 1e9 / (behaviour.rate * seconds);
     }
     (behaviour, written)
 }
@@ -298,6 +313,16 @@ mod tests {
         assert!(is_replaced(&of(Kind::Semaphore), Kind::Semaphore));
         assert!(is_replaced(&of(Kind::Mutex), Kind::Condition), "the mutex inside of a flag");
         assert!(!is_replaced(&of(Kind::Condition), Kind::Condition));
+    }
+
+    #[test]
+    fn other_programs_are_named_if_they_had_much() {
+        let mut program = Program { wall_s: 2.0, cpus: 2, ..Program::default() };
+        program.disturbance.others_s = 0.2;
+        assert_eq!(beside(&program), None);
+        program.disturbance.others_s = 2.0;
+        let said = beside(&program).expect("half of the machine");
+        assert!(said.starts_with(" Other programs had 1.0 of 2 CPUs"), "{said}");
     }
 
     #[test]

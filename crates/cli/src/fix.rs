@@ -140,6 +140,9 @@ impl Advice {
             Kind::Semaphore => command(program, &[], &program.mutex, policy),
             _ => command(program, sites, policy, &program.sem),
         };
+        if let Some(beyond) = &prediction.beyond {
+            advice = format!("{beyond} Of the other locks: {advice}");
+        }
         let (before, command) = (put(recorded), pays.map(|row| put(&row.policy)));
         let check = command.as_ref().map(|after| {
             let [before, after] = [&before, after].map(|text| shell_words::quote(text));

@@ -1,7 +1,7 @@
 //! `convoy predict`: a recorded program with other CPUs, threads and locks.
 
 use crate::args::Common;
-use crate::behaviour::{behaviour, busiest, disturbed, limit};
+use crate::behaviour::{behaviour, beside, busiest, disturbed, limit};
 use crate::experiment::apart;
 use crate::explain::recorded::find;
 use crate::fail::Failure;
@@ -16,12 +16,15 @@ use convoy_lab::lock_loop::{LoopResult, Policy};
 use convoy_lab::replay::{Anchor, Behaviour, Gates, Replay};
 use convoy_lab::virtual_end::VirtualError;
 use convoy_lab::virtual_locks::VirtualLocksPoint;
-use convoy_record::{Lock, Program, Record};
+use convoy_record::{Account, Lock, Program, Record};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use doubt::{doubt, slips};
+
+mod doubt;
 mod print;
 
 /// The policy of glibc's mutex and semaphore.
@@ -132,6 +135,9 @@ pub(crate) struct Wanted {
 /// What is printed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Prediction {
+    /// What threads waited for mostly, if that is no lock that another can replace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) beyond: Option<String>,
     /// The lock that limits.
     verdict: String,
     /// The replay at the recorded point, beside the record.
@@ -228,11 +234,19 @@ impl Replays {
 
     /// The lock that was waited for most.
     pub(crate) fn first<'a>(&self, record: &'a Record) -> Result<&'a Lock, Failure> {
-        busiest(record).1.first().copied().ok_or_else(|| self.nothing())
+        busiest(record).1.first().copied().ok_or_else(|| self.nothing_of(record))
     }
 
     fn nothing(&self) -> Failure {
         Failure::usage(format!("{}: no lock was taken in it, so nothing limits", self.record))
+    }
+
+    /// The same of a record, with what threads waited for then.
+    fn nothing_of(&self, record: &Record) -> Failure {
+        match Account::new(record).beyond() {
+            Some(beyond) => Failure::usage(format!("{}: {beyond}", self.record)),
+            None => self.nothing(),
+        }
     }
 
     /// Replays the record, then what is wanted.
@@ -241,7 +255,7 @@ impl Replays {
         record: &Record,
         wanted: &Wanted,
     ) -> Result<Prediction, Failure> {
-        let (Some(process), locks) = busiest(record) else { return Err(self.nothing()) };
+        let (Some(process), locks) = busiest(record) else { return Err(self.nothing_of(record)) };
         let first = self.first(record)?;
         let recorded = match record.program.policy(first.kind) {
             "" => Choice::new(SLEEP),
@@ -255,10 +269,12 @@ impl Replays {
             if self.machine == HOST {
                 verdict.extend(disturbed(&record.program.prices_ns));
             }
+            verdict.extend(beside(&record.program));
             let mut prediction = apart(move || predict(&cells, measured, verdict))?;
             let slips = std::mem::take(&mut prediction.leaves_out);
             prediction.leaves_out = written.leaves_out.into_iter().chain(slips).collect();
             prediction.order = written.has;
+            prediction.beyond = Account::new(record).beyond();
             Ok(prediction)
         };
         let ordered = replayed(true)?;
@@ -321,7 +337,8 @@ impl Replays {
                     threads,
                     policy: choice.policy,
                     alone: choice.alone,
-                    looks: choice.looks,
+                    // `convoy with` has no thread spin where there is one CPU.
+                    looks: if cpus == 1 { Some(0) } else { choice.looks },
                     seed,
                     kernel: kernel.clone(),
                     machine: sets.machine(&self.machine, Some(cpus as usize))?.value,
@@ -431,6 +448,7 @@ fn predict(cells: &[Asked], measured: Point, verdict: String) -> Result<Predicti
     let turn_us = f64::from(cells[0].rounds[0].threads) * 1e6 / measured.acquisitions_per_s;
     let (doubt, anchor) = (doubt(&measured, &simulated, turn_us), [measured, simulated]);
     Ok(Prediction {
+        beyond: None,
         verdict,
         anchor,
         anchor_wakeups,
@@ -441,46 +459,6 @@ fn predict(cells: &[Asked], measured: Point, verdict: String) -> Result<Predicti
         doubt,
         rows,
     })
-}
-
-/// A sentence, if waits often ended only because nothing else could go on.
-fn slips(gates: &[Gates]) -> Option<String> {
-    /// Of all waits.
-    const OFTEN: f64 = 0.01;
-    let sum = |of: fn(&Gates) -> u64| gates.iter().map(of).sum::<u64>() as f64;
-    let (slips, waits) = (sum(|one| one.slips), sum(|one| one.waits).max(1.0));
-    (slips > OFTEN * waits).then(|| {
-        format!(
-            "In {:.0} % of its waits for other threads all threads of the replay waited, and one \
-             went on.",
-            100.0 * slips / waits
-        )
-    })
-}
-
-/// Whether the replay is another program than the record, whose threads take a lock every
-/// `turn_us`.
-fn doubt(measured: &Point, replayed: &Point, turn_us: f64) -> Option<String> {
-    /// How far the throughput may be off, which is fitted.
-    const RATE: f64 = 2.0;
-    /// How far the mean wait may be off, which is not.
-    const WAIT: f64 = 3.0;
-    /// Of a turn: a smaller difference of waits does not matter.
-    const LITTLE: f64 = 0.3;
-    let off =
-        |of: fn(&Point) -> f64| of(measured).max(of(replayed)) / of(measured).min(of(replayed));
-    let other = |of: fn(&Point) -> f64| {
-        (of(measured) - of(replayed)).abs() > LITTLE * turn_us && off(of) > WAIT
-    };
-    let what = match () {
-        () if off(|one| one.acquisitions_per_s) > RATE => "throughput",
-        () if other(|one| one.wait_mean_us) => "mean wait",
-        () if other(|one| one.idle_mean_us) => "mean wait for other threads",
-        () => return None,
-    };
-    Some(format!(
-        "The replay is not this program: its {what} is another one, so nothing follows from it."
-    ))
 }
 
 fn metric(result: &LoopResult, name: &str) -> f64 {

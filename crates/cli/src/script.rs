@@ -17,8 +17,8 @@ const INSTANCES: u64 = 64;
 pub(crate) struct Written {
     /// The script, if there is one.
     pub(crate) script: Option<Script>,
-    /// Mean wait for other threads for each lock that is taken, nanoseconds.
-    pub(crate) idle_ns: f64,
+    /// Time that threads waited for others, seconds, summed over threads.
+    pub(crate) idle_s: f64,
     /// What it has that counts by place do not have: words for the account.
     pub(crate) has: Vec<String>,
     /// What it leaves out, in sentences.
@@ -105,7 +105,7 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], spare: bool) -> Written 
         return written;
     };
     let script = Script { classes, conditions };
-    written.idle_ns = writer.idle_ns();
+    written.idle_s = writer.idle_s(process);
     writer.tell(&script, &strips, &mut written);
     written.script = (!written.has.is_empty()).then_some(script);
     written
@@ -157,23 +157,18 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    /// Mean wait for other threads for each lock that is taken.
-    fn idle_ns(&self) -> f64 {
-        let (mut waited, mut locks) = (0.0, 0.0);
-        for strip in &self.trace.strips {
-            for step in &strip.steps {
-                match (step.what, self.role(step)) {
-                    (What::Wait, _) => {
-                        waited += step.took_ns as f64;
-                        locks += 1.0;
-                    }
-                    (What::Lock, Role::Signal(_)) => waited += step.took_ns as f64,
-                    (What::Lock, Role::Lock(_)) => locks += 1.0,
-                    _ => {}
-                }
-            }
-        }
-        if locks > 0.0 { waited / locks } else { 0.0 }
+    /// Time that threads waited for others, but for those that had nothing to do for much of the
+    /// run. Of all waits: windows show more of threads that wait than of others.
+    fn idle_s(&self, process: &Process) -> f64 {
+        /// Of the run.
+        const MUCH: f64 = 0.1;
+        let waits = |role: &Role| matches!(role, Role::Condition(_) | Role::Signal(_));
+        let all = process.locks.iter().zip(&self.roles).filter(|(_, role)| waits(role));
+        let sites = all.flat_map(|(lock, _)| &lock.sites);
+        sites
+            .filter(|site| site.wait.mean_s() < MUCH * process.seconds)
+            .map(|site| site.wait.total_s)
+            .sum()
     }
 
     fn place(&self, step: &trace::Step) -> Option<&'a Place> {

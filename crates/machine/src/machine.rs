@@ -73,6 +73,12 @@ impl Machine {
         lines.join("; ")
     }
 
+    /// From now on locks of user mode that look at a word for a while look once: programs do so
+    /// that know that they have one CPU.
+    pub fn forbid_spinning(&self) {
+        self.engine.spins_never.set(true);
+    }
+
     /// Hash of the schedule so far: every resumption with its time, CPU and task.
     pub fn hash(&self) -> u64 {
         self.engine.hash()

@@ -7,12 +7,18 @@
 
 use crate::engine::{Mode, engine};
 use crate::smp::{Smp, Word};
-use convoy_sync::{Access, LockEvent, Platform, Sleep, TaskId, Turn, Wake, spin_and_yield};
+use convoy_sync::{
+    Access, Atomic as _, LockEvent, Platform, Sleep, TaskId, Turn, Wake, spin_and_yield,
+};
+use core::sync::atomic::Ordering;
 
 /// User mode of the virtual machine of the calling thread; for tasks whose CPU time is accounted as
 /// [`Mode::User`]. See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct User;
+
+/// Looks at a word between two looks at the clock, as natively.
+const LOOKS_PER_CLOCK: u32 = 8;
 
 /// Enters the kernel for `call`.
 fn system<R>(call: impl FnOnce() -> R) -> R {
@@ -68,6 +74,27 @@ impl Platform for User {
     #[inline]
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
         spin_and_yield::<Self>(word, done, Self::yield_now)
+    }
+
+    fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
+        if engine().spins_never.get() {
+            // Relaxed: the caller orders.
+            return word.load(Ordering::Relaxed);
+        }
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                // Relaxed: the caller orders.
+                let value = word.load(Ordering::Relaxed);
+                if done(value) {
+                    return value;
+                }
+                Self::spin_hint();
+            }
+            if Self::now() >= until {
+                // Relaxed, as above.
+                return word.load(Ordering::Relaxed);
+            }
+        }
     }
 
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {

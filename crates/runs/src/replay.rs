@@ -50,6 +50,8 @@ const CLOSE: f64 = 0.01;
 /// and the CPU use below which it is not the CPUs that do.
 const PASSING: f64 = 0.3;
 const BUSY: f64 = 0.9;
+/// What an error of CPU time counts for beside one of the throughput where CPUs idle.
+const IDLE_CPU: f64 = 0.25;
 /// How far the price of wakeups may be from that of the machine.
 const WAKEUPS: f64 = 8.0;
 
@@ -252,8 +254,11 @@ impl Replay {
                 break;
             }
             let cpu_ns = found.cpus_used * 1e9 / rate;
+            // Where threads wait for each other and CPUs idle, CPU time does not bound the
+            // throughput.
+            let share = if waits { IDLE_CPU } else { 1.0 };
             let wrong = libm::log(rate / known.rate).abs()
-                + libm::log(cpu_ns / known.cpu_ns.max(1.0)).abs();
+                + share * libm::log(cpu_ns / known.cpu_ns.max(1.0)).abs();
             if wrong < best.0 {
                 best = (wrong, anchor);
             }
@@ -273,7 +278,10 @@ impl Replay {
                 let factor = libm::pow(factor, 0.25).clamp(0.5, 2.0);
                 next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
             } else if waits {
-                // Threads wait for each other: what is late comes from how long the way takes.
+                // Threads wait for each other: what is late comes from how long the way takes, and
+                // CPU time that is missing was not on that way if the throughput is too low.
+                let is_beside = more > 0.0 && rate < known.rate;
+                let more = if is_beside { -anchor.work_ns.max(0.0) / 2.0 } else { more };
                 next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
                 let factor = libm::sqrt(rate / known.rate).clamp(0.5, 2.0);
                 next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
@@ -291,6 +299,9 @@ impl Replay {
         let preset = self.anchor.price(&self.machine);
         let machine = Machine::new(&preset, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        if cpus == 1 {
+            machine.forbid_spinning();
+        }
         let calibration = Calibration::embedded()?;
         let options = Options { processes: tasks, ..Options::default() };
         let world = World::new(&self.kernel, &preset, &calibration.ns, options)?;

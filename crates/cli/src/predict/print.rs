@@ -36,7 +36,9 @@ impl Prediction {
     }
 
     pub(super) fn to_text(&self) -> String {
-        self.head() + &self.table().to_text()
+        let beyond = self.beyond.iter().map(|one| convoy_report::page_wrap(one) + "\n");
+        let beyond: String = beyond.collect();
+        beyond + &self.head() + &self.table().to_text()
     }
 
     pub(crate) fn table(&self) -> Table {

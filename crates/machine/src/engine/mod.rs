@@ -172,6 +172,9 @@ pub(crate) struct Engine {
     slots: Box<[Slot]>,
     /// What the locks of user mode remember, by task.
     pub(crate) turns: Box<[Cell<Turn>]>,
+    /// Whether locks of user mode wait without looking for a while, as in a program that knows that
+    /// it has one CPU.
+    pub(crate) spins_never: Cell<bool>,
     /// The task that was the last to leave its CPU for another.
     left: Cell<TaskId>,
     os: OnceCell<Rc<dyn Os>>,
@@ -251,6 +254,7 @@ impl Engine {
             yielder: Cell::new(core::ptr::null()),
             slots: (0..tasks).map(|_| Slot::new()).collect(),
             turns: (0..tasks).map(|_| Cell::default()).collect(),
+            spins_never: Cell::new(false),
             left: Cell::new(0),
             os: OnceCell::new(),
             idles: Cell::new(false),
