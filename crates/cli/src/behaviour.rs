@@ -11,7 +11,7 @@ use std::sync::Arc;
 const LITTLE: f64 = 0.001;
 /// Locks of one name that are told apart.
 const INSTANCES: u64 = 64;
-/// CPU use, of the CPUs there were, below which an absence from the CPU was sleep.
+/// CPU use by all programs, of the CPUs there were, below which an absence from the CPU was sleep.
 const BUSY: f64 = 0.9;
 
 /// The process in which locks matter most, and those of them that do; empty: none.
@@ -90,7 +90,8 @@ pub(crate) fn behaviour(
     in_order: bool,
 ) -> (Behaviour, Written) {
     let cpus = record.program.cpus.max(1);
-    let spare = process.cpu_s < BUSY * process.seconds * f64::from(cpus);
+    let others_s = record.program.disturbance.others_s;
+    let spare = process.cpu_s + others_s < BUSY * process.seconds * f64::from(cpus);
     let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
     for (index, lock) in locks.iter().enumerate() {
         behaviour.locks.push(lock.instances.clamp(1, INSTANCES) as u32);
