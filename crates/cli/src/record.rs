@@ -386,8 +386,12 @@ fn not_seen(processes: &[Process], switches: u64, is_watched: bool) -> Vec<Strin
         )
     }));
     let runtimes = processes.iter().flat_map(|one| &one.runtime_locks);
-    let mut unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
-    if unnamed.any(|lock| lock.runtime == JAVA) {
+    let unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
+    let conditions = processes.iter().flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
+    // What java.util.concurrent waits for is known by the names of its methods alone.
+    let parked =
+        conditions.filter(|site| site.wait.count > 0 && site.place.starts_with("Parker::"));
+    if unnamed.into_iter().any(|lock| lock.runtime == JAVA) || parked.count() > 0 {
         all.push(
             "Some methods of Java that waited have no names: run java with \
              -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit (17 or later), or `jcmd PID \

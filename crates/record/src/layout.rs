@@ -137,7 +137,7 @@ pub const C_FRAMES: usize = 4;
 /// Callers at most.
 pub const C_NATIVE: usize = 12;
 /// Of code without tables at most.
-pub const C_FOREIGN: usize = 4;
+pub const C_FOREIGN: usize = 8;
 /// The bit that makes the number of a call stack of a call site.
 pub const CONTEXT: u64 = 1 << 62;
 
