@@ -161,7 +161,7 @@ fn wait(
     let result = block();
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
-    waited(thread, detail, asked, got);
+    waited(thread, detail, asked, got, true);
     let failed = if is_owned(result) { 0 } else { STEP_FAILED };
     thread.step_at(STEP_LOCK | failed, Some(key), asked, got);
     if failed != 0 {
@@ -180,12 +180,12 @@ fn wait(
     result
 }
 
-fn waited(thread: Thread, detail: Detail, asked: u64, got: u64) {
+fn waited(thread: Thread, detail: Detail, asked: u64, got: u64, for_lock: bool) {
     if !process::only_contended() {
         thread.look_at_window(got);
     }
     detail.record(WAIT, got.saturating_sub(asked), 1);
-    thread.phase(got.saturating_sub(asked), got);
+    thread.phase(got.saturating_sub(asked), got, for_lock);
 }
 
 /// Gives a lock up with `give`. The hold ends before, thinking begins after: a wakeup in between is
@@ -261,7 +261,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
         all.took(thread.id());
     });
     if let Some(detail) = detail {
-        waited(thread, detail, asked, got);
+        waited(thread, detail, asked, got, false);
         if result != 0 {
             detail.add(D_FAILED);
         }
@@ -325,7 +325,7 @@ pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
     let result = block.call([barrier, 0, 0, 0]);
     if let Some(detail) = detail {
         let got = ticks();
-        waited(thread, detail, asked, got);
+        waited(thread, detail, asked, got, false);
         thread.step_at(STEP_BARRIER, key, asked, got);
     }
     result

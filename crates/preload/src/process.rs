@@ -368,6 +368,7 @@ fn fresh(file: &'static Map) -> Option<&'static Slot> {
         (S_COUNTDOWN, 1 + own % SAMPLED),
         (S_RANDOM, own.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         (S_PHASE_SHIFT, PHASE_SHIFT),
+        (S_LOCK_PHASE_SHIFT, PHASE_SHIFT),
         (S_THREAD, own),
     ] {
         slot[word].store(value, Relaxed);

@@ -340,19 +340,27 @@ impl Thread {
     }
 
     /// Books a wait that ended at `now` to the phases of the run.
-    pub(crate) fn phase(self, wait: u64, now: u64) {
+    pub(crate) fn phase(self, wait: u64, now: u64, for_lock: bool) {
         let Some(file) = process::file() else { return };
         let since = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
-        while since >> self.get(S_PHASE_SHIFT) >= PHASE_COUNT as u64 {
-            for phase in 0..PHASE_COUNT {
-                let pair = |from: usize| self.get(S_PHASES + from);
-                let first = phase < PHASE_COUNT / 2;
-                let sum = if first { pair(2 * phase) + pair(2 * phase + 1) } else { 0 };
-                self.set(S_PHASES + phase, sum);
-            }
-            self.set(S_PHASE_SHIFT, self.get(S_PHASE_SHIFT) + 1);
+        self.book(wait, since, (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT));
+        if for_lock {
+            self.book(wait, since, (S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT));
         }
-        add(&self.0[S_PHASES + (since >> self.get(S_PHASE_SHIFT)) as usize], wait);
+    }
+
+    /// The same to phases that lie at `from`, of which there are `count`.
+    fn book(self, wait: u64, since: u64, (from, count, shift): (usize, usize, usize)) {
+        while since >> self.get(shift) >= count as u64 {
+            for phase in 0..count {
+                let pair = |at: usize| self.get(from + at);
+                let first = phase < count / 2;
+                let sum = if first { pair(2 * phase) + pair(2 * phase + 1) } else { 0 };
+                self.set(from + phase, sum);
+            }
+            self.set(shift, self.get(shift) + 1);
+        }
+        add(&self.0[from + (since >> self.get(shift)) as usize], wait);
     }
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 
 use crate::names::{LOCK_OF, known_as};
+use crate::phases::phases;
 use crate::record::{HANDOFF, Kind, Lock, Process, Record, Scheduling, total};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
@@ -346,9 +347,7 @@ impl Account {
             ));
         }
         found.extend(scheduling(record));
-        if let Some(sentence) = phases(record) {
-            found.push(sentence);
-        }
+        found.extend(phases(record, first.lock.is_built()));
         found
     }
 }
@@ -392,29 +391,6 @@ fn scheduling(record: &Record) -> Option<String> {
     ))
 }
 
-/// Whether the waiting was spread over the run.
-fn phases(record: &Record) -> Option<String> {
-    let process = record.processes.iter().max_by(|a, b| {
-        let waited = |one: &Process| one.phases_wait_s.iter().sum::<f64>();
-        waited(a).total_cmp(&waited(b))
-    })?;
-    let all: f64 = process.phases_wait_s.iter().sum();
-    let tenth = process.phases_wait_s.len() / 10;
-    let most = (0..10).map(|at| {
-        let part = &process.phases_wait_s[at * tenth..(at + 1) * tenth];
-        (at, part.iter().sum::<f64>())
-    });
-    let (at, most) = most.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (all > 0.0 && most > 0.3 * all).then(|| {
-        format!(
-            "Waiting was not even: {} of it ended between {} and {} of the run.",
-            percent(100.0 * most / all),
-            percent(10.0 * at as f64),
-            percent(10.0 * (at + 1) as f64)
-        )
-    })
-}
-
 impl Process {
     fn locks_with(&self) -> impl Iterator<Item = (&Self, &Lock)> {
         let own = self.locks.iter().chain(&self.runtime_locks);
@@ -422,7 +398,7 @@ impl Process {
     }
 }
 
-fn percent(value: f64) -> String {
+pub(crate) fn percent(value: f64) -> String {
     format!("{value:.0} %")
 }
 

@@ -209,12 +209,18 @@ pub const S_POKED: usize = 57;
 pub const S_TRACE_SWITCHES: usize = 58;
 /// [`STEP_OFF`] of the step that has begun.
 pub const S_TRACE_OFF: usize = 59;
+/// Logarithm of the ticks of one phase of waits for locks.
+pub const S_LOCK_PHASE_SHIFT: usize = 60;
 /// Beside [`S_HOLDS`]: the thread has a trace.
 pub const TRACED: u64 = 1 << 8;
 /// Ticks waited in each phase.
 pub const S_PHASES: usize = 128;
 /// Phases; when the last one is over, pairs of them become one.
 pub const PHASE_COUNT: usize = 256;
+/// The same of waits for locks alone, without conditions and barriers.
+pub const S_LOCK_PHASES: usize = S_PHASES + PHASE_COUNT;
+/// Phases of them.
+pub const LOCK_PHASE_COUNT: usize = 128;
 /// Logarithm of the ticks of a phase at first: about 6 ms.
 pub const PHASE_SHIFT: u64 = 24;
 /// Keys of the slot, open addressing by [`place`].
@@ -376,10 +382,10 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 }
 
 const _: () = {
-    assert!(S_PHASES + PHASE_COUNT <= S_KEYS);
+    assert!(S_LOCK_PHASES + LOCK_PHASE_COUNT <= S_KEYS);
     assert!(D_CALLERS + CALLERS <= D_LISTS);
     assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_MONITOR);
-    assert!(S_TRACE_OFF < S_PHASES);
+    assert!(S_LOCK_PHASE_SHIFT < S_PHASES);
     assert!(HOLD_COUNT < TRACED as usize);
     assert!(L_WAITER < LOCK_WORDS && CONTEXT_COUNT < CONTEXT as usize);
     assert!(bucket(15) == 0 && bucket(16) == 0 && bucket(24) == 1 && bucket(32) == 2);

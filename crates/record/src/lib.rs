@@ -15,6 +15,7 @@ pub mod launch;
 pub mod layout;
 mod names;
 mod parked;
+mod phases;
 pub mod raw;
 mod record;
 pub mod sites;

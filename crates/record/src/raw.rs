@@ -20,6 +20,9 @@ use crate::parked::{self, Context, Jit, Waits};
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 use crate::steps::{Clock, Known, Traces};
 
+/// Phases of a process.
+const PHASES: usize = 100;
+
 /// Reads the files that the processes of one program left in `directory`.
 ///
 /// # Errors
@@ -181,8 +184,16 @@ impl Raw {
         waits: &mut Waits,
     ) -> std::io::Result<()> {
         process.acquisitions_lost = total([process.acquisitions_lost, words[S_LOST]]);
-        for (phase, ticks) in words[S_PHASES..S_PHASES + PHASE_COUNT].iter().enumerate() {
-            self.phase(process, phase, words[S_PHASE_SHIFT].min(62), *ticks);
+        let seconds = process.seconds;
+        process.phase_s = seconds / PHASES as f64;
+        for (from, count, shift, phases) in [
+            (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT, &mut process.phases_wait_s),
+            (S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT, &mut process.phases_lock_s),
+        ] {
+            phases.resize(PHASES, 0.0);
+            for (phase, ticks) in words[from..from + count].iter().enumerate() {
+                self.phase(phases, seconds, (phase, words[shift].min(62)), *ticks);
+            }
         }
         for key in words[S_KEYS..].chunks_exact(KEY_WORDS).take(KEY_COUNT) {
             if key[K_LOCK] == 0 {
@@ -207,14 +218,11 @@ impl Raw {
 
     /// Adds the waits of one phase of a thread to those of the process, whose phases are a
     /// hundredth of its time long.
-    fn phase(&self, process: &mut Process, phase: usize, shift: u64, ticks: u64) {
-        const PHASES: usize = 100;
-        process.phases_wait_s.resize(PHASES, 0.0);
-        process.phase_s = process.seconds / PHASES as f64;
+    fn phase(&self, phases: &mut [f64], seconds: f64, (phase, shift): (usize, u64), ticks: u64) {
         if ticks > 0 {
             let middle = self.seconds((2 * phase as u64 + 1) << shift) / 2.0;
-            let at = (middle / process.phase_s).min(PHASES as f64 - 1.0);
-            process.phases_wait_s[at as usize] += self.seconds(ticks);
+            let at = (middle / seconds * PHASES as f64).min(PHASES as f64 - 1.0);
+            phases[at as usize] += self.seconds(ticks);
         }
     }
 

@@ -114,6 +114,9 @@ pub struct Process {
     pub phase_s: f64,
     /// Time that threads waited in each phase, by when a wait ended, seconds.
     pub phases_wait_s: Vec<f64>,
+    /// The same of waits for locks alone, without conditions and barriers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases_lock_s: Vec<f64>,
     /// Its locks, the one waited for longest first.
     pub locks: Vec<Lock>,
     /// What its threads did one after the other, in windows.
