@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::names::{LOCK_OF, known_as};
 use crate::phases::phases;
-use crate::record::{HANDOFF, Kind, Lock, Process, Record, Scheduling, total};
+use crate::record::{HANDOFF, Held, Kind, Lock, Process, Record, Scheduling, total};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
 const OFF_CPU: f64 = 0.10;
@@ -389,6 +389,22 @@ fn scheduling(record: &Record) -> Option<String> {
         seconds(sum.asleep_s),
         seconds(sum.woken_s)
     ))
+}
+
+impl Held {
+    /// Time in which the owner was on no CPU, seconds.
+    pub fn off_s(&self) -> f64 {
+        self.preempted_s + self.asleep_s + self.woken_s
+    }
+
+    /// Adds those of another lock.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count = total([self.count, other.count]);
+        self.total_s += other.total_s;
+        self.preempted_s += other.preempted_s;
+        self.asleep_s += other.asleep_s;
+        self.woken_s += other.woken_s;
+    }
 }
 
 impl Process {

@@ -173,22 +173,6 @@ pub struct Held {
     pub woken_s: f64,
 }
 
-impl Held {
-    /// Time in which the owner was on no CPU, seconds.
-    pub fn off_s(&self) -> f64 {
-        self.preempted_s + self.asleep_s + self.woken_s
-    }
-
-    /// Adds those of another lock.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.count = total([self.count, other.count]);
-        self.total_s += other.total_s;
-        self.preempted_s += other.preempted_s;
-        self.asleep_s += other.asleep_s;
-        self.woken_s += other.woken_s;
-    }
-}
-
 /// Kinds of locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -430,6 +414,9 @@ impl Lock {
     pub fn is_lock(&self) -> bool {
         /// Of the times that it was given up, at least this part by its owner.
         const OWNER: f64 = 2.0 / 3.0;
+        /// How often, of each, a condition is at least given up so that this is no chance: threads
+        /// that tell each other once that they have begun look the same.
+        const AGAIN: u64 = 3;
         let all = total([self.given_by_owner, self.given_by_others]);
         let is_owned = all > 0 && self.given_by_owner as f64 >= OWNER * all as f64;
         match self.kind {
@@ -439,7 +426,10 @@ impl Lock {
             Kind::Condition => {
                 let waits = total(self.sites.iter().map(|site| site.wait.count));
                 let failed = total(self.sites.iter().map(|site| site.failed));
-                is_owned && self.given_by_owner >= waits.saturating_sub(failed).div_ceil(2)
+                let is_again = self.given_by_owner / AGAIN >= self.instances;
+                is_again
+                    && is_owned
+                    && self.given_by_owner >= waits.saturating_sub(failed).div_ceil(2)
             }
             Kind::Semaphore if self.held_for_good => false,
             Kind::Futex => is_owned,
