@@ -194,6 +194,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             fs: args.place.fs.name().to_owned(),
             disks: args.place.disks.disks(),
             load_counted_ns: None,
+            jobs_together: None,
             kept_to: None,
         };
         let job = SimJob::of(inputs, &kernel, &machine, &mix).map_err(Failure::usage)?;

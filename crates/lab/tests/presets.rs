@@ -40,6 +40,24 @@ fn all_jobs_are_done_on_1_4_and_64_cpus() {
     }
 }
 
+/// A run may end when all users together have done so many jobs, whoever did them.
+#[test]
+fn a_part_of_a_run_ends_while_all_users_are_at_work() {
+    let part = |jobs_together| {
+        let preset = KernelPreset::named("3.7").expect("a shipped preset");
+        let machine = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+        let mix = Mix::load("shared").expect("a shipped mix");
+        let run = VirtualRun::new(mix, 8, preset, machine);
+        VirtualRun { shrink: 1000, jobs_together, ..run }.run().expect("the run ends")
+    };
+    let (half, again, all, whole) = (part(Some(388)), part(Some(388)), part(Some(776)), part(None));
+    assert_eq!((half.jobs_done, half.jobs_failed), (388, 0), "{:?}", half.first_failure);
+    assert_eq!((half.hash, half.columns), (again.hash, again.columns));
+    assert_eq!((all.jobs_done, all.hash), (776, whole.hash));
+    let (half, whole) = (half.columns.real_s, whole.columns.real_s);
+    assert!((0.3..0.6).contains(&(half / whole)), "{half} of {whole} s");
+}
+
 /// A task that an interrupt moves to another CPU in the middle of its work leaves nothing of it
 /// behind: else a thread of the core that it left is put off until that work would have ended, with
 /// whatever locks it holds, and its idle neighbours wait for looks that do not come.

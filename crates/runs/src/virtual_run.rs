@@ -5,31 +5,32 @@
 //! the delay, as AIM7's does. The *busy window* is Real without the delay. Users are released as
 //! AIM7's are, by one signal to all of them: each costs one wakeup ([`convoy_kernel::Gate`]).
 
+mod board;
 mod snapshot;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 pub use convoy_kernel::RcuStats;
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, ZoneStats, volume_path,
+    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, volume_path,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
-use convoy_workload::api::Kernel;
+use convoy_workload::api::{Fd, Kernel, Sys};
 use serde::{Deserialize, Serialize};
 
+use self::board::{Board, Goal};
 use self::snapshot::Snapshot;
-use crate::bulk::{self, BulkUse};
+use crate::bulk::BulkUse;
 use crate::idle_rules::IdleRules;
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 use convoy_workload::columns::Columns;
 use convoy_workload::fixture::make_listed;
-use convoy_workload::jobs::{Job, JobEnv};
+use convoy_workload::jobs::JobEnv;
 use convoy_workload::mix::Mix;
-use convoy_workload::rotation::Rotation;
-use convoy_workload::user::{Next, setup, user_main};
+use convoy_workload::user::setup;
 
 /// Work directory on the virtual kernel, where there is one.
 const DIRECTORY: &str = "/tmp/aim7";
@@ -75,6 +76,9 @@ pub struct VirtualRun {
     pub fs_mib: Option<u32>,
     /// Nanoseconds from the release to the first count of active tasks, if not as the boot has it.
     pub load_counted_ns: Option<u64>,
+    /// The run ends when all users together have done so many jobs, while all of them are still at
+    /// work; else at the end of the last user.
+    pub jobs_together: Option<u64>,
     /// Everything is kept to the first CPU.
     pub pinned: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
@@ -174,72 +178,6 @@ pub struct BklUse {
     pub contended_percent: f64,
 }
 
-/// What the users and the parent leave for the report.
-#[derive(Default)]
-struct Board {
-    t0: Cell<u64>,
-    ends: RefCell<Vec<u64>>,
-    done: Cell<u64>,
-    failed: Cell<u64>,
-    first_failure: RefCell<Option<String>>,
-    broken: RefCell<Option<String>>,
-    released: RefCell<Snapshot>,
-    ended: RefCell<Snapshot>,
-    /// What the zones had moved at the release of the users.
-    zones: RefCell<Vec<ZoneStats>>,
-    bulk: RefCell<Vec<BulkUse>>,
-    proc_files: RefCell<[String; 3]>,
-    rcu_files: RefCell<[String; 5]>,
-    samples: RefCell<Vec<Sample>>,
-}
-
-impl Board {
-    /// A process beside the users that looks at the machine at every interval, for ever.
-    fn sample(&self, k: &mut Process, world: &Rc<World>, cpus: usize, interval: u64) -> i32 {
-        let mut last = Snapshot::take(world, cpus);
-        loop {
-            k.sleep(interval);
-            let next = Snapshot::take(world, cpus);
-            let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
-            let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
-            let rate = |field: fn(&Watch) -> u64| {
-                let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
-                (value(&next) - value(&last)) as f64 / span_s
-            };
-            self.samples.borrow_mut().push(Sample {
-                at_s: (next.now_ns - self.released.borrow().now_ns) as f64 / 1e9,
-                idle_percent: 100.0 * idle / (span_s * 1e12 * cpus as f64),
-                switches_per_s: (next.sched.switches - last.sched.switches) as f64 / span_s,
-                acquisitions_per_s: rate(|watch| watch.acquisitions),
-                handoffs_per_s: rate(|watch| watch.handoffs),
-                owner_not_running_percent: rate(|watch| watch.owner_not_running) / 1e10,
-                runnable: world.sched().runnable(),
-            });
-            last = next;
-        }
-    }
-
-    /// A user, whose jobs work in one of `places` each.
-    fn user<K: Kernel>(&self, k: &mut K, mut env: JobEnv, order: &[Job], places: &[String]) {
-        Here::tell(Event::Label { pid: 0, kind: "user", number: env.user });
-        let mut rotation = Rotation::new(&env, places.len());
-        for job in order {
-            env.directory.clone_from(&places[rotation.take(*job)]);
-            Here::tell(Event::Job(job.name()));
-            let done = user_main(k, &env, &[*job], |job| {
-                if let Err(error) = &job.result {
-                    self.failed.set(self.failed.get() + 1);
-                    let text = || format!("user {}, {}: {error}", env.user, job.job.name());
-                    self.first_failure.borrow_mut().get_or_insert_with(text);
-                }
-                Next::Continue
-            });
-            self.done.set(self.done.get() + done);
-        }
-        self.ends.borrow_mut().push(k.now());
-    }
-}
-
 impl VirtualRun {
     /// `users` users of `mix` with the defaults of the published runs but without a start delay.
     pub fn new(mix: Mix, users: u32, kernel: KernelPreset, machine: Preset) -> Self {
@@ -259,6 +197,7 @@ impl VirtualRun {
             directories: 1,
             fs_mib: None,
             load_counted_ns: None,
+            jobs_together: None,
             pinned: false,
             sample_ns: 0,
         }
@@ -281,7 +220,7 @@ impl VirtualRun {
             file_kb: self.mix.file_kb(self.pool_users.max(1)),
             seed: self.seed,
             shrink: self.shrink,
-            shell_sleep_ns: if self.shell_sleep { self.mix.shell_sleep_ns(self.shrink) } else { 0 },
+            shell_sleep_ns: self.shell_sleep_ns(),
             sync: false,
         }
     }
@@ -364,6 +303,33 @@ impl VirtualRun {
         Ok(())
     }
 
+    /// Jobs of all users.
+    fn jobs(&self) -> u64 {
+        u64::from(self.users) * u64::from(self.mix.jobs_per_user())
+    }
+
+    /// What part of their jobs ends the run, if not all of them.
+    fn part(&self) -> Option<(u64, u64)> {
+        let all = self.jobs();
+        self.jobs_together.filter(|&jobs| jobs < all).map(|jobs| (jobs, all))
+    }
+
+    /// What ends the run before all users are through, and where that is told.
+    fn goal(&self, k: &mut Process) -> Sys<Option<(Fd, Rc<Goal>)>> {
+        let Some((jobs, _)) = self.part() else { return Ok(None) };
+        let (over, told) = k.pipe()?;
+        Ok(Some((over, Rc::new(Goal { jobs, told }))))
+    }
+
+    /// How long `shell_rtns_2` sleeps: in a part of a run, for that part.
+    fn shell_sleep_ns(&self) -> u64 {
+        if !self.shell_sleep {
+            return 0;
+        }
+        let whole = self.mix.shell_sleep_ns(self.shrink);
+        self.part().map_or(whole, |(jobs, all)| (whole as f64 * jobs as f64 / all as f64) as u64)
+    }
+
     /// The first process: fixtures, users, release, and waiting for the end.
     fn parent(&self, k: &mut Process, world: &Rc<World>, board: &Rc<Board>) -> Result<(), String> {
         let fail = |call: &str, error: &dyn std::fmt::Display| format!("{call}: {error}");
@@ -374,16 +340,23 @@ impl VirtualRun {
         self.fixtures(k, &places)?;
         let (ready_read, ready_write) = k.pipe().map_err(|error| fail("pipe", &error))?;
         let gate = Rc::new(Gate::closed());
+        let over = self.goal(k).map_err(|error| fail("pipe", &error))?;
+        let (over, goal) = over.unzip();
+        let cpus = self.machine.topology.cpus;
         for user in 0..self.users {
             let env = self.env(user);
             let order = self.mix.order(self.seed, user);
             let (board, gate, places) = (Rc::clone(board), Rc::clone(&gate), Rc::clone(&places));
+            let (goal, world) = (goal.clone(), Rc::clone(world));
             let child = move |k: &mut Process| {
                 if k.write(ready_write, &[1; 4]).is_err() {
                     return 1;
                 }
                 k.pause_at(&gate);
-                board.user(k, env, &order, &places);
+                if board.user(k, env, &order, &places, goal.as_deref()) {
+                    board.end(&world, cpus);
+                    return goal.map_or(0, |goal| i32::from(k.write(goal.told, &[1]).is_err()));
+                }
                 0
             };
             k.fork(child).map_err(|error| fail("fork", &error))?;
@@ -397,7 +370,6 @@ impl VirtualRun {
         if self.start_delay_ns > 0 {
             k.sleep(self.start_delay_ns);
         }
-        let cpus = self.machine.topology.cpus;
         *board.released.borrow_mut() = Snapshot::take(world, cpus);
         board.zones.replace(world.page_stats());
         Here::tell(Event::Measure(true));
@@ -410,14 +382,14 @@ impl VirtualRun {
             let sampler = move |k: &mut Process| board.sample(k, &world, cpus, interval);
             k.fork(sampler).map_err(|error| fail("fork", &error))?;
         }
+        if let Some(over) = over {
+            k.read(over, &mut [0]).map_err(|error| fail("read", &error))?;
+            return Ok(());
+        }
         for _ in 0..self.users {
             k.wait().map_err(|error| fail("wait", &error))?;
         }
-        *board.ended.borrow_mut() = Snapshot::take(world, cpus);
-        board.bulk.replace(bulk::since(world, &board.zones.borrow()));
-        board.proc_files.replace(world.proc_files());
-        board.rcu_files.replace(world.sched().rcu_files());
-        Here::tell(Event::Measure(false));
+        board.end(world, cpus);
         Ok(())
     }
 

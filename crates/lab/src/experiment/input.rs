@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 41] = [
+pub const INPUTS: [Input; 42] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -129,6 +129,13 @@ pub const INPUTS: [Input; 41] = [
         &[Sim, Host],
         Kind::Whole(1, 1_000_000),
         "each user does only so many jobs, the first of its order; default all of the mix",
+    ),
+    input(
+        "jobs_together",
+        &[Sim],
+        Kind::Whole(1, 1_000_000_000),
+        "the run ends when all users together have done so many jobs, each in its order, while \
+         all are still at work; default at the end of the last user",
     ),
     input(
         "shrink",

@@ -282,6 +282,11 @@ pub struct Grid {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub first: Option<u32>,
+    /// Without `--full` a run ends when all users together have done so many jobs, while all of
+    /// them are still at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub jobs_together: Option<u32>,
     /// What `--quick` changes; without it the grid has no quick form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<Form>,

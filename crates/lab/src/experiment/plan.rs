@@ -404,6 +404,9 @@ impl Planner<'_> {
         if let Some(first) = self.grid.first_at(self.changes.size) {
             settings.entry("first".to_owned()).or_insert(Setting::Whole(i64::from(first)));
         }
+        if let Some(jobs) = self.grid.jobs_together_at(self.changes.size) {
+            settings.entry("jobs_together".to_owned()).or_insert(Setting::Whole(i64::from(jobs)));
+        }
         let job = |&seed: &u64| {
             let inputs = Inputs {
                 settings: settings.clone(),

@@ -42,6 +42,10 @@ pub struct Form {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub first: Option<u32>,
+    /// The run ends when all users together have done so many jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub jobs_together: Option<u32>,
     /// Users and start delay are divided by this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -100,6 +104,12 @@ impl Grid {
         self.form(size).and_then(|form| form.first).or(own)
     }
 
+    /// How many jobs of all users together end a run at a size, if not all.
+    pub fn jobs_together_at(&self, size: Size) -> Option<u32> {
+        let own = self.jobs_together.filter(|_| size != Size::Full);
+        self.form(size).and_then(|form| form.jobs_together).or(own)
+    }
+
     /// The divisor of users and start delay at a size.
     pub fn scale_at(&self, size: Size) -> u32 {
         let own = if size == Size::Full { 1 } else { self.scale };
@@ -112,7 +122,10 @@ impl Grid {
         match size {
             Size::Usual => true,
             Size::Quick => self.quick.is_some(),
-            Size::Full => self.full.is_some() || self.first.is_some() || self.scale > 1 || ranged(),
+            Size::Full => {
+                let part = self.first.is_some() || self.jobs_together.is_some();
+                self.full.is_some() || part || self.scale > 1 || ranged()
+            }
         }
     }
 }

@@ -78,16 +78,17 @@ label = "many"
 values = [40, 50]"#;
     TINY.replace("key = \"kernel.config.hz\"\nvalues = [250, 1000]", users).replace(
         "scale = 4",
-        "first = 2\nquick = { seeds = 1, at = { kernel = [\"3.0\"] } }\nfull = { seeds = 3 }",
+        "first = 2\njobs_together = 9\nfull = { seeds = 3 }\n\
+         quick = { seeds = 1, jobs_together = 5, at = { kernel = [\"3.0\"] } }",
     )
 }
 
 #[test]
 fn each_size_runs_its_points_of_a_range() {
-    for (size, users, seeds, first) in [
-        (Size::Usual, &[1, 3, 40, 50][..], 2, Some(2)),
-        (Size::Quick, &[2, 40, 50], 1, Some(2)),
-        (Size::Full, &[1, 2, 3, 40, 50], 3, None),
+    for (size, users, seeds, first, together) in [
+        (Size::Usual, &[1, 3, 40, 50][..], 2, Some(2), Some(9)),
+        (Size::Quick, &[2, 40, 50], 1, Some(2), Some(5)),
+        (Size::Full, &[1, 2, 3, 40, 50], 3, None, None),
     ] {
         let alone = size == Size::Quick;
         let plan = plan(&ranged(), &Changes { size, alone, ..Changes::default() }).unwrap();
@@ -98,6 +99,7 @@ fn each_size_runs_its_points_of_a_range() {
         assert_eq!((&found[..], grid.seeds.len()), (users, seeds));
         assert_eq!(grid.axes[1].levels.len(), kernels);
         assert!(cells.iter().all(|job| job.load_point().mix.first == first));
+        assert!(cells.iter().all(|job| job.load_point().jobs_together == together));
         let few = grid.axes[0].levels.iter().filter(|level| level.is_in("few")).count();
         assert_eq!(few, users.len() - 2);
     }
@@ -183,7 +185,7 @@ fn a_second_look_is_taken_where_the_first_is_not_enough() {
 #[test]
 fn what_makes_no_sense_names_its_line() {
     for (text, from, to, told) in [
-        ("run = [1, 3]", "run = [1, 4]", "x.toml:19: grid[0].axis[0].range[0].run: 4 is not among"),
+        ("run = [1, 3]", "run = [1, 4]", "x.toml:20: grid[0].axis[0].range[0].run: 4 is not among"),
         ("values = [40, 50]", "values = [40, 0]", "0 is out of range"),
         ("at = { kernel = [\"3.0\"] }", "at = { kernel = [\"3.1\"] }", "there is no point 3.1"),
         ("first = 2", "columns = \"kernel\"", "needs the view table, and no axis across"),

@@ -44,6 +44,9 @@ pub struct SimInputs {
     /// Nanoseconds from the release to the first count of active tasks, if not as the boot has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_counted_ns: Option<u64>,
+    /// The run ends when all users together have done so many jobs; else at the end of the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_together: Option<u64>,
     /// CPUs that all tasks are kept to, if not all.
     pub kept_to: Option<u32>,
 }
@@ -81,6 +84,9 @@ impl SimJob {
             load_counted_ns: inputs
                 .has("load_counted_s")
                 .then(|| (inputs.number("load_counted_s", 0.0) * 1e9) as u64),
+            jobs_together: inputs
+                .has("jobs_together")
+                .then(|| u64::from(inputs.whole("jobs_together", 1))),
             kept_to: inputs.kept_to(),
         };
         let parts = vec![Part::of("kernel", &kernel), Part::of("machine", &machine), text];
@@ -152,6 +158,7 @@ impl SimJob {
             directories: inputs.disks.directories as usize,
             fs_mib: inputs.disks.fs_mib,
             load_counted_ns: inputs.load_counted_ns,
+            jobs_together: inputs.jobs_together,
             pinned: kept_to_first(inputs.kept_to, machine.topology.cpus)?,
             ..VirtualRun::new(mix, inputs.users, kernel, machine)
         };

@@ -85,6 +85,9 @@ fn size(grid: &PlannedGrid) -> Option<String> {
         return Some(format!("loop counts / {}", inputs.shrink));
     }
     let first = job.first_jobs().map(|(first, all)| format!("the first {first} of {all} jobs"));
+    if let Some(jobs) = inputs.jobs_together {
+        return Some(format!("until all tasks together have done {jobs} jobs"));
+    }
     if scale == 1 {
         return Some(first.map_or("full size".to_owned(), |first| format!("{first} of each task")));
     }

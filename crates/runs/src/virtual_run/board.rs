@@ -1,0 +1,126 @@
+//! What the users and their parent leave for the report.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use convoy_kernel::{Process, World, ZoneStats};
+use convoy_machine::{Event, Here, Mode, Watch};
+use convoy_workload::api::{Fd, Kernel};
+use convoy_workload::jobs::{Job, JobEnv};
+use convoy_workload::rotation::Rotation;
+use convoy_workload::user::{Next, user_main};
+
+use super::Sample;
+use super::snapshot::Snapshot;
+use crate::bulk::{self, BulkUse};
+
+/// What ends a run while all users are still at work.
+pub(super) struct Goal {
+    /// Jobs of all users together.
+    pub(super) jobs: u64,
+    /// Where the user that does the last of them tells the parent.
+    pub(super) told: Fd,
+}
+
+/// What the users and the parent leave for the report.
+#[derive(Default)]
+pub(super) struct Board {
+    pub(super) t0: Cell<u64>,
+    pub(super) ends: RefCell<Vec<u64>>,
+    pub(super) done: Cell<u64>,
+    pub(super) failed: Cell<u64>,
+    pub(super) first_failure: RefCell<Option<String>>,
+    pub(super) broken: RefCell<Option<String>>,
+    pub(super) released: RefCell<Snapshot>,
+    pub(super) ended: RefCell<Snapshot>,
+    /// The goal was reached: what is done beyond it does not count.
+    over: Cell<bool>,
+    /// What the zones had moved at the release of the users.
+    pub(super) zones: RefCell<Vec<ZoneStats>>,
+    pub(super) bulk: RefCell<Vec<BulkUse>>,
+    pub(super) proc_files: RefCell<[String; 3]>,
+    pub(super) rcu_files: RefCell<[String; 5]>,
+    pub(super) samples: RefCell<Vec<Sample>>,
+}
+
+impl Board {
+    /// The last job that counts has been done, now.
+    pub(super) fn end(&self, world: &World, cpus: usize) {
+        self.over.set(true);
+        *self.ended.borrow_mut() = Snapshot::take(world, cpus);
+        self.bulk.replace(bulk::since(world, &self.zones.borrow()));
+        self.proc_files.replace(world.proc_files());
+        self.rcu_files.replace(world.sched().rcu_files());
+        Here::tell(Event::Measure(false));
+    }
+
+    /// A process beside the users that looks at the machine at every interval, for ever.
+    pub(super) fn sample(
+        &self,
+        k: &mut Process,
+        world: &Rc<World>,
+        cpus: usize,
+        interval: u64,
+    ) -> i32 {
+        let mut last = Snapshot::take(world, cpus);
+        loop {
+            k.sleep(interval);
+            let next = Snapshot::take(world, cpus);
+            let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
+            let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
+            let rate = |field: fn(&Watch) -> u64| {
+                let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
+                (value(&next) - value(&last)) as f64 / span_s
+            };
+            self.samples.borrow_mut().push(Sample {
+                at_s: (next.now_ns - self.released.borrow().now_ns) as f64 / 1e9,
+                idle_percent: 100.0 * idle / (span_s * 1e12 * cpus as f64),
+                switches_per_s: (next.sched.switches - last.sched.switches) as f64 / span_s,
+                acquisitions_per_s: rate(|watch| watch.acquisitions),
+                handoffs_per_s: rate(|watch| watch.handoffs),
+                owner_not_running_percent: rate(|watch| watch.owner_not_running) / 1e10,
+                runnable: world.sched().runnable(),
+            });
+            last = next;
+        }
+    }
+
+    /// A user, whose jobs work in one of `places` each. Whether it was the one that reached `goal`.
+    pub(super) fn user<K: Kernel>(
+        &self,
+        k: &mut K,
+        mut env: JobEnv,
+        order: &[Job],
+        places: &[String],
+        goal: Option<&Goal>,
+    ) -> bool {
+        Here::tell(Event::Label { pid: 0, kind: "user", number: env.user });
+        let mut rotation = Rotation::new(&env, places.len());
+        for job in order {
+            env.directory.clone_from(&places[rotation.take(*job)]);
+            Here::tell(Event::Job(job.name()));
+            let mut failed = None;
+            let done = user_main(k, &env, &[*job], |job| {
+                let text = |error| format!("user {}, {}: {error}", env.user, job.job.name());
+                failed = job.result.as_ref().err().map(text);
+                Next::Continue
+            });
+            if self.over.get() {
+                return false;
+            }
+            self.done.set(self.done.get() + done);
+            if let Some(text) = failed {
+                self.failed.set(self.failed.get() + 1);
+                self.first_failure.borrow_mut().get_or_insert(text);
+            }
+            if goal.is_some_and(|goal| self.done.get() + self.failed.get() >= goal.jobs) {
+                self.ends.borrow_mut().push(k.now());
+                return true;
+            }
+        }
+        if goal.is_none() {
+            self.ends.borrow_mut().push(k.now());
+        }
+        false
+    }
+}
