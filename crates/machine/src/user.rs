@@ -8,7 +8,8 @@
 use crate::engine::{Mode, engine};
 use crate::smp::{Smp, Word};
 use convoy_sync::{
-    Access, Atomic as _, LockEvent, Platform, Sleep, TaskId, Turn, Wake, spin_and_yield,
+    Access, Atomic as _, LOOKS_PER_CLOCK, LockEvent, Platform, Sleep, TaskId, Turn, Wake,
+    spin_and_yield, spin_by_clock,
 };
 use core::sync::atomic::Ordering;
 
@@ -16,9 +17,6 @@ use core::sync::atomic::Ordering;
 /// [`Mode::User`]. See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct User;
-
-/// Looks at a word between two looks at the clock, as natively.
-const LOOKS_PER_CLOCK: u32 = 8;
 
 /// Enters the kernel for `call`.
 fn system<R>(call: impl FnOnce() -> R) -> R {
@@ -81,20 +79,7 @@ impl Platform for User {
             // Relaxed: the caller orders.
             return word.load(Ordering::Relaxed);
         }
-        loop {
-            for _ in 0..LOOKS_PER_CLOCK {
-                // Relaxed: the caller orders.
-                let value = word.load(Ordering::Relaxed);
-                if done(value) {
-                    return value;
-                }
-                Self::spin_hint();
-            }
-            if Self::now() >= until {
-                // Relaxed, as above.
-                return word.load(Ordering::Relaxed);
-            }
-        }
+        spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
     }
 
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 use convoy_sync::{
     Atomic, Platform, Quota, RawLock, RawSemaphore as _, Room, Sleep, TaskId, Turn, Wake, Within,
-    user_space,
+    spin_by_clock, user_space,
 };
 
 use crate::arch;
@@ -128,21 +128,10 @@ impl Platform for Threads {
         /// Looks between two looks at the clock, which costs as much as ten of them.
         const LOOKS_PER_CLOCK: u32 = 32;
         if !own::may_spin() {
-            // Relaxed: the caller orders, as below.
+            // Relaxed: the caller orders.
             return word.load(Relaxed);
         }
-        loop {
-            for _ in 0..LOOKS_PER_CLOCK {
-                let value = word.load(Relaxed);
-                if done(value) {
-                    return value;
-                }
-                Self::spin_hint();
-            }
-            if Self::now() >= until {
-                return word.load(Relaxed);
-            }
-        }
+        spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
     }
 
     fn turn() -> Turn {

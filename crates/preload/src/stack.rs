@@ -218,8 +218,12 @@ fn is_after_call(address: u64) -> bool {
     /// The three bits of such an instruction that make it a call.
     const KIND: u8 = 0o070;
     const OF_CALL: u8 = 0o020;
-    // SAFETY: eight bytes of the range before it are code, too, as `returns` has made sure.
-    let bytes = unsafe { *((address - 8) as *const [u8; 8]) };
+    // By the kernel: code that a program compiles may be gone since its map was read.
+    let mut word = [0];
+    if process::peek(address as usize - 8, &mut word) == 0 {
+        return false;
+    }
+    let bytes = word[0].to_le_bytes();
     let by_word = |at: usize| bytes[at] == BY_WORD && bytes[at + 1] & KIND == OF_CALL;
     bytes[3] == CALL || by_word(6) || by_word(5) || by_word(2)
 }

@@ -92,7 +92,9 @@ pub use native::{Native, Signals, spin_and_yield};
 #[cfg(feature = "std")]
 pub use once::Once;
 pub use once::RawOnce;
-pub use platform::{Access, Atomic, Integer, Platform, Sleep, TaskId, Wake};
+pub use platform::{
+    Access, Atomic, Integer, LOOKS_PER_CLOCK, Platform, Sleep, TaskId, Wake, spin_by_clock,
+};
 pub use queued::QueuedLock;
 #[cfg(feature = "std")]
 pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};

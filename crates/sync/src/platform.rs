@@ -237,8 +237,32 @@ pub enum Access {
 /// Identity of a task on its platform; dense small numbers on `Smp` and `Model`.
 pub type TaskId = u32;
 
-/// Looks at a word between two looks at the clock.
-const LOOKS_PER_CLOCK: u32 = 8;
+/// Looks at a word between two looks at the clock, where the clock costs little.
+pub const LOOKS_PER_CLOCK: u32 = 8;
+
+/// [`Platform::spin_for`], with `looks` at the word between two looks at the clock.
+#[inline]
+pub fn spin_by_clock<P: Platform>(
+    looks: u32,
+    word: &P::AtomicU32,
+    until: u64,
+    done: impl Fn(u32) -> bool,
+) -> u32 {
+    loop {
+        for _ in 0..looks {
+            // Relaxed: the caller orders.
+            let value = word.load(Ordering::Relaxed);
+            if done(value) {
+                return value;
+            }
+            P::spin_hint();
+        }
+        if P::now() >= until {
+            // Relaxed, as above.
+            return word.load(Ordering::Relaxed);
+        }
+    }
+}
 
 /// What a lock may ask of the machine. See the module documentation.
 pub trait Platform: Sized + 'static {
@@ -283,20 +307,7 @@ pub trait Platform: Sized + 'static {
     /// returns the last value, whose load orders nothing. `done` obeys the rules of
     /// [`Self::spin_until`]. The checker looks once: time passes there whenever it likes.
     fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
-        loop {
-            for _ in 0..LOOKS_PER_CLOCK {
-                // Relaxed: the caller orders.
-                let value = word.load(Ordering::Relaxed);
-                if done(value) {
-                    return value;
-                }
-                Self::spin_hint();
-            }
-            if Self::now() >= until {
-                // Relaxed, as above.
-                return word.load(Ordering::Relaxed);
-            }
-        }
+        spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
     }
 
     /// What [`Self::set_turn`] left for the calling task; a platform that keeps nothing has a new

@@ -246,6 +246,10 @@ fn part(results: Results) -> (Part, Option<String>) {
             let rows = rows::json(results, &table);
             (Part::Table(name(), table, rows, panels), verdict)
         }
-        View::Plot => (Part::Panels(panel::panels(results)), None),
+        View::Plot => {
+            let panels = panel::panels(results);
+            let verdict = panel::verdict(&panels);
+            (Part::Panels(panels), verdict)
+        }
     }
 }

@@ -4,6 +4,7 @@ use convoy_lab::experiment::{Change, Plan, PlannedGrid};
 
 use super::beside::change;
 use super::{Part, Results, sentence};
+use crate::format::fixed;
 use crate::metric::metric;
 use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
 use crate::table::{Cell, Column, Table};
@@ -27,6 +28,23 @@ pub(super) fn panels(results: Results) -> Vec<Panel> {
         Some(compare) => vec![panel(results, &compare.metric)],
         None => grid.metrics.iter().map(|key| panel(results, key)).collect(),
     }
+}
+
+/// Between which values the first of `panels` goes, and where these are.
+pub(super) fn verdict(panels: &[Panel]) -> Option<String> {
+    let panel = panels.first()?;
+    let points = || {
+        panel.series.iter().flat_map(|series| {
+            series.points.iter().map(|point| (point.y, point.x, series.name.as_str()))
+        })
+    };
+    let least = points().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let most = points().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let place = |(y, x, name): (f64, f64, &str)| {
+        format!("{} ({name} at {} {x})", fixed(y, 1), panel.x.label)
+    };
+    let (title, label) = (&panel.title, &panel.y.label);
+    Some(format!("{title}: {label} from {} to {}", place(least), place(most)))
 }
 
 fn panel(results: Results, key: &str) -> Panel {
@@ -112,4 +130,24 @@ pub(super) fn table(panel: &Panel) -> Table {
         table.row(row);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_begins_with_the_ends_of_its_first_panel() {
+        let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Log };
+        let series = |name: &str, ys: [f64; 2]| {
+            let at = |(x, y): (f64, f64)| Point { x, y, lo: y, hi: y };
+            let points = [1.0, 8.0].into_iter().zip(ys).map(at).collect();
+            Series { name: name.to_owned(), points }
+        };
+        let series = vec![series("fair", [3.0, 1.0]), series("spin", [5.0, 2.0])];
+        let panel = Panel { title: "locks".to_owned(), x: axis("CPUs"), y: axis("rate"), series };
+        let expected = "locks: rate from 1.0 (fair at CPUs 8) to 5.0 (spin at CPUs 1)";
+        assert_eq!(verdict(&[panel]).as_deref(), Some(expected));
+        assert_eq!(verdict(&[]), None);
+    }
 }
