@@ -1,7 +1,7 @@
 //! What a recorded program did, as the replay takes it.
 
 use crate::script::{Written, script};
-use convoy_lab::hour::{self, Quartiles};
+use convoy_calibrate::hour::{self, Quartiles};
 use convoy_lab::replay::{Behaviour, Script, Section, Span, Spread};
 use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record, Times, is_passing};
 use std::collections::BTreeMap;

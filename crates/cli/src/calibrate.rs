@@ -4,8 +4,8 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
+use convoy_calibrate::{machine, units};
 use convoy_host::{Surroundings, clock};
-use convoy_lab::{calibrate, calibrate_machine};
 use convoy_workload::calibration::Calibration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,13 +53,12 @@ pub(crate) fn run(args: &Calibrate) -> Result<ExitCode, Failure> {
         (What::Machine, _) => {
             let calibration = Calibration::embedded().map_err(Failure::environment)?;
             let tell = |what: &str, value: f64| tell(what, "", value);
-            calibrate_machine::describe(&calibration, &scratch(), tell)
-                .map_err(Failure::environment)?
+            machine::describe(&calibration, &scratch(), tell).map_err(Failure::environment)?
         }
-        (What::Units, None) => calibrate::calibrate(ns).map_err(Failure::environment)?.to_toml(),
+        (What::Units, None) => units::calibrate(ns).map_err(Failure::environment)?.to_toml(),
         (What::Units, Some(path)) => {
             let old = Calibration::load_incomplete(path).map_err(Failure::usage)?;
-            calibrate::complete(&old, ns).map_err(Failure::environment)?.to_toml()
+            units::complete(&old, ns).map_err(Failure::environment)?.to_toml()
         }
     };
     let children_s = (clock::children_cpu_ns() - children_ns) as f64 / 1e9;

@@ -6,8 +6,8 @@ use crate::keep::StoreArgs;
 use crate::output;
 use crate::with::{Policies, cannot_start};
 use clap::{Args, ValueEnum};
+use convoy_calibrate::hour::Quartiles;
 use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
-use convoy_lab::hour::Quartiles;
 use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::{
@@ -337,7 +337,7 @@ fn prices(processes: &[Process], unseen: &mut Vec<String>) -> BTreeMap<String, Q
         );
         return BTreeMap::new();
     }
-    convoy_lab::hour::prices().unwrap_or_else(|error| {
+    convoy_calibrate::hour::prices().unwrap_or_else(|error| {
         unseen.push(format!("What wakeups take here is not known: {error}."));
         BTreeMap::new()
     })

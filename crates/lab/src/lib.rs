@@ -1,17 +1,11 @@
-//! What is run and how: experiments, their plan and their jobs, calibration; commands under
-//! measurement, their comparison, and the search for the commit that changed what they measure.
-//! The runs themselves are those of `convoy-runs`, which is part of this crate's interface.
+//! What is run and how: experiments, their plan and their jobs; commands under measurement, their
+//! comparison, and the search for the commit that changed what they measure. The runs themselves
+//! are those of `convoy-runs`, which is part of this crate's interface.
 
 pub mod bisect;
-pub mod calibrate;
-pub mod calibrate_calls;
-pub mod calibrate_machine;
-mod calibrate_sched;
-mod calibrate_wakeups;
 pub mod compare;
 pub mod experiment;
 pub mod figures;
-pub mod hour;
 pub mod inputs;
 pub mod job;
 pub mod measure;

@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("kernel", &["catalogue", "machine", "mm", "sync", "workload"]),
     ("host", &["stats", "workload"]),
     ("runs", &["catalogue", "host", "kernel", "machine", "mm", "stats", "sync", "workload"]),
+    ("calibrate", &["catalogue", "host", "kernel", "machine", "runs", "sync", "workload"]),
     (
         "lab",
         &["catalogue", "host", "kernel", "machine", "runs", "stats", "store", "sync", "workload"],
@@ -47,6 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "calibrate",
             "catalogue",
             "checker",
             "explain",

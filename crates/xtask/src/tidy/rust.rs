@@ -21,7 +21,6 @@ const DETERMINISTIC: &[&str] = &[
 /// The parts of `lab` and `runs` that drive the real machine.
 const HOST: &[&str] = &[
     "crates/lab/src/bisect",
-    "crates/lab/src/calibrate",
     "crates/lab/src/compare",
     "crates/lab/src/measure",
     "crates/lab/src/pool.rs",

@@ -10,26 +10,18 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 use std::rc::Rc;
-use std::sync::LazyLock;
 
-use convoy_catalogue::{EXPERIMENTS, Sheet};
 use convoy_kernel::{KernelPreset, Options, Process, World};
 use convoy_machine::{Machine, Preset};
 use convoy_workload::api::{Fd, Kernel, Open, Sys};
 
-use crate::experiment::Experiment;
-use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_host::Host;
+use convoy_runs::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
-/// The kernel whose paths are priced: the one that the experiment `host` holds against a real
-/// machine. Empty, which names no preset, if that file has none.
-pub(crate) static KERNEL: LazyLock<String> = LazyLock::new(|| {
-    let sheet = Sheet::open(&EXPERIMENTS, "host", None);
-    let experiment = sheet.and_then(|sheet| sheet.read::<Experiment>(&[])).ok();
-    let kernel = experiment.and_then(|host| host.inputs.get("kernel").map(ToString::to_string));
-    kernel.unwrap_or_default()
-});
+/// The kernel whose paths are priced: that of the experiment `host`, which holds it against a real
+/// machine.
+pub const KERNEL: &str = "6.18";
 /// Runs of a program in one batch: ten to two hundred microseconds, shorter than a tick.
 const RUNS: u32 = 50;
 /// Batches here: the least counts, as in the rest of the calibration.
@@ -308,7 +300,7 @@ fn there_costs(preset: &Preset, keys: &[&'static str]) -> Result<Vec<f64>, Calls
 
 /// Nanoseconds of `call` on `preset`, in a directory `depth` below the root.
 fn there(preset: &Preset, depth: usize, call: Call) -> Result<f64, CallsError> {
-    let kernel = KernelPreset::named(&KERNEL)?;
+    let kernel = KernelPreset::named(KERNEL)?;
     let calibration = Calibration::embedded().map_err(VirtualError::from)?;
     let tasks = 64;
     let machine = Machine::new(preset, 1, tasks)
@@ -333,7 +325,7 @@ fn there(preset: &Preset, depth: usize, call: Call) -> Result<f64, CallsError> {
             Err(errno) => *what.borrow_mut() = Some(errno.to_string()),
         }
     });
-    run_to_end(&machine, 1, 1, &KERNEL, &broken)?;
+    run_to_end(&machine, 1, 1, KERNEL, &broken)?;
     Ok(least.get())
 }
 

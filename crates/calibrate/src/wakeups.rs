@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use convoy_sync::{Native, Platform, Sleep};
 
-use crate::calibrate_machine::{MachineError, least, pin};
+use crate::machine::{MachineError, least, pin};
 use convoy_host::clock::monotonic_ns;
 
 /// Repetitions of one batch: some ten microseconds.

@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use rustix::thread::CpuSet;
 
-use crate::calibrate::speed_beside;
-use crate::calibrate_calls::{self, CallsError, Cost, KERNEL};
-use crate::calibrate_sched;
-use crate::calibrate_wakeups::{self, Threads, WAKEUPS, Wakeups};
+use crate::calls::{self, CallsError, Cost, KERNEL};
+use crate::sched;
+use crate::units::speed_beside;
+use crate::wakeups::{self, Threads, WAKEUPS, Wakeups};
 use convoy_host::clock;
 use convoy_host::describe_host;
 use convoy_workload::calibration::Calibration;
@@ -48,10 +48,10 @@ pub enum MachineError {
     },
     /// The units of user-mode work cannot be measured.
     #[error(transparent)]
-    Units(#[from] crate::calibrate::CalibrateError),
+    Units(#[from] crate::units::CalibrateError),
     /// System calls cannot be measured.
     #[error(transparent)]
-    Calls(#[from] calibrate_calls::CallsError),
+    Calls(#[from] calls::CallsError),
 }
 
 fn call<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T, MachineError> {
@@ -252,8 +252,8 @@ pub fn describe(
     let memory = take("memory", load(chain)) - hit;
     text.memory(memory, chain, last);
     text.price("read_service", 5.0, "Not measured; estimate.");
-    let threads = calibrate_wakeups::threads(first, hit)?;
-    let wakeups = second.map(|to| calibrate_wakeups::wakeups(first, to, WAKEUPS)).transpose()?;
+    let threads = wakeups::threads(first, hit)?;
+    let wakeups = second.map(|to| wakeups::wakeups(first, to, WAKEUPS)).transpose()?;
     text.wakeups(&threads, wakeups.as_ref(), &mut take);
     let _ = writeln!(
         text.0,
@@ -262,14 +262,14 @@ pub fn describe(
         threads.yield_alone, threads.pass_on
     );
     text.programs(&threads, &mut take);
-    text.0 += &calibrate_sched::steps(call, &threads, &mut take);
-    text.0 += &calibrate_sched::cold_switch(first, &mut take)?;
+    text.0 += &sched::steps(call, &threads, &mut take);
+    text.0 += &sched::cold_switch(first, &mut take)?;
     if let Some(wakeups) = &wakeups {
         text.guest(&threads, wakeups, &mut take);
     }
     text.caches(&caches, hit, &mut take);
     let so_far = convoy_catalogue::parse("host.toml", &text.0).map_err(CallsError::from)?;
-    text.calls(&calibrate_calls::measure(&so_far, directory)?, &mut take);
+    text.calls(&calls::measure(&so_far, directory)?, &mut take);
     Ok(text.0)
 }
 
@@ -380,7 +380,7 @@ impl Preset {
         let _ = writeln!(self.0, "\n# What the hypervisor adds.\n[guest_ns]");
         let why = "Measured: the call that wakes a thread on another CPU, less passing on here.";
         self.price("send", send, why);
-        let (poll, why) = calibrate_sched::halt_poll();
+        let (poll, why) = sched::halt_poll();
         self.price("halt_poll", poll, why);
         let why = "Wakeups took longer from 100 to 200 us on, on two machines.";
         self.price("long_idle", 200_000.0, why);
@@ -419,9 +419,8 @@ impl Preset {
         let _ = writeln!(
             self.0,
             "\n# Steps of kernel paths: what a program of calls takes here, less what the virtual \
-             kernel {}\n# takes for the rest of it. In place of kernels/costs.toml.\n\
-             [kernel_ns]",
-            *KERNEL
+             kernel {KERNEL}\n# takes for the rest of it. In place of kernels/costs.toml.\n\
+             [kernel_ns]"
         );
         for cost in costs {
             self.price(cost.key, take(cost.key, cost.ns), &cost.why);

@@ -1,8 +1,8 @@
 //! Measures what the scheduler of this machine costs: a pass, a wakeup, and a switch to a thread
 //! that has been away for long; and for how long a hypervisor polls a CPU that idles.
 
-use crate::calibrate_machine::{MachineError, read};
-use crate::calibrate_wakeups::{Threads, ring};
+use crate::machine::{MachineError, read};
+use crate::wakeups::{Threads, ring};
 
 /// Memory operations of one pass of `schedule` and of one wakeup of the virtual kernel, which are
 /// priced apart, in nanoseconds: what `kernels/6.18.toml` lacks of the figures it was made from.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use convoy_host::clock;
 
-use crate::calibrate_machine::{INTERRUPT_NS, MachineError};
-pub use crate::calibrate_wakeups::Quartiles;
-use crate::calibrate_wakeups::{threads, wakeups};
+use crate::machine::{INTERRUPT_NS, MachineError};
+pub use crate::wakeups::Quartiles;
+use crate::wakeups::{threads, wakeups};
 
 /// Wakeups of each kind: enough for quartiles.
 const WAKEUPS: u32 = 40;
