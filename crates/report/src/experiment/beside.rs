@@ -91,6 +91,31 @@ pub(super) fn notes(results: Results) -> Vec<String> {
 }
 
 fn errors(results: Results) -> Option<String> {
+    let (own, none) = mean_errors(results)?;
+    let [own, none] = [own, none].map(|error| fixed(error, 1));
+    Some(format!("changes are off by {own} on average, predicting no change by {none}"))
+}
+
+/// Whether the published changes are reproduced: the mean error beside that of no change, which a
+/// model has to beat.
+pub(super) fn verdict(results: Results) -> Option<String> {
+    mean_errors(results).map(reproduced)
+}
+
+fn reproduced((own, none): (f64, f64)) -> String {
+    let [own_text, none_text] = [own, none].map(|error| fixed(error, 1));
+    if own < none {
+        format!("changes are off by {own_text} on average, predicting no change by {none_text}")
+    } else {
+        format!(
+            "the published changes are not reproduced, off by {own_text} on average; predicting \
+             no change is off by {none_text}"
+        )
+    }
+}
+
+/// Mean errors of the changes found, and of no change.
+fn mean_errors(results: Results) -> Option<(f64, f64)> {
     let compare = results.grid.grid.compare.as_ref()?;
     let none = none(results);
     let found: Vec<(f64, f64)> = pairs(results)
@@ -101,13 +126,7 @@ fn errors(results: Results) -> Option<String> {
         })
         .collect();
     let mean = |of: fn(&(f64, f64)) -> f64| found.iter().map(of).sum::<f64>() / found.len() as f64;
-    (!found.is_empty()).then(|| {
-        format!(
-            "changes are off by {} on average, predicting no change by {}",
-            fixed(mean(|pair| pair.0), 1),
-            fixed(mean(|pair| pair.1), 1)
-        )
-    })
+    (!found.is_empty()).then(|| (mean(|pair| pair.0), mean(|pair| pair.1)))
 }
 
 fn idle(results: Results) -> Option<String> {
@@ -142,4 +161,19 @@ fn idle(results: Results) -> Option<String> {
         "a baseline that idles above {IDLE_PERCENT} % hides what a job costs more, so no loss here \
          is a small one: {told}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_is_no_better_than_no_change_is_not_reproduced() {
+        let better = super::reproduced((2.7, 4.2));
+        assert_eq!(better, "changes are off by 2.7 on average, predicting no change by 4.2");
+        let worse = super::reproduced((4.4, 4.2));
+        assert!(
+            worse.starts_with("the published changes are not reproduced, off by 4.4"),
+            "{worse}"
+        );
+        assert!(worse.ends_with("predicting no change is off by 4.2"), "{worse}");
+    }
 }

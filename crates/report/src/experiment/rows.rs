@@ -304,8 +304,9 @@ fn verdict(results: Results) -> Option<String> {
         Change::Gain => format!("gains {} % of {metric}", fixed(value, 1)),
         Change::Ratio => format!("has {} times the {metric}", fixed(value, 2)),
     };
+    let reproduced = beside::verdict(results).map_or_else(String::new, |said| said + "; ");
     Some(format!(
-        "{}: {case} {what} against {}, the largest change",
+        "{}: {reproduced}{case} {what} against {}, the largest change",
         results.grid.grid.name, compare.baseline
     ))
 }

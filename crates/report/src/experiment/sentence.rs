@@ -86,7 +86,12 @@ fn size(grid: &PlannedGrid) -> Option<String> {
     }
     let first = job.first_jobs().map(|(first, all)| format!("the first {first} of {all} jobs"));
     if let Some(jobs) = inputs.jobs_together {
-        return Some(format!("until all tasks together have done {jobs} jobs"));
+        let first = first.map_or(String::new(), |first| format!(", {first} of each"));
+        let tasks = match (scale, users(grid)) {
+            (1, _) | (_, None) => String::new(),
+            _ => format!(", {} of {} tasks", inputs.users, inputs.users_full),
+        };
+        return Some(format!("until all tasks together have done {jobs} jobs{first}{tasks}"));
     }
     if scale == 1 {
         return Some(first.map_or("full size".to_owned(), |first| format!("{first} of each task")));
