@@ -1,19 +1,23 @@
 //! What only machine instructions can do: the thread's word, ticks, system calls that leave `errno`
 //! alone, and the section that tells whether a thread was switched away.
 
-use core::arch::{asm, global_asm, x86_64::_rdtsc};
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
+use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicU64;
 
-// One word of thread-local storage, reached without a call: the initial-exec model, which a loaded
-// object may use because it comes with the program.
+use crate::local::OWN_WORDS;
+
+// Words of thread-local storage, reached without a call: the initial-exec model, which a loaded
+// object may use because it comes with the program. The first is the thread's word, the others are
+// those of `local`.
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 8",
+    ".balign 64",
     ".globl convoy_thread",
     ".hidden convoy_thread",
     ".type convoy_thread,@tls_object",
-    ".size convoy_thread,8",
-    "convoy_thread: .zero 8",
+    ".size convoy_thread,448",
+    "convoy_thread: .zero 448",
     ".popsection",
 );
 
@@ -64,6 +68,22 @@ pub(crate) fn set_thread_word(word: usize) {
     }
 }
 
+/// The words of this thread.
+#[inline(always)]
+pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
+    let address: usize;
+    // SAFETY: computes the address of the words of this thread.
+    unsafe {
+        asm!(
+            "mov {address}, qword ptr [rip + convoy_thread@GOTTPOFF]",
+            "add {address}, qword ptr fs:0",
+            address = out(reg) address, options(pure, readonly, nostack),
+        );
+    }
+    // SAFETY: so many words, aligned; they are there as long as the thread, which alone has them.
+    unsafe { &*(address as *const [AtomicU64; OWN_WORDS]) }
+}
+
 /// Address of the description of the section.
 #[inline]
 pub(crate) fn section() -> u64 {
@@ -95,6 +115,15 @@ pub(crate) fn ticks() -> u64 {
     unsafe { _rdtsc() }
 }
 
+/// Has the lines of the cache with these places fetched; nothing waits for them.
+#[inline(always)]
+pub(crate) fn fetch<const N: usize>(places: [usize; N]) {
+    for place in places {
+        // SAFETY: a hint about an address, whatever is there.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place as *const i8) };
+    }
+}
+
 /// A system call that is no cancellation point and leaves `errno` alone.
 ///
 /// # Safety
@@ -124,3 +153,5 @@ pub(crate) unsafe fn word(address: u64) -> &'static AtomicU64 {
     // SAFETY: by the caller.
     unsafe { AtomicU64::from_ptr(address as *mut u64) }
 }
+
+const _: () = assert!(OWN_WORDS * 8 == 448, "as much as is set aside above");

@@ -3,11 +3,12 @@
 use core::ffi::c_int;
 
 use crate::arch::ticks;
+use crate::details::Detail;
 use crate::layout::*;
 use crate::process;
 use crate::real::Real;
 use crate::stack;
-use crate::thread::{Detail, Key, Monitor, Thread};
+use crate::thread::{Key, Monitor, Thread};
 use crate::waiters::Waiters;
 
 /// The owner of a robust mutex died; whoever reads this has it.
@@ -138,8 +139,8 @@ fn took(thread: Thread, lock: usize) {
 #[cold]
 #[inline(never)]
 fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
-    if thread.detail(Some(key)).is_some() {
-        thread.hold(lock, key, weight);
+    if let Some(detail) = thread.detail(Some(key)) {
+        thread.hold(lock, key, detail, weight);
     }
 }
 
@@ -153,12 +154,16 @@ fn wait(
     block: impl Fn() -> c_int,
     lock: usize,
 ) -> c_int {
-    let (Some(key), Some(detail)) = (key, thread.detail(key)) else { return block() };
-    detail.learn_callers();
+    let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return block() };
     let waiters = Waiters::of(lock);
     let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
-    let result = block();
+    thread.sleeps();
+    let result = match how.kind {
+        SEMAPHORE => Waiters::until(waiters, block),
+        _ => block(),
+    };
+    Thread::wakes();
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
     waited(thread, detail, asked, got, true);
@@ -176,7 +181,7 @@ fn wait(
     if (asked..got).contains(&released) {
         detail.record(HANDOFF, got - released, 1);
     }
-    thread.hold(lock, key, 1);
+    thread.hold(lock, key, detail, 1);
     result
 }
 
@@ -219,6 +224,9 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
         }
     }
     let result = give.call([lock, 0, 0, 0]);
+    if let Some(hold) = &hold {
+        thread.goes_on(hold);
+    }
     if is_traced {
         thread.step(STEP_UNLOCK, lock as u64, now, ticks());
     }
@@ -244,17 +252,15 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let is_own = waiters.is_some_and(|all| all.is_own_of(thread.id()));
     let stack = if is_own { stack::context(site, core::ptr::from_ref(&condition)) } else { None };
     let wait = thread.count(CONDITION, condition, stack.unwrap_or(site));
-    let (detail, key) = (thread.detail(wait), thread.count(MUTEX, mutex, site));
+    let detail = if stack.is_none() { thread.detail_of_wait(wait) } else { thread.detail(wait) };
+    let key = thread.count(MUTEX, mutex, site);
     thread.end_monitor(condition);
-    if let Some(detail) = detail.filter(|_| stack.is_none()) {
-        detail.learn_callers();
-    }
     waiters.inspect(|all| {
         all.gives_up(mutex);
         all.went_on(thread.id());
         all.enter(asked);
     });
-    let result = block.call(arguments);
+    let result = Waiters::until(waiters, || block.call(arguments));
     let got = ticks();
     waiters.inspect(|all| {
         all.leave(got);
@@ -268,8 +274,8 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     }
     let failed = if result == 0 { 0 } else { STEP_FAILED };
     thread.step_at(STEP_WAIT | failed, wait, asked, got);
-    if let (Some(wait), Some(_)) = (wait, detail) {
-        thread.begin_monitor(condition, mutex, wait, got);
+    if let (Some(wait), Some(detail)) = (wait, detail) {
+        thread.begin_monitor(condition, mutex, wait.pack(detail), got);
     }
     if let Some(key) = key {
         hold(thread, key, mutex, 1);

@@ -14,9 +14,11 @@
 mod arch;
 mod choose;
 mod conditions;
+mod details;
 mod fair;
 mod handoff;
 mod hooks;
+mod local;
 mod native;
 mod own;
 mod process;

@@ -89,18 +89,30 @@ pub(crate) fn cancellable(
     argument: usize,
     sleep: impl Fn() -> Slept,
 ) -> Slept {
+    const ASYNCHRONOUS: usize = 1;
+    undone_by(undo, argument, || {
+        let mut before: c_int = 0;
+        real::SETCANCELTYPE.call([ASYNCHRONOUS, (&raw mut before) as usize, 0, 0]);
+        let slept = sleep();
+        real::SETCANCELTYPE.call([before as usize, 0, 0, 0]);
+        slept
+    })
+}
+
+/// Does `what`, in which the thread may be cancelled; `undo` is then called with `argument`.
+pub(crate) fn undone_by<T>(
+    undo: extern "C" fn(*mut c_void),
+    argument: usize,
+    what: impl FnOnce() -> T,
+) -> T {
     /// glibc's record of a cleanup handler, `struct _pthread_cleanup_buffer`.
     type Buffer = [usize; 4];
-    const ASYNCHRONOUS: usize = 1;
     let mut buffer: Buffer = [0; 4];
     let buffer = (&raw mut buffer) as usize;
-    let mut before: c_int = 0;
     real::CLEANUP_PUSH.call([buffer, undo as *const () as usize, argument, 0]);
-    real::SETCANCELTYPE.call([ASYNCHRONOUS, (&raw mut before) as usize, 0, 0]);
-    let slept = sleep();
-    real::SETCANCELTYPE.call([before as usize, 0, 0, 0]);
+    let result = what();
     real::CLEANUP_POP.call([buffer, 0, 0, 0]);
-    slept
+    result
 }
 
 /// Wakes so many that sleep on `word`.

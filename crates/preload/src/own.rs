@@ -245,7 +245,7 @@ pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
 }
 
 /// CPUs that this process may use.
-fn cpus() -> u32 {
+pub(crate) fn cpus() -> u32 {
     const SCHED_GETAFFINITY: usize = 204;
     let mut mask = [0_u64; 128];
     let place = (&raw mut mask) as usize;

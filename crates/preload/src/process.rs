@@ -9,6 +9,7 @@ use core::sync::atomic::{
 
 use crate::arch;
 use crate::layout::*;
+use crate::local::*;
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
@@ -250,7 +251,7 @@ fn take(descriptor: usize, word: usize, words: usize) -> bool {
 }
 
 /// The same later, when the program may have closed every descriptor.
-fn reserve(word: usize, words: usize) -> bool {
+pub(crate) fn reserve(word: usize, words: usize) -> bool {
     let descriptor = open(&path(), READ_WRITE);
     if descriptor < 0 {
         return false;
@@ -290,6 +291,16 @@ pub(crate) fn look(file: &Map, ticks: u64) {
     file[H_TICKS_LAST].store(ticks, Relaxed);
 }
 
+/// The same if the last look was some time ago: the more threads there are, the longer it takes.
+#[inline]
+pub(crate) fn look_sometimes(file: &Map, ticks: u64) {
+    /// Some 26 ms.
+    const LOOK: u64 = 1 << 26;
+    if ticks.wrapping_sub(file[H_TICKS_LAST].load(Relaxed)) > LOOK {
+        look(file, ticks);
+    }
+}
+
 /// A slot for this thread: one whose thread has ended, or a new one.
 #[cold]
 #[inline(never)]
@@ -306,7 +317,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     }
     let file = file()?;
     file[H_THREADS].fetch_add(1, Relaxed);
-    look(file, arch::ticks());
+    look_sometimes(file, arch::ticks());
     let Some(slot) = reused(file, 4).or_else(|| fresh(file)).or_else(|| reused(file, SLOT_COUNT))
     else {
         file[H_THREADS_LOST].fetch_add(1, Relaxed);
@@ -314,15 +325,34 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         return None;
     };
     let generation = slot[S_GENERATION].load(Relaxed) + 1;
-    slot[S_GENERATION].store(generation & ((1 << GENERATION_BITS) - 1), Relaxed);
-    for word in [S_HOLDS, S_RELEASED, S_ARMED, S_MONITOR, S_MONITOR_MUTEX, S_TRACE, S_POKED] {
+    let generation = generation & ((1 << GENERATION_BITS) - 1);
+    slot[S_GENERATION].store(generation, Relaxed);
+    for word in [S_TRACE, S_POKED] {
         slot[word].store(0, Relaxed);
     }
     let rseq = match RSEQ.load(Relaxed) {
         isize::MIN => 0,
         offset => arch::thread_pointer().wrapping_add_signed(offset) as u64,
     };
-    slot[S_RSEQ].store(rseq, Relaxed);
+    let (own, number) = (arch::own(), number(file, slot));
+    let due = if number < PRIVATE { &slot[S_COUNTDOWN] } else { &own[O_COUNTDOWN] };
+    // The first word is set last.
+    own[1..].iter().for_each(|word| word.store(0, Relaxed));
+    for (word, value) in [
+        (O_THREAD, slot[S_THREAD].load(Relaxed)),
+        (O_GENERATION, generation),
+        (O_RSEQ, rseq),
+        (O_SLOT, number as u64),
+        (O_DUE, core::ptr::from_ref(due) as u64),
+        (O_COUNTDOWN, slot[S_COUNTDOWN].load(Relaxed).max(1)),
+    ] {
+        own[word].store(value, Relaxed);
+    }
+    if rseq != 0 {
+        // From now on a switch shows, see `Thread::switches`.
+        // SAFETY: the `rseq_cs` word of this thread.
+        unsafe { arch::word(rseq) }.store(arch::section(), Relaxed);
+    }
     file[H_SEES_SWITCHES].store(u64::from(rseq != 0), Relaxed);
     arch::set_thread_word(core::ptr::from_ref(slot) as usize);
     Some(slot)
@@ -338,7 +368,13 @@ fn find_rseq() {
     }
 }
 
-fn slot(file: &'static Map, index: usize) -> &'static Slot {
+/// The number of a slot.
+fn number(file: &Map, slot: &Slot) -> usize {
+    let start = core::ptr::from_ref(slot) as usize - core::ptr::from_ref(file) as usize;
+    (start / 8 - SLOTS) / SLOT_WORDS
+}
+
+pub(crate) fn slot(file: &'static Map, index: usize) -> &'static Slot {
     let words = &file[SLOTS + index * SLOT_WORDS..][..SLOT_WORDS];
     words.try_into().expect("as long as a slot")
 }
@@ -376,50 +412,6 @@ fn fresh(file: &'static Map) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// A free trace.
-#[cold]
-pub(crate) fn trace(file: &Map) -> Option<usize> {
-    /// Traces for which room is made at once.
-    const TOGETHER: u64 = 8;
-    if file[H_TRACES].load(Relaxed) >= TRACE_COUNT as u64 {
-        return None;
-    }
-    let index = file[H_TRACES].fetch_add(1, Relaxed);
-    let word = TRACES + index as usize * TRACE_WORDS;
-    let first = index.is_multiple_of(TOGETHER);
-    if index >= TRACE_COUNT as u64 || first && !reserve(word, TRACE_WORDS * TOGETHER as usize) {
-        file[H_TRACES].store(TRACE_COUNT as u64, Relaxed);
-        return None;
-    }
-    Some(word)
-}
-
-/// A detail for a new key; 0 if there is none left.
-#[cold]
-pub(crate) fn detail(file: &'static Map, slot: &Slot, lock: u64, site: u64) -> u64 {
-    /// Details for which room is made at once.
-    const TOGETHER: u64 = 16;
-    if file[H_DETAILS].load(Relaxed) >= DETAIL_COUNT as u64 {
-        return 0;
-    }
-    let index = file[H_DETAILS].fetch_add(1, Relaxed);
-    let word = DETAILS + index as usize * DETAIL_WORDS;
-    let first = index == 1 || index.is_multiple_of(TOGETHER);
-    if index >= DETAIL_COUNT as u64 || first && !reserve(word, DETAIL_WORDS * TOGETHER as usize) {
-        file[H_DETAILS].store(DETAIL_COUNT as u64, Relaxed);
-        return 0;
-    }
-    let start = core::ptr::from_ref(slot) as usize - core::ptr::from_ref(file) as usize;
-    let slot = (start / 8 - SLOTS) / SLOT_WORDS;
-    for (at, value) in [(D_SLOT, slot as u64), (D_SITE, site), (D_LOCK, lock)] {
-        file[word + at].store(value, Relaxed);
-    }
-    if site & CONTEXT == 0 {
-        learn(file, site);
-    }
-    index
-}
-
 /// Reads memory of which nobody knows where it ends; how many words.
 pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
     let length = size_of_val(words);
@@ -447,7 +439,7 @@ pub(crate) fn compiled(address: u64) -> bool {
 }
 
 /// Sees to it that the memory map says where `site` is.
-fn learn(file: &Map, site: u64) {
+pub(crate) fn learn(file: &Map, site: u64) {
     let known = CODE_RANGES.load(Acquire).min(CODE.len());
     let within =
         |range: &[AtomicU64; 2]| (range[0].load(Relaxed)..range[1].load(Relaxed)).contains(&site);

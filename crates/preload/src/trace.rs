@@ -8,7 +8,9 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
+use crate::details;
 use crate::layout::*;
+use crate::local::*;
 use crate::process::{self, Map};
 use crate::thread::{Key, Thread};
 
@@ -23,7 +25,7 @@ impl Thread {
     /// Whether it has a trace.
     #[inline(always)]
     pub(crate) fn traces(self) -> bool {
-        self.get(S_TRACE) != 0
+        self.own(O_HOLDS) & TRACED != 0
     }
 
     /// Opens a window if it is time, and begins a trace if there is one.
@@ -38,8 +40,8 @@ impl Thread {
             }
         }
         let window = file[H_WINDOW].load(Relaxed);
-        if self.get(S_WINDOW) != window {
-            self.set(S_WINDOW, window);
+        if self.own(O_WINDOW) != window {
+            self.put(O_WINDOW, window);
             self.begin_trace(file, window);
         }
     }
@@ -51,37 +53,36 @@ impl Thread {
         if file[H_WINDOW_TRACES].fetch_add(1, Relaxed) as usize >= most {
             return;
         }
-        let Some(trace) = process::trace(file) else { return };
-        let start = core::ptr::from_ref(self.0) as usize - core::ptr::from_ref(file) as usize;
-        let slot = (start / 8 - SLOTS) / SLOT_WORDS;
-        for (at, value) in [(T_SLOT, slot as u64), (T_THREAD, self.id()), (T_WINDOW, window)] {
+        let Some(trace) = details::trace(file) else { return };
+        let slot = self.own(O_SLOT);
+        for (at, value) in [(T_SLOT, slot), (T_THREAD, self.own(O_THREAD)), (T_WINDOW, window)] {
             file[trace + at].store(value, Relaxed);
         }
-        self.set(S_TRACE_END, (trace + TRACE_WORDS) as u64);
+        self.put(O_TRACE_END, (trace + TRACE_WORDS) as u64);
         self.set(S_TRACE, (trace + T_STEPS) as u64);
-        self.set(S_HOLDS, self.get(S_HOLDS) | TRACED);
-        self.set(S_TRACE_SWITCHES, self.switches());
-        self.set(S_TRACE_OFF, 0);
+        self.put(O_HOLDS, self.own(O_HOLDS) | TRACED);
+        self.put(O_TRACE_SWITCHES, self.switches());
+        self.put(O_TRACE_OFF, 0);
         // What is due at the next acquisition is the next step.
         if self.get(S_POKED) == 0 {
-            self.set(S_LEFT, self.get(S_COUNTDOWN).max(1));
+            self.set(S_LEFT, self.due().load(Relaxed).max(1));
         }
-        self.set(S_COUNTDOWN, 1);
+        self.due().store(1, Relaxed);
     }
 
     fn end_trace(self) {
         if self.traces() {
             self.set(S_TRACE, 0);
-            self.set(S_HOLDS, self.get(S_HOLDS) & !TRACED);
-            self.set(S_COUNTDOWN, self.get(S_LEFT).max(1));
+            self.put(O_HOLDS, self.own(O_HOLDS) & !TRACED);
+            self.due().store(self.get(S_LEFT).max(1), Relaxed);
         }
     }
 
     /// A step begins: whatever switches the thread away from now on belongs to it. When.
     #[cold]
     pub(crate) fn begin_step(self) -> u64 {
-        let switched = self.switches() != self.get(S_TRACE_SWITCHES);
-        self.set(S_TRACE_OFF, if switched { STEP_OFF } else { 0 });
+        let switched = self.switches() != self.own(O_TRACE_SWITCHES);
+        self.put(O_TRACE_OFF, if switched { STEP_OFF } else { 0 });
         arch::ticks()
     }
 
@@ -89,17 +90,17 @@ impl Thread {
     #[cold]
     #[inline(never)]
     pub(crate) fn step(self, kind: u64, what: u64, begin: u64, end: u64) {
-        let (Some(file), at) = (process::file(), self.get(S_TRACE) as usize) else { return };
-        if at == 0 {
+        if !self.traces() {
             return;
         }
-        let off = self.get(S_TRACE_OFF);
+        let (Some(file), at) = (process::file(), self.get(S_TRACE) as usize) else { return };
+        let off = self.own(O_TRACE_OFF);
         file[at].store(begin, Relaxed);
         file[at + 1].store(end, Relaxed);
         file[at + 2].store(kind | off | what << STEP_SHIFT, Relaxed);
-        self.set(S_TRACE_SWITCHES, self.switches());
+        self.put(O_TRACE_SWITCHES, self.switches());
         let next = at + STEP_WORDS;
-        if next + STEP_WORDS > self.get(S_TRACE_END) as usize {
+        if next + STEP_WORDS > self.own(O_TRACE_END) as usize {
             self.end_trace();
         } else {
             self.set(S_TRACE, next as u64);
@@ -117,7 +118,7 @@ impl Thread {
 fn open(file: &'static Map) {
     file[H_WINDOW_TRACES].store(0, Relaxed);
     file[H_WINDOW].fetch_add(1, Relaxed);
-    let used = (file[H_SLOTS].load(Relaxed) as usize).min(SLOT_COUNT);
+    let used = (file[H_SLOTS].load(Relaxed) as usize).min(PRIVATE);
     for index in 0..used {
         let slot = &file[SLOTS + index * SLOT_WORDS..][..SLOT_WORDS];
         let left = slot[S_COUNTDOWN].load(Relaxed);

@@ -1,11 +1,12 @@
 //! Locks that somebody waits for: how many do, since when, and when the lock was last given up.
 //! Only waits come here, so that an uncontended lock costs no shared cache line.
 
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::*;
-use crate::process;
+use crate::{arch, native, process};
 
 /// Places that are looked at before the table counts as full.
 const PROBES: usize = 16;
@@ -43,6 +44,19 @@ impl Waiters {
             }
         }
         None
+    }
+
+    /// Waits with `block`, in which the thread may be cancelled: then it waits no more.
+    pub(crate) fn until(this: Option<Self>, block: impl FnOnce() -> c_int) -> c_int {
+        extern "C" fn cancelled(words: *mut c_void) {
+            // SAFETY: the words of a lock in the file, which stays mapped.
+            let words = unsafe { &*words.cast::<[AtomicU64; LOCK_WORDS]>() };
+            Waiters(words).leave(arch::ticks());
+        }
+        match this {
+            Some(Self(words)) => native::undone_by(cancelled, words.as_ptr() as usize, block),
+            None => block(),
+        }
     }
 
     /// A thread begins to wait.

@@ -12,7 +12,7 @@
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 
 /// Words of a page.
 pub const PAGE: usize = 512;
@@ -155,64 +155,24 @@ pub const S_GENERATION: usize = 1;
 pub const S_COUNTDOWN: usize = 2;
 /// State of the generator that spreads what is timed.
 pub const S_RANDOM: usize = 3;
-/// Holds that are being timed.
-pub const S_HOLDS: usize = 4;
-/// End of the last hold that was timed, ticks; 0: the last hold was not.
-pub const S_RELEASED: usize = 5;
-/// Switches until then.
-pub const S_RELEASED_SWITCHES: usize = 6;
-/// For how many holds that one stands.
-pub const S_RELEASED_WEIGHT: usize = 7;
-/// Switches that were seen.
-pub const S_SWITCHES: usize = 8;
-/// 1 while switches are looked for.
-pub const S_ARMED: usize = 9;
 /// Keys in use.
-pub const S_USED: usize = 10;
+pub const S_USED: usize = 7;
 /// Acquisitions for which there was no key.
-pub const S_LOST: usize = 11;
+pub const S_LOST: usize = 8;
 /// Logarithm of the ticks of one phase.
-pub const S_PHASE_SHIFT: usize = 12;
-/// Address of the `rseq_cs` word of the thread; 0: none.
-pub const S_RSEQ: usize = 13;
+pub const S_PHASE_SHIFT: usize = 9;
 /// Contended acquisitions and waits for which there was no detail.
-pub const S_UNTOLD: usize = 14;
-/// The mutex of the condition that the thread waited for last, until it signals it; 0: none.
-pub const S_MONITOR_MUTEX: usize = 15;
-/// The holds that are being timed.
-pub const S_HOLD: usize = 16;
-/// Of them.
-pub const HOLD_COUNT: usize = 8;
-/// Words of each: lock, key, ticks, switches and weight.
-pub const HOLD_WORDS: usize = 4;
-/// That condition.
-pub const S_MONITOR: usize = 48;
-/// 1 once the thread has taken that mutex again.
-pub const S_MONITOR_AGAIN: usize = 49;
-/// The key of the wait.
-pub const S_MONITOR_KEY: usize = 50;
-/// When it ended, ticks.
-pub const S_MONITOR_BEGIN: usize = 51;
-/// Switches until then.
-pub const S_MONITOR_SWITCHES: usize = 52;
+pub const S_UNTOLD: usize = 11;
 /// The word of the file that the next step of the thread goes to; 0: none.
-pub const S_TRACE: usize = 53;
-/// The end of its trace.
-pub const S_TRACE_END: usize = 54;
-/// The last window in which it had a trace.
-pub const S_WINDOW: usize = 55;
+pub const S_TRACE: usize = 6;
 /// Acquisitions until one is timed, while [`S_COUNTDOWN`] says that something else is due.
-pub const S_LEFT: usize = 56;
+pub const S_LEFT: usize = 4;
 /// 1 if another thread has opened a window and changed [`S_COUNTDOWN`].
-pub const S_POKED: usize = 57;
-/// Switches until the last step.
-pub const S_TRACE_SWITCHES: usize = 58;
-/// [`STEP_OFF`] of the step that has begun.
-pub const S_TRACE_OFF: usize = 59;
+pub const S_POKED: usize = 5;
 /// Logarithm of the ticks of one phase of waits for locks.
-pub const S_LOCK_PHASE_SHIFT: usize = 60;
-/// Beside [`S_HOLDS`]: the thread has a trace.
-pub const TRACED: u64 = 1 << 8;
+pub const S_LOCK_PHASE_SHIFT: usize = 10;
+/// 1 while somebody makes one of each two phases.
+pub const S_FOLDS: usize = 12;
 /// Ticks waited in each phase.
 pub const S_PHASES: usize = 128;
 /// Phases; when the last one is over, pairs of them become one.
@@ -272,8 +232,9 @@ pub const DETAIL_WORDS: usize = D_LISTS + LISTS * LIST_WORDS;
 pub const D_CONTENDED: usize = 0;
 /// Attempts that did not get it: trylock, time limit.
 pub const D_FAILED: usize = 1;
-/// The slot that has the key.
-pub const D_SLOT: usize = 3;
+/// Details from this one on that threads share, one for the CPUs of one number modulo as many; 0:
+/// one thread has it alone.
+pub const D_SHARDS: usize = 3;
 /// The key: the lock with its kind.
 pub const D_LOCK: usize = 4;
 /// The key: the call site.
@@ -384,9 +345,7 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 const _: () = {
     assert!(S_LOCK_PHASES + LOCK_PHASE_COUNT <= S_KEYS);
     assert!(D_CALLERS + CALLERS <= D_LISTS);
-    assert!(S_HOLD + HOLD_COUNT * HOLD_WORDS <= S_MONITOR);
     assert!(S_LOCK_PHASE_SHIFT < S_PHASES);
-    assert!(HOLD_COUNT < TRACED as usize);
     assert!(L_WAITER < LOCK_WORDS && CONTEXT_COUNT < CONTEXT as usize);
     assert!(bucket(15) == 0 && bucket(16) == 0 && bucket(24) == 1 && bucket(32) == 2);
     assert!(least(2) == 32 && least(1) == 24 && bucket(least(40)) == 40);

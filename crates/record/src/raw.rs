@@ -137,6 +137,7 @@ impl Raw {
                 _ => site,
             });
         }
+        self.shared(&mut locks, &mut waits)?;
         let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
         let names = Names::new(&String::from_utf8_lossy(&maps).replace('\0', "\n"));
         let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
@@ -201,7 +202,7 @@ impl Raw {
             }
             let (kind, address) = (key[K_LOCK] >> KIND_SHIFT, key[K_LOCK] << 8 >> 8);
             let index = key[K_DETAIL] & ((1 << DETAIL_BITS) - 1);
-            let (mut site, callers) = self.detail(index as usize)?;
+            let (mut site, callers) = self.detail(index as usize, false)?;
             site.count = key[K_COUNT];
             site.threads = ((key[K_DETAIL] & !SLOW) >> (DETAIL_BITS + GENERATION_BITS)).max(1);
             if key[K_SITE] & CONTEXT != 0 {
@@ -226,12 +227,44 @@ impl Raw {
         }
     }
 
-    /// The distributions of a key, and callers; empty ones if it has none.
-    fn detail(&self, index: usize) -> std::io::Result<(Site, [u64; CALLERS])> {
+    /// Adds what threads share, which is not that of any of them.
+    fn shared(&self, locks: &mut BTreeMap<u64, Found>, waits: &mut Waits) -> std::io::Result<()> {
+        let mut index = 1;
+        while index < (self.header[H_DETAILS] as usize).min(DETAIL_COUNT) {
+            let words = self.words(DETAILS + index * DETAIL_WORDS, D_CALLERS + CALLERS)?;
+            let shards = (words[D_SHARDS] as usize).min(DETAIL_COUNT - index);
+            let (kind, address) = (words[D_LOCK] >> KIND_SHIFT, words[D_LOCK] << 8 >> 8);
+            for at in index..index + shards {
+                let (site, _) = self.detail(at, true)?;
+                if site == Site::default() {
+                    continue;
+                }
+                if words[D_SITE] & CONTEXT != 0 {
+                    waits.entry((words[D_SITE] & !CONTEXT, address)).or_default().add(&site);
+                    continue;
+                }
+                let found = locks.entry(address).or_default();
+                found.kind = Kind::of(kind);
+                let callers = words[D_CALLERS..].try_into().expect("as many");
+                let called = Called { kind, site: words[D_SITE], callers };
+                found.sites.entry(called).or_default().add(&site);
+            }
+            index += shards.max(1);
+        }
+        Ok(())
+    }
+
+    /// The distributions of a key, and callers; empty ones if it has none, or if threads share them
+    /// and what is `shared` is not wanted.
+    fn detail(&self, index: usize, shared: bool) -> std::io::Result<(Site, [u64; CALLERS])> {
         if index == 0 || index >= DETAIL_COUNT {
             return Ok((Site::default(), [0; CALLERS]));
         }
         let words = self.words(DETAILS + index * DETAIL_WORDS, DETAIL_WORDS)?;
+        let callers = words[D_CALLERS..][..CALLERS].try_into().expect("as many");
+        if words[D_SHARDS] != 0 && !shared {
+            return Ok((Site::default(), callers));
+        }
         let times = |list: usize| {
             let list = &words[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
             let filled = list[4..].iter().enumerate().filter(|(_, count)| **count > 0);
@@ -243,7 +276,6 @@ impl Raw {
                 buckets: filled.map(|(bucket, count)| (ns(bucket), *count)).collect(),
             }
         };
-        let callers = words[D_CALLERS..][..CALLERS].try_into().expect("as many");
         let site = Site {
             contended: words[D_CONTENDED],
             failed: words[D_FAILED],

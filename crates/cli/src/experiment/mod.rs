@@ -170,7 +170,7 @@ pub(crate) fn apart<T: Send + 'static, E: Display + Send + 'static>(
 fn plot(common: &Common, report: &ExperimentReport, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let Some(plot) = report.plot() else {
-        return Err(Failure::usage("--plot: this experiment has no plot; leave it away"));
+        return Err(Failure::usage("--plot: this experiment has no plot; leave it out"));
     };
     output::draw(path, &plot.to_svg())?;
     let csv = path.with_extension("csv");

@@ -58,7 +58,7 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
     ];
     if let Some((flag, _)) = foreign.iter().find(|(_, given)| *given) {
         return Err(Failure::usage(format!(
-            "{flag} belongs to simulated runs; {} is the record of a program: leave it away",
+            "{flag} belongs to simulated runs; {} is the record of a program: leave it out",
             args.run
         )));
     }
