@@ -168,15 +168,22 @@ fn is_replaced(lock: &Lock, first: Kind) -> bool {
 }
 
 /// How long the threads were at work: of a program whose threads often waited from the first to
-/// the last wait that ended, without what it did before and after.
-fn busy_s(process: &Process, locks: &[&Lock]) -> f64 {
+/// the last wait that ended, without what it did before and after. Waits for locks alone tell if
+/// there are enough: at a barrier threads also wait before they are at work.
+pub(crate) fn busy_s(process: &Process, locks: &[&Lock]) -> f64 {
     /// Waits for each phase, on average, that tell.
     const OFTEN: u64 = 10;
     let waited = |wait_s: &f64| *wait_s > 0.0;
-    let phases = &process.phases_wait_s;
-    let contended: u64 = locks.iter().map(|lock| lock.contended()).sum();
+    let count = |is_built: bool| -> u64 {
+        let of = locks.iter().filter(|lock| is_built || !lock.is_built());
+        of.map(|lock| lock.contended()).sum()
+    };
+    let is_often = |is_built: bool, phases: &[f64]| count(is_built) > OFTEN * phases.len() as u64;
+    let of_locks = &process.phases_lock_s;
+    let is_enough = !of_locks.is_empty() && is_often(false, of_locks);
+    let phases = if is_enough { of_locks } else { &process.phases_wait_s };
     match (phases.iter().position(waited), phases.iter().rposition(waited)) {
-        (Some(first), Some(last)) if contended > OFTEN * phases.len() as u64 => {
+        (Some(first), Some(last)) if is_often(true, phases) => {
             (last - first + 1) as f64 * process.phase_s
         }
         _ => process.seconds,

@@ -121,6 +121,13 @@ impl Advice {
                 format!("`convoy with` has nothing in place of a {} yet.", kind.name())
             }
         };
+        if let Some([times, low, high]) = pays.and_then(|row| row.program_times) {
+            let whole = format!(
+                " The program would be {times:.2} times as fast as a whole ({low:.2} to \
+                 {high:.2}): it starts and ends beside."
+            );
+            advice += &whole;
+        }
         if let (Some(now), Some(row)) = (now, pays) {
             // What both round to is no price.
             let is_dearer = row.wait_p99_us > 1.1 * now.wait_p99_us || row.jain < now.jain - 0.02;

@@ -1,7 +1,7 @@
 //! `convoy predict`: a recorded program with other CPUs, threads and locks.
 
 use crate::args::Common;
-use crate::behaviour::{behaviour, beside, busiest, disturbed, limit};
+use crate::behaviour::{behaviour, beside, busiest, busy_s, disturbed, limit};
 use crate::experiment::apart;
 use crate::explain::recorded::find;
 use crate::fail::Failure;
@@ -33,6 +33,8 @@ pub(crate) const SLEEP: &str = "sleep";
 pub(crate) const FAIR: &str = "fair";
 /// The machine whose prices the record replaces by those of its own hour.
 const HOST: &str = "host";
+/// Of the time of a program, what it does beside its threads' work with locks, if that matters.
+const BESIDE: f64 = 0.05;
 
 /// `convoy predict`.
 #[derive(Debug, Args)]
@@ -181,6 +183,10 @@ pub(crate) struct Row {
     pub(crate) change_percent: f64,
     pub(crate) low_percent: f64,
     pub(crate) high_percent: f64,
+    /// How often the program would run in the time that it took, if work beside the locks takes a
+    /// part of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program_times: Option<[f64; 3]>,
     pub(crate) wait_p99_us: f64,
     pub(crate) jain: f64,
 }
@@ -275,6 +281,10 @@ impl Replays {
             prediction.leaves_out = written.leaves_out.into_iter().chain(slips).collect();
             prediction.order = written.has;
             prediction.beyond = Account::new(record).beyond();
+            let (all_s, busy_s) = (record.program.wall_s, busy_s(process, &locks));
+            if process.pid == record.processes[0].pid && all_s - busy_s > BESIDE * all_s {
+                prediction.rows.iter_mut().for_each(|row| row.whole(all_s, busy_s));
+            }
             Ok(prediction)
         };
         let ordered = replayed(true)?;
@@ -292,6 +302,19 @@ impl Replays {
             ordered.order.join(", ")
         ));
         Ok(plain)
+    }
+}
+
+impl Row {
+    /// What the change means to a program that takes `all_s`, of which its threads are at work for
+    /// `busy_s`.
+    fn whole(&mut self, all_s: f64, busy_s: f64) {
+        let times = |percent: f64| {
+            let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);
+            all_s / (all_s - busy_s + busy_s / ratio)
+        };
+        self.program_times =
+            Some([self.change_percent, self.low_percent, self.high_percent].map(times));
     }
 }
 
@@ -438,6 +461,7 @@ fn predict(cells: &[Asked], measured: Point, verdict: String) -> Result<Predicti
             change_percent: percent(middle),
             low_percent: percent(changes.iter().copied().fold(f64::MAX, f64::min) / left),
             high_percent: percent(changes.iter().copied().fold(0.0, f64::max) * left),
+            program_times: None,
             wait_p99_us: of("wait_p99_us"),
             jain: of("jain"),
         });

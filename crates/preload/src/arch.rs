@@ -77,7 +77,7 @@ pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
         asm!(
             "mov {address}, qword ptr [rip + convoy_thread@GOTTPOFF]",
             "add {address}, qword ptr fs:0",
-            address = out(reg) address, options(pure, readonly, nostack),
+            address = out(reg) address, options(pure, nomem, nostack),
         );
     }
     // SAFETY: so many words, aligned; they are there as long as the thread, which alone has them.

@@ -140,7 +140,7 @@ fn took(thread: Thread, lock: usize) {
 #[inline(never)]
 fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     if let Some(detail) = thread.detail(Some(key)) {
-        thread.hold(lock, key, detail, weight);
+        thread.hold(lock, thread.pack(key, detail), weight);
     }
 }
 
@@ -156,6 +156,7 @@ fn wait(
 ) -> c_int {
     let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return block() };
     let waiters = Waiters::of(lock);
+    let packed = thread.pack(key, detail);
     let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
     thread.sleeps();
@@ -181,7 +182,7 @@ fn wait(
     if (asked..got).contains(&released) {
         detail.record(HANDOFF, got - released, 1);
     }
-    thread.hold(lock, key, detail, 1);
+    thread.hold(lock, packed, 1);
     result
 }
 
@@ -275,7 +276,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let failed = if result == 0 { 0 } else { STEP_FAILED };
     thread.step_at(STEP_WAIT | failed, wait, asked, got);
     if let (Some(wait), Some(detail)) = (wait, detail) {
-        thread.begin_monitor(condition, mutex, wait.pack(detail), got);
+        thread.begin_monitor(condition, mutex, thread.pack(wait, detail), got);
     }
     if let Some(key) = key {
         hold(thread, key, mutex, 1);

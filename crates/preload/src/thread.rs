@@ -30,18 +30,21 @@ pub(crate) struct Key {
     pub(crate) word: usize,
     /// Whether every hold of it is timed.
     pub(crate) is_due: bool,
-    /// Whether the last one was long.
-    is_slow: bool,
 }
 
-impl Key {
-    /// Bits of its word.
+/// A key in one word, with its detail and [`SLOW`].
+#[derive(Clone, Copy)]
+pub(crate) struct Packed(u64);
+
+impl Packed {
     const BITS: u32 = 32;
 
-    /// In one word, with its detail.
-    pub(crate) fn pack(self, detail: Detail) -> u64 {
-        let slow = if self.is_slow { SLOW } else { 0 };
-        slow | detail.index() << Self::BITS | self.word as u64
+    fn key(self) -> usize {
+        (self.0 & ((1 << Self::BITS) - 1)) as usize
+    }
+
+    fn detail(self) -> u64 {
+        (self.0 & !SLOW) >> Self::BITS
     }
 }
 
@@ -60,8 +63,7 @@ impl Turn {
 
 /// A hold that was being timed.
 pub(crate) struct Hold {
-    /// See [`Key::pack`].
-    key: u64,
+    key: Packed,
     begin: u64,
     switches: u64,
     weight: u64,
@@ -124,7 +126,7 @@ impl Thread {
                 let count = self.get(key + K_COUNT) + 1;
                 self.set(key + K_COUNT, count);
                 let is_slow = self.get(key + K_DETAIL) & SLOW != 0;
-                return Some(Key { word: key, is_due: count <= FIRST || is_slow, is_slow });
+                return Some(Key { word: key, is_due: count <= FIRST || is_slow });
             }
             if found == 0 {
                 return self.insert(key, lock, site);
@@ -146,7 +148,7 @@ impl Thread {
         self.set(key + K_SITE, site);
         self.set(key + K_COUNT, 1);
         self.set(key + K_LOCK, lock);
-        Some(Key { word: key, is_due: true, is_slow: false })
+        Some(Key { word: key, is_due: true })
     }
 
     /// Acquisitions until something is due.
@@ -233,8 +235,14 @@ impl Thread {
         detail.record(list, now.saturating_sub(released), last & 0xff);
     }
 
+    /// A key and its detail in one word, for later.
+    pub(crate) fn pack(self, key: Key, detail: Detail) -> Packed {
+        let slow = self.get(key.word + K_DETAIL) & SLOW;
+        Packed(slow | detail.index() << Packed::BITS | key.word as u64)
+    }
+
     /// Begins to time a hold that stands for `weight` of them.
-    pub(crate) fn hold(self, lock: usize, key: Key, detail: Detail, weight: u64) {
+    pub(crate) fn hold(self, lock: usize, key: Packed, weight: u64) {
         let switches = self.switches();
         let count = self.holds();
         let holds = (0..count.min(HOLD_COUNT)).map(|index| O_HOLD + index * HOLD_WORDS);
@@ -245,7 +253,7 @@ impl Thread {
             self.set_holds(count % HOLD_COUNT + 1);
         }
         self.put(at, lock as u64);
-        self.put(at + 1, key.pack(detail));
+        self.put(at + 1, key.0);
         self.put(at + 3, switches << 8 | weight);
         self.put(at + 2, arch::ticks());
     }
@@ -273,8 +281,7 @@ impl Thread {
     /// A hold after a wait has ended, and the same place may take the next lock.
     #[inline(always)]
     pub(crate) fn goes_on(self, hold: &Hold) {
-        let key = (hold.key & ((1 << Key::BITS) - 1)) as usize;
-        arch::fetch([core::ptr::from_ref(&self.0[key]) as usize]);
+        arch::fetch([core::ptr::from_ref(&self.0[hold.key.key()]) as usize]);
     }
 
     /// Whether the hold of `lock` is being timed.
@@ -296,13 +303,13 @@ impl Thread {
     }
 
     /// Begins to look whether the condition is part of a lock, which the thread has from `now` on;
-    /// `key` is [`Key::pack`] of its wait.
-    pub(crate) fn begin_monitor(self, condition: usize, mutex: usize, key: u64, now: u64) {
+    /// `key` is that of its wait.
+    pub(crate) fn begin_monitor(self, condition: usize, mutex: usize, key: Packed, now: u64) {
         for (word, value) in [
             (O_MONITOR, condition as u64),
             (O_MONITOR_MUTEX, mutex as u64),
             (O_MONITOR_AGAIN, 0),
-            (O_MONITOR_KEY, key),
+            (O_MONITOR_KEY, key.0),
             (O_MONITOR_BEGIN, now),
             (O_MONITOR_SWITCHES, self.switches()),
         ] {
@@ -319,7 +326,7 @@ impl Thread {
         self.put(O_MONITOR_MUTEX, 0);
         let [key, begin, switches] =
             [O_MONITOR_KEY, O_MONITOR_BEGIN, O_MONITOR_SWITCHES].map(|word| self.own(word));
-        let hold = Hold { key, begin, switches, weight: 1 };
+        let hold = Hold { key: Packed(key), begin, switches, weight: 1 };
         Some(Monitor { again: self.own(O_MONITOR_AGAIN) == 1, hold })
     }
 
@@ -347,7 +354,7 @@ impl Thread {
             self.put(at(index) + word, self.own(at(count - 1) + word));
         }
         self.set_holds(count - 1);
-        Some(Hold { key, begin, switches: last >> 8, weight: last & 0xff })
+        Some(Hold { key: Packed(key), begin, switches: last >> 8, weight: last & 0xff })
     }
 
     /// Ends a hold at `now`, before the lock is free.
@@ -355,13 +362,12 @@ impl Thread {
         let Some(file) = process::file() else { return };
         let list = if self.switches() == hold.switches { HOLD_ON } else { HOLD_OFF };
         let ticks = now.saturating_sub(hold.begin);
-        if (ticks > LONG) != (hold.key & SLOW != 0) {
-            let key = (hold.key & ((1 << Key::BITS) - 1)) as usize;
-            let word = self.get(key + K_DETAIL);
-            self.set(key + K_DETAIL, if ticks > LONG { word | SLOW } else { word & !SLOW });
+        if (ticks > LONG) != (hold.key.0 & SLOW != 0) {
+            let detail = hold.key.key() + K_DETAIL;
+            let word = self.get(detail);
+            self.set(detail, if ticks > LONG { word | SLOW } else { word & !SLOW });
         }
-        let detail = (hold.key & !SLOW) >> Key::BITS;
-        if let Some(detail) = Detail::at(file, detail) {
+        if let Some(detail) = Detail::at(file, hold.key.detail()) {
             detail.record(list, ticks, hold.weight);
         }
         process::look_sometimes(file, now);
