@@ -86,6 +86,10 @@ pub(crate) struct SweepArgs {
     /// Write the plot of an experiment that has one to FILE.svg or .png
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
+    /// Write the table of one grid into a document, between the marks that name it, once all its
+    /// cells are there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) into: Option<PathBuf>,
     /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,

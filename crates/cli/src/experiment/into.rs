@@ -1,5 +1,6 @@
-//! `convoy reproduce --into FILE`: the report in a document, between the marks that name its grid.
-//! The command and the build stand above it, so a table never outlives what made it unnoticed.
+//! `--into FILE` of `convoy reproduce` and `sweep`: the report in a document, between the marks that
+//! name its grid. The command and the build stand above it, so a table never outlives what made it
+//! unnoticed.
 
 use crate::build::build;
 use crate::fail::Failure;
@@ -52,14 +53,14 @@ pub(super) fn write(plan: &Plan, report: &ExperimentReport, path: &Path) -> Resu
     output::file(path, &format!("{before}\n{body}{after}"))
 }
 
-/// The command without the document that it writes.
+/// The command without the document that it writes and the directories of its cells.
 fn command(words: impl Iterator<Item = String>) -> String {
     let (mut text, mut words) = ("convoy".to_owned(), words);
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--into" => drop(words.next()),
+            "--into" | "--dir" | "--merge" => drop(words.next()),
             "-q" | "--quiet" => {}
-            one if one.starts_with("--into=") => {}
+            one if ["--into=", "--dir=", "--merge="].iter().any(|flag| one.starts_with(flag)) => {}
             other => text.extend([" ", other]),
         }
     }
@@ -97,6 +98,9 @@ mod tests {
         assert!(super::around("nothing", &marks).is_none());
         let words = ["reproduce", "e", "--into", "d.md", "--quick", "-q"].map(str::to_owned);
         assert_eq!(command(words.into_iter()), "convoy reproduce e --quick");
+        let words = ["sweep", "e", "--dir", "cells", "--merge=more", "--seeds", "2", "--into=d.md"];
+        let words = words.map(str::to_owned);
+        assert_eq!(command(words.into_iter()), "convoy sweep e --seeds 2");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `convoy sweep`: the cells of an experiment, kept one by one, in as many parts as one likes.
 
-use super::{Done, SweepArgs, execute, incomplete, plot, print, threads};
+use super::{Done, SweepArgs, execute, incomplete, into, plot, print, threads};
 use crate::build::build;
 use crate::fail::Failure;
 use crate::output;
@@ -18,6 +18,9 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref())?;
     let plan = args.which.plan()?;
+    if let Some(path) = &args.into {
+        into::ready(&plan, path)?;
+    }
     let build = build();
     let cells = Cells::open(&args.dir, &build).map_err(Failure::environment)?;
     for other in &args.merge {
@@ -97,5 +100,10 @@ fn finish(
     output::file(&args.dir.join("record.json"), &(text + "\n"))?;
     output::file(&args.dir.join("result.csv"), &report.to_csv())?;
     plot(&args.common, &report, args.plot.as_deref())?;
-    print(&args.common, &report)
+    print(&args.common, &report)?;
+    if let Some(path) = &args.into {
+        into::write(plan, &report, path)?;
+        output::message(&args.common, &format!("wrote {}", path.display()));
+    }
+    Ok(())
 }
