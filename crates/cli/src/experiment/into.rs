@@ -1,6 +1,6 @@
 //! `--into FILE` of `convoy reproduce` and `sweep`: the report in a document, between the marks
-//! that name its grid. The command and the build stand above it, so a table never outlives what made
-//! it unnoticed.
+//! that name its grid. The command and the build stand above it, so a table never outlives what
+//! made it unnoticed.
 
 use crate::build::build;
 use crate::fail::Failure;
