@@ -5,10 +5,11 @@ use core::ffi::c_int;
 use crate::arch::ticks;
 use crate::details::Detail;
 use crate::layout::*;
+use crate::local::*;
 use crate::process;
 use crate::real::Real;
 use crate::stack;
-use crate::thread::{Key, Monitor, Thread};
+use crate::thread::{Key, Monitor, Packed, Thread};
 use crate::waiters::Waiters;
 
 /// The owner of a robust mutex died; whoever reads this has it.
@@ -156,6 +157,7 @@ fn wait(
 ) -> c_int {
     let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return block() };
     let waiters = Waiters::of(lock);
+    settle(thread);
     let packed = thread.pack(key, detail);
     let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
@@ -167,23 +169,55 @@ fn wait(
     Thread::wakes();
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
-    waited(thread, detail, asked, got, true);
     let failed = if is_owned(result) { 0 } else { STEP_FAILED };
-    thread.step_at(STEP_LOCK | failed, Some(key), asked, got);
     if failed != 0 {
+        waited(thread, detail, asked, got, true);
+        thread.step_at(STEP_LOCK | failed, Some(key), asked, got);
         detail.add(D_FAILED);
         return result;
     }
-    detail.add(D_CONTENDED);
     if how.kind == SEMAPHORE {
         waiters.inspect(|all| all.took(thread.id()));
     }
     let released = waiters.map_or(0, Waiters::released);
-    if (asked..got).contains(&released) {
-        detail.record(HANDOFF, got - released, 1);
+    let handoff = if (asked..got).contains(&released) { got - released } else { 0 };
+    thread.put(O_WAITED, packed.word());
+    thread.put(O_WAITED_FROM, asked);
+    thread.put(O_WAITED_TO, got);
+    thread.put(O_WAITED_HANDOFF, handoff);
+    // Others wait for what this thread has now: unless it is to be told in order, or the thread
+    // might keep it, the wait is recorded when it has given it up.
+    let gives_up = how.kind != SEMAPHORE || waiters.is_some_and(Waiters::is_owned);
+    if thread.traces() || !gives_up {
+        settle(thread);
+        thread.step_at(STEP_LOCK, Some(key), asked, got);
     }
     thread.hold(lock, packed, 1);
     result
+}
+
+/// Records the wait that was left for later.
+#[inline]
+fn settle(thread: Thread) {
+    let packed = thread.own(O_WAITED);
+    if packed != 0 {
+        thread.put(O_WAITED, 0);
+        settled(thread, Packed::of(packed));
+    }
+}
+
+#[inline(never)]
+fn settled(thread: Thread, packed: Packed) {
+    let Some(detail) = process::file().and_then(|file| Detail::at(file, packed.detail())) else {
+        return;
+    };
+    let [asked, got, handoff] =
+        [O_WAITED_FROM, O_WAITED_TO, O_WAITED_HANDOFF].map(|word| thread.own(word));
+    waited(thread, detail, asked, got, true);
+    detail.add(D_CONTENDED);
+    if handoff != 0 {
+        detail.record(HANDOFF, handoff, 1);
+    }
 }
 
 fn waited(thread: Thread, detail: Detail, asked: u64, got: u64, for_lock: bool) {
@@ -207,10 +241,11 @@ pub(crate) fn release(give: &Real, lock: usize) -> c_int {
 /// Posts a semaphore: its owner gives it up, or somebody signals with it.
 pub(crate) fn post(give: &Real, lock: usize) -> c_int {
     let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
-    if let Some(all) = Waiters::known(lock) {
-        all.gave(thread.id(), thread.is_timed(lock));
-    }
-    release(give, lock)
+    let Some(all) = Waiters::known(lock) else { return release(give, lock) };
+    let had_it = all.gives(thread.id()) || thread.is_timed(lock);
+    let result = release(give, lock);
+    all.gave(had_it);
+    result
 }
 
 #[cold]
@@ -218,19 +253,22 @@ pub(crate) fn post(give: &Real, lock: usize) -> c_int {
 fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
     let is_traced = thread.traces();
     let (hold, now) = (thread.take(lock), if is_traced { thread.begin_step() } else { ticks() });
-    if let Some(hold) = &hold {
-        thread.held(hold, now);
-        if let Some(all) = Waiters::known(lock) {
-            all.release(now);
-        }
+    let kept = hold.as_ref().is_some_and(|hold| thread.kept(hold));
+    if hold.is_some()
+        && let Some(all) = Waiters::known(lock)
+    {
+        all.release(now);
     }
     let result = give.call([lock, 0, 0, 0]);
-    if let Some(hold) = &hold {
-        thread.goes_on(hold);
-    }
     if is_traced {
         thread.step(STEP_UNLOCK, lock as u64, now, ticks());
     }
+    // Nobody waits for this thread any more.
+    if let Some(hold) = &hold {
+        thread.goes_on(hold);
+        thread.held(hold, kept, now);
+    }
+    settle(thread);
     if let Some(hold) = &hold {
         thread.released(hold);
     }
@@ -242,8 +280,9 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let Some(thread) = Thread::current() else { return block.call(arguments) };
     let [condition, mutex, ..] = arguments;
     let asked = if thread.traces() { thread.begin_step() } else { ticks() };
+    settle(thread);
     if let Some(hold) = thread.take(mutex) {
-        thread.held(&hold, asked);
+        thread.held(&hold, thread.kept(&hold), asked);
         if let Some(all) = Waiters::known(mutex) {
             all.release(asked);
         }
@@ -297,8 +336,8 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
             None => all.passed(thread.id()),
             Some(Monitor { again: false, .. }) => all.told(),
             Some(monitor) => {
-                all.gave(thread.id(), false);
-                thread.held(&monitor.hold, ticks());
+                all.gave(all.gives(thread.id()));
+                thread.held(&monitor.hold, thread.kept(&monitor.hold), ticks());
             }
         }
     }
@@ -325,6 +364,7 @@ pub(crate) fn pause(others: &Real) -> c_int {
 /// Waits at a barrier.
 pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return block.call([barrier, 0, 0, 0]) };
+    settle(thread);
     let key = thread.count(BARRIER, barrier, site);
     let detail = thread.detail(key);
     thread.forget();

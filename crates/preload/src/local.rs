@@ -56,10 +56,17 @@ pub(crate) const O_TRACE_SWITCHES: usize = 46;
 pub(crate) const O_TRACE_OFF: usize = 47;
 /// Its number for the kernel.
 pub(crate) const O_THREAD: usize = 48;
+/// The key of a wait that is not recorded yet, with its detail; 0: none.
+pub(crate) const O_WAITED: usize = 49;
+/// When it began and ended, ticks.
+pub(crate) const O_WAITED_FROM: usize = 50;
+pub(crate) const O_WAITED_TO: usize = 51;
+/// Ticks since the release before; 0: not known.
+pub(crate) const O_WAITED_HANDOFF: usize = 52;
 /// Beside [`O_HOLDS`]: the thread has a trace.
 pub(crate) const TRACED: u64 = 1 << 8;
 
 const _: () = {
     assert!(O_HOLD + HOLD_COUNT * HOLD_WORDS <= O_RELEASED);
-    assert!(O_THREAD < OWN_WORDS && HOLD_COUNT < TRACED as usize);
+    assert!(O_WAITED_HANDOFF < OWN_WORDS && HOLD_COUNT < TRACED as usize);
 };

@@ -294,9 +294,13 @@ pub(crate) fn look(file: &Map, ticks: u64) {
 /// The same if the last look was some time ago: the more threads there are, the longer it takes.
 #[inline]
 pub(crate) fn look_sometimes(file: &Map, ticks: u64) {
-    /// Some 26 ms.
+    /// Some 26 ms, with so many threads that there have been; and about a second.
     const LOOK: u64 = 1 << 26;
-    if ticks.wrapping_sub(file[H_TICKS_LAST].load(Relaxed)) > LOOK {
+    const FEW: u64 = 64;
+    const LONGEST: u64 = 1 << 31;
+    let threads = file[H_THREADS].load(Relaxed);
+    let apart = (LOOK + LOOK / FEW * threads).min(LONGEST);
+    if ticks.wrapping_sub(file[H_TICKS_LAST].load(Relaxed)) > apart {
         look(file, ticks);
     }
 }

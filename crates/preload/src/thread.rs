@@ -43,7 +43,15 @@ impl Packed {
         (self.0 & ((1 << Self::BITS) - 1)) as usize
     }
 
-    fn detail(self) -> u64 {
+    pub(crate) fn of(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn detail(self) -> u64 {
         (self.0 & !SLOW) >> Self::BITS
     }
 }
@@ -263,19 +271,12 @@ impl Thread {
         self.own(O_SLOT) + 1
     }
 
-    /// A wait has ended: what the thread uses next may be in no cache, its stack too.
+    /// A wait has ended: what the thread uses next may be in no cache.
     #[inline(always)]
     pub(crate) fn wakes() {
-        let (own, stack) = (arch::own(), 0_u64);
+        let own = arch::own();
         let of = |word: &AtomicU64| core::ptr::from_ref(word) as usize;
-        let stack = core::ptr::from_ref(core::hint::black_box(&stack)) as usize;
-        arch::fetch([
-            of(&own[O_HOLDS]),
-            of(&own[O_RELEASED]),
-            stack + 64,
-            stack + 128,
-            stack + 192,
-        ]);
+        arch::fetch([of(&own[O_HOLDS]), of(&own[O_RELEASED])]);
     }
 
     /// A hold after a wait has ended, and the same place may take the next lock.
@@ -357,10 +358,15 @@ impl Thread {
         Some(Hold { key: Packed(key), begin, switches: last >> 8, weight: last & 0xff })
     }
 
-    /// Ends a hold at `now`, before the lock is free.
-    pub(crate) fn held(self, hold: &Hold, now: u64) {
+    /// Whether the thread kept its CPU since the hold began.
+    pub(crate) fn kept(self, hold: &Hold) -> bool {
+        self.switches() == hold.switches
+    }
+
+    /// A hold ended at `now`, in which the thread kept its CPU or did not.
+    pub(crate) fn held(self, hold: &Hold, kept: bool, now: u64) {
         let Some(file) = process::file() else { return };
-        let list = if self.switches() == hold.switches { HOLD_ON } else { HOLD_OFF };
+        let list = if kept { HOLD_ON } else { HOLD_OFF };
         let ticks = now.saturating_sub(hold.begin);
         if (ticks > LONG) != (hold.key.0 & SLOW != 0) {
             let detail = hold.key.key() + K_DETAIL;

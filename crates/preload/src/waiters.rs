@@ -125,14 +125,27 @@ impl Waiters {
         }
     }
 
-    /// A thread gives it up that had it, as far as it knows itself.
-    pub(crate) fn gave(self, thread: u64, had_it: bool) {
+    /// A thread is about to give it up; whether it has it.
+    pub(crate) fn gives(self, thread: u64) -> bool {
         let is_owner = self.0[L_OWNER].load(Relaxed) == thread;
         if is_owner {
             self.0[L_OWNER].store(0, Relaxed);
         }
-        let word = if is_owner || had_it { L_OWN } else { L_OTHER };
+        is_owner
+    }
+
+    /// A thread gave it up that had it, or did not.
+    pub(crate) fn gave(self, had_it: bool) {
+        let word = if had_it { L_OWN } else { L_OTHER };
         self.0[word].fetch_add(1, Relaxed);
+    }
+
+    /// Whether those that have it give it up: so it was often, and seldom otherwise.
+    pub(crate) fn is_owned(self) -> bool {
+        /// Times that tell.
+        const OFTEN: u64 = 16;
+        let [own, other] = [L_OWN, L_OTHER].map(|word| self.0[word].load(Relaxed));
+        own > OFTEN + 2 * other
     }
 
     /// A thread signals what it waited for without having left the section in between: it had
