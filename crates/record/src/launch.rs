@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{OBJECT, RecordError};
 
@@ -24,12 +26,19 @@ pub fn object() -> Result<PathBuf, RecordError> {
     let usable = |directory: &PathBuf| std::fs::create_dir_all(directory).is_ok();
     let directory =
         cache.map(|cache| cache.join("convoy")).filter(usable).unwrap_or_else(std::env::temp_dir);
+    object_in(&directory)
+}
+
+fn object_in(directory: &Path) -> Result<PathBuf, RecordError> {
+    static WRITES: AtomicU32 = AtomicU32::new(0);
     let path = directory.join(format!("libconvoy_record-{:016x}.so", checksum(OBJECT)));
     if std::fs::read(&path).is_ok_and(|there| there == OBJECT) {
         return Ok(path);
     }
-    // Another convoy may write it at the same time: whole files replace each other.
-    let part = path.with_extension(format!("{}.part", std::process::id()));
+    // Another convoy, or another thread of this one, may write it at the same time: each has a file
+    // of its own, and whole files replace each other.
+    let number = WRITES.fetch_add(1, Relaxed);
+    let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
     let written = std::fs::write(&part, OBJECT).and_then(|()| std::fs::rename(&part, &path));
     written.map_err(|source| RecordError::Write { path: path.clone(), source })?;
     Ok(path)
@@ -89,4 +98,26 @@ fn is_dynamic(bytes: &[u8]) -> bool {
     };
     let (table, size, count) = (number(32, 8), number(54, 2), number(56, 2));
     (0..count).any(|index| number(table.saturating_add(index * size), 4) == 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_write_the_object_at_once_leave_all_of_it() {
+        let name = format!("convoy-object-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    let path = object_in(&directory).expect("it can be written");
+                    assert!(std::fs::read(path).is_ok_and(|bytes| bytes == OBJECT), "cut off");
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(&directory).expect("it is there").count(), 1);
+        std::fs::remove_dir_all(directory).expect("it goes away");
+    }
 }
