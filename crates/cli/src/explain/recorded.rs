@@ -57,8 +57,16 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
         ("--ftrace", args.ftrace.is_some()),
     ];
     if let Some((flag, _)) = foreign.iter().find(|(_, given)| *given) {
+        let instead = match *flag {
+            "--trace" | "--ftrace" => {
+                ". It has in order what some threads did in windows of the run (`trace` of each \
+                 process, in the file that record -o writes); for every switch of the program, \
+                 perf sched record -- CMD, then perf sched timehist"
+            }
+            _ => ": leave it out",
+        };
         return Err(Failure::usage(format!(
-            "{flag} belongs to simulated runs; {} is the record of a program: leave it out",
+            "{flag} belongs to simulated runs; {} is the record of a program{instead}",
             args.run
         )));
     }
