@@ -336,6 +336,15 @@ extern "C" fn sem_post(semaphore: usize) -> c_int {
     0
 }
 
+/// Whether all mutexes, and all semaphores, hand over.
+static HAND_OVER: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+
+/// Whether all locks of this kind hand over.
+pub(crate) fn hands_over(is_semaphore: bool) -> bool {
+    // Relaxed: set before the program has threads.
+    HAND_OVER[usize::from(is_semaphore)].load(Relaxed)
+}
+
 /// What mutexes that hand over need beside them, whichever these are.
 pub(crate) fn prepare() {
     count_forks();
@@ -345,6 +354,7 @@ pub(crate) fn prepare() {
 /// Puts them in place of libc's mutexes.
 pub(crate) fn install() {
     prepare();
+    HAND_OVER[0].store(true, Relaxed);
     let timed = [two(timedlock), three(clocklock)];
     own::replace_mutexes([one(lock), one(trylock), one(trylock), one(unlock)], timed);
 }
@@ -352,6 +362,7 @@ pub(crate) fn install() {
 /// Puts them in place of libc's semaphores.
 pub(crate) fn install_semaphores() {
     count_forks();
+    HAND_OVER[1].store(true, Relaxed);
     real::SEM_WAIT.replace(one(sem_wait));
     real::SEM_TRYWAIT.replace(one(sem_trywait));
     real::SEM_TIMEDWAIT.replace(two(sem_timedwait));

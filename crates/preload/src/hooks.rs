@@ -4,6 +4,7 @@ use core::ffi::c_int;
 
 use crate::arch::ticks;
 use crate::details::Detail;
+use crate::handoff;
 use crate::layout::*;
 use crate::local::*;
 use crate::process;
@@ -180,14 +181,16 @@ fn wait(
         waiters.inspect(|all| all.took(thread.id()));
     }
     let released = waiters.map_or(0, Waiters::released);
-    let handoff = if (asked..got).contains(&released) { got - released } else { 0 };
+    let passed = if (asked..got).contains(&released) { got - released } else { 0 };
     thread.put(O_WAITED, packed.word());
     thread.put(O_WAITED_FROM, asked);
     thread.put(O_WAITED_TO, got);
-    thread.put(O_WAITED_HANDOFF, handoff);
-    // Others wait for what this thread has now: unless it is to be told in order, or the thread
-    // might keep it, the wait is recorded when it has given it up.
-    let gives_up = how.kind != SEMAPHORE || waiters.is_some_and(Waiters::is_owned);
+    thread.put(O_WAITED_HANDOFF, passed);
+    // Where locks hand over, all others wait for what this thread has now: unless it is to be told
+    // in order, or the thread might keep it, the wait is recorded when it has given it up.
+    let is_semaphore = how.kind == SEMAPHORE;
+    let gives_up = handoff::hands_over(is_semaphore)
+        && (!is_semaphore || waiters.is_some_and(Waiters::is_owned));
     if thread.traces() || !gives_up {
         settle(thread);
         thread.step_at(STEP_LOCK, Some(key), asked, got);
@@ -211,12 +214,12 @@ fn settled(thread: Thread, packed: Packed) {
     let Some(detail) = process::file().and_then(|file| Detail::at(file, packed.detail())) else {
         return;
     };
-    let [asked, got, handoff] =
+    let [asked, got, passed] =
         [O_WAITED_FROM, O_WAITED_TO, O_WAITED_HANDOFF].map(|word| thread.own(word));
     waited(thread, detail, asked, got, true);
     detail.add(D_CONTENDED);
-    if handoff != 0 {
-        detail.record(HANDOFF, handoff, 1);
+    if passed != 0 {
+        detail.record(HANDOFF, passed, 1);
     }
 }
 
