@@ -67,6 +67,10 @@ fn policies(kind: Kind) -> &'static [&'static str] {
     }
 }
 
+/// A gain that is surely less than this is not advised: medians of a program against itself differ
+/// by as much (docs/record.md), and every lock has a price.
+const LEAST_PERCENT: f64 = 1.0;
+
 /// What `--lock` calls a lock: its variable, or all places that take it, since what counts is the
 /// one that does so first.
 fn sites(lock: &Lock) -> Vec<String> {
@@ -106,7 +110,7 @@ impl Advice {
         let others = whole.iter().copied().filter(|row| row.policy != recorded);
         let best = others.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
         let known = prediction.doubt.is_none();
-        let pays = best.filter(|row| known && row.low_percent > 0.0);
+        let pays = best.filter(|row| known && row.low_percent >= LEAST_PERCENT);
         let mut advice = match (best, pays) {
             _ if !known => "Nothing is advised: the replay is not this program.".to_owned(),
             (_, Some(row)) => {
