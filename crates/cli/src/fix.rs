@@ -67,8 +67,8 @@ fn policies(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// A gain that is surely less than this is not advised: medians of a program against itself differ
-/// by as much (docs/record.md), and every lock has a price.
+/// A lock is advised if it is sure to gain this: medians of a program against itself differ by as
+/// much (docs/record.md), and every lock has a price.
 const LEAST_PERCENT: f64 = 1.0;
 
 /// What `--lock` calls a lock: its variable, or all places that take it, since what counts is the
@@ -127,8 +127,8 @@ impl Advice {
         };
         if let Some([times, low, high]) = pays.and_then(|row| row.program_times) {
             let whole = format!(
-                " The program would be {times:.2} times as fast as a whole ({low:.2} to \
-                 {high:.2}): it starts and ends beside."
+                " The whole program would run {times:.2} times as fast ({low:.2} to {high:.2}), \
+                 its start and end included."
             );
             advice += &whole;
         }

@@ -56,7 +56,7 @@ pub(super) fn plan_of(args: &Explain) -> Result<Option<Plan>, Failure> {
 /// each.
 pub(super) fn run(args: &Explain, plan: &Plan) -> Result<ExitCode, Failure> {
     if args.common.format != Format::Table {
-        let text = "the account of a grid is sentences; leave --format out, or name one cell";
+        let text = "the account of a grid is sentences; leave out --format, or name one cell";
         return Err(Failure::usage(text));
     }
     let threads = threads(None)?;

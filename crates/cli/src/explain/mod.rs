@@ -131,7 +131,7 @@ impl Explain {
         output::ready(self.common.output.as_deref())?;
         if self.proc.is_some() && self.common.format != Format::Table {
             return Err(Failure::usage(
-                "--proc prints the kernel's own format; leave --format out or use the report",
+                "--proc prints the kernel's own format; leave out --format or use the report",
             ));
         }
         if let Some(path) = &self.flame {

@@ -4,7 +4,7 @@
 use convoy_lab::experiment::Change;
 use convoy_stats::Estimate;
 
-use super::Results;
+use super::{Results, sentence};
 use crate::format::fixed;
 use crate::table::Cell;
 
@@ -97,9 +97,14 @@ fn errors(results: Results) -> Option<String> {
 }
 
 /// Whether the published changes are reproduced: the mean error beside that of no change, which a
-/// model has to beat.
+/// model has to beat. Parts of runs reproduce nothing, however close they are.
 pub(super) fn verdict(results: Results) -> Option<String> {
-    mean_errors(results).map(reproduced)
+    let said = mean_errors(results).map(reproduced)?;
+    Some(if sentence::is_cut(results.grid) {
+        format!("only parts of the published runs were made; {said}")
+    } else {
+        said
+    })
 }
 
 fn reproduced((own, none): (f64, f64)) -> String {

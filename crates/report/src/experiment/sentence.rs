@@ -76,6 +76,14 @@ pub(super) fn users(grid: &PlannedGrid) -> Option<u32> {
     users.all(|other| other == Some(first)).then_some(first)
 }
 
+/// Whether its runs end before all users have done all their jobs.
+pub(super) fn is_cut(grid: &PlannedGrid) -> bool {
+    grid.points.iter().flat_map(|point| &point.jobs).any(|job| match job {
+        Job::Sim(job) => job.inputs().jobs_together.is_some() || job.first_jobs().is_some(),
+        Job::Locks(_) | Job::Zone(_) | Job::Work(_) | Job::Host(_) | Job::Command(_) => false,
+    })
+}
+
 fn size(grid: &PlannedGrid) -> Option<String> {
     let job = grid.points.first()?.jobs.first()?;
     let Job::Sim(job) = job else { return None };
