@@ -68,6 +68,23 @@ pub(crate) fn set_thread_word(word: usize) {
     }
 }
 
+/// One of the words of this thread, as fast as can be.
+#[inline(always)]
+pub(crate) fn own_word<const AT: usize>() -> u64 {
+    const { assert!(AT < OWN_WORDS, "a word of the thread") };
+    let word;
+    // SAFETY: reads a word of this thread.
+    unsafe {
+        asm!(
+            "mov {word}, qword ptr [rip + convoy_thread@GOTTPOFF]",
+            "mov {word}, qword ptr fs:[{word} + {at}]",
+            word = out(reg) word, at = const AT * 8,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    word
+}
+
 /// The words of this thread.
 #[inline(always)]
 pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
@@ -113,6 +130,31 @@ pub(crate) fn thread_pointer() -> usize {
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 has it.
     unsafe { _rdtsc() }
+}
+
+/// Which of eight numbers are `wanted`: two bits for each.
+///
+/// # Safety
+/// They are there, on a boundary of 16 bytes, and nobody writes them meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
+    let found;
+    // SAFETY: by the caller; every x86-64 has these instructions.
+    unsafe {
+        asm!(
+            "movd {low}, {wanted:e}",
+            "pshufd {low}, {low}, 0",
+            "movdqa {high}, {low}",
+            "pcmpeqd {low}, xmmword ptr [{numbers}]",
+            "pcmpeqd {high}, xmmword ptr [{numbers} + 16]",
+            "packssdw {low}, {high}",
+            "pmovmskb {found:e}, {low}",
+            low = out(xmm_reg) _, high = out(xmm_reg) _, found = lateout(reg) found,
+            wanted = in(reg) wanted, numbers = in(reg) numbers,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    found
 }
 
 /// Has the lines of the cache with these places fetched; nothing waits for them.

@@ -8,10 +8,11 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
+use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
 use crate::process::{self, Map, Slot};
-use crate::thread::{Key, Thread, add};
+use crate::thread::{Thread, add};
 use crate::{arch, own, stack};
 
 /// Details that threads share for one key at most, a power of two.
@@ -38,7 +39,7 @@ pub(crate) struct Detail {
     first: usize,
 }
 
-fn words(file: &'static Map, index: usize) -> &'static [AtomicU64] {
+fn words_of(file: &'static Map, index: usize) -> &'static [AtomicU64] {
     &file[DETAILS + index * DETAIL_WORDS..][..DETAIL_WORDS]
 }
 
@@ -72,19 +73,20 @@ impl Thread {
     }
 
     fn find_detail(self, key: Option<Key>, with_callers: bool) -> Option<Detail> {
-        let Some(Key { word: key, .. }) = key else {
+        let words = key.and_then(|key| self.key_words(self.number(key)));
+        let Some(key) = words else {
             add(&self.0[S_UNTOLD], 1);
             return None;
         };
         let file = process::file()?;
-        let word = self.get(key + K_DETAIL);
-        let mut index = word & ((1 << DETAIL_BITS) - 1);
+        let told = Told(key[K_DETAIL].load(Relaxed));
+        let mut index = told.detail();
         let is_known = index != 0
             && !(with_callers
                 && self.shares()
-                && words(file, index as usize)[D_CALLERS].load(Relaxed) == 0);
+                && words_of(file, index as usize)[D_CALLERS].load(Relaxed) == 0);
         if !is_known {
-            let (lock, site) = (self.get(key + K_LOCK), self.get(key + K_SITE));
+            let (lock, site) = (key[K_LOCK].load(Relaxed), key[K_SITE].load(Relaxed));
             let shared =
                 if self.shares() { find_shared(file, (lock, site), with_callers) } else { 0 };
             index = match shared {
@@ -93,15 +95,9 @@ impl Thread {
                 shared => shared,
             };
         }
-        let (generation, mask) = (self.own(O_GENERATION), (1 << GENERATION_BITS) - 1);
-        let mut threads = (word & !SLOW) >> (DETAIL_BITS + GENERATION_BITS);
-        if word >> DETAIL_BITS & mask != generation {
-            threads += 1;
-        }
-        let high = threads << GENERATION_BITS | generation;
-        let now = word & SLOW | high << DETAIL_BITS | index;
-        if now != word {
-            self.set(key + K_DETAIL, now);
+        let now = told.used(index, self.own(O_GENERATION));
+        if now != told {
+            key[K_DETAIL].store(now.0, Relaxed);
         }
         if index == 0 {
             add(&self.0[S_UNTOLD], 1);
@@ -161,16 +157,16 @@ impl Detail {
     /// That of this CPU, if threads share it.
     #[inline]
     fn here(self) -> &'static [AtomicU64] {
-        let first = words(self.file, self.first);
+        let first = words_of(self.file, self.first);
         match first[D_SHARDS].load(Relaxed) as usize {
             0 => first,
-            shards => words(self.file, self.first + cpu() % shards),
+            shards => words_of(self.file, self.first + cpu() % shards),
         }
     }
 
     /// Notes who called, the first time.
     fn learn_callers(self) {
-        let words = words(self.file, self.first);
+        let words = words_of(self.file, self.first);
         if words[D_CALLERS].load(Relaxed) != 0 {
             return;
         }
@@ -218,7 +214,7 @@ fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool)
     let mixed = [lock, site].iter().chain(&callers).fold(0_u64, |hash, word| {
         (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });
-    let hash = mixed >> DETAIL_BITS | 1;
+    let hash = mixed >> Told::DETAIL_BITS | 1;
     let probes = (0..PROBES).map(|at| &KNOWN[(hash as usize + at) % SHARED]);
     for known in probes {
         // Acquire: pairs with the release of whoever has made them.
@@ -228,16 +224,16 @@ fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool)
             if made == 0 {
                 return 0;
             }
-            store_callers(words(file, made as usize), &callers);
-            let own = hash << DETAIL_BITS | made;
+            store_callers(words_of(file, made as usize), &callers);
+            let own = hash << Told::DETAIL_BITS | made;
             found = match known.compare_exchange(0, own, Release, Acquire) {
                 Ok(_) => own,
                 // Another thread was first; what was made here stays empty.
                 Err(other) => other,
             };
         }
-        if found >> DETAIL_BITS == hash & (u64::MAX >> DETAIL_BITS) {
-            return found & ((1 << DETAIL_BITS) - 1);
+        if found >> Told::DETAIL_BITS == hash & (u64::MAX >> Told::DETAIL_BITS) {
+            return Told(found).detail();
         }
     }
     0

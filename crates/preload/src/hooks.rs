@@ -5,12 +5,13 @@ use core::ffi::c_int;
 use crate::arch::ticks;
 use crate::details::Detail;
 use crate::handoff;
+use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
 use crate::process;
 use crate::real::Real;
 use crate::stack;
-use crate::thread::{Key, Monitor, Packed, Thread};
+use crate::thread::{Monitor, Packed, Thread, Turn};
 use crate::waiters::Waiters;
 
 /// The owner of a robust mutex died; whoever reads this has it.
@@ -31,26 +32,83 @@ fn is_owned(result: c_int) -> bool {
     result == 0 || result == EOWNERDEAD
 }
 
-/// Takes a lock with `block`, after an attempt that tells whether it must wait.
+/// Takes a lock with `block`, after an attempt that tells whether it must wait. Here is what nearly
+/// every acquisition needs, in few instructions; whatever else is due is done elsewhere.
 #[inline(always)]
-pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize) -> c_int {
-    let Some(thread) = Thread::current() else { return block.call(arguments) };
-    let lock = arguments[0];
+pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: usize) -> c_int {
+    let Some(thread) = Thread::known().filter(|_| !process::only_contended()) else {
+        return acquire_one(how, block, lock, site);
+    };
+    let key = thread.count(how.kind, lock, site);
+    let is_turn = thread.is_turn();
+    let is_plain = key.is_some_and(|key| !key.is_due)
+        && !is_turn
+        && !thread.was_timed()
+        && !thread.is_monitor(lock);
+    if !is_plain {
+        return go_on_one(how, block, lock, (site, key, is_turn));
+    }
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    if result == 0 && how.kind != SEMAPHORE {
+        return 0;
+    }
+    tried(how, block, lock, (site, key, result))
+}
+
+// What is passed in memory is put there elsewhere, too.
+
+#[cold]
+#[inline(never)]
+fn acquire_one(how: &How, block: &Real, lock: usize, site: usize) -> c_int {
+    acquire(how, block, &[lock, 0, 0, 0], site)
+}
+
+#[cold]
+#[inline(never)]
+fn go_on_one(
+    how: &How,
+    block: &Real,
+    lock: usize,
+    (site, key, is_turn): (usize, Option<Key>, bool),
+) -> c_int {
+    let block = || block.call([lock, 0, 0, 0]);
+    let Some(thread) = Thread::known() else { return block() };
+    go_on(how, thread, block, (lock, site), (key, is_turn))
+}
+
+/// The same for locks that are taken in another way.
+#[inline(never)]
+pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
+    let Some(thread) = Thread::current() else { return block.call(*arguments) };
     if process::only_contended() {
         return contend(how, thread, block, arguments, site);
     }
+    let lock = arguments[0];
     let key = thread.count(how.kind, lock, site);
-    let (turn, thought) = (thread.turn(), thread.was_timed());
-    let asked = if turn.is_traced { thread.begin_step() } else { 0 };
-    if thought {
-        think(thread, key);
+    let block = || block.call(*arguments);
+    go_on(how, thread, block, (lock, site), (key, thread.is_turn()))
+}
+
+/// Takes it after it was counted.
+#[inline(always)]
+fn go_on(
+    how: &How,
+    thread: Thread,
+    block: impl Fn() -> c_int,
+    (lock, site): (usize, usize),
+    (key, is_turn): (Option<Key>, bool),
+) -> c_int {
+    let turn = if is_turn { thread.draw() } else { Turn::NOTHING };
+    let mut asked = if turn.is_traced { thread.begin_step() } else { 0 };
+    if thread.was_timed() {
+        asked = think(thread, key);
     }
     if thread.is_monitor(lock) {
         thread.monitor_again();
     }
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
-        return wait(how, thread, key, || block.call(arguments), lock);
+        return wait(how, thread, (key, asked), block, (lock, site));
     }
     if turn.is_traced && is_owned(result) {
         thread.step_at(STEP_LOCK, key, asked, ticks());
@@ -59,9 +117,26 @@ pub(crate) fn acquire(how: How, block: &Real, arguments: [usize; 4], site: usize
     result
 }
 
+/// An attempt did not just succeed, or the lock is a semaphore.
+#[cold]
+#[inline(never)]
+fn tried(
+    how: &How,
+    block: &Real,
+    lock: usize,
+    (site, key, result): (usize, Option<Key>, c_int),
+) -> c_int {
+    let Some(thread) = Thread::known() else { return result };
+    if result == how.busy {
+        return wait(how, thread, (key, 0), || block.call([lock, 0, 0, 0]), (lock, site));
+    }
+    begin(how, thread, key, lock, false, result);
+    result
+}
+
 /// Takes a lock; only if it must wait, that is recorded.
 #[inline]
-fn contend(how: How, thread: Thread, block: &Real, arguments: [usize; 4], site: usize) -> c_int {
+fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
     let lock = arguments[0];
     if thread.is_monitor(lock) {
         thread.monitor_again();
@@ -75,12 +150,12 @@ fn contend(how: How, thread: Thread, block: &Real, arguments: [usize; 4], site: 
     }
     thread.forget();
     let key = thread.count(how.kind, lock, site);
-    wait(how, thread, key, || block.call(arguments), lock)
+    wait(how, thread, (key, 0), || block.call(*arguments), (lock, site))
 }
 
 /// Takes a lock if nobody has it.
 #[inline(always)]
-pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
+pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let result = how.attempt.call([lock, 0, 0, 0]);
     let Some(thread) = Thread::current() else { return result };
     if !is_owned(result) {
@@ -101,7 +176,7 @@ pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
     if thread.is_monitor(lock) {
         thread.monitor_again();
     }
-    let turn = thread.turn();
+    let turn = if thread.is_turn() { thread.draw() } else { Turn::NOTHING };
     if turn.is_traced {
         let now = thread.begin_step();
         thread.step_at(STEP_LOCK, key, now, now);
@@ -110,15 +185,17 @@ pub(crate) fn attempt(how: How, lock: usize, site: usize) -> c_int {
     result
 }
 
-#[cold]
-#[inline(never)]
-fn think(thread: Thread, key: Option<Key>) {
-    thread.thought(thread.detail(key), ticks());
+/// The thread asks for a lock now, after the last one was timed. When.
+#[inline]
+fn think(thread: Thread, key: Option<Key>) -> u64 {
+    let now = ticks();
+    thread.thought(thread.detail(key), now);
+    now
 }
 
 /// Times the hold of a lock that nobody had, if it is its turn.
 #[inline(always)]
-fn begin(how: How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
+fn begin(how: &How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
     if how.kind == SEMAPHORE && result == 0 {
         took(thread, lock);
     }
@@ -146,21 +223,21 @@ fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     }
 }
 
-/// Somebody has the lock.
-#[cold]
-#[inline(never)]
+/// Somebody has the lock, for which the thread asked at a time; 0: now.
+#[inline(always)]
 fn wait(
-    how: How,
+    how: &How,
     thread: Thread,
-    key: Option<Key>,
+    (key, asked): (Option<Key>, u64),
     block: impl Fn() -> c_int,
-    lock: usize,
+    (lock, site): (usize, usize),
 ) -> c_int {
+    let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
     let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return block() };
     let waiters = Waiters::of(lock);
     settle(thread);
     let packed = thread.pack(key, detail);
-    let asked = ticks();
+    let asked = if asked == 0 { ticks() } else { asked };
     waiters.inspect(|all| all.enter(asked));
     thread.sleeps();
     let result = match how.kind {
@@ -168,6 +245,7 @@ fn wait(
         _ => block(),
     };
     Thread::wakes();
+    let switches = thread.switches();
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
     let failed = if is_owned(result) { 0 } else { STEP_FAILED };
@@ -195,7 +273,7 @@ fn wait(
         settle(thread);
         thread.step_at(STEP_LOCK, Some(key), asked, got);
     }
-    thread.hold(lock, packed, 1);
+    thread.hold_since(lock, packed, (1, switches, got));
     result
 }
 
@@ -235,10 +313,14 @@ fn waited(thread: Thread, detail: Detail, asked: u64, got: u64, for_lock: bool) 
 /// neither.
 #[inline(always)]
 pub(crate) fn release(give: &Real, lock: usize) -> c_int {
-    match Thread::current() {
-        Some(thread) if thread.times() => end(thread, give, lock),
-        _ => give.call([lock, 0, 0, 0]),
+    // Of a thread that is not recorded yet the word is 0; the child of a fork may have that of its
+    // parent.
+    if Thread::times()
+        && let Some(thread) = Thread::current()
+    {
+        return end(thread, give, lock);
     }
+    give.call([lock, 0, 0, 0])
 }
 
 /// Posts a semaphore: its owner gives it up, or somebody signals with it.
@@ -270,6 +352,9 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
     if let Some(hold) = &hold {
         thread.goes_on(hold);
         thread.held(hold, kept, now);
+        if !process::only_contended() {
+            thread.look_at_window(now);
+        }
     }
     settle(thread);
     if let Some(hold) = &hold {

@@ -18,6 +18,7 @@ mod details;
 mod fair;
 mod handoff;
 mod hooks;
+mod keys;
 mod local;
 mod native;
 mod own;
@@ -37,18 +38,17 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use hooks::How;
-use real::Real;
 
 const EBUSY: c_int = 16;
 /// What C11's `mtx_trylock` gives for it.
 const THRD_BUSY: c_int = 1;
 
-const MUTEX: How = How { kind: layout::MUTEX, attempt: &real::MUTEX_ATTEMPT, busy: EBUSY };
-const MTX: How = How { kind: layout::MUTEX, attempt: &real::MTX_ATTEMPT, busy: THRD_BUSY };
-const READ: How = How { kind: layout::READ, attempt: &real::RWLOCK_TRYRDLOCK, busy: EBUSY };
-const WRITE: How = How { kind: layout::WRITE, attempt: &real::RWLOCK_TRYWRLOCK, busy: EBUSY };
-const SPIN: How = How { kind: layout::SPIN, attempt: &real::SPIN_TRYLOCK, busy: EBUSY };
-const SEM: How = How { kind: layout::SEMAPHORE, attempt: &real::SEM_TRYWAIT, busy: -1 };
+static MUTEX: How = How { kind: layout::MUTEX, attempt: &real::MUTEX_ATTEMPT, busy: EBUSY };
+static MTX: How = How { kind: layout::MUTEX, attempt: &real::MTX_ATTEMPT, busy: THRD_BUSY };
+static READ: How = How { kind: layout::READ, attempt: &real::RWLOCK_TRYRDLOCK, busy: EBUSY };
+static WRITE: How = How { kind: layout::WRITE, attempt: &real::RWLOCK_TRYWRLOCK, busy: EBUSY };
+static SPIN: How = How { kind: layout::SPIN, attempt: &real::SPIN_TRYLOCK, busy: EBUSY };
+static SEM: How = How { kind: layout::SEMAPHORE, attempt: &real::SEM_TRYWAIT, busy: -1 };
 
 /// The body of an exported name: `$hook` with the arguments of the call and, after them, the
 /// address that it returns to; or what stands in the `ENTRY` of the module of that name.
@@ -85,17 +85,17 @@ macro_rules! export {
 export! {
     pthread_mutex_init "rdx" (m, kind, site) make(m, kind, site);
     pthread_mutex_destroy "rsi" (m, _site) real::MUTEX_DESTROY.call([m, 0, 0, 0]);
-    pthread_mutex_lock "rsi" (m, site) take(MUTEX, &real::MUTEX_LOCK, met(m, site), site);
-    pthread_mutex_trylock "rsi" (m, site) hooks::attempt(MUTEX, met(m, site), site);
+    pthread_mutex_lock "rsi" (m, site) hooks::take(&MUTEX, &real::MUTEX_LOCK, met(m, site), site);
+    pthread_mutex_trylock "rsi" (m, site) hooks::attempt(&MUTEX, met(m, site), site);
     pthread_mutex_timedlock "rdx" (m, t, site)
-        hooks::acquire(MUTEX, &real::MUTEX_TIMEDLOCK, [met(m, site), t, 0, 0], site);
+        hooks::acquire(&MUTEX, &real::MUTEX_TIMEDLOCK, &[met(m, site), t, 0, 0], site);
     pthread_mutex_clocklock "rcx" (m, clock, t, site)
-        hooks::acquire(MUTEX, &real::MUTEX_CLOCKLOCK, [met(m, site), clock, t, 0], site);
+        hooks::acquire(&MUTEX, &real::MUTEX_CLOCKLOCK, &[met(m, site), clock, t, 0], site);
     pthread_mutex_unlock "rsi" (m, _site) hooks::release(&real::MUTEX_UNLOCK, m);
-    mtx_lock "rsi" (m, site) take(MTX, &real::MTX_LOCK, met(m, site), site);
-    mtx_trylock "rsi" (m, site) hooks::attempt(MTX, met(m, site), site);
+    mtx_lock "rsi" (m, site) hooks::take(&MTX, &real::MTX_LOCK, met(m, site), site);
+    mtx_trylock "rsi" (m, site) hooks::attempt(&MTX, met(m, site), site);
     mtx_timedlock "rdx" (m, t, site)
-        hooks::acquire(MTX, &real::MTX_TIMEDLOCK, [met(m, site), t, 0, 0], site);
+        hooks::acquire(&MTX, &real::MTX_TIMEDLOCK, &[met(m, site), t, 0, 0], site);
     mtx_unlock "rsi" (m, _site) hooks::release(&real::MTX_UNLOCK, m);
 
     pthread_cond_wait "rdx" (c, m, site) hooks::condition(&real::COND_WAIT, [c, m, 0, 0], site);
@@ -116,31 +116,31 @@ export! {
     cnd_broadcast "rsi" (c, site)
         hooks::signal(&real::CND_BROADCAST, layout::STEP_BROADCAST, c, site);
 
-    pthread_rwlock_rdlock "rsi" (l, site) take(READ, &real::RWLOCK_RDLOCK, l, site);
-    pthread_rwlock_tryrdlock "rsi" (l, site) hooks::attempt(READ, l, site);
+    pthread_rwlock_rdlock "rsi" (l, site) hooks::take(&READ, &real::RWLOCK_RDLOCK, l, site);
+    pthread_rwlock_tryrdlock "rsi" (l, site) hooks::attempt(&READ, l, site);
     pthread_rwlock_timedrdlock "rdx" (l, t, site)
-        hooks::acquire(READ, &real::RWLOCK_TIMEDRDLOCK, [l, t, 0, 0], site);
+        hooks::acquire(&READ, &real::RWLOCK_TIMEDRDLOCK, &[l, t, 0, 0], site);
     pthread_rwlock_clockrdlock "rcx" (l, clock, t, site)
-        hooks::acquire(READ, &real::RWLOCK_CLOCKRDLOCK, [l, clock, t, 0], site);
-    pthread_rwlock_wrlock "rsi" (l, site) take(WRITE, &real::RWLOCK_WRLOCK, l, site);
-    pthread_rwlock_trywrlock "rsi" (l, site) hooks::attempt(WRITE, l, site);
+        hooks::acquire(&READ, &real::RWLOCK_CLOCKRDLOCK, &[l, clock, t, 0], site);
+    pthread_rwlock_wrlock "rsi" (l, site) hooks::take(&WRITE, &real::RWLOCK_WRLOCK, l, site);
+    pthread_rwlock_trywrlock "rsi" (l, site) hooks::attempt(&WRITE, l, site);
     pthread_rwlock_timedwrlock "rdx" (l, t, site)
-        hooks::acquire(WRITE, &real::RWLOCK_TIMEDWRLOCK, [l, t, 0, 0], site);
+        hooks::acquire(&WRITE, &real::RWLOCK_TIMEDWRLOCK, &[l, t, 0, 0], site);
     pthread_rwlock_clockwrlock "rcx" (l, clock, t, site)
-        hooks::acquire(WRITE, &real::RWLOCK_CLOCKWRLOCK, [l, clock, t, 0], site);
+        hooks::acquire(&WRITE, &real::RWLOCK_CLOCKWRLOCK, &[l, clock, t, 0], site);
     pthread_rwlock_unlock "rsi" (l, _site) hooks::release(&real::RWLOCK_UNLOCK, l);
 
-    pthread_spin_lock "rsi" (l, site) take(SPIN, &real::SPIN_LOCK, l, site);
-    pthread_spin_trylock "rsi" (l, site) hooks::attempt(SPIN, l, site);
+    pthread_spin_lock "rsi" (l, site) hooks::take(&SPIN, &real::SPIN_LOCK, l, site);
+    pthread_spin_trylock "rsi" (l, site) hooks::attempt(&SPIN, l, site);
     pthread_spin_unlock "rsi" (l, _site) hooks::release(&real::SPIN_UNLOCK, l);
     pthread_barrier_wait "rsi" (b, site) hooks::barrier(&real::BARRIER_WAIT, b, site);
 
-    sem_wait "rsi" (s, site) take(SEM, &real::SEM_WAIT, s, site);
-    sem_trywait "rsi" (s, site) hooks::attempt(SEM, s, site);
+    sem_wait "rsi" (s, site) hooks::take(&SEM, &real::SEM_WAIT, s, site);
+    sem_trywait "rsi" (s, site) hooks::attempt(&SEM, s, site);
     sem_timedwait "rdx" (s, t, site)
-        hooks::acquire(SEM, &real::SEM_TIMEDWAIT, [s, t, 0, 0], site);
+        hooks::acquire(&SEM, &real::SEM_TIMEDWAIT, &[s, t, 0, 0], site);
     sem_clockwait "rcx" (s, clock, t, site)
-        hooks::acquire(SEM, &real::SEM_CLOCKWAIT, [s, clock, t, 0], site);
+        hooks::acquire(&SEM, &real::SEM_CLOCKWAIT, &[s, clock, t, 0], site);
     sched_yield "rdi" (_site) hooks::pause(&real::YIELD);
     pthread_yield "rdi" (_site) hooks::pause(&real::YIELD);
     thrd_yield "rdi" (_site) hooks::pause(&real::YIELD);
@@ -176,9 +176,4 @@ fn make(mutex: usize, kind: usize, site: usize) -> c_int {
         choose::made(mutex, site);
     }
     result
-}
-
-#[inline(always)]
-fn take(how: How, block: &Real, lock: usize, site: usize) -> c_int {
-    hooks::acquire(how, block, [lock, 0, 0, 0], site)
 }

@@ -27,8 +27,8 @@ pub(crate) const O_RELEASED: usize = 32;
 pub(crate) const O_RELEASED_LAST: usize = 33;
 /// Acquisitions until something is due, if [`O_DUE`] says so.
 pub(crate) const O_COUNTDOWN: usize = 34;
-/// The last window in which it had a trace.
-pub(crate) const O_WINDOW: usize = 35;
+/// The lines with its keys, see [`keys`](crate::keys).
+pub(crate) const O_LINES: usize = 35;
 /// The mutex of the condition that the thread waited for last, until it signals it; 0: none.
 pub(crate) const O_MONITOR_MUTEX: usize = 36;
 /// Which thread of its slot it is.
@@ -63,10 +63,15 @@ pub(crate) const O_WAITED_FROM: usize = 50;
 pub(crate) const O_WAITED_TO: usize = 51;
 /// Ticks since the release before; 0: not known.
 pub(crate) const O_WAITED_HANDOFF: usize = 52;
+/// The last window in which it had a trace.
+pub(crate) const O_WINDOW: usize = 53;
+/// The last place at which a lock without a key of its own was taken, with the kind; and its count.
+pub(crate) const O_OTHER: usize = 54;
+pub(crate) const O_OTHER_COUNT: usize = 55;
 /// Beside [`O_HOLDS`]: the thread has a trace.
 pub(crate) const TRACED: u64 = 1 << 8;
 
 const _: () = {
     assert!(O_HOLD + HOLD_COUNT * HOLD_WORDS <= O_RELEASED);
-    assert!(O_WAITED_HANDOFF < OWN_WORDS && HOLD_COUNT < TRACED as usize);
+    assert!(O_OTHER_COUNT < OWN_WORDS && HOLD_COUNT < TRACED as usize);
 };

@@ -4,8 +4,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-use crate::arch;
-use crate::real;
+use crate::thread::Thread;
+use crate::{arch, process, real};
 use convoy_sync::{Platform, Sleep, TaskId, Wake, user_space};
 
 const FUTEX: usize = 202;
@@ -78,6 +78,10 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Option<Deadline>) ->
     // Where many threads take turns, the stack of one that goes on is in no cache.
     let here = (&raw const result) as usize;
     arch::fetch([64, 128, 192, 256, 320, 384].map(|above| here + above));
+    if process::file().is_some() {
+        Thread::wakes();
+        arch::fetch([448, 512, 576].map(|above| here + above));
+    }
     match result {
         ETIMEDOUT => Slept::Late,
         EINTR => Slept::Interrupted,

@@ -7,9 +7,9 @@ use core::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 };
 
-use crate::arch;
 use crate::layout::*;
 use crate::local::*;
+use crate::{arch, keys};
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
@@ -22,6 +22,8 @@ const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
 /// Ticks until the first window of traces: some 4 ms.
 const WINDOW_FIRST: u64 = 1 << 23;
+/// Slots for whose first keys room is made at once.
+const FEW_TOGETHER: usize = 16;
 /// Longest path that is taken, with number and extension.
 const PATH: usize = 512;
 
@@ -329,7 +331,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         return None;
     };
     let generation = slot[S_GENERATION].load(Relaxed) + 1;
-    let generation = generation & ((1 << GENERATION_BITS) - 1);
+    let generation = generation & ((1 << Told::GENERATION_BITS) - 1);
     slot[S_GENERATION].store(generation, Relaxed);
     for word in [S_TRACE, S_POKED] {
         slot[word].store(0, Relaxed);
@@ -347,6 +349,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         (O_GENERATION, generation),
         (O_RSEQ, rseq),
         (O_SLOT, number as u64),
+        (O_LINES, keys::lines(file, slot, number) as u64),
         (O_DUE, core::ptr::from_ref(due) as u64),
         (O_COUNTDOWN, slot[S_COUNTDOWN].load(Relaxed).max(1)),
     ] {
@@ -399,7 +402,12 @@ fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
 
 fn fresh(file: &'static Map) -> Option<&'static Slot> {
     let index = file[H_SLOTS].fetch_add(1, Relaxed) as usize;
-    if index >= SLOT_COUNT || !reserve(SLOTS + index * SLOT_WORDS, SLOT_WORDS) {
+    // Room for the first keys is made for some slots at once, and for a table when it is needed.
+    let few = || reserve(FEW + index * FEW_WORDS, FEW_WORDS * FEW_TOGETHER);
+    if index >= SLOT_COUNT
+        || !reserve(SLOTS + index * SLOT_WORDS, S_LINES)
+        || index.is_multiple_of(FEW_TOGETHER) && !few()
+    {
         return None;
     }
     let slot = slot(file, index);

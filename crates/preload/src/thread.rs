@@ -9,14 +9,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
 use crate::details::Detail;
+use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
 use crate::process::{self, Slot};
 
-/// Places of a table that are looked at before it counts as full.
-const PROBES: usize = 16;
-/// Keys of a slot beyond which only locks that are waited for get one.
-const KEYS_FREE: u64 = KEY_COUNT as u64 * 3 / 4;
 /// The word of a thread that is not recorded.
 const UNRECORDED: usize = 1;
 
@@ -24,20 +21,13 @@ const UNRECORDED: usize = 1;
 #[derive(Clone, Copy)]
 pub(crate) struct Thread(pub(crate) &'static Slot);
 
-/// A key of the thread.
-#[derive(Clone, Copy)]
-pub(crate) struct Key {
-    pub(crate) word: usize,
-    /// Whether every hold of it is timed.
-    pub(crate) is_due: bool,
-}
-
-/// A key in one word, with its detail and [`SLOW`].
+/// The number of a key in one word with its detail, and whether it is [`SLOW`].
 #[derive(Clone, Copy)]
 pub(crate) struct Packed(u64);
 
 impl Packed {
     const BITS: u32 = 32;
+    const SLOW: u64 = 1 << 63;
 
     fn key(self) -> usize {
         (self.0 & ((1 << Self::BITS) - 1)) as usize
@@ -52,7 +42,7 @@ impl Packed {
     }
 
     pub(crate) fn detail(self) -> u64 {
-        (self.0 & !SLOW) >> Self::BITS
+        (self.0 & !Self::SLOW) >> Self::BITS
     }
 }
 
@@ -66,7 +56,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    const NOTHING: Self = Self { is_sampled: false, is_traced: false };
+    pub(crate) const NOTHING: Self = Self { is_sampled: false, is_traced: false };
 }
 
 /// A hold that was being timed.
@@ -101,6 +91,14 @@ impl Thread {
         if word == UNRECORDED { None } else { process::attach().map(Self) }
     }
 
+    /// The thread, if it is known already that it is recorded.
+    #[inline(always)]
+    pub(crate) fn known() -> Option<Self> {
+        let word = arch::own_word::<0>() as usize;
+        // SAFETY: as above.
+        (word > UNRECORDED).then(|| Self(unsafe { &*(word as *const Slot) }))
+    }
+
     pub(crate) fn get(self, word: usize) -> u64 {
         self.0[word].load(Relaxed)
     }
@@ -122,63 +120,31 @@ impl Thread {
         arch::own()[word].store(value, Relaxed);
     }
 
-    /// Counts a call; the key of this lock and site.
-    #[inline(always)]
-    pub(crate) fn count(self, kind: u64, lock: usize, site: usize) -> Option<Key> {
-        let (lock, site) = (lock as u64 | kind << KIND_SHIFT, site as u64);
-        let mut at = place(lock, site, KEY_COUNT);
-        for _ in 0..PROBES {
-            let key = S_KEYS + at * KEY_WORDS;
-            let found = self.get(key + K_LOCK);
-            if found == lock && self.get(key + K_SITE) == site {
-                let count = self.get(key + K_COUNT) + 1;
-                self.set(key + K_COUNT, count);
-                let is_slow = self.get(key + K_DETAIL) & SLOW != 0;
-                return Some(Key { word: key, is_due: count <= FIRST || is_slow });
-            }
-            if found == 0 {
-                return self.insert(key, lock, site);
-            }
-            at = (at + 1) & (KEY_COUNT - 1);
-        }
-        add(&self.0[S_LOST], 1);
-        None
-    }
-
-    #[cold]
-    fn insert(self, key: usize, lock: u64, site: u64) -> Option<Key> {
-        let used = self.get(S_USED);
-        if used >= KEYS_FREE {
-            add(&self.0[S_LOST], 1);
-            return None;
-        }
-        self.set(S_USED, used + 1);
-        self.set(key + K_SITE, site);
-        self.set(key + K_COUNT, 1);
-        self.set(key + K_LOCK, lock);
-        Some(Key { word: key, is_due: true })
-    }
-
     /// Acquisitions until something is due.
     #[inline(always)]
+    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn due(self) -> &'static AtomicU64 {
         // SAFETY: `attach` set it to a word of the slot or of the thread.
-        unsafe { arch::word(self.own(O_DUE)) }
+        unsafe { arch::word(arch::own_word::<O_DUE>()) }
     }
 
-    /// What is due at this acquisition, see [`Turn`].
+    /// Whether something is due at this acquisition, see [`Turn`].
     #[inline(always)]
-    pub(crate) fn turn(self) -> Turn {
+    pub(crate) fn is_turn(self) -> bool {
         let due = self.due();
         let left = due.load(Relaxed) - 1;
         due.store(left, Relaxed);
-        if left == 0 { self.draw() } else { Turn::NOTHING }
+        left == 0
     }
 
+    /// What it is.
     #[cold]
-    fn draw(self) -> Turn {
-        let is_borrowed = self.traces() || self.get(S_POKED) == 1;
-        self.set(S_POKED, 0);
+    pub(crate) fn draw(self) -> Turn {
+        let is_poked = self.get(S_POKED) == 1;
+        let is_borrowed = self.traces() || is_poked;
+        if is_poked {
+            self.set(S_POKED, 0);
+        }
         let mut left = if is_borrowed { self.get(S_LEFT).saturating_sub(1) } else { 0 };
         let is_sampled = left == 0;
         if is_sampled {
@@ -192,7 +158,10 @@ impl Thread {
         }
         self.set(S_LEFT, left);
         self.due().store(left, Relaxed);
-        self.look_at_window(arch::ticks());
+        // Else it looks when it has given up the lock of which the hold is timed.
+        if is_poked {
+            self.look_at_window(arch::ticks());
+        }
         let is_traced = self.traces();
         if is_traced {
             self.due().store(1, Relaxed);
@@ -202,8 +171,9 @@ impl Thread {
 
     /// Whether the last release was timed, so that the way to this request can be.
     #[inline(always)]
+    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn was_timed(self) -> bool {
-        self.own(O_RELEASED) != 0
+        arch::own_word::<O_RELEASED>() != 0
     }
 
     /// Notes that the kernel has switched this thread away since it was last asked, and asks again.
@@ -245,13 +215,24 @@ impl Thread {
 
     /// A key and its detail in one word, for later.
     pub(crate) fn pack(self, key: Key, detail: Detail) -> Packed {
-        let slow = self.get(key.word + K_DETAIL) & SLOW;
-        Packed(slow | detail.index() << Packed::BITS | key.word as u64)
+        let slow = if key.is_slow() { Packed::SLOW } else { 0 };
+        Packed(slow | detail.index() << Packed::BITS | self.number(key) as u64)
     }
 
     /// Begins to time a hold that stands for `weight` of them.
     pub(crate) fn hold(self, lock: usize, key: Packed, weight: u64) {
         let switches = self.switches();
+        self.hold_since(lock, key, (weight, switches, arch::ticks()));
+    }
+
+    /// The same of one that began when the thread had been switched away so often.
+    #[inline]
+    pub(crate) fn hold_since(
+        self,
+        lock: usize,
+        key: Packed,
+        (weight, switches, since): (u64, u64, u64),
+    ) {
         let count = self.holds();
         let holds = (0..count.min(HOLD_COUNT)).map(|index| O_HOLD + index * HOLD_WORDS);
         // A semaphore that another thread posts leaves its hold behind: the place is used again.
@@ -263,7 +244,7 @@ impl Thread {
         self.put(at, lock as u64);
         self.put(at + 1, key.0);
         self.put(at + 3, switches << 8 | weight);
-        self.put(at + 2, arch::ticks());
+        self.put(at + 2, since);
     }
 
     /// The thread, as no other one that lives is called; never 0.
@@ -276,13 +257,16 @@ impl Thread {
     pub(crate) fn wakes() {
         let own = arch::own();
         let of = |word: &AtomicU64| core::ptr::from_ref(word) as usize;
-        arch::fetch([of(&own[O_HOLDS]), of(&own[O_RELEASED])]);
+        arch::fetch([O_HOLDS, O_RELEASED, O_WAITED].map(|word| of(&own[word])));
     }
 
     /// A hold after a wait has ended, and the same place may take the next lock.
     #[inline(always)]
     pub(crate) fn goes_on(self, hold: &Hold) {
-        arch::fetch([core::ptr::from_ref(&self.0[hold.key.key()]) as usize]);
+        let number = hold.key.key();
+        if let (Some(key), Some(words)) = (self.key(number), self.key_words(number)) {
+            arch::fetch([key.address(), words.as_ptr() as usize]);
+        }
     }
 
     /// Whether the hold of `lock` is being timed.
@@ -293,8 +277,9 @@ impl Thread {
 
     /// Whether `lock` is the mutex of the condition that the thread waited for last.
     #[inline(always)]
+    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn is_monitor(self, lock: usize) -> bool {
-        self.own(O_MONITOR_MUTEX) == lock as u64
+        arch::own_word::<O_MONITOR_MUTEX>() == lock as u64
     }
 
     /// It takes that mutex again.
@@ -341,8 +326,8 @@ impl Thread {
 
     /// Whether any hold is being timed, or a release is a step of a trace.
     #[inline(always)]
-    pub(crate) fn times(self) -> bool {
-        self.own(O_HOLDS) != 0
+    pub(crate) fn times() -> bool {
+        arch::own_word::<O_HOLDS>() != 0
     }
 
     /// Takes out the hold of `lock`, if it is being timed.
@@ -368,10 +353,8 @@ impl Thread {
         let Some(file) = process::file() else { return };
         let list = if kept { HOLD_ON } else { HOLD_OFF };
         let ticks = now.saturating_sub(hold.begin);
-        if (ticks > LONG) != (hold.key.0 & SLOW != 0) {
-            let detail = hold.key.key() + K_DETAIL;
-            let word = self.get(detail);
-            self.set(detail, if ticks > LONG { word | SLOW } else { word & !SLOW });
+        if (ticks > LONG) != (hold.key.0 & Packed::SLOW != 0) {
+            self.set_slow(hold.key.key(), ticks > LONG);
         }
         if let Some(detail) = Detail::at(file, hold.key.detail()) {
             detail.record(list, ticks, hold.weight);

@@ -2,17 +2,19 @@
 //! down what it does, step by step, until its trace is full. So the order of its steps is known,
 //! which counts by place do not tell: what lies within what, who signals whom, and how often.
 //!
-//! A thread looks for a window when it draws which hold is timed, and when it has waited. Who opens
-//! one makes that draw due in all others, so that nothing is asked at other acquisitions.
+//! A thread looks for a window when it gives up a lock whose hold was timed, and when it has
+//! waited. Who opens one makes a draw of what is timed due in all others, so that nothing is asked
+//! at other acquisitions.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
 use crate::details;
+use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
 use crate::process::{self, Map};
-use crate::thread::{Key, Thread};
+use crate::thread::Thread;
 
 /// Ticks between two windows at least: some 25 ms.
 const APART: u64 = 1 << 26;
@@ -109,8 +111,9 @@ impl Thread {
 
     /// Writes a step that has a key.
     pub(crate) fn step_at(self, kind: u64, key: Option<Key>, begin: u64, end: u64) {
-        if let Some(Key { word, .. }) = key {
-            self.step(kind, ((word - S_KEYS) / KEY_WORDS) as u64, begin, end);
+        // Of a lock without a key of its own nobody knows which one it is.
+        if let Some(key) = key.filter(|key| !self.is_other(*key)) {
+            self.step(kind, self.number(key) as u64, begin, end);
         }
     }
 }

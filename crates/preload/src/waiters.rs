@@ -11,6 +11,13 @@ use crate::{arch, native, process};
 /// Places that are looked at before the table counts as full.
 const PROBES: usize = 16;
 
+/// Which places are taken, a bit for each: most locks are sought in vain.
+static TAKEN: [AtomicU64; LOCK_COUNT / 64] = [const { AtomicU64::new(0) }; LOCK_COUNT / 64];
+
+fn taken(at: usize) -> (&'static AtomicU64, u64) {
+    (&TAKEN[at / 64], 1 << (at % 64))
+}
+
 /// The waiters of one lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiters(&'static [AtomicU64]);
@@ -27,14 +34,20 @@ impl Waiters {
     }
 
     fn find(lock: u64, make: bool) -> Option<Self> {
-        let file = process::file()?;
         let first = place(lock, 0, LOCK_COUNT);
+        let (bits, bit) = taken(first);
+        if !make && bits.load(Relaxed) & bit == 0 {
+            return None;
+        }
+        let file = process::file()?;
         for at in (first..first + PROBES).map(|at| at % LOCK_COUNT) {
             let words = &file[LOCKS + at * LOCK_WORDS..][..LOCK_WORDS];
             let own = &words[L_ADDRESS];
             let mut found = own.load(Relaxed);
             if found == 0 && make {
                 found = own.compare_exchange(0, lock, Relaxed, Relaxed).err().unwrap_or(lock);
+                let (bits, bit) = taken(at);
+                bits.fetch_or(bit, Relaxed);
             }
             if found == lock {
                 return Some(Self(words));
@@ -65,7 +78,9 @@ impl Waiters {
         if waiters == 1 {
             self.0[L_SINCE].store(now, Relaxed);
         }
-        self.0[L_MOST].fetch_max(waiters, Relaxed);
+        if waiters > self.0[L_MOST].load(Relaxed) {
+            self.0[L_MOST].fetch_max(waiters, Relaxed);
+        }
     }
 
     /// A thread waits no more.
@@ -76,7 +91,9 @@ impl Waiters {
         let since = self.0[L_SINCE].load(Relaxed);
         let length = now.saturating_sub(since);
         self.0[L_WAITED].fetch_add(length, Relaxed);
-        if self.0[L_LONGEST].fetch_max(length, Relaxed) < length {
+        if self.0[L_LONGEST].load(Relaxed) < length
+            && self.0[L_LONGEST].fetch_max(length, Relaxed) < length
+        {
             self.0[L_LONGEST_AT].store(since, Relaxed);
         }
     }

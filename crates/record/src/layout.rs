@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! header | locks with waiters | memory map | call stacks | one slot a thread
-//!        | details of (lock, call site) | traces
+//!        | the first keys of each slot | details of (lock, call site) | traces
 //! ```
 //!
 //! The file is as long as it can become and sparse: only what was used takes space. Times are
@@ -12,7 +12,7 @@
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 
 /// Words of a page.
 pub const PAGE: usize = 512;
@@ -183,25 +183,119 @@ pub const S_LOCK_PHASES: usize = S_PHASES + PHASE_COUNT;
 pub const LOCK_PHASE_COUNT: usize = 128;
 /// Logarithm of the ticks of a phase at first: about 6 ms.
 pub const PHASE_SHIFT: u64 = 24;
-/// Keys of the slot, open addressing by [`place`].
-pub const S_KEYS: usize = PAGE;
-/// Of them.
+/// Where its keys are: 0: the first few, [`FEW`]; [`GROWN`]: in its table; [`GROWING`]: on the way.
+pub const S_GROWN: usize = 13;
+/// See [`S_GROWN`].
+pub const GROWN: u64 = 1;
+/// See [`S_GROWN`].
+pub const GROWING: u64 = 2;
+
+/// A line of the cache with what is needed to count the acquisitions of eight keys: their tags,
+/// then their counts with [`SLOW`], of 32 bits each. A tag of 0: free.
+pub const LINE_WORDS: usize = 8;
+/// Keys of a line.
+pub const LINE_KEYS: usize = 8;
+/// Where the counts begin.
+pub const LINE_COUNTS: usize = LINE_KEYS / 2;
+/// The bit of a count that says that every hold is timed, because the last one was long.
+pub const SLOW: u32 = 1 << 31;
+
+/// Table of the slot, once the first few keys are not enough: its lines. A key is in the one that
+/// [`line`] says, or in the one beside.
+pub const S_LINES: usize = PAGE;
+/// Keys of the table.
 pub const KEY_COUNT: usize = 1024;
+/// Lines of it.
+pub const LINE_COUNT: usize = KEY_COUNT / LINE_KEYS;
+/// What else belongs to the keys, in their order in the lines.
+pub const S_KEYS: usize = S_LINES + LINE_COUNT * LINE_WORDS;
 /// Words of each.
-pub const KEY_WORDS: usize = 4;
-/// The lock: its address and, in the highest byte, its [`kind`](KIND_SHIFT); 0: free.
+pub const KEY_WORDS: usize = 3;
+/// The lock: its address and, in the highest byte, its [`kind`](KIND_SHIFT). An address of 0: all
+/// locks of that kind that were taken at the site when there was no room for keys of their own.
 pub const K_LOCK: usize = 0;
 /// Where it was called from.
 pub const K_SITE: usize = 1;
-/// Acquisitions, or calls.
-pub const K_COUNT: usize = 2;
-/// The detail (16 bits), the generation that used the key last (24), threads that have (23), and
-/// [`SLOW`].
-pub const K_DETAIL: usize = 3;
-/// Bits of the detail; 0: none.
-pub const DETAIL_BITS: u32 = 16;
-/// Bits of a generation, and of a number of threads.
-pub const GENERATION_BITS: u32 = 24;
+/// The detail, the generation that used the key last, threads that have, and how often the count
+/// has begun anew; see [`Told`].
+pub const K_DETAIL: usize = 2;
+
+/// The first keys of each slot close together: of many threads that take turns with few locks,
+/// little is in a cache. One line, then what else belongs to its keys.
+pub const FEW: usize = SLOTS + SLOT_COUNT * SLOT_WORDS;
+/// Words of a slot's.
+pub const FEW_WORDS: usize = F_KEYS + LINE_KEYS * KEY_WORDS;
+/// Where the rest of the keys begins.
+pub const F_KEYS: usize = LINE_WORDS;
+
+/// The word of a key at [`K_DETAIL`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Told(pub u64);
+
+impl Told {
+    /// Bits of the detail; 0: none.
+    pub const DETAIL_BITS: u32 = 14;
+    /// Bits of a generation.
+    pub const GENERATION_BITS: u32 = 18;
+    const THREADS_BITS: u32 = 20;
+    const THREADS_SHIFT: u32 = Self::DETAIL_BITS + Self::GENERATION_BITS;
+    const ROUNDS_SHIFT: u32 = Self::THREADS_SHIFT + Self::THREADS_BITS;
+
+    /// The number of the detail; 0: none.
+    pub const fn detail(self) -> u64 {
+        self.0 & ((1 << Self::DETAIL_BITS) - 1)
+    }
+
+    /// Threads that have used the key, of those that had the slot one after the other.
+    pub const fn threads(self) -> u64 {
+        self.0 >> Self::THREADS_SHIFT & ((1 << Self::THREADS_BITS) - 1)
+    }
+
+    /// With this detail, used by the thread of this generation.
+    #[must_use]
+    pub const fn used(self, detail: u64, generation: u64) -> Self {
+        let last = self.0 >> Self::DETAIL_BITS & ((1 << Self::GENERATION_BITS) - 1);
+        let is_new = last != generation && self.threads() + 1 < 1 << Self::THREADS_BITS;
+        let threads = self.threads() + is_new as u64;
+        let rounds = self.0 >> Self::ROUNDS_SHIFT << Self::ROUNDS_SHIFT;
+        let high = threads << Self::THREADS_SHIFT | generation << Self::DETAIL_BITS;
+        Self(rounds | high | detail)
+    }
+
+    /// With a count that begins anew.
+    #[must_use]
+    pub const fn round(self) -> Self {
+        match self.0.checked_add(1 << Self::ROUNDS_SHIFT) {
+            Some(next) => Self(next),
+            None => self,
+        }
+    }
+
+    /// All that was counted, with what the line has now.
+    pub const fn counted(self, count: u32) -> u64 {
+        (self.0 >> Self::ROUNDS_SHIFT) * SLOW as u64 + (count & !SLOW) as u64
+    }
+}
+
+/// What tells a key, mixed: see [`line`] and [`tag`].
+#[inline]
+pub const fn mixed(lock: u64, site: u64) -> u64 {
+    (lock ^ site.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The line of a table in which a key is sought first; then in that with the lowest bit flipped.
+#[inline]
+pub const fn line(mixed: u64) -> usize {
+    (mixed >> (64 - LINE_COUNT.ilog2())) as usize
+}
+
+/// What a key is known by in its line, never 0. Two keys have the same tag in the same line if 38
+/// bits of a product are the same: that cannot happen for two sites of a lock in one object, nor
+/// for two locks of a site less than 128 GB apart.
+#[inline]
+pub const fn tag(mixed: u64) -> u32 {
+    (mixed >> (32 - LINE_COUNT.ilog2())) as u32 | 1
+}
 
 /// Bits of an address below its kind.
 pub const KIND_SHIFT: u32 = 56;
@@ -223,7 +317,7 @@ pub const CONDITION: u64 = 7;
 pub const SIGNAL: u64 = 8;
 
 /// Details of a key.
-pub const DETAILS: usize = SLOTS + SLOT_COUNT * SLOT_WORDS;
+pub const DETAILS: usize = FEW + SLOT_COUNT * FEW_WORDS;
 /// Of them.
 pub const DETAIL_COUNT: usize = 16384;
 /// Words of each.
@@ -309,8 +403,6 @@ pub const STEP_BARRIER: u64 = 7;
 /// Words of the file.
 pub const FILE_WORDS: usize = TRACES + TRACE_COUNT * TRACE_WORDS;
 
-/// The bit of a key of which every hold is timed, because the last one was long.
-pub const SLOW: u64 = 1 << 63;
 /// How long that is: more than a hundred times what timing it takes; ticks, 1 to 2 us.
 pub const LONG: u64 = 4096;
 /// Acquisitions of a key of which every one is timed, until it is known whether they are long.
@@ -343,7 +435,11 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 }
 
 const _: () = {
-    assert!(S_LOCK_PHASES + LOCK_PHASE_COUNT <= S_KEYS);
+    assert!(S_LOCK_PHASES + LOCK_PHASE_COUNT <= S_LINES);
+    assert!(S_GROWN < S_PHASES && DETAIL_COUNT <= 1 << Told::DETAIL_BITS);
+    // Lines of the cache begin where lines begin, and tables where pages do.
+    assert!((FEW | FEW_WORDS).is_multiple_of(LINE_WORDS));
+    assert!(SLOTS.is_multiple_of(PAGE) && SLOT_WORDS.is_multiple_of(PAGE));
     assert!(D_CALLERS + CALLERS <= D_LISTS);
     assert!(S_LOCK_PHASE_SHIFT < S_PHASES);
     assert!(L_WAITER < LOCK_WORDS && CONTEXT_COUNT < CONTEXT as usize);

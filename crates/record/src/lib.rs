@@ -11,6 +11,7 @@ pub mod bpf;
 mod elf;
 mod futex;
 pub mod import;
+mod keys;
 pub mod launch;
 pub mod layout;
 mod names;

@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use crate::RecordError;
+use crate::keys::{self, Key};
 use crate::layout::*;
 use crate::names::{Names, named_after};
 use crate::parked::{self, Context, Jit, Waits};
@@ -131,8 +132,10 @@ impl Raw {
         let (contexts, mut waits) = (self.contexts()?, Waits::new());
         for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
             let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
-            self.slot(&words, &mut process, &mut locks, &mut waits)?;
-            traces.slot(&words, |site| match contexts.get(&(site & !CONTEXT)) {
+            let few = self.words(FEW + slot * FEW_WORDS, FEW_WORDS)?;
+            let keys = Key::all(&words, &few);
+            self.slot((&words, &keys), &mut process, &mut locks, &mut waits)?;
+            traces.slot(&keys, |site| match contexts.get(&(site & !CONTEXT)) {
                 Some(context) if site & CONTEXT != 0 => context.site,
                 _ => site,
             });
@@ -179,7 +182,7 @@ impl Raw {
     /// Adds what one slot counted.
     fn slot(
         &self,
-        words: &[u64],
+        (words, keys): (&[u64], &[Key]),
         process: &mut Process,
         locks: &mut BTreeMap<u64, Found>,
         waits: &mut Waits,
@@ -196,22 +199,17 @@ impl Raw {
                 self.phase(phases, seconds, (phase, words[shift].min(62)), *ticks);
             }
         }
-        for key in words[S_KEYS..].chunks_exact(KEY_WORDS).take(KEY_COUNT) {
-            if key[K_LOCK] == 0 {
+        for key in keys.iter().filter(|key| key.lock != 0 && key.count > 0) {
+            let (mut site, callers) = self.detail(key.told.detail() as usize, false)?;
+            site.count = key.count;
+            site.threads = key.told.threads().max(1);
+            if key.site & CONTEXT != 0 {
+                waits.entry((key.site & !CONTEXT, key.address())).or_default().add(&site);
                 continue;
             }
-            let (kind, address) = (key[K_LOCK] >> KIND_SHIFT, key[K_LOCK] << 8 >> 8);
-            let index = key[K_DETAIL] & ((1 << DETAIL_BITS) - 1);
-            let (mut site, callers) = self.detail(index as usize, false)?;
-            site.count = key[K_COUNT];
-            site.threads = ((key[K_DETAIL] & !SLOW) >> (DETAIL_BITS + GENERATION_BITS)).max(1);
-            if key[K_SITE] & CONTEXT != 0 {
-                waits.entry((key[K_SITE] & !CONTEXT, address)).or_default().add(&site);
-                continue;
-            }
-            let found = locks.entry(address).or_default();
-            found.kind = Kind::of(kind);
-            let called = Called { kind, site: key[K_SITE], callers };
+            let found = locks.entry(key.address()).or_default();
+            found.kind = Kind::of(key.kind());
+            let called = Called { kind: key.kind(), site: key.site, callers };
             found.sites.entry(called).or_default().add(&site);
         }
         Ok(())
@@ -233,7 +231,8 @@ impl Raw {
         while index < (self.header[H_DETAILS] as usize).min(DETAIL_COUNT) {
             let words = self.words(DETAILS + index * DETAIL_WORDS, D_CALLERS + CALLERS)?;
             let shards = (words[D_SHARDS] as usize).min(DETAIL_COUNT - index);
-            let (kind, address) = (words[D_LOCK] >> KIND_SHIFT, words[D_LOCK] << 8 >> 8);
+            let kind = words[D_LOCK] >> KIND_SHIFT;
+            let address = keys::address(words[D_LOCK], words[D_SITE]);
             for at in index..index + shards {
                 let (site, _) = self.detail(at, true)?;
                 if site == Site::default() {

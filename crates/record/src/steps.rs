@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::keys::Key;
 use crate::layout::*;
 use crate::names::Names;
 use crate::record::{Kind, Lock};
@@ -46,25 +47,24 @@ type Call<'a> = (Option<&'a Known>, u64);
 /// What the file has.
 #[derive(Default)]
 pub(crate) struct Traces {
-    /// Keys of each slot, each with its calls.
-    slots: Vec<Vec<[u64; 3]>>,
+    /// Keys of each slot, those with sites instead of call stacks.
+    slots: Vec<Vec<Key>>,
     /// Calls by lock and site.
     calls: BTreeMap<(u64, u64), u64>,
     found: Vec<Vec<u64>>,
 }
 
 impl Traces {
-    /// Adds the words of the next slot; `site` is where what stands for a call stack calls from.
-    pub(crate) fn slot(&mut self, words: &[u64], site: impl Fn(u64) -> u64) {
-        let keys = words[S_KEYS..].chunks_exact(KEY_WORDS).take(KEY_COUNT);
+    /// Adds the keys of the next slot; `site` is where what stands for a call stack calls from.
+    pub(crate) fn slot(&mut self, keys: &[Key], site: impl Fn(u64) -> u64) {
         let all = &mut self.calls;
-        let keys = keys.map(|key| {
-            let at = site(key[K_SITE]);
-            if key[K_LOCK] != 0 {
-                let sum = all.entry((key[K_LOCK] << 8 >> 8, at)).or_default();
-                *sum = sum.saturating_add(key[K_COUNT]);
+        let keys = keys.iter().map(|key| {
+            let at = site(key.site);
+            if key.lock != 0 {
+                let sum = all.entry((key.address(), at)).or_default();
+                *sum = sum.saturating_add(key.count);
             }
-            [key[K_LOCK], at, key[K_COUNT]]
+            Key { site: at, ..*key }
         });
         self.slots.push(keys.collect());
     }
@@ -98,9 +98,9 @@ impl Traces {
         let (mut of_slots, mut sums) = (Vec::new(), Vec::<Vec<u64>>::new());
         for keys in &self.slots {
             let mut calls = BTreeMap::<Call<'_>, u64>::new();
-            for [lock, site, count] in keys.iter().filter(|key| key[0] != 0) {
-                let sum = calls.entry((known.get(&(lock << 8 >> 8)), *site)).or_default();
-                *sum = sum.saturating_add(*count);
+            for key in keys.iter().filter(|key| key.lock != 0 && key.count > 0) {
+                let sum = calls.entry((known.get(&key.address()), key.site)).or_default();
+                *sum = sum.saturating_add(key.count);
             }
             let calls = &calls;
             let all = calls.values().fold(0_u64, |all, one| all.saturating_add(*one));
@@ -218,7 +218,7 @@ impl<'a> Book<'a> {
         Some(self.places.len() - 1)
     }
 
-    fn steps(&mut self, clock: &Clock, words: &[u64], keys: &[[u64; 3]]) -> Vec<Step> {
+    fn steps(&mut self, clock: &Clock, words: &[u64], keys: &[Key]) -> Vec<Step> {
         let (mut steps, mut last) = (Vec::new(), words[0]);
         for words in words.chunks_exact(STEP_WORDS) {
             let (begin, end, code) = (words[0], words[1].max(words[0]), words[2]);
@@ -227,10 +227,7 @@ impl<'a> Book<'a> {
             let place = match kind {
                 STEP_YIELD => Some(0),
                 STEP_UNLOCK => self.place(what, 0),
-                _ => {
-                    let key = keys.get(what as usize).copied().unwrap_or_default();
-                    self.place(key[0] << 8 >> 8, key[1])
-                }
+                _ => keys.get(what as usize).and_then(|key| self.place(key.address(), key.site)),
             };
             let Some(place) = place else { continue };
             let what = match kind {

@@ -1,0 +1,346 @@
+//! Keys of a thread: a lock and where it is taken from, and how often that was. To count takes one
+//! line of the cache, in which eight keys are told apart by tags; what else is known of a key lies
+//! elsewhere. The first keys of all threads lie close together; a thread that needs more has a
+//! table. Locks beyond that have one key for each place.
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::arch;
+use crate::layout::*;
+use crate::local::*;
+use crate::process::{self, Map, Slot};
+use crate::thread::{Thread, add};
+
+/// Keys of a table beyond which only locks that are waited for, and places, get one.
+const KEYS_FREE: u64 = KEY_COUNT as u64 * 3 / 4;
+/// Bytes of a line.
+const LINE: usize = LINE_WORDS * 8;
+/// Beside the address of the lines: they are those of a table.
+const TABLE: usize = 1;
+/// Bits of the address that choose a line of a table.
+const CHOICE: usize = (LINE_COUNT - 1) * LINE;
+
+/// A key of the thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    /// Its count.
+    count: &'static AtomicU32,
+    /// Whether every hold of it is timed.
+    pub(crate) is_due: bool,
+}
+
+/// A line of the layout, which only its thread writes.
+#[repr(C, align(64))]
+struct Line {
+    tags: [AtomicU32; LINE_KEYS],
+    counts: [AtomicU32; LINE_KEYS],
+}
+
+const _: () = assert!(size_of::<Line>() == LINE && LINE_COUNTS * 8 == LINE / 2);
+
+/// The line at an address.
+///
+/// # Safety
+/// One of the file.
+#[inline(always)]
+unsafe fn line_at(address: usize) -> &'static Line {
+    // SAFETY: by the caller; lines are aligned, and words of the file stay.
+    unsafe { &*(address as *const Line) }
+}
+
+impl Line {
+    /// The key with this tag.
+    #[inline(always)]
+    fn find(&'static self, tag: u32) -> Option<&'static AtomicU32> {
+        // SAFETY: eight tags, aligned; only this thread writes them, or its signal handler.
+        let found = unsafe { arch::same((&raw const self.tags).cast(), tag) };
+        if found == 0 {
+            return None;
+        }
+        // SAFETY: at most 15 of 16 bits are below the lowest that is set.
+        Some(unsafe { self.counts.get_unchecked(found.trailing_zeros() as usize / 2) })
+    }
+
+    /// The line beside, in a table, which begins where a page does.
+    #[inline(always)]
+    fn beside(&'static self) -> &'static Self {
+        // SAFETY: the lines of a table are an even number.
+        unsafe { line_at(core::ptr::from_ref(self) as usize ^ LINE) }
+    }
+
+    fn free(&self) -> Option<usize> {
+        self.tags.iter().position(|tag| tag.load(Relaxed) == 0)
+    }
+}
+
+impl Key {
+    pub(crate) fn address(self) -> usize {
+        core::ptr::from_ref(self.count) as usize
+    }
+
+    /// Its number in its line.
+    fn in_line(self) -> usize {
+        (self.address() % LINE - LINE / 2) / 4
+    }
+
+    pub(crate) fn is_slow(self) -> bool {
+        self.count.load(Relaxed) & SLOW != 0
+    }
+}
+
+/// What is counted of a lock that has no key: its kind.
+#[inline(always)]
+fn other(lock: u64) -> u64 {
+    lock >> KIND_SHIFT << KIND_SHIFT
+}
+
+/// The first keys of a slot.
+fn few(file: &'static Map, slot: usize) -> &'static [AtomicU64] {
+    &file[FEW + slot * FEW_WORDS..][..FEW_WORDS]
+}
+
+/// Where a thread finds the lines of its slot.
+pub(crate) fn lines(file: &'static Map, slot: &'static Slot, number: usize) -> usize {
+    match slot[S_GROWN].load(Relaxed) {
+        GROWN => core::ptr::from_ref(&slot[S_LINES]) as usize | TABLE,
+        _ => few(file, number).as_ptr() as usize,
+    }
+}
+
+impl Thread {
+    /// Counts a call; the key of this lock and site.
+    #[inline(always)]
+    pub(crate) fn count(self, kind: u64, lock: usize, site: usize) -> Option<Key> {
+        let lock = lock as u64 | kind << KIND_SHIFT;
+        let mixed = mixed(lock, site as u64);
+        let line = self.line(mixed);
+        match line.find(tag(mixed)) {
+            Some(count) => Some(self.counted(count)),
+            None => self.count_elsewhere(line, mixed, (lock, site as u64)),
+        }
+    }
+
+    /// One more.
+    #[inline(always)]
+    fn counted(self, count: &'static AtomicU32) -> Key {
+        /// Below are those of which every one is timed.
+        const FEWEST: u32 = FIRST as u32 + 1;
+        let now = count.load(Relaxed).wrapping_add(1);
+        count.store(now, Relaxed);
+        // Those below wrap around, and slow ones are above.
+        let key = Key { count, is_due: now.wrapping_sub(FEWEST) >= SLOW - FEWEST };
+        if key.is_due { self.round(key) } else { key }
+    }
+
+    /// The line in which a key is sought first.
+    #[inline(always)]
+    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
+    fn line(self, mixed: u64) -> &'static Line {
+        let lines = arch::own_word::<O_LINES>() as usize;
+        let choice = CHOICE & (lines & TABLE).wrapping_neg();
+        // SAFETY: `attach` and `grow` set it to lines of the file.
+        unsafe { line_at((lines & !TABLE) + ((line(mixed) * LINE) & choice)) }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
+    fn has_table(self) -> bool {
+        arch::own_word::<O_LINES>() as usize & TABLE != 0
+    }
+
+    /// The same, of a key that is not where it is sought first.
+    #[inline(never)]
+    fn count_elsewhere(
+        self,
+        line: &'static Line,
+        mixed: u64,
+        (lock, site): (u64, u64),
+    ) -> Option<Key> {
+        if self.has_table()
+            && let Some(count) = line.beside().find(tag(mixed))
+        {
+            return Some(self.counted(count));
+        }
+        // Only once there is no room for keys of locks.
+        if arch::own_word::<O_OTHER>() == other(lock) | site {
+            // SAFETY: a count of a table, which stays where it is.
+            let count =
+                unsafe { AtomicU32::from_ptr(arch::own_word::<O_OTHER_COUNT>() as *mut u32) };
+            return Some(self.counted(count));
+        }
+        self.count_first(lock, site)
+    }
+
+    /// The same, of a key that there is not.
+    #[inline(never)]
+    fn count_first(self, lock: u64, site: u64) -> Option<Key> {
+        let own = if self.has_room() { self.insert(lock, site) } else { None };
+        own.or_else(|| self.count_other(other(lock), site))
+    }
+
+    /// Whether any lock is given a key.
+    fn has_room(self) -> bool {
+        !self.has_table() || self.get(S_USED) < KEYS_FREE
+    }
+
+    /// Counts a call under what all locks share that are taken there and have no key.
+    fn count_other(self, lock: u64, site: u64) -> Option<Key> {
+        let mixed = mixed(lock, site);
+        let line = self.line(mixed);
+        let found = line.find(tag(mixed)).or_else(|| {
+            self.has_table().then(|| line.beside()).and_then(|beside| beside.find(tag(mixed)))
+        });
+        let key = match found {
+            Some(count) => Some(self.counted(count)),
+            None => self.insert(lock, site),
+        };
+        match key {
+            Some(key) if !self.has_room() => {
+                self.put(O_OTHER_COUNT, key.address() as u64);
+                self.put(O_OTHER, lock | site);
+            }
+            Some(_) => {}
+            None => add(&self.0[S_LOST], 1),
+        }
+        key
+    }
+
+    /// A key for a lock that is waited for and may have none, or a part of one.
+    pub(crate) fn key_of_wait(self, kind: u64, lock: usize, site: usize, key: Key) -> Key {
+        if !self.is_other(key) {
+            return key;
+        }
+        let Some(own) = self.insert(lock as u64 | kind << KIND_SHIFT, site as u64) else {
+            return key;
+        };
+        key.count.store(key.count.load(Relaxed).saturating_sub(1), Relaxed);
+        own
+    }
+
+    /// Whether the key is that of all locks without one.
+    pub(crate) fn is_other(self, key: Key) -> bool {
+        self.key_words(self.number(key))
+            .is_some_and(|words| words[K_LOCK].load(Relaxed) << (64 - KIND_SHIFT) == 0)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert(self, lock: u64, site: u64) -> Option<Key> {
+        let mixed = mixed(lock, site);
+        let mut line = self.line(mixed);
+        let mut free = line.free();
+        if free.is_none() {
+            if !self.has_table() {
+                return if self.grow() { self.insert(lock, site) } else { None };
+            }
+            line = line.beside();
+            free = line.free();
+        }
+        let at = free?;
+        let key = Key { count: &line.counts[at], is_due: true };
+        let words = self.key_words(self.number(key))?;
+        add(&self.0[S_USED], 1);
+        words[K_SITE].store(site, Relaxed);
+        words[K_LOCK].store(lock, Relaxed);
+        line.counts[at].store(1, Relaxed);
+        line.tags[at].store(tag(mixed), Relaxed);
+        Some(key)
+    }
+
+    /// Moves the first few keys to a table; whether there is room for one.
+    #[cold]
+    fn grow(self) -> bool {
+        let (Some(file), number) = (process::file(), self.own(O_SLOT) as usize) else {
+            return false;
+        };
+        let words = SLOT_WORDS - S_LINES;
+        // A signal handler that comes in between has no keys but those that there are.
+        if self.get(S_GROWN) != 0 || !process::reserve(SLOTS + number * SLOT_WORDS + S_LINES, words)
+        {
+            return false;
+        }
+        self.set(S_GROWN, GROWING);
+        let old = few(file, number);
+        // SAFETY: the first words of the few are a line.
+        let from = unsafe { line_at(old.as_ptr() as usize) };
+        let table = core::ptr::from_ref(&self.0[S_LINES]) as usize;
+        for (at, words) in old[F_KEYS..].chunks_exact(KEY_WORDS).enumerate() {
+            let of = |word: usize| words[word].load(Relaxed);
+            let mixed = mixed(of(K_LOCK), of(K_SITE));
+            // SAFETY: a line of the table, which is empty but for up to seven keys.
+            let to = unsafe { line_at(table + line(mixed) * LINE) };
+            let Some(free) = to.free() else { continue };
+            let key = line(mixed) * LINE_KEYS + free;
+            for word in 0..KEY_WORDS {
+                self.set(S_KEYS + key * KEY_WORDS + word, of(word));
+            }
+            to.counts[free].store(from.counts[at].load(Relaxed), Relaxed);
+            to.tags[free].store(tag(mixed), Relaxed);
+        }
+        // Release: from now on a reader counts these, which are as they were there.
+        self.0[S_GROWN].store(GROWN, Release);
+        self.put(O_LINES, (table | TABLE) as u64);
+        true
+    }
+
+    /// The number of a key: the first few have the first ones, whatever becomes of them.
+    pub(crate) fn number(self, key: Key) -> usize {
+        let table = core::ptr::from_ref(&self.0[S_LINES]) as usize;
+        let line = key.address() & !(LINE - 1);
+        match line.checked_sub(table) {
+            Some(far) if far < LINE_COUNT * LINE => {
+                LINE_KEYS + far / LINE * LINE_KEYS + key.in_line()
+            }
+            _ => key.in_line(),
+        }
+    }
+
+    /// The key of a number.
+    pub(crate) fn key(self, number: usize) -> Option<Key> {
+        let line = match number.checked_sub(LINE_KEYS) {
+            None => few(process::file()?, self.own(O_SLOT) as usize).as_ptr() as usize,
+            Some(far) => {
+                let line = core::ptr::from_ref(&self.0[S_LINES]) as usize;
+                line + far / LINE_KEYS % LINE_COUNT * LINE
+            }
+        };
+        // SAFETY: a line of the thread.
+        let line = unsafe { line_at(line) };
+        Some(Key { count: &line.counts[number % LINE_KEYS], is_due: false })
+    }
+
+    /// What else is known of a key.
+    pub(crate) fn key_words(self, number: usize) -> Option<&'static [AtomicU64]> {
+        let all = match number.checked_sub(LINE_KEYS) {
+            None => &few(process::file()?, self.own(O_SLOT) as usize)[F_KEYS..],
+            Some(_) => &self.0[S_KEYS..],
+        };
+        let at = number.checked_sub(LINE_KEYS).unwrap_or(number);
+        all.get(at * KEY_WORDS..(at + 1) * KEY_WORDS)
+    }
+
+    /// Begins a count anew that has become too large for its bits.
+    #[cold]
+    #[inline(never)]
+    fn round(self, key: Key) -> Key {
+        if key.count.load(Relaxed) & !SLOW != 0 {
+            return key;
+        }
+        // Of one that was not slow the last bit became that of those that are, and the other way.
+        key.count.fetch_xor(SLOW, Relaxed);
+        if let Some(words) = self.key_words(self.number(key)) {
+            let told = Told(words[K_DETAIL].load(Relaxed));
+            words[K_DETAIL].store(told.round().0, Relaxed);
+        }
+        key
+    }
+
+    /// From now on every hold of this key is timed, or not.
+    pub(crate) fn set_slow(self, number: usize, slow: bool) {
+        if let Some(Key { count, .. }) = self.key(number) {
+            let now = count.load(Relaxed);
+            count.store(if slow { now | SLOW } else { now & !SLOW }, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Reading the keys of a slot: what its threads called, where, and how often.
+
+use crate::layout::{
+    F_KEYS, GROWN, K_DETAIL, K_LOCK, K_SITE, KEY_COUNT, KEY_WORDS, KIND_SHIFT, LINE_COUNT,
+    LINE_COUNTS, LINE_KEYS, LINE_WORDS, S_GROWN, S_KEYS, S_LINES, Told,
+};
+
+/// The bit of what stands for all locks of a place that have no keys; no address has it.
+const OTHERS: u64 = 1 << (KIND_SHIFT - 1);
+
+/// A key.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    /// The lock with its kind; 0: there is no such key.
+    pub(crate) lock: u64,
+    /// Where it was called from.
+    pub(crate) site: u64,
+    /// How often; 0 of keys that have moved elsewhere.
+    pub(crate) count: u64,
+    /// Detail and threads.
+    pub(crate) told: Told,
+}
+
+impl Key {
+    /// The keys of a slot by their numbers, from its words and those of its first few keys.
+    pub(crate) fn all(slot: &[u64], few: &[u64]) -> Vec<Self> {
+        let mut all = Vec::new();
+        add(&mut all, few, &few[F_KEYS..], LINE_KEYS);
+        if slot[S_GROWN] == GROWN {
+            for key in &mut all {
+                (key.count, key.told) = (0, Told(0));
+            }
+            let lines = &slot[S_LINES..][..LINE_COUNT * LINE_WORDS];
+            add(&mut all, lines, &slot[S_KEYS..], KEY_COUNT);
+        }
+        all
+    }
+
+    /// What it is: a kind.
+    pub(crate) fn kind(&self) -> u64 {
+        self.lock >> KIND_SHIFT
+    }
+
+    /// The address of the lock, or what stands for those that have none.
+    pub(crate) fn address(&self) -> u64 {
+        address(self.lock, self.site)
+    }
+}
+
+/// See [`Key::address`].
+pub(crate) fn address(lock: u64, site: u64) -> u64 {
+    match lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT) {
+        0 => OTHERS | site & (OTHERS - 1),
+        address => address,
+    }
+}
+
+fn add(all: &mut Vec<Key>, lines: &[u64], keys: &[u64], count: usize) {
+    let lines = lines.chunks_exact(LINE_WORDS).flat_map(|line| {
+        let counts = &line[LINE_COUNTS..];
+        counts.iter().flat_map(|two| [*two as u32, (*two >> 32) as u32])
+    });
+    let keys = keys.chunks_exact(KEY_WORDS).take(count).zip(lines);
+    all.extend(keys.map(|(words, count)| {
+        let told = Told(words[K_DETAIL]);
+        let known = words[K_LOCK] != 0;
+        let count = if known { told.counted(count) } else { 0 };
+        Key { lock: words[K_LOCK], site: words[K_SITE], count, told }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{FEW_WORDS, SLOT_WORDS, SLOW};
+
+    #[test]
+    fn counts_are_those_of_the_table_once_there_is_one() {
+        let (mut slot, mut few) = (vec![0; SLOT_WORDS], vec![0; FEW_WORDS]);
+        few[LINE_COUNTS] = 7 | (u64::from(SLOW) | 9) << 32;
+        (few[F_KEYS], few[F_KEYS + 1]) = (1 << KIND_SHIFT | 64, 5);
+        few[F_KEYS + KEY_WORDS] = 1 << KIND_SHIFT;
+        let of = |slot: &[u64], few: &[u64]| {
+            let all = Key::all(slot, few);
+            all.iter().filter(|key| key.lock != 0).map(|key| key.count).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&slot, &few), [7, 9]);
+        slot[S_GROWN] = GROWN;
+        // The tenth key of the table, with a count that has begun anew twice.
+        slot[S_LINES + LINE_WORDS + LINE_COUNTS] = 3 << 32;
+        slot[S_KEYS + 9 * KEY_WORDS + K_LOCK] = few[F_KEYS];
+        slot[S_KEYS + 9 * KEY_WORDS + K_DETAIL] = Told(0).used(3, 1).round().round().0;
+        assert_eq!(of(&slot, &few), [0, 0, 2 * u64::from(SLOW) + 3]);
+        let key = Key::all(&slot, &few)[LINE_KEYS + 9];
+        assert_eq!((key.told.detail(), key.told.threads(), key.address()), (3, 1, 64));
+        let other = Key::all(&slot, &few)[1];
+        assert_eq!((other.kind(), other.address()), (1, OTHERS));
+    }
+
+    #[test]
+    fn what_is_told_of_a_key_keeps_to_its_bits() {
+        let mut told = Told(0).used(1, 1);
+        for _ in 0..5000 {
+            told = told.round();
+        }
+        assert_eq!((told.detail(), told.threads()), (1, 1));
+        assert_eq!(told.counted(SLOW | 1), 4095 * u64::from(SLOW) + 1);
+        assert_eq!(told.used(2, 1).threads(), 1);
+        assert_eq!(told.used(2, 5).threads(), 2);
+    }
+}
