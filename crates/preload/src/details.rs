@@ -181,6 +181,7 @@ impl Detail {
     }
 
     /// Adds a time that stands for `weight` of them.
+    #[inline(never)]
     pub(crate) fn record(self, list: usize, ticks: u64, weight: u64) {
         let list = &self.here()[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
         add(&list[0], weight);

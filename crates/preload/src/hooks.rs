@@ -357,7 +357,8 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
         }
     }
     settle(thread);
-    if let Some(hold) = &hold {
+    // The way to the next request is not timed if requests are not.
+    if let Some(hold) = hold.as_ref().filter(|_| !process::only_contended()) {
         thread.released(hold);
     }
     result

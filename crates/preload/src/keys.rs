@@ -220,8 +220,10 @@ impl Thread {
 
     /// Whether the key is that of all locks without one.
     pub(crate) fn is_other(self, key: Key) -> bool {
-        self.key_words(self.number(key))
-            .is_some_and(|words| words[K_LOCK].load(Relaxed) << (64 - KIND_SHIFT) == 0)
+        self.has_table()
+            && self
+                .key_words(self.number(key))
+                .is_some_and(|words| words[K_LOCK].load(Relaxed) << (64 - KIND_SHIFT) == 0)
     }
 
     #[cold]

@@ -110,7 +110,11 @@ impl Thread {
     }
 
     /// Writes a step that has a key.
+    #[inline]
     pub(crate) fn step_at(self, kind: u64, key: Option<Key>, begin: u64, end: u64) {
+        if !self.traces() {
+            return;
+        }
         // Of a lock without a key of its own nobody knows which one it is.
         if let Some(key) = key.filter(|key| !self.is_other(*key)) {
             self.step(kind, self.number(key) as u64, begin, end);
