@@ -179,31 +179,48 @@ impl Thread {
         own.or_else(|| self.count_other(other(lock), site))
     }
 
+    /// Where its table is, or will be.
+    fn table(self) -> usize {
+        core::ptr::from_ref(&self.0[S_LINES]) as usize
+    }
+
     /// Whether any lock is given a key.
     fn has_room(self) -> bool {
         !self.has_table() || self.get(S_USED) < KEYS_FREE
     }
 
-    /// Counts a call under what all locks share that are taken there and have no key.
+    /// Counts a call under what all locks share that are taken there and have no key. It is sought
+    /// in one pair of lines after the other, until one has room.
     fn count_other(self, lock: u64, site: u64) -> Option<Key> {
         let mixed = mixed(lock, site);
-        let line = self.line(mixed);
-        let found = line.find(tag(mixed)).or_else(|| {
-            self.has_table().then(|| line.beside()).and_then(|beside| beside.find(tag(mixed)))
-        });
-        let key = match found {
-            Some(count) => Some(self.counted(count)),
-            None => self.insert(lock, site),
-        };
-        match key {
-            Some(key) if !self.has_room() => {
-                self.put(O_OTHER_COUNT, key.address() as u64);
-                self.put(O_OTHER, lock | site);
+        let mut line = self.line(mixed);
+        // Without room for a table nothing is beside.
+        let pairs = if self.has_table() { LINE_COUNT / 2 } else { 0 };
+        for _ in 0..pairs {
+            let found = line.find(tag(mixed)).or_else(|| line.beside().find(tag(mixed)));
+            let key = match found {
+                Some(count) => Some(self.counted(count)),
+                None => self.insert_at(line, (lock, site)),
+            };
+            if let Some(key) = key {
+                if !self.has_room() {
+                    self.put(O_OTHER_COUNT, key.address() as u64);
+                    self.put(O_OTHER, lock | site);
+                }
+                return Some(key);
             }
-            Some(_) => {}
-            None => add(&self.0[S_LOST], 1),
+            line = self.after(line);
         }
-        key
+        add(&self.0[S_LOST], 1);
+        None
+    }
+
+    /// The line of the next pair of a table.
+    fn after(self, line: &'static Line) -> &'static Line {
+        let table = self.table();
+        let far = core::ptr::from_ref(line) as usize - table + 2 * LINE;
+        // SAFETY: a line of the table.
+        unsafe { line_at(table + far % (LINE_COUNT * LINE)) }
     }
 
     /// A key for a lock that is waited for and may have none, or a part of one.
@@ -229,13 +246,18 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn insert(self, lock: u64, site: u64) -> Option<Key> {
-        let mixed = mixed(lock, site);
-        let mut line = self.line(mixed);
+        let line = self.line(mixed(lock, site));
+        if self.has_table() || line.free().is_some() {
+            return self.insert_at(line, (lock, site));
+        }
+        if self.grow() { self.insert(lock, site) } else { None }
+    }
+
+    /// In this line, or the one beside.
+    #[cold]
+    fn insert_at(self, mut line: &'static Line, (lock, site): (u64, u64)) -> Option<Key> {
         let mut free = line.free();
-        if free.is_none() {
-            if !self.has_table() {
-                return if self.grow() { self.insert(lock, site) } else { None };
-            }
+        if free.is_none() && self.has_table() {
             line = line.beside();
             free = line.free();
         }
@@ -246,7 +268,7 @@ impl Thread {
         words[K_SITE].store(site, Relaxed);
         words[K_LOCK].store(lock, Relaxed);
         line.counts[at].store(1, Relaxed);
-        line.tags[at].store(tag(mixed), Relaxed);
+        line.tags[at].store(tag(mixed(lock, site)), Relaxed);
         Some(key)
     }
 
@@ -266,7 +288,7 @@ impl Thread {
         let old = few(file, number);
         // SAFETY: the first words of the few are a line.
         let from = unsafe { line_at(old.as_ptr() as usize) };
-        let table = core::ptr::from_ref(&self.0[S_LINES]) as usize;
+        let table = self.table();
         for (at, words) in old[F_KEYS..].chunks_exact(KEY_WORDS).enumerate() {
             let of = |word: usize| words[word].load(Relaxed);
             let mixed = mixed(of(K_LOCK), of(K_SITE));
@@ -288,7 +310,7 @@ impl Thread {
 
     /// The number of a key: the first few have the first ones, whatever becomes of them.
     pub(crate) fn number(self, key: Key) -> usize {
-        let table = core::ptr::from_ref(&self.0[S_LINES]) as usize;
+        let table = self.table();
         let line = key.address() & !(LINE - 1);
         match line.checked_sub(table) {
             Some(far) if far < LINE_COUNT * LINE => {
@@ -303,7 +325,7 @@ impl Thread {
         let line = match number.checked_sub(LINE_KEYS) {
             None => few(process::file()?, self.own(O_SLOT) as usize).as_ptr() as usize,
             Some(far) => {
-                let line = core::ptr::from_ref(&self.0[S_LINES]) as usize;
+                let line = self.table();
                 line + far / LINE_KEYS % LINE_COUNT * LINE
             }
         };

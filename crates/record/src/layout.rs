@@ -183,7 +183,8 @@ pub const S_LOCK_PHASES: usize = S_PHASES + PHASE_COUNT;
 pub const LOCK_PHASE_COUNT: usize = 128;
 /// Logarithm of the ticks of a phase at first: about 6 ms.
 pub const PHASE_SHIFT: u64 = 24;
-/// Where its keys are: 0: the first few, [`FEW`]; [`GROWN`]: in its table; [`GROWING`]: on the way.
+/// Where its keys are: 0: the first few, [`FEW`]; [`GROWN`]: in its table; [`GROWING`]: on the way,
+/// or there is no room for one.
 pub const S_GROWN: usize = 13;
 /// See [`S_GROWN`].
 pub const GROWN: u64 = 1;
