@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 
 use crate::names::{LOCK_OF, known_as};
-use crate::phases::phases;
+use crate::phases::{longest_s, phases, working_s};
 use crate::record::{HANDOFF, Held, Kind, Lock, Process, Record, Scheduling, total};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
@@ -204,17 +204,17 @@ impl Account {
         Some(around.unwrap_or(first)).filter(|one| one.lock.is_lock() && one.lock.wait_s() > 0.0)
     }
 
-    /// What threads waited for most that is no lock, if that is much: by many waits, for one that
-    /// lasts most of the run is that of a thread with nothing to do.
+    /// What threads waited for most that is no lock, if that is much. A wait that lasts for much of
+    /// the run is that of a thread with nothing to do, and counts only if there are several such.
     fn condition(&self, wall_s: f64) -> Option<&LockAccount> {
-        /// Of the run.
-        const IDLE: f64 = 0.1;
-        let works = |one: &&LockAccount| {
-            one.lock.wait_s() < IDLE * wall_s * one.lock.all(|site| &site.wait).count as f64
-        };
         let others = || self.locks.iter().filter(|one| !one.lock.is_lock());
-        let found = others().find(works).or_else(|| others().next());
-        found.filter(|one| one.lock.wait_s() > wall_s.max(self.wait_s))
+        let much = wall_s.max(self.wait_s);
+        let most = |of: fn(&Lock, f64) -> f64| {
+            let of = move |one: &&LockAccount| of(&one.lock, wall_s);
+            let found = others().max_by(|a, b| of(a).total_cmp(&of(b)));
+            found.filter(|one| of(one) > much)
+        };
+        most(working_s).or_else(|| most(|lock, _| lock.wait_s() - longest_s(lock)))
     }
 
     /// The mutex inside of a lock that the program has built from it and a condition.

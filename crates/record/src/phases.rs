@@ -1,7 +1,25 @@
 //! When threads waited: all the time, or in one stretch of the run.
 
 use crate::account::{percent, seconds};
-use crate::record::{Process, Record};
+use crate::record::{Lock, Process, Record};
+
+/// Waits for it that end, seconds: those that last for much of a run of so many seconds are left
+/// out, for these are waits for work or for the end of others.
+pub(crate) fn working_s(lock: &Lock, wall_s: f64) -> f64 {
+    /// Of the run.
+    const MUCH: f64 = 0.1;
+    /// From the least time of a bucket to its middle.
+    const MIDDLE: f64 = 1.25;
+    let waits = lock.all(|site| &site.wait);
+    let long = waits.buckets.iter().filter(|(ns, _)| ns / 1e9 >= MUCH * wall_s);
+    let idle = long.map(|(ns, count)| *count as f64 * (ns / 1e9 * MIDDLE).min(waits.max_s));
+    (waits.total_s - idle.sum::<f64>()).max(0.0)
+}
+
+/// The longest wait for it, seconds.
+pub(crate) fn longest_s(lock: &Lock) -> f64 {
+    lock.all(|site| &site.wait).max_s
+}
 
 /// Whether threads waited for locks in one stretch of the run; with conditions, if a lock is built
 /// of one.
@@ -49,6 +67,7 @@ pub(crate) fn phases(record: &Record, is_built: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Site, Times};
 
     #[test]
     fn a_stretch_in_which_threads_waited_is_told() {
@@ -65,5 +84,17 @@ mod tests {
         let said = waited(&[30, 31, 32, 33]).expect("it was in one stretch");
         assert!(said.contains("ended between 3.00 s and 3.40 s of 10.0 s, in 4 % of"), "{said}");
         assert_eq!(waited(&[1, 30, 60, 90]), None);
+    }
+
+    #[test]
+    fn who_waits_for_the_end_of_others_does_not_work() {
+        // Sixteen short waits, and one for nearly all of four seconds.
+        let buckets = vec![(1e6, 16), (3e9, 1)];
+        let wait = Times { count: 17, total_s: 3.92, max_s: 3.9, buckets };
+        let site = Site { count: 17, wait, ..Site::default() };
+        let lock = Lock { sites: vec![site], ..Lock::default() };
+        assert!(working_s(&lock, 4.0) < 0.2, "{}", working_s(&lock, 4.0));
+        assert!(working_s(&lock, 400.0) > 3.9);
+        assert!(lock.wait_s() - longest_s(&lock) < 0.1);
     }
 }

@@ -427,8 +427,12 @@ impl Lock {
                 let waits = total(self.sites.iter().map(|site| site.wait.count));
                 let failed = total(self.sites.iter().map(|site| site.failed));
                 let is_again = self.given_by_owner / AGAIN >= self.instances;
+                // A timer that looks at its work from time to time waits alone.
+                let waiting = self.sites.iter().filter(|site| site.wait.count > 0);
+                let threads = total(waiting.map(|site| site.threads));
                 is_again
                     && is_owned
+                    && threads / 2 >= self.instances
                     && self.given_by_owner >= waits.saturating_sub(failed).div_ceil(2)
             }
             Kind::Semaphore if self.held_for_good => false,

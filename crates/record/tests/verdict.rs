@@ -1,0 +1,43 @@
+//! The first sentence of an account, of records that are made up.
+
+use convoy_record::{Account, Kind, Lock, Process, Program, Record, Site, Times};
+
+/// A condition: its name, threads that wait for it, and their waits, seconds and how often.
+fn condition(name: &str, threads: u64, waits: &[(f64, u64)]) -> Lock {
+    let total_s = waits.iter().map(|(wait_s, count)| wait_s * *count as f64).sum();
+    let wait = Times {
+        count: waits.iter().map(|(_, count)| count).sum(),
+        total_s,
+        max_s: waits.iter().fold(0.0, |most, (wait_s, _)| wait_s.max(most)),
+        buckets: waits.iter().map(|(wait_s, count)| (wait_s * 1e9 * 0.8, *count)).collect(),
+    };
+    let place = format!("{name}.c:1");
+    let site = Site { place, count: wait.count, threads, wait, ..Site::default() };
+    let name = name.to_owned();
+    Lock { name, kind: Kind::Condition, instances: 1, sites: vec![site], ..Lock::default() }
+}
+
+fn verdict(locks: Vec<Lock>) -> String {
+    let program = Program { wall_s: 5.0, cpus: 2, ..Program::default() };
+    let processes = vec![Process { locks, threads: 17, ..Process::default() }];
+    Account::new(&Record { program, processes, ..Record::default() }).verdict
+}
+
+#[test]
+fn what_threads_wait_for_all_the_time_goes_before_the_wait_for_their_end() {
+    let main = condition("all_done", 17, &[(4.9, 1), (0.03, 16)]);
+    let writers = condition("write_group", 16, &[(0.001, 5200)]);
+    let said = verdict(vec![main.clone(), writers]);
+    assert!(said.contains("but for each other: 5.20 s on `write_group`"), "{said}");
+    // A wait for the end alone says nothing; threads with nothing to do are named.
+    assert!(verdict(vec![main]).starts_with("Locks cost little"));
+    let said = verdict(vec![condition("no_work", 8, &[(4.9, 8)])]);
+    assert!(said.contains("on `no_work` in no_work.c:1, 8 times"), "{said}");
+}
+
+#[test]
+fn a_condition_that_one_thread_waits_for_alone_is_no_lock() {
+    let given = |threads| Lock { given_by_owner: 4, ..condition("tick", threads, &[(1.0, 4)]) };
+    assert!(!given(1).is_lock());
+    assert!(given(2).is_lock());
+}
