@@ -115,7 +115,7 @@ pub(crate) fn behaviour(
     let threads = behaviour.sections.iter().map(|one| one.threads).max();
     behaviour.threads = threads.unwrap_or(1);
     let seconds = busy_s(process, locks).max(1e-9);
-    behaviour.rate = count as f64 / seconds;
+    (behaviour.total, behaviour.rate) = (count, count as f64 / seconds);
     behaviour.cpu_ns = process.cpu_s * 1e9 / count.max(1) as f64;
     let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
     let wait_s = wait_s.min(seconds * f64::from(behaviour.threads));
@@ -144,6 +144,7 @@ fn ordered(
 ) {
     let plain = || locks.iter().filter(|lock| !lock.is_built());
     let count: u64 = plain().map(|lock| lock.count()).sum();
+    behaviour.total = count;
     let count = count.max(1) as f64;
     behaviour.threads = script.classes.iter().map(|class| class.threads).sum();
     behaviour.rate = count / seconds;

@@ -31,6 +31,8 @@ mod print;
 pub(crate) const SLEEP: &str = "sleep";
 /// The policy of locks that nobody takes past others for long.
 pub(crate) const FAIR: &str = "fair";
+/// The policy of locks that are never free while somebody waits.
+const HANDOFF: &str = "handoff";
 /// The machine whose prices the record replaces by those of its own hour.
 const HOST: &str = "host";
 /// Of the time of a program, what it does beside its threads' work with locks, if that matters.
@@ -111,6 +113,7 @@ impl Choice {
     pub(crate) fn new(name: &str) -> Self {
         let policy = match name {
             FAIR => Policy::Quota,
+            HANDOFF => Policy::FutexHandoff,
             name => Policy::named(name).unwrap_or(Policy::Adaptive),
         };
         Self { name: name.to_owned(), policy, looks: (name == SLEEP).then_some(0), alone: false }
@@ -362,6 +365,7 @@ impl Replays {
                     alone: choice.alone,
                     // `convoy with` has no thread spin where there is one CPU.
                     looks: if cpus == 1 { Some(0) } else { choice.looks },
+                    whole: true,
                     seed,
                     kernel: kernel.clone(),
                     machine: sets.machine(&self.machine, Some(cpus as usize))?.value,

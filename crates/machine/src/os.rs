@@ -108,6 +108,11 @@ pub trait Os {
         panic!("no futexes: {count} sleepers on {word:?} are wanted");
     }
 
+    /// A system call that does hardly anything.
+    fn user_call(&self) {
+        panic!("this operating system has no such call");
+    }
+
     /// The system call with which a task in user mode lets others run (`sched_yield`).
     fn user_yield(&self) {
         panic!("this operating system has no sched_yield");

@@ -82,6 +82,20 @@ impl Platform for User {
         spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
     }
 
+    fn is_real_time() -> bool {
+        system(|| engine().os().user_call());
+        false
+    }
+
+    fn keep_signals() -> u64 {
+        system(|| engine().os().user_call());
+        0
+    }
+
+    fn admit_signals(_: u64) {
+        system(|| engine().os().user_call());
+    }
+
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
         system(|| engine().os().user_wait(word, expected, sleep, deadline))
     }

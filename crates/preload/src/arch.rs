@@ -157,6 +157,17 @@ pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
     found
 }
 
+/// Ticks between two looks with nothing between them.
+pub(crate) fn stamp() -> u64 {
+    /// So many that none of the others interrupts all.
+    const TRIES: usize = 64;
+    let apart = |_| {
+        let begin = ticks();
+        ticks().saturating_sub(begin)
+    };
+    (0..TRIES).map(apart).min().unwrap_or(0)
+}
+
 /// Has the lines of the cache with these places fetched; nothing waits for them.
 #[inline(always)]
 pub(crate) fn fetch<const N: usize>(places: [usize; N]) {

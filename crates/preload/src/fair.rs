@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 use convoy_sync::{
-    Atomic, Platform, Quota, RawLock, RawSemaphore as _, Room, Sleep, TaskId, Turn, Wake, Within,
-    spin_by_clock, user_space,
+    AdaptiveLock, Atomic, NoSignals, Platform, Quota, RawSemaphore as _, Room, Sleep, TaskId, Turn,
+    Wake, Within, spin_by_clock, user_space,
 };
 
 use crate::arch;
@@ -87,6 +87,18 @@ thread_local! {
     static TURN: Cell<Turn> = const { Cell::new(Turn::new(0)) };
 }
 
+/// Sets the signals that are blocked; what they were.
+fn block(signals: u64) -> u64 {
+    const RT_SIGPROCMASK: usize = 14;
+    const SET_MASK: usize = 2;
+    let mut before = 0_u64;
+    let places = [(&raw const signals) as usize, (&raw mut before) as usize];
+    let arguments = [SET_MASK, places[0], places[1], size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel reads one mask and writes the other.
+    unsafe { arch::call(RT_SIGPROCMASK, arguments) };
+    before
+}
+
 fn clock(clock: c_int) -> i64 {
     unsafe extern "C" {
         fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
@@ -146,6 +158,14 @@ impl Platform for Threads {
         own::is_real_time()
     }
 
+    fn keep_signals() -> u64 {
+        block(u64::MAX)
+    }
+
+    fn admit_signals(kept: u64) {
+        block(kept);
+    }
+
     fn wait(word: &Word, expected: u32, _: Sleep, deadline: Option<u64>) -> Wake {
         // The kernel refuses a time below zero, and the wait would be none.
         let time = deadline.map(|ns| ns.min(i64::MAX as u64) as i64);
@@ -184,56 +204,7 @@ impl Platform for Threads {
 
 /// The lock of a queue. No signal comes while it is held: a handler that locks the same mutex would
 /// wait for the thread that it interrupts.
-#[derive(Default)]
-struct Inner {
-    word: own::InnerWord,
-    /// The signals that were blocked before; used by the owner.
-    blocked: Cell<u64>,
-}
-
-// SAFETY: the cell is used only while `word` is held.
-unsafe impl Sync for Inner {}
-
-/// Sets the signals that are blocked; what they were.
-fn block(signals: u64) -> u64 {
-    const RT_SIGPROCMASK: usize = 14;
-    const SET_MASK: usize = 2;
-    let mut before = 0_u64;
-    let places = [(&raw const signals) as usize, (&raw mut before) as usize];
-    let arguments = [SET_MASK, places[0], places[1], size_of::<u64>(), 0, 0];
-    // SAFETY: the kernel reads one mask and writes the other.
-    unsafe { arch::call(RT_SIGPROCMASK, arguments) };
-    before
-}
-
-impl RawLock<Threads> for Inner {
-    fn lock(&self) {
-        let before = block(u64::MAX);
-        self.word.lock();
-        self.blocked.set(before);
-    }
-
-    fn try_lock(&self) -> bool {
-        let before = block(u64::MAX);
-        let taken = self.word.try_lock();
-        if taken {
-            self.blocked.set(before);
-        } else {
-            block(before);
-        }
-        taken
-    }
-
-    fn unlock(&self) {
-        let before = self.blocked.get();
-        self.word.unlock();
-        block(before);
-    }
-
-    fn is_locked(&self) -> bool {
-        self.word.is_locked()
-    }
-}
+type Inner = NoSignals<Threads, AdaptiveLock<Threads, own::Short>>;
 
 /// The queue of a mutex, by its address: a mutex has no room for it that libc would not use.
 #[derive(Debug)]

@@ -1,11 +1,13 @@
 //! Locks that hand over, in the memory of libc's mutexes and semaphores.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{self, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
+use convoy_sync::{Atomic, Handover};
+
 use crate::conditions;
-use crate::native::{self, Deadline, Slept};
+use crate::native::{self, Deadline, Native, Slept};
 use crate::own::{self, EBUSY, ETIMEDOUT, MUTEX_NUMBER};
 use crate::real::{self, one, three, two};
 
@@ -19,23 +21,14 @@ const SEM_SHARED: usize = 2;
 /// Unused.
 const SEM_NUMBER: usize = 3;
 
-/// A lock that is never free while somebody waits for it: the releaser makes it over to the one
-/// that has slept longest, as the semaphore of 2008 did.
+/// [`FutexHandoff`](convoy_sync::FutexHandoff) in the memory of an object of libc, and for
+/// semaphores what it has in common with them.
 ///
-/// - The state is one word of 64 bits, zero when free. Low half: how many own it or wait for it.
-///   Above: grants that no waiter has taken yet, and the generation of the process that wrote it.
-/// - The child of a fork is another generation. It has none of the threads that waited, so whoever
-///   finds a state of its parent first goes on with what is [left](Layout::left) of it.
-/// - Waiters sleep on a number of its own that each grant changes, in the order of the kernel's
-///   queue. Who comes while a grant is on its way to a sleeper has read the number after it and
-///   sleeps behind; only who is still on its way to sleep may find the grant of somebody else.
-struct Handoff {
-    state: &'static AtomicU64,
-    number: &'static AtomicU32,
-    layout: Layout,
-}
+/// The child of a fork is another generation, which the highest bits of a state tell. It has none
+/// of the threads that waited, so whoever finds a state of its parent first goes on with what is
+/// left of it.
+type Handoff<const SEMAPHORE: bool> = Handover<'static, Native, State<SEMAPHORE>>;
 
-const ONE_USER: u64 = 1;
 const ONE_GRANT: u64 = 1 << 32;
 
 /// Which fork this process comes from, counted from the program on; modulo 4 in a semaphore: four
@@ -56,132 +49,106 @@ fn count_forks() {
     }
 }
 
-/// Where the bits of a state are.
-#[derive(Clone, Copy)]
-struct Layout {
+/// The state of a mutex or of a semaphore, as the lock sees it: without its generation.
+#[repr(transparent)]
+struct State<const SEMAPHORE: bool>(AtomicU64);
+
+impl<const SEMAPHORE: bool> State<SEMAPHORE> {
     /// The lowest bit of the generation, which goes up to the highest of the state.
-    generation: u32,
-    /// What of a state of the parent holds in its child.
-    left: fn(u64) -> u64,
-}
+    const GENERATION: u32 = if SEMAPHORE { 62 } else { 48 };
 
-const OF_MUTEX: Layout = Layout {
-    generation: 48,
-    // Granted to a waiter: free, since there is none. Else somebody owns it, or nobody does.
-    left: |state| if state >= ONE_GRANT { 0 } else { (state as u32).min(1).into() },
-};
-
-const OF_SEMAPHORE: Layout =
-    // Units that waiters did not come for are free.
-    Layout { generation: 62, left: |state| (state & u64::from(u32::MAX)) + granted(state) };
-
-impl Layout {
-    fn now(self) -> u64 {
-        u64::from(GENERATION.load(Relaxed)) << self.generation
+    fn now() -> u64 {
+        u64::from(GENERATION.load(Relaxed)) << Self::GENERATION
     }
 
     /// The state without its generation, as it holds in this process.
-    fn read(self, state: u64) -> u64 {
-        let plain = state & ((1 << self.generation) - 1);
-        if state - plain == self.now() { plain } else { (self.left)(plain) }
+    fn read(state: u64) -> u64 {
+        let plain = state & ((1 << Self::GENERATION) - 1);
+        match state - plain == Self::now() {
+            true => plain,
+            // Units that waiters did not come for are free.
+            false if SEMAPHORE => (plain & u64::from(u32::MAX)) + granted(plain as usize) as u64,
+            // Granted to a waiter: free, since there is none. Else somebody owns it, or nobody.
+            false if plain >= ONE_GRANT => 0,
+            false => (plain as u32).min(1).into(),
+        }
     }
 }
 
-impl Handoff {
-    /// With its number in word `place` of `object`.
-    fn of(object: usize, place: usize, layout: Layout) -> Self {
-        // SAFETY: the first eight bytes of a mutex or a semaphore, aligned to eight.
-        let state = unsafe { AtomicU64::from_ptr(object as *mut u64) };
-        Self { state, number: &own::words(object)[place], layout }
+impl<const SEMAPHORE: bool> Atomic<usize> for State<SEMAPHORE> {
+    fn new(value: usize) -> Self {
+        Self(AtomicU64::new(value as u64 | Self::now()))
     }
 
-    fn of_mutex(mutex: usize) -> Self {
-        Self::of(mutex, MUTEX_NUMBER, OF_MUTEX)
+    #[inline]
+    fn load(&self, order: Ordering) -> usize {
+        Self::read(self.0.load(order)) as usize
     }
 
-    fn of_semaphore(semaphore: usize) -> Self {
-        Self::of(semaphore, SEM_NUMBER, OF_SEMAPHORE)
+    fn store(&self, value: usize, order: Ordering) {
+        self.0.store(value as u64 | Self::now(), order);
     }
 
-    /// Changes the state, which is given and taken without its generation; what it was.
-    fn change(&self, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let layout = self.layout;
-        let change = |state| change(layout.read(state)).map(|state| state | layout.now());
-        // Acquire and release: this is taking and giving up the lock.
-        self.state.fetch_update(AcqRel, Relaxed, change).ok().map(|state| layout.read(state))
+    fn modify(&self, order: Ordering, change: impl Fn(usize) -> usize) -> usize {
+        let change = |held| Some(change(Self::read(held) as usize) as u64 | Self::now());
+        // Relaxed: what a failed attempt has seen is not used. The change is never refused.
+        let (Ok(held) | Err(held)) = self.0.fetch_update(order, Relaxed, change);
+        Self::read(held) as usize
     }
 
-    /// Sleeps with `sleep` until `take` finds a grant; this thread is among the waiters since it
-    /// read `number`. When a sleep `ends` the wait, `leave` takes it from there. How it ended:
-    /// woken, and it has the grant.
-    fn wait(
+    #[inline]
+    fn compare_exchange(
         &self,
-        mut number: u32,
-        sleep: impl Fn(u32) -> Slept,
-        ends: impl Fn(Slept) -> bool,
-        take: impl Fn(u64) -> Option<u64>,
-        leave: impl Fn(u64) -> u64,
-    ) -> Slept {
+        current: usize,
+        new: usize,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<usize, usize> {
+        // Of this generation as a rule: then nothing has to be read first.
+        let (mut held, new) = (current as u64 | Self::now(), new as u64 | Self::now());
         loop {
-            let slept = sleep(number);
-            // Acquire: before the look, so that a grant after it ends the next sleep.
-            number = self.number.load(Acquire);
-            if self.change(&take).is_some() {
-                return Slept::Woken;
-            }
-            if ends(slept) {
-                // A grant that comes at the last moment is taken.
-                let before = self.change(|state| take(state).or_else(|| Some(leave(state))));
-                let took = before.is_some_and(|state| take(state).is_some());
-                return if took { Slept::Woken } else { slept };
+            match self.0.compare_exchange(held, new, success, failure) {
+                Ok(_) => return Ok(current),
+                Err(other) if Self::read(other) as usize == current => held = other,
+                Err(other) => return Err(Self::read(other) as usize),
             }
         }
     }
+}
 
-    /// A grant has been made: whoever has slept longest takes it.
-    fn wake(&self) {
-        // Release: pairs with the load of whoever is about to sleep.
-        self.number.fetch_add(1, Release);
-        native::wake(self.number, 1);
+/// With its number in word `place` of `object`.
+fn of<const SEMAPHORE: bool>(object: usize, place: usize) -> Handoff<SEMAPHORE> {
+    // SAFETY: the first eight bytes of a mutex or a semaphore, aligned to eight.
+    let state = unsafe { &*(object as *const State<SEMAPHORE>) };
+    Handover::new(state, &own::words(object)[place])
+}
+
+fn of_mutex(mutex: usize) -> Handoff<false> {
+    of(mutex, MUTEX_NUMBER)
+}
+
+fn of_semaphore(semaphore: usize) -> Handoff<true> {
+    of(semaphore, SEM_NUMBER)
+}
+
+fn lock_until(mutex: usize, deadline: Option<Deadline>) -> c_int {
+    let (lock, number) = (of_mutex(mutex), &own::words(mutex)[MUTEX_NUMBER]);
+    if deadline.is_some() && lock.try_lock() {
+        return 0;
     }
-
-    fn try_lock(&self) -> bool {
-        self.change(|state| (state == 0).then_some(ONE_USER)).is_some()
+    if let Some(error) = deadline.and_then(Deadline::error) {
+        return error;
     }
-
-    fn lock(&self, deadline: Option<Deadline>) -> c_int {
-        if deadline.is_some() && self.try_lock() {
-            return 0;
-        }
-        if let Some(error) = deadline.and_then(Deadline::error) {
-            return error;
-        }
-        // Acquire: before this thread is seen to wait, so that no grant for it is missed.
-        let number = self.number.load(Acquire);
-        if self.change(|state| Some(state + ONE_USER)) == Some(0) {
-            return 0;
-        }
-        let take = |state: u64| (state >= ONE_GRANT).then(|| state - ONE_GRANT);
-        let sleep = |number| native::sleep(self.number, number, deadline);
-        let slept =
-            self.wait(number, sleep, |slept| slept == Slept::Late, take, |state| state - ONE_USER);
-        if slept == Slept::Woken { 0 } else { ETIMEDOUT }
-    }
-
-    fn unlock(&self) {
-        let grant = |state: u64| {
-            let left = state - ONE_USER;
-            if left as u32 == 0 { left } else { left + ONE_GRANT }
-        };
-        if self.change(|state| Some(grant(state))).is_some_and(|state| state as u32 > 1) {
-            self.wake();
-        }
+    let sleep = |seen| native::sleep(number, seen, deadline);
+    match lock.lock(|| {}, sleep, |slept| slept == Slept::Late) {
+        Ok(()) => 0,
+        Err(_) => ETIMEDOUT,
     }
 }
 
 pub(crate) extern "C" fn lock(mutex: usize) -> c_int {
     if own::is_ours(mutex) {
-        Handoff::of_mutex(mutex).lock(None)
+        lock_until(mutex, None)
     } else {
         real::MUTEX_LOCK.libc([mutex, 0, 0, 0])
     }
@@ -189,7 +156,7 @@ pub(crate) extern "C" fn lock(mutex: usize) -> c_int {
 
 pub(crate) extern "C" fn trylock(mutex: usize) -> c_int {
     match own::is_ours(mutex) {
-        true if Handoff::of_mutex(mutex).try_lock() => 0,
+        true if of_mutex(mutex).try_lock() => 0,
         true => EBUSY,
         false => real::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
     }
@@ -197,7 +164,7 @@ pub(crate) extern "C" fn trylock(mutex: usize) -> c_int {
 
 pub(crate) extern "C" fn timedlock(mutex: usize, time: usize) -> c_int {
     if own::is_ours(mutex) {
-        return Handoff::of_mutex(mutex).lock(Some(Deadline { time, is_realtime: true }));
+        return lock_until(mutex, Some(Deadline { time, is_realtime: true }));
     }
     real::MUTEX_TIMEDLOCK.libc([mutex, time, 0, 0])
 }
@@ -205,7 +172,7 @@ pub(crate) extern "C" fn timedlock(mutex: usize, time: usize) -> c_int {
 pub(crate) extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
     if own::is_ours(mutex) {
         return match Deadline::by(clock, time) {
-            Ok(end) => Handoff::of_mutex(mutex).lock(Some(end)),
+            Ok(end) => lock_until(mutex, Some(end)),
             Err(error) => error,
         };
     }
@@ -217,21 +184,21 @@ pub(crate) extern "C" fn unlock(mutex: usize) -> c_int {
         return real::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]);
     }
     own::forget_owner(mutex);
-    Handoff::of_mutex(mutex).unlock();
+    of_mutex(mutex).unlock();
     0
 }
 
 // A semaphore that hands over. Its first word is the value, as in glibc, so that `sem_getvalue`
 // works; the second has waiters in its low and grants in its high half.
 
-const ONE_WAITER: u64 = 1 << 32;
-const ONE_UNIT: u64 = 1 << 47;
+const ONE_WAITER: usize = 1 << 32;
+const ONE_UNIT: usize = 1 << 47;
 
-fn waiters(state: u64) -> u64 {
+fn waiters(state: usize) -> usize {
     state >> 32 & 0x7fff
 }
 
-fn granted(state: u64) -> u64 {
+fn granted(state: usize) -> usize {
     state >> 47 & 0x7fff
 }
 
@@ -243,8 +210,8 @@ extern "C" fn sem_trywait(semaphore: usize) -> c_int {
     if is_shared(semaphore) {
         return real::SEM_TRYWAIT.libc([semaphore, 0, 0, 0]);
     }
-    let free = |state: u64| state as u32 > 0 && waiters(state) == 0;
-    if Handoff::of_semaphore(semaphore).change(|state| free(state).then(|| state - 1)).is_some() {
+    let free = |state: usize| state as u32 > 0 && waiters(state) == 0;
+    if of_semaphore(semaphore).change(|state| free(state).then(|| state - 1)).is_some() {
         return 0;
     }
     failed(EAGAIN)
@@ -275,7 +242,7 @@ fn failed(error: c_int) -> c_int {
 }
 
 /// Takes the unit that a waiter was granted.
-fn take_unit(state: u64) -> Option<u64> {
+fn take_unit(state: usize) -> Option<usize> {
     (granted(state) > 0).then(|| state - ONE_UNIT - ONE_WAITER)
 }
 
@@ -288,22 +255,21 @@ fn sem_until(semaphore: usize, deadline: Option<Deadline>, libc: impl Fn() -> c_
     if let Some(error) = deadline.and_then(Deadline::error) {
         return failed(error);
     }
-    let lock = Handoff::of_semaphore(semaphore);
-    // Acquire: as for a mutex.
-    let number = lock.number.load(Acquire);
-    let free = |state: u64| state as u32 > 0 && waiters(state) == 0;
+    let lock = of_semaphore(semaphore);
+    let number = lock.number();
+    let free = |state: usize| state as u32 > 0 && waiters(state) == 0;
     let before = lock.change(|s| Some(if free(s) { s - 1 } else { s + ONE_WAITER }));
     if before.is_some_and(free) {
         return 0;
     }
-    let sleep = |number| {
-        native::cancellable(abandon, semaphore, || native::sleep(lock.number, number, deadline))
-    };
+    let word = &own::words(semaphore)[SEM_NUMBER];
+    let sleep =
+        |number| native::cancellable(abandon, semaphore, || native::sleep(word, number, deadline));
     let ends = |slept| slept != Slept::Woken;
     match lock.wait(number, sleep, ends, take_unit, |state| state - ONE_WAITER) {
-        Slept::Woken => 0,
-        Slept::Interrupted => failed(EINTR),
-        Slept::Late => failed(ETIMEDOUT),
+        Ok(()) => 0,
+        Err(Slept::Interrupted) => failed(EINTR),
+        Err(_) => failed(ETIMEDOUT),
     }
 }
 
@@ -311,7 +277,7 @@ fn sem_until(semaphore: usize, deadline: Option<Deadline>, libc: impl Fn() -> c_
 extern "C" fn abandon(semaphore: *mut c_void) {
     let semaphore = semaphore as usize;
     let leave = |state| take_unit(state).or(Some(state - ONE_WAITER));
-    let before = Handoff::of_semaphore(semaphore).change(leave);
+    let before = of_semaphore(semaphore).change(leave);
     if before.is_some_and(|state| granted(state) > 0) {
         sem_post(semaphore);
     }
@@ -321,15 +287,15 @@ extern "C" fn sem_post(semaphore: usize) -> c_int {
     if is_shared(semaphore) {
         return real::SEM_POST.libc([semaphore, 0, 0, 0]);
     }
-    let lock = Handoff::of_semaphore(semaphore);
-    let waits = |state: u64| waiters(state) > granted(state);
-    let post = |state: u64| match waits(state) {
+    let lock = of_semaphore(semaphore);
+    let waits = |state: usize| waiters(state) > granted(state);
+    let post = |state: usize| match waits(state) {
         true => Some(state + ONE_UNIT),
         false if state as u32 == SEM_VALUE_MAX => None,
         false => Some(state + 1),
     };
     match lock.change(post) {
-        Some(before) if waits(before) => lock.wake(),
+        Some(before) if waits(before) => lock.grant(),
         Some(_) => {}
         None => return failed(EOVERFLOW),
     }

@@ -89,8 +89,6 @@ impl SpinLimit for Short {
     }
 }
 
-pub(crate) type InnerWord = AdaptiveLock<Native, Short>;
-
 /// Waiters sleep at once.
 #[derive(Clone, Copy, Default)]
 struct Never;

@@ -221,6 +221,7 @@ fn make() -> Option<&'static Map> {
         (H_PID, call(GETPID, [0; 6]) as u64),
         (H_PARENT, call(GETPPID, [0; 6]) as u64),
         (H_DETAILS, 1),
+        (H_STAMP, arch::stamp()),
     ] {
         file[word].store(value, Relaxed);
     }

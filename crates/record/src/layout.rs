@@ -66,6 +66,9 @@ pub const H_WINDOW: usize = 21;
 pub const H_WINDOW_NEXT: usize = 22;
 /// Traces of the window.
 pub const H_WINDOW_TRACES: usize = 23;
+/// Ticks between two looks at the counter with nothing between them: every time has as many too
+/// many.
+pub const H_STAMP: usize = 24;
 /// Command line of the process, its words ended by zeros.
 pub const H_COMMAND: usize = 64;
 /// Words of the command line.

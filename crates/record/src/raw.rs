@@ -66,6 +66,9 @@ struct Seen {
     mutex: u64,
 }
 
+/// The middle of a bucket of half a power of two, by its least.
+const MIDDLE: f64 = 1.0 + (std::f64::consts::SQRT_2 - 1.0) / 2.0;
+
 /// A call site with its kind and the callers of the function around it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Called {
@@ -267,11 +270,16 @@ impl Raw {
         let times = |list: usize| {
             let list = &words[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
             let filled = list[4..].iter().enumerate().filter(|(_, count)| **count > 0);
-            let ns = |bucket| least(bucket) as f64 * self.tick_ns;
+            let stamp = self.header[H_STAMP];
+            // The bucket whose middle is that of this one less the look.
+            let ns = |bucket| {
+                let begin = least(bucket) as f64;
+                (begin - stamp as f64 / MIDDLE).max(0.0) * self.tick_ns
+            };
             Times {
                 count: list[0],
-                total_s: self.seconds(list[1]),
-                max_s: self.seconds(list[2]),
+                total_s: self.seconds(list[1].saturating_sub(list[0] * stamp)),
+                max_s: self.seconds(list[2].saturating_sub(stamp)),
                 buckets: filled.map(|(bucket, count)| (ns(bucket), *count)).collect(),
             }
         };

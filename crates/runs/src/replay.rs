@@ -1,22 +1,16 @@
 //! A recorded program on the virtual machine: threads that work, sleep and hold locks for times
 //! drawn from what was recorded, anchored to what was measured then.
-//!
-//! The anchor: at the recorded numbers of CPUs and threads, under the recorded policy, one thing is
-//! fitted until an acquisition takes the CPU time that it took: where the way of a lock from owner
-//! to owner bounded the throughput, what switches and wakeups cost, and the throughput with it;
-//! else the work between sections, and sleep is added until the throughput is what it was. The
-//! waits are not fitted: how far they agree says what the replay is worth.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use convoy_kernel::{KernelPreset, Options, Process, World};
-use convoy_machine::{Here, Machine, Preset, Sim, User};
+use convoy_machine::{Here, Machine, Preset, Sim, Smp, User};
 use convoy_stats::{LogHistogram, Rng};
-use convoy_sync::{AdaptiveLock, AtMost, Atomic, Lock, Platform, with_lock};
+use convoy_sync::{AdaptiveLock, AtMost, Atomic, Lock, NoSignals, Platform, Sleep, with_lock};
 use convoy_workload::api::Kernel;
 use convoy_workload::calibration::Calibration;
 
@@ -24,36 +18,33 @@ use crate::lock_loop::{PHASE_OVER, PHASE_WARMUP, PHASE_WINDOW, Policy, Trace};
 pub use crate::spread::{Span, Spread};
 use crate::virtual_end::{VirtualError, run_to_end};
 use crate::virtual_locks::{Board, Snapshot, TASKS_BESIDE, VirtualLocksPoint};
+pub use anchor::Anchor;
 use script::{Actor, Doors};
 pub use script::{Class, Condition, Gates, Script, Step};
 
+mod anchor;
 pub mod script;
 
 /// Part of the first-level caches that a thread uses again after it was away. Not recorded: a
 /// program touches more than a lock loop does.
 const FOOTPRINT: f64 = 0.25;
+/// Of the gate.
+const SHUT: u32 = 0;
+const OPEN: u32 = 1;
 /// How often the coordinator looks whether threads are gone, nanoseconds.
 const POLL_NS: u64 = 1_000_000;
 /// Virtual time after the window in which threads have to end, nanoseconds.
 const DRAIN_NS: u64 = 100_000_000_000;
 /// Acquisitions that a window should hold, and its length at least, nanoseconds.
 const ENOUGH: (f64, f64) = (4000.0, 20e6);
+/// Acquisitions of a program that is replayed from its beginning to its end.
+const WHOLE: u64 = 1_500_000;
+/// How much longer than the record such a replay may take.
+const SLOWEST: f64 = 100.0;
 /// The same of a script, whose threads wait for each other.
 const ENOUGH_OF_SCRIPT: (f64, f64) = (20_000.0, 100e6);
 /// Time without a step after which a thread that waits goes on, nanoseconds.
 const STUCK_NS: u64 = 20_000_000;
-/// Steps of the anchor at most.
-const STEPS: usize = 10;
-/// Sum of what throughput and CPU time are off by at which the anchor is found.
-const CLOSE: f64 = 0.01;
-/// Share of the time in which a lock was on its way to the next owner that bounds the throughput,
-/// and the CPU use below which it is not the CPUs that do.
-const PASSING: f64 = 0.3;
-const BUSY: f64 = 0.9;
-/// What an error of CPU time counts for beside one of the throughput where CPUs idle.
-const IDLE_CPU: f64 = 0.25;
-/// How far the price of wakeups may be from that of the machine.
-const WAKEUPS: f64 = 8.0;
 
 /// One place that takes a lock.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +77,8 @@ pub struct Behaviour {
     pub threads: u32,
     /// CPUs that it could use.
     pub cpus: u32,
+    /// Acquisitions in all.
+    pub total: u64,
     /// Acquisitions a second.
     pub rate: f64,
     /// CPU time of an acquisition and the work before it, nanoseconds.
@@ -108,59 +101,6 @@ impl Behaviour {
     fn recorded(&self, lock: usize) -> usize {
         self.before.get(lock).map_or(1, |count| *count as usize).max(1)
     }
-
-    /// Mean work of a section and before it, nanoseconds.
-    fn service_ns(&self) -> f64 {
-        let count: u64 = self.sections.iter().map(|one| one.count).sum();
-        let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
-        let sum: f64 = self.sections.iter().map(|one| work(one) * one.count as f64).sum();
-        sum / count.max(1) as f64
-    }
-
-    /// Whether CPUs idle while threads mostly wait for each other.
-    fn waits_for_threads(&self) -> bool {
-        let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
-        let cpus_used = self.rate * self.cpu_ns / 1e9;
-        let is_idle = cpus_used < BUSY * f64::from(self.cpus);
-        self.script.is_some() && is_idle && self.idle_ns > PASSING * turn_ns
-    }
-
-    /// Whether the way of locks from owner to owner bounds the throughput: CPUs idle, and a lock is
-    /// often on that way.
-    fn is_bound_by_wakeups(&self) -> bool {
-        let cpus_used = self.rate * self.cpu_ns / 1e9;
-        self.passing > PASSING && cpus_used < BUSY * f64::from(self.cpus)
-    }
-}
-
-/// What the anchor found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Anchor {
-    /// What the prices of switches and wakeups are multiplied with.
-    pub wakeups: f64,
-    /// Work that is added before each section, nanoseconds; below zero: left out.
-    pub work_ns: f64,
-    /// Sleep that is added before each section, nanoseconds.
-    pub sleep_ns: f64,
-}
-
-impl Anchor {
-    /// Nothing is changed.
-    pub const NONE: Self = Self { wakeups: 1.0, work_ns: 0.0, sleep_ns: 0.0 };
-
-    /// The machine with its price of wakeups.
-    fn price(&self, machine: &Preset) -> Preset {
-        let mut machine = machine.clone();
-        let prices = &mut machine.price_ns;
-        let mut all = vec![&mut prices.ipi, &mut prices.idle_exit, &mut prices.switch];
-        if let Some(guest) = &mut machine.guest_ns {
-            all.extend([&mut guest.send, &mut guest.halted_exit]);
-        }
-        for ns in all {
-            *ns *= self.wakeups;
-        }
-        machine
-    }
 }
 
 /// One run of the replay.
@@ -178,6 +118,10 @@ pub struct Replay {
     pub alone: bool,
     /// Looks before it sleeps, instead of its own number.
     pub looks: Option<u32>,
+    /// Whether a program of few acquisitions is replayed from its beginning to its end: a convoy
+    /// that begins by chance sooner or later bounds a part of such a run, and the rest of a long
+    /// one.
+    pub whole: bool,
     /// Seed of the draws and of the machine.
     pub seed: u64,
     /// The kernel.
@@ -186,6 +130,9 @@ pub struct Replay {
     pub machine: Preset,
 }
 
+/// The lock of a queue, which no signal interrupts, as in locks that are put in place of libc's.
+type Inner = NoSignals<User, AdaptiveLock<User>>;
+
 /// The lock of libc, if it does not look before it sleeps.
 type Libcs = AdaptiveLock<User, AtMost>;
 
@@ -193,10 +140,15 @@ type Libcs = AdaptiveLock<User, AtMost>;
 struct Field<C> {
     /// The locks of each name.
     locks: Vec<Locks<C>>,
+    /// Open once all threads are there: those that came first would keep the CPUs from who makes
+    /// the others.
+    gate: Sim<<User as Platform>::AtomicU32>,
     phase: Sim<<User as Platform>::AtomicU32>,
     gone: Sim<<User as Platform>::AtomicU32>,
-    /// When the window ended, nanoseconds. Read after the phase.
-    end_ns: RefCell<u64>,
+    /// Acquisitions after which the window ends, of a run that is whole.
+    left: Cell<u64>,
+    /// The end of the window. Read after the phase.
+    end: Cell<Snapshot>,
     /// Conditions.
     doors: Doors,
 }
@@ -231,66 +183,7 @@ impl Replay {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
-        with_lock!(self.policy, User, AdaptiveLock<User>, T => self.execute::<T>())
-    }
-
-    /// The anchor of `self`, whose machine and threads are those of the record.
-    ///
-    /// # Errors
-    /// [`VirtualError`].
-    pub fn anchored(&self) -> Result<Anchor, VirtualError> {
-        let (known, mut replay) = (&*self.behaviour, self.clone());
-        let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
-        let longest = (cycle(known.rate) - known.wait_ns - known.idle_ns).max(0.0);
-        let (bound, service_ns) = (known.is_bound_by_wakeups(), known.service_ns());
-        let waits = known.waits_for_threads();
-        let bound = bound && !waits;
-        let mut best = (f64::INFINITY, self.anchor);
-        let (mut gain, mut late) = (1.0_f64, 0.0_f64);
-        for _ in 0..STEPS {
-            let (found, anchor) = (replay.run()?.result, replay.anchor);
-            let rate = found.acquisitions_per_s();
-            if rate <= 0.0 {
-                break;
-            }
-            let cpu_ns = found.cpus_used * 1e9 / rate;
-            // Where threads wait for each other and CPUs idle, CPU time does not bound the
-            // throughput.
-            let share = if waits { IDLE_CPU } else { 1.0 };
-            let wrong = libm::log(rate / known.rate).abs()
-                + share * libm::log(cpu_ns / known.cpu_ns.max(1.0)).abs();
-            if wrong < best.0 {
-                best = (wrong, anchor);
-            }
-            if wrong < CLOSE {
-                break;
-            }
-            let more = known.cpu_ns - cpu_ns;
-            // What is late because of work is not late because of sleep.
-            let before = std::mem::replace(&mut late, cycle(known.rate) - cycle(rate) - more);
-            // Threads that wait for a lock hide sleep: as long as more is missing, go faster.
-            gain = (gain * if before * late > 0.0 { 2.0 } else { 0.5 }).clamp(0.125, 4.0);
-            let next = &mut replay.anchor;
-            if bound {
-                let beside = |cpu_ns: f64| (cpu_ns - service_ns).max(1.0);
-                // Both follow the price: the CPU time goes up with it, the throughput down.
-                let factor = beside(known.cpu_ns) / beside(cpu_ns) * rate / known.rate;
-                let factor = libm::pow(factor, 0.25).clamp(0.5, 2.0);
-                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
-            } else if waits {
-                // Threads wait for each other: what is late comes from how long the way takes, and
-                // CPU time that is missing was not on that way if the throughput is too low.
-                let is_beside = more > 0.0 && rate < known.rate;
-                let more = if is_beside { -anchor.work_ns.max(0.0) / 2.0 } else { more };
-                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
-                let factor = libm::sqrt(rate / known.rate).clamp(0.5, 2.0);
-                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
-            } else {
-                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
-                next.sleep_ns = (anchor.sleep_ns + gain * late).clamp(0.0, longest);
-            }
-        }
-        Ok(best.1)
+        with_lock!(self.policy, User, Inner, T => self.execute::<T>())
     }
 
     fn execute<C: Lock>(&self) -> Result<VirtualLocksPoint, VirtualError> {
@@ -339,9 +232,11 @@ impl Replay {
         };
         let field = Rc::new(Field {
             locks: self.behaviour.locks.iter().enumerate().map(of_name).collect(),
+            gate: named(Atomic::new(SHUT), "the gate"),
             phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
             gone: named(Atomic::new(0), "the count of threads"),
-            end_ns: RefCell::new(0),
+            left: Cell::new(if self.is_whole() { self.behaviour.total } else { u64::MAX }),
+            end: Cell::new(Snapshot::default()),
             doors: Doors::new(self.behaviour.script.as_deref(), self.threads),
         });
         for index in 0..self.threads {
@@ -354,17 +249,12 @@ impl Replay {
             };
             k.thread(FOOTPRINT, Box::new(body)).map_err(|error| format!("clone: {error}"))?;
         }
-        let cpus = self.machine.topology.cpus;
-        let has_script = self.behaviour.script.is_some();
-        let (enough, least) = if has_script { ENOUGH_OF_SCRIPT } else { ENOUGH };
-        let window_ns = (enough / self.behaviour.rate * 1e9).clamp(least, 5e9) as u64;
-        field.let_pass(k, has_script, window_ns / 2 + 50_000_000);
-        let begin = Snapshot::take(world, cpus);
-        field.phase.store(PHASE_WINDOW, Relaxed);
-        field.let_pass(k, has_script, window_ns);
-        let end = Snapshot::take(world, cpus);
-        *field.end_ns.borrow_mut() = end.now_ns;
-        field.phase.store(PHASE_OVER, Release);
+        let begin = if self.is_whole() {
+            self.pass_whole(k, world, &field)
+        } else {
+            self.pass_window(k, world, &field)
+        };
+        let end = field.end.get();
         *board.window.borrow_mut() = (begin, end);
         *board.gates.borrow_mut() = field.doors.gates();
         while field.gone.load(Acquire) < self.threads {
@@ -377,10 +267,58 @@ impl Replay {
         Ok(())
     }
 
+    /// Whether the window is all that the program did.
+    fn is_whole(&self) -> bool {
+        self.whole && (1..=WHOLE).contains(&self.behaviour.total)
+    }
+
+    /// Lets threads do what the program did in all; when that began.
+    fn pass_whole<C>(&self, k: &mut Process, world: &World, field: &Field<C>) -> Snapshot {
+        let begin = Snapshot::take(world, self.machine.topology.cpus);
+        // Relaxed: threads see it once the gate is open.
+        field.phase.store(PHASE_WINDOW, Relaxed);
+        field.open();
+        let recorded_ns = self.behaviour.total as f64 / self.behaviour.rate * 1e9;
+        let last = begin.now_ns + (SLOWEST * recorded_ns) as u64;
+        while field.phase.load(Acquire) == PHASE_WINDOW {
+            let steps = field.doors.steps();
+            let now = Here::now_ns();
+            if now >= last {
+                field.ends(world);
+                break;
+            }
+            let has_script = self.behaviour.script.is_some();
+            let until = if has_script { last.min(now + STUCK_NS) } else { last };
+            User::wait(&field.phase, PHASE_WINDOW, Sleep::Uninterruptible, Some(until));
+            field.slip_if_stuck(steps);
+        }
+        k.sleep(POLL_NS);
+        begin
+    }
+
+    /// Lets threads run until they are warm, then for as long as tells how fast they are; when that
+    /// began.
+    fn pass_window<C>(&self, k: &mut Process, world: &World, field: &Field<C>) -> Snapshot {
+        field.open();
+        let has_script = self.behaviour.script.is_some();
+        let (enough, least) = if has_script { ENOUGH_OF_SCRIPT } else { ENOUGH };
+        let window_ns = (enough / self.behaviour.rate * 1e9).clamp(least, 5e9) as u64;
+        field.let_pass(k, has_script, window_ns / 2 + 50_000_000);
+        let begin = Snapshot::take(world, self.machine.topology.cpus);
+        field.phase.store(PHASE_WINDOW, Relaxed);
+        field.let_pass(k, has_script, window_ns);
+        field.ends(world);
+        begin
+    }
+
     /// One thread from its start to its end.
     fn thread<C: Lock>(&self, world: &World, field: &Field<C>, index: u32) -> Trace {
         let mut rng = Rng::new(self.seed ^ (u64::from(index) << 32));
         let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
+        // Acquire pairs with the release that opens it.
+        while field.gate.load(Acquire) == SHUT {
+            User::wait(&field.gate, SHUT, Sleep::Uninterruptible, None);
+        }
         if let Some(script) = &self.behaviour.script {
             return Actor::new(self, world, field, (index, rng, trace)).act(script);
         }
@@ -433,6 +371,39 @@ fn rest(world: &World, work_ns: f64, sleep_ns: f64) {
 }
 
 impl<C> Field<C> {
+    /// Lets the threads begin.
+    fn open(&self) {
+        // Release: they begin after all that was done before.
+        self.gate.store(OPEN, Release);
+        User::wake(&raw const *self.gate, usize::MAX);
+    }
+
+    /// Ends the window.
+    fn ends(&self, world: &World) {
+        self.end.set(Snapshot::take(world, Smp::cpus() as usize));
+        self.phase.store(PHASE_OVER, Release);
+        User::wake(&raw const *self.phase, usize::MAX);
+    }
+
+    /// An acquisition in the window has ended.
+    fn count(&self, world: &World, trace: &mut Trace) {
+        let left = self.left.get();
+        if left > 0 {
+            trace.acquisitions += 1;
+            self.left.set(left - 1);
+        }
+        if left == 1 {
+            self.ends(world);
+        }
+    }
+
+    /// Lets a thread go on that waits if there were no steps since there were so many.
+    fn slip_if_stuck(&self, steps: u64) {
+        if self.doors.steps() == steps {
+            self.doors.slip();
+        }
+    }
+
     /// Lets time pass; if nothing moves meanwhile, lets a thread go on that waits.
     fn let_pass(&self, k: &mut Process, has_script: bool, ns: u64) {
         if !has_script {
@@ -442,9 +413,7 @@ impl<C> Field<C> {
         while Here::now_ns() < end {
             let steps = self.doors.steps();
             k.sleep(STUCK_NS.min(end - Here::now_ns()));
-            if self.doors.steps() == steps {
-                self.doors.slip();
-            }
+            self.slip_if_stuck(steps);
         }
     }
 
@@ -463,15 +432,15 @@ impl<C> Field<C> {
         let phase = self.phase.load(Acquire);
         if phase == PHASE_OVER {
             lock.release();
-            trace.waiting = asked < *self.end_ns.borrow();
+            trace.waiting = asked < self.end.get().now_ns;
             return false;
         }
         let (work, sleep) = section.hold.draw(rng);
         rest(world, work, sleep);
         lock.release();
         if phase == PHASE_WINDOW {
-            trace.acquisitions += 1;
             trace.waits.record(got - asked);
+            self.count(world, trace);
         }
         true
     }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`TasLock`], [`TicketLock`] ([`SpinLock`]), [`QueuedLock`] | short sections of a kernel |
 //! | [`AdaptiveLock`] | short sections of user space |
+//! | [`FutexHandoff`] | programs that are to show what handing over costs |
 //! | [`kernel::Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
@@ -39,6 +40,7 @@ mod event;
 mod face;
 #[cfg(feature = "std")]
 pub mod future;
+mod handover;
 mod list;
 /// Locks whose names the locks of user space have here: those of kernels.
 pub mod kernel {
@@ -68,6 +70,7 @@ mod semaphore;
 #[cfg(feature = "std")]
 pub mod shared;
 mod spin;
+mod unsignalled;
 #[cfg(feature = "std")]
 pub mod watched;
 
@@ -81,6 +84,7 @@ pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
     poison,
 };
+pub use handover::{FutexHandoff, Handover};
 pub use list::{Cancel, Lock, LockName, Promise};
 pub use lock::{Guard, IrqGuard, RawLock, TellPart, WaitError};
 pub use mcs::{McsQueue, OneSpinner, SpinQueue, Unqueued};
@@ -106,6 +110,7 @@ pub use rwsem_spin::SpinRwSemaphore;
 pub use semaphore::NativeSemaphore;
 pub use semaphore::{ArchSemaphore, Handoff, Opportunistic, Policy, PublishedFix, RawSemaphore};
 pub use spin::{SpinLock, TasLock, TicketLock};
+pub use unsignalled::NoSignals;
 
 #[cfg(test)]
 use convoy_watchdog as _;

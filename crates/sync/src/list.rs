@@ -51,6 +51,8 @@ macro_rules! every_lock {
                 "The mutex of 3.10: spinners queue in an MCS lock.";
             MutexHandoff = "mutex-handoff", "mutex", $crate::kernel::HandoffMutex<P, L>, [Signals],
                 "The mutex of 4.10: given to who was woken in vain.";
+            FutexHandoff = "futex-handoff", "mutex", $crate::FutexHandoff<P>, [Timeouts],
+                "Handed to a waiter at each release, by futex.";
             Handoff = "handoff", "semaphore", $crate::kernel::Semaphore<P, $crate::Handoff, L>,
                 [Units Fifo Signals Timeouts],
                 "2.6.26-rc1: `up` gives the unit to the first waiter.";

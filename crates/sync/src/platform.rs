@@ -327,6 +327,15 @@ pub trait Platform: Sized + 'static {
         false
     }
 
+    /// Keeps signals from the calling thread until [`Self::admit_signals`]; what were kept before.
+    /// For platforms whose handlers take locks.
+    fn keep_signals() -> u64 {
+        0
+    }
+
+    /// Admits all signals but those that were `kept` before.
+    fn admit_signals(_kept: u64) {}
+
     /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or
     /// `deadline` (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one
     /// step for [`Self::wake`].

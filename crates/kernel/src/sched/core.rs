@@ -420,6 +420,11 @@ impl Os for Sched {
         self.syscall_return();
     }
 
+    fn user_call(&self) {
+        self.futexes().pay_call();
+        self.syscall_return();
+    }
+
     fn user_yield(&self) {
         self.futexes().pay_yield();
         self.yield_queue();

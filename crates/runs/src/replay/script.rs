@@ -384,10 +384,10 @@ impl<'a, C: Lock> Actor<'a, C> {
         self.held.push((lock, of, at));
         match self.phase() {
             PHASE_WINDOW => {
-                self.trace.acquisitions += 1;
                 self.trace.waits.record(got - asked);
+                self.field.count(self.world, &mut self.trace);
             }
-            PHASE_OVER => self.trace.waiting = asked < *self.field.end_ns.borrow(),
+            PHASE_OVER => self.trace.waiting = asked < self.field.end.get().now_ns,
             _ => {}
         }
     }
@@ -436,7 +436,7 @@ impl<'a, C: Lock> Actor<'a, C> {
             if let Some((lock, _, at)) = within {
                 self.take(lock, at);
                 if self.phase() == PHASE_WINDOW {
-                    self.trace.acquisitions += 1;
+                    self.field.count(self.world, &mut self.trace);
                 }
             }
         }

@@ -26,6 +26,7 @@ fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
         policy,
         alone: false,
         looks: None,
+        whole: false,
         seed: 1,
         kernel: KernelPreset::named("6.18").expect("shipped"),
         machine: Preset::named("host").expect("shipped").with_cpus(4),
@@ -70,6 +71,19 @@ fn the_anchor_gives_the_throughput_and_the_processor_time_of_the_record() {
     assert!((18e3..22e3).contains(&rate), "{rate} with {:?}", replay.anchor);
     let cpu_ns = found.cpus_used * 1e9 / rate;
     assert!((54e3..66e3).contains(&cpu_ns), "{cpu_ns}");
+}
+
+#[test]
+fn a_whole_run_ends_after_as_many_acquisitions_as_the_program_had() {
+    for policy in [Policy::Adaptive, Policy::FutexHandoff] {
+        let mut replay = Replay { whole: true, ..replay(policy, 300, 1) };
+        Arc::make_mut(&mut replay.behaviour).total = 2000;
+        replay.machine = replay.machine.with_cpus(2);
+        let result = replay.run().expect("it ends").result;
+        assert_eq!(result.acquisitions.iter().sum::<u64>(), 2000, "{policy}");
+        // All threads begin before any goes on: sections of 20 us, and hardly anything before.
+        assert!((0.04..0.2).contains(&result.window_s), "{policy}: {} s", result.window_s);
+    }
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! What a replay is fitted to: at the recorded numbers of CPUs and threads, under the recorded
+//! policy, one thing is changed until an acquisition takes the CPU time that it took: where the way
+//! of a lock from owner to owner bounded the throughput, what switches and wakeups cost, and the
+//! throughput with it; else the work between sections, and sleep is added until the throughput is
+//! what it was. The waits are not fitted: how far they agree says what the replay is worth.
+
+use convoy_machine::Preset;
+
+use super::{Behaviour, Replay, Section};
+use crate::virtual_end::VirtualError;
+
+/// Steps of the anchor at most.
+const STEPS: usize = 10;
+/// Sum of what throughput and CPU time are off by at which the anchor is found.
+const CLOSE: f64 = 0.01;
+/// Share of the time in which a lock was on its way to the next owner that bounds the throughput,
+/// and the CPU use below which it is not the CPUs that do.
+const PASSING: f64 = 0.3;
+const BUSY: f64 = 0.9;
+/// What an error of CPU time counts for beside one of the throughput where CPUs idle.
+const IDLE_CPU: f64 = 0.25;
+/// How far the price of wakeups may be from that of the machine.
+const WAKEUPS: f64 = 8.0;
+
+impl Behaviour {
+    /// Mean work of a section and before it, nanoseconds.
+    fn service_ns(&self) -> f64 {
+        let count: u64 = self.sections.iter().map(|one| one.count).sum();
+        let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
+        let sum: f64 = self.sections.iter().map(|one| work(one) * one.count as f64).sum();
+        sum / count.max(1) as f64
+    }
+
+    /// Whether CPUs idle while threads mostly wait for each other.
+    fn waits_for_threads(&self) -> bool {
+        let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
+        let cpus_used = self.rate * self.cpu_ns / 1e9;
+        let is_idle = cpus_used < BUSY * f64::from(self.cpus);
+        self.script.is_some() && is_idle && self.idle_ns > PASSING * turn_ns
+    }
+
+    /// Whether the way of locks from owner to owner bounds the throughput: CPUs idle, and a lock is
+    /// often on that way.
+    fn is_bound_by_wakeups(&self) -> bool {
+        let cpus_used = self.rate * self.cpu_ns / 1e9;
+        self.passing > PASSING && cpus_used < BUSY * f64::from(self.cpus)
+    }
+}
+
+/// What the anchor found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Anchor {
+    /// What the prices of switches and wakeups are multiplied with.
+    pub wakeups: f64,
+    /// Work that is added before each section, nanoseconds; below zero: left out.
+    pub work_ns: f64,
+    /// Sleep that is added before each section, nanoseconds.
+    pub sleep_ns: f64,
+}
+
+impl Anchor {
+    /// Nothing is changed.
+    pub const NONE: Self = Self { wakeups: 1.0, work_ns: 0.0, sleep_ns: 0.0 };
+
+    /// The machine with its price of wakeups.
+    pub(super) fn price(&self, machine: &Preset) -> Preset {
+        let mut machine = machine.clone();
+        let prices = &mut machine.price_ns;
+        let mut all = vec![&mut prices.ipi, &mut prices.idle_exit, &mut prices.switch];
+        if let Some(guest) = &mut machine.guest_ns {
+            all.extend([&mut guest.send, &mut guest.halted_exit]);
+        }
+        for ns in all {
+            *ns *= self.wakeups;
+        }
+        machine
+    }
+}
+
+impl Replay {
+    /// The anchor of `self`, whose machine and threads are those of the record.
+    ///
+    /// # Errors
+    /// [`VirtualError`].
+    pub fn anchored(&self) -> Result<Anchor, VirtualError> {
+        let (known, mut replay) = (&*self.behaviour, Self { whole: false, ..self.clone() });
+        let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
+        let longest = (cycle(known.rate) - known.wait_ns - known.idle_ns).max(0.0);
+        let (bound, service_ns) = (known.is_bound_by_wakeups(), known.service_ns());
+        let waits = known.waits_for_threads();
+        let bound = bound && !waits;
+        let mut best = (f64::INFINITY, self.anchor);
+        let (mut gain, mut late) = (1.0_f64, 0.0_f64);
+        for _ in 0..STEPS {
+            let (found, anchor) = (replay.run()?.result, replay.anchor);
+            let rate = found.acquisitions_per_s();
+            if rate <= 0.0 {
+                break;
+            }
+            let cpu_ns = found.cpus_used * 1e9 / rate;
+            // Where threads wait for each other and CPUs idle, CPU time does not bound the
+            // throughput.
+            let share = if waits { IDLE_CPU } else { 1.0 };
+            let wrong = libm::log(rate / known.rate).abs()
+                + share * libm::log(cpu_ns / known.cpu_ns.max(1.0)).abs();
+            if wrong < best.0 {
+                best = (wrong, anchor);
+            }
+            if wrong < CLOSE {
+                break;
+            }
+            let more = known.cpu_ns - cpu_ns;
+            // What is late because of work is not late because of sleep.
+            let before = std::mem::replace(&mut late, cycle(known.rate) - cycle(rate) - more);
+            // Threads that wait for a lock hide sleep: as long as more is missing, go faster.
+            gain = (gain * if before * late > 0.0 { 2.0 } else { 0.5 }).clamp(0.125, 4.0);
+            let next = &mut replay.anchor;
+            if bound {
+                let beside = |cpu_ns: f64| (cpu_ns - service_ns).max(1.0);
+                // Both follow the price: the CPU time goes up with it, the throughput down.
+                let factor = beside(known.cpu_ns) / beside(cpu_ns) * rate / known.rate;
+                let factor = libm::pow(factor, 0.25).clamp(0.5, 2.0);
+                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
+            } else if waits {
+                // Threads wait for each other: what is late comes from how long the way takes, and
+                // CPU time that is missing was not on that way if the throughput is too low.
+                let is_beside = more > 0.0 && rate < known.rate;
+                let more = if is_beside { -anchor.work_ns.max(0.0) / 2.0 } else { more };
+                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
+                let factor = libm::sqrt(rate / known.rate).clamp(0.5, 2.0);
+                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
+            } else {
+                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
+                next.sleep_ns = (anchor.sleep_ns + gain * late).clamp(0.0, longest);
+            }
+        }
+        Ok(best.1)
+    }
+}

@@ -1,0 +1,273 @@
+//! [`FutexHandoff`]: a lock of user space that is never free while somebody waits for it.
+//!
+//! It is what `convoy with --mutex handoff` puts in place of a program's mutexes, and what shows
+//! what the semaphore of 2008 does to a program: every release under contention makes the lock over
+//! to a task that does not run. Use it where that is to be seen; in a program of one's own
+//! [`Quota`](crate::Quota) bounds waits without it.
+//!
+//! ## States
+//!
+//! | state | meaning |
+//! |---|---|
+//! | 0 | free |
+//! | low half: n | n own it or wait for it: one owns it, unless a grant is on its way |
+//! | high half: 1 | the owner has left, and no waiter has taken the grant yet |
+//!
+//! Waiters sleep on a number of its own, which each grant changes, in the order of the kernel's
+//! queue.
+//!
+//! ## Transitions
+//!
+//! ```text
+//! lock    0 -> 1, owner                n -> n + 1; sleep until a grant is taken: high -= 1, owner
+//! unlock  1 -> 0                       n -> n - 1 and high += 1; number += 1; wake one
+//! late    n -> n - 1, unless there is a grant to take
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 At most one task is between `lock` and `unlock`: a grant is made by an owner that leaves,
+//!   and taken once.
+//! - I2 The low half is zero if and only if nobody owns it or waits; then no grant is left.
+//! - I3 A waiter that sleeps has read the number before it was seen to wait, so a grant after that
+//!   changes the number it compares with.
+//!
+//! ## Memory ordering
+//!
+//! Every change of the state acquires and releases: it takes the lock or gives it up. The number is
+//! read with acquire before the state is changed, and changed with release after a grant is made.
+//!
+//! ## Progress and fairness
+//!
+//! Who has slept longest is woken first. Who comes while a grant is on its way has read the number
+//! after it and sleeps behind; only who is still on its way to sleep may find the grant of somebody
+//! else, who then sleeps on.
+//!
+//! ## Cost
+//!
+//! 12 bytes. Uncontended: two compare-exchanges. Contended: a system call to sleep and one to wake,
+//! and, as the new owner has to run first, a switch of tasks for every owner.
+//!
+//! ## Lineage
+//!
+//! The rule is that of Linux 2.6.26-rc1, kernel/semaphore.c (commit 64ac24e73882); two words and a
+//! futex in place of a spinlock and a list, so that it fits into a mutex of libc.
+
+use crate::event::LockEvent;
+use crate::list::{Cancel, Lock};
+use crate::lock::WaitError;
+use crate::platform::{Atomic, Platform, Sleep, Wake};
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+const ONE_USER: usize = 1;
+const ONE_GRANT: usize = 1 << 32;
+
+/// The users of a state: owner and waiters.
+fn users(state: usize) -> usize {
+    state & (ONE_GRANT - 1)
+}
+
+/// What waiting at a place where grants are made takes: its two words, wherever they lie.
+#[derive(Debug)]
+pub struct Handover<'a, P: Platform, S: Atomic<usize>> {
+    state: &'a S,
+    number: &'a P::AtomicU32,
+}
+
+impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
+    /// With this state and this number.
+    pub const fn new(state: &'a S, number: &'a P::AtomicU32) -> Self {
+        Self { state, number }
+    }
+
+    /// Changes the state if `change` gives another one; what it was.
+    #[inline]
+    pub fn change(&self, change: impl Fn(usize) -> Option<usize>) -> Option<usize> {
+        let mut state = self.state.load(Relaxed);
+        loop {
+            let new = change(state)?;
+            // Acquire and release: this is taking and giving up the lock.
+            match self.state.compare_exchange(state, new, AcqRel, Relaxed) {
+                Ok(_) => return Some(state),
+                Err(seen) => state = seen,
+            }
+        }
+    }
+
+    /// The number to sleep by; read before this task is seen to wait, so that no grant for it is
+    /// missed.
+    pub fn number(&self) -> u32 {
+        // Acquire pairs with the release of `grant`.
+        self.number.load(Acquire)
+    }
+
+    /// Sleeps with `sleep` until `take` finds a grant; this task is among the waiters since it read
+    /// `number`. When a sleep `ends` the wait, `leave` takes it from there.
+    ///
+    /// # Errors
+    ///
+    /// The sleep that ended the wait.
+    pub fn wait<T: Copy>(
+        &self,
+        mut number: u32,
+        sleep: impl Fn(u32) -> T,
+        ends: impl Fn(T) -> bool,
+        take: impl Fn(usize) -> Option<usize>,
+        leave: impl Fn(usize) -> usize,
+    ) -> Result<(), T> {
+        loop {
+            let slept = sleep(number);
+            // Before the look, so that a grant after it ends the next sleep.
+            number = self.number();
+            if self.change(&take).is_some() {
+                return Ok(());
+            }
+            if ends(slept) {
+                // A grant that comes at the last moment is taken.
+                let before = self.change(|state| take(state).or_else(|| Some(leave(state))));
+                let took = before.is_some_and(|state| take(state).is_some());
+                return if took { Ok(()) } else { Err(slept) };
+            }
+        }
+    }
+
+    /// A grant has been made: whoever has slept longest takes it.
+    pub fn grant(&self) {
+        // Release: pairs with the load of whoever is about to sleep.
+        self.number.fetch_add(1, Release);
+        P::wake(core::ptr::from_ref(self.number), 1);
+    }
+
+    /// Takes the lock if it is free; returns whether it was.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        self.change(|state| (state == 0).then_some(ONE_USER)).is_some()
+    }
+
+    /// Takes the lock, asleep by `sleep` while it has to wait, unless a sleep `ends` that.
+    /// `contended` is called if it has to.
+    ///
+    /// # Errors
+    ///
+    /// The sleep that ended the wait.
+    #[inline]
+    pub fn lock<T: Copy>(
+        &self,
+        contended: impl FnOnce(),
+        sleep: impl Fn(u32) -> T,
+        ends: impl Fn(T) -> bool,
+    ) -> Result<(), T> {
+        let number = self.number();
+        if self.change(|state| Some(state + ONE_USER)) == Some(0) {
+            return Ok(());
+        }
+        contended();
+        let take = |state: usize| (state >= ONE_GRANT).then(|| state - ONE_GRANT);
+        self.wait(number, sleep, ends, take, |state| state - ONE_USER)
+    }
+
+    /// Gives the lock up: to a waiter, if there is one.
+    #[inline]
+    pub fn unlock(&self) {
+        let leave = |state: usize| {
+            let left = state - ONE_USER;
+            if users(left) == 0 { left } else { left + ONE_GRANT }
+        };
+        let before = self.change(|state| Some(leave(state)));
+        if before.is_some_and(|state| users(state) > 1) {
+            self.grant();
+        }
+    }
+}
+
+/// The lock with its words. See the module documentation.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FutexHandoff<P: Platform> {
+    state: P::AtomicUsize,
+    number: P::AtomicU32,
+    platform: PhantomData<P>,
+}
+
+impl<P: Platform> FutexHandoff<P> {
+    /// A free lock.
+    pub fn new() -> Self {
+        Self { state: P::AtomicUsize::new(0), number: P::AtomicU32::new(0), platform: PhantomData }
+    }
+
+    fn words(&self) -> Handover<'_, P, P::AtomicUsize> {
+        Handover::new(&self.state, &self.number)
+    }
+
+    fn lock_until(&self, deadline: Option<u64>) -> bool {
+        let sleep = |number| P::wait(&self.number, number, Sleep::Uninterruptible, deadline);
+        let late = |wake| wake == Wake::TimedOut;
+        let contended = || P::happened(LockEvent::Contended, self);
+        let taken = self.words().lock(contended, sleep, late).is_ok();
+        if taken {
+            P::happened(LockEvent::Acquired, self);
+        }
+        taken
+    }
+
+    /// Takes the lock; returns when it has it.
+    pub fn lock(&self) {
+        self.lock_until(None);
+    }
+
+    /// Takes the lock unless that takes longer than `timeout` nanoseconds; returns whether it has
+    /// it.
+    pub fn lock_timeout(&self, timeout: u64) -> bool {
+        self.lock_until(Some(P::now().saturating_add(timeout)))
+    }
+
+    /// Takes the lock if it is free; returns whether it was.
+    pub fn try_lock(&self) -> bool {
+        let taken = self.words().try_lock();
+        if taken {
+            P::happened(LockEvent::Acquired, self);
+        }
+        taken
+    }
+
+    /// Gives the lock up: to a waiter, if there is one.
+    pub fn unlock(&self) {
+        P::happened(LockEvent::Released, self);
+        self.words().unlock();
+    }
+}
+
+impl<P: Platform> Default for FutexHandoff<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform> Lock for FutexHandoff<P> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::new()
+    }
+    #[inline]
+    fn acquire(&self) {
+        self.lock();
+    }
+    fn try_acquire(&self) -> bool {
+        self.try_lock()
+    }
+    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+        match cancel {
+            Cancel::After(timeout) if !self.lock_timeout(timeout) => Err(WaitError::TimedOut),
+            Cancel::After(_) => Ok(()),
+            Cancel::Signal | Cancel::Kill => {
+                self.lock();
+                Ok(())
+            }
+        }
+    }
+    #[inline]
+    fn release(&self) {
+        self.unlock();
+    }
+}

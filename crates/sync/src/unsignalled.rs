@@ -1,0 +1,96 @@
+//! [`NoSignals`]: an inner lock that no signal interrupts.
+//!
+//! A handler that takes a lock whose queue its own thread has locked would wait for itself. Use it
+//! inside of locks that handlers may take, as those of libc are; it costs two system calls a
+//! section.
+//!
+//! ## States
+//!
+//! Those of the lock within.
+//!
+//! ## Transitions
+//!
+//! ```text
+//! lock    signals are kept away, then the lock within is taken
+//! unlock  the lock within is given back, then signals are admitted
+//! ```
+//!
+//! ## Invariants
+//!
+//! - I1 While it is held, its owner runs no handler.
+//!
+//! ## Memory ordering
+//!
+//! That of the lock within.
+//!
+//! ## Progress and fairness
+//!
+//! Those of the lock within. A signal waits for the end of the section.
+//!
+//! ## Cost
+//!
+//! 8 bytes beside the lock within, and [`keep_signals`](Platform::keep_signals) and
+//! [`admit_signals`](Platform::admit_signals).
+//!
+//! ## Lineage
+//!
+//! `spin_lock_irqsave` of kernels, with signals for interrupts.
+
+use crate::lock::{RawLock, TellPart};
+use crate::platform::Platform;
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::mem::offset_of;
+
+/// The lock. See the module documentation.
+#[derive(Debug)]
+#[repr(C)]
+pub struct NoSignals<P: Platform, L: RawLock<P>> {
+    lock: L,
+    /// What was kept away before; used by the owner.
+    kept: Cell<u64>,
+    platform: PhantomData<P>,
+}
+
+// SAFETY: the cell is used only while the lock is held.
+unsafe impl<P: Platform, L: RawLock<P> + Sync> Sync for NoSignals<P, L> {}
+
+impl<P: Platform, L: RawLock<P> + Default> Default for NoSignals<P, L> {
+    fn default() -> Self {
+        Self { lock: L::default(), kept: Cell::new(0), platform: PhantomData }
+    }
+}
+
+impl<P: Platform, L: RawLock<P>> RawLock<P> for NoSignals<P, L> {
+    fn lock(&self) {
+        let kept = P::keep_signals();
+        self.lock.lock();
+        self.kept.set(kept);
+    }
+
+    fn try_lock(&self) -> bool {
+        let kept = P::keep_signals();
+        let taken = self.lock.try_lock();
+        if taken {
+            self.kept.set(kept);
+        } else {
+            P::admit_signals(kept);
+        }
+        taken
+    }
+
+    fn unlock(&self) {
+        let kept = self.kept.get();
+        self.lock.unlock();
+        P::admit_signals(kept);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+
+    fn parts(tell: &mut TellPart<'_>) {
+        let at = offset_of!(Self, lock);
+        L::parts(&mut |offset, name| tell(at + offset, name));
+    }
+}
