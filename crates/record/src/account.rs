@@ -13,6 +13,8 @@ const OFF_CPU: f64 = 0.10;
 const SELDOM: f64 = 0.10;
 /// Waiting of a thread, of the time of the program, below which no lock is to blame.
 const LITTLE: f64 = 0.01;
+/// The same of the time that working threads waited for a condition.
+const FEW: f64 = 0.05;
 
 /// What the threads of a program waited for.
 #[derive(Clone, Debug, Serialize)]
@@ -241,7 +243,9 @@ impl Account {
         let wall_s = record.program.wall_s;
         let calls = total(self.locks.iter().map(|one| one.lock.count()));
         let condition = self.condition(wall_s);
-        let Some(first) = self.first().filter(|_| self.wait_s > LITTLE * wall_s) else {
+        let works = condition.map_or(0.0, |one| working_s(&one.lock, wall_s));
+        let least_s = (LITTLE * wall_s).max(FEW * works);
+        let Some(first) = self.first().filter(|_| self.wait_s > least_s) else {
             return match condition {
                 _ if calls == 0 => "Nothing was recorded: no thread used a lock that could be \
                                     seen."
