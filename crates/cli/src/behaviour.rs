@@ -3,7 +3,7 @@
 use crate::script::{Written, script};
 use convoy_calibrate::hour::{self, Quartiles};
 use convoy_lab::replay::{Behaviour, Script, Section, Span, Spread};
-use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record, Times, is_passing};
+use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record, Site, Times, is_passing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -93,6 +93,7 @@ pub(crate) fn behaviour(
     let others_s = record.program.disturbance.others_s;
     let spare = process.cpu_s + others_s < BUSY * process.seconds * f64::from(cpus);
     let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
+    let all = threads(process, locks);
     for (index, lock) in locks.iter().enumerate() {
         behaviour.locks.push(lock.instances.clamp(1, INSTANCES) as u32);
         if is_private(lock) {
@@ -106,7 +107,7 @@ pub(crate) fn behaviour(
             lock: index,
             count: site.count,
             // Locks of one name have the same threads, and those that ended made room for others.
-            threads: site.threads.clamp(1, process.threads.max(1)) as u32,
+            threads: regulars(site).clamp(1, all) as u32,
             hold: span(&site.hold_on, &site.hold_off, spare),
             think: span(&site.think_on, &site.think_off, spare),
         }));
@@ -133,6 +134,25 @@ pub(crate) fn behaviour(
         behaviour.idle_ns = idle_s * 1e9 / (behaviour.rate * seconds);
     }
     (behaviour, written)
+}
+
+/// How many threads are at work, going by the places of one lock that matter: of many locks each
+/// may have threads of its own.
+fn threads(process: &Process, locks: &[&Lock]) -> u64 {
+    /// Of all acquisitions.
+    const MUCH: f64 = 0.01;
+    let count: u64 = locks.iter().map(|lock| lock.count()).sum();
+    let single = locks.iter().filter(|lock| lock.instances <= 1);
+    let sites = single.flat_map(|lock| &lock.sites);
+    let matter =
+        sites.filter(|site| site.act != "signal" && site.count as f64 > MUCH * count as f64);
+    let most = matter.map(regulars).max();
+    most.unwrap_or(process.threads).clamp(1, process.threads.max(1))
+}
+
+/// Threads that come to a place regularly; all that do in a record that does not tell.
+fn regulars(site: &Site) -> u64 {
+    if site.regulars > 0 { site.regulars } else { site.threads }
 }
 
 /// Of a script the acquisitions are those of locks that it takes: a lock that the program has built
@@ -236,7 +256,6 @@ pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::Site;
 
     #[test]
     fn a_lock_that_nobody_waits_for_does_not_limit() {
@@ -312,6 +331,18 @@ mod tests {
         };
         assert!(of(600, 3));
         assert!(!of(600, 300) && !of(1, 3));
+    }
+
+    #[test]
+    fn threads_that_seldom_come_and_locks_of_their_own_make_no_workers() {
+        let site = |count, threads, regulars| Site { count, threads, regulars, ..Site::default() };
+        let hot = Lock { instances: 1, sites: vec![site(9000, 6, 4)], ..Lock::default() };
+        let own = Lock { instances: 400, sites: vec![site(900, 450, 430)], ..Lock::default() };
+        let process = Process { threads: 9, ..Process::default() };
+        assert_eq!(threads(&process, &[&hot, &own]), 4);
+        assert_eq!(threads(&process, &[&own]), 9, "no place tells");
+        let older = Lock { instances: 1, sites: vec![site(9000, 6, 0)], ..Lock::default() };
+        assert_eq!(threads(&process, &[&older]), 6, "a record that does not tell");
     }
 
     #[test]

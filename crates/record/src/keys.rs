@@ -4,6 +4,7 @@ use crate::layout::{
     F_KEYS, GROWN, K_DETAIL, K_LOCK, K_SITE, KEY_COUNT, KEY_WORDS, KIND_SHIFT, LINE_COUNT,
     LINE_COUNTS, LINE_KEYS, LINE_WORDS, S_GROWN, S_KEYS, S_LINES, Told,
 };
+use crate::record::total;
 
 /// The bit of what stands for all locks of a place that have no keys; no address has it.
 const OTHERS: u64 = 1 << (KIND_SHIFT - 1);
@@ -69,6 +70,30 @@ fn add(all: &mut Vec<Key>, lines: &[u64], keys: &[u64], count: usize) {
     }));
 }
 
+/// The threads that call at one site.
+#[derive(Default)]
+pub(crate) struct Comers {
+    pub(crate) threads: u64,
+    count: u64,
+    /// Sum of the square roots of how often each does.
+    roots: f64,
+}
+
+impl Comers {
+    /// So many calls by so many threads.
+    pub(crate) fn add(&mut self, count: u64, threads: u64) {
+        self.threads = total([self.threads, threads]);
+        self.count = total([self.count, count]);
+        self.roots += (count as f64 * threads as f64).sqrt();
+    }
+
+    /// As many threads as would have the same sum of roots if each called as often.
+    pub(crate) fn regulars(&self) -> u64 {
+        let even = (self.roots.powi(2) / self.count.max(1) as f64).round();
+        (even as u64).clamp(1, self.threads.max(1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +132,22 @@ mod tests {
         assert_eq!(told.counted(SLOW | 1), 4095 * u64::from(SLOW) + 1);
         assert_eq!(told.used(2, 1).threads(), 1);
         assert_eq!(told.used(2, 5).threads(), 2);
+    }
+
+    #[test]
+    fn threads_that_seldom_call_hardly_count() {
+        let of = |counts: &[(u64, u64)]| {
+            let mut comers = Comers::default();
+            for &(count, threads) in counts {
+                comers.add(count, threads);
+            }
+            (comers.threads, comers.regulars())
+        };
+        let workers = [(100_000, 1), (90_000, 1), (110_000, 1), (100_000, 1)];
+        assert_eq!(of(&workers), (4, 4));
+        assert_eq!(of(&[&workers[..], &[(25, 1), (2, 1)]].concat()), (6, 4));
+        // 300 short threads one after the other, in 30 places.
+        assert_eq!(of(&[(1000, 10); 30]), (300, 300));
+        assert_eq!(of(&[]), (0, 1));
     }
 }

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use crate::RecordError;
-use crate::keys::{self, Key};
+use crate::keys::{self, Comers, Key};
 use crate::layout::*;
 use crate::names::{Names, named_after};
 use crate::parked::{self, Context, Jit, Waits};
@@ -55,6 +55,8 @@ struct Raw {
 struct Found {
     kind: Kind,
     sites: BTreeMap<Called, Site>,
+    /// Who calls at each site, by its kind.
+    callers: BTreeMap<(u64, u64), Comers>,
 }
 
 /// What is known of a lock that threads waited for.
@@ -213,6 +215,7 @@ impl Raw {
             let found = locks.entry(key.address()).or_default();
             found.kind = Kind::of(key.kind());
             let called = Called { kind: key.kind(), site: key.site, callers };
+            found.callers.entry((key.kind(), key.site)).or_default().add(key.count, site.threads);
             found.sites.entry(called).or_default().add(&site);
         }
         Ok(())
@@ -312,12 +315,6 @@ impl Raw {
         let most = most_waited(&locks);
         for (address, found) in locks {
             let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
-            // A thread is noted with the caller under which it first waited, but has others too.
-            let mut threads: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-            for (called, site) in &found.sites {
-                let all = threads.entry((called.kind, called.site)).or_default();
-                *all = total([*all, site.threads]);
-            }
             // A place that several callers lead to has them once.
             let mut counted = BTreeSet::new();
             for (Called { kind, site: at, callers }, mut site) in found.sites {
@@ -326,7 +323,10 @@ impl Raw {
                     .or_insert_with(|| names.under(names.place(at, &callers), at, &most[&at].1));
                 let place = place.clone();
                 let is_first = counted.insert((kind, at, place.clone()));
-                site.threads = if is_first { threads[&(kind, at)] } else { 0 };
+                // A thread is noted with the caller under which it first waited, but has others.
+                let all = if is_first { found.callers.get(&(kind, at)) } else { None };
+                (site.threads, site.regulars) =
+                    all.map_or((0, 0), |all| (all.threads, all.regulars()));
                 sites.entry((place, act(kind).to_owned())).or_default().add(&site);
             }
             let mut own = Lock { kind: found.kind, instances: 1, ..Lock::default() };

@@ -294,6 +294,10 @@ pub struct Site {
     pub failed: u64,
     /// Threads.
     pub threads: u64,
+    /// Of these, those that do it regularly, one that seldom does counting for little: a main
+    /// thread that comes once is none of them. 0: not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub regulars: u64,
     /// Holds in which the owner kept its CPU.
     pub hold_on: Times,
     /// Holds in which it was switched away.
@@ -377,6 +381,7 @@ impl Site {
         self.contended = total([self.contended, other.contended]);
         self.failed = total([self.failed, other.failed]);
         self.threads = total([self.threads, other.threads]);
+        self.regulars = total([self.regulars, other.regulars]);
         self.hold_on.add(&other.hold_on);
         self.hold_off.add(&other.hold_off);
         self.wait.add(&other.wait);
