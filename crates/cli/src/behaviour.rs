@@ -150,9 +150,14 @@ fn threads(process: &Process, locks: &[&Lock]) -> u64 {
     most.unwrap_or(process.threads).clamp(1, process.threads.max(1))
 }
 
-/// Threads that come to a place regularly; all that do in a record that does not tell.
+/// Threads that come to a place regularly; all that do in a record that does not tell. Who waits
+/// waits for another one.
 fn regulars(site: &Site) -> u64 {
-    if site.regulars > 0 { site.regulars } else { site.threads }
+    match site.regulars {
+        0 => site.threads,
+        1 if site.contended > 0 => site.threads.min(2),
+        regulars => regulars,
+    }
 }
 
 /// Of a script the acquisitions are those of locks that it takes: a lock that the program has built
@@ -341,6 +346,11 @@ mod tests {
         let process = Process { threads: 9, ..Process::default() };
         assert_eq!(threads(&process, &[&hot, &own]), 4);
         assert_eq!(threads(&process, &[&own]), 9, "no place tells");
+        let mut mostly_one =
+            Lock { instances: 1, sites: vec![site(9000, 3, 1)], ..Lock::default() };
+        assert_eq!(threads(&process, &[&mostly_one]), 1);
+        mostly_one.sites[0].contended = 40;
+        assert_eq!(threads(&process, &[&mostly_one]), 2, "somebody waited");
         let older = Lock { instances: 1, sites: vec![site(9000, 6, 0)], ..Lock::default() };
         assert_eq!(threads(&process, &[&older]), 6, "a record that does not tell");
     }

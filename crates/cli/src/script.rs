@@ -165,10 +165,9 @@ impl<'a> Writer<'a> {
         let waits = |role: &Role| matches!(role, Role::Condition(_) | Role::Signal(_));
         let all = process.locks.iter().zip(&self.roles).filter(|(_, role)| waits(role));
         let sites = all.flat_map(|(lock, _)| &lock.sites);
-        sites
-            .filter(|site| site.wait.mean_s() < MUCH * process.seconds)
-            .map(|site| site.wait.total_s)
-            .sum()
+        let short = sites.filter(|site| site.wait.mean_s() < MUCH * process.seconds);
+        // The sum of nothing is -0.0.
+        0.0 + short.map(|site| site.wait.total_s).sum::<f64>()
     }
 
     fn place(&self, step: &trace::Step) -> Option<&'a Place> {
