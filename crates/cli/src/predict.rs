@@ -23,9 +23,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use doubt::{doubt, slips};
+pub(crate) use row::Row;
 
 mod doubt;
 mod print;
+mod row;
 
 /// The policy of glibc's mutex and semaphore.
 pub(crate) const SLEEP: &str = "sleep";
@@ -175,25 +177,6 @@ struct Point {
     idle_mean_us: f64,
 }
 
-/// One prediction. The interval is that of the seeds, widened by what the anchor leaves.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    cpus: u32,
-    threads: u32,
-    pub(crate) policy: String,
-    pub(crate) split: u32,
-    acquisitions_per_s: f64,
-    pub(crate) change_percent: f64,
-    pub(crate) low_percent: f64,
-    pub(crate) high_percent: f64,
-    /// How often the program would run in the time that it took, if work beside the locks takes a
-    /// part of that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) program_times: Option<[f64; 3]>,
-    pub(crate) wait_p99_us: f64,
-    pub(crate) jain: f64,
-}
-
 /// The command.
 pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     output::ready(args.replays.common.output.as_deref())?;
@@ -305,19 +288,6 @@ impl Replays {
             ordered.order.join(", ")
         ));
         Ok(plain)
-    }
-}
-
-impl Row {
-    /// What the change means to a program that takes `all_s`, of which its threads are at work for
-    /// `busy_s`.
-    fn whole(&mut self, all_s: f64, busy_s: f64) {
-        let times = |percent: f64| {
-            let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);
-            all_s / (all_s - busy_s + busy_s / ratio)
-        };
-        self.program_times =
-            Some([self.change_percent, self.low_percent, self.high_percent].map(times));
     }
 }
 

@@ -1,0 +1,66 @@
+//! One row of a prediction.
+
+use serde::Serialize;
+
+/// One prediction. The interval is that of the seeds, widened by what the anchor leaves.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(super) cpus: u32,
+    pub(super) threads: u32,
+    pub(crate) policy: String,
+    pub(crate) split: u32,
+    pub(super) acquisitions_per_s: f64,
+    pub(crate) change_percent: f64,
+    pub(crate) low_percent: f64,
+    pub(crate) high_percent: f64,
+    /// How often the program would run in the time that it took, if work beside the locks takes a
+    /// part of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program_times: Option<[f64; 3]>,
+    pub(crate) wait_p99_us: f64,
+    pub(crate) jain: f64,
+}
+
+impl Row {
+    /// What the change means to a program that takes `all_s`, of which its threads are at work for
+    /// `busy_s`.
+    pub(super) fn whole(&mut self, all_s: f64, busy_s: f64) {
+        let times = |percent: f64| {
+            let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);
+            all_s / (all_s - busy_s + busy_s / ratio)
+        };
+        self.program_times =
+            Some([self.change_percent, self.low_percent, self.high_percent].map(times));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_lock_gains_is_less_for_a_program_that_also_does_other_things() {
+        let mut row = Row {
+            cpus: 2,
+            threads: 64,
+            policy: "sleep".to_owned(),
+            split: 1,
+            acquisitions_per_s: 1e6,
+            change_percent: 300.0,
+            low_percent: -50.0,
+            high_percent: -100.0,
+            program_times: None,
+            wait_p99_us: 0.0,
+            jain: 1.0,
+        };
+        // Of 4 s the threads are at work for 2: four times as fast saves 1.5 of them, half as fast
+        // takes 2 more, and what never ends has no end.
+        row.whole(4.0, 2.0);
+        let [middle, low, high] = row.program_times.expect("just set");
+        assert!((middle - 4.0 / 2.5).abs() < 1e-9, "{middle}");
+        assert!((low - 4.0 / 6.0).abs() < 1e-9, "{low}");
+        assert!(high.abs() < 1e-9, "{high}");
+        row.whole(4.0, 4.0);
+        assert!((row.program_times.expect("just set")[0] - 4.0).abs() < 1e-9);
+    }
+}
