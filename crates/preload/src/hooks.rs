@@ -99,16 +99,16 @@ fn go_on(
     (key, is_turn): (Option<Key>, bool),
 ) -> c_int {
     let turn = if is_turn { thread.draw() } else { Turn::NOTHING };
-    let mut asked = if turn.is_traced { thread.begin_step() } else { 0 };
+    let asked = if turn.is_traced { thread.begin_step() } else { 0 };
     if thread.was_timed() {
-        asked = think(thread, key);
+        think(thread, key);
     }
     if thread.is_monitor(lock) {
         thread.monitor_again();
     }
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
-        return wait(how, thread, (key, asked), block, (lock, site));
+        return wait(how, thread, key, block, (lock, site));
     }
     if turn.is_traced && is_owned(result) {
         thread.step_at(STEP_LOCK, key, asked, ticks());
@@ -128,7 +128,7 @@ fn tried(
 ) -> c_int {
     let Some(thread) = Thread::known() else { return result };
     if result == how.busy {
-        return wait(how, thread, (key, 0), || block.call([lock, 0, 0, 0]), (lock, site));
+        return wait(how, thread, key, || block.call([lock, 0, 0, 0]), (lock, site));
     }
     begin(how, thread, key, lock, false, result);
     result
@@ -150,7 +150,7 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
     }
     thread.forget();
     let key = thread.count(how.kind, lock, site);
-    wait(how, thread, (key, 0), || block.call(*arguments), (lock, site))
+    wait(how, thread, key, || block.call(*arguments), (lock, site))
 }
 
 /// Takes a lock if nobody has it.
@@ -185,12 +185,9 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     result
 }
 
-/// The thread asks for a lock now, after the last one was timed. When.
 #[inline]
-fn think(thread: Thread, key: Option<Key>) -> u64 {
-    let now = ticks();
-    thread.thought(thread.detail(key), now);
-    now
+fn think(thread: Thread, key: Option<Key>) {
+    thread.thought(thread.detail(key), ticks());
 }
 
 /// Times the hold of a lock that nobody had, if it is its turn.
@@ -223,12 +220,12 @@ fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     }
 }
 
-/// Somebody has the lock, for which the thread asked at a time; 0: now.
+/// Somebody has the lock.
 #[inline(always)]
 fn wait(
     how: &How,
     thread: Thread,
-    (key, asked): (Option<Key>, u64),
+    key: Option<Key>,
     block: impl Fn() -> c_int,
     (lock, site): (usize, usize),
 ) -> c_int {
@@ -237,7 +234,7 @@ fn wait(
     let waiters = Waiters::of(lock);
     settle(thread);
     let packed = thread.pack(key, detail);
-    let asked = if asked == 0 { ticks() } else { asked };
+    let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
     thread.sleeps();
     let result = match how.kind {
@@ -245,7 +242,6 @@ fn wait(
         _ => block(),
     };
     Thread::wakes();
-    let switches = thread.switches();
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
     let failed = if is_owned(result) { 0 } else { STEP_FAILED };
@@ -273,7 +269,8 @@ fn wait(
         settle(thread);
         thread.step_at(STEP_LOCK, Some(key), asked, got);
     }
-    thread.hold_since(lock, packed, (1, switches, got));
+    // Read again: what was done since is no part of the section.
+    thread.hold(lock, packed, 1);
     result
 }
 

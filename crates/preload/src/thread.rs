@@ -222,17 +222,6 @@ impl Thread {
     /// Begins to time a hold that stands for `weight` of them.
     pub(crate) fn hold(self, lock: usize, key: Packed, weight: u64) {
         let switches = self.switches();
-        self.hold_since(lock, key, (weight, switches, arch::ticks()));
-    }
-
-    /// The same of one that began when the thread had been switched away so often.
-    #[inline]
-    pub(crate) fn hold_since(
-        self,
-        lock: usize,
-        key: Packed,
-        (weight, switches, since): (u64, u64, u64),
-    ) {
         let count = self.holds();
         let holds = (0..count.min(HOLD_COUNT)).map(|index| O_HOLD + index * HOLD_WORDS);
         // A semaphore that another thread posts leaves its hold behind: the place is used again.
@@ -244,7 +233,7 @@ impl Thread {
         self.put(at, lock as u64);
         self.put(at + 1, key.0);
         self.put(at + 3, switches << 8 | weight);
-        self.put(at + 2, since);
+        self.put(at + 2, arch::ticks());
     }
 
     /// The thread, as no other one that lives is called; never 0.

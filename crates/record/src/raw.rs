@@ -281,7 +281,7 @@ impl Raw {
             };
             Times {
                 count: list[0],
-                total_s: self.seconds(list[1].saturating_sub(list[0] * stamp)),
+                total_s: self.seconds(list[1].saturating_sub(list[0].saturating_mul(stamp))),
                 max_s: self.seconds(list[2].saturating_sub(stamp)),
                 buckets: filled.map(|(bucket, count)| (ns(bucket), *count)).collect(),
             }
