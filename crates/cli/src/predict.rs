@@ -1,7 +1,7 @@
 //! `convoy predict`: a recorded program with other CPUs, threads and locks.
 
 use crate::args::Common;
-use crate::behaviour::{behaviour, beside, busiest, busy_s, disturbed, limit};
+use crate::behaviour::{behaviour, beside, busiest, busy_s, disturbed, limit, watched};
 use crate::experiment::apart;
 use crate::explain::recorded::find;
 use crate::fail::Failure;
@@ -262,6 +262,7 @@ impl Replays {
                 verdict.extend(disturbed(&record.program.prices_ns));
             }
             verdict.extend(beside(&record.program));
+            verdict.extend(watched(process));
             let mut prediction = apart(move || predict(&cells, measured, verdict))?;
             let slips = std::mem::take(&mut prediction.leaves_out);
             prediction.leaves_out = written.leaves_out.into_iter().chain(slips).collect();

@@ -425,7 +425,7 @@ impl Bench {
         policy: &str,
     ) -> anyhow::Result<()> {
         let mut command = self.kept(cpus, &self.convoy);
-        command.args(["record", "--quiet", "-o"]).arg(&self.record);
+        command.args(["record", "--kernel", "off", "--quiet", "-o"]).arg(&self.record);
         command.args(Self::flags(program, policy)).arg("--");
         output(command.args(program.words(&self.place, threads))).map(|_| ())
     }
