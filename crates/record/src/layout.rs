@@ -205,7 +205,7 @@ pub const LINE_COUNTS: usize = LINE_KEYS / 2;
 pub const SLOW: u32 = 1 << 31;
 
 /// Table of the slot, once the first few keys are not enough: its lines. A key is in the one that
-/// [`line`] says, or in the one beside.
+/// [`line()`] says, or in the one beside.
 pub const S_LINES: usize = PAGE;
 /// Keys of the table.
 pub const KEY_COUNT: usize = 1024;
@@ -281,7 +281,7 @@ impl Told {
     }
 }
 
-/// What tells a key, mixed: see [`line`] and [`tag`].
+/// What tells a key, mixed: see [`line()`] and [`tag`].
 #[inline]
 pub const fn mixed(lock: u64, site: u64) -> u64 {
     (lock ^ site.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
