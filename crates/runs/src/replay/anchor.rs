@@ -17,6 +17,8 @@ const CLOSE: f64 = 0.01;
 /// and the CPU use below which it is not the CPUs that do.
 const PASSING: f64 = 0.3;
 const BUSY: f64 = 0.9;
+/// Of the CPU time of an acquisition, below which the threads' own work does not matter.
+const OWN: f64 = 0.5;
 /// What an error of CPU time counts for beside one of the throughput where CPUs idle.
 const IDLE_CPU: f64 = 0.25;
 /// How far the price of wakeups may be from that of the machine.
@@ -39,11 +41,12 @@ impl Behaviour {
         self.script.is_some() && is_idle && self.idle_ns > PASSING * turn_ns
     }
 
-    /// Whether the way of locks from owner to owner bounds the throughput: CPUs idle, and a lock is
-    /// often on that way.
-    fn is_bound_by_wakeups(&self) -> bool {
+    /// Whether the way of locks from owner to owner bounds the throughput: a lock is often on that
+    /// way, and CPUs idle, or most of their time is none of the threads' own work.
+    pub(super) fn is_bound_by_wakeups(&self) -> bool {
         let cpus_used = self.rate * self.cpu_ns / 1e9;
-        self.passing > PASSING && cpus_used < BUSY * f64::from(self.cpus)
+        let (is_idle, own_ns) = (cpus_used < BUSY * f64::from(self.cpus), self.service_ns());
+        self.passing > PASSING && (is_idle || own_ns < OWN * self.cpu_ns)
     }
 }
 
@@ -69,6 +72,9 @@ impl Anchor {
         let mut all = vec![&mut prices.ipi, &mut prices.idle_exit, &mut prices.switch];
         if let Some(guest) = &mut machine.guest_ns {
             all.extend([&mut guest.send, &mut guest.halted_exit]);
+        }
+        if let Some(cold) = &mut machine.cold_switch {
+            all.extend(&mut cold.ns);
         }
         for ns in all {
             *ns *= self.wakeups;
