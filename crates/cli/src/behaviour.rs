@@ -64,8 +64,7 @@ pub(crate) fn beside(program: &Program) -> Option<String> {
     })
 }
 
-/// A sentence, with a space before it, if it cost the program much that the kernel was looked at:
-/// what another lock changes is a smaller part of a program that does more.
+/// A sentence, with a space before it, if watching the kernel cost the program much: what another lock changes is a smaller part of a program that does more.
 pub(crate) fn watched(process: &Process) -> Option<String> {
     /// Seconds that a switch takes longer: `sysbench threads` with 16 threads on one CPU of a Xeon
     /// at 2.3 GHz, beside `--kernel off`.
@@ -77,8 +76,8 @@ pub(crate) fn watched(process: &Process) -> Option<String> {
     let part = switches * LONGER_S / process.cpu_s.max(1e-9);
     (part > MUCH).then(|| {
         format!(
-            " The kernel was looked at meanwhile, which took some {:.0} % of the CPU time, since \
-             threads were switched {:.0} times a second: record with --kernel off for this.",
+            " Watching the kernel took some {:.0} % of the CPU time, as threads were switched \
+             {:.0} times a second: a record with --kernel off predicts better.",
             100.0 * part.min(1.0),
             switches / process.seconds.max(1e-9)
         )
@@ -171,8 +170,8 @@ fn threads(process: &Process, locks: &[&Lock]) -> u64 {
     most.unwrap_or(process.threads).clamp(1, process.threads.max(1))
 }
 
-/// Threads that come to a place regularly; all that do in a record that does not tell. Who waits
-/// waits for another one.
+/// Threads that come to a place regularly; all threads if the record does not tell. Where one
+/// waited there are two.
 fn regulars(site: &Site) -> u64 {
     match site.regulars {
         0 => site.threads,

@@ -73,7 +73,16 @@ impl Sets {
         if let Some(cpus) = cpus {
             // The label stays that without the flag: titles say the number of CPUs beside it.
             let label = machine.label();
-            let sets: Vec<Set> = self.set.iter().cloned().chain([Set::cpus(cpus)]).collect();
+            let [llc, package] = machine.value.groups_with(cpus);
+            let mut sets = self.set.clone();
+            sets.push(Set::cpus(cpus));
+            if llc > machine.value.topology.cpus_per_llc {
+                let group = |key, count: usize| {
+                    let why = format!("{cpus} CPUs");
+                    Set::machine(&["topology", key], count.to_string(), why)
+                };
+                sets.extend([group("cpus_per_llc", llc), group("cpus_per_package", package)]);
+            }
             machine = convoy_catalogue::load(name, &sets).map_err(Failure::usage)?;
             machine.value.set_name(label);
         }

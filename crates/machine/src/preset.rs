@@ -379,6 +379,16 @@ impl Preset {
         self
     }
 
+    /// How many CPUs share a last level, and a package, on this machine with `cpus` CPUs: as many
+    /// as now, or more if it would else have too many caches.
+    pub fn groups_with(&self, cpus: usize) -> [usize; 2] {
+        let Topology { cpus_per_llc, cpus_per_package, .. } = self.topology;
+        let is_shared = self.cache.as_ref().is_some_and(|caches| caches.l3.is_some());
+        let groups = if is_shared { cpus.div_ceil(cpus_per_llc) } else { 1 };
+        let llc = cpus_per_llc * groups.div_ceil(SHARED_MAX).max(1);
+        [llc, cpus_per_package.div_ceil(llc) * llc]
+    }
+
     /// The machine as its caches see it: each core is a CPU.
     pub(crate) fn by_cores(&self) -> Self {
         let mut cores = self.clone();

@@ -37,12 +37,12 @@ const POLL_NS: u64 = 1_000_000;
 const DRAIN_NS: u64 = 100_000_000_000;
 /// Acquisitions that a window should hold, and its length at least, nanoseconds.
 const ENOUGH: (f64, f64) = (4000.0, 20e6);
-/// Acquisitions of a program that is replayed from its beginning to its end.
+/// The same of a script, whose threads wait for each other.
+const ENOUGH_OF_SCRIPT: (f64, f64) = (20_000.0, 100e6);
+/// Most acquisitions of a program that is replayed from its beginning to its end.
 const WHOLE: u64 = 1_500_000;
 /// How much longer than the record such a replay may take.
 const SLOWEST: f64 = 100.0;
-/// The same of a script, whose threads wait for each other.
-const ENOUGH_OF_SCRIPT: (f64, f64) = (20_000.0, 100e6);
 /// Time without a step after which a thread that waits goes on, nanoseconds.
 const STUCK_NS: u64 = 20_000_000;
 
@@ -140,8 +140,8 @@ type Libcs = AdaptiveLock<User, AtMost>;
 struct Field<C> {
     /// The locks of each name.
     locks: Vec<Locks<C>>,
-    /// Open once all threads are there: those that came first would keep the CPUs from who makes
-    /// the others.
+    /// Open once all threads are there: the first ones would keep the CPUs from the thread that
+    /// makes the others.
     gate: Sim<<User as Platform>::AtomicU32>,
     phase: Sim<<User as Platform>::AtomicU32>,
     gone: Sim<<User as Platform>::AtomicU32>,

@@ -39,9 +39,9 @@
 //!
 //! ## Progress and fairness
 //!
-//! Who has slept longest is woken first. Who comes while a grant is on its way has read the number
-//! after it and sleeps behind; only who is still on its way to sleep may find the grant of somebody
-//! else, who then sleeps on.
+//! The task that has slept longest is woken first. One that comes while a grant is on its way has
+//! read the number after it and sleeps behind; only one that is still about to sleep may find the
+//! grant of another, which then sleeps on.
 //!
 //! ## Cost
 //!
@@ -57,7 +57,6 @@ use crate::event::LockEvent;
 use crate::list::{Cancel, Lock};
 use crate::lock::WaitError;
 use crate::platform::{Atomic, Platform, Sleep, Wake};
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const ONE_USER: usize = 1;
@@ -68,7 +67,7 @@ fn users(state: usize) -> usize {
     state & (ONE_GRANT - 1)
 }
 
-/// What waiting at a place where grants are made takes: its two words, wherever they lie.
+/// The two words of such a lock, wherever they lie.
 #[derive(Debug)]
 pub struct Handover<'a, P: Platform, S: Atomic<usize>> {
     state: &'a S,
@@ -187,13 +186,12 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
 pub struct FutexHandoff<P: Platform> {
     state: P::AtomicUsize,
     number: P::AtomicU32,
-    platform: PhantomData<P>,
 }
 
 impl<P: Platform> FutexHandoff<P> {
     /// A free lock.
     pub fn new() -> Self {
-        Self { state: P::AtomicUsize::new(0), number: P::AtomicU32::new(0), platform: PhantomData }
+        Self { state: P::AtomicUsize::new(0), number: P::AtomicU32::new(0) }
     }
 
     fn words(&self) -> Handover<'_, P, P::AtomicUsize> {
