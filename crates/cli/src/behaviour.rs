@@ -64,7 +64,8 @@ pub(crate) fn beside(program: &Program) -> Option<String> {
     })
 }
 
-/// A sentence, with a space before it, if watching the kernel cost the program much: what another lock changes is a smaller part of a program that does more.
+/// A sentence, with a space before it, if watching the kernel cost the program much: what another
+/// lock changes is a smaller part of a program that does more.
 pub(crate) fn watched(process: &Process) -> Option<String> {
     /// Seconds that a switch takes longer: `sysbench threads` with 16 threads on one CPU of a Xeon
     /// at 2.3 GHz, beside `--kernel off`.
