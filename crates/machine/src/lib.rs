@@ -19,6 +19,7 @@ mod reach;
 mod row;
 mod rules;
 mod smp;
+mod target;
 mod trace;
 mod tree;
 mod turns;
@@ -37,6 +38,7 @@ pub use preset::{
     Prices, PrivateLevel, SchedSteps, SharedLevel, Topology, UserPrices, ps,
 };
 pub use smp::{Smp, Word};
+pub use target::{Target, nearest};
 pub use trace::{Event, Leave, Record, Recorder};
 pub use tree::{Tree, Turn};
 pub use user::User;

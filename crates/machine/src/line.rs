@@ -230,17 +230,25 @@ impl Lines {
         if line.l3.get() != 0 {
             found |= self.reach.of_groups(self.price.group_of(cpu), line.l3.get());
         }
-        self.reach.copies(found)
+        self.reach.copies(found, self.away(line, cpu))
     }
 
-    /// The same for a read, which only wants the nearest.
+    /// Whether `line` lies in the memory of another package than that of `cpu`, where that makes a
+    /// difference to its transfers.
+    #[inline]
+    pub(crate) fn away(&self, line: Line<'_>, cpu: usize) -> bool {
+        let home = line.home.get() as usize;
+        !self.price.away.is_empty() && home != 0 && home != self.price.package_of(cpu) + 1
+    }
+
+    /// [`Self::copies`] for a read, which only wants the nearest.
     #[inline(always)]
     pub(crate) fn nearest(&self, line: Line<'_>, cpu: usize) -> Option<&Copies> {
         let mut inside = false;
         if line.owner.get() == 0 {
             self.each_word(line, |at, bits| inside |= self.reach.inside(cpu, at, bits));
         }
-        if inside { self.reach.copies(1) } else { self.copies(line, cpu) }
+        if inside { self.reach.copies(1, false) } else { self.copies(line, cpu) }
     }
 
     /// The caches of a preset with a geometry.

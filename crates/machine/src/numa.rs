@@ -10,6 +10,9 @@ pub(crate) struct Distances {
     places: Vec<(u16, u16)>,
     /// By distance: within a last-level cache, within a package, one hop between packages, ...
     pub(crate) prices: Vec<u64>,
+    /// The same of a line whose memory is in another package than the CPU that asks; empty where
+    /// that makes no difference.
+    pub(crate) away: Vec<u64>,
     pub(crate) llc: u64,
     /// By number of hops, from 0. A single price holds for any number of hops.
     memory: Vec<u64>,
@@ -33,6 +36,7 @@ impl Distances {
                 .map(|(llc, package)| (llc as u16, package as u16))
                 .collect(),
             prices: vec![ps(p.llc), ps(p.package), ps(p.remote)],
+            away: Vec::new(),
             llc: ps(p.llc),
             memory: vec![ps(p.memory)],
             hops: Vec::new(),
@@ -45,6 +49,10 @@ impl Distances {
             distances.memory.extend(numa.memory_ns.iter().map(|&ns| ps(ns)));
             distances.hops = numa.hops.concat();
             distances.packages = numa.hops.len();
+        }
+        if let Some(away) = p.package_away {
+            distances.away.clone_from(&distances.prices);
+            distances.away[1] = ps(away);
         }
         distances
     }

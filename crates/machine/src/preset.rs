@@ -60,6 +60,10 @@ pub struct Prices {
     pub package: f64,
     /// Line transfer between packages.
     pub remote: f64,
+    /// Line transfer between last-level caches of one package when the line lies in the memory of
+    /// another one, whose directory has to be asked. Without it that costs what `package` does.
+    #[serde(default)]
+    pub package_away: Option<f64>,
     /// Line that no cache holds.
     pub memory: f64,
     /// Time by which reads of one line follow each other in a last-level cache.

@@ -29,7 +29,8 @@ pub(crate) struct Reach {
     cpus: Box<[u64]>,
     /// For each group and distance the set of the other groups.
     groups: Box<[u32]>,
-    /// By the set of distances at which there are copies.
+    /// By the set of distances at which there are copies; after those the same for lines whose
+    /// memory is in another package than the CPU that asks, where that makes a difference.
     copies: Box<[Option<Copies>]>,
     /// No distance costs less than the first, that inside a group.
     first_least: bool,
@@ -44,8 +45,8 @@ impl Reach {
             words,
             cpus: vec![0; cpus * words * distances].into(),
             groups: vec![0; groups * distances].into(),
-            copies: (0..1 << distances).map(|set| seen(&price.prices, set)).collect(),
-            first_least: price.prices.iter().all(|&other| price.prices[0] <= other),
+            copies: sets(&price.prices).chain(sets(&price.away)).collect(),
+            first_least: price.prices.iter().chain(&price.away).all(|&other| price.llc <= other),
         };
         for from in 0..cpus {
             for to in (0..cpus).filter(|&to| to != from) {
@@ -93,11 +94,18 @@ impl Reach {
         found.fold(0, |found, (distance, row)| found | usize::from(bits & row != 0) << distance)
     }
 
-    /// What copies at the distances `found` cost.
+    /// What copies at the distances `found` cost; `away` says that the line's memory is in another
+    /// package and that this makes a difference.
     #[inline(always)]
-    pub(crate) fn copies(&self, found: usize) -> Option<&Copies> {
-        self.copies[found].as_ref()
+    pub(crate) fn copies(&self, found: usize, away: bool) -> Option<&Copies> {
+        self.copies[found | usize::from(away) << self.distances].as_ref()
     }
+}
+
+/// [`Reach::copies`] of each set of the distances with these prices; none where there are none.
+fn sets(prices: &[u64]) -> impl Iterator<Item = Option<Copies>> + '_ {
+    let sets = if prices.is_empty() { 0 } else { 1 << prices.len() };
+    (0..sets).map(|set| seen(prices, set))
 }
 
 /// [`Reach::copies`] from the prices of the distances.

@@ -190,7 +190,7 @@ impl<'a> Row<'a> {
 
     /// As [`Lines::serve_read`] where another group has a copy and the own one has none.
     fn serve_outside(&mut self, group: usize, cpu: usize, now: u64) -> u64 {
-        let price = self.lines.nearest_of(cpu, &self.sharers, self.l3);
+        let price = self.lines.nearest_of(self.line, cpu, &self.sharers, self.l3);
         let start = if now >= self.busy { now } else { now.max(self.times[0]) };
         let done = self.serve(group, start, price, self.lines.most(price));
         self.others += 1;
@@ -240,15 +240,15 @@ impl<'a> Row<'a> {
 }
 
 impl Lines {
-    /// What the nearest of the copies of a line costs that `sharers` and the third levels `l3`
+    /// What the nearest of the copies of `line` costs that `sharers` and the third levels `l3`
     /// have, and nobody in the group of `cpu`.
-    fn nearest_of(&self, cpu: usize, sharers: &[u64], l3: u32) -> u64 {
+    fn nearest_of(&self, line: Line<'_>, cpu: usize, sharers: &[u64], l3: u32) -> u64 {
         let words = (0..).zip(sharers);
         let mut found = words.fold(0, |found, (at, &set)| found | self.reach.of(cpu, at, set));
         if l3 != 0 {
             found |= self.reach.of_groups(self.price.group_of(cpu), l3);
         }
-        self.reach.copies(found).map_or(0, |copies| copies.near)
+        self.reach.copies(found, self.away(line, cpu)).map_or(0, |copies| copies.near)
     }
 }
 

@@ -99,11 +99,13 @@ impl Reference {
         cpu / self.preset.topology.cpus_per_package
     }
 
-    fn distance(&self, a: usize, b: usize) -> f64 {
+    fn distance(&self, a: usize, b: usize, line: usize) -> f64 {
         let price = &self.preset.price_ns;
+        let home = self.home.get(&line).copied().unwrap_or(self.package(a));
         match self.hops(self.package(a), self.package(b)) {
             _ if self.group(a) == self.group(b) => price.llc,
-            0 => price.package,
+            0 if home == self.package(a) => price.package,
+            0 => price.package_away.unwrap_or(price.package),
             1 => price.remote,
             hops => self.preset.numa.as_ref().unwrap().remote_ns[hops - 2],
         }
@@ -122,11 +124,12 @@ impl Reference {
     /// Prices of all copies outside the caches that `cpu` can look into.
     fn copies(&self, cpu: usize, line: usize) -> Vec<f64> {
         let others = self.state.keys().filter(|&&(other, at)| at == line && other != cpu);
-        let mut prices: Vec<f64> = others.map(|&(other, _)| self.distance(cpu, other)).collect();
+        let others = others.map(|&(other, _)| self.distance(cpu, other, line));
+        let mut prices: Vec<f64> = others.collect();
         for (group, cache) in self.l3.iter().enumerate() {
             if cache.has(line) && group != self.group(cpu) {
                 let first = group * self.preset.topology.cpus_per_llc;
-                prices.push(self.distance(cpu, first));
+                prices.push(self.distance(cpu, first, line));
             }
         }
         prices
@@ -368,8 +371,10 @@ fn every_geometry_equals_the_reference_on_random_traces() {
     for topology in TOPOLOGIES {
         for private in PRIVATE {
             for shared in SHARED {
-                let preset = machine(topology, &format!("{private}{shared}"));
+                let mut preset = machine(topology, &format!("{private}{shared}"));
                 for seed in 1..=seeds {
+                    // On every other machine it matters whose memory a line is in.
+                    preset.price_ns.package_away = (seed % 2 == 0).then_some(230.0);
                     run(&preset, seed, 3000);
                 }
             }
