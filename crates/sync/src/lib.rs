@@ -40,6 +40,18 @@ mod event;
 mod face;
 #[cfg(feature = "std")]
 pub mod future;
+/// The locks of the GNU C library, as programs have them before another lock is put in their place.
+/// Its mutex is [`AdaptiveLock`] without looks.
+pub mod glibc {
+    mod rwlock;
+    mod semaphore;
+    mod spin;
+
+    pub use rwlock::RwLock;
+    pub use semaphore::Semaphore;
+    pub use spin::SpinLock;
+}
+
 mod handover;
 mod list;
 /// Locks whose names the locks of user space have here: those of kernels.

@@ -81,6 +81,16 @@ macro_rules! every_lock {
                 "The sleeping one of 2.6.25: readers enter together.";
             RwsemSpin = "rwsem-spin", "rwsem", $crate::SpinRwSemaphore<P, L>, [Shared],
                 "The sleeping one of 3.16: writers spin and steal.";
+            GlibcRwlock = "glibc-rwlock", "glibc", $crate::glibc::RwLock<P>, [Shared],
+                "That of glibc: readers pass waiting writers.";
+            GlibcRwlockWriters = "glibc-rwlock-writers", "glibc", $crate::glibc::RwLock<P, true>,
+                [Shared],
+                "The same, preferring writers that do not recurse.";
+            GlibcSemaphore = "glibc-semaphore", "glibc", $crate::glibc::Semaphore<P>,
+                [Units Signals Timeouts],
+                "`sem_t` of glibc: any task may take a free unit.";
+            GlibcSpinlock = "glibc-spinlock", "glibc", $crate::glibc::SpinLock<P>, [],
+                "`pthread_spin_lock` of glibc: spins for good.";
         }
     };
 }
@@ -239,8 +249,7 @@ pub trait Lock: 'static {
     /// Takes the lock if it is free; returns whether it was.
     fn try_acquire(&self) -> bool;
 
-    /// Takes the lock unless something ends the wait; what the lock does not promise to admit ends
-    /// nothing.
+    /// Takes the lock unless something that the lock promises to admit ends the wait.
     ///
     /// # Errors
     ///

@@ -348,7 +348,7 @@ fn keeps_order<T: Lock + Send + Sync>(name: LockName) {
         "mutex" | "rwsem" => passes_a_waiter::<T>(PREEMPTIONS),
         "semaphore" => passes_a_waiter::<T>(1),
         // Only those that sleep: a writer that spins for a lock taken by a third would not end.
-        "rwlock" if name.promises_to(Promise::Timeouts) => passes_a_waiter::<T>(1),
+        "rwlock" | "glibc" if name.promises_to(Promise::Timeouts) => passes_a_waiter::<T>(1),
         _ => {}
     }
     let others = [LockName::Adaptive, LockName::Rwlock, LockName::QuotaRwlock];
