@@ -3,6 +3,7 @@
 //! A library, so that a build compiles it beside the crates it uses; the program is its `main`.
 
 mod args;
+mod behaviour;
 mod bench;
 mod bisect;
 mod build;
@@ -26,6 +27,7 @@ mod presets;
 mod record;
 mod run;
 mod runs;
+mod script;
 mod shell;
 mod sim;
 mod with;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use convoy_kernel::{KernelPreset, Options, Process, World};
 use convoy_machine::{Here, Machine, Preset, Sim, Smp, User};
 use convoy_stats::{LogHistogram, Rng};
-use convoy_sync::{AdaptiveLock, AtMost, Atomic, Lock, NoSignals, Platform, Sleep, with_lock};
+use convoy_sync::{Atomic, Platform, Sleep};
 use convoy_workload::api::Kernel;
 use convoy_workload::calibration::Calibration;
 
@@ -18,12 +18,22 @@ use crate::lock_loop::{PHASE_OVER, PHASE_WARMUP, PHASE_WINDOW, Policy, Trace};
 pub use crate::spread::{Span, Spread};
 use crate::virtual_end::{VirtualError, run_to_end};
 use crate::virtual_locks::{Board, Snapshot, TASKS_BESIDE, VirtualLocksPoint};
+use actor::Actor;
 pub use anchor::Anchor;
-use script::{Actor, Doors};
+use doors::Doors;
+use locks::Taken;
+pub use locks::{Kind, Mode};
 pub use script::{Class, Condition, Gates, Script, Step};
+use tally::Counts;
+pub use tally::{ClassTally, PlaceTally, Tally};
 
+mod actor;
 mod anchor;
+mod doors;
+mod locks;
+mod others;
 pub mod script;
+mod tally;
 
 /// Part of the first-level caches that a thread uses again after it was away. Not recorded: a
 /// program touches more than a lock loop does.
@@ -47,10 +57,12 @@ const SLOWEST: f64 = 100.0;
 const STUCK_NS: u64 = 20_000_000;
 
 /// One place that takes a lock.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     /// Which lock, an index of [`Behaviour::locks`].
     pub lock: usize,
+    /// How it is held.
+    pub mode: Mode,
     /// Acquisitions.
     pub count: u64,
     /// Threads that do it: the first ones.
@@ -66,6 +78,8 @@ pub struct Section {
 pub struct Behaviour {
     /// How many locks there are of each name.
     pub locks: Vec<u32>,
+    /// What the locks of each name are; those beyond the end are mutexes.
+    pub kinds: Vec<Kind>,
     /// Names whose locks are of another kind than those that are replaced: they stay libc's.
     pub others: BTreeSet<usize>,
     /// Names of many locks that hardly anybody waits for: each thread has its own, since who holds
@@ -101,6 +115,11 @@ impl Behaviour {
     fn recorded(&self, lock: usize) -> usize {
         self.before.get(lock).map_or(1, |count| *count as usize).max(1)
     }
+
+    /// What the locks of a name are.
+    fn kind(&self, lock: usize) -> Kind {
+        self.kinds.get(lock).copied().unwrap_or_default()
+    }
 }
 
 /// One run of the replay.
@@ -122,6 +141,8 @@ pub struct Replay {
     /// that begins by chance sooner or later bounds a part of such a run, and the rest of a long
     /// one.
     pub whole: bool,
+    /// CPUs that other programs take from it.
+    pub others_cpus: f64,
     /// Seed of the draws and of the machine.
     pub seed: u64,
     /// The kernel.
@@ -130,16 +151,10 @@ pub struct Replay {
     pub machine: Preset,
 }
 
-/// The lock of a queue, which no signal interrupts, as in locks that are put in place of libc's.
-type Inner = NoSignals<User, AdaptiveLock<User>>;
-
-/// The lock of libc, if it does not look before it sleeps.
-type Libcs = AdaptiveLock<User, AtMost>;
-
 /// What all threads see.
-struct Field<C> {
+struct Field {
     /// The locks of each name.
-    locks: Vec<Locks<C>>,
+    locks: Vec<Vec<Box<dyn Taken>>>,
     /// Open once all threads are there: the first ones would keep the CPUs from the thread that
     /// makes the others.
     gate: Sim<<User as Platform>::AtomicU32>,
@@ -151,23 +166,10 @@ struct Field<C> {
     end: Cell<Snapshot>,
     /// Conditions.
     doors: Doors,
-}
-
-/// The locks of one name.
-enum Locks<C> {
-    /// With the policy.
-    Own(Vec<Sim<C>>),
-    /// As libc has them.
-    Others(Vec<Sim<Libcs>>),
-}
-
-impl<C> Locks<C> {
-    fn count(&self) -> usize {
-        match self {
-            Self::Own(locks) => locks.len(),
-            Self::Others(locks) => locks.len(),
-        }
-    }
+    /// What is counted in the window.
+    counts: Counts,
+    /// CPU time of other programs, nanoseconds.
+    others_ns: Cell<f64>,
 }
 
 /// A value in simulated memory under a name.
@@ -183,12 +185,8 @@ impl Replay {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
-        with_lock!(self.policy, User, Inner, T => self.execute::<T>())
-    }
-
-    fn execute<C: Lock>(&self) -> Result<VirtualLocksPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
-        let tasks = self.threads as usize + TASKS_BESIDE + cpus;
+        let tasks = (self.threads + self.others()) as usize + TASKS_BESIDE + cpus;
         let preset = self.anchor.price(&self.machine);
         let machine = Machine::new(&preset, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
@@ -201,44 +199,43 @@ impl Replay {
         let board = Rc::new(Board::default());
         let (replay, shared, inner) = (self.clone(), Rc::clone(&board), Rc::clone(&world));
         world.boot(&machine, move |process| {
-            if let Err(what) = replay.coordinate::<C>(process, &inner, &shared) {
+            if let Err(what) = replay.coordinate(process, &inner, &shared) {
                 *shared.broken.borrow_mut() = Some(what);
             }
         });
         run_to_end(&machine, self.threads, self.seed, &self.kernel.name, &board.broken)?;
-        Ok(VirtualLocksPoint::of(&board, &machine))
+        let mut point = VirtualLocksPoint::of(&board, &machine);
+        if self.others_cpus > 0.0 {
+            let cpus = board.others_ns.get() / 1e9 / point.result.window_s;
+            point.result.cpus_used -= cpus;
+            point.result.others_cpus = Some(cpus);
+        }
+        Ok(point)
     }
 
-    fn coordinate<C: Lock>(
-        &self,
-        k: &mut Process,
-        world: &Rc<World>,
-        board: &Rc<Board>,
-    ) -> Result<(), String> {
-        let lock = || {
-            let free = C::unlocked();
-            named(self.looks.map_or_else(C::unlocked, |looks| free.spin_limit(looks)), "a lock")
-        };
-        let libcs = || named(Libcs::unlocked().spin_limit(0), "a lock of libc");
-        let of_name = |(index, &count): (usize, &u32)| {
-            let is_private = self.behaviour.private.contains(&index);
-            let count = if is_private { self.threads } else { count };
-            let (all, first) = (0..count.max(1), index == 0);
-            if self.behaviour.others.contains(&index) || self.alone && !first {
-                Locks::Others(all.map(|_| libcs()).collect())
-            } else {
-                Locks::Own(all.map(|_| lock()).collect())
-            }
-        };
-        let field = Rc::new(Field {
-            locks: self.behaviour.locks.iter().enumerate().map(of_name).collect(),
+    /// What all threads see, made by a task of the machine.
+    fn field(&self) -> Field {
+        Field {
+            locks: (0..self.behaviour.locks.len()).map(|name| self.locks(name)).collect(),
             gate: named(Atomic::new(SHUT), "the gate"),
             phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
             gone: named(Atomic::new(0), "the count of threads"),
             left: Cell::new(if self.is_whole() { self.behaviour.total } else { u64::MAX }),
             end: Cell::new(Snapshot::default()),
             doors: Doors::new(self.behaviour.script.as_deref(), self.threads),
-        });
+            counts: Counts::new(self),
+            others_ns: Cell::new(0.0),
+        }
+    }
+
+    fn coordinate(
+        &self,
+        k: &mut Process,
+        world: &Rc<World>,
+        board: &Rc<Board>,
+    ) -> Result<(), String> {
+        let field = Rc::new(self.field());
+        self.start_others(k, world, &field)?;
         for index in 0..self.threads {
             let (field, board, replay) = (Rc::clone(&field), Rc::clone(board), self.clone());
             let inner = Rc::clone(world);
@@ -257,14 +254,52 @@ impl Replay {
         let end = field.end.get();
         *board.window.borrow_mut() = (begin, end);
         *board.gates.borrow_mut() = field.doors.gates();
+        *board.tally.borrow_mut() = field.counts.tally();
+        board.others_ns.set(field.others_ns.get());
         while field.gone.load(Acquire) < self.threads {
             if Here::now_ns() > end.now_ns + DRAIN_NS {
                 return Err("the threads did not leave the lock".to_owned());
             }
             field.doors.open();
+            self.free_semaphores(&field);
             k.sleep(POLL_NS);
         }
         Ok(())
+    }
+
+    /// Frees a unit of each semaphore that has none.
+    fn free_semaphores(&self, field: &Field) {
+        let is_semaphore = |name| matches!(self.behaviour.kind(name), Kind::Semaphore { .. });
+        let names = (0..field.locks.len()).filter(|&name| is_semaphore(name));
+        for lock in names.flat_map(|name| &field.locks[name]) {
+            lock.try_take();
+            lock.give(Mode::Exclusive);
+        }
+    }
+
+    /// Lets a thread go on that waits if there were no steps since there were so many.
+    fn slip_if_stuck(&self, field: &Field, steps: u64) {
+        if field.doors.steps() != steps {
+            return;
+        }
+        field.doors.slip();
+        if field.doors.asleep() + field.counts.waiting() >= self.threads {
+            // Semaphores of which steps drawn at random have freed too few units.
+            self.free_semaphores(field);
+        }
+    }
+
+    /// Lets time pass; if nothing moves meanwhile, lets a thread go on that waits.
+    fn let_pass(&self, k: &mut Process, field: &Field, ns: u64) {
+        if self.behaviour.script.is_none() {
+            return k.sleep(ns);
+        }
+        let end = Here::now_ns() + ns;
+        while Here::now_ns() < end {
+            let steps = field.doors.steps();
+            k.sleep(STUCK_NS.min(end - Here::now_ns()));
+            self.slip_if_stuck(field, steps);
+        }
     }
 
     /// Whether the window is all that the program did.
@@ -273,8 +308,9 @@ impl Replay {
     }
 
     /// Lets threads do what the program did in all; when that began.
-    fn pass_whole<C>(&self, k: &mut Process, world: &World, field: &Field<C>) -> Snapshot {
+    fn pass_whole(&self, k: &mut Process, world: &World, field: &Field) -> Snapshot {
         let begin = Snapshot::take(world, self.machine.topology.cpus);
+        field.others_ns.set(0.0);
         // Relaxed: threads see it once the gate is open.
         field.phase.store(PHASE_WINDOW, Relaxed);
         field.open();
@@ -290,7 +326,7 @@ impl Replay {
             let has_script = self.behaviour.script.is_some();
             let until = if has_script { last.min(now + STUCK_NS) } else { last };
             User::wait(&field.phase, PHASE_WINDOW, Sleep::Uninterruptible, Some(until));
-            field.slip_if_stuck(steps);
+            self.slip_if_stuck(field, steps);
         }
         k.sleep(POLL_NS);
         begin
@@ -298,21 +334,22 @@ impl Replay {
 
     /// Lets threads run until they are warm, then for as long as tells how fast they are; when that
     /// began.
-    fn pass_window<C>(&self, k: &mut Process, world: &World, field: &Field<C>) -> Snapshot {
+    fn pass_window(&self, k: &mut Process, world: &World, field: &Field) -> Snapshot {
         field.open();
         let has_script = self.behaviour.script.is_some();
         let (enough, least) = if has_script { ENOUGH_OF_SCRIPT } else { ENOUGH };
         let window_ns = (enough / self.behaviour.rate * 1e9).clamp(least, 5e9) as u64;
-        field.let_pass(k, has_script, window_ns / 2 + 50_000_000);
+        self.let_pass(k, field, window_ns / 2 + 50_000_000);
         let begin = Snapshot::take(world, self.machine.topology.cpus);
+        field.others_ns.set(0.0);
         field.phase.store(PHASE_WINDOW, Relaxed);
-        field.let_pass(k, has_script, window_ns);
+        self.let_pass(k, field, window_ns);
         field.ends(world);
         begin
     }
 
     /// One thread from its start to its end.
-    fn thread<C: Lock>(&self, world: &World, field: &Field<C>, index: u32) -> Trace {
+    fn thread(&self, world: &World, field: &Field, index: u32) -> Trace {
         let mut rng = Rng::new(self.seed ^ (u64::from(index) << 32));
         let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
         // Acquire pairs with the release that opens it.
@@ -324,42 +361,44 @@ impl Replay {
         }
         // As recorded, threads beyond those that were there do what the first ones did.
         let class = index % self.behaviour.threads.max(1);
-        let own = |one: &&Section| class < one.threads;
-        let sections: Vec<&Section> = self.behaviour.sections.iter().filter(own).collect();
+        let all_sections = self.behaviour.sections.iter().enumerate();
+        let sections: Vec<(usize, &Section)> =
+            all_sections.filter(|(_, one)| class < one.threads).collect();
         let share = |one: &Section| one.count as f64 / f64::from(one.threads.max(1));
-        let all: f64 = sections.iter().map(|one| share(one)).sum();
+        let all: f64 = sections.iter().map(|(_, one)| share(one)).sum();
         while field.phase.load(Relaxed) != PHASE_OVER {
             let mut rank = rng.uniform() * all;
-            let past = |one: &&Section| {
-                rank -= share(one);
+            let past = |one: &(usize, &Section)| {
+                rank -= share(one.1);
                 rank < 0.0
             };
             let found = sections.iter().copied().find(past).or(sections.last().copied());
-            let Some(section) = found else { break };
+            let Some((place, section)) = found else { break };
             let (work, sleep) = section.think.draw(&mut rng);
             // Exponential around its mean, so that threads do not march in step.
             let more = -libm::log(1.0 - rng.uniform()) * self.anchor.sleep_ns;
             rest(world, (work + self.anchor.work_ns).max(0.0), sleep + more);
-            let is_private = self.behaviour.private.contains(&section.lock);
-            let draw = |rng: &mut Rng, count: usize| {
-                if is_private { index as usize % count } else { rng.below(count) }
+            let locks = &field.locks[section.lock];
+            let at = if self.behaviour.private.contains(&section.lock) {
+                index as usize % locks.len()
+            } else {
+                rng.below(locks.len())
             };
-            let go_on = match &field.locks[section.lock] {
-                Locks::Own(locks) => {
-                    let lock = &locks[draw(&mut rng, locks.len())];
-                    field.pass(&**lock, section, world, &mut rng, &mut trace)
-                }
-                Locks::Others(locks) => {
-                    let lock = &locks[draw(&mut rng, locks.len())];
-                    field.pass(&**lock, section, world, &mut rng, &mut trace)
-                }
-            };
-            if !go_on {
+            let visit = Visit { thread: index, place, section, lock: &*locks[at] };
+            if !field.pass(&visit, world, &mut rng, &mut trace) {
                 break;
             }
         }
         trace
     }
+}
+
+/// One pass of a thread through a section.
+struct Visit<'a> {
+    thread: u32,
+    place: usize,
+    section: &'a Section,
+    lock: &'a dyn Taken,
 }
 
 /// Works, then sleeps.
@@ -370,7 +409,7 @@ fn rest(world: &World, work_ns: f64, sleep_ns: f64) {
     }
 }
 
-impl<C> Field<C> {
+impl Field {
     /// Lets the threads begin.
     fn open(&self) {
         // Release: they begin after all that was done before.
@@ -380,7 +419,9 @@ impl<C> Field<C> {
 
     /// Ends the window.
     fn ends(&self, world: &World) {
-        self.end.set(Snapshot::take(world, Smp::cpus() as usize));
+        let end = Snapshot::take(world, Smp::cpus() as usize);
+        self.end.set(end);
+        self.counts.ends(end.now_ns);
         self.phase.store(PHASE_OVER, Release);
         User::wake(&raw const *self.phase, usize::MAX);
     }
@@ -397,49 +438,26 @@ impl<C> Field<C> {
         }
     }
 
-    /// Lets a thread go on that waits if there were no steps since there were so many.
-    fn slip_if_stuck(&self, steps: u64) {
-        if self.doors.steps() == steps {
-            self.doors.slip();
-        }
-    }
-
-    /// Lets time pass; if nothing moves meanwhile, lets a thread go on that waits.
-    fn let_pass(&self, k: &mut Process, has_script: bool, ns: u64) {
-        if !has_script {
-            return k.sleep(ns);
-        }
-        let end = Here::now_ns() + ns;
-        while Here::now_ns() < end {
-            let steps = self.doors.steps();
-            k.sleep(STUCK_NS.min(end - Here::now_ns()));
-            self.slip_if_stuck(steps);
-        }
-    }
-
-    /// Passes through a section under `lock`; whether the run goes on.
-    fn pass<L: Lock>(
-        &self,
-        lock: &L,
-        section: &Section,
-        world: &World,
-        rng: &mut Rng,
-        trace: &mut Trace,
-    ) -> bool {
+    /// Passes through a section; returns whether the run goes on.
+    fn pass(&self, visit: &Visit<'_>, world: &World, rng: &mut Rng, trace: &mut Trace) -> bool {
+        let Visit { thread, place, section, lock } = *visit;
         let asked = User::now();
-        lock.acquire();
+        self.counts.asks(thread, place, asked);
+        lock.take(section.mode);
         let got = User::now();
+        self.counts.has(thread);
         let phase = self.phase.load(Acquire);
         if phase == PHASE_OVER {
-            lock.release();
+            lock.give(section.mode);
             trace.waiting = asked < self.end.get().now_ns;
             return false;
         }
         let (work, sleep) = section.hold.draw(rng);
         rest(world, work, sleep);
-        lock.release();
+        lock.give(section.mode);
         if phase == PHASE_WINDOW {
             trace.waits.record(got - asked);
+            self.counts.counts(thread, place, got - asked);
             self.count(world, trace);
         }
         true

@@ -1,7 +1,7 @@
 //! Lock experiments on the virtual kernel: threads of one process run the loop of
 //! [`crate::lock_loop`], its source and that of the locks unchanged.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -15,7 +15,7 @@ use crate::lock_loop::{
     Contest, Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Stage, Trace,
     Work,
 };
-use crate::replay::Gates;
+use crate::replay::{Gates, Tally};
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
@@ -61,6 +61,8 @@ pub struct VirtualLocksPoint {
     pub hash: u64,
     /// Waits at conditions; of replays.
     pub gates: Gates,
+    /// What was counted for each place and class; of replays.
+    pub tally: Tally,
 }
 
 /// CPU time and switches at one moment.
@@ -95,6 +97,9 @@ pub(crate) struct Board {
     pub(crate) window: RefCell<(Snapshot, Snapshot)>,
     pub(crate) broken: RefCell<Option<String>>,
     pub(crate) gates: RefCell<Gates>,
+    pub(crate) tally: RefCell<Tally>,
+    /// CPU time of other programs in the window, nanoseconds.
+    pub(crate) others_ns: Cell<f64>,
 }
 
 /// A cell with a lock of its kind in simulated memory.
@@ -226,6 +231,7 @@ impl VirtualLocksPoint {
             operations: machine.operations(),
             hash: machine.hash(),
             gates: *board.gates.borrow(),
+            tally: board.tally.borrow().clone(),
         }
     }
 }

@@ -1,12 +1,20 @@
 use super::*;
 
+mod kinds;
+
 fn spread(ns: f64) -> Spread {
     Spread::new(&[(ns / 2.0, 3), (ns * 4.0, 1)], ns)
 }
 
 fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
     let span = |ns| Span { work: spread(ns), ..Span::default() };
-    let section = Section { lock: 0, count: 100, threads: 16, hold: span(20e3), think: span(20e3) };
+    let section = Section {
+        count: 100,
+        threads: 16,
+        hold: span(20e3),
+        think: span(20e3),
+        ..Section::default()
+    };
     let behaviour = Behaviour {
         locks: vec![locks],
         others: BTreeSet::new(),
@@ -27,6 +35,7 @@ fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
         alone: false,
         looks: None,
         whole: false,
+        others_cpus: 0.0,
         seed: 1,
         kernel: KernelPreset::named("6.18").expect("shipped"),
         machine: Preset::named("host").expect("shipped").with_cpus(4),

@@ -1,0 +1,299 @@
+//! A thread that follows a script.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use convoy_kernel::World;
+use convoy_machine::{Here, User};
+use convoy_stats::Rng;
+use convoy_sync::{Atomic, Platform, Sleep};
+
+use super::script::{Script, Step};
+use super::tally::place_of;
+use super::{Field, Kind, Mode, Replay, rest};
+use crate::lock_loop::{PHASE_OVER, PHASE_WINDOW, Trace};
+
+/// Units of semaphores that remain free: more have the same effect.
+const SPARE_MAX: i64 = 30_000;
+
+/// A thread that follows a script.
+pub(super) struct Actor<'a> {
+    pub(super) replay: &'a Replay,
+    pub(super) world: &'a World,
+    pub(super) field: &'a Field,
+    pub(super) index: u32,
+    pub(super) trace: Trace,
+    pub(super) rng: Rng,
+    held: Vec<Held>,
+    /// Threads of its class now, for each that was recorded.
+    growth: f64,
+}
+
+/// A lock that a thread holds.
+#[derive(Clone, Copy)]
+struct Held {
+    lock: usize,
+    /// Which one as recorded, and which one here.
+    of: u32,
+    at: usize,
+    mode: Mode,
+}
+
+impl<'a> Actor<'a> {
+    pub(super) fn new(
+        replay: &'a Replay,
+        world: &'a World,
+        field: &'a Field,
+        (index, rng, trace): (u32, Rng, Trace),
+    ) -> Self {
+        Self { replay, world, field, index, trace, rng, held: Vec::new(), growth: 1.0 }
+    }
+
+    fn phase(&self) -> u32 {
+        self.field.phase.load(Acquire)
+    }
+
+    /// Draws strips until the run is over.
+    pub(super) fn act(mut self, script: &Script) -> Trace {
+        let class = script.class(self.replay.threads, self.index);
+        let Some((class, threads)) = class.filter(|(class, _)| !class.strips.is_empty()) else {
+            return self.trace;
+        };
+        self.growth = f64::from(threads) / f64::from(class.threads.max(1));
+        // So that threads do not march in step from the beginning.
+        let first = class.draw(&mut self.rng);
+        let mut from = 0;
+        let starts: Vec<usize> = Self::starts(first);
+        if !starts.is_empty() {
+            from = starts[self.rng.below(starts.len())];
+        }
+        let mut strip = &first[from..];
+        'run: loop {
+            let mut due = (0.0, 0.0);
+            for step in strip {
+                if self.phase() == PHASE_OVER {
+                    break 'run;
+                }
+                self.field.doors.steps.set(self.field.doors.steps.get() + 1);
+                self.step(step, &mut due);
+            }
+            rest(self.world, due.0, due.1);
+            if self.phase() == PHASE_OVER {
+                break;
+            }
+            strip = class.draw(&mut self.rng);
+        }
+        while let Some(held) = self.held.pop() {
+            self.give(held);
+        }
+        self.trace
+    }
+
+    /// Where the first step of a strip comes again in it: there it may begin, too.
+    fn starts(strip: &[Step]) -> Vec<usize> {
+        let moves = |at: &usize| !matches!(strip[*at], Step::Rest { .. });
+        let Some(first) = (0..strip.len()).find(moves) else { return Vec::new() };
+        let mut held = 0_i32;
+        let mut starts = Vec::new();
+        for (at, step) in strip.iter().enumerate() {
+            if held == 0 && *step == strip[first] {
+                starts.push(at);
+            }
+            held += match step {
+                Step::Lock { .. } | Step::Read { .. } => 1,
+                Step::Unlock { .. } => -1,
+                _ => 0,
+            };
+        }
+        starts
+    }
+
+    /// One step; `due` is work and sleep that come before it.
+    fn step(&mut self, step: &Step, due: &mut (f64, f64)) {
+        if let Step::Rest { work_ns, sleep_ns } = *step {
+            *due = (due.0 + work_ns, due.1 + sleep_ns);
+            return;
+        }
+        let (mut work, mut sleep) = std::mem::take(due);
+        if let Step::Lock { .. } | Step::Read { .. } = step {
+            let anchor = &self.replay.anchor;
+            // Exponential around its mean, so that threads do not march in step.
+            sleep += -libm::log(1.0 - self.rng.uniform()) * anchor.sleep_ns;
+            work = (work + anchor.work_ns).max(0.0);
+        }
+        rest(self.world, work, sleep);
+        match *step {
+            Step::Lock { lock, of } => self.lock(lock, of, Mode::Exclusive),
+            Step::Read { lock, of } => self.lock(lock, of, Mode::Read),
+            Step::Unlock { lock, of } => self.unlock(lock, of),
+            Step::Barrier { barrier, places } => self.meet(barrier, places),
+            Step::Wait { condition, tokens, is_within, limit_ns } => {
+                self.wait(condition, tokens, is_within, limit_ns);
+            }
+            Step::Signal { condition, all } => self.field.doors.signal(condition, all),
+            Step::Yield => User::yield_now(),
+            Step::Rest { .. } => {}
+        }
+    }
+
+    /// Which lock of a name stands for the recorded one.
+    fn which(&mut self, lock: usize, of: u32) -> usize {
+        let behaviour = &self.replay.behaviour;
+        let count = self.field.locks[lock].len();
+        let recorded = behaviour.recorded(lock);
+        if behaviour.private.contains(&lock) {
+            self.index as usize % count
+        } else if count > recorded {
+            // Split: any part of what the lock was.
+            of as usize % recorded + recorded * self.rng.below(count / recorded)
+        } else {
+            of as usize % count
+        }
+    }
+
+    fn is_semaphore(&self, lock: usize) -> bool {
+        matches!(self.replay.behaviour.kind(lock), Kind::Semaphore { .. })
+    }
+
+    fn lock(&mut self, lock: usize, of: u32, mode: Mode) {
+        let held = Held { lock, of, at: self.which(lock, of), mode };
+        let is_semaphore = self.is_semaphore(lock);
+        let has = |other: &Held| (other.lock, other.at) == (lock, held.at);
+        if !is_semaphore && self.held.iter().any(has) {
+            return;
+        }
+        let asked = User::now();
+        self.field.counts.asks(self.index, place_of(lock, mode), asked);
+        self.take(held);
+        let got = User::now();
+        self.field.counts.has(self.index);
+        if is_semaphore {
+            self.spare(-1);
+        } else {
+            self.held.push(held);
+        }
+        match self.phase() {
+            PHASE_WINDOW => {
+                self.trace.waits.record(got - asked);
+                self.counts(held, got - asked);
+            }
+            PHASE_OVER => self.trace.waiting = asked < self.field.end.get().now_ns,
+            _ => {}
+        }
+    }
+
+    /// An acquisition in the window has ended.
+    fn counts(&mut self, held: Held, wait_ns: u64) {
+        let place = place_of(held.lock, held.mode);
+        self.field.counts.counts(self.index, place, wait_ns);
+        self.field.count(self.world, &mut self.trace);
+    }
+
+    /// Releases a lock that it holds, or frees a unit of a semaphore, which any thread may do.
+    fn unlock(&mut self, lock: usize, of: u32) {
+        if self.is_semaphore(lock) {
+            let at = self.which(lock, of);
+            if self.spare(1) {
+                self.give(Held { lock, of, at, mode: Mode::Exclusive });
+            }
+            return;
+        }
+        let found = self.held.iter().rposition(|held| (held.lock, held.of) == (lock, of));
+        if let Some(at) = found {
+            let held = self.held.remove(at);
+            self.give(held);
+        }
+    }
+
+    /// Counts units that are freed; returns whether there may be as many.
+    fn spare(&self, units: i64) -> bool {
+        let spare = self.field.doors.spare.get() + units;
+        let fits = spare < SPARE_MAX;
+        self.field.doors.spare.set(spare.min(SPARE_MAX));
+        fits
+    }
+
+    fn take(&self, held: Held) {
+        self.field.locks[held.lock][held.at].take(held.mode);
+    }
+
+    fn give(&self, held: Held) {
+        self.field.locks[held.lock][held.at].give(held.mode);
+    }
+
+    /// Waits at a barrier.
+    fn meet(&self, barrier: usize, places: u32) {
+        let doors = &self.field.doors;
+        let door = &doors.barriers[barrier];
+        let places = (f64::from(places) * self.growth).round().max(1.0);
+        door.tokens.set(door.tokens.get() + 1.0);
+        if door.tokens.get() >= places {
+            return door.pass_on();
+        }
+        // Acquire pairs with the release that opens it.
+        let seen = door.word.load(Acquire);
+        let begin = User::now();
+        door.waiting.set(door.waiting.get() + 1);
+        doors.asleep.set(doors.asleep.get() + 1);
+        while door.word.load(Acquire) == seen && self.phase() != PHASE_OVER {
+            User::wait(&door.word, seen, Sleep::Uninterruptible, None);
+        }
+        door.waiting.set(door.waiting.get() - 1);
+        doors.asleep.set(doors.asleep.get() - 1);
+        self.waited(begin);
+    }
+
+    /// Counts a wait for other threads that has ended.
+    fn waited(&self, begin: u64) {
+        if self.phase() == PHASE_WINDOW {
+            self.field.doors.change(|gates| {
+                gates.waits += 1;
+                gates.wait_ns += (Here::now_ns() - begin) as f64;
+            });
+        }
+    }
+
+    fn wait(&mut self, condition: usize, tokens: f64, is_within: bool, limit_ns: u64) {
+        let doors = &self.field.doors;
+        let door = &doors.all[condition];
+        let (mut begin, mut deadline) = (None, None);
+        while door.tokens.get() < tokens - 1e-9 {
+            let since = *begin.get_or_insert_with(User::now);
+            if limit_ns > 0 && deadline.is_none() {
+                deadline = Some(since + limit_ns);
+            }
+            if self.phase() == PHASE_OVER || deadline.is_some_and(|end| Here::now_ns() >= end) {
+                break;
+            }
+            if doors.asleep.get() + 1 >= doors.threads {
+                doors.change(|gates| gates.slips += 1);
+                door.tokens.set(door.tokens.get() + tokens);
+                break;
+            }
+            let seen = door.word.load(Acquire);
+            door.waiting.set(door.waiting.get() + 1);
+            doors.asleep.set(doors.asleep.get() + 1);
+            let within = self.held.last().copied().filter(|_| is_within);
+            if let Some(held) = within {
+                self.give(held);
+            }
+            User::wait(&door.word, seen, Sleep::Uninterruptible, deadline);
+            door.waiting.set(door.waiting.get() - 1);
+            doors.asleep.set(doors.asleep.get() - 1);
+            if let Some(held) = within {
+                let asked = User::now();
+                self.field.counts.asks(self.index, place_of(held.lock, held.mode), asked);
+                self.take(held);
+                self.field.counts.has(self.index);
+                if self.phase() == PHASE_WINDOW {
+                    self.counts(held, User::now() - asked);
+                }
+            }
+        }
+        if door.tokens.get() >= tokens - 1e-9 {
+            door.tokens.set(door.tokens.get() - tokens);
+        }
+        if let Some(begin) = begin {
+            self.waited(begin);
+        }
+    }
+}

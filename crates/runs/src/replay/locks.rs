@@ -1,0 +1,124 @@
+//! The locks of a replay: each kind by its own source.
+
+use convoy_machine::{Here, Sim, User};
+use convoy_sync::{AdaptiveLock, AtMost, Lock, NoSignals, Promise, QuotaRwLock, Within};
+use convoy_sync::{glibc, with_lock};
+
+use super::Replay;
+use crate::lock_loop::Policy;
+
+/// How a critical section holds its lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Alone.
+    #[default]
+    Exclusive,
+    /// Together with other readers, if the lock is a reader/writer lock.
+    Read,
+    /// Alone, of a reader/writer lock.
+    Write,
+}
+
+/// What the locks of one name are in the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// `pthread_mutex_t`, and any lock that acts like it.
+    #[default]
+    Mutex,
+    /// `pthread_rwlock_t`.
+    RwLock {
+        /// Whether its attribute is `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`.
+        prefers_writers: bool,
+    },
+    /// `pthread_spinlock_t`.
+    Spinlock,
+    /// `sem_t`.
+    Semaphore {
+        /// Free units at the beginning.
+        units: u32,
+    },
+}
+
+/// The inner lock of locks that queue. No signal interrupts it, as in locks that are put in place
+/// of libc's.
+type Inner = NoSignals<User, AdaptiveLock<User>>;
+
+/// The mutex of libc, which does not look before it sleeps.
+type Libcs = AdaptiveLock<User, AtMost>;
+
+/// A lock in simulated memory.
+pub(super) trait Taken {
+    /// Acquires the lock.
+    fn take(&self, mode: Mode);
+    /// Releases the lock.
+    fn give(&self, mode: Mode);
+    /// Acquires the lock if it is free; returns whether it was.
+    fn try_take(&self) -> bool;
+}
+
+impl<C: Lock> Taken for Sim<C> {
+    fn take(&self, mode: Mode) {
+        match mode {
+            Mode::Read => self.acquire_shared(),
+            Mode::Exclusive | Mode::Write => self.acquire(),
+        }
+    }
+
+    fn give(&self, mode: Mode) {
+        match mode {
+            Mode::Read => self.release_shared(),
+            Mode::Exclusive | Mode::Write => self.release(),
+        }
+    }
+
+    fn try_take(&self) -> bool {
+        self.try_acquire()
+    }
+}
+
+/// Makes a lock with so many units that looks so often before it sleeps, or as often as it does by
+/// itself.
+type Make = fn(u32, Option<u32>) -> Box<dyn Taken>;
+
+fn make<C: Lock>(units: u32, looks: Option<u32>) -> Box<dyn Taken> {
+    let free = C::with_units(units);
+    let placed = Here::place(match looks {
+        Some(looks) => free.spin_limit(looks),
+        None => free,
+    });
+    Here::name(&*placed, "a lock");
+    Box::new(placed)
+}
+
+impl Replay {
+    /// Makes the locks of one name.
+    pub(super) fn locks(&self, name: usize) -> Vec<Box<dyn Taken>> {
+        let behaviour = &self.behaviour;
+        let is_private = behaviour.private.contains(&name);
+        let count = if is_private { self.threads } else { behaviour.locks[name] };
+        let (make, units, looks) = self.choose(name);
+        (0..count.max(1)).map(|_| make(units, looks)).collect()
+    }
+
+    /// The source of the locks of one name: that of the policy, if it can stand in their place,
+    /// else that of libc.
+    fn choose(&self, name: usize) -> (Make, u32, Option<u32>) {
+        let is_libcs = self.behaviour.others.contains(&name) || self.alone && name != 0;
+        let own: Make = with_lock!(self.policy, User, Inner, T => make::<T>);
+        let can = |promise| !is_libcs && self.policy.promises_to(promise);
+        let is_quota = [Policy::Quota, Policy::QuotaPackage].contains(&self.policy);
+        match self.behaviour.kind(name) {
+            Kind::Mutex if is_libcs => (make::<Libcs>, 1, Some(0)),
+            Kind::Mutex => (own, 1, self.looks),
+            Kind::RwLock { .. } if can(Promise::Shared) => (own, 1, self.looks),
+            Kind::RwLock { .. } if is_quota && !is_libcs => {
+                (make::<QuotaRwLock<User, Within<User, Inner>>>, 1, None)
+            }
+            Kind::RwLock { prefers_writers: true } => (make::<glibc::RwLock<User, true>>, 1, None),
+            Kind::RwLock { prefers_writers: false } => (make::<glibc::RwLock<User>>, 1, None),
+            Kind::Spinlock => (make::<glibc::SpinLock<User>>, 1, None),
+            Kind::Semaphore { units } if can(Promise::Units) => (own, units, self.looks),
+            Kind::Semaphore { units } => (make::<glibc::Semaphore<User>>, units, None),
+        }
+    }
+}

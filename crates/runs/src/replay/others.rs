@@ -1,0 +1,78 @@
+//! Other programs, which take CPUs from the replayed one.
+//!
+//! What they were is not known, only how much of the CPUs they used. So tasks that the scheduler
+//! prefers compute and nap in turns of about a time slice: the replayed program has what they
+//! leave, and its owners of locks are preempted as they were.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use convoy_kernel::sched::kthread::Policy as Class;
+use convoy_kernel::{Process, World};
+use convoy_machine::{Here, User};
+use convoy_stats::Rng;
+use convoy_sync::{Atomic, Platform};
+
+use super::{FOOTPRINT, Field, Replay};
+use crate::lock_loop::PHASE_OVER;
+
+/// Mean turn on a CPU, nanoseconds: the time slice of a task beside one or two others on kernels
+/// from 2.6.23 on.
+const TURN_NS: f64 = 3e6;
+/// Part of such a turn by which the CPU time of a window may be off.
+const PIECES: f64 = 20.0;
+/// Largest part of a CPU for one task: the scheduler leaves 5 % to ordinary tasks.
+const SHARE_MAX: f64 = 0.95;
+/// Tasks for each CPU that is taken: two, since a program that runs for long is seldom alone.
+const TASKS: f64 = 2.0;
+
+impl Replay {
+    /// Tasks of other programs.
+    pub(super) fn others(&self) -> u32 {
+        let cpus = self.machine.topology.cpus as f64;
+        if self.others_cpus <= 0.0 { 0 } else { (TASKS * self.others_cpus).ceil().min(cpus) as u32 }
+    }
+
+    /// Starts the other programs.
+    pub(super) fn start_others(
+        &self,
+        k: &mut Process,
+        world: &Rc<World>,
+        field: &Rc<Field>,
+    ) -> Result<(), String> {
+        let tasks = self.others();
+        for index in 0..tasks {
+            let share = (self.others_cpus / f64::from(tasks)).min(SHARE_MAX);
+            let rng = Rng::new(!self.seed ^ (u64::from(index) << 32));
+            let (world, field) = (Rc::clone(world), Rc::clone(field));
+            let body = Box::new(move || other(&world, &field, share, rng));
+            k.thread(FOOTPRINT, body).map_err(|error| format!("clone: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// One task that takes `share` of a CPU until the run is over.
+fn other(world: &World, field: &Field, share: f64, mut rng: Rng) {
+    world.sched().set_policy(User::current(), Class::Fifo { priority: 1 });
+    let mut due = Here::now_ns() as f64 + TURN_NS / share * rng.uniform();
+    // Relaxed: the phase orders nothing here.
+    while field.phase.load(Relaxed) != PHASE_OVER {
+        world.sched().nap_until(due as u64);
+        let turn = TURN_NS * (0.5 + rng.uniform());
+        due += turn / share;
+        let piece = TURN_NS / PIECES;
+        for _ in 0..(turn / piece) as u32 {
+            Here::compute((piece * 1e3) as u64);
+            add(&field.others_ns, piece);
+        }
+        let rest = turn % piece;
+        Here::compute((rest * 1e3) as u64);
+        add(&field.others_ns, rest);
+    }
+}
+
+fn add(sum: &Cell<f64>, ns: f64) {
+    sum.set(sum.get() + ns);
+}

@@ -1,0 +1,137 @@
+//! Locks of other kinds than mutexes, barriers, and other programs.
+
+use super::*;
+
+/// Threads that hold one lock of `kind` for 20 us, of which so many percent write, after work of 20
+/// us, on `cpus`.
+fn sharing(kind: Kind, threads: u32, writes: u64, cpus: usize) -> Replay {
+    let mut replay = replay(Policy::Adaptive, threads, 1);
+    let behaviour = Arc::make_mut(&mut replay.behaviour);
+    let read = Section { mode: Mode::Read, ..behaviour.sections[0].clone() };
+    let write = Section { mode: Mode::Write, count: writes, ..read.clone() };
+    behaviour.sections = vec![Section { count: 100 - writes, ..read }];
+    if writes > 0 {
+        behaviour.sections.push(write);
+    }
+    (behaviour.kinds, behaviour.rate) = (vec![kind], 100e3);
+    replay.machine = replay.machine.with_cpus(cpus);
+    replay
+}
+
+const READERS_FIRST: Kind = Kind::RwLock { prefers_writers: false };
+const WRITERS_FIRST: Kind = Kind::RwLock { prefers_writers: true };
+
+#[test]
+fn readers_of_a_lock_do_not_exclude_each_other() {
+    let rate = |kind, policy| {
+        let replay = Replay { policy, looks: Some(0), ..sharing(kind, 4, 0, 4) };
+        replay.run().expect("it ends").result.acquisitions_per_s()
+    };
+    // Four CPUs, 40 us for each pass.
+    let shared = rate(READERS_FIRST, Policy::Adaptive);
+    assert!((90e3..101e3).contains(&shared), "{shared}");
+    let fair = rate(READERS_FIRST, Policy::Quota);
+    assert!((90e3..101e3).contains(&fair), "{fair}");
+    let alone = rate(Kind::Mutex, Policy::Adaptive);
+    assert!(alone < 51e3, "{alone}");
+}
+
+/// Readers that overlap all the time keep a writer out, unless the lock prefers writers, or the
+/// policy of the replay has one queue for both.
+#[test]
+fn a_writer_starves_where_readers_are_preferred_and_only_there() {
+    let run = |kind, policy| {
+        let mut replay = Replay { policy, looks: Some(0), ..sharing(kind, 8, 1, 8) };
+        let behaviour = Arc::make_mut(&mut replay.behaviour);
+        // One thread of eight writes, and does little else.
+        behaviour.threads = 8;
+        behaviour.sections[0].threads = 8;
+        behaviour.sections[0].think = Span { work: spread(2e3), ..Span::default() };
+        behaviour.sections[1] =
+            Section { count: 10_000, threads: 1, ..behaviour.sections[1].clone() };
+        replay.run().expect("it ends").tally
+    };
+    let tally = run(READERS_FIRST, Policy::Adaptive);
+    let (read, write) = (&tally.places[0], &tally.places[1]);
+    assert!(write.longest_ns > 10_000_000, "{} ns", write.longest_ns);
+    assert!(read.longest_ns < write.longest_ns && read.acquisitions > 1000);
+    assert_eq!(tally.longest_ns(), write.longest_ns);
+    assert_eq!(tally.classes.len(), 2);
+    for (kind, policy) in [(WRITERS_FIRST, Policy::Adaptive), (READERS_FIRST, Policy::Quota)] {
+        let tally = run(kind, policy);
+        let write = &tally.places[1];
+        assert!(write.acquisitions > 10, "{kind:?} {policy}: {}", write.acquisitions);
+        assert!(write.longest_ns < 5_000_000, "{kind:?} {policy}: {} ns", write.longest_ns);
+    }
+}
+
+#[test]
+fn a_semaphore_admits_as_many_as_it_has_units() {
+    let rate = |units| {
+        let kind = Kind::Semaphore { units };
+        let mut replay = Replay { looks: Some(0), ..sharing(kind, 16, 0, 8) };
+        Arc::make_mut(&mut replay.behaviour).sections[0].mode = Mode::Exclusive;
+        replay.run().expect("it ends").result.acquisitions_per_s()
+    };
+    // 20 us inside, one and three at a time, less what wakeups take.
+    let (one, three) = (rate(1), rate(3));
+    assert!((25e3..50e3).contains(&one), "{one}");
+    assert!(three > 2.0 * one && three < 150e3, "{three} beside {one}");
+}
+
+#[test]
+fn a_spinlock_is_held_and_waited_for_awake() {
+    let mut replay = sharing(Kind::Spinlock, 4, 0, 4);
+    Arc::make_mut(&mut replay.behaviour).sections[0].mode = Mode::Exclusive;
+    let result = replay.run().expect("it ends").result;
+    let rate = result.acquisitions_per_s();
+    assert!((40e3..50.5e3).contains(&rate), "{rate}");
+    assert!(result.cpus_used > 3.8, "{}", result.cpus_used);
+}
+
+#[test]
+fn a_semaphore_of_a_script_is_freed_by_other_threads() {
+    let put = [rest(40.0), unlock(0)];
+    let take = [lock(0), rest(10.0)];
+    let mut replay = scripted(&[(1, &put), (1, &take)], &[], 1);
+    Arc::make_mut(&mut replay.behaviour).kinds = vec![Kind::Semaphore { units: 0 }];
+    let rate = replay.run().expect("it ends").result.acquisitions_per_s();
+    // One every 40 us and what the wakeup takes from the waker.
+    assert!((15e3..25.1e3).contains(&rate), "{rate}");
+}
+
+#[test]
+fn a_barrier_is_passed_by_all_together() {
+    let steps = [rest(50.0), lock(0), unlock(0), Step::Barrier { barrier: 0, places: 4 }];
+    let long = [rest(150.0), lock(0), unlock(0), Step::Barrier { barrier: 0, places: 4 }];
+    let mut replay = scripted(&[(4, &steps)], &[], 1);
+    let script = Arc::make_mut(&mut replay.behaviour).script.as_mut().expect("it has one");
+    Arc::make_mut(script).classes[0].strips.push(long.to_vec());
+    let point = replay.run().expect("it ends");
+    let counts = &point.tally.classes[0].acquisitions;
+    assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 2, "{counts:?}");
+    // All but one in 16 rounds have a long step: some 144 us, and the wakeups.
+    let rounds = point.result.acquisitions_per_s() / 4.0;
+    assert!((4e3..7e3).contains(&rounds), "{rounds}");
+    assert!(point.gates.waits > 0 && point.gates.slips == 0, "{:?}", point.gates);
+}
+
+#[test]
+fn other_programs_take_what_they_took() {
+    let run = |others_cpus| {
+        let mut replay = Replay { others_cpus, ..replay(Policy::Adaptive, 16, 1) };
+        let behaviour = Arc::make_mut(&mut replay.behaviour);
+        behaviour.private.insert(0);
+        (behaviour.rate, behaviour.cpu_ns) = (20e3, 100e3);
+        behaviour.sections[0].think.work = spread(80e3);
+        replay.machine = replay.machine.with_cpus(2);
+        replay.run().expect("it ends").result
+    };
+    let (alone, beside) = (run(0.0), run(1.0));
+    let ratio = beside.acquisitions_per_s() / alone.acquisitions_per_s();
+    assert!((0.47..0.53).contains(&ratio), "{ratio}");
+    let others = beside.others_cpus.expect("they ran");
+    assert!((0.95..1.05).contains(&others), "{others}");
+    assert!((0.94..1.03).contains(&beside.cpus_used), "{}", beside.cpus_used);
+    assert_eq!(alone.others_cpus, None);
+}
