@@ -3,7 +3,6 @@
 //! A library, so that a build compiles it beside the crates it uses; the program is its `main`.
 
 mod args;
-mod behaviour;
 mod bench;
 mod bisect;
 mod build;
@@ -27,7 +26,6 @@ mod presets;
 mod record;
 mod run;
 mod runs;
-mod script;
 mod shell;
 mod sim;
 mod with;

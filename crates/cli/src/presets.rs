@@ -2,7 +2,7 @@
 
 use crate::fail::Failure;
 use clap::Args;
-use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES, Set};
+use convoy_catalogue::{KERNELS, Loaded, MACHINES, Set};
 use convoy_kernel::KernelPreset;
 use convoy_machine::Preset;
 
@@ -22,11 +22,6 @@ impl Sets {
             Set::machine(&["disk", "latency_ns"], ns, format!("--disk-ms {ms}"))
         };
         Self { set: ms.map(set).into_iter().collect() }
-    }
-
-    /// These changes.
-    pub(crate) fn of(set: Vec<Set>) -> Self {
-        Self { set }
     }
 
     /// These, and those of `over` on top.
@@ -68,24 +63,11 @@ impl Sets {
         cpus: Option<usize>,
     ) -> Result<Loaded<Preset>, Failure> {
         self.check()?;
-        let mut machine =
-            convoy_catalogue::load::<Preset>(name, &self.set).map_err(Failure::usage)?;
-        if let Some(cpus) = cpus {
-            // The label stays that without the flag: titles say the number of CPUs beside it.
-            let label = machine.label();
-            let [llc, package] = machine.value.groups_with(cpus);
-            let mut sets = self.set.clone();
-            sets.push(Set::cpus(cpus));
-            if llc > machine.value.topology.cpus_per_llc {
-                let group = |key, count: usize| {
-                    let why = format!("{cpus} CPUs");
-                    Set::machine(&["topology", key], count.to_string(), why)
-                };
-                sets.extend([group("cpus_per_llc", llc), group("cpus_per_package", package)]);
-            }
-            machine = convoy_catalogue::load(name, &sets).map_err(Failure::usage)?;
-            machine.value.set_name(label);
-        }
+        let machine = match cpus {
+            Some(cpus) => Preset::load_with_cpus(name, &self.set, cpus),
+            None => convoy_catalogue::load::<Preset>(name, &self.set),
+        };
+        let machine = machine.map_err(Failure::usage)?;
         let wrong = |error| Failure::usage(format!("{name}: {error}"));
         convoy_kernel::costs_ns(&machine).map(|_| machine).map_err(wrong)
     }

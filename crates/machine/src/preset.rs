@@ -496,5 +496,6 @@ pub const fn ps(ns: f64) -> u64 {
     (ns * 1000.0) as u64
 }
 
+mod load;
 #[cfg(test)]
 mod tests;

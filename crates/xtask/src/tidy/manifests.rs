@@ -41,6 +41,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "workload",
         ],
     ),
+    (
+        "predict",
+        &["calibrate", "catalogue", "kernel", "machine", "record", "runs", "stats", "workload"],
+    ),
     ("record", &["host", "workload"]),
     ("report", &["catalogue", "explain", "host", "lab", "record", "stats", "workload"]),
     ("preload", &["sync"]),
@@ -57,6 +61,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "lab",
             "machine",
             "mm",
+            "predict",
             "record",
             "report",
             "stats",

@@ -1,8 +1,8 @@
 //! The classes of threads with their strips: pieces that begin and end at one place.
 
 use super::{Act, Event, Seen, Writer};
-use convoy_lab::replay::{Class, Condition, Step};
 use convoy_record::trace;
+use convoy_runs::replay::{Class, Condition, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Of the calls of an average thread, what one makes at least whose class matters.

@@ -1,8 +1,8 @@
 //! What threads did in order, from the trace of a record, as the replay takes it.
 
-use convoy_lab::replay::{Condition, Script};
 use convoy_record::trace::{Place, Strip, Trace, What};
 use convoy_record::{Kind, Lock, Process, trace};
+use convoy_runs::replay::{Condition, Script};
 use std::collections::{BTreeMap, BTreeSet};
 use uses::Use;
 

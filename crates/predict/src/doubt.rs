@@ -1,10 +1,10 @@
 //! Whether a replay is the program that was recorded.
 
-use super::Point;
-use convoy_lab::replay::Gates;
+use crate::Point;
+use convoy_runs::replay::Gates;
 
 /// A sentence, if waits often ended only because nothing else could go on.
-pub(super) fn slips(gates: &[Gates]) -> Option<String> {
+pub(crate) fn slips(gates: &[Gates]) -> Option<String> {
     /// Of all waits.
     const OFTEN: f64 = 0.01;
     let sum = |of: fn(&Gates) -> u64| gates.iter().map(of).sum::<u64>() as f64;
@@ -20,7 +20,7 @@ pub(super) fn slips(gates: &[Gates]) -> Option<String> {
 
 /// Whether the replay is another program than the record, whose threads take a lock every
 /// `turn_us`.
-pub(super) fn doubt(measured: &Point, replayed: &Point, turn_us: f64) -> Option<String> {
+pub(crate) fn doubt(measured: &Point, replayed: &Point, turn_us: f64) -> Option<String> {
     /// How far the throughput may be off, which is fitted.
     const RATE: f64 = 2.0;
     /// How far the mean wait may be off, which is not.

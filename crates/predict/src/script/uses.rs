@@ -1,7 +1,7 @@
 //! How a program uses its conditions: what a pass takes, what a signal brings.
 
 use super::{Act, Event, Seen, Writer};
-use convoy_lab::replay::Condition;
+use convoy_runs::replay::Condition;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a condition is used.

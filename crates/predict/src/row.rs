@@ -2,29 +2,40 @@
 
 use serde::Serialize;
 
-/// One prediction. The interval is that of the seeds, widened by what the anchor leaves.
+/// One prediction. The interval is that of the seeds, widened by what the replay of the record
+/// misses.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    pub(super) cpus: u32,
-    pub(super) threads: u32,
-    pub(crate) policy: String,
-    pub(crate) split: u32,
-    pub(super) acquisitions_per_s: f64,
-    pub(crate) change_percent: f64,
-    pub(crate) low_percent: f64,
-    pub(crate) high_percent: f64,
-    /// How often the program would run in the time that it took, if work beside the locks takes a
-    /// part of that.
+pub struct Row {
+    /// CPUs.
+    pub cpus: u32,
+    /// Threads.
+    pub threads: u32,
+    /// Policy of the locks.
+    pub policy: String,
+    /// Locks in place of the first one.
+    pub split: u32,
+    /// Acquisitions per second.
+    pub acquisitions_per_s: f64,
+    /// Change of the throughput against the replay of the record, per cent.
+    pub change_percent: f64,
+    /// Lower end of its interval, per cent.
+    pub low_percent: f64,
+    /// Upper end of its interval, per cent.
+    pub high_percent: f64,
+    /// Speed of the whole program as a ratio, with the ends of its interval, if its time without
+    /// work of the threads that take locks matters.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) program_times: Option<[f64; 3]>,
-    pub(crate) wait_p99_us: f64,
-    pub(crate) jain: f64,
+    pub program_times: Option<[f64; 3]>,
+    /// 99th percentile of the waits, microseconds.
+    pub wait_p99_us: f64,
+    /// Jain's index of the threads' acquisitions.
+    pub jain: f64,
 }
 
 impl Row {
     /// What the change means to a program that takes `all_s`, of which its threads are at work for
     /// `busy_s`.
-    pub(super) fn whole(&mut self, all_s: f64, busy_s: f64) {
+    pub(crate) fn whole(&mut self, all_s: f64, busy_s: f64) {
         let times = |percent: f64| {
             let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);
             all_s / (all_s - busy_s + busy_s / ratio)

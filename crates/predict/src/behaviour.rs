@@ -1,10 +1,8 @@
 //! What a recorded program did, as the replay takes it.
 
 use crate::script::{Written, script};
-use convoy_calibrate::hour::{self, Quartiles};
-use convoy_lab::replay::{Behaviour, Script, Section, Span, Spread};
-use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record, Site, Times, is_passing};
-use std::collections::BTreeMap;
+use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, Times, is_passing};
+use convoy_runs::replay::{self, Behaviour, Mode, Script, Section, Span, Spread};
 use std::sync::Arc;
 
 /// Share of acquisitions, and of waiting, below which a lock is left out.
@@ -15,7 +13,7 @@ const INSTANCES: u64 = 64;
 const BUSY: f64 = 0.9;
 
 /// The process in which locks matter most, and those of them that do; empty: none.
-pub(crate) fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
+pub fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
     let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
     let process = record.processes.iter().max_by_key(all);
     (process, process.map(kept).unwrap_or_default())
@@ -24,7 +22,7 @@ pub(crate) fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
 /// Whether the first lock is waited for so much more than all others that it limits alone, though
 /// there are others, and another lock can be put in its place alone: by its variable, or by its
 /// places if all of them are known, since the one that takes it first is what counts.
-pub(crate) fn is_alone(record: &Record) -> bool {
+pub fn is_alone(record: &Record) -> bool {
     /// Of all waiting.
     const MOST: f64 = 0.9;
     let (Some(process), locks) = busiest(record) else { return false };
@@ -36,53 +34,6 @@ pub(crate) fn is_alone(record: &Record) -> bool {
     let limits = |lock: &Lock| lock.kind == Kind::Mutex && lock.wait_s() > MOST * all;
     let first = locks.first().is_some_and(|lock| limits(lock) && can_be_named(lock));
     mutexes > 1 && record.program.mutex.is_empty() && first
-}
-
-/// A sentence, with a space before it, if wakeups of a record took so long that they tell of other
-/// programs.
-pub(crate) fn disturbed(prices_ns: &BTreeMap<String, Quartiles>) -> Option<String> {
-    let odd = prices_ns.iter().filter(|(_, ns)| !hour::is_price(ns));
-    let (key, [_, median, _]) = odd.max_by(|one, other| one.1[1].total_cmp(&other.1[1]))?;
-    Some(format!(
-        " Other programs had the CPUs when this was recorded ({key} would be {:.1} ms), so wakeups \
-         cost what the machine preset says; record again on a quiet machine.",
-        median / 1e6
-    ))
-}
-
-/// A sentence, with a space before it, if other programs had CPUs that the replay has for itself.
-pub(crate) fn beside(program: &Program) -> Option<String> {
-    /// Of the CPUs, what matters.
-    const MUCH: f64 = 0.1;
-    let cpus = program.disturbance.others_s / program.wall_s.max(1e-9);
-    (cpus > MUCH * f64::from(program.cpus)).then(|| {
-        format!(
-            " Other programs had {cpus:.1} of {} CPUs meanwhile, which the replay has for itself: \
-             where threads sleep or yield, it is faster than the record for that.",
-            program.cpus
-        )
-    })
-}
-
-/// A sentence, with a space before it, if watching the kernel cost the program much: what another
-/// lock changes is a smaller part of a program that does more.
-pub(crate) fn watched(process: &Process) -> Option<String> {
-    /// Seconds that a switch takes longer: `sysbench threads` with 16 threads on one CPU of a Xeon
-    /// at 2.3 GHz, beside `--kernel off`.
-    const LONGER_S: f64 = 0.6e-6;
-    /// Of its CPU time.
-    const MUCH: f64 = 0.05;
-    let seen = process.scheduling?;
-    let switches = (seen.preemptions + seen.sleeps) as f64;
-    let part = switches * LONGER_S / process.cpu_s.max(1e-9);
-    (part > MUCH).then(|| {
-        format!(
-            " Watching the kernel took some {:.0} % of the CPU time, as threads were switched \
-             {:.0} times a second: a record with --kernel off predicts better.",
-            100.0 * part.min(1.0),
-            switches / process.seconds.max(1e-9)
-        )
-    })
 }
 
 /// Nanoseconds that threads waited, and acquisitions.
@@ -123,15 +74,16 @@ pub(crate) fn behaviour(
         if !is_replaced(lock, locks[0].kind) {
             behaviour.others.insert(index);
         }
+        behaviour.kinds.push(replayed(lock.kind));
         let sites = lock.sites.iter().filter(|site| site.act != "signal" && site.count > 0);
         behaviour.sections.extend(sites.map(|site| Section {
             lock: index,
+            mode: mode(&site.act),
             count: site.count,
             // Locks of one name have the same threads, and those that ended made room for others.
             threads: regulars(site).clamp(1, all) as u32,
             hold: span(&site.hold_on, &site.hold_off, spare),
             think: span(&site.think_on, &site.think_off, spare),
-            ..Section::default()
         }));
     }
     let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
@@ -156,6 +108,25 @@ pub(crate) fn behaviour(
         behaviour.idle_ns = idle_s * 1e9 / (behaviour.rate * seconds);
     }
     (behaviour, written)
+}
+
+/// What a lock of the record is to the replay. A semaphore that is used as a lock has one unit.
+fn replayed(kind: Kind) -> replay::Kind {
+    match kind {
+        Kind::Rwlock => replay::Kind::RwLock { prefers_writers: false },
+        Kind::Spinlock => replay::Kind::Spinlock,
+        Kind::Semaphore => replay::Kind::Semaphore { units: 1 },
+        Kind::Mutex | Kind::Condition | Kind::Barrier | Kind::Futex => replay::Kind::Mutex,
+    }
+}
+
+/// How a site with this act holds its lock.
+pub(crate) fn mode(act: &str) -> Mode {
+    match act {
+        "read" => Mode::Read,
+        "write" => Mode::Write,
+        _ => Mode::Exclusive,
+    }
 }
 
 /// How many threads are at work, going by the places of one lock that matter: of many locks each
@@ -247,78 +218,9 @@ fn span(on: &Times, off: &Times, spare: bool) -> Span {
     Span { work: spread(on), sleeps, sleep: spread(off) }
 }
 
-/// Waits that take less than this share of the threads' CPU time limit nothing.
-const WAITS: f64 = 0.01;
-
-/// Which lock limits, or would be the first to, and from how many CPUs on.
-pub(crate) fn limit(behaviour: &Behaviour, locks: &[&Lock]) -> String {
-    let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
-    let per_call = |lock: &Lock| {
-        let (held_s, _) = lock.held_s(0.0);
-        held_s / count.max(1) as f64 / lock.instances.max(1) as f64
-    };
-    let most = locks.iter().max_by(|a, b| per_call(a).total_cmp(&per_call(b)));
-    let Some(lock) = most.filter(|lock| per_call(lock) > 0.0) else {
-        return "No hold was timed, so no lock is known to limit.".to_owned();
-    };
-    let rate = 1.0 / per_call(lock);
-    let cpus = (rate * behaviour.cpu_ns / 1e9).ceil().max(1.0);
-    let site = lock.sites.first().map_or("", |site| site.place.as_str());
-    let enough = if cpus < 2.0 { "CPU is" } else { "CPUs are" };
-    let limits = if behaviour.wait_ns < WAITS * behaviour.cpu_ns {
-        let name = &lock.name;
-        format!(
-            "Hardly any thread waits, so no lock limits yet; `{name}` in {site} would be the first"
-        )
-    } else {
-        format!("`{}` in {site} limits", lock.name)
-    };
-    format!(
-        "{limits}: as long as it is held now it allows {rate:.0} acquisitions a second in all, for \
-         which {cpus:.0} {enough} enough; the record had {} and {:.0} a second.",
-        behaviour.cpus, behaviour.rate
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_lock_that_nobody_waits_for_does_not_limit() {
-        let hold_on = Times { count: 1000, total_s: 1e-3, ..Times::default() };
-        let site =
-            Site { place: "put (queue.c:7)".to_owned(), count: 1000, hold_on, ..Site::default() };
-        let lock =
-            Lock { name: "queue".to_owned(), instances: 1, sites: vec![site], ..Lock::default() };
-        let nothing = || span(&Times::default(), &Times::default(), false);
-        let section = Section {
-            count: 1000,
-            threads: 2,
-            hold: nothing(),
-            think: nothing(),
-            ..Section::default()
-        };
-        let mut behaviour = Behaviour {
-            sections: vec![section],
-            cpus: 2,
-            rate: 1e5,
-            cpu_ns: 4000.0,
-            ..Behaviour::default()
-        };
-        let text = limit(&behaviour, &[&lock]);
-        assert!(
-            text.starts_with("Hardly any thread waits, so no lock limits yet; `queue` in"),
-            "{text}"
-        );
-        assert!(
-            text.contains("1000000 acquisitions a second in all, for which 4 CPUs are"),
-            "{text}"
-        );
-        behaviour.wait_ns = 4000.0;
-        let text = limit(&behaviour, &[&lock]);
-        assert!(text.starts_with("`queue` in put (queue.c:7) limits: "), "{text}");
-    }
 
     /// A mutex of this name that is waited for so long at its first place.
     fn mutex(name: &str, wait_s: f64, places: &[&str]) -> Lock {
@@ -390,35 +292,5 @@ mod tests {
         assert!(is_replaced(&of(Kind::Semaphore), Kind::Semaphore));
         assert!(is_replaced(&of(Kind::Mutex), Kind::Condition), "the mutex inside of a flag");
         assert!(!is_replaced(&of(Kind::Condition), Kind::Condition));
-    }
-
-    #[test]
-    fn other_programs_are_named_if_they_had_much() {
-        let mut program = Program { wall_s: 2.0, cpus: 2, ..Program::default() };
-        program.disturbance.others_s = 0.2;
-        assert_eq!(beside(&program), None);
-        program.disturbance.others_s = 2.0;
-        let said = beside(&program).expect("half of the machine");
-        assert!(said.starts_with(" Other programs had 1.0 of 2 CPUs"), "{said}");
-    }
-
-    #[test]
-    fn a_look_at_the_kernel_is_named_if_it_cost_much() {
-        let of = |preemptions| {
-            let seen = convoy_record::Scheduling { preemptions, sleeps: 0, ..Default::default() };
-            Process { cpu_s: 1.0, seconds: 2.0, scheduling: Some(seen), ..Process::default() }
-        };
-        assert_eq!(watched(&of(10_000)), None);
-        assert_eq!(watched(&Process::default()), None);
-        let said = watched(&of(500_000)).expect("a third of its time");
-        assert!(said.contains("30 % of the CPU time") && said.contains("250000 times"), "{said}");
-    }
-
-    #[test]
-    fn wakeups_beside_other_programs_are_left_out_and_named() {
-        let prices = |ipi| BTreeMap::from([("price_ns.ipi".to_owned(), ipi)]);
-        assert_eq!(disturbed(&prices([18e3, 20e3, 31e3])), None);
-        let said = disturbed(&prices([36e3, 3.99e6, 5.0e6])).expect("a tick is no price");
-        assert!(said.starts_with(" Other programs had the CPUs") && said.contains("4.0 ms"));
     }
 }

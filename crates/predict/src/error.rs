@@ -1,0 +1,54 @@
+//! Why there is no prediction.
+
+use convoy_catalogue::CatalogueError;
+use convoy_runs::virtual_end::VirtualError;
+
+/// Why a record cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum PredictError {
+    /// The record has several kinds of mutexes.
+    #[error(
+        "the program was recorded with --lock, so that its mutexes are of several kinds; record \
+         it without --lock"
+    )]
+    SeveralLocks,
+    /// The record has only contended acquisitions.
+    #[error(
+        "the record has only acquisitions that had to wait (--contended), so the work between \
+         them is not known; record the program again without --contended"
+    )]
+    OnlyContended,
+    /// The record was imported.
+    #[error(
+        "the record was imported from {tool}, which does not record the work between \
+         acquisitions; record the program with convoy record"
+    )]
+    Imported {
+        /// The tool.
+        tool: String,
+    },
+    /// No lock was acquired.
+    #[error("no lock was acquired, so no lock limits the program{}", because(.beyond.as_deref()))]
+    NoLock {
+        /// The verdict of the account, if threads waited for something that is not a lock.
+        beyond: Option<String>,
+    },
+    /// A preset cannot be loaded.
+    #[error(transparent)]
+    Preset(#[from] CatalogueError),
+    /// A kernel price of the machine preset is unknown.
+    #[error("{machine}: {problem}")]
+    Costs {
+        /// The machine.
+        machine: String,
+        /// The error.
+        problem: String,
+    },
+    /// A simulation failed.
+    #[error(transparent)]
+    Virtual(#[from] VirtualError),
+}
+
+fn because(beyond: Option<&str>) -> String {
+    beyond.map(|text| format!(": {text}")).unwrap_or_default()
+}

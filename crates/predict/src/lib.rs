@@ -1,0 +1,27 @@
+//! A recorded program with other CPUs, threads and locks.
+//!
+//! A [`Record`](convoy_record::Record) becomes a behaviour ([`behaviour`]), the behaviour is
+//! replayed on virtual machines ([`Machines`]) in one cell for each question ([`predict`]), and the
+//! cells become rows, doubts and advice ([`Prediction`], [`Advice`]). Nothing here parses flags or
+//! prints.
+
+mod advice;
+mod behaviour;
+mod cells;
+mod choice;
+mod doubt;
+mod error;
+mod limit;
+mod prediction;
+mod row;
+mod script;
+mod target;
+
+pub use advice::{Advice, policies};
+pub use behaviour::{busiest, is_alone};
+pub use cells::{Question, predict};
+pub use choice::{Choice, FAIR, HANDOFF, SLEEP, SPIN, names};
+pub use error::PredictError;
+pub use prediction::{Point, Prediction};
+pub use row::Row;
+pub use target::Machines;

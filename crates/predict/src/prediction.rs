@@ -1,0 +1,61 @@
+//! What a prediction consists of.
+
+use convoy_runs::replay::Behaviour;
+use serde::Serialize;
+
+use crate::row::Row;
+
+/// The answer to a [`Question`](crate::Question).
+#[derive(Clone, Debug, Serialize)]
+pub struct Prediction {
+    /// What threads mostly waited for, if no other lock can replace it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<String>,
+    /// Which lock limits the program.
+    pub verdict: String,
+    /// The recorded point and its replay.
+    pub anchor: [Point; 2],
+    /// Factor on the prices of switches and wakeups.
+    pub anchor_wakeups: f64,
+    /// Work added before each critical section, microseconds.
+    pub anchor_work_us: f64,
+    /// Sleep added before each critical section, microseconds.
+    pub anchor_sleep_us: f64,
+    /// What is replayed in recorded order; empty: nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<String>,
+    /// What the replay leaves out of the record.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leaves_out: Vec<String>,
+    /// Why nothing follows from the replay, if so.
+    pub doubt: Option<String>,
+    /// One row for each question.
+    pub rows: Vec<Row>,
+}
+
+/// Throughput of a program and its price.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// `recorded` or `replayed`.
+    pub what: &'static str,
+    /// Acquisitions per second.
+    pub acquisitions_per_s: f64,
+    /// CPU time of an acquisition and the work before it, microseconds.
+    pub cpu_us: f64,
+    /// Mean wait for a lock, microseconds.
+    pub wait_mean_us: f64,
+    /// Wait for other threads at conditions for each acquisition, microseconds.
+    pub idle_mean_us: f64,
+}
+
+impl Point {
+    pub(crate) fn recorded(behaviour: &Behaviour) -> Self {
+        Self {
+            what: "recorded",
+            acquisitions_per_s: behaviour.rate,
+            cpu_us: behaviour.cpu_ns / 1e3,
+            wait_mean_us: behaviour.wait_ns / 1e3,
+            idle_mean_us: behaviour.idle_ns / 1e3,
+        }
+    }
+}
