@@ -11,7 +11,7 @@ use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with
 use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::{
-    Account, CONTENDED, DIRECTORY, JAVA, Process, Program, Record, RecordError, UNNAMED, VERSION,
+    CONTENDED, DIRECTORY, JAVA, Looks, Process, Program, Record, RecordError, UNNAMED, VERSION,
 };
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,8 +45,8 @@ pub(crate) struct RecordArgs {
     /// Look at a running process from outside instead, until it ends or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with = "words")]
     pid: Option<u32>,
-    /// How long, at most
-    #[arg(long, value_name = "SECONDS", requires = "pid")]
+    /// Stop recording after this many seconds; a program that was started here is ended then
+    #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = seconds)]
     seconds: Option<f64>,
     /// Record only acquisitions that had to wait, which `predict` and `fix` cannot replay
@@ -158,10 +158,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     args.policies.set(&mut command, &args.words[0])?;
     let before = Surroundings::now();
-    let ran = execute(command, &args.words, &mut watching)?;
+    let mut looks = Looks::at(&place.0);
+    let ran = execute(command, args, &mut Beside { watching: &mut watching, looks: &mut looks })?;
     let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
     let disturbance = before.since(cpu_s);
-    let mut processes = raw::read(&place.0)?;
+    let mut processes = raw::read_with(&place.0, &mut looks)?;
     let host = describe_host();
     unseen.extend(not_seen(&processes, ran.usage.switches, watching.is_some()));
     if let Some(watching) = watching {
@@ -254,7 +255,7 @@ fn attach(args: &RecordArgs, pid: u32) -> Result<ExitCode, Failure> {
 fn keep(args: &RecordArgs, record: &Record) -> Result<(), Failure> {
     let common = Common::plain(None, args.quiet);
     let body = serde_json::to_value(record).expect("a record has string keys");
-    output::message(&common, &format!("convoy: {}", Account::new(record).verdict));
+    output::message(&common, &format!("convoy: {}", convoy_explain::verdict(record)));
     for sentence in &record.unseen {
         output::message(&common, &format!("convoy: {sentence}"));
     }
@@ -275,41 +276,60 @@ fn keep(args: &RecordArgs, record: &Record) -> Result<(), Failure> {
 /// process alone is passed on.
 fn execute(
     mut command: Command,
-    words: &[OsString],
-    watching: &mut Option<Watching>,
+    args: &RecordArgs,
+    beside: &mut Beside<'_>,
 ) -> Result<Ran, Failure> {
     let interrupts = Interrupts::catch();
     let begin = Instant::now();
-    let child = match watching {
+    let child = match beside.watching {
         Some(watching) => watching.with(|| command.spawn()),
         None => command.spawn(),
     };
-    let child = child.map_err(|error| cannot_start(&words[0], &error))?;
-    attend(&child, &interrupts, watching.as_mut());
+    let child = child.map_err(|error| cannot_start(&args.words[0], &error))?;
+    let seconds = args.seconds.map(Duration::from_secs_f64);
+    attend(&child, &interrupts, seconds, beside);
     let waited = wait_with_usage(&child);
     let (status, usage) = waited
         .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;
     Ok(Ran { status, usage, wall: begin.elapsed() })
 }
 
-/// Waits until the child has ended, and ends it if a signal asks for that.
-fn attend(child: &Child, interrupts: &Interrupts, mut watching: Option<&mut Watching>) {
+/// What looks at the program while it runs.
+struct Beside<'a> {
+    watching: &'a mut Option<Watching>,
+    looks: &'a mut Looks,
+}
+
+/// Waits until the child has ended, and ends it if a signal or the time asks for that.
+fn attend(
+    child: &Child,
+    interrupts: &Interrupts,
+    seconds: Option<Duration>,
+    beside: &mut Beside<'_>,
+) {
     let pid = Pid::from_child(child);
     let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let mut asked: Option<Instant> = None;
+    let (mut over, mut how) = (seconds.map(|most| Instant::now() + most), Signal::TERM);
     loop {
         let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
-        let next = if watching.is_some() { LOOK } else { SLOW_LOOK };
+        let slow = if beside.watching.is_some() { LOOK } else { SLOW_LOOK };
+        let next = beside.looks.look().min(slow);
         let look = Timespec { tv_sec: 0, tv_nsec: next.subsec_nanos().into() };
         if poll(&mut ends, Some(&look)).is_ok_and(|count| count > 0) {
             return;
         }
-        if let Some(watching) = &mut watching {
+        if let Some(watching) = beside.watching.as_mut() {
             watching.look();
         }
         if interrupts.pending() && asked.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             let _gone_already = kill_process(pid, Signal::TERM);
             asked = Some(Instant::now());
+        }
+        if let Some(end) = over.filter(|end| *end <= Instant::now()) {
+            let _gone_already = kill_process(pid, how);
+            // Threads that wait for each other hear no signal.
+            (over, how) = (Some(end + PATIENCE), Signal::KILL);
         }
     }
 }

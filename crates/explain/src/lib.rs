@@ -3,9 +3,14 @@
 //! [`Analysis`] listens to a machine and keeps the account of a run in one pass and bounded memory.
 
 mod analysis;
+mod busy;
 mod chain;
 mod cpu;
+mod cures;
+mod deadlock;
 mod detail;
+mod diagnoses;
+mod evidence;
 mod flame;
 mod ftrace;
 mod locks;
@@ -21,6 +26,7 @@ mod timeline;
 pub use analysis::{Analysis, Idle};
 pub use cpu::{State, Times};
 pub use detail::{Detail, Window};
+pub use diagnoses::{Diagnosis, Ill, LITTLE, diagnose, verdict};
 pub use flame::folded;
 pub use proc::ProcFile;
 pub use proto::Trace;

@@ -16,8 +16,8 @@ global_asm!(
     ".globl convoy_thread",
     ".hidden convoy_thread",
     ".type convoy_thread,@tls_object",
-    ".size convoy_thread,448",
-    "convoy_thread: .zero 448",
+    ".size convoy_thread,512",
+    "convoy_thread: .zero 512",
     ".popsection",
 );
 
@@ -207,4 +207,4 @@ pub(crate) unsafe fn word(address: u64) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(address as *mut u64) }
 }
 
-const _: () = assert!(OWN_WORDS * 8 == 448, "as much as is set aside above");
+const _: () = assert!(OWN_WORDS * 8 == 512, "as much as is set aside above");

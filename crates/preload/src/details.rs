@@ -72,6 +72,13 @@ impl Thread {
         Some(detail)
     }
 
+    /// Notes who called at a hold; where threads share details, only waits are told by callers.
+    pub(crate) fn learn_callers(self, detail: Detail) {
+        if !self.shares() {
+            detail.learn_callers();
+        }
+    }
+
     fn find_detail(self, key: Option<Key>, with_callers: bool) -> Option<Detail> {
         let words = key.and_then(|key| self.key_words(self.number(key)));
         let Some(key) = words else {
@@ -165,7 +172,7 @@ impl Detail {
     }
 
     /// Notes who called, the first time.
-    fn learn_callers(self) {
+    pub(crate) fn learn_callers(self) {
         let words = words_of(self.file, self.first);
         if words[D_CALLERS].load(Relaxed) != 0 {
             return;

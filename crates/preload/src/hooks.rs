@@ -8,6 +8,7 @@ use crate::handoff;
 use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
+use crate::owners::Cause;
 use crate::process;
 use crate::real::Real;
 use crate::stack;
@@ -40,6 +41,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
         return acquire_one(how, block, lock, site);
     };
     let key = thread.count(how.kind, lock, site);
+    thread.takes(lock, key);
     let is_turn = thread.is_turn();
     let is_plain = key.is_some_and(|key| !key.is_due)
         && !is_turn
@@ -85,6 +87,7 @@ pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usi
     }
     let lock = arguments[0];
     let key = thread.count(how.kind, lock, site);
+    thread.takes(lock, key);
     let block = || block.call(*arguments);
     go_on(how, thread, block, (lock, site), (key, thread.is_turn()))
 }
@@ -106,9 +109,13 @@ fn go_on(
     if thread.is_monitor(lock) {
         thread.monitor_again();
     }
+    let requested = if turn.is_sampled { ticks() } else { 0 };
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
         return wait(how, thread, key, block, (lock, site));
+    }
+    if turn.is_sampled && is_owned(result) {
+        acquired(thread, key, ticks().saturating_sub(requested));
     }
     if turn.is_traced && is_owned(result) {
         thread.step_at(STEP_LOCK, key, asked, ticks());
@@ -150,6 +157,7 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
     }
     thread.forget();
     let key = thread.count(how.kind, lock, site);
+    thread.takes(lock, key);
     wait(how, thread, key, || block.call(*arguments), (lock, site))
 }
 
@@ -172,6 +180,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
         return result;
     }
     let key = thread.count(how.kind, lock, site);
+    thread.takes(lock, key);
     thread.forget();
     if thread.is_monitor(lock) {
         thread.monitor_again();
@@ -183,6 +192,15 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     }
     begin(how, thread, key, lock, turn.is_sampled, result);
     result
+}
+
+/// A lock that was free took so long to acquire: its cache line was elsewhere.
+#[cold]
+#[inline(never)]
+fn acquired(thread: Thread, key: Option<Key>, took: u64) {
+    if let Some(detail) = thread.detail(key) {
+        detail.record(ACQUIRE, took, SAMPLED);
+    }
 }
 
 #[inline]
@@ -216,6 +234,10 @@ fn took(thread: Thread, lock: usize) {
 #[inline(never)]
 fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     if let Some(detail) = thread.detail(Some(key)) {
+        // Others that wait for the lock name the callers of its owner.
+        if Waiters::known(lock).is_some() {
+            thread.learn_callers(detail);
+        }
         thread.hold(lock, thread.pack(key, detail), weight);
     }
 }
@@ -236,6 +258,7 @@ fn wait(
     let packed = thread.pack(key, detail);
     let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
+    let cause = Cause::begin(thread, (how.kind, lock), site, (detail.index(), asked));
     thread.sleeps();
     let result = match how.kind {
         SEMAPHORE => Waiters::until(waiters, block),
@@ -244,6 +267,9 @@ fn wait(
     Thread::wakes();
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
+    if let Some(cause) = cause {
+        cause.end(got);
+    }
     let failed = if is_owned(result) { 0 } else { STEP_FAILED };
     if failed != 0 {
         waited(thread, detail, asked, got, true);
@@ -320,6 +346,15 @@ pub(crate) fn release(give: &Real, lock: usize) -> c_int {
     give.call([lock, 0, 0, 0])
 }
 
+/// Gives up a reader/writer lock, whose readers nothing else names.
+#[inline(always)]
+pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
+    if let Some(thread) = Thread::known() {
+        thread.leaves(lock);
+    }
+    release(give, lock)
+}
+
 /// Posts a semaphore: its owner gives it up, or somebody signals with it.
 pub(crate) fn post(give: &Real, lock: usize) -> c_int {
     let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
@@ -380,14 +415,20 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let wait = thread.count(CONDITION, condition, stack.unwrap_or(site));
     let detail = if stack.is_none() { thread.detail_of_wait(wait) } else { thread.detail(wait) };
     let key = thread.count(MUTEX, mutex, site);
-    thread.end_monitor(condition);
+    thread.takes(mutex, key);
+    let before = thread.end_monitor(condition);
+    if let (Some(Monitor { again: false, .. }), Some(detail)) = (before, detail) {
+        detail.add(D_FUTILE);
+    }
     waiters.inspect(|all| {
         all.gives_up(mutex);
         all.went_on(thread.id());
         all.enter(asked);
     });
+    thread.shows(CONDITION, condition, site, (detail.map_or(0, Detail::index), asked));
     let result = Waiters::until(waiters, || block.call(arguments));
     let got = ticks();
+    thread.shows_nothing();
     waiters.inspect(|all| {
         all.leave(got);
         all.took(thread.id());
@@ -437,8 +478,12 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
 }
 
 /// Lets others run first.
-pub(crate) fn pause(others: &Real) -> c_int {
-    let Some(thread) = Thread::current().filter(|thread| thread.traces()) else {
+pub(crate) fn pause(others: &Real, site: usize) -> c_int {
+    let thread = Thread::current();
+    if let Some(thread) = thread {
+        thread.count(YIELD, YIELDS_LOCK, site);
+    }
+    let Some(thread) = thread.filter(|thread| thread.traces()) else {
         return others.call([0; 4]);
     };
     let begin = thread.begin_step();
@@ -455,7 +500,9 @@ pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
     let detail = thread.detail(key);
     thread.forget();
     let asked = if thread.traces() { thread.begin_step() } else { ticks() };
+    thread.shows(BARRIER, barrier, site, (detail.map_or(0, Detail::index), asked));
     let result = block.call([barrier, 0, 0, 0]);
+    thread.shows_nothing();
     if let Some(detail) = detail {
         let got = ticks();
         waited(thread, detail, asked, got, false);

@@ -108,6 +108,29 @@ pub(crate) fn lines(file: &'static Map, slot: &'static Slot, number: usize) -> u
     }
 }
 
+/// What else is known of the key at this address, one of this slot, and its count.
+pub(crate) fn at(
+    file: &'static Map,
+    number: usize,
+    slot: &'static Slot,
+    address: usize,
+) -> Option<(&'static [AtomicU64], &'static AtomicU32)> {
+    let few = few(file, number);
+    let in_line = |line: usize| ((address - line) % LINE).checked_sub(LINE / 2).map(|at| at / 4);
+    let first = few.as_ptr() as usize;
+    let table = core::ptr::from_ref(&slot[S_LINES]) as usize;
+    let (words, at) = match (address.checked_sub(first), address.checked_sub(table)) {
+        (Some(0..LINE), _) => (&few[F_KEYS..], in_line(first)?),
+        (_, Some(far)) if far < LINE_COUNT * LINE => {
+            (&slot[S_KEYS..], far / LINE * LINE_KEYS + in_line(table)?)
+        }
+        _ => return None,
+    };
+    // SAFETY: a count of a line of the file, aligned; words of the file stay.
+    let count = unsafe { AtomicU32::from_ptr((address & !3) as *mut u32) };
+    Some((words.get(at * KEY_WORDS..(at + 1) * KEY_WORDS)?, count))
+}
+
 impl Thread {
     /// Counts a call; the key of this lock and site.
     #[inline(always)]

@@ -22,6 +22,7 @@ mod keys;
 mod local;
 mod native;
 mod own;
+mod owners;
 mod process;
 mod real;
 mod stack;
@@ -128,7 +129,7 @@ export! {
         hooks::acquire(&WRITE, &real::RWLOCK_TIMEDWRLOCK, &[l, t, 0, 0], site);
     pthread_rwlock_clockwrlock "rcx" (l, clock, t, site)
         hooks::acquire(&WRITE, &real::RWLOCK_CLOCKWRLOCK, &[l, clock, t, 0], site);
-    pthread_rwlock_unlock "rsi" (l, _site) hooks::release(&real::RWLOCK_UNLOCK, l);
+    pthread_rwlock_unlock "rsi" (l, _site) hooks::leave(&real::RWLOCK_UNLOCK, l);
 
     pthread_spin_lock "rsi" (l, site) hooks::take(&SPIN, &real::SPIN_LOCK, l, site);
     pthread_spin_trylock "rsi" (l, site) hooks::attempt(&SPIN, l, site);
@@ -141,9 +142,9 @@ export! {
         hooks::acquire(&SEM, &real::SEM_TIMEDWAIT, &[s, t, 0, 0], site);
     sem_clockwait "rcx" (s, clock, t, site)
         hooks::acquire(&SEM, &real::SEM_CLOCKWAIT, &[s, clock, t, 0], site);
-    sched_yield "rdi" (_site) hooks::pause(&real::YIELD);
-    pthread_yield "rdi" (_site) hooks::pause(&real::YIELD);
-    thrd_yield "rdi" (_site) hooks::pause(&real::YIELD);
+    sched_yield "rdi" (site) hooks::pause(&real::YIELD, site);
+    pthread_yield "rdi" (site) hooks::pause(&real::YIELD, site);
+    thrd_yield "rdi" (site) hooks::pause(&real::YIELD, site);
 
     sem_post "rsi" (s, _site) hooks::post(&real::SEM_POST, s);
 }

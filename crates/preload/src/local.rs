@@ -6,7 +6,7 @@
 /// Threads, by their slot, for which others open windows of traces, and that share no details.
 pub(crate) const PRIVATE: usize = 64;
 /// Words of it; the first one is that of [`arch`](crate::arch).
-pub(crate) const OWN_WORDS: usize = 56;
+pub(crate) const OWN_WORDS: usize = 64;
 /// Holds that are being timed.
 pub(crate) const O_HOLDS: usize = 1;
 /// Switches that were seen.
@@ -68,10 +68,12 @@ pub(crate) const O_WINDOW: usize = 53;
 /// The last place at which a lock without a key of its own was taken, with the kind; and its count.
 pub(crate) const O_OTHER: usize = 54;
 pub(crate) const O_OTHER_COUNT: usize = 55;
+/// When the CPU time of an owner is read again, ticks.
+pub(crate) const O_MEASURES_NEXT: usize = 56;
 /// Beside [`O_HOLDS`]: the thread has a trace.
 pub(crate) const TRACED: u64 = 1 << 8;
 
 const _: () = {
     assert!(O_HOLD + HOLD_COUNT * HOLD_WORDS <= O_RELEASED);
-    assert!(O_OTHER_COUNT < OWN_WORDS && HOLD_COUNT < TRACED as usize);
+    assert!(O_MEASURES_NEXT < OWN_WORDS && HOLD_COUNT < TRACED as usize);
 };

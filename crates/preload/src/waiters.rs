@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::*;
+use crate::thread::Thread;
 use crate::{arch, native, process};
 
 /// Places that are looked at before the table counts as full.
@@ -65,6 +66,9 @@ impl Waiters {
             // SAFETY: the words of a lock in the file, which stays mapped.
             let words = unsafe { &*words.cast::<[AtomicU64; LOCK_WORDS]>() };
             Waiters(words).leave(arch::ticks());
+            if let Some(thread) = Thread::known() {
+                thread.shows_nothing();
+            }
         }
         match this {
             Some(Self(words)) => native::undone_by(cancelled, words.as_ptr() as usize, block),
@@ -176,6 +180,11 @@ impl Waiters {
         if ![0, thread].contains(&self.0[L_OWNER].load(Relaxed)) {
             self.0[L_OTHER].fetch_add(1, Relaxed);
         }
+    }
+
+    /// The thread that has it, by its [`id`](crate::thread::Thread::id); 0: none.
+    pub(crate) fn owner(self) -> u64 {
+        self.0[L_OWNER].load(Relaxed)
     }
 
     /// When it was last given up, ticks.

@@ -230,8 +230,29 @@ impl Account {
     }
 
     /// Whether all waits have a sum; what a program that runs wild wrote over them has any size.
-    fn is_finite(&self) -> bool {
+    pub fn is_finite(&self) -> bool {
         self.wait_s.is_finite() && self.idle_s.is_finite()
+    }
+
+    /// The sentence that stands first if locks cost little.
+    pub fn elsewhere(&self, record: &Record) -> String {
+        let calls = total(self.locks.iter().map(|one| one.lock.count()));
+        match self.condition(record.program.wall_s) {
+            _ if calls == 0 => {
+                "Nothing was recorded: no thread used a lock that could be seen.".to_owned()
+            }
+            Some(one) => format!(
+                "Threads hardly waited for locks ({}), but for each other: {} on {}, {} times.",
+                seconds(self.wait_s),
+                seconds(one.lock.wait_s()),
+                one.place(),
+                one.lock.count()
+            ),
+            None => format!(
+                "Locks cost little: threads waited {} for them in {calls} acquisitions.",
+                seconds(self.wait_s)
+            ),
+        }
     }
 
     fn judge(&self, record: &Record) -> String {
@@ -241,27 +262,11 @@ impl Account {
                 .to_owned();
         }
         let wall_s = record.program.wall_s;
-        let calls = total(self.locks.iter().map(|one| one.lock.count()));
         let condition = self.condition(wall_s);
         let works = condition.map_or(0.0, |one| working_s(&one.lock, wall_s));
         let least_s = (LITTLE * wall_s).max(FEW * works);
         let Some(first) = self.first().filter(|_| self.wait_s > least_s) else {
-            return match condition {
-                _ if calls == 0 => "Nothing was recorded: no thread used a lock that could be \
-                                    seen."
-                    .to_owned(),
-                Some(one) => format!(
-                    "Threads hardly waited for locks ({}), but for each other: {} on {}, {} times.",
-                    seconds(self.wait_s),
-                    seconds(one.lock.wait_s()),
-                    one.place(),
-                    one.lock.count()
-                ),
-                None => format!(
-                    "Locks cost little: threads waited {} for them in {calls} acquisitions.",
-                    seconds(self.wait_s)
-                ),
-            };
+            return self.elsewhere(record);
         };
         let what = first.place();
         let mut text = format!(

@@ -11,10 +11,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
-use crate::futex::{Sleep, sleep, state};
-use crate::names::named_after;
-use crate::record::{Kind, Lock, Process, Site, Times, Waiters};
-use crate::stacks::Stacks;
+use crate::futex::{Asks, Call, Sleep, state};
+use crate::record::{Process, Site, Times, Waiters};
 
 /// What [`Program::source`](crate::Program::source) says of such a record.
 pub const SOURCE: &str = "a look from outside";
@@ -29,6 +27,12 @@ const LIST: Duration = Duration::from_millis(50);
 const KEPT_OPEN: usize = 400;
 /// Bytes of a stack that are read.
 const STACK: usize = 4096;
+/// Words of it that are kept: those that point into code.
+const WORDS: usize = 48;
+/// Different waits that are kept, and places in which owners slept.
+pub(crate) const MOST: usize = 4096;
+/// When it is looked again at what the process has mapped, after the begin; then twice as late.
+const MAPS: Duration = Duration::from_millis(100);
 
 /// Why a process cannot be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -54,45 +58,54 @@ pub enum AttachError {
 struct Thread {
     /// Kept open, unless there are too many.
     syscall: Option<File>,
-    /// What it waits on, which site that is, and for how many seconds it was seen there.
+    /// What it waits on, which place that is, and for how many seconds it was seen there.
     waits: Option<(Sleep, usize, f64)>,
 }
 
-/// A place that waits for a word.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Called {
-    word: u64,
-    kind: Kind,
-    act: &'static str,
-    place: String,
+/// A wait for a word, by the words of its stack that point into code.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) word: u64,
+    pub(crate) asks: Asks,
+    pub(crate) codes: Vec<u64>,
 }
 
 /// What was seen of a word.
 #[derive(Default)]
-struct Word {
-    waiters: Waiters,
-    /// Since when somebody waits, and until when that was seen, seconds.
+pub(crate) struct Word {
+    pub(crate) waiters: Waiters,
+    /// Since when some thread waits, and until when that was seen, seconds.
     since: Option<(f64, f64)>,
     /// Time in which its owner ran, and in which it did not, while others waited, seconds.
-    held: [f64; 2],
+    pub(crate) held: [f64; 2],
 }
+
+/// What the owner of a word did while a thread waited at a place: the place, the owner's system
+/// call, none if it ran, and the words of its stack by their number in [`Attached::sleeps`].
+pub(crate) type Owned = (usize, Option<i64>, Option<usize>);
 
 /// A process that is being looked at.
 pub struct Attached {
-    pid: u32,
+    pub(crate) pid: u32,
     memory: File,
-    stacks: Stacks,
+    pub(crate) maps: String,
+    mapped: Option<(Instant, Duration)>,
+    /// Begin and end of its code.
+    code: Vec<(u64, u64)>,
     threads: BTreeMap<u32, Thread>,
-    most: usize,
+    pub(crate) most: usize,
     listed: Option<Instant>,
     begin: Instant,
     last: Instant,
-    rounds: u64,
-    sites: Vec<(Called, Site)>,
-    /// Which threads were seen at which site.
+    pub(crate) rounds: u64,
+    pub(crate) sites: Vec<(Place, Site)>,
+    known: BTreeMap<Place, usize>,
+    /// Which threads were seen at which place.
     seen: BTreeSet<(usize, u32)>,
-    words: BTreeMap<u64, Word>,
-    places: BTreeMap<Vec<u64>, String>,
+    pub(crate) words: BTreeMap<u64, Word>,
+    pub(crate) owned: BTreeMap<Owned, u64>,
+    pub(crate) sleeps: Vec<Vec<u64>>,
+    asleep: BTreeMap<Vec<u64>, usize>,
     phases: Phases,
 }
 
@@ -137,11 +150,13 @@ impl Attached {
             _ => refused(error),
         };
         std::fs::read(file("syscall")).map_err(silent)?;
-        let (stacks, now) = (Stacks::new(pid, &maps), Instant::now());
+        let now = Instant::now();
         Ok(Self {
             pid,
             memory,
-            stacks,
+            code: code(&maps),
+            maps,
+            mapped: None,
             threads: BTreeMap::new(),
             most: 0,
             listed: None,
@@ -149,9 +164,12 @@ impl Attached {
             last: now,
             rounds: 0,
             sites: Vec::new(),
+            known: BTreeMap::new(),
             seen: BTreeSet::new(),
             words: BTreeMap::new(),
-            places: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            sleeps: Vec::new(),
+            asleep: BTreeMap::new(),
             phases: Phases { length_s: 0.01, waits_s: [0.0; PHASES] },
         })
     }
@@ -159,34 +177,52 @@ impl Attached {
     /// Looks once at all threads; how long to wait until the next look. `None`: it has ended.
     pub fn look(&mut self) -> Option<Duration> {
         let begin = Instant::now();
+        self.look_past(|_| false)?;
+        let least = Duration::from_secs_f64(1.0 / RATE);
+        Some(least.max(begin.elapsed().mul_f64(1.0 / SHARE)))
+    }
+
+    /// Looks once at all threads but those of which `is_known` says that their wait is known
+    /// otherwise; what they do. `None`: the process has ended.
+    pub(crate) fn look_past(
+        &mut self,
+        is_known: impl Fn(u32) -> bool,
+    ) -> Option<Vec<(u32, Call)>> {
+        let begin = Instant::now();
         if self.listed.is_none_or(|listed| listed.elapsed() > LIST) {
             self.list()?;
+            self.map_again();
         }
         let span = begin.duration_since(self.last).as_secs_f64();
         self.last = begin;
         self.rounds += 1;
         let ids: Vec<u32> = self.threads.keys().copied().collect();
-        let mut waiting: BTreeMap<u64, (u64, Kind)> = BTreeMap::new();
+        let mut calls = Vec::new();
+        let mut waiting: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for id in ids {
-            let sleep = self.threads.get(&id).and_then(|thread| match &thread.syscall {
-                Some(file) => sleep(file),
-                None => sleep(&self.syscall(id)?),
-            });
-            if let Some((word, kind)) = self.follow(id, sleep, span) {
-                waiting.entry(word).or_insert((0, kind)).0 += 1;
+            let call = if is_known(id) { None } else { self.call(id) };
+            calls.extend(call.map(|call| (id, call)));
+            if let Some((word, site)) = self.follow(id, call.and_then(Call::sleep), span) {
+                waiting.entry(word).or_insert((0, site)).0 += 1;
             }
         }
         let now = begin.duration_since(self.begin).as_secs_f64();
-        for (word, (count, kind)) in &waiting {
-            self.held(*word, *kind, span);
+        for (word, (count, site)) in &waiting {
+            self.held(*word, *site, span);
             let seen = self.words.entry(*word).or_default();
             seen.wait(now, span, *count);
         }
         for (_, word) in self.words.iter_mut().filter(|(word, _)| !waiting.contains_key(word)) {
             word.since = None;
         }
-        let least = Duration::from_secs_f64(1.0 / RATE);
-        Some(least.max(begin.elapsed().mul_f64(1.0 / SHARE)))
+        Some(calls)
+    }
+
+    fn call(&self, id: u32) -> Option<Call> {
+        match &self.threads.get(&id)?.syscall {
+            Some(file) => Call::read(file),
+            None => Call::read(&self.syscall(id)?),
+        }
     }
 
     fn syscall(&self, id: u32) -> Option<File> {
@@ -217,8 +253,22 @@ impl Attached {
         (!there.is_empty() && state(self.pid, self.pid) != Some('Z')).then_some(())
     }
 
-    /// Books what a thread waits on now, after it was seen `span` seconds ago; its word and kind.
-    fn follow(&mut self, id: u32, sleep: Option<Sleep>, span: f64) -> Option<(u64, Kind)> {
+    /// Sees what it has mapped since: objects that it loaded later.
+    fn map_again(&mut self) {
+        let now = Instant::now();
+        let (last, apart) = self.mapped.unwrap_or((self.begin, MAPS));
+        if now.duration_since(last) < apart {
+            return;
+        }
+        self.mapped = Some((now, apart * 2));
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        if !maps.is_empty() {
+            (self.code, self.maps) = (code(&maps), maps);
+        }
+    }
+
+    /// Books what a thread waits on now, after it was seen `span` seconds ago; its word and place.
+    fn follow(&mut self, id: u32, sleep: Option<Sleep>, span: f64) -> Option<(u64, usize)> {
         let before = self.threads.get_mut(&id)?.waits.take();
         let (site, seconds) = match (before, sleep) {
             (Some((old, site, seconds)), Some(new)) if old == new => (site, seconds + span),
@@ -229,66 +279,94 @@ impl Attached {
                 (self.site(sleep?)?, span)
             }
         };
-        let (called, seen) = &mut self.sites[site];
-        seen.threads += u64::from(self.seen.insert((site, id)));
-        let kind = called.kind;
+        self.sites[site].1.threads += u64::from(self.seen.insert((site, id)));
         self.phases.add(self.last.duration_since(self.begin).as_secs_f64(), span);
         let sleep = sleep?;
         self.threads.get_mut(&id)?.waits = Some((sleep, site, seconds));
-        Some((sleep.word, kind))
+        Some((sleep.word, site))
     }
 
     /// The place that a sleep is for: an index.
     fn site(&mut self, sleep: Sleep) -> Option<usize> {
-        let called = self.called(sleep)?;
-        if let Some(at) = self.sites.iter().position(|(known, _)| *known == called) {
-            return Some(at);
+        let codes = self.codes(sleep.stack)?;
+        let place = Place { word: sleep.word, asks: sleep.asks, codes };
+        if let Some(at) = self.known.get(&place) {
+            return Some(*at);
         }
-        self.sites.push((called, Site::default()));
+        if self.sites.len() >= MOST {
+            return None;
+        }
+        self.sites.push((place.clone(), Site::default()));
+        self.known.insert(place, self.sites.len() - 1);
         Some(self.sites.len() - 1)
     }
 
-    /// Reads the stack.
-    fn called(&mut self, sleep: Sleep) -> Option<Called> {
+    /// The words of a stack that point into code.
+    fn codes(&self, stack: u64) -> Option<Vec<u64>> {
         let mut bytes = vec![0; STACK];
-        let length = self.memory.read_at(&mut bytes, sleep.stack).ok()?;
+        let length = self.memory.read_at(&mut bytes, stack).ok()?;
         let words = bytes[..length].chunks_exact(8);
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        let (kind, act, frames) = self.stacks.scan(words)?;
-        // Who wakes whom is not seen from here.
-        let kind = if kind == Kind::Futex { Kind::Condition } else { kind };
-        let site = *frames.first()?;
-        let place = match self.places.get(&frames) {
-            Some(place) => place.clone(),
-            None => self.stacks.names.place(site, &frames[1..]),
+        let is_code = |word: &u64| {
+            let at = self.code.partition_point(|(begin, _)| begin <= word);
+            at > 0 && *word < self.code[at - 1].1
         };
-        self.places.insert(frames, place.clone());
-        Some(Called { word: sleep.word, kind, act, place })
+        Some(words.filter(is_code).take(WORDS).collect())
     }
 
-    /// Books whether the owner of a word runs.
-    fn held(&mut self, word: u64, kind: Kind, span: f64) {
+    /// Books what the owner of a word does, if that stands where libc's mutex has it.
+    fn held(&mut self, word: u64, site: usize, span: f64) {
         /// Where the owner stands in libc's mutex.
         const OWNER: u64 = 8;
         let mut owner = [0; 4];
-        if kind != Kind::Mutex || self.memory.read_exact_at(&mut owner, word + OWNER).is_err() {
+        if self.memory.read_exact_at(&mut owner, word + OWNER).is_err() {
             return;
         }
         let owner = u32::from_le_bytes(owner);
         if !self.threads.contains_key(&owner) {
             return;
         }
-        let Some(state) = state(self.pid, owner) else { return };
+        let Some(call) = self.call(owner) else { return };
+        let seen = match call {
+            Call::Running => (site, None, None),
+            Call::Faulting => (site, Some(-1), None),
+            Call::Asleep { number, stack, .. } => (site, Some(number), self.asleep(stack)),
+        };
+        *self.owned.entry(seen).or_default() += 1;
         let held = &mut self.words.entry(word).or_default().held;
-        held[usize::from(state != 'R')] += span;
+        held[usize::from(call != Call::Running)] += span;
+    }
+
+    /// The place in which an owner sleeps: an index.
+    fn asleep(&mut self, stack: u64) -> Option<usize> {
+        let codes = self.codes(stack)?;
+        let known = self.asleep.get(&codes).copied();
+        if known.is_some() || self.sleeps.len() >= MOST {
+            return known;
+        }
+        self.sleeps.push(codes.clone());
+        self.asleep.insert(codes, self.sleeps.len() - 1);
+        Some(self.sleeps.len() - 1)
+    }
+
+    /// Waits that are going on: thread, place, for how many seconds, and the owner, if it stands
+    /// where libc's mutex has it.
+    pub(crate) fn waiting(&self) -> Vec<(u64, usize, f64, u64)> {
+        let waiting = |(id, thread): (&u32, &Thread)| {
+            let (sleep, site, seconds) = thread.waits?;
+            let mut owner = [0; 4];
+            let _gone = self.memory.read_exact_at(&mut owner, sleep.word + 8);
+            let owner = u32::from_le_bytes(owner);
+            let owner = if self.threads.contains_key(&owner) { owner.into() } else { 0 };
+            Some((u64::from(*id), site, seconds, owner))
+        };
+        self.threads.iter().filter_map(waiting).collect()
     }
 
     /// Ends the look; what was seen, and in sentences what was not.
     pub fn finish(mut self) -> (Process, Vec<String>) {
-        let ids: Vec<u32> = self.threads.keys().copied().collect();
-        for id in ids {
-            self.follow(id, None, 0.0);
-        }
+        let waiting = self.waiting();
+        self.end_waits();
         let seconds = self.last.duration_since(self.begin).as_secs_f64();
         let command = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
@@ -303,63 +381,40 @@ impl Attached {
         process.phase_s = self.phases.length_s;
         let used = (seconds / self.phases.length_s).ceil() as usize;
         process.phases_wait_s = self.phases.waits_s[..used.clamp(1, PHASES)].to_vec();
-        process.locks = self.locks();
         let each_ms = 1e3 * seconds / self.rounds.max(1) as f64;
+        let found = self.found(&waiting);
+        process.locks = found.locks;
+        process.causes = found.causes;
+        process.pending = found.pending;
         let sentence = format!(
             "The process was looked at from outside every {each_ms:.1} ms: shorter waits are there \
-             in proportion to their length, but not in number; acquisitions, holds for which \
-             nobody waited, and work between them are not known."
+             in proportion to their length, but not in number; acquisitions, holds for which no \
+             thread waited, and work between them are not known."
         );
         (process, vec![sentence])
     }
 
-    /// The words with names.
-    fn locks(&mut self) -> Vec<Lock> {
-        let mut all: BTreeMap<(String, Kind), Lock> = BTreeMap::new();
-        let sites = std::mem::take(&mut self.sites);
-        let mut by_word: BTreeMap<u64, Vec<(Called, Site)>> = BTreeMap::new();
-        for (called, mut site) in sites {
-            site.count = site.wait.count;
-            site.contended = if called.act == "wait" { 0 } else { site.wait.count };
-            by_word.entry(called.word).or_default().push((called, site));
+    /// Books waits that have not ended.
+    pub(crate) fn end_waits(&mut self) {
+        let ids: Vec<u32> = self.threads.keys().copied().collect();
+        for id in ids {
+            self.follow(id, None, 0.0);
         }
-        for (word, mut sites) in by_word {
-            sites.sort_by(|(_, a), (_, b)| b.wait.total_s.total_cmp(&a.wait.total_s));
-            let Some((first, _)) = sites.first() else { continue };
-            let name = self.stacks.names.variable(word);
-            let kind = first.kind;
-            let all_sites = sites.iter().map(|(_, site)| site.clone()).collect();
-            let is_lock = Lock { kind, sites: all_sites, ..Lock::default() }.is_lock();
-            let name = name.unwrap_or_else(|| named_after(&first.place, is_lock));
-            let key = (name.clone(), kind);
-            let lock = all.entry(key).or_insert_with(|| Lock { name, kind, ..Lock::default() });
-            lock.instances += 1;
-            if let Some(seen) = self.words.get(&word) {
-                lock.waiters.add(&seen.waiters);
-                let [on, off] = seen.held;
-                let held = |total_s| Times { total_s, ..Times::default() };
-                sites[0].1.hold_on = held(on);
-                sites[0].1.hold_off = held(off);
-            }
-            for (called, site) in sites {
-                let known = lock.sites.iter_mut();
-                let known = known
-                    .into_iter()
-                    .find(|one| one.place == called.place && one.act == called.act);
-                match known {
-                    Some(known) => known.add(&site),
-                    None => lock.sites.push(Site {
-                        place: called.place,
-                        act: called.act.to_owned(),
-                        ..site
-                    }),
-                }
-            }
-        }
-        let mut locks: Vec<Lock> = all.into_values().collect();
-        locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()));
-        locks
     }
+}
+
+/// Begin and end of the code in a memory map, in ascending order.
+fn code(maps: &str) -> Vec<(u64, u64)> {
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let range = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (begin, end) = words.next()?.split_once('-')?;
+        let is_code = words.next()?.contains('x') && line.contains('/');
+        if is_code { Some((hex(begin)?, hex(end)?)) } else { None }
+    };
+    let mut all: Vec<(u64, u64)> = maps.lines().filter_map(range).collect();
+    all.sort_unstable();
+    all
 }
 
 impl Word {

@@ -1,40 +1,107 @@
-//! What `/proc` tells of a thread that sleeps in futex(2), and functions of libc that do.
+//! What `/proc` tells of a thread that sleeps, and functions of libc that wait in futex(2).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
+use crate::layout;
 use crate::record::Kind;
+
+/// The system call that waits for a word.
+pub(crate) const FUTEX: i64 = 202;
 
 /// What a thread waits on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sleep {
     pub(crate) word: u64,
     pub(crate) stack: u64,
+    pub(crate) asks: Asks,
 }
 
-/// What a thread sleeps on in futex(2), if it does.
-pub(crate) fn sleep(syscall: &File) -> Option<Sleep> {
-    const FUTEX: u64 = 202;
-    /// `FUTEX_WAIT`, `_LOCK_PI`, `_WAIT_BITSET`, `_WAIT_REQUEUE_PI`, `_LOCK_PI2`.
-    const WAITS: [u64; 5] = [0, 6, 9, 11, 13];
-    const FLAGS: u64 = 128 | 256;
-    let mut bytes = [0; 256];
-    let length = syscall.read_at(&mut bytes, 0).ok()?;
-    let text = std::str::from_utf8(&bytes[..length]).ok()?;
-    let mut words = text.split_ascii_whitespace();
-    if words.next()?.parse() != Ok(FUTEX) {
-        return None;
+/// What futex(2) is asked for: the operation with its flags, and the value that the word must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Asks {
+    pub(crate) operation: u32,
+    pub(crate) value: u32,
+}
+
+impl Asks {
+    /// Whether the locks that libc has for itself wait in this way: for a private word to lose the
+    /// value of a lock with waiters.
+    pub(crate) fn may_be_of_libc(self) -> bool {
+        self == Self { operation: 128, value: 2 } || self == Self::default()
     }
-    let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let (word, operation) = (hex()?, hex()?);
-    let stack = (0..5).filter_map(|_| hex()).last()?;
-    WAITS.contains(&(operation & !FLAGS)).then_some(Sleep { word, stack })
+}
+
+/// Where a thread is, for the kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// It runs, or could if it had a CPU.
+    Running,
+    /// It sleeps in a system call with these first arguments.
+    Asleep { number: i64, arguments: [u64; 3], stack: u64 },
+    /// It sleeps outside of system calls.
+    Faulting,
+}
+
+impl Call {
+    /// Of the file `syscall` of a thread.
+    pub(crate) fn read(syscall: &File) -> Option<Self> {
+        let mut bytes = [0; 256];
+        let length = syscall.read_at(&mut bytes, 0).ok()?;
+        Self::parse(std::str::from_utf8(&bytes[..length]).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let number = match words.next()? {
+            "running" => return Some(Self::Running),
+            number => number.parse().ok()?,
+        };
+        if number < 0 {
+            return Some(Self::Faulting);
+        }
+        let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let arguments = [hex()?, hex()?, hex()?];
+        let stack = (0..4).filter_map(|_| hex()).last()?;
+        Some(Self::Asleep { number, arguments, stack })
+    }
+
+    /// What the thread sleeps on in futex(2), if it does.
+    pub(crate) fn sleep(self) -> Option<Sleep> {
+        /// `FUTEX_WAIT`, `_LOCK_PI`, `_WAIT_BITSET`, `_WAIT_REQUEUE_PI`, `_LOCK_PI2`.
+        const WAITS: [u64; 5] = [0, 6, 9, 11, 13];
+        const FLAGS: u64 = 128 | 256;
+        match self {
+            Self::Asleep { number: FUTEX, arguments: [word, operation, value], stack } => {
+                let asks = Asks { operation: operation as u32, value: value as u32 };
+                WAITS.contains(&(operation & !FLAGS)).then_some(Sleep { word, stack, asks })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The state of a thread as one letter.
 pub(crate) fn state(pid: u32, thread: u32) -> Option<char> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
     text.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Where in a lock of libc of this kind of the layout its owner stands, in bytes.
+pub(crate) fn owner_at(kind: u64) -> Option<u64> {
+    match kind {
+        layout::MUTEX => Some(8),
+        layout::READ | layout::WRITE => Some(24),
+        _ => None,
+    }
+}
+
+/// Whether a function waits for the end of a thread, which is no lock.
+pub(crate) fn is_join(name: &str) -> bool {
+    let name = name.trim_start_matches('_');
+    ["pthread_join", "pthread_timedjoin", "pthread_clockjoin", "pthread_tryjoin", "thrd_join"]
+        .iter()
+        .any(|begin| name.starts_with(begin))
 }
 
 /// What a function of libc waits for.
@@ -66,5 +133,22 @@ mod tests {
         assert_eq!(act("pthread_rwlock_timedrdlock"), Some((Kind::Rwlock, "read")));
         assert_eq!(act("pthread_rwlock_wrlock"), Some((Kind::Rwlock, "write")));
         assert_eq!(act("pthread_join"), None);
+        assert!(is_join("__pthread_clockjoin_ex") && !is_join("pthread_mutex_lock"));
+    }
+
+    #[test]
+    fn a_line_of_proc_says_where_a_thread_is() {
+        assert!(matches!(Call::parse("running\n"), Some(Call::Running)));
+        assert!(matches!(Call::parse("-1 0x7ffd 0x55aa\n"), Some(Call::Faulting)));
+        let line = "202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
+        let sleep = Call::parse(line).and_then(Call::sleep);
+        let asks = Asks { operation: 128, value: 2 };
+        assert!(sleep == Some(Sleep { word: 0x1000, stack: 0x7ffd10, asks }));
+        // A wakeup, and another call.
+        let line = "202 0x1000 0x81 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
+        assert!(Call::parse(line).is_some_and(|call| call.sleep().is_none()));
+        let line = "75 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
+        let call = Call::parse(line);
+        assert!(matches!(call, Some(Call::Asleep { number: 75, stack: 0x7ffd10, .. })));
     }
 }

@@ -8,23 +8,31 @@
 pub mod account;
 pub mod attach;
 pub mod bpf;
+mod causes;
+mod edges;
 mod elf;
+mod found;
 mod futex;
 pub mod import;
 mod keys;
 pub mod launch;
 pub mod layout;
+pub mod looks;
 mod names;
 mod parked;
 mod phases;
 pub mod raw;
 mod record;
+pub mod runtimes;
 pub mod sites;
 mod stacks;
 mod steps;
+mod syscalls;
 pub mod trace;
 
 pub use account::Account;
+pub use causes::{Cause, Counted, Doing, Event, Pending, Seen};
+pub use looks::Looks;
 pub use names::{LOCK_OF, is_passing};
 pub use parked::{JAVA, UNNAMED};
 pub use record::{

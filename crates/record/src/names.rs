@@ -31,6 +31,11 @@ pub(crate) fn named_after(place: &str, is_lock: bool) -> String {
     [if is_lock { LOCK_OF } else { CONDITION_OF }, place].concat()
 }
 
+/// The name of a lock that libc has for itself, by the function that takes it.
+pub(crate) fn named_inside(function: &str) -> String {
+    format!("libc's lock in {function}()")
+}
+
 /// An object in the memory of a process.
 struct Object {
     path: PathBuf,
@@ -63,14 +68,14 @@ impl Names {
                 object.end = object.end.max(end);
             }
         }
-        Self { objects, functions: Symbolizer::new(), variables: Symbolizer::new() }
+        Self { objects, functions: plain(), variables: plain() }
     }
 
     /// Of a file that is not in memory, by its own addresses.
     pub(crate) fn of_file(path: &Path) -> Self {
         let object = Object { path: path.to_owned(), base: 0, end: u64::MAX >> 1 };
         let objects = BTreeMap::from([(0, object)]);
-        Self { objects, functions: Symbolizer::new(), variables: Symbolizer::new() }
+        Self { objects, functions: plain(), variables: plain() }
     }
 
     /// Where the function around a call begins, if it only takes locks for others.
@@ -90,10 +95,12 @@ impl Names {
         let Some(symbol) = self.find(&self.functions, site.saturating_sub(1), true) else {
             return false;
         };
-        let inlined = symbol.inlined.iter().map(|one| (&*one.name, one.code_info.as_ref()));
-        let mut all = std::iter::once((&*symbol.name, symbol.code_info.as_deref())).chain(inlined);
+        let inlined = symbol.inlined.iter();
+        let inlined = inlined.map(|one| (demangled(&one.name), one.code_info.as_ref()));
+        let outer = (demangled(&symbol.name), symbol.code_info.as_deref());
+        let mut all = std::iter::once(outer).chain(inlined);
         all.any(|(function, code)| {
-            let plain = without_arguments(function);
+            let plain = without_arguments(&function);
             let line = code.map(line);
             let is_line = line.as_deref() == Some(name);
             let both = || line.as_ref().is_some_and(|line| name == format!("{plain} ({line})"));
@@ -132,11 +139,12 @@ impl Names {
     /// Name, file and line, offset from the function, of an address.
     fn function(&self, address: u64) -> Option<(String, Option<String>, usize)> {
         let symbol = self.find(&self.functions, address, true)?;
-        let (mut name, mut code) = (symbol.name.to_string(), symbol.code_info.clone());
+        let (mut name, mut code) = (demangled(&symbol.name), symbol.code_info.clone());
         // The innermost inlined function that is not the wrapper of a library.
         for inlined in &symbol.inlined {
-            if !is_wrapper(&inlined.name) && !passes_on(&inlined.name) {
-                name = inlined.name.to_string();
+            let inner = demangled(&inlined.name);
+            if !is_wrapper(&inner) && !passes_on(&inner) {
+                name = inner;
                 code = inlined.code_info.clone().map(Box::new).or(code);
             }
         }
@@ -190,7 +198,7 @@ impl Names {
     /// The variable at an address, if it has a name.
     pub(crate) fn variable(&self, address: u64) -> Option<String> {
         let symbol = self.find(&self.variables, address, false)?;
-        let (name, offset) = (symbol.name.to_string(), symbol.offset);
+        let (name, offset) = (demangled(&symbol.name), symbol.offset);
         Some(if offset == 0 { name } else { format!("{name}+{offset:#x}") })
     }
 
@@ -205,6 +213,25 @@ impl Names {
             None => format!("{address:#x}"),
         }
     }
+}
+
+/// What finds names and leaves them as they are.
+fn plain() -> Symbolizer {
+    Symbolizer::builder().enable_demangling(false).build()
+}
+
+/// A name as people write it: of those that C++ and Rust have made, and of no others, for any name
+/// is that of a type to somebody.
+fn demangled(name: &str) -> String {
+    let own = match name.get(..2) {
+        Some("_R") => rustc_demangle::try_demangle(name).map(|name| format!("{name:#}")).ok(),
+        Some("_Z") => match rustc_demangle::try_demangle(name) {
+            Ok(name) => Some(format!("{name:#}")),
+            Err(_) => cpp_demangle::Symbol::new(name).ok().and_then(|name| name.demangle().ok()),
+        },
+        _ => None,
+    };
+    own.unwrap_or_else(|| name.to_owned())
 }
 
 /// A function of C++ without its arguments.
@@ -239,7 +266,7 @@ fn line(code: &CodeInfo<'_>) -> String {
 /// for others, and serves many of them.
 pub(crate) fn passes_on(name: &str) -> bool {
     /// What such classes and libraries have in their names.
-    const KINDS: [&str; 12] = [
+    const KINDS: [&str; 13] = [
         "mutex",
         "futex",
         "__gthread",
@@ -252,13 +279,23 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "semaphore",
         "semacquire",
         "pythread_acquire_lock",
+        "crypto_thread_",
     ];
     /// What such functions do; a constructor is named after its class.
     const ACTS: [&str; 7] = ["lock", "mutex", "acquire", "wait", "enter", "init", "sem"];
     let name = without_arguments(name).to_ascii_lowercase();
     let last = name.rsplit("::").next().unwrap_or(&name);
     let last = last.rsplit(").").next().unwrap_or(last);
-    KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
+    /// Functions between a program and its heap.
+    const HEAP: [&str; 6] = [
+        "operator new",
+        "operator delete",
+        "__gnu_cxx::new_allocator",
+        "std::__new_allocator",
+        "std::allocator",
+        "alloc::",
+    ];
+    HEAP.iter().any(|heap| name.starts_with(heap)) || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
 }
 
 /// Whether a place, as an account prints it, is in a function that only takes locks for others: of
@@ -318,8 +355,21 @@ mod tests {
     }
 
     #[test]
+    fn names_of_c_stay_as_they_are() {
+        for name in ["m", "w", "Pc", "i", "St"] {
+            assert_eq!(demangled(name), name);
+        }
+        assert_eq!(demangled("_ZN3Wal6appendEPKci"), "Wal::append(char const*, int)");
+    }
+
+    #[test]
     fn functions_that_take_locks_for_others_are_told_by_their_names() {
-        for name in ["rocksdb::port::Mutex::Lock", "internal/sync.(*Mutex).lockSlow"] {
+        for name in [
+            "rocksdb::port::Mutex::Lock",
+            "internal/sync.(*Mutex).lockSlow",
+            "CRYPTO_THREAD_read_lock",
+            "operator new",
+        ] {
             assert!(passes_on(name), "{name}");
         }
         for name in ["main.(*Mutexes).Book", "main.(*Ledger).Book", "lock_rename"] {

@@ -14,8 +14,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use crate::RecordError;
+use crate::causes::Counted;
+use crate::edges::Book;
 use crate::keys::{self, Comers, Key};
 use crate::layout::*;
+use crate::looks::{Look, Looks, Wait};
 use crate::names::{Names, named_after};
 use crate::parked::{self, Context, Jit, Waits};
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
@@ -29,13 +32,22 @@ const PHASES: usize = 100;
 /// # Errors
 /// The directory or a file in it cannot be read.
 pub fn read(directory: &Path) -> Result<Vec<Process>, RecordError> {
+    read_with(directory, &mut Looks::at(directory))
+}
+
+/// The same with what was seen of them while they ran.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(directory: &Path, looks: &mut Looks) -> Result<Vec<Process>, RecordError> {
     let refused = |source| RecordError::Read { path: directory.to_owned(), source };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(refused)? {
         let path = entry.map_err(refused)?.path();
         let refused = |source| RecordError::Read { path: path.clone(), source };
         if let Some(raw) = Raw::open(&path).map_err(refused)? {
-            found.push((raw.header[H_NS_BEGIN], raw.process().map_err(refused)?));
+            let look = looks.take(&path).unwrap_or_default();
+            found.push((raw.header[H_NS_BEGIN], raw.process(look).map_err(refused)?));
         }
     }
     found.sort_by_key(|(begin, process)| (*begin, process.pid));
@@ -116,7 +128,7 @@ impl Raw {
         ticks as f64 * self.tick_ns / 1e9
     }
 
-    fn process(&self) -> std::io::Result<Process> {
+    fn process(&self, mut look: Look) -> std::io::Result<Process> {
         let header = &self.header;
         let command = self.text(H_COMMAND, COMMAND_WORDS * 8)?;
         let command = command.split(|byte| *byte == 0).take_while(|word| !word.is_empty());
@@ -134,12 +146,14 @@ impl Raw {
             ..Process::default()
         };
         let (mut locks, mut traces) = (BTreeMap::new(), Traces::default());
+        let mut yields = BTreeMap::new();
         let (contexts, mut waits) = (self.contexts()?, Waits::new());
         for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
             let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
             let few = self.words(FEW + slot * FEW_WORDS, FEW_WORDS)?;
             let keys = Key::all(&words, &few);
-            self.slot((&words, &keys), &mut process, &mut locks, &mut waits)?;
+            let found = (&mut locks, &mut yields);
+            self.slot((&words, &keys), &mut process, found, &mut waits)?;
             traces.slot(&keys, |site| match contexts.get(&(site & !CONTEXT)) {
                 Some(context) if site & CONTEXT != 0 => context.site,
                 _ => site,
@@ -149,6 +163,12 @@ impl Raw {
         let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
         let names = Names::new(&String::from_utf8_lossy(&maps).replace('\0', "\n"));
         let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
+        let counted = |(site, count): (u64, u64)| {
+            let place = names.place(site, &[0; CALLERS]);
+            Counted { place, count }
+        };
+        process.yields = yields.into_iter().map(counted).collect();
+        process.yields.sort_by_key(|one| std::cmp::Reverse(one.count));
         let used;
         (process.runtime_locks, used) = parked::locks(&mut waits, &contexts, &names, &jit);
         for ((number, address), site) in waits {
@@ -165,6 +185,7 @@ impl Raw {
         let known;
         (process.locks, known) = self.named(locks, &names, process.seconds)?;
         let address = |(at, one): (&u64, &Known)| (*at, (one.name.clone(), one.kind));
+        process.neighbours = neighbours(&known);
         process.addresses = known.iter().map(address).collect();
         for (address, name) in used {
             process.addresses.entry(address).or_insert((name, Kind::Mutex));
@@ -174,7 +195,45 @@ impl Raw {
         }
         let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
         process.trace = traces.read(&clock, &known, &process.locks, &names);
+        self.explain(&mut process, &mut look, (&names, &known))?;
         Ok(process)
+    }
+
+    /// Adds why threads waited.
+    fn explain(
+        &self,
+        process: &mut Process,
+        look: &mut Look,
+        (names, known): (&Names, &BTreeMap<u64, Known>),
+    ) -> std::io::Result<()> {
+        let header = &self.header;
+        let callers = |detail: u64| {
+            let index = (detail as usize).min(DETAIL_COUNT - 1);
+            let words = self.words(DETAILS + index * DETAIL_WORDS + D_CALLERS, CALLERS);
+            words.ok().and_then(|words| words.try_into().ok()).unwrap_or_default()
+        };
+        let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
+        let book = Book { names, known, callers: Box::new(callers), clock };
+        let index = book.causes(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?, look, process);
+        process.events = book.events(&self.words(EVENTS, EVENT_COUNT * EVENT_WORDS)?, &index);
+        let mut waits = Vec::new();
+        for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
+            let words = self.words(SLOTS + slot * SLOT_WORDS, S_PHASES)?;
+            let wait = Wait::of(&words);
+            // The one that was seen last has the owner of then.
+            let seen = |wait: &Wait| {
+                let same = |one: &&Wait| one.thread == wait.thread && one.since == wait.since;
+                look.waits.iter().find(same).copied().unwrap_or(*wait)
+            };
+            waits.extend(wait.as_ref().map(seen));
+        }
+        process.looks = look.count;
+        process.pending = book.pending(&waits, header[H_TICKS_LAST]);
+        if let Some(outside) = &mut look.outside {
+            outside.add_to(process);
+        }
+        process.causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
+        Ok(())
     }
 
     /// The call stacks of waits for conditions that threads have of their own, by their numbers.
@@ -189,7 +248,7 @@ impl Raw {
         &self,
         (words, keys): (&[u64], &[Key]),
         process: &mut Process,
-        locks: &mut BTreeMap<u64, Found>,
+        (locks, yields): (&mut BTreeMap<u64, Found>, &mut BTreeMap<u64, u64>),
         waits: &mut Waits,
     ) -> std::io::Result<()> {
         process.acquisitions_lost = total([process.acquisitions_lost, words[S_LOST]]);
@@ -205,6 +264,11 @@ impl Raw {
             }
         }
         for key in keys.iter().filter(|key| key.lock != 0 && key.count > 0) {
+            if key.kind() == YIELD {
+                let sum = yields.entry(key.site).or_default();
+                *sum = total([*sum, key.count]);
+                continue;
+            }
             let (mut site, callers) = self.detail(key.told.detail() as usize, false)?;
             site.count = key.count;
             site.threads = key.told.threads().max(1);
@@ -295,6 +359,8 @@ impl Raw {
             think_on: times(THINK_ON),
             think_off: times(THINK_OFF),
             handoff: times(HANDOFF),
+            acquire: times(ACQUIRE),
+            futile: words[D_FUTILE],
             ..Site::default()
         };
         Ok((site, callers))
@@ -448,8 +514,22 @@ fn most_waited(locks: &BTreeMap<u64, Found>) -> BTreeMap<u64, (f64, [u64; CALLER
     most
 }
 
+/// Locks of different names on one line of the cache.
+fn neighbours(known: &BTreeMap<u64, Known>) -> Vec<Vec<String>> {
+    /// Bytes of a line.
+    const LINE: u64 = 64;
+    let mut lines: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
+    for (address, known) in known.iter().filter(|(_, known)| known.is_lock) {
+        lines.entry(address / LINE).or_default().insert(&known.name);
+    }
+    let shared = lines.into_values().filter(|names| names.len() > 1);
+    let all: BTreeSet<Vec<String>> =
+        shared.map(|names| names.into_iter().map(str::to_owned).collect()).collect();
+    all.into_iter().collect()
+}
+
 /// What is done at a site of this kind.
-fn act(kind: u64) -> &'static str {
+pub(crate) fn act(kind: u64) -> &'static str {
     match kind {
         READ => "read",
         WRITE => "write",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
+use crate::causes::{Cause, Counted, Event, Pending, Seen};
 use crate::trace::Trace;
 use crate::{RecordError, layout};
 
@@ -122,6 +123,27 @@ pub struct Process {
     /// What its threads did one after the other, in windows.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
+    /// Which places waited for which places, and what the owners did; the most waiting first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// Waits one by one: a fair sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+    /// Waits that had not ended when the recording did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<Pending>,
+    /// Looks at its threads while it ran.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub looks: u64,
+    /// What its threads were seen doing, most often first; from samples.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activity: Vec<Seen>,
+    /// Locks that share a cache line with others, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Vec<String>>,
+    /// Calls of `sched_yield` by place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub yields: Vec<Counted>,
     /// Words for which it waited in futex(2) itself, past the functions of libc that were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub futexes: Vec<Lock>,
@@ -310,6 +332,13 @@ pub struct Site {
     pub think_off: Times,
     /// From a release with waiters to the next owner running.
     pub handoff: Times,
+    /// From a request to owning a lock that was free: long if its cache line was elsewhere.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub acquire: Times,
+    /// Waits for a condition that began where the last one had ended, without any other work: the
+    /// wakeup was in vain.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub futile: u64,
 }
 
 /// A distribution of times.
@@ -340,6 +369,11 @@ impl Times {
                 Err(at) => self.buckets.insert(at, (least, count)),
             }
         }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// Their mean, seconds; 0 without any.
@@ -388,6 +422,8 @@ impl Site {
         self.think_on.add(&other.think_on);
         self.think_off.add(&other.think_off);
         self.handoff.add(&other.handoff);
+        self.acquire.add(&other.acquire);
+        self.futile = total([self.futile, other.futile]);
     }
 }
 

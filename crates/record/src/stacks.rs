@@ -3,16 +3,76 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::futex::act;
+use crate::futex::{Asks, act, is_join};
 use crate::names::{Names, passes_on};
 use crate::record::Kind;
+use crate::runtimes::runtime;
 use crate::sites::Module;
 
 /// Callers that are looked at.
 const CALLERS: usize = 8;
 
-/// A wait: what for, what is done, and what the calls return to, the innermost first.
-pub(crate) type Waiting = (Kind, &'static str, Vec<u64>);
+/// What is done where a thread waits for the end of another one.
+pub(crate) const JOIN: &str = "join";
+
+/// A wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    /// What for.
+    pub(crate) kind: Kind,
+    /// What is done.
+    pub(crate) act: &'static str,
+    /// What the calls return to, the innermost first.
+    pub(crate) frames: Vec<u64>,
+    /// The function of libc that waits for a lock of its own; empty: none.
+    pub(crate) runtime: String,
+}
+
+/// What a function waits for that is called.
+#[derive(Clone)]
+enum Target {
+    /// A lock or condition of the program.
+    Lock(Kind, &'static str),
+    /// A lock of libc, for this function.
+    Runtime(String),
+    /// The end of a thread.
+    Join,
+}
+
+impl Target {
+    fn of(names: &[String]) -> Option<Self> {
+        names.iter().find_map(|name| match act(name) {
+            Some((kind, act)) => Some(Self::Lock(kind, act)),
+            None if is_join(name) => Some(Self::Join),
+            None => runtime(name).map(|_| Self::Runtime(plain(name))),
+        })
+    }
+
+    /// Whether it waits in this way; else it is a word that was left on the stack.
+    fn fits(&self, asks: Asks) -> bool {
+        !matches!(self, Self::Runtime(_)) || asks.may_be_of_libc()
+    }
+
+    fn waiting(self, frames: Vec<u64>) -> Waiting {
+        let (kind, act, runtime) = match self {
+            Self::Lock(kind, act) => (kind, act, String::new()),
+            Self::Runtime(name) => (Kind::Mutex, "lock", name),
+            Self::Join => (Kind::Futex, JOIN, String::new()),
+        };
+        Waiting { kind, act, frames, runtime }
+    }
+}
+
+/// The name under which people know a function of libc.
+fn plain(name: &str) -> String {
+    let name = name.trim_start_matches('_');
+    match name {
+        "Znwm" | "Znam" => "operator new",
+        _ if name.starts_with("Zd") => "operator delete",
+        _ => name.trim_start_matches("libc_").trim_end_matches("_chk"),
+    }
+    .to_owned()
+}
 
 /// The stacks of one process.
 pub(crate) struct Stacks {
@@ -29,12 +89,16 @@ impl Stacks {
 
     /// The wait that led to a stack with these words: its frames begin where a function that waits
     /// is called, or else with the first call that is found.
-    pub(crate) fn scan(&mut self, words: impl Iterator<Item = u64>) -> Option<Waiting> {
+    pub(crate) fn scan(
+        &mut self,
+        words: impl Iterator<Item = u64>,
+        asks: Asks,
+    ) -> Option<Waiting> {
         let mut frames = Vec::new();
         let mut known = None;
         for word in words {
             let Some(target) = self.target(word) else { continue };
-            let found = target.iter().find_map(|name| act(name));
+            let found = Target::of(&target).filter(|found| found.fits(asks));
             if let Some(found) = found.filter(|_| known.is_none()) {
                 // Words before are of libc, or left behind by functions that have ended.
                 frames.clear();
@@ -45,21 +109,20 @@ impl Stacks {
                 break;
             }
         }
-        let (kind, act) = known.or_else(|| self.guess(&frames))?;
-        Some((kind, act, frames))
+        Some(known.or_else(|| self.guess(&frames))?.waiting(frames))
     }
 
     /// The same of a stack that the kernel has walked by frame pointers, beginning with the system
     /// call, and of the words that lie on it. A program without frame pointers shows in a chain
     /// that leads nowhere; the function with the system call has no frame, and its caller lies in
     /// the first word.
-    pub(crate) fn walk(&mut self, chain: &[u64], words: &[u64]) -> Option<Waiting> {
+    pub(crate) fn walk(&mut self, chain: &[u64], words: &[u64], asks: Asks) -> Option<Waiting> {
         let is_known = |this: &Self, address: u64| {
             this.names.own(address).is_some_and(|(path, _)| !is_libc(path))
         };
         let mut callers = chain.iter().skip(1).copied().peekable();
         if !callers.peek().is_some_and(|first| is_known(self, *first)) {
-            return self.scan(chain.first().into_iter().chain(words).copied());
+            return self.scan(chain.first().into_iter().chain(words).copied(), asks);
         }
         // A call by register is known by the function that it is in.
         let first = words.first().copied().filter(|word| {
@@ -72,15 +135,20 @@ impl Stacks {
         let frames: Vec<u64> = inside.into_iter().chain(first).chain(callers).collect();
         let known = frames.iter().position(|frame| {
             let target = self.target(*frame).unwrap_or_default();
-            target.iter().any(|name| act(name).is_some())
+            Target::of(&target).is_some_and(|found| found.fits(asks))
         });
         let from = known.unwrap_or(0);
         let frames: Vec<u64> =
             frames[from..].iter().copied().filter(|frame| is_known(self, *frame)).collect();
         let target = self.target(*frames.first()?).unwrap_or_default();
-        let (kind, act) =
-            target.iter().find_map(|name| act(name)).or_else(|| self.guess(&frames))?;
-        Some((kind, act, frames))
+        let found = Target::of(&target).filter(|found| found.fits(asks));
+        Some(found.or_else(|| self.guess(&frames))?.waiting(frames))
+    }
+
+    /// What calls return to, of the words of a stack.
+    pub(crate) fn calls(&mut self, words: &[u64]) -> Vec<u64> {
+        let calls = words.iter().copied().filter(|word| self.target(*word).is_some());
+        calls.take(CALLERS).collect()
     }
 
     /// Whether an address is in the object that is loaded before a program.
@@ -90,14 +158,15 @@ impl Stacks {
     }
 
     /// What a program that calls futex(2) itself waits for, by the names of its functions.
-    fn guess(&self, frames: &[u64]) -> Option<(Kind, &'static str)> {
+    fn guess(&self, frames: &[u64]) -> Option<Target> {
         frames.first()?;
         let is_lock = frames.iter().take(CALLERS).any(|frame| {
             let name = self.names.name(frame.saturating_sub(1)).unwrap_or_default();
             let name = name.to_ascii_lowercase();
             passes_on(&name) && (name.contains("mutex") || name.contains("rwlock"))
         });
-        Some(if is_lock { (Kind::Mutex, "lock") } else { (Kind::Futex, "wait") })
+        let (kind, act) = if is_lock { (Kind::Mutex, "lock") } else { (Kind::Futex, "wait") };
+        Some(Target::Lock(kind, act))
     }
 
     /// The names of what the call calls that returns to this address, if it is such.

@@ -36,7 +36,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    fn ns(&self, ticks: u64) -> u64 {
+    pub(crate) fn ns(&self, ticks: u64) -> u64 {
         (ticks as f64 * self.tick_ns) as u64
     }
 }
@@ -58,13 +58,15 @@ impl Traces {
     /// Adds the keys of the next slot; `site` is where what stands for a call stack calls from.
     pub(crate) fn slot(&mut self, keys: &[Key], site: impl Fn(u64) -> u64) {
         let all = &mut self.calls;
-        let keys = keys.iter().map(|key| {
+        // Yielding the CPU says nothing of what a thread is.
+        let keys = keys.iter().map(|key| Key { lock: if key.kind() == YIELD { 0 } else { key.lock }, ..*key });
+        let keys = keys.map(|key| {
             let at = site(key.site);
             if key.lock != 0 {
                 let sum = all.entry((key.address(), at)).or_default();
                 *sum = sum.saturating_add(key.count);
             }
-            Key { site: at, ..*key }
+            Key { site: at, ..key }
         });
         self.slots.push(keys.collect());
     }

@@ -1,5 +1,6 @@
 //! The report of `convoy explain RECORD`: what the threads of a program waited for, and why.
 
+use convoy_explain::{Diagnosis, diagnose, verdict};
 use convoy_record::account::LockAccount;
 use convoy_record::{Account, JAVA, Lock, Record, Times};
 use serde::Serialize;
@@ -10,6 +11,8 @@ use crate::table::{Cell, Column, Table, page_width, page_wrap};
 
 /// Locks that the table for people shows.
 const LOCKS_SHOWN: usize = 12;
+/// Diagnoses after the first one that it shows.
+const DIAGNOSES_SHOWN: usize = 3;
 /// Call sites that it shows of each.
 const SITES_SHOWN: usize = 3;
 
@@ -21,6 +24,8 @@ pub struct RecordedReport {
     /// The account; its verdict comes first.
     #[serde(flatten)]
     pub account: Account,
+    /// What is wrong, the most expensive first.
+    pub diagnoses: Vec<Diagnosis>,
     /// Remarks.
     pub notes: Vec<String>,
 }
@@ -46,7 +51,9 @@ impl RecordedReport {
             source => format!("{command}: {source}"),
         };
         let notes = program.disturbance.sentence().into_iter().collect();
-        Self { title, account: Account::new(record), notes }
+        let (mut account, diagnoses) = (Account::new(record), diagnose(record));
+        account.verdict = verdict(record);
+        Self { title, account, diagnoses, notes }
     }
 
     /// For people.
@@ -56,7 +63,9 @@ impl RecordedReport {
         if !self.account.findings.is_empty() {
             text += "\n";
         }
-        for finding in &self.account.findings {
+        let others = self.diagnoses.iter().filter(|one| one.is_much()).skip(1);
+        let others = others.take(DIAGNOSES_SHOWN).map(Diagnosis::text);
+        for finding in others.collect::<Vec<_>>().iter().chain(&self.account.findings) {
             text += &(page_wrap(finding) + "\n");
         }
         let count = |one: &&LockAccount| one.lock.is_lock();

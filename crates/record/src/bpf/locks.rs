@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
 use super::symbols::Symbols;
 use super::tables::{Tables, all, half, lock, threads, times, wait, word};
-use crate::names::{LOCK_OF, named_after};
+use crate::futex::Asks;
+use crate::names::{LOCK_OF, named_after, named_inside};
 use crate::raw::sorted;
 use crate::record::{Held, Kind, Lock, Site, Times, Waiters};
-use crate::stacks::{Stacks, Waiting};
+use crate::stacks::{JOIN, Stacks, Waiting};
 
 /// What the kernel calls a lock with these flags, what it is, and what is done with it.
 pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {
@@ -166,9 +167,20 @@ impl Word {
             if stacks.is_ours(code) || rest.first().is_some_and(|first| stacks.is_ours(*first)) {
                 return None;
             }
-            let waiting = stacks.walk(&chain, rest);
-            let (kind, act, frames) = waiting.unwrap_or((Kind::Futex, "wait", vec![code]));
-            found.add_wait(value, &(kind, act, frames), stacks, &mut seen);
+            let asks = piece.get(1).copied().unwrap_or(0);
+            let asks = Asks { operation: (asks >> 32) as u32, value: asks as u32 };
+            let unknown = || Waiting {
+                kind: Kind::Futex,
+                act: "wait",
+                frames: vec![code],
+                runtime: String::new(),
+            };
+            let waiting = stacks.walk(&chain, rest, asks).unwrap_or_else(unknown);
+            if waiting.act == JOIN {
+                continue;
+            }
+            found.runtime.clone_from(&waiting.runtime);
+            found.add_wait(value, &waiting, stacks, &mut seen);
         }
         if !matches!(found.kind, Kind::Futex | Kind::Semaphore) {
             (found.given_by_owner, found.given_by_others) = (0, 0);
@@ -176,7 +188,13 @@ impl Word {
         let first = found.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s))?;
         let place = first.place.clone();
         let is_lock = found.is_lock();
-        found.name = stacks.names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
+        found.name = match found.runtime.as_str() {
+            "" => {
+                let name = stacks.names.variable(address);
+                name.unwrap_or_else(|| named_after(&place, is_lock))
+            }
+            function => named_inside(function),
+        };
         Some(found)
     }
 }
@@ -190,7 +208,7 @@ impl Lock {
         stacks: &Stacks,
         seen: &mut BTreeMap<String, [u64; 4]>,
     ) {
-        let (kind, act, frames) = waiting;
+        let Waiting { kind, act, frames, .. } = waiting;
         // Functions of libc, and others by their names, say what it is; else who gives it up.
         self.kind = if self.kind == Kind::Futex { *kind } else { self.kind };
         let names = &stacks.names;

@@ -109,7 +109,7 @@ pub(super) fn wait_begins(p: &mut Writer<'_>) {
     p.a.store(R9, w(word::MOST), R1).here(done);
 }
 
-/// The stack as it lies in memory, once for each place.
+/// The code and what it asks for, then the stack as it lies in memory, once for each place.
 fn piece(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     key_of_wait(p, thread::STACK);
@@ -124,6 +124,9 @@ fn piece(p: &mut Writer<'_>) {
     p.a.at(R1, R9, 16).set(R2, PIECE as i32).call(Call::ReadUser).jump(If::Equal, R0, 0, whole);
     // The stack of a thread that has just begun may be shorter.
     p.a.at(R1, R9, 16).set(R2, 256).load(R3, R9, 8).call(Call::ReadUser).here(whole);
+    p.a.load(R1, Fp, REGISTERS + registers::OPERATION).op(Op::Left, R1, 32);
+    p.a.load(R2, Fp, REGISTERS + registers::COUNT).op(Op::Left, R2, 32).op(Op::Right, R2, 32);
+    p.a.op(Op::Or, R1, R2).store(R9, 8, R1);
     p.a.set(R3, R9);
     p.update(&tables.pieces, KEY);
 }

@@ -1,0 +1,216 @@
+//! What shows without waiting for a lock: wakeups in vain, counters and locks whose cache lines
+//! move, spinning; and what threads do if locks cost little.
+
+use convoy_record::account::seconds;
+use convoy_record::{Account, Doing, Kind, Lock, Process, Record, Times};
+
+use crate::diagnoses::{Diagnosis, Ill, percent};
+use crate::evidence::threads;
+
+/// What a wakeup with its switches costs, seconds, where the record has no price.
+const WAKEUP_S: f64 = 5e-6;
+/// What a call of `sched_yield` costs at least, seconds.
+const YIELD_S: f64 = 0.3e-6;
+/// An acquisition without a wait that takes this long had to fetch the line from another CPU,
+/// seconds.
+const FETCHED_S: f64 = 45e-9;
+/// Wakeups in vain, of all, that make a herd.
+const HERD: f64 = 0.4;
+/// Events that are enough to speak of.
+const FEW: u64 = 100;
+
+/// Everything of the kind in a process.
+pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
+    let mut all: Vec<Diagnosis> = Vec::new();
+    all.extend(process.locks.iter().filter_map(|lock| herd(record, process, lock)));
+    all.extend(process.locks.iter().filter_map(|lock| readers(process, lock)));
+    all.extend(false_sharing(process));
+    all.extend(spinning(process));
+    all
+}
+
+/// The part of the CPU time of the process that this many seconds are.
+fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
+    (process.cpu_s > 0.0).then(|| (cost_s / process.cpu_s).min(1.0))
+}
+
+/// A broadcast wakes many threads for what one of them does.
+fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
+    let waiting = || lock.sites.iter().filter(|site| site.act == "wait");
+    let (waits, failed, futile) = waiting().fold((0, 0, 0), |(waits, failed, futile), site| {
+        (waits + site.wait.count, failed + site.failed, futile + site.futile)
+    });
+    let signals = lock.sites.iter().filter(|site| site.act == "signal");
+    let from = signals.clone().max_by_key(|site| site.count)?;
+    let signals: u64 = signals.map(|site| site.count).sum();
+    let woken = waits.saturating_sub(failed);
+    let is_herd = lock.kind == Kind::Condition
+        && futile >= FEW
+        && futile as f64 >= HERD * woken as f64
+        && woken > 2 * signals;
+    if !is_herd {
+        return None;
+    }
+    let price = record.program.prices_ns.get("wakeup").map_or(WAKEUP_S, |price| price[1] / 1e9);
+    let cost_s = futile as f64 * price.max(1e-6);
+    let waiter = waiting().max_by_key(|site| site.wait.count)?;
+    let each = woken as f64 / signals.max(1) as f64;
+    Some(Diagnosis {
+        ill: Ill::ThunderingHerd,
+        pid: process.pid,
+        lock: lock.name.clone(),
+        share: of_cpu(process, cost_s),
+        cost_s,
+        sentence: format!(
+            "{} broadcasts on `{}`, and each of {signals} calls wakes {each:.0} threads in {}, of \
+             which most find nothing to do and wait again ({futile} times): a thundering herd.",
+            from.place, lock.name, waiter.place
+        ),
+        cure: "Call pthread_cond_signal (notify_one) for one item instead.".to_owned(),
+    })
+}
+
+/// The mean of acquisitions that did not wait, without what such a call takes anyway.
+fn fetched_s(of: &Times) -> f64 {
+    if of.count == 0 { 0.0 } else { of.mean_s() }
+}
+
+/// The counter of a reader/writer lock moves between CPUs with each reader.
+fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
+    let reads = lock.sites.iter().filter(|site| site.act == "read");
+    let site = reads.clone().max_by_key(|site| site.count)?;
+    let mut acquire = Times::default();
+    reads.clone().for_each(|site| acquire.add(&site.acquire));
+    let count: u64 = reads.clone().map(|site| site.count).sum();
+    let threads = reads.map(|site| site.threads).max().unwrap_or(0);
+    let each_s = fetched_s(&acquire);
+    // It is fetched to release the lock, too.
+    let cost_s = 2.0 * each_s * count as f64;
+    let share = of_cpu(process, cost_s)?;
+    let is_it = lock.kind == Kind::Rwlock && threads > 1 && each_s > FETCHED_S && share > 0.02;
+    if !is_it {
+        return None;
+    }
+    Some(Diagnosis {
+        ill: Ill::ReaderCounter,
+        pid: process.pid,
+        lock: lock.name.clone(),
+        share: Some(share),
+        cost_s,
+        sentence: format!(
+            "Readers of `{}` in {} do not wait, but spend {} of the CPU time to acquire and release \
+             it: each of {count} acquisitions takes {} because all of them write one counter, whose \
+             cache line moves between CPUs.",
+            lock.name,
+            site.place,
+            percent(share),
+            seconds(each_s)
+        ),
+        cure: "Read without a lock: let writers replace the data and readers follow a pointer \
+               (RCU, an atomic pointer, a sequence lock), or give each thread or CPU a copy."
+            .to_owned(),
+    })
+}
+
+/// Locks of different threads share a cache line.
+fn false_sharing(process: &Process) -> Option<Diagnosis> {
+    let of = |name: &String| process.locks.iter().find(|lock| lock.name == *name);
+    let groups = process.neighbours.iter().filter_map(|names| {
+        let locks: Vec<&Lock> = names.iter().filter_map(of).collect();
+        let mut acquire = Times::default();
+        let sites = || locks.iter().flat_map(|lock| &lock.sites);
+        sites().for_each(|site| acquire.add(&site.acquire));
+        // One thread at a time needs no line of another one.
+        let busy = locks.iter().filter(|lock| lock.count() > 10_000).count();
+        let count: u64 = locks.iter().map(|lock| lock.count()).sum();
+        let is_apart = locks.iter().all(|lock| (lock.contended() as f64) < 0.01 * lock.count() as f64);
+        let each_s = fetched_s(&acquire);
+        let is_it = busy > 1 && is_apart && each_s > FETCHED_S;
+        is_it.then_some((names, count, each_s))
+    });
+    let (names, count, each_s) =
+        groups.max_by(|a, b| (a.1 as f64 * a.2).total_cmp(&(b.1 as f64 * b.2)))?;
+    let cost_s = 2.0 * each_s * count as f64;
+    let list: Vec<String> = names.iter().take(4).map(|name| format!("`{name}`")).collect();
+    Some(Diagnosis {
+        ill: Ill::FalseSharing,
+        pid: process.pid,
+        lock: names[0].clone(),
+        share: of_cpu(process, cost_s),
+        cost_s,
+        sentence: format!(
+            "The locks {} share a cache line: threads do not wait for each other, but each of \
+             {count} acquisitions takes {} because the line moves between CPUs.",
+            list.join(" and "),
+            seconds(each_s)
+        ),
+        cure: "Align each of them to 64 bytes (alignas, __attribute__((aligned)), CachePadded)."
+            .to_owned(),
+    })
+}
+
+/// Threads give up their CPU in a loop.
+fn spinning(process: &Process) -> Option<Diagnosis> {
+    let most = process.yields.first().filter(|one| one.count > 10 * FEW)?;
+    let all: u64 = process.yields.iter().map(|one| one.count).sum();
+    let cost_s = all as f64 * YIELD_S;
+    Some(Diagnosis {
+        ill: Ill::Spinning,
+        pid: process.pid,
+        lock: most.place.clone(),
+        share: of_cpu(process, cost_s),
+        cost_s,
+        sentence: format!(
+            "Threads called sched_yield(2) {all} times, most in {}: they spin for a lock of the \
+             program's own, whose owner may have lost its CPU.",
+            most.place
+        ),
+        cure: "Take a mutex there, which sleeps until the owner has released it.".to_owned(),
+    })
+}
+
+/// What threads do, if locks cost little.
+pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
+    let said = account.elsewhere(record);
+    match activity(record) {
+        Some(doing) => format!("{said} {doing}"),
+        None => said,
+    }
+}
+
+/// How threads spent their time, by samples.
+fn activity(record: &Record) -> Option<String> {
+    /// Looks that are enough.
+    const LOOKS: u64 = 10;
+    let process = record.processes.iter().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))?;
+    let all: u64 = process.activity.iter().map(|seen| seen.count).sum();
+    if process.looks < LOOKS || all == 0 {
+        return None;
+    }
+    let part = |of: &dyn Fn(Doing) -> bool| {
+        let seen = process.activity.iter().filter(|seen| of(seen.doing));
+        seen.map(|seen| seen.count).sum::<u64>() as f64 / all as f64
+    };
+    let (runs, idles) = (part(&|doing| doing == Doing::Runs), part(&|doing| doing == Doing::Idles));
+    let mut words = vec![format!("ran or waited for a CPU during {}", percent(runs))];
+    let sleeps = process.activity.iter().filter(|seen| seen.doing == Doing::Sleeps);
+    for seen in sleeps.take(2).filter(|seen| seen.count as f64 > 0.05 * all as f64) {
+        words.push(format!("slept in {} during {}", seen.what, percent(seen.count as f64 / all as f64)));
+    }
+    if idles > 0.05 {
+        words.push(format!("waited for conditions during {}", percent(idles)));
+    }
+    let cpus = f64::from(record.program.cpus.max(1));
+    let full = if threads(process) * runs > 1.5 * cpus {
+        format!(
+            " On average {:.1} threads could run on {} CPUs: they wait for CPUs.",
+            threads(process) * runs,
+            record.program.cpus
+        )
+    } else {
+        String::new()
+    };
+    let last = words.pop().unwrap_or_default();
+    let list = if words.is_empty() { last } else { format!("{} and {last}", words.join(", ")) };
+    Some(format!("Threads {list} of their time.{full}"))
+}

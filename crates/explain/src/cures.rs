@@ -1,0 +1,147 @@
+//! Words of the diagnoses: what waiting cost, and what to do about what an owner does.
+
+use convoy_record::{Lock, Pending, Process, Record};
+
+use crate::diagnoses::{Diagnosis, Ill, percent};
+use crate::evidence::{Subject, threads};
+
+/// The part of their time that threads waited, in words.
+pub(crate) fn part(subject: &Subject<'_>) -> String {
+    match subject.share {
+        Some(share) => percent(share),
+        None => convoy_record::account::seconds(subject.wait_s),
+    }
+}
+
+/// `Threads in f (x.c:7) spent 49 % of their time waiting for a mutex`.
+pub(crate) fn cost(subject: &Subject<'_>) -> String {
+    /// Part of the waiting that makes one place the place.
+    const MOST: f64 = 0.6;
+    let at = if subject.there > MOST && !subject.place.is_empty() {
+        format!(" in {}", subject.place)
+    } else {
+        String::new()
+    };
+    let what = if subject.lock.runtime.is_empty() { subject.what() } else { "a lock".to_owned() };
+    match subject.share {
+        Some(share) => {
+            format!("Threads{at} spent {} of their time waiting for {what}", percent(share))
+        }
+        None => {
+            let wait = convoy_record::account::seconds(subject.wait_s);
+            format!("Threads{at} waited {wait} for {what}")
+        }
+    }
+}
+
+/// What to do about an owner that sleeps in this system call.
+pub(crate) fn of_call(call: &str) -> String {
+    let name = call.trim_end_matches("(2)");
+    let what = match name {
+        "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" => {
+            "Note what must reach the disk under the lock, and call"
+        }
+        "nanosleep" | "clock_nanosleep" | "sched_yield" | "pause" => "Release the lock and then call",
+        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" | "accept"
+        | "accept4" | "recvfrom" | "recvmsg" | "connect" | "futex" | "wait4" | "waitid" => {
+            "Release the lock before this wait: do not call"
+        }
+        "" => {
+            return "Touch the memory before the lock is acquired, or keep it in memory; another \
+                    lock will not help."
+                .to_owned();
+        }
+        _ => "Prepare the data under the lock, and call",
+    };
+    let outside = if what.ends_with("not call") { "inside of" } else { "outside of" };
+    format!("{what} {call} {outside} the critical section; another lock will not help.")
+}
+
+/// A cycle of waits.
+pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
+    let one = |wait: &&Pending| {
+        let held = cycle.iter().find(|other| other.owner == wait.thread);
+        let holds = match held {
+            Some(held) if held.held_at.is_empty() => format!(" and holds `{}`", held.lock),
+            Some(held) => format!(" and holds `{}`, acquired in {}", held.lock, held.held_at),
+            None => String::new(),
+        };
+        format!("thread {} waits in {} for `{}`{holds}", wait.thread, wait.place, wait.lock)
+    };
+    let first = cycle[0];
+    let (sentence, cure) = match cycle {
+        [wait] if wait.owner_ended => (
+            format!(
+                "Deadlock: thread {} waits in {} for `{}`, whose owner, thread {}, has ended \
+                 without releasing it.",
+                wait.thread, wait.place, wait.lock, wait.owner
+            ),
+            "Release the lock on every way out of the thread, or make the mutex robust.",
+        ),
+        [wait] => (
+            format!(
+                "Deadlock: thread {} waits in {} for `{}`, which it holds itself{}.",
+                wait.thread,
+                wait.place,
+                wait.lock,
+                if wait.held_at.is_empty() {
+                    String::new()
+                } else {
+                    format!(", acquired in {}", wait.held_at)
+                }
+            ),
+            "Release it before, or call a function that expects it to be held.",
+        ),
+        all => (
+            format!("Deadlock: {}.", all.iter().map(one).collect::<Vec<_>>().join("; ")),
+            "Acquire these locks in one order everywhere.",
+        ),
+    };
+    let others = process.pending.iter().filter(|one| one.act != "wait").count() - cycle.len();
+    let others = match others {
+        0 => String::new(),
+        1 => " One more thread waits behind them.".to_owned(),
+        many => format!(" {many} more threads wait behind them."),
+    };
+    Diagnosis {
+        ill: Ill::Deadlock,
+        pid: process.pid,
+        lock: first.lock.clone(),
+        share: None,
+        cost_s: cycle.iter().map(|one| one.wait_s).sum(),
+        sentence: sentence + &others,
+        cure: cure.to_owned(),
+    }
+}
+
+/// Waits for a lock of the kernel.
+pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<Diagnosis> {
+    let time_s: f64 = record.processes.iter().map(|one| threads(one) * one.seconds).sum();
+    let (wait_s, site) = (lock.wait_s(), lock.sites.first()?);
+    if wait_s <= 0.0 || time_s <= 0.0 {
+        return None;
+    }
+    let known = lock.owners_known_s;
+    let off = lock.owners_off_s / known.max(f64::MIN_POSITIVE);
+    let owner = match () {
+        () if known < wait_s / 2.0 => "",
+        () if off >= 0.5 => "; its owner was off CPU when most of the waiting began: a lock convoy",
+        () => "; its owner ran",
+    };
+    Some(Diagnosis {
+        ill: Ill::KernelLock,
+        pid: process.pid,
+        lock: lock.name.clone(),
+        share: Some(wait_s / time_s),
+        cost_s: wait_s,
+        sentence: format!(
+            "Threads spent {} of their time waiting for the kernel's {} in {}{owner}.",
+            percent(wait_s / time_s),
+            lock.kernel,
+            site.place
+        ),
+        cure: "No lock in the program can help: make that system call less often, or let fewer \
+               threads share what it works on (a directory, an address space, a file)."
+            .to_owned(),
+    })
+}

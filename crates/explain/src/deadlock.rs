@@ -1,0 +1,69 @@
+//! Threads that wait for each other: cycles among the waits that had not ended.
+
+use convoy_record::{Pending, Process};
+use std::collections::BTreeMap;
+
+/// A wait of this length may be one that never ends, seconds.
+const LONG_S: f64 = 0.1;
+
+/// Waits in a cycle, each for a lock that the thread of the next one owns; or one wait for a thread
+/// that has ended.
+pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
+    let waits: BTreeMap<u64, &Pending> = process
+        .pending
+        .iter()
+        .filter(|one| one.owner != 0 && one.act != "wait" && one.wait_s > LONG_S)
+        .map(|one| (one.thread, one))
+        .collect();
+    let mut found: Vec<Vec<&Pending>> = Vec::new();
+    for first in waits.values() {
+        if first.owner_ended {
+            found.push(vec![first]);
+            continue;
+        }
+        let mut path = vec![*first];
+        while let Some(next) = path.last().and_then(|last| waits.get(&last.owner)) {
+            if next.thread == first.thread {
+                // Each cycle once, from its lowest thread on.
+                if path.iter().all(|one| one.thread >= first.thread) {
+                    found.push(path.clone());
+                }
+                break;
+            }
+            if path.iter().any(|one| one.thread == next.thread) {
+                break;
+            }
+            path.push(next);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(thread: u64, owner: u64) -> Pending {
+        Pending { thread, owner, wait_s: 1.0, act: "lock".to_owned(), ..Pending::default() }
+    }
+
+    fn threads(pending: Vec<Pending>) -> Vec<Vec<u64>> {
+        let process = Process { pending, ..Process::default() };
+        let of = |cycle: Vec<&Pending>| cycle.into_iter().map(|one| one.thread).collect();
+        cycles(&process).into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_are_found_once() {
+        assert_eq!(threads(vec![wait(2, 1), wait(1, 2), wait(3, 1)]), [[1, 2]]);
+        assert_eq!(threads(vec![wait(1, 1)]), [[1]]);
+        assert_eq!(threads(vec![wait(5, 7), wait(7, 6), wait(6, 5)]), [[5, 7, 6]]);
+    }
+
+    #[test]
+    fn a_queue_and_a_short_wait_are_no_deadlock() {
+        assert!(threads(vec![wait(1, 2), wait(2, 3)]).is_empty());
+        let short = Pending { wait_s: 0.01, ..wait(2, 1) };
+        assert!(threads(vec![short, wait(1, 2)]).is_empty());
+    }
+}

@@ -1,0 +1,184 @@
+//! What is known of the locks of a recorded program, as the diagnoses ask for it: how much waiting
+//! cost, which place held a lock, and what its owners did meanwhile.
+
+use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen};
+
+/// Samples of owners that are enough to say what they did.
+const FEW: u64 = 5;
+
+/// One lock of a process, and why threads waited for it.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) lock: &'a Lock,
+    /// Time that threads waited for it, those that still wait included, seconds.
+    pub(crate) wait_s: f64,
+    /// The part of their time that the waiting threads spent so; none: not known.
+    pub(crate) share: Option<f64>,
+    /// Where they waited most.
+    pub(crate) place: &'a str,
+    /// The part of the waiting that was there.
+    pub(crate) there: f64,
+    /// The place that held it during most of the waiting.
+    pub(crate) holder: Option<Holder<'a>>,
+}
+
+/// A place that held a lock while threads waited for it. Parts are of the time that they waited.
+#[derive(Debug)]
+pub(crate) struct Holder<'a> {
+    /// Empty: not known.
+    pub(crate) place: &'a str,
+    pub(crate) act: &'a str,
+    /// What waiting threads wanted to do: of a lock for readers, `read` or `write`.
+    pub(crate) wanted: &'a str,
+    pub(crate) count: u64,
+    pub(crate) wait_s: f64,
+    pub(crate) max_s: f64,
+    /// The owner ran; none: not known.
+    pub(crate) ran: Option<f64>,
+    /// It slept in a system call.
+    pub(crate) asleep: f64,
+    /// It waited for another lock.
+    pub(crate) waited: f64,
+    /// It had lost its CPU.
+    pub(crate) preempted: f64,
+    /// The lock was free.
+    pub(crate) free: f64,
+    /// What it did most often, of those above.
+    pub(crate) call: Option<&'a Seen>,
+    pub(crate) other: Option<&'a Seen>,
+    /// How often owners had acquired it again by the end of a wait, on average.
+    pub(crate) again: f64,
+    pub(crate) samples: u64,
+}
+
+/// Threads of a process that live at the same time, on average.
+pub(crate) fn threads(process: &Process) -> f64 {
+    let seen: u64 = process.activity.iter().map(|seen| seen.count).sum();
+    if process.looks >= FEW {
+        (seen as f64 / process.looks as f64).max(1.0)
+    } else {
+        process.threads.max(1) as f64
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// Of a lock of the process.
+    pub(crate) fn new(process: &'a Process, lock: &'a Lock) -> Self {
+        let is_it = |one: &&Pending| {
+            one.lock == lock.name && one.kind == lock.kind && one.act != "wait"
+        };
+        let pending = process.pending.iter().filter(is_it);
+        let (left, left_s) =
+            pending.fold((0.0, 0.0), |(count, sum), one| (count + 1.0, sum + one.wait_s));
+        let wait_s = lock.wait_s() + left_s;
+        let most = lock.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s));
+        let place = most.map_or("", |site| site.place.as_str());
+        let of = |site: &convoy_record::Site| if site.regulars > 0 { site.regulars } else { site.threads };
+        let waiting = lock.sites.iter().filter(|site| site.wait.count > 0);
+        let waiting = waiting.map(|site| of(site) as f64).sum::<f64>().max(left).max(1.0);
+        let time_s = waiting.min(threads(process).ceil()) * process.seconds;
+        let there = most.map_or(0.0, |site| site.wait.total_s) / wait_s.max(f64::MIN_POSITIVE);
+        Self {
+            process,
+            lock,
+            wait_s,
+            share: (time_s > 0.0).then(|| (wait_s / time_s).min(1.0)),
+            place,
+            there,
+            holder: Holder::of(process, lock),
+        }
+    }
+
+    /// The lock, in words: its name, or what it is.
+    pub(crate) fn what(&self) -> String {
+        let Lock { name, kind, instances, .. } = self.lock;
+        let kind = match kind {
+            Kind::Futex => "lock",
+            kind => kind.name(),
+        };
+        match (name.starts_with(LOCK_OF), *instances) {
+            (false, 0 | 1) => format!("`{name}`"),
+            (false, many) => format!("`{name}` ({many} of them)"),
+            (true, 0 | 1) => format!("a {kind}"),
+            (true, many) => format!("{many} {kind}s"),
+        }
+    }
+
+    /// A distribution of holds over the places of the lock, mean in seconds.
+    pub(crate) fn hold_s(&self, place: &str) -> f64 {
+        let sites = self.lock.sites.iter().filter(|site| site.place == place || place.is_empty());
+        let (mut count, mut sum) = (0.0, 0.0);
+        for site in sites {
+            count += (site.hold_on.count + site.hold_off.count) as f64;
+            sum += site.hold_on.total_s + site.hold_off.total_s;
+        }
+        if count > 0.0 { sum / count } else { 0.0 }
+    }
+}
+
+impl<'a> Holder<'a> {
+    fn of(process: &'a Process, lock: &Lock) -> Option<Self> {
+        let causes: Vec<&Cause> = process
+            .causes
+            .iter()
+            .filter(|cause| cause.lock == lock.name && cause.kind == lock.kind)
+            .collect();
+        let weight = |cause: &Cause| cause.wait_s + 1e-9 * cause.samples() as f64;
+        let held = |cause: &&&Cause| !cause.held_at.is_empty();
+        let known: f64 = causes.iter().filter(held).map(|cause| weight(cause)).sum();
+        let all: f64 = causes.iter().map(|cause| weight(cause)).sum();
+        // Where most owners are not known, those that are may be others.
+        let sum = |place: &str| -> f64 {
+            let of = causes.iter().filter(|cause| cause.held_at == place);
+            of.map(|cause| weight(cause)).sum()
+        };
+        let most = causes
+            .iter()
+            .filter(|cause| known < all / 2.0 || !cause.held_at.is_empty())
+            .max_by(|a, b| {
+                sum(&a.held_at).total_cmp(&sum(&b.held_at)).then(weight(a).total_cmp(&weight(b)))
+            })?;
+        let own: Vec<&&Cause> =
+            causes.iter().filter(|cause| cause.held_at == most.held_at).collect();
+        let total = |of: fn(&Cause) -> f64| own.iter().map(|cause| of(cause)).sum::<f64>();
+        // What owners did is known of all causes of the lock, if only of few of these.
+        let samples = |causes: &[&&'a Cause]| causes.iter().map(|one| one.samples()).sum::<u64>();
+        let everyone: Vec<&&Cause> = causes.iter().collect();
+        let seen = if samples(&own) >= FEW { &own } else { &everyone };
+        let samples = samples(seen);
+        let part = |doing: &[Doing]| {
+            let seen = seen.iter().flat_map(|cause| &cause.owners);
+            let of = seen.filter(|seen| doing.contains(&seen.doing));
+            of.map(|seen| seen.count).sum::<u64>() as f64 / samples.max(1) as f64
+        };
+        let top = |doing: &[Doing]| {
+            let seen: Vec<&'a Seen> = seen.iter().flat_map(|cause| &cause.owners).collect();
+            let of = seen.into_iter().filter(|seen| doing.contains(&seen.doing));
+            of.max_by_key(|seen| seen.count)
+        };
+        let (measured, ran) = (total(|cause| cause.measured_s), total(|cause| cause.ran_s));
+        let asleep = part(&[Doing::Sleeps, Doing::Faults, Doing::Idles]);
+        let (waited, free) = (part(&[Doing::Waits]), part(&[Doing::Free]));
+        let ran = (measured > 0.0).then(|| (ran / measured).min(1.0));
+        let off = ran.map_or(0.0, |ran| 1.0 - ran);
+        let counted = total(|cause| cause.count as f64);
+        Some(Self {
+            place: &most.held_at,
+            act: &most.held_act,
+            wanted: &most.act,
+            count: counted as u64,
+            wait_s: total(|cause| cause.wait_s),
+            max_s: own.iter().fold(0.0, |most, cause| cause.max_s.max(most)),
+            ran,
+            asleep,
+            waited,
+            free,
+            preempted: (off - asleep - waited - free).max(0.0),
+            call: top(&[Doing::Sleeps, Doing::Faults, Doing::Idles]),
+            other: top(&[Doing::Waits]),
+            again: total(|cause| cause.again as f64) / counted.max(1.0),
+            samples,
+        })
+    }
+}

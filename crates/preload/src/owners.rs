@@ -1,0 +1,322 @@
+//! The cause of a wait: which thread owns the lock, where it acquired it, and for how much of the
+//! wait it ran. Only threads that wait come here. The owner stands in libc's lock; where it
+//! acquired the lock stands in its slot, because each thread notes the key of its last acquisitions
+//! there ([`Thread::takes`]).
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::layout::*;
+use crate::local::*;
+use crate::own::words;
+use crate::process::{self, Map, Slot};
+use crate::thread::Thread;
+use crate::waiters::Waiters;
+use crate::keys;
+
+// Where glibc keeps the owner's number, in words of 32 bits: of a mutex, and of a reader/writer
+// lock that a writer has.
+const MUTEX_OWNER: usize = 2;
+const CURRENT_WRITER: usize = 6;
+
+/// Places of the table of edges that are looked at.
+const PROBES: usize = 16;
+/// An edge that another thread is making.
+const MAKING: u64 = u64::MAX;
+/// Ticks between two waits of a thread during which the CPU time of the owner is read: some 100 us.
+const APART: u64 = 1 << 18;
+/// Slots in which readers of a lock are sought.
+const READERS: usize = PRIVATE;
+
+/// The thread that a wait is for.
+struct Owner {
+    /// Its number for the kernel.
+    thread: u32,
+    /// Where it acquired the lock.
+    held: Option<Held>,
+}
+
+/// Where an owner acquired a lock.
+struct Held {
+    /// The call, with its kind.
+    site: u64,
+    detail: u64,
+    /// How often it has.
+    count: &'static AtomicU32,
+}
+
+impl Held {
+    fn counted(&self) -> u32 {
+        self.count.load(Relaxed) & !SLOW
+    }
+}
+
+/// A wait whose cause is being recorded.
+pub(crate) struct Cause {
+    thread: Thread,
+    /// The lock with the kind of the call, its place, and the detail of both.
+    lock: u64,
+    site: u64,
+    detail: u64,
+    owner: Option<Owner>,
+    /// Acquisitions by the owner when the wait began.
+    counted: u32,
+    /// CPU time of the owner then, nanoseconds; none: not measured.
+    ran_ns: Option<u64>,
+    begin: u64,
+}
+
+impl Thread {
+    /// Notes that the thread acquires this lock, which has that key.
+    #[inline(always)]
+    pub(crate) fn takes(self, lock: usize, key: Option<keys::Key>) {
+        if let Some(key) = key {
+            self.0[S_TAKEN + taken(lock)].store(key.address() as u64, Relaxed);
+        }
+    }
+
+    /// Notes that the thread releases this lock, of which nothing else names its readers.
+    #[inline(always)]
+    pub(crate) fn leaves(self, lock: usize) {
+        self.0[S_TAKEN + taken(lock)].store(0, Relaxed);
+    }
+
+    /// Shows to those that look at the process that the thread waits for something without an
+    /// owner.
+    pub(crate) fn shows(self, kind: u64, word: usize, site: usize, (detail, now): (u64, u64)) {
+        for (at, value) in [
+            (S_WAITS_SITE, site as u64),
+            (S_WAITS_SINCE, now),
+            (S_WAITS_OWNER, 0),
+            (S_WAITS_HELD, 0),
+            (S_WAITS_DETAIL, detail),
+            (S_WAITS_HELD_DETAIL, 0),
+        ] {
+            self.0[at].store(value, Relaxed);
+        }
+        // Release: a reader that sees the lock sees the rest.
+        self.0[S_WAITS].store(word as u64 | kind << KIND_SHIFT, Release);
+    }
+
+    /// Shows that it waits no more.
+    #[inline]
+    pub(crate) fn shows_nothing(self) {
+        self.0[S_WAITS].store(0, Relaxed);
+    }
+
+    /// Whether the owner's CPU time is read during a wait that begins now.
+    fn measures(self, now: u64) -> bool {
+        if now < self.own(O_MEASURES_NEXT) {
+            return false;
+        }
+        // From half to one and a half of the mean, so that no loop falls into step.
+        let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        self.put(O_MEASURES_NEXT, now + APART / 2 + spread % APART);
+        true
+    }
+}
+
+impl Cause {
+    /// Of a wait for `lock` that begins now.
+    pub(crate) fn begin(
+        thread: Thread,
+        (kind, lock): (u64, usize),
+        site: usize,
+        (detail, now): (u64, u64),
+    ) -> Option<Self> {
+        let file = process::file()?;
+        thread.shows(kind, lock, site, (detail, now));
+        let owner = find(file, thread, kind, lock, now);
+        let held = owner.as_ref().and_then(|owner| owner.held.as_ref());
+        if let Some(owner) = &owner {
+            thread.set(S_WAITS_OWNER, owner.thread.into());
+        }
+        if let Some(held) = held {
+            thread.set(S_WAITS_HELD_DETAIL, held.detail);
+            thread.set(S_WAITS_HELD, held.site);
+        }
+        let counted = held.map_or(0, Held::counted);
+        let measured = owner.as_ref().filter(|_| thread.measures(now));
+        let ran_ns = measured.and_then(|owner| process::cpu_ns(owner.thread));
+        let lock = lock as u64 | kind << KIND_SHIFT;
+        let site = site as u64;
+        Some(Self { thread, lock, site, detail, owner, counted, ran_ns, begin: now })
+    }
+
+    /// The wait has ended.
+    pub(crate) fn end(self, now: u64) {
+        self.thread.shows_nothing();
+        let Some(file) = process::file() else { return };
+        let ticks = now.saturating_sub(self.begin);
+        let ran_ns = self.ran_ns.and_then(|before| {
+            let after = process::cpu_ns(self.owner.as_ref()?.thread)?;
+            Some(after.saturating_sub(before))
+        });
+        let Some(edge) = self.edge(file) else {
+            file[H_EDGES_LOST].fetch_add(1, Relaxed);
+            return;
+        };
+        let add = |at: usize, value: u64| {
+            if value > 0 {
+                edge[at].fetch_add(value, Relaxed);
+            }
+        };
+        add(E_COUNT, 1);
+        add(E_TICKS, ticks);
+        if edge[E_MOST].load(Relaxed) < ticks {
+            edge[E_MOST].fetch_max(ticks, Relaxed);
+        }
+        if let Some(owner) = &self.owner {
+            let again = owner.held.as_ref().map_or(0, |held| {
+                // A count that began anew says nothing.
+                held.counted().checked_sub(self.counted).unwrap_or(0)
+            });
+            add(E_AGAIN, again.into());
+            add(E_SELF, u64::from(u64::from(owner.thread) == self.thread.own(O_THREAD)));
+        }
+        if let Some(ran_ns) = ran_ns {
+            add(E_MEASURED, ticks);
+            add(E_RAN_NS, ran_ns);
+            self.event(file, now, ran_ns);
+        }
+    }
+
+    /// The edge of the wait, made when it is the first one; the second try is that of all locks of
+    /// the place.
+    fn edge(&self, file: &'static Map) -> Option<&'static [AtomicU64]> {
+        let callers = |detail: u64| match detail {
+            0 => 0,
+            detail => file[DETAILS + detail as usize * DETAIL_WORDS + D_CALLERS].load(Relaxed),
+        };
+        let held = self.owner.as_ref().and_then(|owner| owner.held.as_ref());
+        let (site, detail) = held.map_or((0, 0), |held| (held.site, held.detail));
+        let of = [self.lock, self.site, site, callers(self.detail), callers(detail)];
+        let found = edge_of(file, of, [self.detail, detail]);
+        found.or_else(|| {
+            let [lock, rest @ ..] = of;
+            let kind = lock >> KIND_SHIFT << KIND_SHIFT;
+            let [a, b, c, d] = rest;
+            edge_of(file, [kind, a, b, c, d], [self.detail, detail])
+        })
+    }
+
+    /// Keeps the wait as one of the sample.
+    fn event(&self, file: &'static Map, now: u64, ran_ns: u64) {
+        let number = file[H_EVENTS].fetch_add(1, Relaxed);
+        // The n-th wait takes a place with a probability of the number of places over n, so that
+        // each one has the same chance in the end.
+        let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let at = if number < EVENT_COUNT as u64 { number } else { spread % (number + 1) };
+        if at >= EVENT_COUNT as u64 || !process::has_events() {
+            return;
+        }
+        let owner = self.owner.as_ref();
+        let held = owner.and_then(|owner| owner.held.as_ref());
+        let words = &file[EVENTS + at as usize * EVENT_WORDS..][..EVENT_WORDS];
+        let owner = owner.map_or(0, |owner| u64::from(owner.thread));
+        for (word, value) in [
+            (V_BEGIN, self.begin),
+            (V_END, now),
+            (V_LOCK, self.lock),
+            (V_SITE, self.site),
+            (V_HELD, held.map_or(0, |held| held.site)),
+            (V_THREADS, self.thread.own(O_THREAD) | owner << WAITS_SHIFT),
+            (V_RAN_NS, ran_ns + 1),
+            (V_DETAILS, self.detail | held.map_or(0, |held| held.detail) << WAITS_SHIFT),
+        ] {
+            words[word].store(value, Relaxed);
+        }
+    }
+}
+
+/// The owner of a lock, as far as it can be seen.
+fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Option<Owner> {
+    let thread = match kind {
+        MUTEX => words(lock)[MUTEX_OWNER].load(Relaxed),
+        READ | WRITE => words(lock)[CURRENT_WRITER].load(Relaxed),
+        SEMAPHORE => Waiters::known(lock).map_or(0, |all| owner_of_unit(file, all)),
+        _ => 0,
+    };
+    if thread == 0 {
+        return if kind == WRITE { reader(file, me, lock, now) } else { None };
+    }
+    let held = process::slot_of(file, thread).and_then(|(number, slot)| {
+        held(file, number, slot, lock).filter(|held| held.site >> KIND_SHIFT != READ)
+    });
+    Some(Owner { thread, held })
+}
+
+/// The thread that got a unit of the semaphore last.
+fn owner_of_unit(file: &'static Map, all: Waiters) -> u32 {
+    let number = (all.owner() as usize).checked_sub(1).filter(|number| *number < SLOT_COUNT);
+    number.map_or(0, |number| process::slot(file, number)[S_THREAD].load(Relaxed) as u32)
+}
+
+/// One of the threads that read under a lock; which one is left to chance.
+fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner> {
+    let used = (file[H_SLOTS].load(Relaxed) as usize).min(READERS);
+    let first = (now >> 8) as usize;
+    (0..used).map(|at| (first + at) % used).find_map(|number| {
+        let slot = process::slot(file, number);
+        if core::ptr::eq(slot, me.0) {
+            return None;
+        }
+        let held = held(file, number, slot, lock)?;
+        let thread = slot[S_THREAD].load(Relaxed) as u32;
+        (held.site >> KIND_SHIFT == READ).then_some(Owner { thread, held: Some(held) })
+    })
+}
+
+/// Where the thread of a slot acquired the lock last.
+fn held(file: &'static Map, number: usize, slot: &'static Slot, lock: usize) -> Option<Held> {
+    let address = slot[S_TAKEN + taken(lock)].load(Relaxed) as usize;
+    let (words, count) = keys::at(file, number, slot, address)?;
+    let known = words[K_LOCK].load(Relaxed);
+    let kind = known >> KIND_SHIFT;
+    (known == lock as u64 | kind << KIND_SHIFT).then(|| Held {
+        site: words[K_SITE].load(Relaxed) | kind << KIND_SHIFT,
+        detail: Told(words[K_DETAIL].load(Relaxed)).detail(),
+        count,
+    })
+}
+
+/// The edge with these words from [`E_LOCK`] on.
+fn edge_of(
+    file: &'static Map,
+    of: [u64; 5],
+    details: [u64; 2],
+) -> Option<&'static [AtomicU64]> {
+    let first = edge(of[0], of[1], of[2]);
+    for at in (first..first + PROBES).map(|at| at % EDGE_COUNT) {
+        let words = &file[EDGES + at * EDGE_WORDS..][..EDGE_WORDS];
+        let own = &words[E_LOCK];
+        // Acquire: pairs with the release of the thread that has made it.
+        let mut found = own.load(Acquire);
+        if found == 0 {
+            match own.compare_exchange(0, MAKING, Relaxed, Acquire) {
+                Ok(_) => {
+                    let rest = of[1..].iter().chain(&details);
+                    for (word, value) in words[E_SITE..].iter().zip(rest) {
+                        word.store(*value, Relaxed);
+                    }
+                    own.store(of[0], Release);
+                    return Some(words);
+                }
+                Err(other) => found = other,
+            }
+        }
+        let same = |(word, value): (&AtomicU64, &u64)| word.load(Relaxed) == *value;
+        if found == of[0] && words[E_SITE..].iter().zip(&of[1..]).all(same) {
+            return Some(words);
+        }
+    }
+    None
+}
+
+/// The number of the calling thread in a clock of its CPU time.
+pub(crate) fn cpu_clock(thread: u32) -> usize {
+    /// A clock of one thread, by what the scheduler has counted.
+    const THREAD_SCHED: i32 = 6;
+    ((!(thread as i32)) << 3 | THREAD_SCHED) as isize as usize
+}
+

@@ -1,0 +1,215 @@
+//! Reading the causes of waits that a process left in its file, with the samples of those that
+//! looked at it meanwhile.
+#![cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
+)]
+
+use std::collections::BTreeMap;
+
+use crate::causes::{self, Cause, Doing, Event, Pending, Seen};
+use crate::layout::*;
+use crate::looks::{Edge, Look, State, Wait};
+use crate::names::{LOCK_OF, Names};
+use crate::record::{Kind, Process};
+use crate::steps::{Clock, Known};
+use crate::syscalls;
+
+/// Events that a record keeps of a process.
+const EVENTS_KEPT: usize = 500;
+
+/// What names the words of a file.
+pub(crate) struct Book<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) known: &'a BTreeMap<u64, Known>,
+    /// The callers of a detail.
+    pub(crate) callers: Box<dyn Fn(u64) -> [u64; CALLERS] + 'a>,
+    pub(crate) clock: Clock,
+}
+
+impl Book<'_> {
+    fn place(&self, site: u64, detail: u64) -> String {
+        let site = site << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+        if site == 0 {
+            return String::new();
+        }
+        let callers = if detail == 0 { [0; CALLERS] } else { (self.callers)(detail) };
+        self.names.under(self.names.place(site, &callers), site, &callers)
+    }
+
+    fn lock(&self, lock: u64, site: u64, detail: u64) -> (String, Kind) {
+        let address = crate::keys::address(lock, site);
+        match self.known.get(&address) {
+            Some(known) => (known.name.clone(), known.kind),
+            None => {
+                let kind = Kind::of(lock >> KIND_SHIFT);
+                let name = || [LOCK_OF, &self.place(site, detail)].concat();
+                (self.names.variable(address).unwrap_or_else(name), kind)
+            }
+        }
+    }
+
+    fn cause(&self, edge: &Edge) -> Cause {
+        let (lock, kind) = self.lock(edge.lock, edge.site, edge.detail);
+        let held_act = match edge.held >> KIND_SHIFT {
+            0 => String::new(),
+            kind => crate::raw::act(kind).to_owned(),
+        };
+        Cause {
+            lock,
+            kind,
+            place: self.place(edge.site, edge.detail),
+            act: crate::raw::act(edge.lock >> KIND_SHIFT).to_owned(),
+            held_at: self.place(edge.held, edge.held_detail),
+            held_act,
+            ..Cause::default()
+        }
+    }
+
+    fn seen(&self, state: &State, count: u64) -> Seen {
+        let of = |doing| Seen { doing, count, ..Seen::default() };
+        match state {
+            State::Runs => of(Doing::Runs),
+            State::Faults => of(Doing::Faults),
+            State::Free => of(Doing::Free),
+            State::Sleeps(call) => Seen { what: syscalls::name(*call), ..of(Doing::Sleeps) },
+            State::Waits(Edge { lock, site, detail, .. }) => {
+                let kind = lock >> KIND_SHIFT;
+                let is_lock = ![CONDITION, BARRIER].contains(&kind);
+                let doing = if is_lock { Doing::Waits } else { Doing::Idles };
+                let what = self.lock(*lock, *site, *detail).0;
+                Seen { what, place: self.place(*site, *detail), ..of(doing) }
+            }
+        }
+    }
+
+    /// Fills in what the words of the edges and the samples say.
+    pub(crate) fn causes(&self, words: &[u64], look: &Look, process: &mut Process) -> Index {
+        let mut index = Index::default();
+        for words in words.chunks_exact(EDGE_WORDS) {
+            if [0, u64::MAX].contains(&words[E_LOCK]) {
+                continue;
+            }
+            let edge = Edge {
+                lock: words[E_LOCK],
+                site: words[E_SITE],
+                held: words[E_HELD],
+                detail: words[E_DETAIL],
+                held_detail: words[E_HELD_DETAIL],
+            };
+            let seconds = |at: usize| self.clock.ns(words[at]) as f64 / 1e9;
+            let cause = Cause {
+                count: words[E_COUNT],
+                wait_s: seconds(E_TICKS),
+                max_s: seconds(E_MOST),
+                measured_s: seconds(E_MEASURED),
+                ran_s: words[E_RAN_NS] as f64 / 1e9,
+                again: words[E_AGAIN],
+                own: words[E_SELF],
+                ..self.cause(&edge)
+            };
+            index.add(&edge, cause, &mut process.causes);
+        }
+        for ((edge, state), count) in &look.owners {
+            let seen = self.seen(state, *count);
+            let cause = Cause { owners: vec![seen], ..self.cause(edge) };
+            index.add(edge, cause, &mut process.causes);
+        }
+        for cause in &mut process.causes {
+            causes::sort(&mut cause.owners);
+        }
+        for (state, count) in &look.threads {
+            causes::add(&mut process.activity, self.seen(state, *count));
+        }
+        causes::sort(&mut process.activity);
+        index
+    }
+
+    /// The waits of the sample.
+    pub(crate) fn events(&self, words: &[u64], index: &Index) -> Vec<Event> {
+        let used = words.chunks_exact(EVENT_WORDS).filter(|words| words[V_BEGIN] != 0);
+        let every = used.clone().count().div_ceil(EVENTS_KEPT).max(1);
+        let low = |word: u64| word & ((1 << WAITS_SHIFT) - 1);
+        let event = |words: &[u64]| {
+            let key = (words[V_LOCK], words[V_SITE], words[V_HELD]);
+            let since = |ticks: u64| self.clock.ns(ticks.saturating_sub(self.clock.begin));
+            let ticks = words[V_END].saturating_sub(words[V_BEGIN]);
+            Some(Event {
+                begin_s: since(words[V_BEGIN]) as f64 / 1e9,
+                wait_s: self.clock.ns(ticks) as f64 / 1e9,
+                cause: *index.0.get(&key)?,
+                thread: low(words[V_THREADS]),
+                owner: words[V_THREADS] >> WAITS_SHIFT,
+                ran_s: words[V_RAN_NS].saturating_sub(1) as f64 / 1e9,
+            })
+        };
+        // Any of a fair sample are one.
+        let mut all: Vec<Event> = used.step_by(every).filter_map(event).collect();
+        all.sort_by(|a, b| a.begin_s.total_cmp(&b.begin_s));
+        all
+    }
+
+    /// Waits that have not ended.
+    pub(crate) fn pending(&self, waits: &[Wait], now: u64) -> Vec<Pending> {
+        let pending = |wait: &Wait| {
+            let Edge { lock, site, detail, .. } = wait.edge;
+            let (name, kind) = self.lock(lock, site, detail);
+            Pending {
+                thread: wait.thread,
+                lock: name,
+                address: lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT),
+                kind,
+                place: self.place(site, detail),
+                act: crate::raw::act(lock >> KIND_SHIFT).to_owned(),
+                wait_s: self.clock.ns(now.saturating_sub(wait.since)) as f64 / 1e9,
+                owner: wait.owner,
+                held_at: self.place(wait.edge.held, wait.edge.held_detail),
+                owner_ended: wait.owner_ended,
+            }
+        };
+        waits.iter().map(pending).collect()
+    }
+}
+
+/// Where causes are, by lock, waiting place and holding place.
+#[derive(Default)]
+pub(crate) struct Index(BTreeMap<(u64, u64, u64), usize>);
+
+impl Index {
+    fn add(&mut self, edge: &Edge, cause: Cause, all: &mut Vec<Cause>) {
+        let at = all.iter().position(|known| known.is_like(&cause));
+        let at = at.unwrap_or(all.len());
+        if at == all.len() {
+            all.push(cause);
+        } else {
+            all[at].join(cause);
+        }
+        self.0.insert((edge.lock, edge.site, edge.held), at);
+    }
+}
+
+impl Wait {
+    /// What the words of a slot say, if its thread waits.
+    pub(crate) fn of(words: &[u64]) -> Option<Self> {
+        (words[S_WAITS] != 0 && words[S_THREAD] != 0).then(|| Self {
+            thread: words[S_THREAD],
+            edge: Edge {
+                lock: words[S_WAITS],
+                site: words[S_WAITS_SITE],
+                held: words[S_WAITS_HELD],
+                detail: words[S_WAITS_DETAIL],
+                held_detail: words[S_WAITS_HELD_DETAIL],
+            },
+            since: words[S_WAITS_SINCE],
+            owner: words[S_WAITS_OWNER],
+            owner_ended: false,
+            is_free: false,
+        })
+    }
+
+    /// Whether what it waits for has an owner.
+    pub(crate) fn is_for_lock(&self) -> bool {
+        ![CONDITION, BARRIER].contains(&(self.edge.lock >> KIND_SHIFT))
+    }
+}
+

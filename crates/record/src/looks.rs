@@ -1,0 +1,270 @@
+//! Looks at a recorded program while it runs, many times a second: the file of each process shows
+//! which threads wait for which lock and who owns it, and `/proc` what the owner does, which the
+//! program cannot tell itself. Threads that wait past the recorded functions are looked at by their
+//! stacks, as from outside. All of it takes at most a hundredth of a CPU.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use convoy_host::clock::thread_cpu_ns;
+
+use crate::attach::Attached;
+use crate::futex::{Call, owner_at};
+use crate::layout::{
+    H_MAGIC, H_PID, H_SLOTS, KIND_SHIFT, MAGIC, MUTEX, S_THREAD, S_WAITS, S_WAITS_HELD_DETAIL, SLOT_COUNT,
+    SLOT_WORDS, SLOTS,
+};
+
+/// Looks a second at most.
+const RATE: f64 = 250.0;
+/// Of the CPU time of one CPU, what looking may take.
+const SHARE: f64 = 0.02;
+/// Time between two looks at most: the first one, which finds out much, takes long.
+const LONGEST: Duration = Duration::from_millis(25);
+/// Time between two lists of the processes.
+const LIST: Duration = Duration::from_millis(20);
+/// Processes that are looked at, of those that began last.
+const PROCESSES: usize = 16;
+/// Threads of a process that are looked at each time.
+const THREADS: usize = 256;
+/// Words of a slot up to what its thread waits for.
+const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
+
+/// A waiting place and a holding place, as the words of the file have them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Edge {
+    /// The lock with the kind of the waiting call.
+    pub(crate) lock: u64,
+    pub(crate) site: u64,
+    /// The holding call, with its kind.
+    pub(crate) held: u64,
+    pub(crate) detail: u64,
+    pub(crate) held_detail: u64,
+}
+
+/// What a thread was seen doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    Runs,
+    Faults,
+    /// In the system call of this number.
+    Sleeps(i64),
+    /// In a recorded wait.
+    Waits(Edge),
+    /// There is no owner: the lock is free, and its waiter has not run yet.
+    Free,
+}
+
+impl From<Call> for State {
+    fn from(call: Call) -> Self {
+        match call {
+            Call::Running => Self::Runs,
+            Call::Faulting => Self::Faults,
+            Call::Asleep { number, .. } => Self::Sleeps(number),
+        }
+    }
+}
+
+/// A wait that is going on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    pub(crate) thread: u64,
+    pub(crate) edge: Edge,
+    /// Ticks.
+    pub(crate) since: u64,
+    pub(crate) owner: u64,
+    /// Whether there is no such thread any more.
+    pub(crate) owner_ended: bool,
+    /// Whether the lock had no owner.
+    pub(crate) is_free: bool,
+}
+
+/// What was seen of one process.
+#[derive(Default)]
+pub(crate) struct Look {
+    /// What owners did while others waited, and how often that was seen.
+    pub(crate) owners: BTreeMap<(Edge, State), u64>,
+    /// What all threads did.
+    pub(crate) threads: BTreeMap<State, u64>,
+    /// Waits at the last look.
+    pub(crate) waits: Vec<Wait>,
+    /// How often it was looked at.
+    pub(crate) count: u64,
+    /// Waits past the recorded functions.
+    pub(crate) outside: Option<Attached>,
+}
+
+/// One process.
+struct Peek {
+    file: File,
+    pid: u32,
+    /// For the owners that stand in its locks.
+    memory: Option<File>,
+    look: Look,
+    has_ended: bool,
+}
+
+/// A recorded program that is being looked at.
+pub struct Looks {
+    directory: PathBuf,
+    peeks: BTreeMap<PathBuf, Peek>,
+    listed: Option<Instant>,
+    last: Option<Instant>,
+    took: Duration,
+}
+
+impl Looks {
+    /// At the processes that leave their files in this directory.
+    pub fn at(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            peeks: BTreeMap::new(),
+            listed: None,
+            last: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// Looks once, if it is time; how long to wait until the next look.
+    pub fn look(&mut self) -> Duration {
+        let least = self.took.mul_f64(1.0 / SHARE).min(LONGEST);
+        let least = least.max(Duration::from_secs_f64(1.0 / RATE));
+        if let Some(left) = self.last.and_then(|last| least.checked_sub(last.elapsed())) {
+            return left;
+        }
+        let (begin, before) = (Instant::now(), thread_cpu_ns());
+        if self.listed.is_none_or(|listed| listed.elapsed() > LIST) {
+            self.list();
+            self.listed = Some(begin);
+        }
+        for peek in self.peeks.values_mut().filter(|peek| !peek.has_ended) {
+            peek.has_ended = peek.look().is_none();
+        }
+        let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
+        (self.took, self.last) = (took, Some(Instant::now()));
+        least
+    }
+
+    /// Sees which processes there are.
+    fn list(&mut self) {
+        let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let new = entries.map(|entry| entry.path()).filter(|path| !self.peeks.contains_key(path));
+        for path in new.collect::<Vec<_>>() {
+            if self.peeks.values().filter(|peek| !peek.has_ended).count() >= PROCESSES {
+                return;
+            }
+            if let Some(peek) = Peek::new(&path) {
+                self.peeks.insert(path, peek);
+            }
+        }
+    }
+
+    /// What was seen of the process with this file.
+    pub(crate) fn take(&mut self, path: &Path) -> Option<Look> {
+        self.peeks.remove(path).map(|peek| peek.look)
+    }
+}
+
+impl Peek {
+    fn new(path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let [magic, pid] = [word(&file, H_MAGIC)?, word(&file, H_PID)?];
+        let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
+        let outside = Attached::new(pid).ok();
+        let memory = File::open(format!("/proc/{pid}/mem")).ok();
+        let look = Look { outside, ..Look::default() };
+        Some(Self { file, pid, memory, look, has_ended: false })
+    }
+
+    /// Looks at all threads once; none if the process has ended.
+    fn look(&mut self) -> Option<()> {
+        let used = (word(&self.file, H_SLOTS)? as usize).min(SLOT_COUNT).min(THREADS);
+        let mut waits: BTreeMap<u64, Wait> = BTreeMap::new();
+        for slot in 0..used {
+            let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS)?;
+            if words[S_WAITS] != 0
+                && let Some(wait) = Wait::of(&words)
+            {
+                waits.insert(words[S_THREAD], wait);
+            }
+        }
+        if waits.is_empty() && state_of(self.pid).is_none() {
+            return None;
+        }
+        for wait in waits.values_mut().filter(|wait| wait.is_for_lock()) {
+            self.refresh(wait);
+        }
+        let mut states: BTreeMap<u64, State> =
+            waits.iter().map(|(thread, wait)| (*thread, State::Waits(wait.edge))).collect();
+        if let Some(outside) = &mut self.look.outside {
+            let others = outside.look_past(|thread| waits.contains_key(&u64::from(thread)))?;
+            let of = |(thread, call)| (u64::from(thread), State::from(call));
+            states.extend(others.into_iter().map(of));
+        }
+        self.look.count += 1;
+        for state in states.values() {
+            *self.look.threads.entry(*state).or_default() += 1;
+        }
+        for wait in waits.values_mut().filter(|wait| wait.is_for_lock()) {
+            let state = match wait.owner {
+                0 if wait.is_free => Some(State::Free),
+                0 => continue,
+                owner => states.get(&owner).copied().or_else(|| {
+                    call(self.pid, owner).map(State::from)
+                }),
+            };
+            let Some(state) = state else {
+                wait.owner_ended = true;
+                continue;
+            };
+            *self.look.owners.entry((wait.edge, state)).or_default() += 1;
+        }
+        self.look.waits = waits.into_values().collect();
+        Some(())
+    }
+
+    /// The owner of now, where another thread has got the lock since the wait began. What is known
+    /// of the place is that of the first one.
+    fn refresh(&self, wait: &mut Wait) {
+        let (lock, kind) =
+            (wait.edge.lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT), wait.edge.lock >> KIND_SHIFT);
+        let Some(offset) = owner_at(kind) else { return };
+        let mut owner = [0; 4];
+        let read = self.memory.as_ref().map(|file| file.read_exact_at(&mut owner, lock + offset));
+        let owner = u64::from(u32::from_le_bytes(owner));
+        if !read.is_some_and(|read| read.is_ok()) || owner == wait.owner {
+            return;
+        }
+        if owner == 0 {
+            // Readers do not stand in a lock.
+            if kind == MUTEX {
+                (wait.owner, wait.is_free) = (0, true);
+            }
+            return;
+        }
+        wait.owner = owner;
+        (wait.edge.held, wait.edge.held_detail) = (0, 0);
+    }
+}
+
+/// Where a thread is.
+fn call(pid: u32, thread: u64) -> Option<Call> {
+    Call::read(&File::open(format!("/proc/{pid}/task/{thread}/syscall")).ok()?)
+}
+
+fn state_of(pid: u32) -> Option<char> {
+    crate::futex::state(pid, pid).filter(|state| *state != 'Z')
+}
+
+fn word(file: &File, at: usize) -> Option<u64> {
+    words::<1>(file, at).map(|[word]| word)
+}
+
+fn words<const N: usize>(file: &File, at: usize) -> Option<[u64; N]> {
+    let mut bytes = [[0; 8]; N];
+    file.read_exact_at(bytes.as_flattened_mut(), at as u64 * 8).ok()?;
+    Some(bytes.map(u64::from_le_bytes))
+}

@@ -1,0 +1,127 @@
+//! Locks inside of libc, by the functions that take them: no lock in place of `pthread_mutex_t`
+//! reaches them, but each has a way around it.
+
+/// Functions that take one lock of libc, and what to do instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// What the lock guards, in words that follow "libc's lock of".
+    pub guards: &'static str,
+    /// The functions, without underscores before their names; a star stands for any end.
+    functions: &'static [&'static str],
+    /// What a program does instead of calling them.
+    pub advice: &'static str,
+}
+
+/// All of them.
+const RUNTIMES: [Runtime; 11] = [
+    Runtime {
+        guards: "the random numbers",
+        functions: &[
+            "rand", "random", "srand", "srandom", "initstate", "setstate", "drand48", "lrand48",
+            "mrand48",
+        ],
+        advice: "Give each thread a generator of its own (rand_r, std::mt19937, arc4random); \
+                 another lock cannot help.",
+    },
+    Runtime {
+        guards: "the time zone",
+        functions: &[
+            "localtime", "localtime_r", "mktime", "timelocal", "tzset", "strftime*", "wcsftime*",
+            "gmtime", "gmtime_r", "ctime", "ctime_r", "tz_convert", "localtime64_r",
+        ],
+        advice: "Convert a time once for each second and thread and keep the result; another lock \
+                 cannot help.",
+    },
+    Runtime {
+        guards: "the heap",
+        functions: &[
+            "malloc", "libc_malloc", "calloc", "realloc", "free", "libc_free", "cfree", "memalign",
+            "aligned_alloc", "posix_memalign", "valloc", "reallocarray", "malloc_trim", "mallinfo*",
+            "strdup", "operator new*", "operator delete*", "_Znwm", "_Znam", "_ZdlPv*", "_ZdaPv*",
+        ],
+        advice: "Keep memory for reuse in each thread, allow more arenas (MALLOC_ARENA_MAX, \
+                 GLIBC_TUNABLES=glibc.malloc.arena_max) or take another allocator (jemalloc, \
+                 mimalloc, tcmalloc); another lock cannot help.",
+    },
+    Runtime {
+        guards: "a stdio stream",
+        functions: &[
+            "printf", "fprintf", "vprintf", "vfprintf", "printf_chk", "fprintf_chk",
+            "vfprintf_chk", "puts", "fputs", "fputc", "putc", "putchar", "fwrite", "fread", "fgets",
+            "fgetc", "getc", "getchar", "getline", "getdelim", "fflush", "fseek*", "ftell*",
+            "setvbuf", "scanf", "fscanf", "vfscanf", "flockfile", "perror", "fputs_unlocked",
+        ],
+        advice: "Format into a buffer of the thread and write it with one call, or give each \
+                 thread a stream of its own; another lock cannot help.",
+    },
+    Runtime {
+        guards: "the loader",
+        functions: &[
+            "dlopen", "dlclose", "dlsym", "dlvsym", "dladdr*", "dl_iterate_phdr", "tls_get_addr*",
+            "Unwind_Find_FDE", "cxa_throw", "Unwind_RaiseException", "Unwind_Backtrace",
+        ],
+        advice: "Look symbols up once, and do not throw exceptions or walk stacks in a hot path \
+                 (glibc 2.35 and libgcc 12 find unwind tables without this lock); another lock \
+                 cannot help.",
+    },
+    Runtime {
+        guards: "the environment",
+        functions: &["setenv", "putenv", "unsetenv", "clearenv", "getenv", "secure_getenv"],
+        advice: "Read the environment once when the program starts; another lock cannot help.",
+    },
+    Runtime {
+        guards: "name look-ups",
+        functions: &[
+            "getaddrinfo", "getnameinfo", "gethostby*", "getpw*", "getgr*", "getserv*",
+            "nss_*", "res_*",
+        ],
+        advice: "Look names up once and keep the results; another lock cannot help.",
+    },
+    Runtime {
+        guards: "the log",
+        functions: &["syslog", "vsyslog", "syslog_chk", "openlog"],
+        advice: "Hand messages to one thread that calls syslog; another lock cannot help.",
+    },
+    Runtime {
+        guards: "exit handlers",
+        functions: &["exit", "atexit", "cxa_atexit", "cxa_finalize", "quick_exit", "on_exit"],
+        advice: "Let one thread end the program, after the others have ended.",
+    },
+    Runtime {
+        guards: "the locale",
+        functions: &["setlocale", "newlocale", "uselocale", "nl_langinfo", "dcgettext", "dgettext"],
+        advice: "Set the locale once when the program starts; another lock cannot help.",
+    },
+    Runtime {
+        guards: "new threads",
+        functions: &["pthread_create", "pthread_atfork", "fork", "pthread_getattr_np"],
+        advice: "Keep threads in a pool instead of starting one for each task; another lock cannot \
+                 help.",
+    },
+];
+
+/// The lock that this function takes.
+pub fn runtime(function: &str) -> Option<&'static Runtime> {
+    let function = function.trim_start_matches('_');
+    let is_it = |known: &&str| match known.strip_suffix('*') {
+        Some(begin) => function.starts_with(begin.trim_start_matches('_')),
+        None => function == known.trim_start_matches('_'),
+    };
+    RUNTIMES.iter().find(|one| one.functions.iter().any(|known| is_it(&known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_libc_name_the_lock_that_they_take() {
+        let guards = |name| runtime(name).map(|one| one.guards);
+        assert_eq!(guards("rand"), Some("the random numbers"));
+        assert_eq!(guards("__libc_malloc"), Some("the heap"));
+        assert_eq!(guards("_Znwm"), Some("the heap"));
+        assert_eq!(guards("__strftime_l"), Some("the time zone"));
+        assert_eq!(guards("pthread_mutex_lock"), None);
+        assert_eq!(guards("random_walk"), None);
+    }
+}
