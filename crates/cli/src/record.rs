@@ -11,7 +11,7 @@ use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with
 use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::{
-    CONTENDED, DIRECTORY, JAVA, Looks, Process, Program, Record, RecordError, UNNAMED, VERSION,
+    CONTENDED, DIRECTORY, JAVA, Looks, Process, Program, Record, RecordError, Sampling, UNNAMED, VERSION,
 };
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -158,7 +158,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     args.policies.set(&mut command, &args.words[0])?;
     let before = Surroundings::now();
-    let mut looks = Looks::at(&place.0);
+    let sampling = Sampling::of_children();
+    unseen.extend(sampling.refused.as_ref().map(|reason| {
+        format!("Where threads spent CPU time was not sampled: perf_event_open(2): {reason}.")
+    }));
+    let mut looks = Looks::at(&place.0).with(sampling);
     let ran = execute(command, args, &mut Beside { watching: &mut watching, looks: &mut looks })?;
     let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
     let disturbance = before.since(cpu_s);

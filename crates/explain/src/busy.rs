@@ -2,6 +2,7 @@
 //! move, spinning; and what threads do if locks cost little.
 
 use convoy_record::account::seconds;
+use convoy_record::runtimes::runtime;
 use convoy_record::{Account, Doing, Kind, Lock, Process, Record, Times};
 
 use crate::diagnoses::{Diagnosis, Ill, percent};
@@ -16,6 +17,10 @@ const YIELD_S: f64 = 0.3e-6;
 const FETCHED_S: f64 = 45e-9;
 /// Wakeups in vain, of all, that make a herd.
 const HERD: f64 = 0.4;
+/// Samples of CPU time at instructions that wait, or add, which are enough.
+const SAMPLES: u64 = 10;
+/// Part of all samples that they are at least.
+const SPINS: f64 = 0.1;
 /// Events that are enough to speak of.
 const FEW: u64 = 100;
 
@@ -25,7 +30,8 @@ pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
     all.extend(process.locks.iter().filter_map(|lock| herd(record, process, lock)));
     all.extend(process.locks.iter().filter_map(|lock| readers(process, lock)));
     all.extend(false_sharing(process));
-    all.extend(spinning(process));
+    all.extend(spinning(record, process));
+    all.extend(counter(process));
     all
 }
 
@@ -149,23 +155,87 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// Threads give up their CPU in a loop.
-fn spinning(process: &Process) -> Option<Diagnosis> {
-    let most = process.yields.first().filter(|one| one.count > 10 * FEW)?;
+/// Threads wait in a loop, by samples of CPU time or because they give up their CPU again and
+/// again.
+fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
+    let hot = process.hot.iter().filter(|hot| !is_of_libc(&hot.place));
+    let hot = hot.max_by_key(|hot| hot.spins).map(|hot| (hot, part(hot.spins, process)));
+    let hot = hot.filter(|(hot, part)| hot.spins >= SAMPLES && *part >= SPINS);
+    let yields = process.yields.first().filter(|one| one.count > 10 * FEW);
     let all: u64 = process.yields.iter().map(|one| one.count).sum();
     let cost_s = all as f64 * YIELD_S;
+    let (place, share, what) = match (hot, yields) {
+        // Most samples of such a loop are elsewhere in it.
+        (Some((hot, _)), _) => {
+            let share = part(hot.count, process);
+            (&hot.place, Some(share), format!("spend {} of the CPU time spinning", percent(share)))
+        }
+        (None, Some(one)) => (&one.place, of_cpu(process, cost_s), "spin".to_owned()),
+        (None, None) => return None,
+    };
+    let yields = match yields {
+        Some(one) => format!(" (sched_yield(2) was called {all} times, most in {})", one.place),
+        None => String::new(),
+    };
+    let runnable = threads(process);
+    let cpus = f64::from(record.program.cpus.max(1));
+    let owner = if runnable > cpus {
+        format!("; its owner often has no CPU: {runnable:.0} threads share {cpus} CPUs")
+    } else {
+        String::new()
+    };
     Some(Diagnosis {
         ill: Ill::Spinning,
         pid: process.pid,
-        lock: most.place.clone(),
-        share: of_cpu(process, cost_s),
-        cost_s,
+        lock: place.clone(),
+        share,
+        cost_s: share.map_or(cost_s, |share| share * process.cpu_s),
         sentence: format!(
-            "Threads called sched_yield(2) {all} times, most in {}: they spin for a lock of the \
-             program's own, whose owner may have lost its CPU.",
-            most.place
+            "Threads {what} in {place} for a lock of the program's own{yields}{owner}."
         ),
         cure: "Take a mutex there, which sleeps until the owner has released it.".to_owned(),
+    })
+}
+
+/// The part of the samples of CPU time that these are.
+fn part(count: u64, process: &Process) -> f64 {
+    count as f64 / process.samples.max(1) as f64
+}
+
+/// Whether a place is in libc's own locks, whose waits are recorded otherwise.
+fn is_of_libc(place: &str) -> bool {
+    let name = place.trim_start_matches('_');
+    let function = name.split([' ', '+']).next().unwrap_or(name);
+    ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"].iter().any(|one| name.starts_with(one))
+        || runtime(function).is_some()
+        || place.contains("(libc") || place.contains("(libpthread")
+}
+
+/// Threads add to one counter.
+fn counter(process: &Process) -> Option<Diagnosis> {
+    let hot = process.hot.iter().filter(|hot| !is_of_libc(&hot.place));
+    let hot = hot.max_by_key(|hot| hot.atomics)?;
+    let share = part(hot.atomics, process);
+    let is_alone = threads(process) < 1.5;
+    if hot.atomics < SAMPLES || share < SPINS || is_alone {
+        return None;
+    }
+    Some(Diagnosis {
+        ill: Ill::ReaderCounter,
+        pid: process.pid,
+        lock: hot.place.clone(),
+        share: Some(share),
+        cost_s: share * process.cpu_s,
+        sentence: format!(
+            "Threads do not wait, but spend {} of the CPU time at atomic additions in {}: they \
+             write one counter, such as that of a lock for readers, whose cache line moves between \
+             CPUs.",
+            percent(share),
+            hot.place
+        ),
+        cure: "Read without a lock: let writers replace the data and readers follow an atomic \
+               pointer, or count in each thread or CPU."
+            .to_owned(),
     })
 }
 
@@ -173,6 +243,9 @@ fn spinning(process: &Process) -> Option<Diagnosis> {
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     let said = account.elsewhere(record);
     match activity(record) {
+        Some(doing) if account.locks.is_empty() => {
+            format!("Locks cost little: no thread was seen waiting for one. {doing}")
+        }
         Some(doing) => format!("{said} {doing}"),
         None => said,
     }

@@ -1,5 +1,6 @@
 //! Words of the diagnoses: what waiting cost, and what to do about what an owner does.
 
+use convoy_record::runtimes::runtime;
 use convoy_record::{Lock, Pending, Process, Record};
 
 use crate::diagnoses::{Diagnosis, Ill, percent};
@@ -22,7 +23,11 @@ pub(crate) fn cost(subject: &Subject<'_>) -> String {
     } else {
         String::new()
     };
-    let what = if subject.lock.runtime.is_empty() { subject.what() } else { "a lock".to_owned() };
+    let what = match runtime(&subject.lock.runtime) {
+        Some(known) => format!("libc's lock of {}", known.guards),
+        None if subject.lock.runtime.is_empty() => subject.what(),
+        None => "a lock".to_owned(),
+    };
     match subject.share {
         Some(share) => {
             format!("Threads{at} spent {} of their time waiting for {what}", percent(share))

@@ -100,7 +100,7 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
     for process in &record.processes {
         all.extend(cycles(process).iter().map(|cycle| cures::deadlock(process, cycle)));
         let own = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
-        all.extend(own.filter_map(|lock| of_lock(record, process, lock)));
+        all.extend(own.filter_map(|lock| of_lock(process, lock)));
         all.extend(busy::of_process(record, process));
     }
     let account = Account::new(record);
@@ -129,7 +129,7 @@ pub fn verdict(record: &Record) -> String {
 }
 
 /// Why threads waited for a lock, if they did.
-fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
+fn of_lock(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let subject = Subject::new(process, lock);
     if let Some(found) = interpreter(&subject) {
         return Some(found);
@@ -143,7 +143,6 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     let found = rules.iter().find_map(|rule| rule(&subject));
     let (ill, why, cure) = found.unwrap_or_else(|| contended(&subject));
     let sentence = format!("{}{}.", cures::cost(&subject), why);
-    let _unused = record;
     Some(Diagnosis {
         ill,
         pid: process.pid,
@@ -159,10 +158,7 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
 fn libc(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
     let function = &subject.lock.runtime;
     let known = runtime(function)?;
-    let why = format!(
-        ", which libc has for {} and takes in {function}()",
-        known.guards
-    );
+    let why = format!(", which {function}() takes");
     Some((Ill::LibcLock, why, known.advice.to_owned()))
 }
 
@@ -232,6 +228,9 @@ fn asleep(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 fn waits(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
     let holder = subject.holder.as_ref()?;
     let other = holder.other.filter(|_| holder.waited >= REASON)?;
+    if other.what == subject.lock.name {
+        return None;
+    }
     let why = format!(
         "{} while it waits in {} for `{}`",
         holds(subject, holder),
@@ -364,7 +363,7 @@ fn interpreter(subject: &Subject<'_>) -> Option<Diagnosis> {
 /// `, which Wal::sync (wal.cc:16) holds`.
 fn holds(subject: &Subject<'_>, holder: &Holder<'_>) -> String {
     match holder.place {
-        "" => ", which its owner holds".to_owned(),
+        "" => ", which another thread holds".to_owned(),
         place if place == subject.place => format!(", which another thread in {place} holds"),
         place => format!(", which {place} holds"),
     }

@@ -42,14 +42,11 @@ pub(crate) struct Holder<'a> {
     pub(crate) waited: f64,
     /// It had lost its CPU.
     pub(crate) preempted: f64,
-    /// The lock was free.
-    pub(crate) free: f64,
     /// What it did most often, of those above.
     pub(crate) call: Option<&'a Seen>,
     pub(crate) other: Option<&'a Seen>,
     /// How often owners had acquired it again by the end of a wait, on average.
     pub(crate) again: f64,
-    pub(crate) samples: u64,
 }
 
 /// Threads of a process that live at the same time, on average.
@@ -173,12 +170,10 @@ impl<'a> Holder<'a> {
             ran,
             asleep,
             waited,
-            free,
             preempted: (off - asleep - waited - free).max(0.0),
             call: top(&[Doing::Sleeps, Doing::Faults, Doing::Idles]),
             other: top(&[Doing::Waits]),
             again: total(|cause| cause.again as f64) / counted.max(1.0),
-            samples,
         })
     }
 }

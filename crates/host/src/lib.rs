@@ -35,6 +35,7 @@ pub use surroundings::Surroundings;
 pub use sys::aio::Engine;
 pub use sys::bpf;
 pub use sys::pthread;
+pub use sys::samples;
 
 /// Catches SIGINT, SIGTERM and SIGHUP while it lives, so that a long command can end in order.
 #[derive(Debug)]

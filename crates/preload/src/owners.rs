@@ -258,7 +258,9 @@ fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner
     let first = (now >> 8) as usize;
     (0..used).map(|at| (first + at) % used).find_map(|number| {
         let slot = process::slot(file, number);
-        if core::ptr::eq(slot, me.0) {
+        // What a thread waits for it has noted, too.
+        let waits = slot[S_WAITS].load(Relaxed) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+        if core::ptr::eq(slot, me.0) || waits == lock as u64 {
             return None;
         }
         let held = held(file, number, slot, lock)?;

@@ -13,6 +13,7 @@ mod edges;
 mod elf;
 mod found;
 mod futex;
+mod hot;
 pub mod import;
 mod keys;
 pub mod launch;
@@ -32,6 +33,7 @@ pub mod trace;
 
 pub use account::Account;
 pub use causes::{Cause, Counted, Doing, Event, Pending, Seen};
+pub use hot::{Hot, Sampling};
 pub use looks::Looks;
 pub use names::{LOCK_OF, is_passing};
 pub use parked::{JAVA, UNNAMED};

@@ -13,10 +13,12 @@ use convoy_host::clock::thread_cpu_ns;
 
 use crate::attach::Attached;
 use crate::futex::{Call, owner_at};
+use crate::hot::{Hot, Sampling};
 use crate::layout::{
     H_MAGIC, H_PID, H_SLOTS, KIND_SHIFT, MAGIC, MUTEX, S_THREAD, S_WAITS, S_WAITS_HELD_DETAIL, SLOT_COUNT,
     SLOT_WORDS, SLOTS,
 };
+use crate::names::Names;
 
 /// Looks a second at most.
 const RATE: f64 = 250.0;
@@ -95,6 +97,8 @@ pub(crate) struct Look {
     pub(crate) count: u64,
     /// Waits past the recorded functions.
     pub(crate) outside: Option<Attached>,
+    /// Where its threads spent CPU time, and all samples of that.
+    pub(crate) hot: (Vec<Hot>, u64),
 }
 
 /// One process.
@@ -114,9 +118,17 @@ pub struct Looks {
     listed: Option<Instant>,
     last: Option<Instant>,
     took: Duration,
+    sampling: Option<Sampling>,
 }
 
 impl Looks {
+    /// With samples of CPU time, which this thread has begun.
+    #[must_use]
+    pub fn with(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(sampling);
+        self
+    }
+
     /// At the processes that leave their files in this directory.
     pub fn at(directory: &Path) -> Self {
         Self {
@@ -125,6 +137,7 @@ impl Looks {
             listed: None,
             last: None,
             took: Duration::ZERO,
+            sampling: None,
         }
     }
 
@@ -139,6 +152,9 @@ impl Looks {
         if self.listed.is_none_or(|listed| listed.elapsed() > LIST) {
             self.list();
             self.listed = Some(begin);
+        }
+        if let Some(sampling) = &mut self.sampling {
+            sampling.look();
         }
         for peek in self.peeks.values_mut().filter(|peek| !peek.has_ended) {
             peek.has_ended = peek.look().is_none();
@@ -164,7 +180,12 @@ impl Looks {
 
     /// What was seen of the process with this file.
     pub(crate) fn take(&mut self, path: &Path) -> Option<Look> {
-        self.peeks.remove(path).map(|peek| peek.look)
+        let Peek { mut look, pid, .. } = self.peeks.remove(path)?;
+        if let Some(sampling) = &mut self.sampling {
+            let maps = look.outside.as_ref().map_or("", |outside| &outside.maps);
+            look.hot = sampling.take(pid, &Names::new(maps));
+        }
+        Some(look)
     }
 }
 

@@ -114,6 +114,12 @@ impl Names {
         Some((&object.path, address - object.base))
     }
 
+    /// Whether an address is in the object that is loaded before a program.
+    pub(crate) fn is_recorder(&self, address: u64) -> bool {
+        let file = self.own(address).and_then(|(path, _)| path.file_name());
+        file.is_some_and(|name| name.to_string_lossy().starts_with("libconvoy_record"))
+    }
+
     /// The function around an address.
     pub(crate) fn name(&self, address: u64) -> Option<String> {
         self.function(address).map(|(name, ..)| name)

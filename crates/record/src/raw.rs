@@ -227,6 +227,7 @@ impl Raw {
             };
             waits.extend(wait.as_ref().map(seen));
         }
+        (process.hot, process.samples) = std::mem::take(&mut look.hot);
         process.looks = look.count;
         process.pending = book.pending(&waits, header[H_TICKS_LAST]);
         if let Some(outside) = &mut look.outside {

@@ -6,6 +6,7 @@ use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
 use crate::causes::{Cause, Counted, Event, Pending, Seen};
+use crate::hot::Hot;
 use crate::trace::Trace;
 use crate::{RecordError, layout};
 
@@ -138,6 +139,12 @@ pub struct Process {
     /// What its threads were seen doing, most often first; from samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<Seen>,
+    /// Where its threads spent CPU time, by samples; the most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<Hot>,
+    /// All samples of CPU time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub samples: u64,
     /// Locks that share a cache line with others, by their names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Vec<String>>,

@@ -153,8 +153,7 @@ impl Stacks {
 
     /// Whether an address is in the object that is loaded before a program.
     pub(crate) fn is_ours(&self, address: u64) -> bool {
-        let file = self.names.own(address).and_then(|(path, _)| path.file_name());
-        file.is_some_and(|name| name.to_string_lossy().starts_with("libconvoy_record"))
+        self.names.is_recorder(address)
     }
 
     /// What a program that calls futex(2) itself waits for, by the names of its functions.

@@ -1,0 +1,202 @@
+//! Samples of CPU time: where the threads of a program are, many times a second, by
+//! perf_event_open(2) on processes of one's own, which needs no rights where
+//! `kernel.perf_event_paranoid` is at most 2. Only code of the program is looked at.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+/// Bytes of what the kernel is told of an event.
+const ATTRIBUTES: usize = 112;
+/// A clock of the CPU that needs no counter of the hardware.
+const SOFTWARE: u32 = 1;
+/// What a sample has: where, which thread, which callers.
+const WHAT: u64 = 1 | 1 << 1 | 1 << 5;
+/// Begins when the program does, goes along with new threads, leaves the kernel out, and counts
+/// samples a second.
+const FLAGS: u64 = 1 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 10 | 1 << 12 | 1 << 21;
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+/// Callers of a sample at most.
+const FRAMES: u16 = 8;
+/// Pages of a ring, after the one that describes it.
+const PAGES: usize = 8;
+/// Where that has how far the kernel has written and how far has been read.
+const HEAD: usize = 1024;
+const TAIL: usize = 1032;
+/// A record that is a sample.
+const SAMPLE: u32 = 9;
+/// Above are no addresses but marks.
+const MARKS: u64 = u64::MAX - 4095;
+
+/// One sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The process.
+    pub process: u32,
+    /// The thread.
+    pub thread: u32,
+    /// The place and its callers by frame pointers, the innermost first.
+    pub chain: Vec<u64>,
+}
+
+/// The samples of one CPU.
+#[derive(Debug)]
+struct Ring {
+    _descriptor: OwnedFd,
+    base: usize,
+    page: usize,
+}
+
+/// What is started by this thread from now on, sampled until this is dropped.
+#[derive(Debug)]
+pub struct Samples {
+    rings: Vec<Ring>,
+}
+
+impl Samples {
+    /// Of the programs that this thread starts, so many times a second of CPU time.
+    ///
+    /// # Errors
+    /// The kernel does not permit it.
+    pub fn of_children(cpus: &[usize], hertz: u64) -> io::Result<Self> {
+        let rings = cpus.iter().map(|cpu| Ring::new(*cpu, hertz));
+        Ok(Self { rings: rings.collect::<io::Result<_>>()? })
+    }
+
+    /// Hands over what has come since the last call.
+    pub fn read(&mut self, mut each: impl FnMut(Sample)) {
+        for ring in &self.rings {
+            ring.read(&mut each);
+        }
+    }
+}
+
+impl Ring {
+    fn new(cpu: usize, hertz: u64) -> io::Result<Self> {
+        let mut words = [0_u8; ATTRIBUTES];
+        let mut put = |at: usize, bytes: &[u8]| words[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &SOFTWARE.to_le_bytes());
+        put(4, &(ATTRIBUTES as u32).to_le_bytes());
+        put(16, &hertz.to_le_bytes());
+        put(24, &WHAT.to_le_bytes());
+        put(40, &FLAGS.to_le_bytes());
+        put(108, &FRAMES.to_le_bytes());
+        // SAFETY: the kernel reads as many bytes as the attributes say that they have.
+        let opened = unsafe {
+            libc::syscall(libc::SYS_perf_event_open, &raw const words, 0, cpu, -1, CLOSE_ON_EXEC)
+        };
+        let descriptor = RawFd::try_from(opened).ok().filter(|opened| *opened >= 0);
+        let descriptor = descriptor.ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the kernel has just given it to us.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        // SAFETY: takes a number and gives one.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of the ring, wherever there is room.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                (1 + PAGES) * page,
+                protection,
+                libc::MAP_SHARED,
+                descriptor.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { _descriptor: descriptor, base: base as usize, page })
+    }
+
+    /// A word of the page that describes the ring.
+    fn word(&self, at: usize) -> &AtomicU64 {
+        let word = (self.base + at) as *mut u64;
+        // SAFETY: within the mapping, aligned, and there until the ring is dropped.
+        unsafe { AtomicU64::from_ptr(word) }
+    }
+
+    fn read(&self, each: &mut impl FnMut(Sample)) {
+        // Acquire: pairs with the kernel's release of what it has written before.
+        let (head, mut tail) = (self.word(HEAD).load(Acquire), self.word(TAIL).load(Acquire));
+        while tail < head {
+            let begin = self.bytes(tail, 8);
+            let number = |at: usize, length: usize| {
+                let bytes = begin[at..at + length].iter().rev();
+                bytes.fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+            };
+            let (kind, size) = (number(0, 4) as u32, number(6, 2));
+            if size < 8 {
+                break;
+            }
+            if kind == SAMPLE {
+                each(sample(&self.bytes(tail + 8, size as usize - 8)));
+            }
+            tail += size;
+        }
+        fence(Release);
+        // Release: what was read may be written over from now on.
+        self.word(TAIL).store(head, Release);
+    }
+
+    /// Bytes of the ring, which goes around.
+    fn bytes(&self, from: u64, count: usize) -> Vec<u8> {
+        let size = PAGES * self.page;
+        let data = self.base + self.page;
+        let byte = |at: usize| {
+            let place = (data + (from as usize + at) % size) as *const u8;
+            // SAFETY: within the mapping; the kernel does not write what was not read yet.
+            unsafe { place.read_volatile() }
+        };
+        (0..count).map(byte).collect()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this ring's, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base as *mut libc::c_void, (1 + PAGES) * self.page) };
+    }
+}
+
+/// A sample from its bytes: place, process and thread, number of callers, callers.
+fn sample(bytes: &[u8]) -> Sample {
+    let words: Vec<u64> = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        .collect();
+    let [place, task, count, ref chain @ ..] = words[..] else { return Sample::default() };
+    let chain = chain.iter().copied().take(count as usize).filter(|frame| *frame < MARKS);
+    let mut chain: Vec<u64> = chain.collect();
+    if chain.first() != Some(&place) {
+        chain.insert(0, place);
+    }
+    Sample { process: task as u32, thread: (task >> 32) as u32, chain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_its_place_first_and_no_marks() {
+        let words = [0x10_u64, 7 | 8 << 32, 3, u64::MAX - 511, 0x10, 0x20];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let expected = Sample { process: 7, thread: 8, chain: vec![0x10, 0x20] };
+        assert_eq!(sample(&bytes), expected);
+        assert_eq!(sample(&bytes[..8]), Sample::default());
+    }
+
+    #[test]
+    fn programs_are_sampled_where_that_is_permitted() {
+        let cpus = crate::clock::usable_cpus();
+        let Ok(mut samples) = Samples::of_children(&cpus, 999) else { return };
+        let loops = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let status = std::process::Command::new("sh").args(["-c", loops]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+        let mut found = 0;
+        samples.read(|sample| found += usize::from(!sample.chain.is_empty()));
+        assert!(found > 10, "{found}");
+    }
+}

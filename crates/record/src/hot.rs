@@ -1,0 +1,212 @@
+//! Where threads spend CPU time, by samples, and whether they spin there: a loop that waits has
+//! `pause` or an atomic exchange in it, and samples lie at these instructions.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use convoy_host::samples::{Sample, Samples};
+use serde::{Deserialize, Serialize};
+
+use crate::elf::Elf;
+use crate::names::Names;
+
+/// Samples a second of CPU time.
+const HERTZ: u64 = 250;
+/// Different places that are kept.
+const MOST: usize = 20_000;
+/// Functions that a record keeps.
+const KEPT: usize = 30;
+/// Bytes around a place in which the instruction before or after it is sought.
+const AROUND: u64 = 12;
+
+/// A function, and the samples in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hot {
+    /// The function, with the line that had most samples.
+    pub place: String,
+    /// The function that called it most; empty: not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub caller: String,
+    /// Samples.
+    pub count: u64,
+    /// Of these, at instructions that a loop waits with: `pause`, exchange, compare and exchange.
+    #[serde(default)]
+    pub spins: u64,
+    /// Of these, at atomic additions and the like.
+    #[serde(default)]
+    pub atomics: u64,
+}
+
+/// The samples of a program while it runs.
+pub struct Sampling {
+    samples: Option<Samples>,
+    found: BTreeMap<u32, BTreeMap<Vec<u64>, u64>>,
+    /// Why there are none.
+    pub refused: Option<String>,
+}
+
+impl Sampling {
+    /// Of the programs that this thread starts.
+    pub fn of_children() -> Self {
+        let cpus = convoy_host::clock::usable_cpus();
+        match Samples::of_children(&cpus, HERTZ) {
+            Ok(samples) => Self { samples: Some(samples), found: BTreeMap::new(), refused: None },
+            Err(error) => {
+                Self { samples: None, found: BTreeMap::new(), refused: Some(error.to_string()) }
+            }
+        }
+    }
+
+    /// Takes what has come.
+    pub fn look(&mut self) {
+        let found = &mut self.found;
+        if let Some(samples) = &mut self.samples {
+            samples.read(|Sample { process, mut chain, .. }| {
+                chain.truncate(2);
+                let places = found.entry(process).or_default();
+                let known = places.len() < MOST || places.contains_key(&chain);
+                if known && !chain.is_empty() {
+                    *places.entry(chain).or_default() += 1;
+                }
+            });
+        }
+    }
+
+    /// The functions of a process, those with most samples first; and all its samples.
+    pub(crate) fn take(&mut self, pid: u32, names: &Names) -> (Vec<Hot>, u64) {
+        self.look();
+        let mut places = self.found.remove(&pid).unwrap_or_default();
+        // What recording costs is no work of the program.
+        places.retain(|chain, _| !names.is_recorder(chain[0]));
+        let total = places.values().sum();
+        let mut code = Code::default();
+        let mut all: BTreeMap<String, Sum> = BTreeMap::new();
+        for (chain, count) in places {
+            let place = names.place(chain[0] + 1, &[]);
+            let function = place.split(" (").next().unwrap_or(&place);
+            let function = function.split("+0x").next().unwrap_or(function).to_owned();
+            let sum = all.entry(function).or_default();
+            sum.hot.count += count;
+            *sum.lines.entry(place).or_default() += count;
+            if let Some(caller) = chain.get(1) {
+                *sum.callers.entry(*caller).or_default() += count;
+            }
+            match code.kind(names, chain[0]) {
+                Kind::Spins => sum.hot.spins += count,
+                Kind::Atomic => sum.hot.atomics += count,
+                Kind::Other => {}
+            }
+        }
+        let mut all: Vec<Sum> = all.into_values().collect();
+        all.sort_by_key(|sum| std::cmp::Reverse(sum.hot.count));
+        all.truncate(KEPT);
+        (all.into_iter().map(|sum| sum.named(names)).collect(), total)
+    }
+}
+
+/// Samples of one function.
+#[derive(Default)]
+struct Sum {
+    hot: Hot,
+    lines: BTreeMap<String, u64>,
+    callers: BTreeMap<u64, u64>,
+}
+
+impl Sum {
+    fn named(mut self, names: &Names) -> Hot {
+        let most = self.lines.into_iter().max_by_key(|(_, count)| *count);
+        self.hot.place = most.map_or_else(String::new, |(place, _)| place);
+        let caller = self.callers.into_iter().max_by_key(|(_, count)| *count);
+        self.hot.caller = caller.and_then(|(at, _)| names.name(at)).unwrap_or_default();
+        self.hot
+    }
+}
+
+/// What is at a place.
+enum Kind {
+    Spins,
+    Atomic,
+    Other,
+}
+
+/// The code of files.
+#[derive(Default)]
+struct Code(BTreeMap<PathBuf, Option<Elf>>);
+
+impl Code {
+    fn kind(&mut self, names: &Names, address: u64) -> Kind {
+        let Some((path, own)) = names.own(address) else { return Kind::Other };
+        let read = |path: &Path| Elf::new(std::fs::read(path).ok()?);
+        let elf = self.0.entry(path.clone()).or_insert_with(|| read(path));
+        let Some(elf) = elf else { return Kind::Other };
+        let code = elf.code().find(|(begin, bytes)| {
+            (*begin..*begin + bytes.len() as u64).contains(&own)
+        });
+        let Some((begin, bytes)) = code else { return Kind::Other };
+        let at = (own - begin) as usize;
+        let from = at.saturating_sub(AROUND as usize);
+        let to = (at + AROUND as usize).min(bytes.len());
+        kind(&bytes[from..at], &bytes[at..to])
+    }
+}
+
+/// What the instruction is that ends before a place, or begins there.
+fn kind(before: &[u8], after: &[u8]) -> Kind {
+    const PAUSE: [u8; 2] = [0xf3, 0x90];
+    if before.ends_with(&PAUSE) || after.starts_with(&PAUSE) {
+        return Kind::Spins;
+    }
+    // The sample lies after an instruction that took long.
+    for length in (2..=before.len().min(10)).rev() {
+        match instruction(&before[before.len() - length..]) {
+            Kind::Other => {}
+            found => return found,
+        }
+    }
+    instruction(after)
+}
+
+/// What an instruction is that begins with these bytes, if it is atomic and in memory.
+fn instruction(bytes: &[u8]) -> Kind {
+    const LOCK: u8 = 0xf0;
+    let (locked, rest) = match bytes {
+        [LOCK, rest @ ..] => (true, rest),
+        _ => (false, bytes),
+    };
+    let rest = match rest {
+        [prefix, rest @ ..] if (0x40..0x50).contains(prefix) || *prefix == 0x66 => rest,
+        _ => rest,
+    };
+    let in_memory = |mode: &u8| mode >> 6 != 3;
+    match rest {
+        // xchg is atomic with memory, with a prefix or without.
+        [0x86 | 0x87, mode, ..] if in_memory(mode) => Kind::Spins,
+        [0x0f, 0xb0 | 0xb1, ..] if locked => Kind::Spins,
+        [0x0f, 0xc0 | 0xc1, ..] if locked => Kind::Atomic,
+        [0x00 | 0x01 | 0x08 | 0x09 | 0x20 | 0x21 | 0x28 | 0x29 | 0x80..=0x83 | 0xfe | 0xff, ..]
+            if locked =>
+        {
+            Kind::Atomic
+        }
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_that_wait_are_told_by_their_instructions() {
+        let spins = |before: &[u8], after: &[u8]| matches!(kind(before, after), Kind::Spins);
+        // pause; and xchg with a word; and lock cmpxchg.
+        assert!(spins(&[0x90, 0xf3, 0x90], &[0x8b]));
+        assert!(spins(&[], &[0x87, 0x05, 1, 2, 3, 4]));
+        assert!(spins(&[0xf0, 0x0f, 0xb1, 0x0f], &[0x75, 0xf0]));
+        // Registers are exchanged in any code.
+        assert!(!spins(&[], &[0x87, 0xd8]));
+        assert!(!spins(&[0x48, 0x0f, 0xaf, 0xc1], &[0x48, 0x01, 0xd0]));
+        let adds = matches!(kind(&[0xf0, 0x0f, 0xc1, 0x07], &[0x85, 0xc0]), Kind::Atomic);
+        assert!(adds);
+    }
+}
