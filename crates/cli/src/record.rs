@@ -11,7 +11,8 @@ use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with
 use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::{
-    CONTENDED, DIRECTORY, JAVA, Looks, Process, Program, Record, RecordError, Sampling, UNNAMED, VERSION,
+    CONTENDED, DIRECTORY, JAVA, Looks, Process, Program, Record, RecordError, Sampling, UNNAMED,
+    VERSION,
 };
 use convoy_record::{launch, raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -104,9 +104,9 @@ fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
         share: Some(share),
         cost_s,
         sentence: format!(
-            "Readers of `{}` in {} do not wait, but spend {} of the CPU time to acquire and release \
-             it: each of {count} acquisitions takes {} because all of them write one counter, whose \
-             cache line moves between CPUs.",
+            "Readers of `{}` in {} do not wait, but spend {} of the CPU time to acquire and \
+             release it: each of {count} acquisitions takes {} because all of them write one \
+             counter, whose cache line moves between CPUs.",
             lock.name,
             site.place,
             percent(share),
@@ -129,7 +129,8 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
         // One thread at a time needs no line of another one.
         let busy = locks.iter().filter(|lock| lock.count() > 10_000).count();
         let count: u64 = locks.iter().map(|lock| lock.count()).sum();
-        let is_apart = locks.iter().all(|lock| (lock.contended() as f64) < 0.01 * lock.count() as f64);
+        let is_apart =
+            locks.iter().all(|lock| (lock.contended() as f64) < 0.01 * lock.count() as f64);
         let each_s = fetched_s(&acquire);
         let is_it = busy > 1 && is_apart && each_s > FETCHED_S;
         is_it.then_some((names, count, each_s))
@@ -208,7 +209,8 @@ fn is_of_libc(place: &str) -> bool {
     let function = name.split([' ', '+']).next().unwrap_or(name);
     ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"].iter().any(|one| name.starts_with(one))
         || runtime(function).is_some()
-        || place.contains("(libc") || place.contains("(libpthread")
+        || place.contains("(libc")
+        || place.contains("(libpthread")
 }
 
 /// Threads add to one counter.
@@ -268,7 +270,11 @@ fn activity(record: &Record) -> Option<String> {
     let mut words = vec![format!("ran or waited for a CPU during {}", percent(runs))];
     let sleeps = process.activity.iter().filter(|seen| seen.doing == Doing::Sleeps);
     for seen in sleeps.take(2).filter(|seen| seen.count as f64 > 0.05 * all as f64) {
-        words.push(format!("slept in {} during {}", seen.what, percent(seen.count as f64 / all as f64)));
+        words.push(format!(
+            "slept in {} during {}",
+            seen.what,
+            percent(seen.count as f64 / all as f64)
+        ));
     }
     if idles > 0.05 {
         words.push(format!("waited for conditions during {}", percent(idles)));

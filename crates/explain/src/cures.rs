@@ -28,15 +28,11 @@ pub(crate) fn cost(subject: &Subject<'_>) -> String {
         None if subject.lock.runtime.is_empty() => subject.what(),
         None => "a lock".to_owned(),
     };
-    match subject.share {
-        Some(share) => {
-            format!("Threads{at} spent {} of their time waiting for {what}", percent(share))
-        }
-        None => {
-            let wait = convoy_record::account::seconds(subject.wait_s);
-            format!("Threads{at} waited {wait} for {what}")
-        }
+    if let Some(share) = subject.share {
+        return format!("Threads{at} spent {} of their time waiting for {what}", percent(share));
     }
+    let wait = convoy_record::account::seconds(subject.wait_s);
+    format!("Threads{at} waited {wait} for {what}")
 }
 
 /// What to do about an owner that sleeps in this system call.
@@ -46,7 +42,9 @@ pub(crate) fn of_call(call: &str) -> String {
         "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" => {
             "Note what must reach the disk under the lock, and call"
         }
-        "nanosleep" | "clock_nanosleep" | "sched_yield" | "pause" => "Release the lock and then call",
+        "nanosleep" | "clock_nanosleep" | "sched_yield" | "pause" => {
+            "Release the lock and then call"
+        }
         "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" | "accept"
         | "accept4" | "recvfrom" | "recvmsg" | "connect" | "futex" | "wait4" | "waitid" => {
             "Release the lock before this wait: do not call"

@@ -23,6 +23,11 @@ const OVERTAKEN: f64 = 4.0;
 /// A hog holds the lock for this part of the run, seconds over seconds.
 const HOGGED: f64 = 0.6;
 
+/// What is wrong, why in words, and the cure.
+type Reason = (Ill, String, String);
+/// The reason for which threads waited for a lock, if it is this one.
+type Rule = fn(&Subject<'_>) -> Option<Reason>;
+
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -137,9 +142,8 @@ fn of_lock(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     if !lock.is_lock() || subject.wait_s <= 0.0 {
         return None;
     }
-    let rules: [fn(&Subject<'_>) -> Option<(Ill, String, String)>; 9] = [
-        libc, other_runtime, starvation, asleep, waits, hog, preempted, long, short,
-    ];
+    let rules: [Rule; 9] =
+        [libc, other_runtime, starvation, asleep, waits, hog, preempted, long, short];
     let found = rules.iter().find_map(|rule| rule(&subject));
     let (ill, why, cure) = found.unwrap_or_else(|| contended(&subject));
     let sentence = format!("{}{}.", cures::cost(&subject), why);
@@ -155,7 +159,7 @@ fn of_lock(process: &Process, lock: &Lock) -> Option<Diagnosis> {
 }
 
 /// A lock of libc, which it takes in a function that the program calls.
-fn libc(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn libc(subject: &Subject<'_>) -> Option<Reason> {
     let function = &subject.lock.runtime;
     let known = runtime(function)?;
     let why = format!(", which {function}() takes");
@@ -163,7 +167,7 @@ fn libc(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// A lock that another runtime has built.
-fn other_runtime(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     let name = &subject.lock.runtime;
     if name.is_empty() {
         return None;
@@ -178,7 +182,7 @@ fn other_runtime(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// A writer waits while reader after reader acquires the lock.
-fn starvation(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn starvation(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let reads = subject.lock.sites.iter().filter(|site| site.act == "read");
     let reads: u64 = reads.map(|site| site.count).sum();
@@ -191,7 +195,9 @@ fn starvation(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
     if !is_read || !is_long {
         return None;
     }
-    let by = if holder.place.is_empty() { "readers".to_owned() } else {
+    let by = if holder.place.is_empty() {
+        "readers".to_owned()
+    } else {
         format!("readers in {}", holder.place)
     };
     let why = format!(
@@ -206,7 +212,7 @@ fn starvation(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// The owner sleeps in a system call.
-fn asleep(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let call = holder.call.filter(|_| holder.asleep >= ASLEEP)?;
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
@@ -225,7 +231,7 @@ fn asleep(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// The owner waits for another lock.
-fn waits(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn waits(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let other = holder.other.filter(|_| holder.waited >= REASON)?;
     if other.what == subject.lock.name {
@@ -245,7 +251,7 @@ fn waits(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// The owner had lost its CPU.
-fn preempted(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn preempted(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let held = subject.lock.held.filter(|held| held.total_s > 0.0);
     let lost = match held {
@@ -266,7 +272,7 @@ fn preempted(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// One place holds the lock nearly all the time, and acquires it again at once.
-fn hog(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn hog(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
     let hogs = |site: &&convoy_record::Site| site.place == holder.place && site.act != "read";
     let site = subject.lock.sites.iter().find(hogs)?;
@@ -292,7 +298,7 @@ fn hog(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// The owner runs, for long.
-fn long(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn long(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let hold_s = subject.hold_s(holder.place);
     if hold_s < LONG_S {
@@ -305,7 +311,7 @@ fn long(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// Sections are short, and there are many.
-fn short(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
+fn short(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let hold_s = subject.hold_s("");
     let count = subject.lock.count();
@@ -324,7 +330,7 @@ fn short(subject: &Subject<'_>) -> Option<(Ill, String, String)> {
 }
 
 /// Threads waited, and more is not known.
-fn contended(subject: &Subject<'_>) -> (Ill, String, String) {
+fn contended(subject: &Subject<'_>) -> Reason {
     let why = match &subject.holder {
         Some(holder) if !holder.place.is_empty() || holder.ran.is_some() => holds(subject, holder),
         _ => String::new(),

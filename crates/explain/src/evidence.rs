@@ -62,16 +62,17 @@ pub(crate) fn threads(process: &Process) -> f64 {
 impl<'a> Subject<'a> {
     /// Of a lock of the process.
     pub(crate) fn new(process: &'a Process, lock: &'a Lock) -> Self {
-        let is_it = |one: &&Pending| {
-            one.lock == lock.name && one.kind == lock.kind && one.act != "wait"
-        };
+        let is_it =
+            |one: &&Pending| one.lock == lock.name && one.kind == lock.kind && one.act != "wait";
         let pending = process.pending.iter().filter(is_it);
         let (left, left_s) =
             pending.fold((0.0, 0.0), |(count, sum), one| (count + 1.0, sum + one.wait_s));
         let wait_s = lock.wait_s() + left_s;
         let most = lock.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s));
         let place = most.map_or("", |site| site.place.as_str());
-        let of = |site: &convoy_record::Site| if site.regulars > 0 { site.regulars } else { site.threads };
+        let of = |site: &convoy_record::Site| {
+            if site.regulars > 0 { site.regulars } else { site.threads }
+        };
         let waiting = lock.sites.iter().filter(|site| site.wait.count > 0);
         let waiting = waiting.map(|site| of(site) as f64).sum::<f64>().max(left).max(1.0);
         let time_s = waiting.min(threads(process).ceil()) * process.seconds;

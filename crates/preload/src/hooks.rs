@@ -302,7 +302,7 @@ fn wait(
 
 /// Records the wait that was left for later.
 #[inline]
-fn settle(thread: Thread) {
+pub(crate) fn settle(thread: Thread) {
     let packed = thread.own(O_WAITED);
     if packed != 0 {
         thread.put(O_WAITED, 0);
@@ -324,7 +324,7 @@ fn settled(thread: Thread, packed: Packed) {
     }
 }
 
-fn waited(thread: Thread, detail: Detail, asked: u64, got: u64, for_lock: bool) {
+pub(crate) fn waited(thread: Thread, detail: Detail, asked: u64, got: u64, for_lock: bool) {
     if !process::only_contended() {
         thread.look_at_window(got);
     }
@@ -474,39 +474,5 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     let begin = thread.begin_step();
     let result = wake.call([condition, 0, 0, 0]);
     thread.step_at(step, key, begin, ticks());
-    result
-}
-
-/// Lets others run first.
-pub(crate) fn pause(others: &Real, site: usize) -> c_int {
-    let thread = Thread::current();
-    if let Some(thread) = thread {
-        thread.count(YIELD, YIELDS_LOCK, site);
-    }
-    let Some(thread) = thread.filter(|thread| thread.traces()) else {
-        return others.call([0; 4]);
-    };
-    let begin = thread.begin_step();
-    let result = others.call([0; 4]);
-    thread.step(STEP_YIELD, 0, begin, ticks());
-    result
-}
-
-/// Waits at a barrier.
-pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
-    let Some(thread) = Thread::current() else { return block.call([barrier, 0, 0, 0]) };
-    settle(thread);
-    let key = thread.count(BARRIER, barrier, site);
-    let detail = thread.detail(key);
-    thread.forget();
-    let asked = if thread.traces() { thread.begin_step() } else { ticks() };
-    thread.shows(BARRIER, barrier, site, (detail.map_or(0, Detail::index), asked));
-    let result = block.call([barrier, 0, 0, 0]);
-    thread.shows_nothing();
-    if let Some(detail) = detail {
-        let got = ticks();
-        waited(thread, detail, asked, got, false);
-        thread.step_at(STEP_BARRIER, key, asked, got);
-    }
     result
 }

@@ -21,6 +21,7 @@ mod hooks;
 mod keys;
 mod local;
 mod native;
+mod others;
 mod own;
 mod owners;
 mod process;
@@ -134,7 +135,7 @@ export! {
     pthread_spin_lock "rsi" (l, site) hooks::take(&SPIN, &real::SPIN_LOCK, l, site);
     pthread_spin_trylock "rsi" (l, site) hooks::attempt(&SPIN, l, site);
     pthread_spin_unlock "rsi" (l, _site) hooks::release(&real::SPIN_UNLOCK, l);
-    pthread_barrier_wait "rsi" (b, site) hooks::barrier(&real::BARRIER_WAIT, b, site);
+    pthread_barrier_wait "rsi" (b, site) others::barrier(&real::BARRIER_WAIT, b, site);
 
     sem_wait "rsi" (s, site) hooks::take(&SEM, &real::SEM_WAIT, s, site);
     sem_trywait "rsi" (s, site) hooks::attempt(&SEM, s, site);
@@ -142,9 +143,9 @@ export! {
         hooks::acquire(&SEM, &real::SEM_TIMEDWAIT, &[s, t, 0, 0], site);
     sem_clockwait "rcx" (s, clock, t, site)
         hooks::acquire(&SEM, &real::SEM_CLOCKWAIT, &[s, clock, t, 0], site);
-    sched_yield "rdi" (site) hooks::pause(&real::YIELD, site);
-    pthread_yield "rdi" (site) hooks::pause(&real::YIELD, site);
-    thrd_yield "rdi" (site) hooks::pause(&real::YIELD, site);
+    sched_yield "rdi" (site) others::pause(&real::YIELD, site);
+    pthread_yield "rdi" (site) others::pause(&real::YIELD, site);
+    thrd_yield "rdi" (site) others::pause(&real::YIELD, site);
 
     sem_post "rsi" (s, _site) hooks::post(&real::SEM_POST, s);
 }

@@ -4,15 +4,15 @@
 //! there ([`Thread::takes`]).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use crate::layout::*;
 use crate::local::*;
 use crate::own::words;
-use crate::process::{self, Map, Slot};
+use crate::process::{self, CLOCK_GETTIME, Map, Slot};
 use crate::thread::Thread;
 use crate::waiters::Waiters;
-use crate::keys;
+use crate::{arch, keys};
 
 // Where glibc keeps the owner's number, in words of 32 bits: of a mutex, and of a reader/writer
 // lock that a writer has.
@@ -27,6 +27,24 @@ const MAKING: u64 = u64::MAX;
 const APART: u64 = 1 << 18;
 /// Slots in which readers of a lock are sought.
 const READERS: usize = PRIVATE;
+
+/// The slot of each thread, plus 1, by the lowest bits of its number for the kernel.
+static SLOT_OF: [AtomicU16; 8192] = [const { AtomicU16::new(0) }; 8192];
+/// Whether there is room for events.
+static EVENTS_STATE: AtomicU32 = AtomicU32::new(EVENTS_NONE);
+const EVENTS_NONE: u32 = 0;
+const EVENTS_MAKING: u32 = 1;
+const EVENTS_READY: u32 = 2;
+
+/// A file has begun.
+pub(crate) fn begin() {
+    EVENTS_STATE.store(EVENTS_NONE, Relaxed);
+}
+
+/// A thread has been given this slot.
+pub(crate) fn attached(thread: u64, number: usize) {
+    SLOT_OF[thread as usize % SLOT_OF.len()].store(number as u16 + 1, Relaxed);
+}
 
 /// The thread that a wait is for.
 struct Owner {
@@ -137,7 +155,7 @@ impl Cause {
         }
         let counted = held.map_or(0, Held::counted);
         let measured = owner.as_ref().filter(|_| thread.measures(now));
-        let ran_ns = measured.and_then(|owner| process::cpu_ns(owner.thread));
+        let ran_ns = measured.and_then(|owner| cpu_ns(owner.thread));
         let lock = lock as u64 | kind << KIND_SHIFT;
         let site = site as u64;
         Some(Self { thread, lock, site, detail, owner, counted, ran_ns, begin: now })
@@ -149,7 +167,7 @@ impl Cause {
         let Some(file) = process::file() else { return };
         let ticks = now.saturating_sub(self.begin);
         let ran_ns = self.ran_ns.and_then(|before| {
-            let after = process::cpu_ns(self.owner.as_ref()?.thread)?;
+            let after = cpu_ns(self.owner.as_ref()?.thread)?;
             Some(after.saturating_sub(before))
         });
         let Some(edge) = self.edge(file) else {
@@ -207,7 +225,7 @@ impl Cause {
         // each one has the same chance in the end.
         let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let at = if number < EVENT_COUNT as u64 { number } else { spread % (number + 1) };
-        if at >= EVENT_COUNT as u64 || !process::has_events() {
+        if at >= EVENT_COUNT as u64 || !has_events() {
             return;
         }
         let owner = self.owner.as_ref();
@@ -240,7 +258,7 @@ fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Opt
     if thread == 0 {
         return if kind == WRITE { reader(file, me, lock, now) } else { None };
     }
-    let held = process::slot_of(file, thread).and_then(|(number, slot)| {
+    let held = slot_of(file, thread).and_then(|(number, slot)| {
         held(file, number, slot, lock).filter(|held| held.site >> KIND_SHIFT != READ)
     });
     Some(Owner { thread, held })
@@ -283,11 +301,7 @@ fn held(file: &'static Map, number: usize, slot: &'static Slot, lock: usize) -> 
 }
 
 /// The edge with these words from [`E_LOCK`] on.
-fn edge_of(
-    file: &'static Map,
-    of: [u64; 5],
-    details: [u64; 2],
-) -> Option<&'static [AtomicU64]> {
+fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'static [AtomicU64]> {
     let first = edge(of[0], of[1], of[2]);
     for at in (first..first + PROBES).map(|at| at % EDGE_COUNT) {
         let words = &file[EDGES + at * EDGE_WORDS..][..EDGE_WORDS];
@@ -315,10 +329,38 @@ fn edge_of(
     None
 }
 
-/// The number of the calling thread in a clock of its CPU time.
-pub(crate) fn cpu_clock(thread: u32) -> usize {
+/// The clock of the CPU time of a thread.
+fn cpu_clock(thread: u32) -> usize {
     /// A clock of one thread, by what the scheduler has counted.
     const THREAD_SCHED: i32 = 6;
     ((!(thread as i32)) << 3 | THREAD_SCHED) as isize as usize
 }
 
+/// The slot of a thread, with its number.
+fn slot_of(file: &'static Map, thread: u32) -> Option<(usize, &'static Slot)> {
+    let known = SLOT_OF[thread as usize % SLOT_OF.len()].load(Relaxed);
+    let number = usize::from(known).checked_sub(1)?;
+    let slot = process::slot(file, number);
+    (slot[S_THREAD].load(Relaxed) == u64::from(thread)).then_some((number, slot))
+}
+
+/// CPU time of a thread of this process, nanoseconds; none if it has ended.
+fn cpu_ns(thread: u32) -> Option<u64> {
+    let mut time = [0_u64; 2];
+    let clock = cpu_clock(thread);
+    let place = (&raw mut time) as usize;
+    // SAFETY: the kernel writes the two words.
+    let result = unsafe { arch::call(CLOCK_GETTIME, [clock, place, 0, 0, 0, 0]) };
+    (result == 0).then(|| time[0] * 1_000_000_000 + time[1])
+}
+
+/// Whether there is room for events, which is made when it is first asked for.
+fn has_events() -> bool {
+    let state = EVENTS_STATE.load(Acquire);
+    let begins = state == EVENTS_NONE
+        && EVENTS_STATE.compare_exchange(EVENTS_NONE, EVENTS_MAKING, Acquire, Relaxed).is_ok();
+    if begins && process::reserve(EVENTS, EVENT_COUNT * EVENT_WORDS) {
+        EVENTS_STATE.store(EVENTS_READY, Release);
+    }
+    begins && EVENTS_STATE.load(Relaxed) == EVENTS_READY || state == EVENTS_READY
+}

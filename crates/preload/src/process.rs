@@ -4,7 +4,7 @@
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 };
 
 use crate::layout::*;
@@ -46,13 +46,6 @@ static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
 static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
 /// The bit of an end, below a page, that says that the code is of no file.
 const NO_FILE: u64 = 1;
-/// The slot of each thread, plus 1, by the lowest bits of its number for the kernel.
-static SLOT_OF: [AtomicU16; 8192] = [const { AtomicU16::new(0) }; 8192];
-/// Whether there is room for events.
-static EVENTS_STATE: AtomicU32 = AtomicU32::new(EVENTS_NONE);
-const EVENTS_NONE: u32 = 0;
-const EVENTS_MAKING: u32 = 1;
-const EVENTS_READY: u32 = 2;
 static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
 
 // System calls of x86-64 and what they are given.
@@ -60,15 +53,14 @@ const READ_CALL: usize = 0;
 const CLOSE: usize = 3;
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
-const GETPID: usize = 39;
+pub(crate) const GETPID: usize = 39;
 const FTRUNCATE: usize = 77;
 const GETPPID: usize = 110;
 const GETTID: usize = 186;
-const CLOCK_GETTIME: usize = 228;
+pub(crate) const CLOCK_GETTIME: usize = 228;
 const TGKILL: usize = 234;
 const OPENAT: usize = 257;
 const FALLOCATE: usize = 285;
-const READ_MEMORY: usize = 310;
 const AT_FDCWD: usize = -100_isize as usize;
 const READ_WRITE: usize = 0o2;
 const CREATE_NEW: usize = 0o300;
@@ -91,7 +83,7 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = ended;
 
-fn call(number: usize, arguments: [usize; 6]) -> isize {
+pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: every use below passes descriptors, numbers, and memory that outlives the call.
     unsafe { arch::call(number, arguments) }
 }
@@ -240,7 +232,7 @@ fn make() -> Option<&'static Map> {
     file[H_WINDOW_NEXT].store(begin + WINDOW_FIRST, Relaxed);
     file[H_NS_BEGIN].store(file[H_NS_LAST].load(Relaxed), Relaxed);
     CODE_RANGES.store(0, Relaxed);
-    EVENTS_STATE.store(EVENTS_NONE, Relaxed);
+    crate::owners::begin();
     file[H_MAGIC].store(MAGIC, Relaxed);
     Some(file)
 }
@@ -371,8 +363,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         unsafe { arch::word(rseq) }.store(arch::section(), Relaxed);
     }
     file[H_SEES_SWITCHES].store(u64::from(rseq != 0), Relaxed);
-    let place = own[O_THREAD].load(Relaxed) as usize % SLOT_OF.len();
-    SLOT_OF[place].store(number as u16 + 1, Relaxed);
+    crate::owners::attached(own[O_THREAD].load(Relaxed), number);
     arch::set_thread_word(core::ptr::from_ref(slot) as usize);
     Some(slot)
 }
@@ -391,33 +382,6 @@ fn find_rseq() {
 fn number(file: &Map, slot: &Slot) -> usize {
     let start = core::ptr::from_ref(slot) as usize - core::ptr::from_ref(file) as usize;
     (start / 8 - SLOTS) / SLOT_WORDS
-}
-
-/// The slot of a thread, with its number.
-pub(crate) fn slot_of(file: &'static Map, thread: u32) -> Option<(usize, &'static Slot)> {
-    let known = SLOT_OF[thread as usize % SLOT_OF.len()].load(Relaxed);
-    let number = usize::from(known).checked_sub(1)?;
-    let slot = slot(file, number);
-    (slot[S_THREAD].load(Relaxed) == u64::from(thread)).then_some((number, slot))
-}
-
-/// CPU time of a thread of this process, nanoseconds; none if it has ended.
-pub(crate) fn cpu_ns(thread: u32) -> Option<u64> {
-    let mut time = [0_u64; 2];
-    let clock = crate::owners::cpu_clock(thread);
-    let result = call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
-    (result == 0).then(|| time[0] * 1_000_000_000 + time[1])
-}
-
-/// Whether there is room for events, which is made when it is first asked for.
-pub(crate) fn has_events() -> bool {
-    let state = EVENTS_STATE.load(Acquire);
-    let begins = state == EVENTS_NONE
-        && EVENTS_STATE.compare_exchange(EVENTS_NONE, EVENTS_MAKING, Acquire, Relaxed).is_ok();
-    if begins && reserve(EVENTS, EVENT_COUNT * EVENT_WORDS) {
-        EVENTS_STATE.store(EVENTS_READY, Release);
-    }
-    begins && EVENTS_STATE.load(Relaxed) == EVENTS_READY || state == EVENTS_READY
 }
 
 pub(crate) fn slot(file: &'static Map, index: usize) -> &'static Slot {
@@ -461,16 +425,6 @@ fn fresh(file: &'static Map) -> Option<&'static Slot> {
         slot[word].store(value, Relaxed);
     }
     Some(slot)
-}
-
-/// Reads memory of which nobody knows where it ends; how many words.
-pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
-    let length = size_of_val(words);
-    let (own, other) = ([words.as_mut_ptr() as usize, length], [address, length]);
-    let (own, other) = (own.as_ptr() as usize, other.as_ptr() as usize);
-    let pid = call(GETPID, [0; 6]) as usize;
-    let read = call(READ_MEMORY, [pid, own, 1, other, 1, 0]);
-    read.max(0) as usize / 8
 }
 
 /// Sees to it that the memory map has an address, and tells whether that is in code without a file,

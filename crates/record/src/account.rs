@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use crate::names::{LOCK_OF, known_as};
 use crate::phases::{longest_s, phases, working_s};
-use crate::record::{HANDOFF, Held, Kind, Lock, Process, Record, Scheduling, total};
+use crate::record::{HANDOFF, Kind, Lock, Process, Record, total};
+use crate::scheduling::{Held, Scheduling};
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
 const OFF_CPU: f64 = 0.10;

@@ -184,10 +184,7 @@ impl Attached {
 
     /// Looks once at all threads but those of which `is_known` says that their wait is known
     /// otherwise; what they do. `None`: the process has ended.
-    pub(crate) fn look_past(
-        &mut self,
-        is_known: impl Fn(u32) -> bool,
-    ) -> Option<Vec<(u32, Call)>> {
+    pub(crate) fn look_past(&mut self, is_known: impl Fn(u32) -> bool) -> Option<Vec<(u32, Call)>> {
         let begin = Instant::now();
         if self.listed.is_none_or(|listed| listed.elapsed() > LIST) {
             self.list()?;

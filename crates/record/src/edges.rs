@@ -5,12 +5,13 @@
     expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::causes::{self, Cause, Doing, Event, Pending, Seen};
 use crate::layout::*;
 use crate::looks::{Edge, Look, State, Wait};
 use crate::names::{LOCK_OF, Names};
+use crate::raw::Raw;
 use crate::record::{Kind, Process};
 use crate::steps::{Clock, Known};
 use crate::syscalls;
@@ -39,14 +40,12 @@ impl Book<'_> {
 
     fn lock(&self, lock: u64, site: u64, detail: u64) -> (String, Kind) {
         let address = crate::keys::address(lock, site);
-        match self.known.get(&address) {
-            Some(known) => (known.name.clone(), known.kind),
-            None => {
-                let kind = Kind::of(lock >> KIND_SHIFT);
-                let name = || [LOCK_OF, &self.place(site, detail)].concat();
-                (self.names.variable(address).unwrap_or_else(name), kind)
-            }
+        if let Some(known) = self.known.get(&address) {
+            return (known.name.clone(), known.kind);
         }
+        let name = || [LOCK_OF, &self.place(site, detail)].concat();
+        let name = self.names.variable(address).unwrap_or_else(name);
+        (name, Kind::of(lock >> KIND_SHIFT))
     }
 
     fn cause(&self, edge: &Edge) -> Cause {
@@ -213,3 +212,56 @@ impl Wait {
     }
 }
 
+impl Raw {
+    /// Adds why threads waited.
+    pub(crate) fn explain(
+        &self,
+        process: &mut Process,
+        look: &mut Look,
+        (names, known): (&Names, &BTreeMap<u64, Known>),
+    ) -> std::io::Result<()> {
+        let header = &self.header;
+        let callers = |detail: u64| {
+            let index = (detail as usize).min(DETAIL_COUNT - 1);
+            let words = self.words(DETAILS + index * DETAIL_WORDS + D_CALLERS, CALLERS);
+            words.ok().and_then(|words| words.try_into().ok()).unwrap_or_default()
+        };
+        let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
+        let book = Book { names, known, callers: Box::new(callers), clock };
+        let index = book.causes(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?, look, process);
+        process.events = book.events(&self.words(EVENTS, EVENT_COUNT * EVENT_WORDS)?, &index);
+        let mut waits = Vec::new();
+        for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
+            let words = self.words(SLOTS + slot * SLOT_WORDS, S_PHASES)?;
+            let wait = Wait::of(&words);
+            // The one that was seen last has the owner of then.
+            let seen = |wait: &Wait| {
+                let same = |one: &&Wait| one.thread == wait.thread && one.since == wait.since;
+                look.waits.iter().find(same).copied().unwrap_or(*wait)
+            };
+            waits.extend(wait.as_ref().map(seen));
+        }
+        (process.hot, process.samples) = std::mem::take(&mut look.hot);
+        process.looks = look.count;
+        process.pending = book.pending(&waits, header[H_TICKS_LAST]);
+        if let Some(outside) = &mut look.outside {
+            outside.add_to(process);
+        }
+        process.causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
+        Ok(())
+    }
+}
+
+/// Locks of different names on one line of the cache.
+pub(crate) fn neighbours(known: &BTreeMap<u64, Known>) -> Vec<Vec<String>> {
+    /// Bytes of a line.
+    const LINE: u64 = 64;
+    let mut lines: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
+    for (address, known) in known.iter().filter(|(_, known)| known.is_lock) {
+        lines.entry(address / LINE).or_default().insert(&known.name);
+    }
+    let shared = lines.into_values().filter(|names| names.len() > 1);
+    let all: BTreeSet<Vec<String>> =
+        shared.map(|names| names.into_iter().map(str::to_owned).collect()).collect();
+    all.into_iter().collect()
+}

@@ -166,7 +166,9 @@ impl Attached {
             (cause.wait_s, cause.max_s) = (site.wait.total_s, site.wait.max_s);
             join(cause);
         }
-        all.iter_mut().for_each(|cause| causes::sort(&mut cause.owners));
+        for cause in &mut all {
+            causes::sort(&mut cause.owners);
+        }
         all
     }
 }
@@ -182,13 +184,7 @@ fn name(stacks: &mut Stacks, place: &Place) -> Option<Called> {
     let site = *waiting.frames.first()?;
     let at = stacks.names.place(site, &waiting.frames[1..]);
     let at = stacks.names.under(at, site, &waiting.frames[1..]);
-    Some(Called {
-        word: place.word,
-        kind,
-        act: waiting.act,
-        place: at,
-        runtime: waiting.runtime,
-    })
+    Some(Called { word: place.word, kind, act: waiting.act, place: at, runtime: waiting.runtime })
 }
 
 /// The place in the program from which a function was called that sleeps.

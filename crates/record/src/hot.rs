@@ -139,9 +139,8 @@ impl Code {
         let read = |path: &Path| Elf::new(std::fs::read(path).ok()?);
         let elf = self.0.entry(path.clone()).or_insert_with(|| read(path));
         let Some(elf) = elf else { return Kind::Other };
-        let code = elf.code().find(|(begin, bytes)| {
-            (*begin..*begin + bytes.len() as u64).contains(&own)
-        });
+        let code =
+            elf.code().find(|(begin, bytes)| (*begin..*begin + bytes.len() as u64).contains(&own));
         let Some((begin, bytes)) = code else { return Kind::Other };
         let at = (own - begin) as usize;
         let from = at.saturating_sub(AROUND as usize);

@@ -9,6 +9,11 @@
 //! The file is as long as it can become and sparse: only what was used takes space. Times are
 //! ticks of the time stamp counter; two readings of it beside the monotonic clock price a tick.
 
+#[path = "layout_waits.rs"]
+mod waits;
+
+pub use waits::*;
+
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
@@ -150,49 +155,6 @@ pub const C_FOREIGN: usize = 8;
 /// The bit that makes the number of a call stack of a call site.
 pub const CONTEXT: u64 = 1 << 62;
 
-/// Edges: which place waited for which place, open addressing by [`edge`].
-pub const EDGES: usize = CONTEXTS + CONTEXT_COUNT * CONTEXT_WORDS;
-/// Of them.
-pub const EDGE_COUNT: usize = 2048;
-/// Words of each.
-pub const EDGE_WORDS: usize = 16;
-/// The lock with the kind of the waiting call; 0: free.
-pub const E_LOCK: usize = 0;
-/// Where threads waited.
-pub const E_SITE: usize = 1;
-/// Where the owner had acquired the lock, with the kind of that call; 0: not known.
-pub const E_HELD: usize = 2;
-/// The caller of the function around the waiting place; 0 or 1: not known.
-pub const E_FROM: usize = 3;
-/// The same of the owner's place.
-pub const E_HELD_FROM: usize = 4;
-/// Details with the callers of both places; 0: none.
-pub const E_DETAIL: usize = 5;
-/// See [`E_DETAIL`].
-pub const E_HELD_DETAIL: usize = 6;
-/// Waits.
-pub const E_COUNT: usize = 7;
-/// Their time, ticks.
-pub const E_TICKS: usize = 8;
-/// The longest, ticks.
-pub const E_MOST: usize = 9;
-/// Time of those waits during which the CPU time of the owner was read, ticks.
-pub const E_MEASURED: usize = 10;
-/// That CPU time, nanoseconds.
-pub const E_RAN_NS: usize = 11;
-/// How often the owner had acquired the lock again when the wait was over.
-pub const E_AGAIN: usize = 12;
-/// Waits of a thread for itself.
-pub const E_SELF: usize = 13;
-
-/// Where the search for an edge begins.
-#[inline]
-pub const fn edge(lock: u64, site: u64, held: u64) -> usize {
-    let mixed = (lock ^ site.rotate_left(21) ^ held.rotate_left(42))
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 40) as usize & (EDGE_COUNT - 1)
-}
-
 /// Slots of threads.
 pub const SLOTS: usize = EDGES + EDGE_COUNT * EDGE_WORDS;
 /// Of them: threads that live at the same time.
@@ -225,32 +187,6 @@ pub const S_POKED: usize = 5;
 pub const S_LOCK_PHASE_SHIFT: usize = 10;
 /// 1 while somebody makes one of each two phases.
 pub const S_FOLDS: usize = 12;
-/// Where the thread acquired locks last: addresses of keys in the memory of the process, a lock at
-/// [`taken`] of its own address. Entries of mutexes outlive the hold.
-pub const S_TAKEN: usize = 16;
-/// Of them.
-pub const TAKEN_COUNT: usize = 8;
-/// What the thread waits for now: the lock with its kind; 0: nothing.
-pub const S_WAITS: usize = 24;
-/// Where.
-pub const S_WAITS_SITE: usize = 25;
-/// Since when, ticks.
-pub const S_WAITS_SINCE: usize = 26;
-/// The owner then, by its number for the kernel; 0: not known.
-pub const S_WAITS_OWNER: usize = 27;
-/// Where the owner had acquired it, with the kind of that call; 0: not known.
-pub const S_WAITS_HELD: usize = 28;
-/// Details with the callers of both places.
-pub const S_WAITS_DETAIL: usize = 29;
-/// See [`S_WAITS_DETAIL`].
-pub const S_WAITS_HELD_DETAIL: usize = 30;
-
-/// The entry of a lock in [`S_TAKEN`].
-#[inline]
-pub const fn taken(lock: usize) -> usize {
-    (lock >> 3 ^ lock >> 6) % TAKEN_COUNT
-}
-
 /// Ticks waited in each phase.
 pub const S_PHASES: usize = 128;
 /// Phases; when the last one is over, pairs of them become one.
@@ -487,29 +423,6 @@ pub const STEP_YIELD: u64 = 6;
 /// A wait at a barrier.
 pub const STEP_BARRIER: u64 = 7;
 
-/// Contended waits one by one: the first ones, then a fair sample of all.
-pub const EVENTS: usize = TRACES + TRACE_COUNT * TRACE_WORDS;
-/// Of them.
-pub const EVENT_COUNT: usize = 2048;
-/// Words of each.
-pub const EVENT_WORDS: usize = 8;
-/// When it began, ticks; 0: free.
-pub const V_BEGIN: usize = 0;
-/// When it ended, ticks.
-pub const V_END: usize = 1;
-/// The lock with the kind of the call.
-pub const V_LOCK: usize = 2;
-/// Where.
-pub const V_SITE: usize = 3;
-/// Where the owner had acquired it; 0: not known.
-pub const V_HELD: usize = 4;
-/// The thread that waited and, above [`WAITS_SHIFT`], the owner.
-pub const V_THREADS: usize = 5;
-/// CPU time of the owner meanwhile, nanoseconds, plus 1; 0: not measured.
-pub const V_RAN_NS: usize = 6;
-/// Details with the callers of both places, as [`V_THREADS`].
-pub const V_DETAILS: usize = 7;
-
 /// Words of the file.
 pub const FILE_WORDS: usize = EVENTS + EVENT_COUNT * EVENT_WORDS;
 
@@ -546,8 +459,7 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 
 const _: () = {
     assert!(S_LOCK_PHASES + LOCK_PHASE_COUNT <= S_LINES);
-    assert!(S_GROWN < S_TAKEN && S_TAKEN + TAKEN_COUNT <= S_WAITS);
-    assert!(S_WAITS_HELD_DETAIL < S_PHASES && E_SELF < EDGE_WORDS);
+    assert!(S_GROWN < S_TAKEN && S_WAITS_HELD_DETAIL < S_PHASES);
     assert!(S_GROWN < S_PHASES && DETAIL_COUNT <= 1 << Told::DETAIL_BITS);
     // Lines of the cache begin where lines begin, and tables where pages do.
     assert!((FEW | FEW_WORDS).is_multiple_of(LINE_WORDS));

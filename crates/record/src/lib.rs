@@ -25,6 +25,7 @@ mod phases;
 pub mod raw;
 mod record;
 pub mod runtimes;
+mod scheduling;
 pub mod sites;
 mod stacks;
 mod steps;
@@ -38,9 +39,9 @@ pub use looks::Looks;
 pub use names::{LOCK_OF, is_passing};
 pub use parked::{JAVA, UNNAMED};
 pub use record::{
-    Addresses, HANDOFF, Held, Kind, Lock, Process, Program, Record, Scheduling, Site, Times,
-    VERSION, Waiters,
+    Addresses, HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters,
 };
+pub use scheduling::{Held, Scheduling};
 
 /// The object that is loaded before a program; empty where it is not built.
 pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));

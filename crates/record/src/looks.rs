@@ -15,8 +15,8 @@ use crate::attach::Attached;
 use crate::futex::{Call, owner_at};
 use crate::hot::{Hot, Sampling};
 use crate::layout::{
-    H_MAGIC, H_PID, H_SLOTS, KIND_SHIFT, MAGIC, MUTEX, S_THREAD, S_WAITS, S_WAITS_HELD_DETAIL, SLOT_COUNT,
-    SLOT_WORDS, SLOTS,
+    H_MAGIC, H_PID, H_SLOTS, KIND_SHIFT, MAGIC, MUTEX, S_THREAD, S_WAITS, S_WAITS_HELD_DETAIL,
+    SLOT_COUNT, SLOT_WORDS, SLOTS,
 };
 use crate::names::Names;
 
@@ -233,9 +233,9 @@ impl Peek {
             let state = match wait.owner {
                 0 if wait.is_free => Some(State::Free),
                 0 => continue,
-                owner => states.get(&owner).copied().or_else(|| {
-                    call(self.pid, owner).map(State::from)
-                }),
+                owner => {
+                    states.get(&owner).copied().or_else(|| call(self.pid, owner).map(State::from))
+                }
             };
             let Some(state) = state else {
                 wait.owner_ended = true;
@@ -250,13 +250,15 @@ impl Peek {
     /// The owner of now, where another thread has got the lock since the wait began. What is known
     /// of the place is that of the first one.
     fn refresh(&self, wait: &mut Wait) {
-        let (lock, kind) =
-            (wait.edge.lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT), wait.edge.lock >> KIND_SHIFT);
+        let (lock, kind) = (
+            wait.edge.lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT),
+            wait.edge.lock >> KIND_SHIFT,
+        );
         let Some(offset) = owner_at(kind) else { return };
         let mut owner = [0; 4];
         let read = self.memory.as_ref().map(|file| file.read_exact_at(&mut owner, lock + offset));
         let owner = u64::from(u32::from_le_bytes(owner));
-        if !read.is_some_and(|read| read.is_ok()) || owner == wait.owner {
+        if read.is_none_or(|read| read.is_err()) || owner == wait.owner {
             return;
         }
         if owner == 0 {

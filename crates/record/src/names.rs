@@ -289,9 +289,6 @@ pub(crate) fn passes_on(name: &str) -> bool {
     ];
     /// What such functions do; a constructor is named after its class.
     const ACTS: [&str; 7] = ["lock", "mutex", "acquire", "wait", "enter", "init", "sem"];
-    let name = without_arguments(name).to_ascii_lowercase();
-    let last = name.rsplit("::").next().unwrap_or(&name);
-    let last = last.rsplit(").").next().unwrap_or(last);
     /// Functions between a program and its heap.
     const HEAP: [&str; 6] = [
         "operator new",
@@ -301,7 +298,11 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "std::allocator",
         "alloc::",
     ];
-    HEAP.iter().any(|heap| name.starts_with(heap)) || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
+    let name = without_arguments(name).to_ascii_lowercase();
+    let last = name.rsplit("::").next().unwrap_or(&name);
+    let last = last.rsplit(").").next().unwrap_or(last);
+    HEAP.iter().any(|heap| name.starts_with(heap))
+        || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
 }
 
 /// Whether a place, as an account prints it, is in a function that only takes locks for others: of

@@ -15,10 +15,10 @@ use std::path::Path;
 
 use crate::RecordError;
 use crate::causes::Counted;
-use crate::edges::Book;
+use crate::edges::neighbours;
 use crate::keys::{self, Comers, Key};
 use crate::layout::*;
-use crate::looks::{Look, Looks, Wait};
+use crate::looks::{Look, Looks};
 use crate::names::{Names, named_after};
 use crate::parked::{self, Context, Jit, Waits};
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
@@ -55,11 +55,11 @@ pub fn read_with(directory: &Path, looks: &mut Looks) -> Result<Vec<Process>, Re
 }
 
 /// One file.
-struct Raw {
+pub(crate) struct Raw {
     file: File,
-    header: Vec<u64>,
+    pub(crate) header: Vec<u64>,
     /// Nanoseconds of a tick.
-    tick_ns: f64,
+    pub(crate) tick_ns: f64,
 }
 
 /// One lock of the process before it has a name.
@@ -109,7 +109,7 @@ impl Raw {
         Ok(Some(raw))
     }
 
-    fn words(&self, first: usize, count: usize) -> std::io::Result<Vec<u64>> {
+    pub(crate) fn words(&self, first: usize, count: usize) -> std::io::Result<Vec<u64>> {
         let mut bytes = vec![0; count * 8];
         self.file.read_exact_at(&mut bytes, first as u64 * 8)?;
         let words = bytes
@@ -197,44 +197,6 @@ impl Raw {
         process.trace = traces.read(&clock, &known, &process.locks, &names);
         self.explain(&mut process, &mut look, (&names, &known))?;
         Ok(process)
-    }
-
-    /// Adds why threads waited.
-    fn explain(
-        &self,
-        process: &mut Process,
-        look: &mut Look,
-        (names, known): (&Names, &BTreeMap<u64, Known>),
-    ) -> std::io::Result<()> {
-        let header = &self.header;
-        let callers = |detail: u64| {
-            let index = (detail as usize).min(DETAIL_COUNT - 1);
-            let words = self.words(DETAILS + index * DETAIL_WORDS + D_CALLERS, CALLERS);
-            words.ok().and_then(|words| words.try_into().ok()).unwrap_or_default()
-        };
-        let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
-        let book = Book { names, known, callers: Box::new(callers), clock };
-        let index = book.causes(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?, look, process);
-        process.events = book.events(&self.words(EVENTS, EVENT_COUNT * EVENT_WORDS)?, &index);
-        let mut waits = Vec::new();
-        for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
-            let words = self.words(SLOTS + slot * SLOT_WORDS, S_PHASES)?;
-            let wait = Wait::of(&words);
-            // The one that was seen last has the owner of then.
-            let seen = |wait: &Wait| {
-                let same = |one: &&Wait| one.thread == wait.thread && one.since == wait.since;
-                look.waits.iter().find(same).copied().unwrap_or(*wait)
-            };
-            waits.extend(wait.as_ref().map(seen));
-        }
-        (process.hot, process.samples) = std::mem::take(&mut look.hot);
-        process.looks = look.count;
-        process.pending = book.pending(&waits, header[H_TICKS_LAST]);
-        if let Some(outside) = &mut look.outside {
-            outside.add_to(process);
-        }
-        process.causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
-        Ok(())
     }
 
     /// The call stacks of waits for conditions that threads have of their own, by their numbers.
@@ -513,20 +475,6 @@ fn most_waited(locks: &BTreeMap<u64, Found>) -> BTreeMap<u64, (f64, [u64; CALLER
         }
     }
     most
-}
-
-/// Locks of different names on one line of the cache.
-fn neighbours(known: &BTreeMap<u64, Known>) -> Vec<Vec<String>> {
-    /// Bytes of a line.
-    const LINE: u64 = 64;
-    let mut lines: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
-    for (address, known) in known.iter().filter(|(_, known)| known.is_lock) {
-        lines.entry(address / LINE).or_default().insert(&known.name);
-    }
-    let shared = lines.into_values().filter(|names| names.len() > 1);
-    let all: BTreeSet<Vec<String>> =
-        shared.map(|names| names.into_iter().map(str::to_owned).collect()).collect();
-    all.into_iter().collect()
 }
 
 /// What is done at a site of this kind.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::causes::{Cause, Counted, Event, Pending, Seen};
 use crate::hot::Hot;
+use crate::scheduling::{Held, Scheduling, is_none, is_zero};
 use crate::trace::Trace;
 use crate::{RecordError, layout};
 
@@ -133,9 +134,6 @@ pub struct Process {
     /// Waits that had not ended when the recording did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pending>,
-    /// Looks at its threads while it ran.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub looks: u64,
     /// What its threads were seen doing, most often first; from samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<Seen>,
@@ -143,11 +141,14 @@ pub struct Process {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<Hot>,
     /// All samples of CPU time.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub samples: u64,
     /// Locks that share a cache line with others, by their names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Vec<String>>,
+    /// Looks at its threads while it ran; see `activity`.
+    #[serde(default)]
+    pub looks: u64,
     /// Calls of `sched_yield` by place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub yields: Vec<Counted>,
@@ -171,36 +172,6 @@ pub struct Process {
 
 /// Names and kinds of locks by where they are.
 pub type Addresses = BTreeMap<u64, (String, Kind)>;
-
-/// How the threads of a process got CPUs. Times are sums over threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Scheduling {
-    /// How often one lost its CPU although it could have gone on.
-    pub preemptions: u64,
-    /// Time until they had one again, seconds.
-    pub preempted_s: f64,
-    /// How often one fell asleep.
-    pub sleeps: u64,
-    /// Time asleep, seconds.
-    pub asleep_s: f64,
-    /// Time from wakeups to CPUs, seconds.
-    pub woken_s: f64,
-}
-
-/// Holds that began with a wait and ended with a wakeup of others, as the kernel saw them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Held {
-    /// How many.
-    pub count: u64,
-    /// Their time, seconds.
-    pub total_s: f64,
-    /// Of it, after the owner had lost its CPU although it could have gone on, seconds.
-    pub preempted_s: f64,
-    /// Of it, while the owner slept, seconds.
-    pub asleep_s: f64,
-    /// Of it, from the end of that sleep until the owner had a CPU, seconds.
-    pub woken_s: f64,
-}
 
 /// Kinds of locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -323,8 +294,7 @@ pub struct Site {
     pub failed: u64,
     /// Threads.
     pub threads: u64,
-    /// Of these, those that do it regularly, one that seldom does counting for little: a main
-    /// thread that comes once is none of them. 0: not known.
+    /// Of these, those that come regularly: not a main thread that comes once. 0: not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub regulars: u64,
     /// Holds in which the owner kept its CPU.
@@ -342,8 +312,7 @@ pub struct Site {
     /// From a request to owning a lock that was free: long if its cache line was elsewhere.
     #[serde(default, skip_serializing_if = "Times::is_empty")]
     pub acquire: Times,
-    /// Waits for a condition that began where the last one had ended, without any other work: the
-    /// wakeup was in vain.
+    /// Waits for a condition that followed another one at once: the wakeup was in vain.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub futile: u64,
 }
@@ -398,16 +367,6 @@ impl Times {
         });
         found.map(|bucket| bucket.0 / 1e9)
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_none(seconds: &f64) -> bool {
-    *seconds == 0.0
 }
 
 /// Their sum, or the largest number: what a program that runs wild wrote over them has any size.

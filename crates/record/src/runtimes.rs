@@ -17,7 +17,14 @@ const RUNTIMES: [Runtime; 11] = [
     Runtime {
         guards: "the random numbers",
         functions: &[
-            "rand", "random", "srand", "srandom", "initstate", "setstate", "drand48", "lrand48",
+            "rand",
+            "random",
+            "srand",
+            "srandom",
+            "initstate",
+            "setstate",
+            "drand48",
+            "lrand48",
             "mrand48",
         ],
         advice: "Give each thread a generator of its own (rand_r, std::mt19937, arc4random); \
@@ -26,8 +33,19 @@ const RUNTIMES: [Runtime; 11] = [
     Runtime {
         guards: "the time zone",
         functions: &[
-            "localtime", "localtime_r", "mktime", "timelocal", "tzset", "strftime*", "wcsftime*",
-            "gmtime", "gmtime_r", "ctime", "ctime_r", "tz_convert", "localtime64_r",
+            "localtime",
+            "localtime_r",
+            "mktime",
+            "timelocal",
+            "tzset",
+            "strftime*",
+            "wcsftime*",
+            "gmtime",
+            "gmtime_r",
+            "ctime",
+            "ctime_r",
+            "tz_convert",
+            "localtime64_r",
         ],
         advice: "Convert a time once for each second and thread and keep the result; another lock \
                  cannot help.",
@@ -35,9 +53,27 @@ const RUNTIMES: [Runtime; 11] = [
     Runtime {
         guards: "the heap",
         functions: &[
-            "malloc", "libc_malloc", "calloc", "realloc", "free", "libc_free", "cfree", "memalign",
-            "aligned_alloc", "posix_memalign", "valloc", "reallocarray", "malloc_trim", "mallinfo*",
-            "strdup", "operator new*", "operator delete*", "_Znwm", "_Znam", "_ZdlPv*", "_ZdaPv*",
+            "malloc",
+            "libc_malloc",
+            "calloc",
+            "realloc",
+            "free",
+            "libc_free",
+            "cfree",
+            "memalign",
+            "aligned_alloc",
+            "posix_memalign",
+            "valloc",
+            "reallocarray",
+            "malloc_trim",
+            "mallinfo*",
+            "strdup",
+            "operator new*",
+            "operator delete*",
+            "_Znwm",
+            "_Znam",
+            "_ZdlPv*",
+            "_ZdaPv*",
         ],
         advice: "Keep memory for reuse in each thread, allow more arenas (MALLOC_ARENA_MAX, \
                  GLIBC_TUNABLES=glibc.malloc.arena_max) or take another allocator (jemalloc, \
@@ -46,10 +82,36 @@ const RUNTIMES: [Runtime; 11] = [
     Runtime {
         guards: "a stdio stream",
         functions: &[
-            "printf", "fprintf", "vprintf", "vfprintf", "printf_chk", "fprintf_chk",
-            "vfprintf_chk", "puts", "fputs", "fputc", "putc", "putchar", "fwrite", "fread", "fgets",
-            "fgetc", "getc", "getchar", "getline", "getdelim", "fflush", "fseek*", "ftell*",
-            "setvbuf", "scanf", "fscanf", "vfscanf", "flockfile", "perror", "fputs_unlocked",
+            "printf",
+            "fprintf",
+            "vprintf",
+            "vfprintf",
+            "printf_chk",
+            "fprintf_chk",
+            "vfprintf_chk",
+            "puts",
+            "fputs",
+            "fputc",
+            "putc",
+            "putchar",
+            "fwrite",
+            "fread",
+            "fgets",
+            "fgetc",
+            "getc",
+            "getchar",
+            "getline",
+            "getdelim",
+            "fflush",
+            "fseek*",
+            "ftell*",
+            "setvbuf",
+            "scanf",
+            "fscanf",
+            "vfscanf",
+            "flockfile",
+            "perror",
+            "fputs_unlocked",
         ],
         advice: "Format into a buffer of the thread and write it with one call, or give each \
                  thread a stream of its own; another lock cannot help.",
@@ -57,8 +119,17 @@ const RUNTIMES: [Runtime; 11] = [
     Runtime {
         guards: "the loader",
         functions: &[
-            "dlopen", "dlclose", "dlsym", "dlvsym", "dladdr*", "dl_iterate_phdr", "tls_get_addr*",
-            "Unwind_Find_FDE", "cxa_throw", "Unwind_RaiseException", "Unwind_Backtrace",
+            "dlopen",
+            "dlclose",
+            "dlsym",
+            "dlvsym",
+            "dladdr*",
+            "dl_iterate_phdr",
+            "tls_get_addr*",
+            "Unwind_Find_FDE",
+            "cxa_throw",
+            "Unwind_RaiseException",
+            "Unwind_Backtrace",
         ],
         advice: "Look symbols up once, and do not throw exceptions or walk stacks in a hot path \
                  (glibc 2.35 and libgcc 12 find unwind tables without this lock); another lock \
@@ -72,8 +143,14 @@ const RUNTIMES: [Runtime; 11] = [
     Runtime {
         guards: "name look-ups",
         functions: &[
-            "getaddrinfo", "getnameinfo", "gethostby*", "getpw*", "getgr*", "getserv*",
-            "nss_*", "res_*",
+            "getaddrinfo",
+            "getnameinfo",
+            "gethostby*",
+            "getpw*",
+            "getgr*",
+            "getserv*",
+            "nss_*",
+            "res_*",
         ],
         advice: "Look names up once and keep the results; another lock cannot help.",
     },
@@ -107,7 +184,7 @@ pub fn runtime(function: &str) -> Option<&'static Runtime> {
         Some(begin) => function.starts_with(begin.trim_start_matches('_')),
         None => function == known.trim_start_matches('_'),
     };
-    RUNTIMES.iter().find(|one| one.functions.iter().any(|known| is_it(&known)))
+    RUNTIMES.iter().find(|one| one.functions.iter().any(is_it))
 }
 
 #[cfg(test)]

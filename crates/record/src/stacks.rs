@@ -89,11 +89,7 @@ impl Stacks {
 
     /// The wait that led to a stack with these words: its frames begin where a function that waits
     /// is called, or else with the first call that is found.
-    pub(crate) fn scan(
-        &mut self,
-        words: impl Iterator<Item = u64>,
-        asks: Asks,
-    ) -> Option<Waiting> {
+    pub(crate) fn scan(&mut self, words: impl Iterator<Item = u64>, asks: Asks) -> Option<Waiting> {
         let mut frames = Vec::new();
         let mut known = None;
         for word in words {

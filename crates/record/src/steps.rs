@@ -59,7 +59,9 @@ impl Traces {
     pub(crate) fn slot(&mut self, keys: &[Key], site: impl Fn(u64) -> u64) {
         let all = &mut self.calls;
         // Yielding the CPU says nothing of what a thread is.
-        let keys = keys.iter().map(|key| Key { lock: if key.kind() == YIELD { 0 } else { key.lock }, ..*key });
+        let keys = keys
+            .iter()
+            .map(|key| Key { lock: if key.kind() == YIELD { 0 } else { key.lock }, ..*key });
         let keys = keys.map(|key| {
             let at = site(key.site);
             if key.lock != 0 {

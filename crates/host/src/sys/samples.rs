@@ -1,5 +1,5 @@
 //! Samples of CPU time: where the threads of a program are, many times a second, by
-//! perf_event_open(2) on processes of one's own, which needs no rights where
+//! `perf_event_open(2)` on processes of one's own, which needs no rights where
 //! `kernel.perf_event_paranoid` is at most 2. Only code of the program is looked at.
 
 use std::io;

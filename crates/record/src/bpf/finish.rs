@@ -10,7 +10,8 @@ use super::{Seen, Watching, bytes, me};
 use convoy_host::clock::monotonic_ns;
 
 use crate::raw::sorted;
-use crate::record::{Kind, Lock, Process, Scheduling};
+use crate::record::{Kind, Lock, Process};
+use crate::scheduling::Scheduling;
 use crate::stacks::Stacks;
 
 /// Bytes in which a lock of libc has its words.

@@ -8,7 +8,8 @@ use super::tables::{Tables, all, half, lock, threads, times, wait, word};
 use crate::futex::Asks;
 use crate::names::{LOCK_OF, named_after, named_inside};
 use crate::raw::sorted;
-use crate::record::{Held, Kind, Lock, Site, Times, Waiters};
+use crate::record::{Kind, Lock, Site, Times, Waiters};
+use crate::scheduling::Held;
 use crate::stacks::{JOIN, Stacks, Waiting};
 
 /// What the kernel calls a lock with these flags, what it is, and what is done with it.

@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "lab",
         &["catalogue", "host", "kernel", "machine", "runs", "stats", "store", "sync", "workload"],
     ),
-    ("explain", &["machine", "stats", "sync"]),
+    ("explain", &["machine", "record", "stats", "sync"]),
     (
         "fuzz",
         &[
