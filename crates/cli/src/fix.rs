@@ -44,5 +44,5 @@ fn text(advice: &Advice) -> String {
         let commands = format!("  {command}\n\nThis is predicted. To measure it:\n\n  {check}\n\n");
         text += &commands;
     }
-    text + &print::head(&advice.prediction) + &print::table(&advice.prediction).to_text()
+    text + print::rows(&advice.prediction).trim_start() + &print::foot(&advice.prediction)
 }

@@ -18,9 +18,6 @@ use std::sync::Arc;
 
 pub(crate) mod print;
 
-/// The machine whose prices the record replaces by those of its own hour.
-const HOST: &str = "host";
-
 /// `convoy predict`.
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
@@ -63,9 +60,9 @@ pub(crate) struct Replays {
     /// Kernel preset
     #[arg(long, value_name = "PRESET", default_value = "6.18", help_heading = "Virtual machine")]
     kernel: String,
-    /// Machine preset
-    #[arg(long, value_name = "PRESET", default_value = HOST, help_heading = "Virtual machine")]
-    machine: String,
+    /// Machine preset of the rows [default: the nearest real machine]
+    #[arg(long, value_name = "PRESET", help_heading = "Virtual machine")]
+    machine: Option<String>,
     /// Changes of the presets.
     #[command(flatten)]
     sets: Sets,
@@ -115,7 +112,6 @@ impl Replays {
         let machines = Machines {
             kernel: self.sets.kernel(&self.kernel)?.value,
             machine: self.machine.clone(),
-            is_recorded: self.machine == HOST,
             sets: self.sets.iter().cloned().collect(),
         };
         let record = Arc::clone(record);

@@ -10,6 +10,7 @@ use convoy_calibrate::hour::Quartiles;
 use convoy_host::{ChildUsage, Interrupts, Surroundings, describe_host, wait_with_usage};
 use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::bpf::Watching;
+use convoy_record::ready::Ready;
 use convoy_record::{
     CONTENDED, DIRECTORY, JAVA, Looks, Process, Program, Record, RecordError, Sampling, UNNAMED,
     VERSION,
@@ -164,10 +165,13 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         format!("Where threads spent CPU time was not sampled: perf_event_open(2): {reason}.")
     }));
     let mut looks = Looks::at(&place.0).with(sampling);
-    let ran = execute(command, args, &mut Beside { watching: &mut watching, looks: &mut looks })?;
+    let mut ready = Ready::at(&place.0);
+    let mut beside = Beside { watching: &mut watching, looks: &mut looks, ready: &mut ready };
+    let ran = execute(command, args, &mut beside)?;
     let cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64();
     let disturbance = before.since(cpu_s);
     let mut processes = raw::read_with(&place.0, &mut looks)?;
+    ready.finish(&mut processes);
     let host = describe_host();
     unseen.extend(not_seen(&processes, ran.usage.switches, watching.is_some()));
     if let Some(watching) = watching {
@@ -303,6 +307,7 @@ fn execute(
 struct Beside<'a> {
     watching: &'a mut Option<Watching>,
     looks: &'a mut Looks,
+    ready: &'a mut Ready,
 }
 
 /// Waits until the child has ended, and ends it if a signal or the time asks for that.
@@ -320,6 +325,7 @@ fn attend(
         let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
         let slow = if beside.watching.is_some() { LOOK } else { SLOW_LOOK };
         let next = beside.looks.look().min(slow);
+        beside.ready.look();
         let look = Timespec { tv_sec: 0, tv_nsec: next.subsec_nanos().into() };
         if poll(&mut ends, Some(&look)).is_ok_and(|count| count > 0) {
             return;

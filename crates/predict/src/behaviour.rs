@@ -1,5 +1,6 @@
 //! What a recorded program did, as the replay takes it.
 
+use crate::doubt::others_cpus;
 use crate::script::{Written, script};
 use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, Times, is_passing};
 use convoy_runs::replay::{self, Behaviour, Mode, Script, Section, Span, Spread};
@@ -98,6 +99,9 @@ pub(crate) fn behaviour(
     let passing_s = |lock: &&Lock| lock.all(|site| &site.handoff).total_s / lock.instances as f64;
     behaviour.passing = locks.iter().map(passing_s).fold(0.0, f64::max) / seconds;
     behaviour.before.clone_from(&behaviour.locks);
+    let per_call = |seconds: f64| seconds * 1e9 / count.max(1) as f64;
+    behaviour.ready_ns = ready_s(process).map(per_call);
+    behaviour.is_disturbed = others_cpus(&record.program).is_some();
     if !in_order {
         return (behaviour, Written::default());
     }
@@ -108,6 +112,13 @@ pub(crate) fn behaviour(
         behaviour.idle_ns = idle_s * 1e9 / (behaviour.rate * seconds);
     }
     (behaviour, written)
+}
+
+/// Time that threads waited for a CPU although they could run, seconds, summed over threads;
+/// `None`: not recorded.
+fn ready_s(process: &Process) -> Option<f64> {
+    let seen = process.scheduling.map(|seen| seen.preempted_s);
+    seen.or(process.ready_s)
 }
 
 /// What a lock of the record is to the replay. A semaphore that is used as a lock has one unit.
@@ -167,6 +178,7 @@ fn ordered(
     behaviour.threads = script.classes.iter().map(|class| class.threads).sum();
     behaviour.rate = count / seconds;
     behaviour.cpu_ns = process.cpu_s * 1e9 / count;
+    behaviour.ready_ns = ready_s(process).map(|seconds| seconds * 1e9 / count);
     let wait_s: f64 = plain().map(|lock| lock.wait_s()).sum();
     behaviour.wait_ns = wait_s.min(seconds * f64::from(behaviour.threads)) * 1e9 / count;
     behaviour.script = Some(Arc::new(script));

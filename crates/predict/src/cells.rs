@@ -11,8 +11,9 @@ use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
 use crate::behaviour::{behaviour, busiest, busy_s};
-use crate::doubt::{doubt, slips};
-use crate::limit::{beside, disturbed, limit, watched};
+use crate::bounds;
+use crate::doubt::{Doubt, differs, of_record, others_cpus, slips};
+use crate::limit::{WEIGHT, limit};
 use crate::prediction::{Point, Prediction};
 use crate::row::Row;
 use crate::{Choice, Machines, PredictError, SLEEP};
@@ -40,7 +41,24 @@ pub struct Question {
 struct Cell {
     choice: Choice,
     split: u32,
+    /// Which machine.
+    says: String,
     rounds: Vec<Replay>,
+}
+
+impl Cell {
+    fn cpus(&self) -> u32 {
+        self.rounds[0].machine.topology.cpus as u32
+    }
+}
+
+/// All simulations of a prediction.
+struct Cells {
+    /// The recorded point, without other programs.
+    base: Cell,
+    /// CPUs that other programs had during the recording, if that matters.
+    others_cpus: Option<f64>,
+    rows: Vec<Cell>,
 }
 
 /// Predicts what is asked of `record`.
@@ -61,18 +79,15 @@ pub fn predict(
         let (behaviour, written) = behaviour(record, process, &locks, in_order);
         let behaviour = Arc::new(behaviour);
         let cells = cells(record, machines, question, &behaviour)?;
-        let mut verdict = limit(&behaviour, &locks);
-        if machines.is_recorded {
-            verdict.extend(disturbed(&record.program.prices_ns));
-        }
-        verdict.extend(beside(&record.program));
-        verdict.extend(watched(process));
-        let mut prediction = run(&cells, Point::recorded(&behaviour), verdict)?;
-        prediction.leaves_out.splice(0..0, written.leaves_out);
+        let most = cells.rows.iter().map(Cell::cpus).max().unwrap_or(0);
+        let mut prediction = run(&cells, &behaviour)?;
+        prediction.verdict = limit(&behaviour, (process, &locks));
+        prediction.doubts.splice(0..0, of_record(&record.program, process, &behaviour, most));
+        prediction.doubts.extend(written.leaves_out.into_iter().map(Doubt::note));
         prediction.order = written.has;
-        prediction.beyond = Account::new(record).beyond();
+        prediction.beyond = beyond(record, process, &behaviour);
         whole(&mut prediction, record, (process, busy_s(process, &locks)));
-        Ok(prediction)
+        Ok(prediction.judged())
     };
     let ordered = replayed(true)?;
     if ordered.doubt.is_none() || ordered.order.is_empty() {
@@ -83,12 +98,21 @@ pub fn predict(
     if plain.doubt.is_some() {
         return Ok(ordered);
     }
-    plain.leaves_out.push(format!(
+    plain.doubts.push(Doubt::note(format!(
         "Replayed by places, without the order of steps ({}): a replay with that order differs \
          from the record.",
         ordered.order.join(", ")
-    ));
+    )));
     Ok(plain)
+}
+
+/// Returns what threads waited for mostly, if that is no lock that another can replace, and if it
+/// matters.
+fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<String> {
+    let locks = process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
+    let wait_s: f64 = locks.map(|lock| lock.wait_s()).sum();
+    let time_s = f64::from(behaviour.threads) * process.seconds;
+    Account::new(record).beyond().filter(|_| wait_s > WEIGHT * time_s)
 }
 
 /// Refuses records without the work between acquisitions.
@@ -114,25 +138,37 @@ fn whole(prediction: &mut Prediction, record: &Record, (process, busy_s): (&Proc
     }
 }
 
-/// The cells, the recorded point first.
+/// The recorded point, and one cell for each row.
 fn cells(
     record: &Record,
     machines: &Machines,
     question: &Question,
     behaviour: &Arc<Behaviour>,
-) -> Result<Vec<Cell>, PredictError> {
+) -> Result<Cells, PredictError> {
+    let program = &record.program;
     let first = busiest(record).1.first().map(|lock| lock.kind).unwrap_or_default();
-    let recorded = match record.program.policy(first) {
+    let recorded = match program.policy(first) {
         "" => Choice::new(SLEEP),
         policy => Choice::new(policy),
     };
     let or = |list: &[u32], one: u32| if list.is_empty() { vec![one] } else { list.to_vec() };
-    let cell = |choice: &Choice, split: u32, cpus: u32, threads: u32| {
+    let cell = |choice: &Choice, split: u32, cpus: Option<u32>, threads: u32| {
         let mut behaviour = Arc::clone(behaviour);
         if split > 1 {
             Arc::make_mut(&mut behaviour).locks[0] *= split;
         }
-        let round = |seed| -> Result<Replay, PredictError> {
+        let mut says = String::new();
+        let mut round = |seed| -> Result<Replay, PredictError> {
+            let round = (seed, question.rounds);
+            let machine = match cpus {
+                // The recorded machine also answers for the recorded number of CPUs.
+                Some(cpus) if cpus != program.cpus || machines.machine.is_some() => {
+                    let asked = machines.asked(program, cpus, round)?;
+                    says = asked.1;
+                    asked.0
+                }
+                _ => machines.recorded(program, round)?,
+            };
             Ok(Replay {
                 behaviour: Arc::clone(&behaviour),
                 anchor: Anchor::NONE,
@@ -140,29 +176,30 @@ fn cells(
                 policy: choice.policy,
                 alone: choice.alone,
                 // `convoy with` has no thread spin where there is one CPU.
-                looks: if cpus == 1 { Some(0) } else { choice.looks },
-                whole: true,
+                looks: if machine.topology.cpus == 1 { Some(0) } else { choice.looks },
+                whole: false,
                 others_cpus: 0.0,
                 seed,
                 kernel: machines.kernel.clone(),
-                machine: machines.with_cpus(&record.program, cpus, (seed, question.rounds))?,
+                machine,
             })
         };
-        let rounds = (1..=question.rounds).map(round).collect::<Result<_, _>>()?;
-        Ok::<_, PredictError>(Cell { choice: choice.clone(), split, rounds })
+        let rounds = (1..=question.rounds).map(&mut round).collect::<Result<_, _>>()?;
+        Ok::<_, PredictError>(Cell { choice: choice.clone(), split, says, rounds })
     };
-    let mut cells = vec![cell(&recorded, 1, behaviour.cpus, behaviour.threads)?];
+    let base = cell(&recorded, 1, None, behaviour.threads)?;
+    let mut rows = Vec::new();
     for cpus in or(&question.cpus, behaviour.cpus) {
         for threads in or(&question.threads, behaviour.threads) {
             for choice in &question.policies {
-                cells.push(cell(choice, 1, cpus, threads)?);
+                rows.push(cell(choice, 1, Some(cpus), threads)?);
             }
             if let Some(split) = question.split {
-                cells.push(cell(&recorded, split, cpus, threads)?);
+                rows.push(cell(&recorded, split, Some(cpus), threads)?);
             }
         }
     }
-    Ok(cells)
+    Ok(Cells { base, others_cpus: others_cpus(program), rows })
 }
 
 /// Runs `work` on each item, on as many threads as this process has CPUs; results are in the order
@@ -197,47 +234,81 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
     found.into_iter().map(|one| one.1).collect()
 }
 
-/// Anchors the first cell, then runs all.
-fn run(cells: &[Cell], measured: Point, verdict: String) -> Result<Prediction, VirtualError> {
-    let anchors = side_by_side(&cells[0].rounds, Replay::anchored)?;
-    let replays: Vec<Replay> = cells
-        .iter()
-        .flat_map(|cell| cell.rounds.iter().zip(&anchors))
-        .map(|(replay, &anchor)| Replay { anchor, ..replay.clone() })
-        .collect();
+/// Anchors the recorded point, then runs all cells.
+fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError> {
+    let recorded = Point::recorded(behaviour);
+    let rounds = &cells.base.rounds;
+    let anchors = side_by_side(rounds, Replay::anchored)?;
+    let anchored = |cell: &Cell| -> Vec<Replay> {
+        let pairs = cell.rounds.iter().zip(&anchors);
+        pairs.map(|(replay, &anchor)| Replay { anchor, ..replay.clone() }).collect()
+    };
+    // The recorded point as it was, which is the point alone on a quiet machine.
+    let alone = anchored(&cells.base);
+    let beside = cells.others_cpus.map(|others_cpus| {
+        alone.iter().map(|replay| Replay { others_cpus, ..replay.clone() }).collect::<Vec<_>>()
+    });
+    let mut replays = alone;
+    let is_beside = beside.is_some();
+    replays.extend(beside.into_iter().flatten());
+    replays.extend(cells.rows.iter().flat_map(anchored));
     let points = side_by_side(&replays, Replay::run)?;
     let mut points = points.chunks(anchors.len());
     let base = points.next().unwrap_or_default();
+    let compared = if is_beside { points.next().unwrap_or_default() } else { base };
     let gates: Vec<Gates> = base.iter().map(|point| point.gates).collect();
-    let simulated = replayed(base);
-    let left = (simulated.acquisitions_per_s / measured.acquisitions_per_s).ln().abs().exp();
-    let rows: Vec<Row> = cells[1..]
-        .iter()
-        .zip(points)
-        .map(|(cell, found)| row(cell, found, base, (measured.acquisitions_per_s, left)))
-        .collect();
-    let turn_us = f64::from(cells[0].rounds[0].threads) * 1e6 / measured.acquisitions_per_s;
+    let simulated = replayed(compared, "replayed");
+    let alone = replayed(base, "alone");
+    // Rows are changes of what the program does alone; on a quiet machine that is the record.
+    let rate = if is_beside { alone.acquisitions_per_s } else { recorded.acquisitions_per_s };
+    let left = (simulated.acquisitions_per_s / recorded.acquisitions_per_s).ln().abs().exp();
+    let left = if is_beside { 1.0 } else { left };
+    let mut rows = Vec::new();
+    let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
+    for (cell, found) in cells.rows.iter().zip(points) {
+        let row = row(cell, (found, base), (rate, left));
+        let replay = Replay { anchor: anchors[0], ..cell.rounds[0].clone() };
+        let bound = bounds::least(&replay);
+        if bounds::is_exceeded(bound, mean(found.iter().map(rate_of))) {
+            doubts.push(Doubt::refusal(format!(
+                "The replay on {} CPUs makes {:.0} acquisitions per second where {} allow at most \
+                 {:.0}.",
+                row.cpus, row.acquisitions_per_s, bound.by, bound.per_s
+            )));
+        }
+        rows.push(row);
+    }
+    let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
+    doubts.extend(differs(&recorded, &simulated, turn_us, !is_beside));
     let of = |value: fn(&Anchor) -> f64| mean(anchors.iter().map(value));
     Ok(Prediction {
+        verdict: String::new(),
         beyond: None,
-        verdict,
-        doubt: doubt(&measured, &simulated, turn_us),
-        anchor: [measured, simulated],
+        anchor: if is_beside {
+            vec![recorded, simulated, alone]
+        } else {
+            vec![recorded, simulated]
+        },
         anchor_wakeups: of(|one| one.wakeups),
         anchor_work_us: of(|one| one.work_ns) / 1e3,
         anchor_sleep_us: of(|one| one.sleep_ns) / 1e3,
         order: Vec::new(),
-        leaves_out: slips(&gates).into_iter().collect(),
+        doubts,
+        doubt: None,
         rows,
     })
 }
 
-/// Returns the point of the replays of the record.
-fn replayed(base: &[VirtualLocksPoint]) -> Point {
+fn rate_of(point: &VirtualLocksPoint) -> f64 {
+    point.result.acquisitions_per_s()
+}
+
+/// Returns the point of some replays.
+fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
     let of = |value: fn(&LoopResult) -> f64| mean(base.iter().map(|one| value(&one.result)));
     let rate = of(LoopResult::acquisitions_per_s);
     Point {
-        what: "replayed",
+        what,
         acquisitions_per_s: rate,
         cpu_us: of(|one| one.cpus_used) * 1e6 / rate,
         wait_mean_us: of(|one| one.waits.mean().unwrap_or(0.0)) / 1e3,
@@ -248,34 +319,34 @@ fn replayed(base: &[VirtualLocksPoint]) -> Point {
     }
 }
 
-/// Returns the row of a cell; `rate` is the recorded throughput, `left` the ratio by which the
-/// replay misses it.
+/// Returns the row of a cell: its simulations and those of the recorded point, the throughput of
+/// that point, and the ratio by which its replay misses the record.
 fn row(
     cell: &Cell,
-    found: &[VirtualLocksPoint],
-    base: &[VirtualLocksPoint],
+    (found, base): (&[VirtualLocksPoint], &[VirtualLocksPoint]),
     (rate, left): (f64, f64),
 ) -> Row {
-    let rates = |points: &[VirtualLocksPoint]| -> Vec<f64> {
-        points.iter().map(|point| point.result.acquisitions_per_s()).collect()
-    };
-    let changes: Vec<f64> =
-        rates(found).iter().zip(rates(base)).map(|(one, base)| one / base).collect();
+    let pairs = found.iter().zip(base);
+    let changes: Vec<f64> = pairs.map(|(one, base)| rate_of(one) / rate_of(base)).collect();
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-    let of = |name: &str| mean(found.iter().map(|point| metric(&point.result, name)));
+    let of = |value: fn(&VirtualLocksPoint) -> f64| mean(found.iter().map(value));
     let middle = mean(changes.iter().copied());
     Row {
-        cpus: cell.rounds[0].machine.topology.cpus as u32,
+        cpus: cell.cpus(),
         threads: cell.rounds[0].threads,
         policy: cell.choice.name.clone(),
         split: cell.split,
+        machine: cell.says.clone(),
         acquisitions_per_s: middle * rate,
         change_percent: percent(middle),
         low_percent: percent(changes.iter().copied().fold(f64::MAX, f64::min) / left),
         high_percent: percent(changes.iter().copied().fold(0.0, f64::max) * left),
         program_times: None,
-        wait_p99_us: of("wait_p99_us"),
-        jain: of("jain"),
+        cpus_used: of(|point| point.result.cpus_used),
+        wait_p99_us: of(|point| metric(&point.result, "wait_p99_us")),
+        wait_max_us: found.iter().map(|point| point.tally.longest_ns()).max().unwrap_or(0) as f64
+            / 1e3,
+        jain: of(|point| point.tally.jain().unwrap_or(1.0)),
     }
 }
 

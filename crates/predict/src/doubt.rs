@@ -1,44 +1,208 @@
-//! Whether a replay is the program that was recorded.
+//! What speaks against a prediction. A doubt that refuses takes the numbers away; the others are
+//! printed with them.
+
+use convoy_record::{Process, Program};
+use convoy_runs::replay::{Behaviour, Gates};
+use serde::Serialize;
 
 use crate::Point;
-use convoy_runs::replay::Gates;
 
-/// A sentence, if waits often ended only because nothing else could go on.
-pub(crate) fn slips(gates: &[Gates]) -> Option<String> {
-    /// Of all waits.
-    const OFTEN: f64 = 0.01;
-    let sum = |of: fn(&Gates) -> u64| gates.iter().map(of).sum::<u64>() as f64;
-    let (slips, waits) = (sum(|one| one.slips), sum(|one| one.waits).max(1.0));
-    (slips > OFTEN * waits).then(|| {
-        format!(
-            "In {:.0} % of its waits for other threads all threads of the replay waited, and one \
-             went on.",
-            100.0 * slips / waits
-        )
+/// One reason for doubt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Doubt {
+    /// The reason, as a sentence.
+    pub text: String,
+    /// Whether no number follows from the replay.
+    pub refuses: bool,
+}
+
+impl Doubt {
+    pub(crate) fn note(text: impl Into<String>) -> Self {
+        Self { text: text.into(), refuses: false }
+    }
+
+    pub(crate) fn refusal(text: impl Into<String>) -> Self {
+        Self { text: text.into(), refuses: true }
+    }
+}
+
+/// CPUs of other programs, as a share of all, from which on the recorded throughput is not that of
+/// the program alone.
+const MUCH: f64 = 0.1;
+
+/// Returns the CPUs that other programs had while the program was recorded, if that matters.
+pub(crate) fn others_cpus(program: &Program) -> Option<f64> {
+    let cpus = program.disturbance.others_s / program.wall_s.max(1e-9);
+    (cpus > MUCH * f64::from(program.cpus)).then_some(cpus)
+}
+
+/// Returns what the record itself says against a prediction.
+pub(crate) fn of_record(
+    program: &Program,
+    process: &Process,
+    behaviour: &Behaviour,
+    most_cpus: u32,
+) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    if let Some(cpus) = others_cpus(program) {
+        let had =
+            format!("Other programs had {cpus:.1} of {} CPUs during the recording", program.cpus);
+        doubts.push(match behaviour.ready_ns {
+            Some(_) => Doubt::note(format!(
+                "{had}. The rows are for the program alone; the replay of the record has the other \
+                 programs, too."
+            )),
+            None => Doubt::refusal(format!(
+                "{had}, and the record does not tell sleep from waiting for a CPU; record the \
+                 program again, on a quiet machine or as root."
+            )),
+        });
+    }
+    if program.cpus == 1 && most_cpus > 1 {
+        doubts.push(Doubt::note(
+            "The program was recorded on one CPU, so what a critical section costs after its data \
+             moved from another CPU is not known. With more CPUs the throughput may be lower than \
+             predicted.",
+        ));
+    }
+    doubts.extend(watched(process));
+    doubts
+}
+
+/// Returns a doubt if recording kernel events cost the program much: another lock then changes a
+/// smaller part of what the program did.
+fn watched(process: &Process) -> Option<Doubt> {
+    /// Seconds that a switch takes longer: `sysbench threads` with 16 threads on one CPU of a Xeon
+    /// at 2.3 GHz, beside `--kernel off`.
+    const LONGER_S: f64 = 0.6e-6;
+    /// Of its CPU time.
+    const MUCH: f64 = 0.05;
+    let seen = process.scheduling?;
+    let switches = (seen.preemptions + seen.sleeps) as f64;
+    let part = switches * LONGER_S / process.cpu_s.max(1e-9);
+    (part > MUCH).then(|| {
+        Doubt::note(format!(
+            "Recording kernel events took about {:.0} % of the CPU time, as threads were switched \
+             {:.0} times per second; a record with --kernel off gives a better prediction.",
+            100.0 * part.min(1.0),
+            switches / process.seconds.max(1e-9)
+        ))
     })
 }
 
-/// Whether the replay is another program than the record, whose threads take a lock every
-/// `turn_us`.
-pub(crate) fn doubt(measured: &Point, replayed: &Point, turn_us: f64) -> Option<String> {
-    /// How far the throughput may be off, which is fitted.
-    const RATE: f64 = 2.0;
-    /// How far the mean wait may be off, which is not.
+/// Returns a doubt if waits often ended only because no thread could run.
+pub(crate) fn slips(gates: &[Gates]) -> Option<Doubt> {
+    /// Of all waits.
+    const OFTEN: f64 = 0.01;
+    /// Of all waits: the replay then stands still by itself.
+    const MOSTLY: f64 = 0.2;
+    let sum = |of: fn(&Gates) -> u64| gates.iter().map(of).sum::<u64>() as f64;
+    let share = sum(|one| one.slips) / sum(|one| one.waits).max(1.0);
+    (share > OFTEN).then(|| Doubt {
+        text: format!(
+            "In {:.0} % of the waits for other threads all threads of the replay waited, and one \
+             was let go: the order of the program's signals was not found.",
+            100.0 * share
+        ),
+        refuses: share > MOSTLY,
+    })
+}
+
+/// Returns a refusal if the replay differs from the record, whose threads acquire a lock every
+/// `turn_us`. `is_fitted` says whether the throughput of the replay was fitted to the record.
+pub(crate) fn differs(
+    recorded: &Point,
+    replayed: &Point,
+    turn_us: f64,
+    is_fitted: bool,
+) -> Option<Doubt> {
+    /// Ratio by which a fitted throughput may be off.
+    const FITTED: f64 = 1.15;
+    /// The same of a throughput that was predicted, beside other programs.
+    const PREDICTED: f64 = 1.5;
+    /// Ratio by which the mean wait may be off, which is not fitted.
     const WAIT: f64 = 3.0;
     /// Of a turn: a smaller difference of waits does not matter.
     const LITTLE: f64 = 0.3;
-    let off =
-        |of: fn(&Point) -> f64| of(measured).max(of(replayed)) / of(measured).min(of(replayed));
-    let other = |of: fn(&Point) -> f64| {
-        (of(measured) - of(replayed)).abs() > LITTLE * turn_us && off(of) > WAIT
+    let off = |of: fn(&Point) -> f64| {
+        let (one, other) = (of(recorded), of(replayed));
+        one.max(other) / one.min(other).max(f64::MIN_POSITIVE)
     };
-    let what = match () {
-        () if off(|one| one.acquisitions_per_s) > RATE => "throughput",
-        () if other(|one| one.wait_mean_us) => "mean wait",
-        () if other(|one| one.idle_mean_us) => "mean wait for other threads",
+    let other = |of: fn(&Point) -> f64| {
+        (of(recorded) - of(replayed)).abs() > LITTLE * turn_us && off(of) > WAIT
+    };
+    let most = if is_fitted { FITTED } else { PREDICTED };
+    let (what, [one, two], unit) = match () {
+        () if off(|one| one.acquisitions_per_s) > most => {
+            let of = |point: &Point| point.acquisitions_per_s;
+            ("throughput", [of(recorded), of(replayed)], "acquisitions per second")
+        }
+        () if other(|one| one.wait_mean_us) => {
+            ("mean wait", [recorded.wait_mean_us, replayed.wait_mean_us], "us")
+        }
+        () if other(|one| one.idle_mean_us) => {
+            let of = [recorded.idle_mean_us, replayed.idle_mean_us];
+            ("mean wait for other threads", of, "us")
+        }
         () => return None,
     };
-    Some(format!(
-        "The replay is not this program: its {what} is another one, so nothing follows from it."
-    ))
+    Some(Doubt::refusal(format!(
+        "The replay is not this program: its {what} is {two:.0} {unit} where {one:.0} were \
+         recorded, so nothing follows from it."
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(rate: f64, wait_us: f64) -> Point {
+        Point {
+            what: "recorded",
+            acquisitions_per_s: rate,
+            cpu_us: 1.0,
+            wait_mean_us: wait_us,
+            idle_mean_us: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_replay_that_misses_its_record_is_refused() {
+        let found = |rate, wait_us, is_fitted| {
+            differs(&point(1000.0, 10.0), &point(rate, wait_us), 100.0, is_fitted)
+        };
+        assert_eq!(found(1000.0, 10.0, true), None);
+        assert_eq!(found(1100.0, 35.0, true), None, "25 us of a turn of 100 do not matter");
+        assert!(found(1200.0, 10.0, true).is_some_and(|doubt| doubt.refuses));
+        assert_eq!(found(1200.0, 10.0, false), None);
+        assert!(found(600.0, 10.0, false).is_some());
+        assert!(found(1000.0, 45.0, true).is_some());
+    }
+
+    #[test]
+    fn other_programs_refuse_where_sleep_is_not_known() {
+        let mut program = Program { wall_s: 2.0, cpus: 2, ..Program::default() };
+        program.disturbance.others_s = 0.2;
+        assert_eq!(others_cpus(&program), None);
+        program.disturbance.others_s = 2.0;
+        assert_eq!(others_cpus(&program), Some(1.0));
+        let of = |ready_ns| {
+            let behaviour = Behaviour { ready_ns, ..Behaviour::default() };
+            of_record(&program, &Process::default(), &behaviour, 2)
+        };
+        assert!(of(None)[0].refuses);
+        assert!(!of(Some(10.0))[0].refuses);
+    }
+
+    #[test]
+    fn recording_kernel_events_is_named_if_it_cost_much() {
+        let of = |preemptions| {
+            let seen = convoy_record::Scheduling { preemptions, sleeps: 0, ..Default::default() };
+            Process { cpu_s: 1.0, seconds: 2.0, scheduling: Some(seen), ..Process::default() }
+        };
+        assert_eq!(watched(&of(10_000)), None);
+        assert_eq!(watched(&Process::default()), None);
+        let said = watched(&of(500_000)).expect("a third of its time").text;
+        assert!(said.contains("30 % of the CPU time") && said.contains("250000 times"), "{said}");
+    }
 }

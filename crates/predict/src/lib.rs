@@ -7,6 +7,7 @@
 
 mod advice;
 mod behaviour;
+mod bounds;
 mod cells;
 mod choice;
 mod doubt;
@@ -21,6 +22,7 @@ pub use advice::{Advice, policies};
 pub use behaviour::{busiest, is_alone};
 pub use cells::{Question, predict};
 pub use choice::{Choice, FAIR, HANDOFF, SLEEP, SPIN, names};
+pub use doubt::Doubt;
 pub use error::PredictError;
 pub use prediction::{Point, Prediction};
 pub use row::Row;

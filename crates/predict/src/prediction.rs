@@ -3,6 +3,7 @@
 use convoy_runs::replay::Behaviour;
 use serde::Serialize;
 
+use crate::doubt::Doubt;
 use crate::row::Row;
 
 /// The answer to a [`Question`](crate::Question).
@@ -13,8 +14,8 @@ pub struct Prediction {
     pub beyond: Option<String>,
     /// Which lock limits the program.
     pub verdict: String,
-    /// The recorded point and its replay.
-    pub anchor: [Point; 2],
+    /// The recorded point, its replay, and if other programs took CPUs the replay without them.
+    pub anchor: Vec<Point>,
     /// Factor on the prices of switches and wakeups.
     pub anchor_wakeups: f64,
     /// Work added before each critical section, microseconds.
@@ -24,19 +25,30 @@ pub struct Prediction {
     /// What is replayed in recorded order; empty: nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<String>,
-    /// What the replay leaves out of the record.
+    /// What speaks against the rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub leaves_out: Vec<String>,
-    /// Why nothing follows from the replay, if so.
+    pub doubts: Vec<Doubt>,
+    /// Why there are no rows, if there are none: the first doubt that refuses.
     pub doubt: Option<String>,
     /// One row for each question.
     pub rows: Vec<Row>,
 }
 
+impl Prediction {
+    /// Takes the numbers away that a doubt refuses.
+    pub(crate) fn judged(mut self) -> Self {
+        self.doubt = self.doubts.iter().find(|doubt| doubt.refuses).map(|doubt| doubt.text.clone());
+        if self.doubt.is_some() {
+            self.rows.clear();
+        }
+        self
+    }
+}
+
 /// Throughput of a program and its price.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// `recorded` or `replayed`.
+    /// `recorded`, `replayed`, or `alone`: replayed without other programs.
     pub what: &'static str,
     /// Acquisitions per second.
     pub acquisitions_per_s: f64,

@@ -14,6 +14,9 @@ pub struct Row {
     pub policy: String,
     /// Locks in place of the first one.
     pub split: u32,
+    /// Which machine; empty: the recorded one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine: String,
     /// Acquisitions per second.
     pub acquisitions_per_s: f64,
     /// Change of the throughput against the replay of the record, per cent.
@@ -26,9 +29,13 @@ pub struct Row {
     /// work of the threads that take locks matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program_times: Option<[f64; 3]>,
+    /// CPUs in use, mean.
+    pub cpus_used: f64,
     /// 99th percentile of the waits, microseconds.
     pub wait_p99_us: f64,
-    /// Jain's index of the threads' acquisitions.
+    /// Longest wait, microseconds.
+    pub wait_max_us: f64,
+    /// Least of Jain's indices of the acquisitions of threads that do the same.
     pub jain: f64,
 }
 
@@ -56,12 +63,15 @@ mod tests {
             threads: 64,
             policy: "sleep".to_owned(),
             split: 1,
+            machine: String::new(),
             acquisitions_per_s: 1e6,
             change_percent: 300.0,
             low_percent: -50.0,
             high_percent: -100.0,
             program_times: None,
+            cpus_used: 2.0,
             wait_p99_us: 0.0,
+            wait_max_us: 0.0,
             jain: 1.0,
         };
         // Of 4 s the threads are at work for 2: four times as fast saves 1.5 of them, half as fast

@@ -1,8 +1,9 @@
 //! What threads did in order, from the trace of a record, as the replay takes it.
 
+use crate::behaviour::mode;
 use convoy_record::trace::{Place, Strip, Trace, What};
-use convoy_record::{Kind, Lock, Process, trace};
-use convoy_runs::replay::{Condition, Script};
+use convoy_record::{Kind, Lock, Process, Site, trace};
+use convoy_runs::replay::{Condition, Mode, Script};
 use std::collections::{BTreeMap, BTreeSet};
 use uses::Use;
 
@@ -30,6 +31,8 @@ pub(crate) struct Written {
 enum Role {
     /// A lock, by its number among those that are kept.
     Lock(usize),
+    /// A barrier, by its number.
+    Barrier(usize),
     /// A condition, by its number.
     Condition(usize),
     /// A semaphore that signals.
@@ -53,7 +56,11 @@ struct Event {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Act {
     Lock(usize, u32),
+    /// Together with other readers.
+    Read(usize, u32),
     Unlock(usize, u32),
+    /// Barrier.
+    Barrier(usize),
     /// Condition; the event with which the section began, if it has one; the time limit that ran
     /// out.
     Wait(usize, Option<usize>, u64),
@@ -66,6 +73,9 @@ type Seen = (u64, u64, f64, Vec<Event>);
 
 struct Writer<'a> {
     trace: &'a Trace,
+    kept: &'a [&'a Lock],
+    /// Length of the run, seconds.
+    seconds: f64,
     roles: Vec<Role>,
     /// Name of the mutex of each condition, by its lock.
     mutexes: BTreeMap<usize, u64>,
@@ -77,6 +87,8 @@ struct Writer<'a> {
     sites: Vec<usize>,
     /// Sites at which threads ever waited for a semaphore that signals.
     blocking: BTreeSet<usize>,
+    /// Places that acquire a lock together with other readers.
+    reading: BTreeSet<usize>,
 }
 
 /// The script of a process whose kept locks are these; `spare`: CPUs were to be had.
@@ -112,12 +124,16 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], spare: bool) -> Written 
 }
 
 impl<'a> Writer<'a> {
-    fn new(process: &'a Process, kept: &[&Lock], spare: bool) -> Self {
+    fn new(process: &'a Process, kept: &'a [&'a Lock], spare: bool) -> Self {
         let (mut roles, mut uses, mut mutexes) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut barriers = 0;
         for (number, lock) in process.locks.iter().enumerate() {
             let is_kept = kept.iter().position(|one| std::ptr::eq(*one, lock));
             let role = match (lock.kind, is_kept) {
-                (Kind::Barrier, _) => Role::Nothing,
+                (Kind::Barrier, _) => {
+                    barriers += 1;
+                    Role::Barrier(barriers - 1)
+                }
                 (Kind::Condition, _) => {
                     let named = |one: &Lock| one.kind == Kind::Mutex && one.name == lock.mutex;
                     if let Some(at) = process.locks.iter().position(named) {
@@ -145,6 +161,8 @@ impl<'a> Writer<'a> {
         let sites = sites.collect();
         let mut writer = Self {
             trace,
+            kept,
+            seconds: process.seconds,
             roles,
             mutexes,
             spare,
@@ -152,6 +170,7 @@ impl<'a> Writer<'a> {
             usual: BTreeMap::new(),
             sites,
             blocking: BTreeSet::new(),
+            reading: BTreeSet::new(),
         };
         writer.learn(process);
         writer
@@ -193,6 +212,10 @@ impl<'a> Writer<'a> {
         }
         for (at, place) in self.trace.places.iter().enumerate() {
             let Some(lock) = process.locks.get(place.lock as usize) else { continue };
+            let own = |site: &&Site| !place.site.is_empty() && starts_as(&site.place, &place.site);
+            if lock.sites.iter().find(own).is_some_and(|site| mode(&site.act) == Mode::Read) {
+                self.reading.insert(at);
+            }
             let mut sites = lock.sites.iter().filter(|site| site.wait.count > 0);
             if lock.kind == Kind::Semaphore && sites.any(|site| starts_as(&site.place, &place.site))
             {
@@ -229,7 +252,12 @@ impl<'a> Writer<'a> {
                     let again = held.iter().any(|one| (one.0, one.1) == (lock, of));
                     held.push((lock, of, events.len()));
                     seen.insert((lock, of));
-                    (!again).then_some(Act::Lock(lock, of))
+                    let is_read = self.reading.contains(&step.place);
+                    (!again).then_some(if is_read {
+                        Act::Read(lock, of)
+                    } else {
+                        Act::Lock(lock, of)
+                    })
                 }
                 (What::Unlock, Role::Lock(lock)) => {
                     let found = held.iter().rposition(|one| (one.0, one.1) == (lock, of));
@@ -262,6 +290,7 @@ impl<'a> Writer<'a> {
                     let limit = if step.failed { step.took_ns.max(1) } else { 0 };
                     waits.then_some(Act::Wait(condition, None, limit))
                 }
+                (What::Barrier, Role::Barrier(barrier)) => Some(Act::Barrier(barrier)),
                 (What::Unlock, Role::Signal(condition))
                 | (What::Signal, Role::Condition(condition)) => Some(Act::Signal(condition, false)),
                 (What::Broadcast, Role::Condition(condition)) => Some(Act::Signal(condition, true)),
@@ -274,7 +303,7 @@ impl<'a> Writer<'a> {
                     events.push(Event { act, gap, site, end_ns: clock });
                 }
                 // What is left out takes the time that it took.
-                None if step.off || step.what == What::Barrier => gap.1 += step.took_ns as f64,
+                None if step.off => gap.1 += step.took_ns as f64,
                 None => gap.0 += step.took_ns.min(1000) as f64,
             }
         }
@@ -287,7 +316,7 @@ impl<'a> Writer<'a> {
         const LITTLE: f64 = 0.01;
         let all = || strips.iter().flat_map(|strip| &strip.3);
         let count = |is: fn(&Act) -> bool| all().filter(|event| is(&event.act)).count() as f64;
-        let locks = count(|act| matches!(act, Act::Lock(..))).max(1.0);
+        let locks = count(|act| matches!(act, Act::Lock(..) | Act::Read(..))).max(1.0);
         let nested: usize = strips.iter().map(|strip| nested(&strip.3)).sum();
         let mut has = |share: f64, what: &str| {
             if share > LITTLE {
@@ -295,6 +324,7 @@ impl<'a> Writer<'a> {
             }
         };
         has(count(|act| matches!(act, Act::Wait(..))) / locks, "waits of threads for each other");
+        has(count(|act| matches!(act, Act::Barrier(..))) / locks, "barriers");
         has(nested as f64 / locks, "locks held around others");
         has(
             (script.classes.len() - 1) as f64,
@@ -317,12 +347,6 @@ impl<'a> Writer<'a> {
                  of others comes as often as recorded."
             ));
         }
-        let barriers = self.trace.strips.iter().flat_map(|strip| &strip.steps);
-        if barriers.filter(|step| step.what == What::Barrier).count() > 0 {
-            written
-                .leaves_out
-                .push("Waits at barriers are sleep of the recorded length.".to_owned());
-        }
     }
 }
 
@@ -331,7 +355,7 @@ fn nested(events: &[Event]) -> usize {
     let (mut held, mut nested) = (0_i32, 0);
     for event in events {
         match event.act {
-            Act::Lock(..) => {
+            Act::Lock(..) | Act::Read(..) => {
                 nested += usize::from(held > 0);
                 held += 1;
             }

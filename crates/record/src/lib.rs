@@ -23,6 +23,7 @@ mod names;
 mod parked;
 mod phases;
 pub mod raw;
+pub mod ready;
 mod record;
 pub mod runtimes;
 mod scheduling;

@@ -165,6 +165,10 @@ pub struct Process {
     /// What the kernel saw of its threads; none if it did not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
+    /// Time for which its threads could run but had no CPU, seconds, summed over threads, as
+    /// sampled from outside; none if the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_s: Option<f64>,
     /// Where its locks are, with their names; only while it is being recorded.
     #[serde(skip)]
     pub addresses: Addresses,

@@ -108,12 +108,39 @@ pub struct Behaviour {
     pub script: Option<Arc<Script>>,
     /// Mean wait at conditions for each acquisition, nanoseconds.
     pub idle_ns: f64,
+    /// Time for which threads could run but had no CPU, of each acquisition, nanoseconds; `None`:
+    /// not recorded.
+    pub ready_ns: Option<f64>,
+    /// Whether other programs took so much of the CPUs that the throughput is not that of the
+    /// program alone.
+    pub is_disturbed: bool,
 }
 
 impl Behaviour {
     /// How many locks of a name there were.
     fn recorded(&self, lock: usize) -> usize {
         self.before.get(lock).map_or(1, |count| *count as usize).max(1)
+    }
+
+    /// Mean work of a critical section and before it, nanoseconds.
+    pub fn work_ns(&self) -> f64 {
+        let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
+        self.mean(work, |_| true)
+    }
+
+    /// Mean time for which the locks of a name are held, nanoseconds, and whether some holds
+    /// overlap: those of readers.
+    pub fn held_ns(&self, lock: usize) -> (f64, bool) {
+        let own = |one: &Section| one.lock == lock;
+        let is_shared = self.sections.iter().any(|one| own(one) && one.mode == Mode::Read);
+        (self.mean(|one| one.hold.work.mean(), own), is_shared)
+    }
+
+    /// A mean over acquisitions.
+    fn mean(&self, of: impl Fn(&Section) -> f64, which: impl Fn(&Section) -> bool) -> f64 {
+        let own = || self.sections.iter().filter(|one| which(one));
+        let count: u64 = own().map(|one| one.count).sum();
+        own().map(|one| of(one) * one.count as f64).sum::<f64>() / count.max(1) as f64
     }
 
     /// What the locks of a name are.

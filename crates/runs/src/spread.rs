@@ -33,7 +33,7 @@ impl Spread {
     }
 
     /// Its mean, nanoseconds.
-    pub(crate) fn mean(&self) -> f64 {
+    pub fn mean(&self) -> f64 {
         let mut below = 0;
         let sum = self.buckets.iter().map(|&(least, count)| {
             let here = count - below;

@@ -1,8 +1,10 @@
 //! The classes of threads with their strips: pieces that begin and end at one place.
 
-use super::{Act, Event, Seen, Writer};
-use convoy_record::trace;
-use convoy_runs::replay::{Class, Condition, Step};
+use super::{Act, Event, Role, Seen, Writer, starts_as};
+use crate::behaviour::mode;
+use convoy_record::trace::Place;
+use convoy_record::{Times, trace};
+use convoy_runs::replay::{Class, Condition, Mode, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Of the calls of an average thread, what one makes at least whose class matters.
@@ -75,6 +77,7 @@ impl Writer<'_> {
             // Threads that begin or end the program are there before or after the others.
             let there = windows(number as u64).intersection(&work).count() as f64;
             if of_thread(class) < IDLE * mean || there < THERE * work.len() as f64 {
+                classes.extend(self.waiting(class));
                 continue;
             }
             let own = strips.iter().filter(|strip| strip.0 == number as u64);
@@ -91,9 +94,11 @@ impl Writer<'_> {
                 cycles += self.strips(events, (number as u64, anchor), &mut found);
             }
             if cycles < CYCLES {
-                if class.calls as f64 > SMALL * calls as f64 {
+                let waiting = self.waiting(class);
+                if waiting.is_none() && class.calls as f64 > SMALL * calls as f64 {
                     return None;
                 }
+                classes.extend(waiting);
                 continue;
             }
             let (strips, counts): (Vec<Vec<Step>>, Vec<_>) = found.into_iter().unzip();
@@ -105,6 +110,52 @@ impl Writer<'_> {
         self.balance(&mut classes);
         let classes: Vec<Class> = classes.into_iter().map(|one| one.1).collect();
         (!classes.is_empty()).then_some(classes)
+    }
+
+    /// A class whose threads hardly ever acquire a lock because they wait for it, from the times of
+    /// the place that it calls from most; `None` for threads that hardly wait.
+    fn waiting(&self, class: &trace::Class) -> Option<(f64, Class)> {
+        /// Of the run.
+        const MUCH: f64 = 0.02;
+        let sites = self.kept.iter().enumerate().flat_map(|(lock, one)| {
+            one.sites.iter().filter(|site| site.act != "signal").map(move |site| (lock, site))
+        });
+        let mut own = sites.filter(|(_, site)| starts_as(&site.place, &class.most));
+        let (lock, site) = own.next()?;
+        let threads = class.threads.max(1);
+        if site.wait.total_s < MUCH * self.seconds * threads as f64 {
+            return None;
+        }
+        let rest = |on: &Times, off: &Times| {
+            let sleep_ns = if self.spare { off.mean_s() * 1e9 } else { 0.0 };
+            let share = off.count as f64 / (on.count + off.count).max(1) as f64;
+            Step::Rest { work_ns: on.mean_s() * 1e9, sleep_ns: share * sleep_ns }
+        };
+        let acquire = match mode(&site.act) {
+            Mode::Read => Step::Read { lock, of: 0 },
+            Mode::Exclusive | Mode::Write => Step::Lock { lock, of: 0 },
+        };
+        let strip = vec![
+            rest(&site.think_on, &site.think_off),
+            acquire,
+            rest(&site.hold_on, &site.hold_off),
+            Step::Unlock { lock, of: 0 },
+        ];
+        let threads = threads as u32;
+        Some((class.calls as f64, Class { threads, strips: vec![strip], weights: vec![1.0] }))
+    }
+
+    /// Threads that meet at a barrier.
+    fn places(&self, barrier: usize) -> u32 {
+        let at =
+            |place: &Place| self.roles.get(place.lock as usize) == Some(&Role::Barrier(barrier));
+        let comes = |strip: &&trace::Strip| {
+            strip.steps.iter().any(|step| self.trace.places.get(step.place).is_some_and(at))
+        };
+        let classes: BTreeSet<u64> =
+            self.trace.strips.iter().filter(comes).map(|strip| strip.class).collect();
+        let threads = classes.iter().filter_map(|class| self.trace.classes.get(*class as usize));
+        threads.map(|class| class.threads as u32).sum()
     }
 
     /// How often each strip must be drawn so that places come as often beside each other as in the
@@ -181,7 +232,7 @@ impl Writer<'_> {
             let mut counts = BTreeMap::new();
             for event in &events[first..last] {
                 let counts_here = match event.act {
-                    Act::Lock(..) | Act::Signal(..) => true,
+                    Act::Lock(..) | Act::Read(..) | Act::Signal(..) | Act::Barrier(..) => true,
                     // Whether it waits is found out by the replay.
                     Act::Wait(condition, ..) => !self.uses[condition].is_counted(),
                     Act::Unlock(..) | Act::Yield => false,
@@ -223,6 +274,11 @@ impl Writer<'_> {
                     limit_ns: 0,
                 }));
             }
+            Act::Read(lock, of) => steps.push(Step::Read { lock, of }),
+            Act::Barrier(barrier) => {
+                // As many as the class has, or all where several classes meet at it.
+                steps.push(Step::Barrier { barrier, places: self.places(barrier) });
+            }
             Act::Unlock(lock, of) => steps.push(Step::Unlock { lock, of }),
             Act::Wait(condition, within, limit_ns) => {
                 let is_within = within.is_some_and(|at| at >= first && at < number);
@@ -258,10 +314,11 @@ impl Writer<'_> {
 /// What an event is, wherever its lock lies.
 fn key(event: &Event) -> (u8, usize) {
     let what = match event.act {
-        Act::Lock(..) => 0,
+        Act::Lock(..) | Act::Read(..) => 0,
         Act::Wait(_, None, _) => 1,
         Act::Signal(..) => 2,
         Act::Yield => 3,
+        Act::Barrier(..) => 5,
         Act::Unlock(..) | Act::Wait(..) => 4,
     };
     (what, event.site)
@@ -273,7 +330,7 @@ fn free(events: &[Event]) -> impl Iterator<Item = usize> {
     let free = events.iter().enumerate().filter_map(move |(at, event)| {
         let before = held;
         held += match event.act {
-            Act::Lock(..) => 1,
+            Act::Lock(..) | Act::Read(..) => 1,
             Act::Unlock(..) => -1,
             _ => 0,
         };

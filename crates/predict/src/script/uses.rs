@@ -60,7 +60,7 @@ impl Writer<'_> {
                     last = None;
                 }
                 Act::Unlock(..) => last = None,
-                Act::Lock(..) | Act::Yield => {}
+                Act::Lock(..) | Act::Read(..) | Act::Barrier(..) | Act::Yield => {}
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use convoy_machine::Preset;
 
-use super::{Behaviour, Replay, Section};
+use super::{Behaviour, Replay};
 use crate::virtual_end::VirtualError;
 
 /// Steps of the anchor at most.
@@ -25,14 +25,6 @@ const IDLE_CPU: f64 = 0.25;
 const WAKEUPS: f64 = 8.0;
 
 impl Behaviour {
-    /// Mean work of a section and before it, nanoseconds.
-    fn service_ns(&self) -> f64 {
-        let count: u64 = self.sections.iter().map(|one| one.count).sum();
-        let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
-        let sum: f64 = self.sections.iter().map(|one| work(one) * one.count as f64).sum();
-        sum / count.max(1) as f64
-    }
-
     /// Whether CPUs idle while threads mostly wait for each other.
     fn waits_for_threads(&self) -> bool {
         let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
@@ -45,7 +37,7 @@ impl Behaviour {
     /// way, and CPUs idle, or most of their time is none of the threads' own work.
     pub(super) fn is_bound_by_wakeups(&self) -> bool {
         let cpus_used = self.rate * self.cpu_ns / 1e9;
-        let (is_idle, own_ns) = (cpus_used < BUSY * f64::from(self.cpus), self.service_ns());
+        let (is_idle, own_ns) = (cpus_used < BUSY * f64::from(self.cpus), self.work_ns());
         self.passing > PASSING && (is_idle || own_ns < OWN * self.cpu_ns)
     }
 }
@@ -83,7 +75,44 @@ impl Anchor {
     }
 }
 
+impl Behaviour {
+    /// Time of an acquisition in which a thread may have slept: it neither ran, nor waited for a
+    /// CPU, a lock or another thread; nanoseconds.
+    fn sleep_ns_max(&self, threads: u32) -> f64 {
+        let turn_ns = f64::from(threads) * 1e9 / self.rate;
+        let ready_ns = self.ready_ns.map_or(0.0, |ready_ns| ready_ns + self.cpu_ns);
+        (turn_ns - self.wait_ns - self.idle_ns - ready_ns).max(0.0)
+    }
+}
+
 impl Replay {
+    /// The anchor where other programs had CPUs, so that the throughput is not that of the program
+    /// alone: threads sleep for the time that nothing else explains, and the work is fitted to the
+    /// CPU time of an acquisition.
+    fn anchored_by_work(&self, sleep_ns: f64) -> Result<Anchor, VirtualError> {
+        let known = &self.behaviour;
+        let mut replay = Self { whole: false, ..self.clone() };
+        replay.anchor.sleep_ns = sleep_ns;
+        let mut best = (f64::INFINITY, replay.anchor);
+        for _ in 0..STEPS {
+            let found = replay.run()?.result;
+            let rate = found.acquisitions_per_s();
+            if rate <= 0.0 {
+                break;
+            }
+            let more = known.cpu_ns - found.cpus_used * 1e9 / rate;
+            let wrong = more.abs() / known.cpu_ns.max(1.0);
+            if wrong < best.0 {
+                best = (wrong, replay.anchor);
+            }
+            if wrong < CLOSE {
+                break;
+            }
+            replay.anchor.work_ns = (replay.anchor.work_ns + more).max(-known.cpu_ns);
+        }
+        Ok(best.1)
+    }
+
     /// The anchor of `self`, whose machine and threads are those of the record.
     ///
     /// # Errors
@@ -91,8 +120,11 @@ impl Replay {
     pub fn anchored(&self) -> Result<Anchor, VirtualError> {
         let (known, mut replay) = (&*self.behaviour, Self { whole: false, ..self.clone() });
         let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
-        let longest = (cycle(known.rate) - known.wait_ns - known.idle_ns).max(0.0);
-        let (bound, service_ns) = (known.is_bound_by_wakeups(), known.service_ns());
+        let longest = known.sleep_ns_max(self.threads);
+        if known.is_disturbed {
+            return self.anchored_by_work(longest);
+        }
+        let (bound, service_ns) = (known.is_bound_by_wakeups(), known.work_ns());
         let waits = known.waits_for_threads();
         let bound = bound && !waits;
         let mut best = (f64::INFINITY, self.anchor);

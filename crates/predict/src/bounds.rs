@@ -1,0 +1,44 @@
+//! What arithmetic allows: no throughput exceeds the CPUs, the threads, or a lock that is always
+//! held.
+
+use convoy_runs::replay::{Anchor, Replay};
+
+/// What a simulation may exceed a bound by: draws of a short window differ from their mean.
+const NOISE: f64 = 1.1;
+
+/// A bound of the throughput, acquisitions per second, and what sets it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bound {
+    pub(crate) per_s: f64,
+    pub(crate) by: &'static str,
+}
+
+/// Returns the least bound of a replay: so many CPUs and threads, and the locks that only one
+/// thread can hold.
+pub(crate) fn least(replay: &Replay) -> Bound {
+    let behaviour = &replay.behaviour;
+    let Anchor { work_ns, sleep_ns, .. } = replay.anchor;
+    let work_ns = (behaviour.work_ns() + work_ns).max(1.0);
+    let cpus = replay.machine.topology.cpus as f64;
+    let threads = f64::from(replay.threads);
+    let all: u64 = behaviour.sections.iter().map(|one| one.count).sum();
+    let bounds = [
+        Bound { per_s: cpus * 1e9 / work_ns, by: "the CPUs" },
+        Bound { per_s: threads * 1e9 / (work_ns + sleep_ns), by: "the threads" },
+    ];
+    let locks = (0..behaviour.locks.len()).filter(|name| !behaviour.private.contains(name));
+    let locks = locks.filter_map(|name| {
+        let (held_ns, is_shared) = behaviour.held_ns(name);
+        let own = behaviour.sections.iter().filter(|one| one.lock == name);
+        let share = own.map(|one| one.count).sum::<u64>() as f64 / all.max(1) as f64;
+        let per_s = f64::from(behaviour.locks[name].max(1)) * 1e9 / (held_ns * share);
+        (held_ns * share > 0.0 && !is_shared).then_some(Bound { per_s, by: "a lock" })
+    });
+    let least = bounds.into_iter().chain(locks).min_by(|a, b| a.per_s.total_cmp(&b.per_s));
+    least.unwrap_or(bounds[0])
+}
+
+/// Whether a throughput is more than a bound allows.
+pub(crate) fn is_exceeded(bound: Bound, per_s: f64) -> bool {
+    per_s > NOISE * bound.per_s
+}

@@ -1,0 +1,114 @@
+//! How long the threads of a program could run but had no CPU, sampled from outside.
+//!
+//! The kernel counts for each thread the time that it ran and the time that it waited in a run
+//! queue (`/proc/PID/task/TID/schedstat`). The ratio of both over all threads and looks, times the
+//! CPU time of the process, is the time that it waited for CPUs: threads that end between two looks
+//! are taken to wait as the others did.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::Process;
+
+/// Time between two looks at least.
+const LEAST: Duration = Duration::from_millis(10);
+/// How many times as long as a look the time to the next one is: looks take at most this part of a
+/// CPU.
+const REST: u32 = 200;
+/// CPU time, nanoseconds, below which nothing is said of a process.
+const ENOUGH_NS: u64 = 20_000_000;
+
+/// The looks at the processes of one recording.
+#[derive(Debug, Default)]
+pub struct Ready {
+    directory: PathBuf,
+    threads: BTreeMap<(u64, u64), [u64; 2]>,
+    /// Time that threads of a process ran and waited for a CPU, nanoseconds.
+    sums: BTreeMap<u64, [u64; 2]>,
+    next: Option<Instant>,
+}
+
+impl Ready {
+    /// Of the processes that leave a file in `directory`.
+    pub fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), ..Self::default() }
+    }
+
+    /// Looks at the processes, if it is time.
+    pub fn look(&mut self) {
+        let begin = Instant::now();
+        if self.next.is_some_and(|next| begin < next) {
+            return;
+        }
+        let files = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let pids = files.filter_map(|file| pid_of(file.file_name().to_str()?));
+        let pids: Vec<u64> = pids.collect();
+        for pid in pids {
+            self.look_at(pid);
+        }
+        self.next = Some(Instant::now() + (begin.elapsed() * REST).max(LEAST));
+    }
+
+    fn look_at(&mut self, pid: u64) {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for task in tasks {
+            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let mut numbers = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+            let (Some(ran), Some(ready)) = (numbers.next(), numbers.next()) else { continue };
+            // A first look counts from the start of the thread.
+            let before = self.threads.insert((pid, tid), [ran, ready]).unwrap_or_default();
+            let sums = self.sums.entry(pid).or_default();
+            sums[0] += ran.saturating_sub(before[0]);
+            sums[1] += ready.saturating_sub(before[1]);
+        }
+    }
+
+    /// Writes what was seen into the processes.
+    pub fn finish(self, processes: &mut [Process]) {
+        for process in processes {
+            let sums = self.sums.get(&process.pid).filter(|sums| sums[0] >= ENOUGH_NS);
+            process.ready_s = sums.map(|sums| process.cpu_s * sums[1] as f64 / sums[0] as f64);
+        }
+    }
+}
+
+/// The process of a file of a recording: its name begins with the number.
+fn pid_of(name: &str) -> Option<u64> {
+    let end = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
+    name[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_after_processes() {
+        assert_eq!(pid_of("4711"), Some(4711));
+        assert_eq!(pid_of("4711-2"), Some(4711));
+        assert_eq!(pid_of("object.so"), None);
+    }
+
+    #[test]
+    fn threads_that_share_a_cpu_wait_for_it() {
+        let mut ready = Ready::default();
+        let pid = u64::from(std::process::id());
+        let begin = Instant::now();
+        // More threads than CPUs, so that some are always ready.
+        let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from) + 1;
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| while begin.elapsed() < Duration::from_millis(300) {});
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            ready.look_at(pid);
+        });
+        let mut processes = [Process { pid, cpu_s: 1.0, ..Process::default() }];
+        ready.finish(&mut processes);
+        assert!(processes[0].ready_s.is_some_and(|ready_s| ready_s > 0.1), "{processes:?}");
+    }
+}
