@@ -99,9 +99,10 @@ pub fn predict(
         return Ok(ordered);
     }
     plain.doubts.push(Doubt::note(format!(
-        "Replayed by places, without the order of steps ({}): a replay with that order differs \
-         from the record.",
-        ordered.order.join(", ")
+        "Replayed by places, without the order of steps ({}), since the replay in that order is \
+         refused: {}",
+        ordered.order.join(", "),
+        ordered.doubt.unwrap_or_default()
     )));
     Ok(plain)
 }

@@ -402,8 +402,7 @@ impl Replay {
             let found = sections.iter().copied().find(past).or(sections.last().copied());
             let Some((place, section)) = found else { break };
             let (work, sleep) = section.think.draw(&mut rng);
-            // Exponential around its mean, so that threads do not march in step.
-            let more = -libm::log(1.0 - rng.uniform()) * self.anchor.sleep_ns;
+            let more = self.anchor.sleep(&mut rng);
             rest(world, (work + self.anchor.work_ns).max(0.0), sleep + more);
             let locks = &field.locks[section.lock];
             let at = if self.behaviour.private.contains(&section.lock) {

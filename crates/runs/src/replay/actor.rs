@@ -116,8 +116,7 @@ impl<'a> Actor<'a> {
         let (mut work, mut sleep) = std::mem::take(due);
         if let Step::Lock { .. } | Step::Read { .. } = step {
             let anchor = &self.replay.anchor;
-            // Exponential around its mean, so that threads do not march in step.
-            sleep += -libm::log(1.0 - self.rng.uniform()) * anchor.sleep_ns;
+            sleep += anchor.sleep(&mut self.rng);
             work = (work + anchor.work_ns).max(0.0);
         }
         rest(self.world, work, sleep);

@@ -5,6 +5,7 @@
 //! what it was. The waits are not fitted: how far they agree says what the replay is worth.
 
 use convoy_machine::Preset;
+use convoy_stats::Rng;
 
 use super::{Behaviour, Replay};
 use crate::virtual_end::VirtualError;
@@ -21,6 +22,11 @@ const BUSY: f64 = 0.9;
 const OWN: f64 = 0.5;
 /// What an error of CPU time counts for beside one of the throughput where CPUs idle.
 const IDLE_CPU: f64 = 0.25;
+/// Mean of the sleeps, nanoseconds, below which they are fewer instead: the slack of timers
+/// (prctl(2), PR_SET_TIMERSLACK).
+const SLEEP_LEAST_NS: f64 = 50_000.0;
+/// Of a turn, the sleep below which it is noise of the clocks.
+const SLEEP_NOISE: f64 = 0.02;
 /// How far the price of wakeups may be from that of the machine.
 const WAKEUPS: f64 = 8.0;
 
@@ -57,6 +63,15 @@ impl Anchor {
     /// Nothing is changed.
     pub const NONE: Self = Self { wakeups: 1.0, work_ns: 0.0, sleep_ns: 0.0 };
 
+    /// Sleep before a critical section, nanoseconds. Programs sleep seldom and long rather than
+    /// often and briefly, and each sleep costs a switch; it is exponential around its mean, so that
+    /// threads do not march in step.
+    pub(super) fn sleep(&self, rng: &mut Rng) -> f64 {
+        let mean = self.sleep_ns.max(SLEEP_LEAST_NS);
+        let sleeps = self.sleep_ns > 0.0 && rng.uniform() < self.sleep_ns / mean;
+        if sleeps { -libm::log(1.0 - rng.uniform()) * mean } else { 0.0 }
+    }
+
     /// The machine with its price of wakeups.
     pub(super) fn price(&self, machine: &Preset) -> Preset {
         let mut machine = machine.clone();
@@ -81,7 +96,8 @@ impl Behaviour {
     fn sleep_ns_max(&self, threads: u32) -> f64 {
         let turn_ns = f64::from(threads) * 1e9 / self.rate;
         let ready_ns = self.ready_ns.map_or(0.0, |ready_ns| ready_ns + self.cpu_ns);
-        (turn_ns - self.wait_ns - self.idle_ns - ready_ns).max(0.0)
+        let sleep_ns = turn_ns - self.wait_ns - self.idle_ns - ready_ns;
+        if sleep_ns > SLEEP_NOISE * turn_ns { sleep_ns } else { 0.0 }
     }
 }
 
