@@ -204,9 +204,13 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         prices_ns,
     };
     keep(args, &Record { recorded: VERSION, program, processes, unseen })?;
-    let code = ran.status.code();
-    let code = code.unwrap_or_else(|| BY_SIGNAL + ran.status.signal().unwrap_or(0));
-    Ok(ExitCode::from(code as u8))
+    Ok(exit_code(ran.status))
+}
+
+/// The exit code of a program, as a shell gives it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let by_signal = || BY_SIGNAL + status.signal().unwrap_or(0);
+    ExitCode::from(status.code().unwrap_or_else(by_signal) as u8)
 }
 
 /// Looks at a running process.

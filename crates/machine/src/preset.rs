@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use convoy_catalogue::{CatalogueError, Entry, Fault, MACHINES, Shelf, nanoseconds};
+use convoy_catalogue::{Entry, Fault, MACHINES, Shelf, nanoseconds};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+mod load;
 
 /// How the CPUs are grouped. Groups are consecutive CPU numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -368,14 +370,6 @@ impl Entry for Preset {
 }
 
 impl Preset {
-    /// A shipped machine.
-    ///
-    /// # Errors
-    /// [`CatalogueError::Unknown`].
-    pub fn named(name: &str) -> Result<Self, CatalogueError> {
-        convoy_catalogue::load(name, &[]).map(|loaded| loaded.value)
-    }
-
     /// The same machine with another number of CPUs; groups keep their size.
     #[must_use]
     pub fn with_cpus(mut self, cpus: usize) -> Self {
@@ -496,6 +490,5 @@ pub const fn ps(ns: f64) -> u64 {
     (ns * 1000.0) as u64
 }
 
-mod load;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,11 @@
 //! The lock that pays for a recorded program, and the commands that check it.
 
+use convoy_record::trace::What;
 use convoy_record::{Kind, LOCK_OF, Lock, Program, Record};
 use serde::Serialize;
 
 use crate::behaviour::{busiest, is_alone};
+use crate::choice::{PREFER_WRITERS, SIGNAL};
 use crate::{Choice, FAIR, HANDOFF, Prediction, Row, SLEEP, SPIN};
 
 /// What to do about the locks of a recorded program.
@@ -21,21 +23,33 @@ pub struct Advice {
     pub prediction: Prediction,
 }
 
-/// Returns the policies that `convoy with` has for the most contended lock of `record`, libc's own
-/// first.
+/// Returns what `convoy fix` tries on the most contended lock of `record`, the recorded lock first.
 pub fn policies(record: &Record) -> Vec<Choice> {
-    let kind = busiest(record).1.first().map(|lock| lock.kind).unwrap_or_default();
+    let (process, locks) = busiest(record);
+    let kind = locks.first().map(|lock| lock.kind).unwrap_or_default();
     let alone = is_alone(record);
-    policies_of(kind).iter().map(|name| Choice::new(name).alone(alone)).collect()
+    let steps = process.into_iter().flat_map(|process| &process.trace.strips);
+    let broadcasts = steps.flat_map(|strip| &strip.steps).any(|step| step.what == What::Broadcast);
+    let signal = broadcasts.then_some(SIGNAL);
+    let names = policies_of(kind).iter().copied().chain(signal);
+    names.map(|name| Choice::new(name).alone(alone)).collect()
 }
 
 fn policies_of(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Mutex => &[SLEEP, SPIN, FAIR, HANDOFF],
         Kind::Semaphore => &[SLEEP, HANDOFF],
+        Kind::Rwlock => &[SLEEP, FAIR, PREFER_WRITERS],
         _ => &[SLEEP],
     }
 }
+
+/// A wait, microseconds, that is starvation where another lock makes it shorter.
+const STARVES_US: f64 = 50_000.0;
+/// How many times shorter.
+const SHORTER: f64 = 5.0;
+/// Share of the throughput that a lock may cost which ends starvation.
+const PRICE: f64 = 0.2;
 
 /// A lock is advised if it is sure to gain this: medians of a program against itself differ by as
 /// much (docs/record.md), and every lock has a price.
@@ -74,84 +88,193 @@ impl Advice {
         let program = &record.program;
         let first = busiest(record).1.first().copied();
         let kind = first.map(|lock| lock.kind).unwrap_or_default();
+        let name = first.map_or("the lock", |lock| lock.name.as_str());
         let sites = first.filter(|_| is_alone(record)).map(sites).unwrap_or_default();
         let recorded = match program.policy(kind) {
             "" => SLEEP,
             policy => policy,
         };
-        let (split, whole): (Vec<&Row>, Vec<&Row>) =
-            prediction.rows.iter().partition(|row| row.split > 1);
-        let now = whole.iter().copied().find(|row| row.policy == recorded);
-        let others = whole.iter().copied().filter(|row| row.policy != recorded);
-        let best = others.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
-        let known = prediction.doubt.is_none();
-        let pays = best.filter(|row| known && row.low_percent >= LEAST_PERCENT);
-        let mut advice = match (best, pays) {
-            _ if !known => "Nothing is advised: the replay is not this program.".to_owned(),
-            (_, Some(row)) => {
-                format!("`{}` in place of `{recorded}` pays: {}", row.policy, gain(row))
-            }
-            (Some(row), None) => format!(
-                "No other lock is sure to pay. `{}`, the best, would give {}",
-                row.policy,
-                gain(row)
-            ),
-            (None, None) => {
-                format!("`convoy with` has nothing in place of a {} yet.", kind.name())
-            }
-        };
-        if let Some([times, low, high]) = pays.and_then(|row| row.program_times) {
-            let whole = format!(
-                " The whole program would run {times:.2} times as fast ({low:.2} to {high:.2}), \
-                 its start and end included."
-            );
-            advice += &whole;
+        let now = prediction.rows.iter().find(|row| row.split == 1 && row.policy == recorded);
+        let others: Vec<&Row> =
+            prediction.rows.iter().filter(|row| row.split > 1 || row.policy != recorded).collect();
+        let mut said = Vec::new();
+        let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
+        let starves = waited_us > STARVES_US;
+        let fairest = now.filter(|_| starves).and_then(|now| fairest(waited_us, now, &others));
+        if let Some(row) = fairest {
+            said.push(format!(
+                "Starvation: a thread waited up to {} for `{name}`. {} bounds the wait to {}, \
+                 with {}.",
+                duration(waited_us),
+                means(row, name),
+                duration(row.wait_max_us),
+                change(row)
+            ));
         }
-        if let (Some(now), Some(row)) = (now, pays) {
-            // What both round to is no price.
-            let is_dearer = row.wait_p99_us > 1.1 * now.wait_p99_us || row.jain < now.jain - 0.02;
-            let word = if is_dearer { "Its price" } else { "It is no less fair" };
-            let price = format!(
-                " {word}: 99 % of waits end within {:.0} us instead of {:.0}, and Jain's index \
-                 of fairness is {:.2} instead of {:.2}.",
-                row.wait_p99_us, now.wait_p99_us, row.jain, now.jain
-            );
-            advice += &price;
+        let mut gains: Vec<&Row> =
+            others.iter().copied().filter(|row| row.low_percent >= LEAST_PERCENT).collect();
+        gains.sort_by(|a, b| b.change_percent.total_cmp(&a.change_percent));
+        let said_already = fairest.map(|row| &row.policy);
+        for row in gains.iter().filter(|row| row.split > 1 || Some(&row.policy) != said_already) {
+            said.push(gain(row, name, now));
         }
-        for row in split.into_iter().filter(|_| known) {
-            let parts = format!(" The lock in {} parts would give {}", row.split, gain(row));
-            advice += &parts;
+        match &prediction.doubt {
+            Some(doubt) => said.push(format!("No advice. {doubt}")),
+            None if said.is_empty() => said.push(nothing(&others, kind)),
+            None => {}
         }
+        said.extend(prediction.beyond.clone());
         let put = |policy: &str| match kind {
             Kind::Semaphore => command(program, &[], &program.mutex, policy),
             _ => command(program, &sites, policy, &program.sem),
         };
-        if let Some(beyond) = &prediction.beyond {
-            advice = format!("{beyond} Of the other locks: {advice}");
-        }
-        let (before, command) = (put(recorded), pays.map(|row| put(&row.policy)));
+        let is_lock = |row: &&Row| row.split == 1 && [SPIN, FAIR, HANDOFF].contains(&&*row.policy);
+        let pays = fairest.into_iter().chain(gains.iter().copied()).find(is_lock);
+        let pays = pays.filter(|_| matches!(kind, Kind::Mutex | Kind::Semaphore));
+        let command = pays.map(|row| put(&row.policy));
         let check = command.as_ref().map(|after| {
+            let before = put(recorded);
             let [before, after] = [&before, after].map(|text| shell_words::quote(text));
             format!("convoy compare {before} {after}")
         });
-        Self { text: advice, command, check, prediction }
+        Self { text: said.join(" "), command, check, prediction }
     }
 }
 
-/// `12 % more acquisitions a second (10 to 15 %).`
-fn gain(row: &Row) -> String {
-    let more = if row.change_percent < 0.0 { "fewer" } else { "more" };
-    format!(
-        "{:.0} % {more} acquisitions a second (from {:+.0} to {:+.0} %).",
-        row.change_percent.abs(),
-        row.low_percent,
-        row.high_percent
+/// The row that ends starvation at the least price.
+fn fairest<'a>(waited_us: f64, now: &Row, others: &[&'a Row]) -> Option<&'a Row> {
+    let ends = |row: &&&Row| {
+        let is_shorter = row.wait_max_us * SHORTER < now.wait_max_us.min(waited_us);
+        is_shorter && row.change_percent > -100.0 * PRICE
+    };
+    let fair = others.iter().filter(|row| row.split == 1).filter(ends);
+    let best = fair.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
+    best.copied()
+}
+
+/// What to do, as the subject of a sentence.
+fn means(row: &Row, name: &str) -> String {
+    match row.policy.as_str() {
+        _ if row.split > 1 => format!("Splitting `{name}` into {} locks", row.split),
+        SIGNAL => "pthread_cond_signal (notify_one) in place of the broadcast".to_owned(),
+        PREFER_WRITERS => "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP".to_owned(),
+        policy => format!("`{policy}`"),
+    }
+}
+
+/// A sentence of a row that pays.
+fn gain(row: &Row, name: &str, now: Option<&Row>) -> String {
+    let mut text = format!("{} gives {}", means(row, name), change(row));
+    if let Some([times, low, high]) = row.program_times {
+        let whole = format!(
+            "; the whole program runs {times:.2} times as fast ({low:.2} to {high:.2}), its start \
+             and end included"
+        );
+        text += &whole;
+    }
+    // A longest wait is a single one, so it is a price only where it is many times as long.
+    let longer = now.filter(|now| row.wait_max_us > SHORTER * now.wait_max_us.max(1000.0));
+    text += &longer.map_or(String::new(), |now| {
+        let [after, before] = [row, now].map(|row| duration(row.wait_max_us));
+        format!(", at the price of waits of up to {after} instead of {before}")
+    });
+    text + "."
+}
+
+/// A sentence where nothing pays.
+fn nothing(others: &[&Row], kind: Kind) -> String {
+    let locks = others.iter().filter(|row| row.split == 1);
+    let best = locks.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
+    best.map_or_else(
+        || format!("`convoy with` has no replacement for a {}.", kind.name()),
+        |row| {
+            format!(
+                "No lock replacement gives a significant gain: the best, `{}`, gives {}.",
+                row.policy,
+                change(row)
+            )
+        },
     )
+}
+
+/// `12 % more acquisitions per second (10 to 15 %)`, or how many times as many.
+fn change(row: &Row) -> String {
+    const TIMES: f64 = 100.0;
+    let times = |percent: f64| 1.0 + percent / 100.0;
+    let Row { change_percent, low_percent, high_percent, .. } = *row;
+    if change_percent >= TIMES {
+        return format!(
+            "{:.1} times as many acquisitions per second ({:.1} to {:.1})",
+            times(change_percent),
+            times(low_percent),
+            times(high_percent)
+        );
+    }
+    let more = if change_percent < 0.0 { "fewer" } else { "more" };
+    format!(
+        "{:.0} % {more} acquisitions per second ({low_percent:+.0} to {high_percent:+.0} %)",
+        change_percent.abs()
+    )
+}
+
+/// Microseconds as people say them.
+fn duration(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{:.1} s", us / 1e6),
+        us if us >= 1e3 => format!("{:.0} ms", us / 1e3),
+        us => format!("{us:.0} us"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(policy: &str, change_percent: f64, wait_max_us: f64) -> Row {
+        Row {
+            cpus: 2,
+            threads: 2,
+            policy: policy.to_owned(),
+            split: 1,
+            machine: String::new(),
+            acquisitions_per_s: 1e4,
+            change_percent,
+            low_percent: change_percent - 2.0,
+            high_percent: change_percent + 2.0,
+            program_times: None,
+            cpus_used: 2.0,
+            wait_p99_us: 10.0,
+            wait_max_us,
+            jain: 1.0,
+        }
+    }
+
+    #[test]
+    fn starvation_is_named_before_throughput() {
+        let (now, fair) = (row(SLEEP, 0.0, 650_000.0), row(FAIR, -3.0, 4000.0));
+        let spin = row(SPIN, 5.0, 700_000.0);
+        assert_eq!(fairest(5e5, &now, &[&spin, &fair]).map(|row| row.policy.as_str()), Some(FAIR));
+        // A lock that costs half of the throughput ends nothing.
+        assert!(fairest(5e5, &now, &[&row(HANDOFF, -50.0, 4000.0)]).is_none());
+        assert!(fairest(5e5, &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
+    }
+
+    #[test]
+    fn gains_are_said_as_people_say_them() {
+        let mut split = row(SLEEP, 360.0, 10.0);
+        split.split = 6;
+        assert_eq!(
+            gain(&split, "journals", None),
+            "Splitting `journals` into 6 locks gives 4.6 times as many acquisitions per second \
+             (4.6 to 4.6)."
+        );
+        let text = gain(&row(SPIN, 12.0, 900_000.0), "m", Some(&row(SLEEP, 0.0, 2000.0)));
+        assert_eq!(
+            text,
+            "`spin` gives 12 % more acquisitions per second (+10 to +14 %), at the price of waits \
+             of up to 900 ms instead of 2 ms."
+        );
+    }
 
     #[test]
     fn a_lock_that_changes_alone_is_named_in_the_command() {

@@ -221,13 +221,24 @@ pub(crate) fn busy_s(process: &Process, locks: &[&Lock]) -> f64 {
     }
 }
 
-/// Work with a switch in it slept if CPUs were to be had, and was preempted otherwise; then the
-/// virtual machine preempts it too.
+/// Work with a switch in it slept if CPUs were to be had, or if it is switched away more often than
+/// it can have lost its CPU. Otherwise it was preempted, and the virtual machine preempts it, too.
 fn span(on: &Times, off: &Times, spare: bool) -> Span {
     let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
-    let all = (on.count + off.count).max(1) as f64;
-    let sleeps = if spare || on.count == 0 { off.count as f64 / all } else { 0.0 };
-    Span { work: spread(on), sleeps, sleep: spread(off) }
+    let share = off.count as f64 / (on.count + off.count).max(1) as f64;
+    let slept = spare || on.count == 0 || is_sleep(share, on.mean_s() * 1e9);
+    Span { work: spread(on), sleeps: if slept { share } else { 0.0 }, sleep: spread(off) }
+}
+
+/// Whether work that takes so long on a CPU, and is switched away from it in this share of all
+/// times, gives the CPU up by itself.
+pub(crate) fn is_sleep(share: f64, work_ns: f64) -> bool {
+    /// A thread keeps its CPU at least that long among others: the least time slice of kernels from
+    /// 2.6.23 on (`sched_min_granularity_ns`, 0.75 ms; 0.7 ms of `base_slice_ns`).
+    const SLICE_NS: f64 = 700_000.0;
+    /// Switches that tell nothing: wakeups of others that preempt.
+    const SOME: f64 = 0.1;
+    share > SOME + work_ns / SLICE_NS
 }
 
 #[cfg(test)]
@@ -294,6 +305,13 @@ mod tests {
         assert_eq!(threads(&process, &[&mostly_one]), 2, "somebody waited");
         let older = Lock { instances: 1, sites: vec![site(9000, 6, 0)], ..Lock::default() };
         assert_eq!(threads(&process, &[&older]), 6, "a record that does not tell");
+    }
+
+    #[test]
+    fn short_work_that_is_always_switched_away_sleeps() {
+        assert!(is_sleep(0.9, 300.0), "usleep after 0.3 us of work");
+        assert!(!is_sleep(0.002, 5000.0), "5 us beside other programs");
+        assert!(!is_sleep(0.9, 800_000.0), "a time slice of work");
     }
 
     #[test]

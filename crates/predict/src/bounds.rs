@@ -14,17 +14,21 @@ pub(crate) struct Bound {
 }
 
 /// Returns the least bound of a replay: so many CPUs and threads, and the locks that only one
-/// thread can hold.
-pub(crate) fn least(replay: &Replay) -> Bound {
+/// thread can hold. `None` for steps in order: how often each class of threads comes then depends
+/// on the locks.
+pub(crate) fn least(replay: &Replay) -> Option<Bound> {
     let behaviour = &replay.behaviour;
-    let Anchor { work_ns, sleep_ns, .. } = replay.anchor;
-    let work_ns = (behaviour.work_ns() + work_ns).max(1.0);
+    if behaviour.script.is_some() {
+        return None;
+    }
+    let Anchor { work, sleep_ns, .. } = replay.anchor;
+    let work_ns = (behaviour.work_ns() * work.min(1.0)).max(1.0);
     let cpus = replay.machine.topology.cpus as f64;
     let threads = f64::from(replay.threads);
     let all: u64 = behaviour.sections.iter().map(|one| one.count).sum();
     let bounds = [
-        Bound { per_s: cpus * 1e9 / work_ns, by: "the CPUs" },
-        Bound { per_s: threads * 1e9 / (work_ns + sleep_ns), by: "the threads" },
+        Bound { per_s: cpus * 1e9 / work_ns, by: "the CPUs allow" },
+        Bound { per_s: threads * 1e9 / (work_ns + sleep_ns), by: "the threads allow" },
     ];
     let locks = (0..behaviour.locks.len()).filter(|name| !behaviour.private.contains(name));
     let locks = locks.filter_map(|name| {
@@ -32,10 +36,9 @@ pub(crate) fn least(replay: &Replay) -> Bound {
         let own = behaviour.sections.iter().filter(|one| one.lock == name);
         let share = own.map(|one| one.count).sum::<u64>() as f64 / all.max(1) as f64;
         let per_s = f64::from(behaviour.locks[name].max(1)) * 1e9 / (held_ns * share);
-        (held_ns * share > 0.0 && !is_shared).then_some(Bound { per_s, by: "a lock" })
+        (held_ns * share > 0.0 && !is_shared).then_some(Bound { per_s, by: "a lock allows" })
     });
-    let least = bounds.into_iter().chain(locks).min_by(|a, b| a.per_s.total_cmp(&b.per_s));
-    least.unwrap_or(bounds[0])
+    bounds.into_iter().chain(locks).min_by(|a, b| a.per_s.total_cmp(&b.per_s))
 }
 
 /// Whether a throughput is more than a bound allows.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
-use convoy_record::{Account, Process, Record};
+use convoy_record::{Account, Lock, Process, Record};
 use convoy_runs::lock_loop::LoopResult;
-use convoy_runs::replay::{Anchor, Behaviour, Gates, Replay};
+use convoy_runs::replay::{Anchor, Behaviour, Gates, Kind, Replay, Step};
 use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
 use crate::behaviour::{behaviour, busiest, busy_s};
-use crate::bounds;
+use crate::bounds::{self, is_exceeded};
+use crate::choice::Change;
 use crate::doubt::{Doubt, differs, of_record, others_cpus, slips};
 use crate::limit::{WEIGHT, limit};
 use crate::prediction::{Point, Prediction};
@@ -90,7 +91,7 @@ pub fn predict(
         Ok(prediction.judged())
     };
     let ordered = replayed(true)?;
-    if ordered.doubt.is_none() || ordered.order.is_empty() {
+    if ordered.doubt.is_none() || ordered.order.is_empty() || waits_for_threads(&ordered) {
         return Ok(ordered);
     }
     // What the order of steps does not explain, the places alone may.
@@ -107,11 +108,17 @@ pub fn predict(
     Ok(plain)
 }
 
+/// Whether threads waited for each other for longer than they ran, so that a replay without these
+/// waits is another program.
+fn waits_for_threads(prediction: &Prediction) -> bool {
+    prediction.anchor.first().is_some_and(|point| point.idle_mean_us > point.cpu_us)
+}
+
 /// Returns what threads waited for mostly, if that is no lock that another can replace, and if it
 /// matters.
 fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<String> {
     let locks = process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
-    let wait_s: f64 = locks.map(|lock| lock.wait_s()).sum();
+    let wait_s: f64 = locks.map(Lock::wait_s).sum();
     let time_s = f64::from(behaviour.threads) * process.seconds;
     Account::new(record).beyond().filter(|_| wait_s > WEIGHT * time_s)
 }
@@ -158,6 +165,9 @@ fn cells(
         if split > 1 {
             Arc::make_mut(&mut behaviour).locks[0] *= split;
         }
+        if let Some(change) = choice.change {
+            apply(change, Arc::make_mut(&mut behaviour));
+        }
         let mut says = String::new();
         let mut round = |seed| -> Result<Replay, PredictError> {
             let round = (seed, question.rounds);
@@ -201,6 +211,28 @@ fn cells(
         }
     }
     Ok(Cells { base, others_cpus: others_cpus(program), rows })
+}
+
+/// Changes the program.
+fn apply(change: Change, behaviour: &mut Behaviour) {
+    match change {
+        Change::PreferWriters => {
+            for kind in &mut behaviour.kinds {
+                if let Kind::RwLock { prefers_writers } = kind {
+                    *prefers_writers = true;
+                }
+            }
+        }
+        Change::Signal => {
+            let Some(script) = &mut behaviour.script else { return };
+            let classes = Arc::make_mut(script).classes.iter_mut();
+            for step in classes.flat_map(|class| &mut class.strips).flatten() {
+                if let Step::Signal { all, .. } = step {
+                    *all = false;
+                }
+            }
+        }
+    }
 }
 
 /// Runs `work` on each item, on as many threads as this process has CPUs; results are in the order
@@ -269,12 +301,11 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     for (cell, found) in cells.rows.iter().zip(points) {
         let row = row(cell, (found, base), (rate, left));
         let replay = Replay { anchor: anchors[0], ..cell.rounds[0].clone() };
-        let bound = bounds::least(&replay);
-        if bounds::is_exceeded(bound, mean(found.iter().map(rate_of))) {
+        let per_s = mean(found.iter().map(rate_of));
+        if let Some(bound) = bounds::least(&replay).filter(|bound| is_exceeded(*bound, per_s)) {
             doubts.push(Doubt::refusal(format!(
-                "The replay on {} CPUs makes {:.0} acquisitions per second where {} allow at most \
-                 {:.0}.",
-                row.cpus, row.acquisitions_per_s, bound.by, bound.per_s
+                "The replay makes {per_s:.0} acquisitions per second where {} at most {:.0}.",
+                bound.by, bound.per_s
             )));
         }
         rows.push(row);
@@ -291,7 +322,7 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
             vec![recorded, simulated]
         },
         anchor_wakeups: of(|one| one.wakeups),
-        anchor_work_us: of(|one| one.work_ns) / 1e3,
+        anchor_work: of(|one| one.work),
         anchor_sleep_us: of(|one| one.sleep_ns) / 1e3,
         order: Vec::new(),
         doubts,

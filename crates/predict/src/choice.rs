@@ -21,22 +21,61 @@ pub struct Choice {
     pub(crate) looks: Option<u32>,
     /// Whether only the first lock gets the policy.
     pub(crate) alone: bool,
+    /// What changes in the program itself.
+    pub(crate) change: Option<Change>,
 }
+
+/// A change of the program that is no other lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Broadcasts wake one thread.
+    Signal,
+    /// Reader/writer locks prefer writers.
+    PreferWriters,
+}
+
+impl Change {
+    /// Every change.
+    pub const ALL: [Self; 2] = [Self::Signal, Self::PreferWriters];
+
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Signal => SIGNAL,
+            Self::PreferWriters => PREFER_WRITERS,
+        }
+    }
+}
+
+/// Signals in place of broadcasts.
+pub(crate) const SIGNAL: &str = "signal";
+/// Reader/writer locks that prefer writers.
+pub(crate) const PREFER_WRITERS: &str = "prefer-writers";
 
 /// Every name that [`Choice::new`] accepts.
 pub fn names() -> Vec<&'static str> {
-    [SLEEP, SPIN, FAIR].into_iter().chain(Policy::NAMES.iter().copied()).collect()
+    let changes = Change::ALL.map(Change::name);
+    [SLEEP, SPIN, FAIR].into_iter().chain(Policy::NAMES.iter().copied()).chain(changes).collect()
 }
 
 impl Choice {
     /// Returns the policy of one of [`names`].
     pub fn new(name: &str) -> Self {
+        if let Some(change) = Change::ALL.into_iter().find(|change| change.name() == name) {
+            return Self::changed(change);
+        }
         let policy = match name {
             FAIR => Policy::Quota,
             HANDOFF => Policy::FutexHandoff,
             name => Policy::named(name).unwrap_or(Policy::Adaptive),
         };
-        Self { name: name.to_owned(), policy, looks: (name == SLEEP).then_some(0), alone: false }
+        let looks = (name == SLEEP).then_some(0);
+        Self { name: name.to_owned(), policy, looks, alone: false, change: None }
+    }
+
+    /// Returns libc's locks in a changed program.
+    fn changed(change: Change) -> Self {
+        Self { name: change.name().to_owned(), change: Some(change), ..Self::new(SLEEP) }
     }
 
     /// Returns the same policy for the first lock alone.

@@ -21,7 +21,7 @@ mod target;
 pub use advice::{Advice, policies};
 pub use behaviour::{busiest, is_alone};
 pub use cells::{Question, predict};
-pub use choice::{Choice, FAIR, HANDOFF, SLEEP, SPIN, names};
+pub use choice::{Change, Choice, FAIR, HANDOFF, SLEEP, SPIN, names};
 pub use doubt::Doubt;
 pub use error::PredictError;
 pub use prediction::{Point, Prediction};

@@ -18,8 +18,8 @@ pub struct Prediction {
     pub anchor: Vec<Point>,
     /// Factor on the prices of switches and wakeups.
     pub anchor_wakeups: f64,
-    /// Work added before each critical section, microseconds.
-    pub anchor_work_us: f64,
+    /// Factor on the work before critical sections.
+    pub anchor_work: f64,
     /// Sleep added before each critical section, microseconds.
     pub anchor_sleep_us: f64,
     /// What is replayed in recorded order; empty: nothing.

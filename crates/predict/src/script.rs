@@ -1,6 +1,6 @@
 //! What threads did in order, from the trace of a record, as the replay takes it.
 
-use crate::behaviour::mode;
+use crate::behaviour::{is_sleep, mode};
 use convoy_record::trace::{Place, Strip, Trace, What};
 use convoy_record::{Kind, Lock, Process, Site, trace};
 use convoy_runs::replay::{Condition, Mode, Script};
@@ -89,6 +89,8 @@ struct Writer<'a> {
     blocking: BTreeSet<usize>,
     /// Places that acquire a lock together with other readers.
     reading: BTreeSet<usize>,
+    /// Places before which threads sleep when they are switched away, and do not lose their CPU.
+    sleeping: BTreeSet<usize>,
 }
 
 /// The script of a process whose kept locks are these; `spare`: CPUs were to be had.
@@ -171,6 +173,7 @@ impl<'a> Writer<'a> {
             sites,
             blocking: BTreeSet::new(),
             reading: BTreeSet::new(),
+            sleeping: BTreeSet::new(),
         };
         writer.learn(process);
         writer
@@ -210,6 +213,20 @@ impl<'a> Writer<'a> {
             all.sort_unstable();
             self.usual.insert(place, all[all.len() / 2] as f64);
         }
+        // Of each place: work without a switch, how often that was, and how often there was one.
+        let mut seen: BTreeMap<usize, [f64; 3]> = BTreeMap::new();
+        for step in self.trace.strips.iter().flat_map(|strip| &strip.steps) {
+            let one = seen.entry(step.place).or_default();
+            if step.off {
+                one[2] += 1.0;
+            } else {
+                *one = [one[0] + step.gap_ns as f64, one[1] + 1.0, one[2]];
+            }
+        }
+        let sleeps =
+            |[work_ns, on, off]: [f64; 3]| is_sleep(off / (on + off), work_ns / on.max(1.0));
+        let sleeping = seen.into_iter().filter(|(_, seen)| self.spare || sleeps(*seen));
+        self.sleeping = sleeping.map(|(place, _)| place).collect();
         for (at, place) in self.trace.places.iter().enumerate() {
             let Some(lock) = process.locks.get(place.lock as usize) else { continue };
             let own = |site: &&Site| !place.site.is_empty() && starts_as(&site.place, &place.site);
@@ -231,7 +248,7 @@ impl<'a> Writer<'a> {
             return (gap, 0.0);
         }
         let usual = self.usual.get(&step.place).copied().unwrap_or(0.0).min(gap);
-        (usual, if self.spare { gap - usual } else { 0.0 })
+        (usual, if self.sleeping.contains(&step.place) { gap - usual } else { 0.0 })
     }
 
     /// The steps of a strip that matter, from the first on at which it is known that no lock of an
@@ -276,15 +293,7 @@ impl<'a> Writer<'a> {
                         None => None,
                     }
                 }
-                (What::Wait, Role::Condition(condition)) => {
-                    let mutex = self.mutexes.get(&condition);
-                    let of_mutex = |one: &&(usize, u32, usize)| {
-                        mutex.is_some_and(|&at| self.roles[at as usize] == Role::Lock(one.0))
-                    };
-                    let within = held.iter().rev().find(of_mutex).map(|one| one.2);
-                    let limit = if step.failed { step.took_ns.max(1) } else { 0 };
-                    Some(Act::Wait(condition, within, limit))
-                }
+                (What::Wait, Role::Condition(condition)) => Some(self.wait(condition, &held, step)),
                 (What::Lock, Role::Signal(condition)) => {
                     let waits = self.blocking.contains(&self.sites[step.place]);
                     let limit = if step.failed { step.took_ns.max(1) } else { 0 };
@@ -308,6 +317,17 @@ impl<'a> Writer<'a> {
             }
         }
         events
+    }
+
+    /// A wait on a condition, within the section of its mutex.
+    fn wait(&self, condition: usize, held: &[(usize, u32, usize)], step: &trace::Step) -> Act {
+        let mutex = self.mutexes.get(&condition);
+        let of_mutex = |one: &&(usize, u32, usize)| {
+            mutex.is_some_and(|&at| self.roles[at as usize] == Role::Lock(one.0))
+        };
+        let within = held.iter().rev().find(of_mutex).map(|one| one.2);
+        let limit = if step.failed { step.took_ns.max(1) } else { 0 };
+        Act::Wait(condition, within, limit)
     }
 
     /// What the script has beyond counts, and what it has not.

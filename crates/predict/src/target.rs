@@ -3,8 +3,8 @@
 //! A record names a processor and a number of CPUs. The recorded machine is the real one that is
 //! nearest to both, with the prices of switches and wakeups that were measured after the recording.
 //! A larger machine is the nearest real one of that size; wakeups keep their recorded prices, as
-//! the larger machine is taken for one of the same kind, a guest of a hypervisor if the recorded one
-//! is. A machine that is named by its preset keeps all of its own prices.
+//! the larger machine is taken for one of the same kind, a guest of a hypervisor if the recorded
+//! one is. A machine that is named by its preset keeps all of its own prices.
 
 use convoy_calibrate::hour::{self, Quartiles};
 use convoy_catalogue::Set;

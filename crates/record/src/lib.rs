@@ -21,6 +21,7 @@ pub mod layout;
 pub mod looks;
 mod names;
 mod parked;
+mod parse;
 mod phases;
 pub mod raw;
 pub mod ready;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::causes::{Cause, Counted, Event, Pending, Seen};
 use crate::hot::Hot;
+use crate::layout;
 use crate::scheduling::{Held, Scheduling, is_none, is_zero};
 use crate::trace::Trace;
-use crate::{RecordError, layout};
 
 /// Version of the record. Fields may be added; none changes its meaning.
 pub const VERSION: u64 = 1;
@@ -482,23 +482,5 @@ impl Lock {
         });
         let idle = if cpu_s > 0.0 { held - cpu_s } else { 0.0 };
         (held, f64::max(off, idle))
-    }
-}
-
-impl Record {
-    /// Reads a record from its JSON.
-    ///
-    /// # Errors
-    /// JSON that is none, is cut off, or is of a newer version; `path` is named.
-    pub fn parse(text: &str, path: &std::path::Path) -> Result<Self, RecordError> {
-        let refused = |error: serde_json::Error| RecordError::NoRecord {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        let record: Self = serde_json::from_str(text).map_err(refused)?;
-        match record.recorded {
-            found if found > VERSION => Err(RecordError::Version { found }),
-            _ => Ok(record),
-        }
     }
 }

@@ -128,6 +128,11 @@ impl Behaviour {
         self.mean(work, |_| true)
     }
 
+    /// Mean work before a critical section, nanoseconds.
+    fn think_ns(&self) -> f64 {
+        self.mean(|one| one.think.work.mean(), |_| true)
+    }
+
     /// Mean time for which the locks of a name are held, nanoseconds, and whether some holds
     /// overlap: those of readers.
     pub fn held_ns(&self, lock: usize) -> (f64, bool) {
@@ -403,7 +408,7 @@ impl Replay {
             let Some((place, section)) = found else { break };
             let (work, sleep) = section.think.draw(&mut rng);
             let more = self.anchor.sleep(&mut rng);
-            rest(world, (work + self.anchor.work_ns).max(0.0), sleep + more);
+            rest(world, work * self.anchor.work, sleep + more);
             let locks = &field.locks[section.lock];
             let at = if self.behaviour.private.contains(&section.lock) {
                 index as usize % locks.len()

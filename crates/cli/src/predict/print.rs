@@ -28,9 +28,9 @@ pub(crate) fn rows(one: &Prediction) -> String {
 pub(crate) fn foot(one: &Prediction) -> String {
     let mut said: Vec<String> = one.anchor.iter().map(|point| line(point, one)).collect();
     said.push(format!(
-        "fitted to the record: wakeups x {:.2}, {:+.2} us of work and {:+.1} us of sleep before \
-         each critical section",
-        one.anchor_wakeups, one.anchor_work_us, one.anchor_sleep_us
+        "fitted to the record: wakeups x {:.2}, work between critical sections x {:.2}, {:.1} us \
+         of sleep before each",
+        one.anchor_wakeups, one.anchor_work, one.anchor_sleep_us
     ));
     if !one.order.is_empty() {
         said.push(format!("Replayed in recorded order: {}.", one.order.join(", ")));

@@ -1,10 +1,18 @@
-//! Machines with another number of CPUs than their preset.
+//! Machines by their name, and with another number of CPUs than their preset.
 
 use convoy_catalogue::{CatalogueError, Entry as _, Loaded, Set};
 
 use super::Preset;
 
 impl Preset {
+    /// A shipped machine.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Unknown`].
+    pub fn named(name: &str) -> Result<Self, CatalogueError> {
+        convoy_catalogue::load(name, &[]).map(|loaded| loaded.value)
+    }
+
     /// Loads the machine `name`, a preset or a path, with `sets` and another number of CPUs. CPUs
     /// share caches as [`Preset::groups_with`] says. The label stays that of the preset: titles
     /// have the number of CPUs beside it.

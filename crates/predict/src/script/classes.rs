@@ -105,7 +105,8 @@ impl Writer<'_> {
             self.borrow(&strips, class.threads, conditions);
             let weights = self.weights(&counts);
             let threads = class.threads as u32;
-            classes.push((class.calls as f64, Class { threads, strips, weights }));
+            let class_of = Class { threads, strips, weights, is_rare: false };
+            classes.push((class.calls as f64, class_of));
         }
         self.balance(&mut classes);
         let classes: Vec<Class> = classes.into_iter().map(|one| one.1).collect();
@@ -117,6 +118,8 @@ impl Writer<'_> {
     fn waiting(&self, class: &trace::Class) -> Option<(f64, Class)> {
         /// Of the run.
         const MUCH: f64 = 0.02;
+        /// Share of its time for which such a thread holds the lock if it never waits.
+        const RARE: f64 = 0.01;
         let sites = self.kept.iter().enumerate().flat_map(|(lock, one)| {
             one.sites.iter().filter(|site| site.act != "signal").map(move |site| (lock, site))
         });
@@ -135,14 +138,19 @@ impl Writer<'_> {
             Mode::Read => Step::Read { lock, of: 0 },
             Mode::Exclusive | Mode::Write => Step::Lock { lock, of: 0 },
         };
-        let strip = vec![
-            rest(&site.think_on, &site.think_off),
-            acquire,
-            rest(&site.hold_on, &site.hold_off),
-            Step::Unlock { lock, of: 0 },
-        ];
+        // Of a thread that came once, how long it does other things is not known.
+        let hold_s = site.hold_on.mean_s() + site.hold_off.mean_s();
+        let think = match rest(&site.think_on, &site.think_off) {
+            Step::Rest { work_ns, sleep_ns } if work_ns + sleep_ns < 1.0 => {
+                Step::Rest { work_ns: 0.0, sleep_ns: hold_s * 1e9 * (1.0 / RARE - 1.0) }
+            }
+            rest => rest,
+        };
+        let strip =
+            vec![think, acquire, rest(&site.hold_on, &site.hold_off), Step::Unlock { lock, of: 0 }];
         let threads = threads as u32;
-        Some((class.calls as f64, Class { threads, strips: vec![strip], weights: vec![1.0] }))
+        let weights = vec![1.0];
+        Some((class.calls as f64, Class { threads, strips: vec![strip], weights, is_rare: true }))
     }
 
     /// Threads that meet at a barrier.
@@ -263,23 +271,20 @@ impl Writer<'_> {
         match event.act {
             Act::Lock(lock, of) => {
                 steps.push(Step::Lock { lock, of });
-                let passes = (0..self.uses.len()).filter(|&condition| {
-                    let one = &self.uses[condition];
-                    one.is_counted() && one.sites.contains(&(class, event.site))
-                });
-                steps.extend(passes.map(|condition| Step::Wait {
-                    condition,
-                    tokens: self.price(condition),
-                    is_within: true,
-                    limit_ns: 0,
-                }));
+                steps.extend(self.passes((class, event.site), false));
             }
             Act::Read(lock, of) => steps.push(Step::Read { lock, of }),
             Act::Barrier(barrier) => {
                 // As many as the class has, or all where several classes meet at it.
                 steps.push(Step::Barrier { barrier, places: self.places(barrier) });
             }
-            Act::Unlock(lock, of) => steps.push(Step::Unlock { lock, of }),
+            Act::Unlock(lock, of) => {
+                let begins = |one: &&Event| one.act == Act::Lock(lock, of);
+                if let Some(begin) = events[first..number].iter().rfind(begins) {
+                    steps.extend(self.passes((class, begin.site), true));
+                }
+                steps.push(Step::Unlock { lock, of });
+            }
             Act::Wait(condition, within, limit_ns) => {
                 let is_within = within.is_some_and(|at| at >= first && at < number);
                 if !(is_within && self.uses[condition].is_counted()) {
@@ -290,6 +295,21 @@ impl Writer<'_> {
             Act::Yield => steps.push(Step::Yield),
         }
         steps
+    }
+
+    /// The waits of a section that begins at a site, for what each pass takes: those at its
+    /// beginning, or those after its signals.
+    fn passes(&self, at: (u64, usize), is_late: bool) -> impl Iterator<Item = Step> + '_ {
+        let own = move |condition: &usize| {
+            let one = &self.uses[*condition];
+            one.is_counted() && one.sites.contains(&at) && one.is_late(at) == is_late
+        };
+        (0..self.uses.len()).filter(own).map(|condition| Step::Wait {
+            condition,
+            tokens: self.price(condition),
+            is_within: true,
+            limit_ns: 0,
+        })
     }
 
     /// Where a class begins with a lock that the program has built, each of its threads has it.

@@ -9,9 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Use {
     pub(super) waits: u64,
     pub(super) late: u64,
+    /// Waits that began again at once.
+    pub(super) vain: u64,
     pub(super) signals: u64,
+    /// Sites that signal it.
+    pub(super) signallers: BTreeSet<usize>,
+    /// Signals of the whole run for each pass, if the calls of all sites are known: windows show
+    /// more of threads that do little at once.
+    pub(super) share: Option<f64>,
     /// Sites of sections that wait for it, with the class of the thread.
     pub(super) sites: BTreeSet<(u64, usize)>,
+    /// Of these sections, waits before the first signal of the section, and after one.
+    pub(super) order: BTreeMap<(u64, usize), [u64; 2]>,
     /// Sections that began there.
     pub(super) passes: u64,
     /// Whether who takes it gives it up: a flag that the program has made a lock of.
@@ -25,9 +34,24 @@ impl Use {
     pub(super) fn is_counted(&self) -> bool {
         /// Of the passes, those that wait where a wait is what a pass is for.
         const ALL: f64 = 0.8;
-        let share = self.signals as f64 / self.passes.max(1) as f64;
+        /// Waits that began again, of those that ended with what they were for.
+        const VAIN: f64 = 0.2;
+        let share = self.share();
         let is_told = self.waits as f64 > ALL * self.passes as f64;
-        self.waits > self.late && (self.is_lock || !is_told && (0.5..2.0).contains(&share))
+        // A thread that is woken in vain and waits again looks for something that a signal brings.
+        let is_looking = self.vain as f64 > VAIN * self.waits as f64;
+        let is_some = is_looking || !is_told;
+        self.waits > self.late && (self.is_lock || is_some && (0.5..2.0).contains(&share))
+    }
+
+    /// Signals for each pass.
+    fn share(&self) -> f64 {
+        self.share.unwrap_or(self.signals as f64 / self.passes.max(1) as f64)
+    }
+
+    /// Whether the sections of a class at a site wait after they have signalled.
+    pub(super) fn is_late(&self, at: (u64, usize)) -> bool {
+        self.order.get(&at).is_some_and(|[early, late]| late > early)
     }
 
     /// Notes who signals it: the thread that passed, in turn, or others.
@@ -43,7 +67,7 @@ impl Writer<'_> {
     /// Counts how conditions are used.
     pub(super) fn count(&mut self, class: u64, events: &[Event]) {
         let mut last: Option<(usize, usize)> = None;
-        for event in events {
+        for (number, event) in events.iter().enumerate() {
             match event.act {
                 Act::Wait(condition, within, limit) => {
                     let site = within.and_then(|at| events.get(at)).map(|one| one.site);
@@ -51,12 +75,19 @@ impl Writer<'_> {
                     // Woken in vain, it waits again for the same.
                     let again = last == Some((condition, within.unwrap_or(usize::MAX)));
                     one.waits += u64::from(!again);
+                    one.vain += u64::from(again);
                     one.late += u64::from(limit > 0 && !again);
                     one.sites.extend(site.map(|site| (class, site)));
+                    if let (Some(site), Some(at)) = (site, within) {
+                        let signals = |event: &Event| matches!(event.act, Act::Signal(..));
+                        let is_late = events[at..number].iter().any(signals);
+                        one.order.entry((class, site)).or_default()[usize::from(is_late)] += 1;
+                    }
                     last = Some((condition, within.unwrap_or(usize::MAX)));
                 }
                 Act::Signal(condition, _) => {
                     self.uses[condition].signals += 1;
+                    self.uses[condition].signallers.insert(event.site);
                     last = None;
                 }
                 Act::Unlock(..) => last = None,
@@ -74,6 +105,7 @@ impl Writer<'_> {
                 self.uses.iter_mut().filter(of).for_each(|one| one.passes += 1);
             }
         }
+        self.count_calls();
         self.count_turns(strips);
         let levels = (0..self.uses.len()).map(|condition| {
             let one = &self.uses[condition];
@@ -86,6 +118,23 @@ impl Writer<'_> {
             Condition { tokens: 0.0, room: if often { 0.0 } else { 1e6 } }
         });
         levels.collect()
+    }
+
+    /// Counts signals and passes of the whole run.
+    fn count_calls(&mut self) {
+        let mut calls: BTreeMap<usize, f64> = BTreeMap::new();
+        for (place, site) in self.trace.places.iter().zip(&self.sites) {
+            *calls.entry(*site).or_default() += place.calls as f64;
+        }
+        let sum = |sites: &BTreeSet<usize>| -> Option<f64> {
+            let of = |site| calls.get(site).copied().filter(|calls| *calls > 0.0);
+            sites.iter().map(of).sum()
+        };
+        for one in &mut self.uses {
+            let passing: BTreeSet<usize> = one.sites.iter().map(|at| at.1).collect();
+            let of = sum(&one.signallers).zip(sum(&passing)).filter(|(_, passes)| *passes > 0.0);
+            one.share = of.map(|(signals, passes)| signals / passes);
+        }
     }
 
     /// Counts how often a thread signals what it has passed before it passes again.
@@ -114,7 +163,7 @@ impl Writer<'_> {
         /// As many signals as passes, but for what windows show of either.
         const AS_MANY: std::ops::Range<f64> = 0.6..1.7;
         let one = &self.uses[condition];
-        let share = one.signals as f64 / one.passes.max(1) as f64;
+        let share = one.share();
         if one.is_lock || AS_MANY.contains(&share) { 1.0 } else { share }
     }
 

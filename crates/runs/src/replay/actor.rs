@@ -26,6 +26,8 @@ pub(super) struct Actor<'a> {
     held: Vec<Held>,
     /// Threads of its class now, for each that was recorded.
     growth: f64,
+    /// Whether its class is.
+    is_rare: bool,
 }
 
 /// A lock that a thread holds.
@@ -45,7 +47,17 @@ impl<'a> Actor<'a> {
         field: &'a Field,
         (index, rng, trace): (u32, Rng, Trace),
     ) -> Self {
-        Self { replay, world, field, index, trace, rng, held: Vec::new(), growth: 1.0 }
+        Self {
+            replay,
+            world,
+            field,
+            index,
+            trace,
+            rng,
+            held: Vec::new(),
+            growth: 1.0,
+            is_rare: false,
+        }
     }
 
     fn phase(&self) -> u32 {
@@ -58,6 +70,7 @@ impl<'a> Actor<'a> {
         let Some((class, threads)) = class.filter(|(class, _)| !class.strips.is_empty()) else {
             return self.trace;
         };
+        self.is_rare = class.is_rare;
         self.growth = f64::from(threads) / f64::from(class.threads.max(1));
         // So that threads do not march in step from the beginning.
         let first = class.draw(&mut self.rng);
@@ -117,7 +130,10 @@ impl<'a> Actor<'a> {
         if let Step::Lock { .. } | Step::Read { .. } = step {
             let anchor = &self.replay.anchor;
             sleep += anchor.sleep(&mut self.rng);
-            work = (work + anchor.work_ns).max(0.0);
+            // Work inside of a section is no work before one.
+            if self.held.is_empty() {
+                work *= anchor.work;
+            }
         }
         rest(self.world, work, sleep);
         match *step {
@@ -184,7 +200,7 @@ impl<'a> Actor<'a> {
     fn counts(&mut self, held: Held, wait_ns: u64) {
         let place = place_of(held.lock, held.mode);
         self.field.counts.counts(self.index, place, wait_ns);
-        self.field.count(self.world, &mut self.trace);
+        self.count();
     }
 
     /// Releases a lock that it holds, or frees a unit of a semaphore, which any thread may do.
@@ -217,6 +233,13 @@ impl<'a> Actor<'a> {
 
     fn give(&self, held: Held) {
         self.field.locks[held.lock][held.at].give(held.mode);
+    }
+
+    /// Counts an acquisition.
+    fn count(&mut self) {
+        if !self.is_rare {
+            self.field.count(self.world, &mut self.trace);
+        }
     }
 
     /// Waits at a barrier.

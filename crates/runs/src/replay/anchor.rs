@@ -22,8 +22,10 @@ const BUSY: f64 = 0.9;
 const OWN: f64 = 0.5;
 /// What an error of CPU time counts for beside one of the throughput where CPUs idle.
 const IDLE_CPU: f64 = 0.25;
+/// How far the work before sections may be from what was recorded.
+const WORK: f64 = 2.0;
 /// Mean of the sleeps, nanoseconds, below which they are fewer instead: the slack of timers
-/// (prctl(2), PR_SET_TIMERSLACK).
+/// (`PR_SET_TIMERSLACK` of prctl(2)).
 const SLEEP_LEAST_NS: f64 = 50_000.0;
 /// Of a turn, the sleep below which it is noise of the clocks.
 const SLEEP_NOISE: f64 = 0.02;
@@ -33,10 +35,14 @@ const WAKEUPS: f64 = 8.0;
 impl Behaviour {
     /// Whether CPUs idle while threads mostly wait for each other.
     fn waits_for_threads(&self) -> bool {
-        let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
         let cpus_used = self.rate * self.cpu_ns / 1e9;
-        let is_idle = cpus_used < BUSY * f64::from(self.cpus);
-        self.script.is_some() && is_idle && self.idle_ns > PASSING * turn_ns
+        self.is_waiting() && cpus_used < BUSY * f64::from(self.cpus)
+    }
+
+    /// Whether threads mostly wait for each other.
+    fn is_waiting(&self) -> bool {
+        let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
+        self.script.is_some() && self.idle_ns > PASSING * turn_ns
     }
 
     /// Whether the way of locks from owner to owner bounds the throughput: a lock is often on that
@@ -53,15 +59,27 @@ impl Behaviour {
 pub struct Anchor {
     /// What the prices of switches and wakeups are multiplied with.
     pub wakeups: f64,
-    /// Work that is added before each section, nanoseconds; below zero: left out.
-    pub work_ns: f64,
+    /// What the work before each section is multiplied with.
+    pub work: f64,
     /// Sleep that is added before each section, nanoseconds.
     pub sleep_ns: f64,
 }
 
 impl Anchor {
     /// Nothing is changed.
-    pub const NONE: Self = Self { wakeups: 1.0, work_ns: 0.0, sleep_ns: 0.0 };
+    pub const NONE: Self = Self { wakeups: 1.0, work: 1.0, sleep_ns: 0.0 };
+
+    /// Adds so much work to each acquisition, nanoseconds. Sections keep their length, and threads
+    /// that work little keep working little.
+    fn work_more(&mut self, more: f64, known: &Behaviour) {
+        let think_ns = known.think_ns().max(1.0);
+        self.work = (self.work + more / think_ns).clamp(1.0 / WORK, WORK);
+    }
+
+    /// Multiplies the price of wakeups, by two at most.
+    fn wakeups_times(&mut self, factor: f64) {
+        self.wakeups = (self.wakeups * factor.clamp(0.5, 2.0)).clamp(1.0 / WAKEUPS, WAKEUPS);
+    }
 
     /// Sleep before a critical section, nanoseconds. Programs sleep seldom and long rather than
     /// often and briefly, and each sleep costs a switch; it is exponential around its mean, so that
@@ -103,10 +121,12 @@ impl Behaviour {
 
 impl Replay {
     /// The anchor where other programs had CPUs, so that the throughput is not that of the program
-    /// alone: threads sleep for the time that nothing else explains, and the work is fitted to the
-    /// CPU time of an acquisition.
-    fn anchored_by_work(&self, sleep_ns: f64) -> Result<Anchor, VirtualError> {
+    /// alone: threads sleep for the time that nothing else explains. What is fitted to the CPU time
+    /// of an acquisition is the price of wakeups where threads wait for each other most of the
+    /// time, and else the work.
+    fn anchored_by_cpu(&self, sleep_ns: f64) -> Result<Anchor, VirtualError> {
         let known = &self.behaviour;
+        let by_wakeups = known.is_waiting() || known.passing > PASSING;
         let mut replay = Self { whole: false, ..self.clone() };
         replay.anchor.sleep_ns = sleep_ns;
         let mut best = (f64::INFINITY, replay.anchor);
@@ -124,7 +144,13 @@ impl Replay {
             if wrong < CLOSE {
                 break;
             }
-            replay.anchor.work_ns = (replay.anchor.work_ns + more).max(-known.cpu_ns);
+            if by_wakeups {
+                let rest = |cpu_ns: f64| (cpu_ns - known.work_ns()).max(1.0);
+                let factor = rest(known.cpu_ns) / rest(known.cpu_ns - more);
+                replay.anchor.wakeups_times(libm::sqrt(factor));
+            } else {
+                replay.anchor.work_more(more, known);
+            }
         }
         Ok(best.1)
     }
@@ -138,7 +164,7 @@ impl Replay {
         let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
         let longest = known.sleep_ns_max(self.threads);
         if known.is_disturbed {
-            return self.anchored_by_work(longest);
+            return self.anchored_by_cpu(longest);
         }
         let (bound, service_ns) = (known.is_bound_by_wakeups(), known.work_ns());
         let waits = known.waits_for_threads();
@@ -173,18 +199,19 @@ impl Replay {
                 let beside = |cpu_ns: f64| (cpu_ns - service_ns).max(1.0);
                 // Both follow the price: the CPU time goes up with it, the throughput down.
                 let factor = beside(known.cpu_ns) / beside(cpu_ns) * rate / known.rate;
-                let factor = libm::pow(factor, 0.25).clamp(0.5, 2.0);
-                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
+                next.wakeups_times(libm::pow(factor, 0.25));
             } else if waits {
                 // Threads wait for each other: what is late comes from how long the way takes, and
                 // CPU time that is missing was not on that way if the throughput is too low.
                 let is_beside = more > 0.0 && rate < known.rate;
-                let more = if is_beside { -anchor.work_ns.max(0.0) / 2.0 } else { more };
-                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
-                let factor = libm::sqrt(rate / known.rate).clamp(0.5, 2.0);
-                next.wakeups = (anchor.wakeups * factor).clamp(1.0 / WAKEUPS, WAKEUPS);
+                if is_beside {
+                    next.work = 1.0 + (anchor.work - 1.0) / 2.0;
+                } else {
+                    next.work_more(more, known);
+                }
+                next.wakeups_times(libm::sqrt(rate / known.rate));
             } else {
-                next.work_ns = (anchor.work_ns + more).max(-known.cpu_ns);
+                next.work_more(more, known);
                 next.sleep_ns = (anchor.sleep_ns + gain * late).clamp(0.0, longest);
             }
         }

@@ -22,10 +22,11 @@ use crate::lock_loop::PHASE_OVER;
 const TURN_NS: f64 = 3e6;
 /// Part of such a turn by which the CPU time of a window may be off.
 const PIECES: f64 = 20.0;
-/// Largest part of a CPU for one task: the scheduler leaves 5 % to ordinary tasks.
-const SHARE_MAX: f64 = 0.95;
-/// Tasks for each CPU that is taken: two, since a program that runs for long is seldom alone.
-const TASKS: f64 = 2.0;
+/// Largest part of a CPU for one task.
+const SHARE_MAX: f64 = 1.0;
+/// Tasks for each CPU that is taken: one program that computes is the usual case, and it runs where
+/// a CPU idles.
+const TASKS: f64 = 1.0;
 
 impl Replay {
     /// Tasks of other programs.
@@ -55,7 +56,7 @@ impl Replay {
 
 /// One task that takes `share` of a CPU until the run is over.
 fn other(world: &World, field: &Field, share: f64, mut rng: Rng) {
-    world.sched().set_policy(User::current(), Class::Fifo { priority: 1 });
+    world.sched().set_policy(User::current(), Class::Normal { nice: -20 });
     let mut due = Here::now_ns() as f64 + TURN_NS / share * rng.uniform();
     // Relaxed: the phase orders nothing here.
     while field.phase.load(Relaxed) != PHASE_OVER {

@@ -28,6 +28,9 @@ pub struct Class {
     pub strips: Vec<Vec<Step>>,
     /// How often each of them is drawn beside the others; empty: all as often.
     pub weights: Vec<f64>,
+    /// Whether its threads came so seldom, because they waited, that how often they come is not
+    /// known: their acquisitions say nothing of the throughput.
+    pub is_rare: bool,
 }
 
 impl Class {
