@@ -11,7 +11,8 @@ use crate::model::Model;
 use convoy_mm::{self as mm, Bulk, HoldAll};
 use convoy_sync::rcu::Steps;
 use convoy_sync::{
-    Atomic, Cancel, Lock, Platform, Promise, RawLock, Sleep, WaitError, Wake, kernel::Mutex,
+    AdaptiveLock, AtMost, Atomic, Cancel, Lock, Platform, Promise, RawLock, Sleep, WaitError, Wake,
+    kernel::Mutex,
 };
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -19,7 +20,7 @@ type Word = <Model as Platform>::AtomicU32;
 
 /// Everything that is broken on purpose.
 pub(crate) fn subjects() -> Vec<Subject> {
-    use Promise::{Fifo, Signals, Timeouts, Units};
+    use Promise::{Bounded, Fifo, Signals, Timeouts, Units};
     let mut all = vec![
         Subject::busted::<Noop>("busted-noop", "spinlock", &[], "Does nothing."),
         Subject::busted::<LoadThenStore>(
@@ -46,6 +47,12 @@ pub(crate) fn subjects() -> Vec<Subject> {
             &[Signals],
             "Sleeps behind the spinner, which wakes no task.",
         ),
+        Subject::busted::<AdaptiveLock<Model, AtMost>>(
+            "busted-unbounded",
+            "mutex",
+            &[Bounded],
+            "Lets an owner that comes back pass a sleeper for good.",
+        ),
         Subject::busted::<LostWakeup>(
             "busted-lost-wakeup",
             "semaphore",
@@ -65,6 +72,12 @@ pub(crate) fn subjects() -> Vec<Subject> {
             "No signal and no deadline ends a wait.",
         ),
     ];
+    all.push(Subject::busted::<LostWakeup>(
+        "busted-glibc-semaphore",
+        "glibc",
+        &[Units, Signals, Timeouts],
+        "`sem_post` that looks for waiters before one counts itself.",
+    ));
     all.extend(of_readers());
     all.extend(of_kernels());
     all

@@ -8,6 +8,7 @@ use crate::model::{
 use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
 use crate::shapes::SHAPES;
+use crate::starvation::passes;
 use crate::visits::{READERS, WRITERS, together, visits};
 use crate::zone::{ZONE_SHAPES, zone_scenario};
 use convoy_mm::{self as mm, Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
@@ -271,6 +272,13 @@ fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
         all.push(visit("readers", "two readers among the tasks", READERS));
         let scenario = together::<T>(format!("{name}/together"), family);
         all.push(case("together", "readers that wait for each other inside", scenario));
+    }
+    if promises.contains(&Promise::Bounded) {
+        let hogs = |shape, about, hogs| {
+            case(shape, about, passes::<T>(format!("{name}/{shape}"), family, hogs))
+        };
+        all.push(hogs("hog", "an owner that takes it again at once", 1));
+        all.push(hogs("two-hogs", "two owners that take it again at once", 2));
     }
     let played = SHAPES.iter().filter(|shape| shape.suits(promises)).map(|shape| {
         let scenario = script::<T>(format!("{name}/{}", shape.name), family, shape);

@@ -1,4 +1,4 @@
-//! Whether a task that waits is passed by without end.
+//! Whether a task that waits is passed without end.
 
 use crate::model::{End, Instance, Model, Property, Scenario};
 use convoy_sync::Lock;
@@ -80,6 +80,84 @@ pub fn starvation<T: Lock>(name: String, lock: &'static str, bound: u32) -> Scen
         let again = Rc::clone(&room);
         let tasks: Vec<Box<dyn FnOnce()>> =
             vec![Box::new(move || room.wait_once()), Box::new(move || again.come_again())];
+        let verdict = |end: &End| {
+            let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
+            if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
+        };
+        Instance { tasks, verdict: Box::new(verdict) }
+    };
+    let checks = vec![Property::NoStarvation, Property::NoLostWakeup];
+    Scenario { name, checks, build: Box::new(build) }
+}
+
+/// What the tasks of [`passes`] share.
+struct Hogs<T> {
+    lock: T,
+    name: &'static str,
+    /// Whether the task that comes once is in `acquire`, and has slept there.
+    waits: Cell<(bool, bool)>,
+    /// Acquisitions of others since it slept first.
+    passed: Cell<u32>,
+    bound: u32,
+}
+
+impl<T: Lock> Hogs<T> {
+    fn wait_once(&self) {
+        Model::name(&self.lock, self.name, T::parts);
+        Model::hurry();
+        Model::call("lock");
+        self.waits.set((true, false));
+        self.lock.acquire();
+        self.waits.set((false, false));
+        Model::call("unlock");
+        self.lock.release();
+    }
+
+    /// Notes whether the task that waits sleeps; called before anything can wake it.
+    fn look(&self) {
+        let (waits, slept) = self.waits.get();
+        self.waits.set((waits, slept || waits && Model::is_asleep(WAITS)));
+    }
+
+    fn come_again(&self) {
+        Model::name(&self.lock, self.name, T::parts);
+        for _ in 0..self.bound + MORE {
+            Model::call("lock");
+            self.lock.acquire();
+            if self.waits.get() == (true, true) {
+                self.passed.set(self.passed.get() + 1);
+            }
+            if self.passed.get() > self.bound {
+                let text = format!("{} acquisitions passed a task that sleeps", self.passed.get());
+                Model::fail(Property::NoStarvation, text);
+            }
+            // The other may go to sleep here.
+            Model::point();
+            self.look();
+            Model::call("unlock");
+            self.lock.release();
+        }
+    }
+}
+
+/// A task that comes once, and `hogs` tasks that release the lock and take it again at once. From
+/// the moment in which the first sleeps, and the time that the lock allows has passed, each of the
+/// others passes it at most once. The scenario is `name`, the lock `lock` in its story.
+pub(crate) fn passes<T: Lock>(name: String, lock: &'static str, hogs: u32) -> Scenario {
+    let build = move || {
+        let room = Rc::new(Hogs {
+            lock: T::unlocked(),
+            name: lock,
+            waits: Cell::default(),
+            passed: Cell::new(0),
+            bound: hogs,
+        });
+        let hog = |_| -> Box<dyn FnOnce()> {
+            let room = Rc::clone(&room);
+            Box::new(move || room.come_again())
+        };
+        let mut tasks: Vec<Box<dyn FnOnce()>> = (0..hogs).map(hog).collect();
+        tasks.insert(WAITS as usize, Box::new(move || room.wait_once()));
         let verdict = |end: &End| {
             let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
             if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }

@@ -38,6 +38,7 @@ fn every_family_has_a_lock_that_is_broken_and_every_property_is_broken_by_one() 
         Property::NoLostWakeup,
         Property::UnitsKept,
         Property::Fifo,
+        Property::NoStarvation,
         Property::Signals,
         Property::Timeouts,
         Property::GracePeriod,

@@ -1,7 +1,7 @@
 //! Why the mutex of Linux got HANDOFF in 4.10: without it a waiter may be passed by for good.
 
 use convoy_checker::model::{Model, explore, replay};
-use convoy_checker::{Budget, Property, starvation};
+use convoy_checker::{Budget, Property, select, starvation};
 use convoy_sync::{Handoff, Lock, NoSpin, Opportunistic, TicketLock, kernel};
 
 /// Times that a waiter may be woken in vain.
@@ -29,4 +29,19 @@ fn locks_that_anybody_may_take_have_no_bound_and_a_handoff_has() {
     const STARVES: Option<Property> = Some(Property::NoStarvation);
     assert_eq!(found::<kernel::Semaphore<Model, Opportunistic>>("opportunistic"), STARVES);
     assert_eq!(found::<kernel::Semaphore<Model, Handoff>>("handoff"), None);
+}
+
+#[test]
+fn hogs_pass_a_waiter_of_ours_once_each() {
+    for subject in select(&["quota", "quota-package", "quota-rwlock"]).unwrap() {
+        let rows = subject.check(Budget::default());
+        let hogs: Vec<_> = rows
+            .iter()
+            .filter(|row| row.scenario.ends_with("hog") || row.scenario == "two-hogs")
+            .collect();
+        assert_eq!(hogs.len(), 2);
+        for row in &rows {
+            assert_eq!(row.violated, None, "{}: {:#?}", row.scenario, row.narrative);
+        }
+    }
 }

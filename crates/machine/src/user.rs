@@ -87,15 +87,6 @@ impl Platform for User {
         false
     }
 
-    fn keep_signals() -> u64 {
-        system(|| engine().os().user_call());
-        0
-    }
-
-    fn admit_signals(_: u64) {
-        system(|| engine().os().user_call());
-    }
-
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
         system(|| engine().os().user_wait(word, expected, sleep, deadline))
     }

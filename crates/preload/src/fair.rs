@@ -11,7 +11,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, compiler_fence};
 
 use convoy_sync::{
     AdaptiveLock, Atomic, NoSignals, Platform, Quota, RawSemaphore as _, Room, Sleep, TaskId, Turn,
@@ -39,7 +39,7 @@ struct Threads;
 struct Word(AtomicU32);
 
 /// The word of a lock with one unit that is free, and zero in a mutex of libc.
-const FREE: u32 = 4;
+const FREE: u32 = 8;
 
 impl Atomic<u32> for Word {
     fn new(value: u32) -> Self {
@@ -83,20 +83,12 @@ impl Atomic<u32> for Word {
 }
 
 thread_local! {
-    // It has no destructor, and lies in the memory that a thread begins with.
+    // They have no destructors, and lie in the memory that a thread begins with.
     static TURN: Cell<Turn> = const { Cell::new(Turn::new(0)) };
-}
-
-/// Sets the signals that are blocked; what they were.
-fn block(signals: u64) -> u64 {
-    const RT_SIGPROCMASK: usize = 14;
-    const SET_MASK: usize = 2;
-    let mut before = 0_u64;
-    let places = [(&raw const signals) as usize, (&raw mut before) as usize];
-    let arguments = [SET_MASK, places[0], places[1], size_of::<u64>(), 0, 0];
-    // SAFETY: the kernel reads one mask and writes the other.
-    unsafe { arch::call(RT_SIGPROCMASK, arguments) };
-    before
+    /// Whether the thread is in a section of a queue, which a handler may interrupt.
+    static IN_QUEUE: Cell<bool> = const { Cell::new(false) };
+    /// A handler that interrupted such a section gave a mutex back for which others may wait.
+    static POSTPONED: Cell<bool> = const { Cell::new(false) };
 }
 
 fn clock(clock: c_int) -> i64 {
@@ -158,12 +150,30 @@ impl Platform for Threads {
         own::is_real_time()
     }
 
+    /// A handler may run in the section: it sees the mark, and keeps away from queues. To block
+    /// signals would take two system calls for each section.
     fn keep_signals() -> u64 {
-        block(u64::MAX)
+        IN_QUEUE.set(true);
+        // The mark is set before anything in the section is done.
+        compiler_fence(Ordering::SeqCst);
+        0
     }
 
-    fn admit_signals(kept: u64) {
-        block(kept);
+    fn admit_signals(_: u64) {
+        compiler_fence(Ordering::SeqCst);
+        IN_QUEUE.set(false);
+        compiler_fence(Ordering::SeqCst);
+        if POSTPONED.take() {
+            wake_postponed();
+        }
+    }
+
+    fn interrupts_queue() -> bool {
+        IN_QUEUE.get()
+    }
+
+    fn postpone_wakeup() {
+        POSTPONED.set(true);
     }
 
     fn wait(word: &Word, expected: u32, _: Sleep, deadline: Option<u64>) -> Wake {
@@ -202,8 +212,8 @@ impl Platform for Threads {
     user_space!(unobserved);
 }
 
-/// The lock of a queue. No signal comes while it is held: a handler that locks the same mutex would
-/// wait for the thread that it interrupts.
+/// The lock of a queue. A handler that interrupts its owner and locks the same mutex would wait for
+/// the thread that it interrupts: it polls instead.
 type Inner = NoSignals<Threads, AdaptiveLock<Threads, own::Short>>;
 
 /// The queue of a mutex, by its address: a mutex has no room for it that libc would not use.
@@ -295,6 +305,25 @@ impl Room<Threads> for ByAddress {
             }
         }
         std::process::abort()
+    }
+}
+
+/// A handler gave mutexes back while its thread was in a section of a queue: waiters of every mutex
+/// are looked at, since it could not say which.
+#[cold]
+fn wake_postponed() {
+    for (row, entries) in ROWS.iter().enumerate() {
+        // Acquire pairs with the release in `entries`.
+        let entries = entries.load(Acquire);
+        for at in 0..if entries.is_null() { 0 } else { FIRST_ROW << row } {
+            // SAFETY: within the row.
+            let entry = unsafe { entries.add(at) };
+            // SAFETY: rows stay, and what they hold is only shared.
+            let owner = unsafe { &(*entry).owner }.load(Relaxed);
+            if owner != 0 {
+                of(owner - size_of::<Word>()).pass_on();
+            }
+        }
     }
 }
 

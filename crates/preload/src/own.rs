@@ -50,8 +50,8 @@ const ADAPTIVE: u32 = 3;
 const LOOKS: u32 = 100;
 static MOST_LOOKS: AtomicU32 = AtomicU32::new(LOOKS);
 
-/// How often a lock looks before it sleeps: not at all with one CPU, or in a real-time task, which
-/// may keep the owner off that CPU.
+/// How often a lock looks before it sleeps: not at all with one CPU. A real-time task that keeps
+/// the owner off its CPU meanwhile does so for some microseconds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looks;
 
@@ -61,9 +61,9 @@ impl SpinLimit for Looks {
     }
 }
 
-/// Whether this thread may look at a lock in a loop.
+/// Whether a thread may look at a lock in a loop.
 pub(crate) fn may_spin() -> bool {
-    MOST_LOOKS.load(Relaxed) > 0 && !is_real_time()
+    MOST_LOOKS.load(Relaxed) > 0
 }
 
 /// Whether this thread has a priority of real time.

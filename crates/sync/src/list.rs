@@ -1,8 +1,7 @@
 //! The list of locks, and what all of them do: [`Lock`].
 //!
-//! Whatever treats all locks alike is made from [`every_lock!`](crate::every_lock): the names on
-//! the command line and in experiment files, the searches of `convoy check`, the tests on every
-//! platform, the benchmarks. A new lock is its module and one line of that list.
+//! [`every_lock!`](crate::every_lock) makes names, searches of `convoy check`, tests on every
+//! platform and benchmarks from it. A new lock is its module and one line of that list.
 
 use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::lock::{RawLock, TellPart, WaitError};
@@ -51,10 +50,10 @@ macro_rules! every_lock {
                 "The mutex of 3.10: spinners queue in an MCS lock.";
             MutexHandoff = "mutex-handoff", "mutex", $crate::kernel::HandoffMutex<P, L>, [Signals],
                 "The mutex of 4.10: given to who was woken in vain.";
-            FutexHandoff = "futex-handoff", "mutex", $crate::FutexHandoff<P>, [Timeouts],
+            FutexHandoff = "futex-handoff", "mutex", $crate::FutexHandoff<P>, [Bounded Timeouts],
                 "Handed to a waiter at each release, by futex.";
             Handoff = "handoff", "semaphore", $crate::kernel::Semaphore<P, $crate::Handoff, L>,
-                [Units Fifo Signals Timeouts],
+                [Bounded Units Fifo Signals Timeouts],
                 "2.6.26-rc1: `up` gives the unit to the first waiter.";
             PublishedFix = "published-fix", "semaphore",
                 $crate::kernel::Semaphore<P, $crate::PublishedFix, L>, [Units Signals Timeouts],
@@ -63,10 +62,10 @@ macro_rules! every_lock {
                 $crate::kernel::Semaphore<P, $crate::Opportunistic, L>, [Units Signals Timeouts],
                 "The same without it: any task may take the unit.";
             Quota = "quota", "semaphore", $crate::Quota<P, $crate::Within<P, L>>,
-                [Units Signals Timeouts],
+                [Bounded Units Signals Timeouts],
                 "Ours: any task may take it, for the time of its turn.";
             QuotaPackage = "quota-package", "semaphore", $crate::Quota<P, $crate::ByPackage<P, L>>,
-                [Units Signals Timeouts],
+                [Bounded Units Signals Timeouts],
                 "Ours, with turns that stay on a package.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
@@ -75,7 +74,7 @@ macro_rules! every_lock {
             RwlockQueued = "rwlock-queued", "rwlock", $crate::QueuedRwLock<P>, [Shared],
                 "The spinning one of 4.2, whose waiters queue.";
             QuotaRwlock = "quota-rwlock", "rwlock", $crate::QuotaRwLock<P, $crate::Within<P, L>>,
-                [Shared Signals Timeouts],
+                [Bounded Shared Signals Timeouts],
                 "Ours: readers and writers queue at one door.";
             Rwsem = "rwsem", "rwsem", $crate::RwSemaphore<P, L>, [Shared],
                 "The sleeping one of 2.6.25: readers enter together.";
@@ -83,8 +82,8 @@ macro_rules! every_lock {
                 "The sleeping one of 3.16: writers spin and steal.";
             GlibcRwlock = "glibc-rwlock", "glibc", $crate::glibc::RwLock<P>, [Shared],
                 "That of glibc: readers pass waiting writers.";
-            GlibcRwlockWriters = "glibc-rwlock-writers", "glibc", $crate::glibc::RwLock<P, true>,
-                [Shared],
+            GlibcRwlockWriters = "glibc-rwlock-writers", "glibc",
+                $crate::glibc::RwLock<P, true>, [Shared],
                 "The same, preferring writers that do not recurse.";
             GlibcSemaphore = "glibc-semaphore", "glibc", $crate::glibc::Semaphore<P>,
                 [Units Signals Timeouts],
@@ -98,9 +97,11 @@ macro_rules! every_lock {
 /// What a lock promises beyond mutual exclusion, no lost wakeup and no deadlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
+    /// Each other task passes a waiter at most once after a stated time.
+    Bounded,
     /// Readers enter together.
     Shared,
-    /// Nobody passes a task that waits. Without it, waiters may be passed any number of times.
+    /// No task passes a waiter.
     Fifo,
     /// Signals end waits.
     Signals,
@@ -116,6 +117,7 @@ impl Promise {
     /// A word for tables.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Bounded => "bounded",
             Self::Shared => "shared",
             Self::Fifo => "fifo",
             Self::Signals => "signals",
@@ -472,18 +474,16 @@ mod tests {
     /// What one thread can see of a lock.
     fn alone<T: Lock>(name: LockName) {
         let lock = T::unlocked();
-        lock.acquire();
-        assert!(!lock.try_acquire(), "{name}");
-        lock.release();
-        assert!(lock.try_acquire(), "{name}");
+        for free in [true, false] {
+            assert_eq!(lock.try_acquire(), free, "{name}");
+        }
         lock.release();
         lock.acquire_shared();
         lock.release_shared();
         assert_eq!(lock.acquire_unless(Cancel::Signal), Ok(()), "{name}");
         if name.promises_to(Promise::Timeouts) {
-            let deadline = Native::now() + TIMEOUT;
-            let late = lock.acquire_unless(Cancel::After(TIMEOUT));
-            assert_eq!(late, Err(WaitError::TimedOut), "{name}");
+            let (deadline, limit) = (Native::now() + TIMEOUT, Cancel::After(TIMEOUT));
+            assert_eq!(lock.acquire_unless(limit), Err(WaitError::TimedOut), "{name}");
             assert!(Native::now() >= deadline, "{name} does not wait");
         }
         lock.release();

@@ -321,6 +321,13 @@ pub trait Platform: Sized + 'static {
     #[inline]
     fn set_turn(_turn: Turn) {}
 
+    /// Whether a limit of time that a lock sets itself has passed, as the clock says by `passed`.
+    /// The checker decides that itself: time passes there whenever it likes.
+    #[inline]
+    fn is_late(passed: bool) -> bool {
+        passed
+    }
+
     /// Whether the calling task has a priority of real time, before which others have to wait.
     #[inline]
     fn is_real_time() -> bool {
@@ -335,6 +342,19 @@ pub trait Platform: Sized + 'static {
 
     /// Admits all signals but those that were `kept` before.
     fn admit_signals(_kept: u64) {}
+
+    /// Whether the caller is a signal handler that interrupted the calling thread between
+    /// [`Self::keep_signals`] and [`Self::admit_signals`], on platforms that let handlers run
+    /// there: it must not lock a queue, which its own thread may have locked.
+    #[inline]
+    fn interrupts_queue() -> bool {
+        false
+    }
+
+    /// Such a handler gave a unit back and could not wake a waiter: the thread that it interrupted
+    /// does so.
+    #[inline]
+    fn postpone_wakeup() {}
 
     /// Sleeps while `word` holds `expected`, until [`Self::wake`], a signal admitted by `sleep`, or
     /// `deadline` (in [`Self::now`] nanoseconds). The comparison and the going to sleep are one

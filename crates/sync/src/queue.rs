@@ -7,8 +7,8 @@
 //!
 //! - Q1 A linked record outlives its membership: the waiter leaves its function only after it saw,
 //!   under the inner lock or in its state word, that the record was unlinked.
-//! - Q2 Whenever the inner lock is free, the state of a linked record is `ASLEEP`, or `RUNNING` for
-//!   a waiter that was woken and has not looked again yet.
+//! - Q2 Whenever the inner lock is free, the state of a linked record is `ASLEEP`, or `RUNNING` or
+//!   `OWED` for a waiter that was woken and has not looked again yet.
 
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
@@ -17,6 +17,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const RUNNING: u32 = 0;
 const ASLEEP: u32 = 1;
+/// Running, and the lock is closed for all others.
+const OWED: u32 = 2;
 
 type Link<P> = Cell<Option<NonNull<Waiter<P>>>>;
 
@@ -35,6 +37,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) package: u32,
     /// Others wait behind it, if the lock looks at that. Guarded by the inner lock.
     pub(crate) urgent: Cell<bool>,
+    /// The lock is closed for all others while it is the first. Guarded by the inner lock.
+    pub(crate) owed: Cell<bool>,
     next: Link<P>,
     prev: Link<P>,
 }
@@ -49,6 +53,7 @@ impl<P: Platform> Waiter<P> {
             reader,
             package: P::package(),
             urgent: Cell::new(false),
+            owed: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),
         }
@@ -95,7 +100,22 @@ impl<P: Platform> Waiter<P> {
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
         // Relaxed: read under the inner lock, under which `wake` wrote it.
-        self.state.load(Relaxed) == RUNNING
+        self.state.load(Relaxed) != ASLEEP
+    }
+
+    /// The lock is closed for all others while this one is the first. The inner lock is held.
+    pub(crate) fn owe(&self) {
+        self.owed.set(true);
+        if self.is_woken() {
+            // Relaxed: only a permission, which orders nothing.
+            self.state.store(OWED, Relaxed);
+        }
+    }
+
+    /// Whether the calling task, which runs, was told that the lock is closed for all others.
+    pub(crate) fn is_owed(&self) -> bool {
+        // Relaxed, as above.
+        self.state.load(Relaxed) == OWED
     }
 
     /// Whether nobody waits longer; false for a record that was pushed behind others and removed
@@ -131,11 +151,14 @@ impl<P: Platform> Waiter<P> {
     pub(crate) unsafe fn rouse(this: NonNull<Self>) -> Option<*const P::AtomicU32> {
         // SAFETY: the record is there: its task waits for the swap below or for the inner lock.
         let state = unsafe { &raw const (*this.as_ptr()).state };
+        // SAFETY: as above, and others use the cell under the inner lock only.
+        let owed = unsafe { (*this.as_ptr()).owed.get() };
+        let running = if owed { OWED } else { RUNNING };
         // SAFETY: as above. Release pairs with the acquire in `sleep_until_woken`. A waiter that
         // sleeps there may leave, and its record end, as soon as it sees this; waking uses only the
         // address, and a stray wake-up at a reused address is a spurious one, which every sleeper
         // expects.
-        let asleep = unsafe { (*state).swap(RUNNING, Release) } == ASLEEP;
+        let asleep = unsafe { (*state).swap(running, Release) } == ASLEEP;
         asleep.then_some(state)
     }
 }

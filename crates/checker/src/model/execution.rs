@@ -1,6 +1,8 @@
 //! One execution of a scenario: tasks as coroutines, one step at a time, in an order that a chooser
 //! decides.
 
+mod questions;
+
 use super::footprint::Footprint;
 use super::narrative::Narrative;
 use super::scenario::{Body, End, Failure, Property, Scenario};
@@ -62,6 +64,8 @@ pub(super) struct Execution {
     aborting: Cell<bool>,
     /// The condition of a spin depends on more than its word.
     asked: Cell<bool>,
+    /// Every limit of time that a lock sets itself has passed.
+    pub(super) hurries: Cell<bool>,
     log: Option<RefCell<Narrative>>,
 }
 
@@ -248,26 +252,10 @@ impl Execution {
         self.sequence.get()
     }
 
-    pub(super) fn is_blocked(&self, task: TaskId) -> bool {
-        matches!(self.tasks[task as usize].status.get(), Status::Spinning | Status::Asleep)
-    }
-
     /// The condition of a spin looks at something beside its word: it says so each time, before
     /// anything can cut it short.
     pub(super) fn ask(&self) {
         self.asked.set(true);
-    }
-
-    /// Whether `task` is on a CPU: it has one to itself until it sleeps or ends.
-    pub(super) fn runs(&self, task: TaskId) -> bool {
-        let task = self.tasks.get(task as usize);
-        task.is_some_and(|task| !matches!(task.status.get(), Status::Asleep | Status::Done))
-    }
-
-    /// Tasks that can go on or spin.
-    pub(super) fn runnable(&self) -> u32 {
-        let all = 0..self.tasks.len() as TaskId;
-        all.filter(|&task| self.runs(task)).count() as u32
     }
 
     /// Records a failure and never goes on.
@@ -398,6 +386,7 @@ pub(super) fn run(
         failure: RefCell::new(None),
         aborting: Cell::new(false),
         asked: Cell::new(false),
+        hurries: Cell::new(false),
         log: narrate.then(RefCell::default),
     };
     // Words are made outside of any execution; names are given once there is one.

@@ -25,6 +25,15 @@ impl<T> Word<T> {
     }
 }
 
+/// A value for the narrative: a number of 64 bits that counts down from 0 is a negative one.
+fn shown(value: impl Display) -> String {
+    let text = value.to_string();
+    match text.parse::<u64>() {
+        Ok(wide) if wide > i64::MAX as u64 => (wide as i64).to_string(),
+        _ => text,
+    }
+}
+
 impl<T: Integer + Display> Atomic<T> for Word<T> {
     fn new(value: T) -> Self {
         Self(Cell::new(value))
@@ -33,7 +42,7 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
         with(|execution| execution.point(Footprint::read(self.address())));
         let value = self.0.get();
         with(|execution| {
-            execution.log(|e| format!("reads {} = {value}", e.place(self.address())));
+            execution.log(|e| format!("reads {} = {}", e.place(self.address()), shown(value)));
         });
         value
     }
@@ -49,7 +58,7 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
         let (old, new) = (self.0.get(), change(self.0.get()));
         self.0.set(new);
         with(|execution| {
-            execution.log(|e| match (e.place(self.address()), old.to_string(), new.to_string()) {
+            execution.log(|e| match (e.place(self.address()), shown(old), shown(new)) {
                 (place, old, new) if old == new => format!("leaves {place} = {old}"),
                 (place, old, new) => format!("changes {place}: {old} -> {new}"),
             });
@@ -88,6 +97,11 @@ impl Model {
         with(|execution| execution.want_cpu_of(task));
     }
 
+    /// From now on every limit of time that a lock sets itself has passed, for all tasks.
+    pub fn hurry() {
+        with(|execution| execution.hurries.set(true));
+    }
+
     /// Handles the signals of the calling task.
     pub fn clear_signals() {
         with(Execution::clear_signals);
@@ -108,6 +122,11 @@ impl Model {
     pub fn name<T>(object: &T, name: &'static str, parts: fn(&mut TellPart<'_>)) {
         let start = core::ptr::from_ref(object).addr();
         with(|execution| execution.name(start, size_of::<T>(), name, parts));
+    }
+
+    /// Whether `task` sleeps.
+    pub fn is_asleep(task: TaskId) -> bool {
+        with(|execution| execution.is_asleep(task)).unwrap_or(false)
     }
 
     /// Whether `task` sleeps, or spins on a word.
@@ -135,6 +154,12 @@ impl Platform for Model {
     fn spin_for(word: &Word<u32>, _: u64, _: impl Fn(u32) -> bool) -> u32 {
         // The time may pass before anybody else has done anything.
         word.load(Ordering::Relaxed)
+    }
+
+    /// Every other pair of tasks is, whatever the clock says, or every task of a scenario that
+    /// says so.
+    fn is_late(_: bool) -> bool {
+        Self::current() & 2 != 0 || with(|execution| execution.hurries.get()).unwrap_or(false)
     }
 
     /// That of every other task is over.

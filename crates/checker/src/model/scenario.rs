@@ -15,7 +15,7 @@ pub enum Property {
     UnitsKept,
     /// Nobody passes a task that waits.
     Fifo,
-    /// A task that waits is woken in vain only so often.
+    /// A task that waits is passed, or woken in vain, only so often.
     NoStarvation,
     /// A signal ends a wait that admits it.
     Signals,

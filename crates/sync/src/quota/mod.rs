@@ -1,51 +1,66 @@
-//! [`Quota`]: the lock of user space to begin with: whoever comes may take it, nobody for long.
+//! [`Quota`]: the lock of user space to begin with: barging is allowed, but bounded in time.
 //!
 //! Use it for sections of any length, with more threads than CPUs, as a mutex (one unit) or as a
-//! semaphore. It is nearly as fast as a lock that lets anybody in, and serves all alike. Do not use
-//! it in interrupt handlers or under a spinlock: it sleeps. Where each waiter must come in the
-//! order of arrival use [`Handoff`](crate::Handoff), which pays for that with a switch of tasks at
-//! each section.
+//! semaphore. It is nearly as fast as a lock without a queue, serves all alike, and each waiter has
+//! a bound. Do not use it in interrupt handlers or under a spinlock: it sleeps. Where each waiter
+//! must come in the order of arrival use [`Handoff`](crate::Handoff), which pays for that with a
+//! switch of tasks at each section.
 //!
 //! ## States
 //!
-//! The word holds the free units times 4 and two flags, which change under the inner lock only.
+//! The word holds the free units times 8 and three flags, which change under the inner lock only.
 //!
-//! | `QUEUED` | `SHORT` | meaning |
-//! |---|---|---|
-//! | 0 | 0 | the queue is empty |
-//! | 1 | 0 | it is not, and nobody in it sleeps or `S` are summoned |
-//! | 1 | 1 | somebody sleeps, and fewer than `S` are summoned |
+//! | `QUEUED` | `SHORT` | `CLOSED` | meaning |
+//! |---|---|---|---|
+//! | 0 | 0 | 0 | the queue is empty |
+//! | 1 | 0 | 0 | no waiter sleeps, or as many are summoned as there are places |
+//! | 1 | 1 | 0 | a waiter sleeps, and there is a place among the summoned |
+//! | 1 | 0 | 1 | only the first waiter may take a unit; it is awake |
+//! | 1 | 1 | 1 | only the first waiter may take a unit; it sleeps |
 //!
-//! *Summoned* are waiters that were woken and have neither left nor gone back to sleep. A waiter
-//! keeps its place in the queue from its arrival until it leaves.
+//! *Summoned* are waiters that were woken and have neither left nor gone back to sleep. There are
+//! `S` places for them; one place after a waiter was summoned in vain, and twice as many after each
+//! that was not. A waiter keeps its place in the queue from its arrival until it leaves.
 //!
 //! ## Transitions
 //!
 //! ```text
 //! down    no flags, units > 0: units -= 1
-//!         else, unless the queue is not empty and the turn of the task is over:
+//!         else, unless CLOSED, or the queue is not empty and the turn of the task is over or the
+//!         first waiter overdue:
 //!             take a unit past the queue, or spin for a while until there is one
-//!         else queue at the tail and sleep; if the turn was over, summon the first sleeper
+//!         else queue at the tail and sleep; summon the first sleeper if the turn was over, set
+//!             CLOSED if the first waiter is overdue
 //! woken   take a unit, or spin for a while until there is one:  leave, begin a turn
-//!         else: cancel, or sleep again in the same place
-//! up      units += 1; if SHORT: summon the first sleeper
+//!         else: cancel, or sleep again in the same place; set CLOSED if that is the first place
+//!             and a handoff is due
+//! up      units += 1; if SHORT: set CLOSED if a handoff is due; summon the first sleeper
 //! settle  after every change under the inner lock: set the flags as in the table; if units are
 //!         free then and SHORT, summon the first sleeper
 //! ```
 //!
-//! A task of real time has no turn that ends, waits before those of other tasks, and has `S` places
-//! among the summoned that these have not.
+//! A handoff is *due* if the first waiter has been the first for `PATIENCE_NS`, and the last
+//! handoff was a turn ago. The first waiter is *overdue* once it has been that for `OVERDUE_NS`,
+//! asleep or on its way to a CPU. CLOSED is cleared when the waiter that it was set for leaves.
+//!
+//! A task of real time has no turn that ends, waits before other tasks, and has `S` places more.
 //!
 //! ## Invariants
 //!
 //! - I1 Owners + units = initial units + extra `up`s.
 //! - I2 While the inner lock is free the flags are as in the table.
-//! - I3 While the inner lock is free, units > 0 and `SHORT`: somebody is summoned, or an `up` that
+//! - I3 While the inner lock is free, units > 0 and `SHORT`: a waiter is summoned, or an `up` that
 //!   saw `SHORT` is on its way to the inner lock. Flags and units share a word, so a unit came back
-//!   either before `SHORT` was set, and who set it saw the unit and summoned, or after it, and its
-//!   `up` saw `SHORT`. Who is summoned settles when it leaves or sleeps again, and so passes on
-//!   what it did not take. So no task sleeps beside a free unit that nobody is on the way to take.
+//!   either before `SHORT` was set, and the task that set it saw the unit and summoned, or after
+//!   it, and its `up` saw `SHORT`. A summoned waiter settles when it leaves or sleeps again, and so
+//!   passes on what it did not take. So no task sleeps beside a free unit that no task is on the
+//!   way to take.
 //! - I4 A waiter's record is linked from its `push` until it removes it.
+//! - I5 While `CLOSED` is set, the first waiter that is not of real time takes the next unit. A
+//!   free unit then belongs to it, and no other takes it, since each exchange that takes a unit
+//!   looks at the flag.
+//! - I6 An `up` that saw `SHORT` uses the lock only while its queue is not empty: a task in there
+//!   keeps the lock's memory, and no other may.
 //!
 //! ## Memory ordering
 //!
@@ -55,31 +70,54 @@
 //!
 //! ## Progress and fairness
 //!
-//! Units are given to nobody: a summoned waiter competes like anybody, so no unit waits for a CPU.
-//! A task takes units past a queue for the length of its turn and then queues behind everybody and
-//! summons another in its stead: the tasks that run change places with those that sleep, in order.
-//! Who comes anew has a turn of [`ARRIVAL_NS`], so that many who come at a time keep nobody out.
-//! With N waiters every other turn lasts [`ROUND_NS`] / N, within [`TURN_NS_MIN`] and
-//! [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N tasks has a turn every N turns /
-//! `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c` sections. A turn may last
-//! half as long again, because the clock is looked at from time to time only.
+//! As a rule units are given to no task: a summoned waiter competes with all others, so no unit
+//! waits for a CPU. A task takes units past a queue for the length of its turn and then queues
+//! behind all others and summons another in its stead: the tasks that run change places with those
+//! that sleep, in order. A task that comes anew has a turn of [`ARRIVAL_NS`], so that many that
+//! come at a time keep none out. With N waiters every other turn lasts T(N) = [`ROUND_NS`] / N,
+//! within [`TURN_NS_MIN`] and [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N tasks
+//! has a turn every N turns / `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c`
+//! sections. A turn may last half as long again, because the clock is looked at from time to time
+//! only.
 //!
-//! A task of real time waits for the owner and for those that run beside it, at most a turn each.
-//! What it does to others is what its priority does to them everywhere.
+//! That rests on tasks that want the lock often; the bound for each waiter does not. With C the
+//! longest section, W the longest time from a wakeup to the first instruction, and k waiters
+//! before it, a waiter has a unit within
+//!
+//! ```text
+//! (k + 1) x (max(PATIENCE, T(N)) + 2 C + 2 W)      while the first waiter sleeps or runs
+//! (k + 1) x (max(OVERDUE, T(N)) + 2 C + 2 W)       while it waits for a CPU
+//! ```
+//!
+//! From the moment in which the time of the first waiter has passed, each other task takes the lock
+//! at most once more before it: the unit of an `up` is free for an instant before the lock is
+//! closed. (A task whose sections are shorter than T(N) / 4 looks once in up to 64 of them.)
+//! `convoy check quota` searches that bound in the scenarios `hog` and `two-hogs`. It holds
+//! whatever owners do: return at once, sleep, or give up the CPU; for attempts and waits with a
+//! deadline, which `CLOSED` keeps out, too; and for waiters that come from a condition variable.
+//!
+//! A handoff lets the lock idle for W, at most once in T(N), and not at all where turns serve the
+//! waiters before one is due.
+//!
+//! A task of real time waits for the owner and for those that run meanwhile, at most a turn each.
 //!
 //! ## Cost
 //!
-//! 8 bytes natively: the word and the number of a queue beside the lock, of 32 bytes, which it has
+//! 8 bytes natively: the word and the number of a queue beside the lock, of 40 bytes, which it has
 //! from the first wait on; elsewhere the queue is in the lock. Uncontended: one compare-exchange,
 //! one addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in
-//! at least [`TURN_NS_MIN`].
+//! at least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of what a sleep and a wakeup
+//! cost; for half as long after each time that it spun in vain, down to 0.5 us.
 //!
 //! ## Lineage
 //!
 //! Ours. Barging with one word: Drepper, "Futexes are tricky", 2011. Several waiters in flight: the
 //! semaphore of [`Opportunistic`](crate::Opportunistic), whose number follows the free units.
 //! A bound on how long running threads keep others out: Dice, "Malthusian locks", 2017, who draws
-//! lots where this counts time.
+//! lots where this counts time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015, and
+//! `parking_lot`, which draw the time; here it is counted for each first waiter. A handoff asked
+//! for by a waiter that was woken in vain: the mutex of Linux 4.10. There the releaser gives the
+//! lock to a task; here it is free, and closed for the others, so a wait can end in between.
 
 #[cfg(feature = "std")]
 mod beside;
@@ -87,6 +125,7 @@ mod by_package;
 mod condvar;
 mod room;
 mod rwlock;
+mod settle;
 mod turn;
 
 #[cfg(feature = "std")]
@@ -99,6 +138,7 @@ pub use room::{Room, Within};
 #[cfg(feature = "std")]
 pub use rwlock::NativeQuotaRwLock;
 pub use rwlock::QuotaRwLock;
+use settle::{Cause, Entry};
 pub use turn::Turn;
 
 use crate::event::LockEvent;
@@ -115,21 +155,21 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const QUEUED: u32 = 1;
 const SHORT: u32 = 2;
-const FLAGS: u32 = QUEUED | SHORT;
-const UNIT: u32 = 4;
+const CLOSED: u32 = 4;
+const FLAGS: u32 = QUEUED | SHORT | CLOSED;
+/// The flags under which a task may take a unit past the queue.
+const OPEN: u32 = QUEUED | SHORT;
+const UNIT: u32 = 8;
+const UNITS_END: u32 = 1 << 29;
 
 /// Waiters that are summoned at a time: one on its way for each CPU of a small machine, and as many
 /// to spare. With 1 a CPU idles between two turns; from 8 on waiters are woken in vain.
 const SUMMONED: u32 = 4;
 
-/// Nanoseconds in which a task looks for a unit before it sleeps: twice what a sleep and a wake-up
-/// cost, so that the loss is at most three times what was best.
-const SPIN_NS: u64 = 20_000;
-
-/// Nanoseconds of turns, one after the other, in which each waiter has one.
+/// Nanoseconds of turns in a row in which each waiter has one.
 const ROUND_NS: u64 = 200_000_000;
 
-/// Nanoseconds of the shortest turn: below, switching from turn to turn costs more than a sixth.
+/// Nanoseconds of the shortest turn: below, switches cost more than a sixth.
 const TURN_NS_MIN: u64 = 60_000;
 
 /// Nanoseconds of the turn of a task that comes to the queue anew: the shortest. Tasks that come
@@ -137,8 +177,12 @@ const TURN_NS_MIN: u64 = 60_000;
 /// that start at a time on two CPUs the first then waits for 220 ms instead of 85.
 const ARRIVAL_NS: u64 = TURN_NS_MIN;
 
-/// Nanoseconds of the longest turn: the switch costs 2 % of it, so a longer one gains nothing.
-const TURN_NS_MAX: u64 = 500_000;
+/// Nanoseconds of the longest turn: eight times a slow wakeup, so that handing the lock to a task
+/// that sleeps once in such a time costs at most an eighth of it.
+const TURN_NS_MAX: u64 = 400_000;
+
+/// Nanoseconds between two looks of a task that must not queue.
+const POLL_NS: u64 = 50_000;
 
 /// The lock. See the module documentation.
 ///
@@ -156,23 +200,26 @@ pub type NativeQuota = Quota<Native, Beside>;
 
 #[cfg(feature = "std")]
 impl NativeQuota {
-    /// A lock of user space with `units` free units, fewer than 2^30.
+    /// A lock of user space with `units` free units, fewer than 2^29.
     pub const fn native(units: u32) -> Self {
-        assert!(units < 1 << 30);
+        assert!(units < UNITS_END);
         Self { word: AtomicU32::new(units * UNIT), room: Beside::native() }
     }
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> Quota<P> {
-    /// A lock with `units` free units, fewer than 2^30, and its queue inside: for a `static`.
+    /// A lock with `units` free units, fewer than 2^29, and its queue inside: for a `static`.
     pub const fn new(units: u32) -> Self {
-        assert!(units < 1 << 30);
+        assert!(units < UNITS_END);
         Self { word: AtomicU32::new(units * UNIT), room: Within::empty() }
     }
 }
 
-/// What has to be woken once the inner lock is free.
-type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
+/// The longest time in which the lock is handed over once, and the quota of a turn, in nanoseconds,
+/// while `waiting` tasks wait.
+fn turn_ns(waiting: u32) -> u64 {
+    (ROUND_NS / u64::from(waiting.max(1))).clamp(TURN_NS_MIN, TURN_NS_MAX)
+}
 
 impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     /// Takes a free unit if the word shows at most `allowed` of the flags. `seen` is what the word
@@ -199,32 +246,29 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         self.take(self.word.load(Relaxed), 0)
     }
 
-    /// Takes a unit though others wait, as soon as there is one within [`SPIN_NS`].
-    fn compete(&self) -> bool {
+    /// Takes a unit that the flags in `allowed` do not keep from this task, as soon as there is one
+    /// within the time that the task spins.
+    fn compete(&self, allowed: u32) -> bool {
         // Relaxed: taking the unit is what orders.
         let mut seen = self.word.load(Relaxed);
-        let until = if seen < UNIT { P::now() + SPIN_NS } else { 0 };
-        while !self.take(seen, FLAGS) {
-            seen = P::spin_for(&self.word, until, |word| word >= UNIT);
-            if seen < UNIT {
-                return false;
-            }
+        if self.take(seen, allowed) {
+            return true;
         }
-        true
-    }
-
-    /// Whether the task has had its turn, and others wait for theirs.
-    fn has_had_its_turn(&self) -> bool {
-        // Relaxed: a hint, as is the length.
-        if self.word.load(Relaxed) & QUEUED == 0 {
-            return false;
-        }
-        let waiting = u64::from(self.room.queue().waiting.load(Relaxed)).max(1);
+        let free = |word: u32| word >= UNIT && word & FLAGS & !allowed == 0;
         let mut turn = P::turn();
-        let over =
-            turn.meet((ROUND_NS / waiting).clamp(TURN_NS_MIN, TURN_NS_MAX), ARRIVAL_NS, P::now);
+        let until = P::now() + turn.spin_ns();
+        let taken = loop {
+            seen = P::spin_for(&self.word, until, free);
+            if !free(seen) {
+                break false;
+            }
+            if self.take(seen, allowed) {
+                break true;
+            }
+        };
+        turn.spun(taken);
         P::set_turn(turn);
-        over
+        taken
     }
 
     #[inline]
@@ -238,25 +282,60 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     #[cold]
     #[inline(never)]
     fn down_slow(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        let yields = self.has_had_its_turn() && !P::is_real_time();
-        if !yields && self.compete() {
+        if P::interrupts_queue() {
+            return self.poll(deadline);
+        }
+        let entry = self.entry();
+        let competes = entry == Entry::Competes;
+        if competes && self.compete(OPEN) {
             return Ok(());
         }
-        self.wait(yields, sleep, deadline)
+        let is_urgent = P::is_real_time();
+        if is_urgent && !competes && self.compete(OPEN) {
+            return Ok(());
+        }
+        self.wait(if is_urgent { Entry::Competes } else { entry }, is_urgent, sleep, deadline)
+    }
+
+    /// Takes a unit for a task that must not queue, as soon as it finds one.
+    fn poll(&self, deadline: Option<u64>) -> Result<(), WaitError> {
+        loop {
+            // Relaxed: taking the unit is what orders.
+            let seen = self.word.load(Relaxed);
+            if self.take(seen, FLAGS) {
+                return Ok(());
+            }
+            let now = P::now();
+            if deadline.is_some_and(|end| now >= end) {
+                return Err(WaitError::TimedOut);
+            }
+            // Ends with its deadline: no release wakes this sleep.
+            P::wait(&self.word, seen, Sleep::Uninterruptible, Some(now + POLL_NS));
+        }
     }
 
     /// Queues until it has a unit or the wait ends otherwise.
-    fn wait(&self, yields: bool, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+    fn wait(
+        &self,
+        entry: Entry,
+        is_urgent: bool,
+        sleep: Sleep,
+        deadline: Option<u64>,
+    ) -> Result<(), WaitError> {
         let waiter = Waiter::new(false);
-        waiter.urgent.set(P::is_real_time());
+        waiter.urgent.set(is_urgent);
         let room = self.room.queue();
         room.inner.lock();
         // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
-        unsafe { room.queue.push_by_urgency(&waiter) };
-        room.lengthen(1);
+        unsafe { room.push(&waiter) };
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
-        let sleeper = self.settle(room, yields);
+        let cause = match entry {
+            Entry::Competes => Cause::Change,
+            Entry::Yields => Cause::Turn,
+            Entry::Overdue => Cause::Overdue,
+        };
+        let sleeper = self.settle(room, cause);
         room.unlock(sleeper);
         self.wait_in_queue(&waiter, sleep, deadline)
     }
@@ -271,9 +350,8 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let room = self.room.queue();
         room.inner.lock();
         // SAFETY: the inner lock is held, and the record stays by the contract.
-        unsafe { room.queue.push_by_urgency(waiter) };
-        room.lengthen(1);
-        let sleeper = self.settle(room, false);
+        unsafe { room.push(waiter) };
+        let sleeper = self.settle(room, Cause::Change);
         room.unlock(sleeper);
     }
 
@@ -288,11 +366,12 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let room = self.room.queue();
         let result = loop {
             let ended = waiter.sleep(sleep, deadline);
-            let taken = waiter.is_woken() && self.compete();
+            let competes = waiter.is_woken();
+            let taken = competes && self.compete(if waiter.is_owed() { FLAGS } else { OPEN });
             room.inner.lock();
             // Now nobody can summon it any more.
             if waiter.is_woken() {
-                room.summoned.set(room.summoned.get() - 1);
+                room.answer(competes.then_some(taken), S);
             }
             if taken {
                 break Ok(());
@@ -306,66 +385,24 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
                 break Err(WaitError::Interrupted);
             }
             waiter.prepare();
-            let sleeper = self.settle(room, false);
+            let in_vain = competes && waiter.is_first();
+            let sleeper = self.settle(room, if in_vain { Cause::InVain } else { Cause::Change });
             room.unlock(sleeper);
         };
         // SAFETY: the inner lock is held, and nobody else removes records (I4).
-        unsafe { room.queue.remove(waiter) };
-        room.lengthen(u32::MAX);
-        let sleeper = self.settle(room, false);
+        unsafe { room.remove(waiter) };
+        let sleeper = self.settle(room, Cause::Change);
         room.unlock(sleeper);
         if result.is_ok() {
-            P::set_turn(Turn::new(P::now()));
+            P::set_turn(P::turn().anew(P::now()));
         }
         result
-    }
-
-    /// The last step under the inner lock: summons the first sleeper if `summon` or a unit is free
-    /// for it, and brings the flags up to date (I2, I3).
-    fn settle(&self, room: &Within<P, R::Inner>, mut summon: bool) -> Sleeper<P> {
-        let mut woken = None;
-        loop {
-            // SAFETY: the inner lock is held.
-            let sleeper = unsafe { self.room.next() };
-            let places = |waiter: &Waiter<P>| if waiter.urgent.get() { 2 * S } else { S };
-            let sleeper = sleeper.filter(|waiter| room.summoned.get() < places(waiter));
-            if let Some(waiter) = sleeper.filter(|_| summon) {
-                P::event(LockEvent::Woken, self, waiter.task);
-                room.summoned.set(room.summoned.get() + 1);
-                self.room.comes(waiter.package);
-                // SAFETY: it was found in the queue, under the inner lock.
-                woken = unsafe { Waiter::rouse(waiter.into()) };
-                summon = false;
-                continue;
-            }
-            let queued = if room.queue.is_empty() { 0 } else { QUEUED };
-            let flags = if sleeper.is_some() { QUEUED | SHORT } else { queued };
-            // Relaxed: the flags change under the inner lock only, and order nothing.
-            let mut word = self.word.load(Relaxed);
-            if word & FLAGS != flags {
-                // Relaxed, as above: the units are seen as of the change.
-                word = self.word.fetch_add(flags.wrapping_sub(word & FLAGS), Relaxed);
-            }
-            if flags & SHORT == 0 || word < UNIT || woken.is_some() {
-                return woken;
-            }
-            summon = true;
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn up_slow(&self) {
-        let room = self.room.queue();
-        room.inner.lock();
-        let sleeper = self.settle(room, true);
-        room.unlock(sleeper);
     }
 }
 
 impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
     fn with_count(count: u32) -> Self {
-        assert!(count < 1 << 30, "a lock has fewer than 2^30 units");
+        assert!(count < UNITS_END, "a lock has fewer than 2^29 units");
         Self { word: P::AtomicU32::new(count * UNIT), room: R::new() }
     }
 
@@ -391,7 +428,7 @@ impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
     #[inline]
     fn down_trylock(&self) -> bool {
         // Relaxed: taking the unit is what orders.
-        self.take(self.word.load(Relaxed), FLAGS)
+        self.take(self.word.load(Relaxed), OPEN)
     }
 
     fn down_timeout(&self, timeout: u64) -> Result<(), WaitError> {

@@ -1,6 +1,6 @@
 //! Where a [`Quota`](super::Quota) has its queue: [`Within`] itself, or elsewhere.
 
-use super::Sleeper;
+use super::settle::{Sleeper, stamp};
 use crate::lock::{RawLock, TellPart, inner_parts};
 use crate::platform::{Atomic, Platform};
 use crate::queue::{Queue, Waiter};
@@ -43,13 +43,20 @@ pub trait Room<P: Platform>: 'static {
 pub struct Within<P: Platform, L: RawLock<P>> {
     /// Length of the queue; written under the inner lock.
     pub(super) waiting: P::AtomicU32,
+    /// When the first waiter became the first, in units of 1024 ns; written under the inner lock.
+    claimed: P::AtomicU32,
+    /// When the lock was closed last, likewise.
+    pub(super) closed: Cell<u32>,
     pub(super) inner: L,
-    pub(super) summoned: Cell<u32>,
+    /// Waiters that were woken and have neither left nor gone back to sleep.
+    pub(super) summoned: Cell<u16>,
+    /// By how many fewer may be summoned than the lock has places, because some came in vain.
+    fewer: Cell<u16>,
     pub(super) queue: Queue<P>,
 }
 
-// SAFETY: `queue` and `summoned` are used only while `inner` is held; the word is an atomic of the
-// platform, which is `Sync` by the bound.
+// SAFETY: `queue` and the cells are used only while `inner` is held; the words are atomics of
+// the platform, which are `Sync` by the bound.
 unsafe impl<P: Platform, L: RawLock<P> + Sync> Sync for Within<P, L> where P::AtomicU32: Sync {}
 // SAFETY: what can be moved has no waiters, so it owns no foreign pointer.
 unsafe impl<P: Platform, L: RawLock<P> + Send> Send for Within<P, L> where P::AtomicU32: Send {}
@@ -60,8 +67,11 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
     fn new() -> Self {
         Self {
             waiting: P::AtomicU32::new(0),
+            claimed: P::AtomicU32::new(0),
+            closed: Cell::new(0),
             inner: L::default(),
             summoned: Cell::new(0),
+            fewer: Cell::new(0),
             queue: Queue::new(),
         }
     }
@@ -73,6 +83,7 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
 
     fn parts(offset: usize, tell: &mut TellPart<'_>) {
         tell(offset + offset_of!(Self, waiting), format_args!("waiting"));
+        tell(offset + offset_of!(Self, claimed), format_args!("claimed"));
         inner_parts::<P, L>(offset + offset_of!(Self, inner), tell);
     }
 }
@@ -80,16 +91,79 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
 impl<P: Platform<AtomicU32 = AtomicU32>> Within<P, TicketLock<P>> {
     /// An empty queue.
     pub(super) const fn empty() -> Self {
-        let (waiting, inner) = (AtomicU32::new(0), TicketLock::new());
-        Self { waiting, inner, summoned: Cell::new(0), queue: Queue::new() }
+        Self {
+            waiting: AtomicU32::new(0),
+            claimed: AtomicU32::new(0),
+            closed: Cell::new(0),
+            inner: TicketLock::new(),
+            summoned: Cell::new(0),
+            fewer: Cell::new(0),
+            queue: Queue::new(),
+        }
     }
 }
 
 impl<P: Platform, L: RawLock<P>> Within<P, L> {
+    /// When the first waiter became the first, in units of 1024 ns.
+    pub(super) fn claimed(&self) -> u32 {
+        // A hint, in the line of the length; under the inner lock it is exact.
+        self.claimed.peek()
+    }
+
+    /// There is another first waiter from now on; the inner lock is held.
+    pub(super) fn claim(&self) {
+        // Relaxed: the inner lock orders it, and it is a hint elsewhere.
+        self.claimed.store(stamp::<P>(), Relaxed);
+    }
+
+    /// Links `waiter` behind those that it does not go before.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Queue::push`]; the inner lock is held.
+    pub(super) unsafe fn push(&self, waiter: &Waiter<P>) {
+        // SAFETY: the contract is this function's own.
+        unsafe { self.queue.push_by_urgency(waiter) };
+        self.lengthen(1, waiter.is_first());
+    }
+
+    /// Unlinks `waiter`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Queue::remove`]; the inner lock is held.
+    pub(super) unsafe fn remove(&self, waiter: &Waiter<P>) {
+        let was_first = waiter.is_first();
+        // SAFETY: the contract is this function's own.
+        unsafe { self.queue.remove(waiter) };
+        self.lengthen(u32::MAX, was_first);
+    }
+
     /// Adds to the length of the queue, modulo 2^32; the inner lock is held.
-    pub(super) fn lengthen(&self, change: u32) {
+    fn lengthen(&self, change: u32, is_other_first: bool) {
+        if is_other_first {
+            self.claim();
+        }
         // Relaxed: the inner lock orders it, and it is a hint elsewhere.
         self.waiting.store(self.waiting.load(Relaxed).wrapping_add(change), Relaxed);
+    }
+
+    /// A waiter that was summoned leaves or sleeps again; `taken` tells whether it got a unit, if
+    /// it competed for one. One that did not leaves a single place, each that did doubles them, so
+    /// that releases wake few while sections are longer than a wakeup.
+    pub(super) fn answer(&self, taken: Option<bool>, places: u32) {
+        self.summoned.set(self.summoned.get() - 1);
+        match taken {
+            Some(true) => self.fewer.set(self.fewer.get() / 2),
+            Some(false) => self.fewer.set(places as u16 - 1),
+            None => {}
+        }
+    }
+
+    /// Whether `waiter` may be summoned beside those that are, where there are so many places.
+    pub(super) fn has_place(&self, waiter: &Waiter<P>, places: u32) -> bool {
+        let most = if waiter.urgent.get() { 2 * places } else { places };
+        u32::from(self.summoned.get()) < most - u32::from(self.fewer.get())
     }
 
     /// The end of an inner section. A wake-up is a system call, and others want the inner lock.

@@ -57,7 +57,7 @@
 
 #[cfg(feature = "std")]
 use super::Beside;
-use super::{Quota, Room, SPIN_NS, Within};
+use super::{Quota, Room, Within};
 use crate::lock::WaitError;
 #[cfg(feature = "std")]
 use crate::native::Native;
@@ -72,6 +72,10 @@ const WRITER: u32 = 1;
 const WAITS: u32 = 2;
 const FLAGS: u32 = WRITER | WAITS;
 const READER: u32 = 4;
+
+/// Nanoseconds in which a writer looks whether the readers are gone before it sleeps: twice what a
+/// sleep and a wakeup cost.
+const SPIN_NS: u64 = 20_000;
 
 /// The lock. See the module documentation.
 #[repr(C)]

@@ -1,5 +1,6 @@
 //! Tests of the lock whose tasks have turns.
 
+use super::settle::{PATIENCE_NS, stamp};
 use super::*;
 use std::sync::atomic::AtomicUsize;
 
@@ -21,6 +22,12 @@ fn passed_by(turn: impl Fn(u64) -> Turn, take: fn(&NativeQuota)) -> usize {
         while lock.waiters() < SLEEPERS {
             std::thread::yield_now();
         }
+        // The first has just become that, and the lock was just closed: nothing is due.
+        let room = lock.room.queue();
+        room.inner.lock();
+        room.claim();
+        room.closed.set(stamp::<Native>());
+        room.inner.unlock();
         Native::set_turn(turn(Native::now()));
         lock.up();
         take(&lock);
@@ -94,24 +101,66 @@ fn who_has_had_its_turn_lets_others_go_first() {
     assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
 }
 
-#[test]
-fn no_more_are_summoned_than_there_are_places() {
+/// Two sleepers in the queue of a lock without units while `with` looks at it.
+fn with_two_sleepers(with: impl Fn(&NativeQuota, &[Waiter<Native>; 2])) {
     let (lock, waiters) = (NativeQuota::native(0), [Waiter::new(false), Waiter::new(false)]);
     let room = lock.room.queue();
     room.inner.lock();
     for waiter in &waiters {
         // SAFETY: the inner lock is held; the records stay until they are removed below.
-        unsafe { room.queue.push_by_urgency(waiter) };
+        unsafe { room.push(waiter) };
         waiter.prepare();
     }
-    room.summoned.set(SUMMONED - 1);
-    assert!(lock.settle(room, true).is_some() && room.summoned.get() == SUMMONED);
-    assert_eq!(lock.settle(room, true), None);
+    with(&lock, &waiters);
     for waiter in &waiters {
         // SAFETY: the inner lock is held, and the record is in the queue.
-        unsafe { room.queue.remove(waiter) };
+        unsafe { room.remove(waiter) };
     }
     // Another lock has the queue after this one.
     room.summoned.set(0);
+    room.closed.set(0);
     room.inner.unlock();
+}
+
+#[test]
+fn no_more_are_summoned_than_there_are_places() {
+    with_two_sleepers(|lock, _| {
+        let room = lock.room.queue();
+        let places = SUMMONED as u16;
+        room.summoned.set(places - 1);
+        assert!(lock.settle(room, Cause::Turn).is_some() && room.summoned.get() == places);
+        assert_eq!(lock.settle(room, Cause::Turn), None);
+        // One that came in vain leaves a single place, and each that did not doubles them.
+        room.answer(Some(false), SUMMONED);
+        assert_eq!(lock.settle(room, Cause::Turn), None);
+        room.answer(Some(true), SUMMONED);
+        room.answer(Some(true), SUMMONED);
+        assert!(lock.settle(room, Cause::Turn).is_some());
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's clock runs through the bound in a few steps")]
+fn a_lock_is_closed_for_all_but_the_first_waiter_once_that_is_due() {
+    with_two_sleepers(|lock, waiters| {
+        let room = lock.room.queue();
+        let word = || lock.word.load(Relaxed);
+        let closes = || room.closed.set(stamp::<Native>().wrapping_sub(1 << 20));
+        closes();
+        assert_eq!(lock.settle(room, Cause::InVain), None);
+        assert_eq!(word(), QUEUED | SHORT, "it has not waited for long");
+        std::thread::sleep(core::time::Duration::from_nanos(2 * PATIENCE_NS));
+        room.closed.set(stamp::<Native>());
+        assert!(lock.settle(room, Cause::Unit).is_some() && word() == QUEUED | SHORT);
+        waiters[0].prepare();
+        closes();
+        assert!(lock.settle(room, Cause::Unit).is_some(), "the first is summoned");
+        assert_eq!((word(), waiters[0].is_owed()), (QUEUED | CLOSED, true));
+        lock.word.fetch_add(UNIT, Relaxed);
+        assert!(!lock.down_trylock() && !lock.compete(OPEN) && lock.compete(FLAGS));
+        // Another one before it is not kept out, and the claim is not lost.
+        waiters[0].prepare();
+        assert_eq!(lock.settle(room, Cause::Change), None);
+        assert_eq!(word(), QUEUED | SHORT | CLOSED);
+    });
 }

@@ -10,21 +10,48 @@ pub struct Turn {
     /// Meetings until it looks again.
     skip: u32,
     /// Meetings between its last two looks: a look costs a tenth of a short section.
-    step: u32,
+    step: u16,
+    /// By how many halves the task spins for less than it may, because it spun in vain.
+    halves: u16,
 }
 
+/// Nanoseconds in which a task looks for a unit before it sleeps, at most: what half of a sleep and
+/// a wakeup cost in CPU time, here and on the CPU of the task that wakes it.
+const SPIN_NS: u64 = 4_000;
+
+/// Halves that leave so little of that time that spinning in vain costs nothing.
+const HALVES_MAX: u16 = 3;
+
 /// Meetings between two looks at the clock are one less than a power of two, up to this.
-const STEP_MAX: u32 = 63;
+const STEP_MAX: u16 = 63;
 
 impl Turn {
     /// A turn that begins.
     pub const fn new(now: u64) -> Self {
-        Self { began: now, looked: now, skip: 0, step: 0 }
+        Self { began: now, looked: now, skip: 0, step: 0, halves: 0 }
     }
 
     /// A turn that every quota has ended.
     pub const fn over(now: u64) -> Self {
-        Self { began: now.wrapping_sub(u64::MAX / 2), looked: now, skip: 0, step: 0 }
+        Self { began: now.wrapping_sub(u64::MAX / 2), looked: now, skip: 0, step: 0, halves: 0 }
+    }
+
+    /// A turn that begins, of the same task.
+    #[must_use]
+    pub const fn anew(self, now: u64) -> Self {
+        Self { halves: self.halves, ..Self::new(now) }
+    }
+
+    /// Nanoseconds for which the task spins before it sleeps.
+    pub const fn spin_ns(self) -> u64 {
+        SPIN_NS >> self.halves
+    }
+
+    /// The task has spun, and `found` what it spun for: it spins twice as long from now on, or half
+    /// as long.
+    pub fn spun(&mut self, found: bool) {
+        self.halves =
+            if found { self.halves.saturating_sub(1) } else { (self.halves + 1).min(HALVES_MAX) };
     }
 
     /// One more meeting: whether the turn has lasted longer than `quota` nanoseconds. A task that
@@ -38,14 +65,14 @@ impl Turn {
         let gap = now.wrapping_sub(self.looked);
         self.looked = now;
         if gap > quota {
-            *self = Self::new(now.wrapping_sub(quota.saturating_sub(arrival)));
+            *self = self.anew(now.wrapping_sub(quota.saturating_sub(arrival)));
             self.looked = now;
             return false;
         }
         let left = quota.saturating_sub(now.wrapping_sub(self.began));
         let early = gap.saturating_mul(4) < left;
         self.step = if early { (self.step * 2 + 1).min(STEP_MAX) } else { self.step / 2 };
-        self.skip = self.step;
+        self.skip = self.step.into();
         left == 0
     }
 }

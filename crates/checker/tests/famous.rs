@@ -1,0 +1,242 @@
+//! Bugs of others that took years to find, each as somebody's own lock, checked with what this crate
+//! offers to everybody: found with a schedule that replays, and not in the repaired form.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use convoy_checker::model::{End, Instance, Model, Scenario, Word, explore, replay};
+use convoy_checker::{Budget, Property, Subject};
+use convoy_sync::{Atomic, Lock, Platform, Promise, Sleep};
+
+type Task = Box<dyn FnOnce()>;
+
+fn sleep(word: &Word<u32>, value: u32) {
+    Model::wait(word, value, Sleep::Uninterruptible, None);
+}
+
+/// What an order of `scenario` violates, if one does; that order again gives the same.
+fn found(scenario: &Scenario, budget: Budget) -> Option<Property> {
+    let violation = explore(scenario, budget).violation?;
+    let (_, again) = replay(scenario, &violation.schedule).expect("its own schedule");
+    assert_eq!(again.map(|(property, _)| property), Some(violation.property));
+    Some(violation.property)
+}
+
+/// What an order of the built-in scenarios violates, if one does.
+fn broken<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Option<Property> {
+    let subject = Subject::of::<T>(name, promises);
+    let found = subject.sound(Budget::default()).err()?;
+    let again = subject.replay(&found.schedule).expect("its own schedule");
+    assert_eq!(again.violation.map(|(property, _)| property), Some(found.property));
+    Some(found.property)
+}
+
+/// `sem_post` and `sem_wait` of glibc up to 2.20 (bug 12674), and from 2.21 on with `REPAIRED`,
+/// where units and waiters share a word. A post that looks at the number of waiters after it gave
+/// the unit uses memory that the thread with the unit may have freed.
+struct Posted<const REPAIRED: bool> {
+    units: Word<u32>,
+    waiters: Word<u32>,
+    freed: Cell<bool>,
+}
+
+const WAITER: u32 = 1 << 16;
+
+impl<const REPAIRED: bool> Posted<REPAIRED> {
+    fn alive(&self) {
+        if self.freed.get() {
+            Model::fail(Property::GracePeriod, "a semaphore is used that was freed".to_owned());
+        }
+    }
+
+    fn post(&self) {
+        if REPAIRED {
+            if self.units.fetch_add(1, SeqCst) >= WAITER {
+                // By the address alone.
+                Model::wake(&raw const self.units, 1);
+            }
+            return;
+        }
+        self.units.fetch_add(1, SeqCst);
+        let waiters = self.waiters.load(SeqCst);
+        self.alive();
+        if waiters > 0 {
+            Model::wake(&raw const self.units, 1);
+        }
+    }
+
+    fn wait(&self) {
+        let waiting = if REPAIRED { &self.units } else { &self.waiters };
+        let one = if REPAIRED { WAITER } else { 1 };
+        let mut waits = false;
+        loop {
+            let seen = self.units.load(SeqCst);
+            let left = seen.wrapping_sub(1).wrapping_sub(if REPAIRED && waits { one } else { 0 });
+            if seen % WAITER > 0 {
+                if self.units.compare_exchange(seen, left, SeqCst, SeqCst).is_ok() {
+                    break;
+                }
+            } else if waits {
+                sleep(&self.units, seen);
+            } else {
+                waiting.fetch_add(one, SeqCst);
+                waits = true;
+            }
+        }
+        if waits && !REPAIRED {
+            self.waiters.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// One thread posts; the other waits, and frees the semaphore, which is its own.
+fn post_and_free<const REPAIRED: bool>() -> Scenario {
+    let build = || {
+        let semaphore = Rc::new(Posted::<REPAIRED> {
+            units: Word::new(0),
+            waiters: Word::new(0),
+            freed: Cell::new(false),
+        });
+        let poster = Rc::clone(&semaphore);
+        let tasks: Vec<Task> = vec![
+            Box::new(move || {
+                semaphore.wait();
+                semaphore.freed.set(true);
+            }),
+            Box::new(move || poster.post()),
+        ];
+        let verdict = |end: &End| match end.asleep.as_slice() {
+            [] => Ok(()),
+            _ => Err((Property::NoLostWakeup, "the unit woke no thread".to_owned())),
+        };
+        Instance { tasks, verdict: Box::new(verdict) }
+    };
+    let checks = vec![Property::GracePeriod, Property::NoLostWakeup];
+    Scenario { name: "sem-post/free".to_owned(), checks, build: Box::new(build) }
+}
+
+#[test]
+fn the_semaphore_of_glibc_is_used_after_it_was_freed() {
+    let budget = Budget::default();
+    assert_eq!(found(&post_and_free::<false>(), budget), Some(Property::GracePeriod));
+    assert_eq!(found(&post_and_free::<true>(), budget), None);
+}
+
+/// The first mutex of Drepper's "Futexes are tricky": each thread that finds it taken adds one, so
+/// the number wraps while it is taken: two threads own it, or one sleeps though it is free. Here it has two bits instead of 32;
+/// the search is the same. Repaired as his second: 0 free, 1 taken, 2 taken with waiters.
+struct Tricky<const REPAIRED: bool>(Word<u32>);
+
+impl<const REPAIRED: bool> Tricky<REPAIRED> {
+    fn add(&self) -> u32 {
+        self.0.modify(SeqCst, |held| (held + 1) % 4)
+    }
+}
+
+impl<const REPAIRED: bool> Lock for Tricky<REPAIRED> {
+    fn with_units(_: u32) -> Self {
+        Self(Word::new(0))
+    }
+    fn acquire(&self) {
+        if REPAIRED {
+            if self.0.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
+                return;
+            }
+            while self.0.swap(2, SeqCst) != 0 {
+                sleep(&self.0, 2);
+            }
+            return;
+        }
+        loop {
+            let before = self.add();
+            if before == 0 {
+                return;
+            }
+            sleep(&self.0, (before + 1) % 4);
+        }
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.compare_exchange(0, 1, SeqCst, SeqCst).is_ok()
+    }
+    fn release(&self) {
+        self.0.store(0, SeqCst);
+        Model::wake(&raw const self.0, 1);
+    }
+}
+
+#[test]
+fn the_number_of_the_first_tricky_mutex_wraps() {
+    // Whichever order is found first: two own it, or one sleeps though it is free.
+    let found = broken::<Tricky<false>>("tricky-1", &[]);
+    let wraps = [Some(Property::Exclusion), Some(Property::NoLostWakeup)];
+    assert!(wraps.contains(&found), "{found:?}");
+    assert_eq!(broken::<Tricky<true>>("tricky-2", &[]), None);
+}
+
+const WRITER: u32 = 1 << 8;
+const WAITS: u32 = 1 << 9;
+
+/// A reader/writer semaphore whose writers steal it past those that sleep. `REPAIRED` keeps the mark
+/// of the sleepers when one does; without it the thief leaves and wakes none of them.
+struct Stolen<const REPAIRED: bool> {
+    state: Word<u32>,
+    bell: Word<u32>,
+}
+
+impl<const REPAIRED: bool> Stolen<REPAIRED> {
+    fn take(&self, free: impl Fn(u32) -> bool, add: u32) {
+        loop {
+            let bell = self.bell.load(SeqCst);
+            let seen = self.state.load(SeqCst);
+            if free(seen) {
+                let kept = if REPAIRED { seen } else { seen & !WAITS };
+                if self.state.compare_exchange(seen, kept + add, SeqCst, SeqCst).is_ok() {
+                    return;
+                }
+            } else if seen & WAITS != 0
+                || self.state.compare_exchange(seen, seen | WAITS, SeqCst, SeqCst).is_ok()
+            {
+                sleep(&self.bell, bell);
+            }
+        }
+    }
+
+    fn leave(&self, sub: u32) {
+        if self.state.fetch_sub(sub, SeqCst) - sub == WAITS {
+            // All are woken, and those that sleep again set the mark again.
+            self.state.fetch_and(!WAITS, SeqCst);
+            self.bell.fetch_add(1, SeqCst);
+            Model::wake(&raw const self.bell, usize::MAX);
+        }
+    }
+}
+
+impl<const REPAIRED: bool> Lock for Stolen<REPAIRED> {
+    fn with_units(_: u32) -> Self {
+        Self { state: Word::new(0), bell: Word::new(0) }
+    }
+    fn acquire(&self) {
+        self.take(|seen| seen & !WAITS == 0, WRITER);
+    }
+    fn try_acquire(&self) -> bool {
+        self.state.compare_exchange(0, WRITER, SeqCst, SeqCst).is_ok()
+    }
+    fn release(&self) {
+        self.leave(WRITER);
+    }
+    fn acquire_shared(&self) {
+        self.take(|seen| seen & WRITER == 0, 1);
+    }
+    fn release_shared(&self) {
+        self.leave(1);
+    }
+}
+
+#[test]
+fn a_thief_of_a_reader_writer_semaphore_forgets_the_sleepers() {
+    let lost = Some(Property::NoDeadlock);
+    let found = broken::<Stolen<false>>("stolen", &[Promise::Shared]);
+    assert!(found == lost || found == Some(Property::NoLostWakeup), "{found:?}");
+    assert_eq!(broken::<Stolen<true>>("stolen-kept", &[Promise::Shared]), None);
+}

@@ -1,0 +1,168 @@
+//! When a task passes the queue of a [`Quota`], and the end of an inner section: the flags, which
+//! waiter is summoned, and when the lock is closed for all but the first.
+
+use super::room::{Room, Within};
+use super::{ARRIVAL_NS, CLOSED, FLAGS, QUEUED, Quota, SHORT, UNIT, turn_ns};
+use crate::event::LockEvent;
+use crate::lock::RawLock as _;
+use crate::platform::{Atomic, Platform};
+use crate::queue::Waiter;
+use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Nanoseconds at the front of the queue before which a waiter is handed nothing: twice a slow
+/// wakeup. A task that waits for less loses less than the handoff costs everybody.
+pub(super) const PATIENCE_NS: u64 = 100_000;
+
+/// Nanoseconds at the front of the queue after which no task passes it, even if the first waiter
+/// was woken and only waits for a CPU: more than a turn on each place of a small machine.
+const OVERDUE_NS: u64 = 1_000_000;
+
+/// What has to be woken once the inner lock is free.
+pub(super) type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
+
+/// Why an inner section ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A waiter came, left, or sleeps again.
+    Change,
+    /// A waiter came whose turn is over: the first sleeper is summoned in its stead.
+    Turn,
+    /// A unit came back: the first sleeper is summoned, alone if that is due.
+    Unit,
+    /// The first waiter was summoned and took nothing.
+    InVain,
+    /// The first waiter is overdue, whether it sleeps or not.
+    Overdue,
+}
+
+/// The time in units of 1024 ns, modulo 73 minutes.
+pub(super) fn stamp<P: Platform>() -> u32 {
+    (P::now() >> 10) as u32
+}
+
+/// Nanoseconds since then.
+fn ns_since<P: Platform>(then: u32) -> u64 {
+    u64::from(stamp::<P>().wrapping_sub(then)) << 10
+}
+
+/// What a task does that finds the lock taken or the queue not empty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Takes a unit past the queue if it can.
+    Competes,
+    /// Queues, since its turn is over.
+    Yields,
+    /// Queues, since the first waiter is overdue.
+    Overdue,
+}
+
+impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
+    /// Whether the task may take a unit past the queue.
+    pub(super) fn entry(&self) -> Entry {
+        // Relaxed: a hint, as is the length.
+        if self.word.load(Relaxed) & QUEUED == 0 {
+            return Entry::Competes;
+        }
+        let room = self.room.queue();
+        let quota = turn_ns(room.waiting.load(Relaxed));
+        let mut turn = P::turn();
+        let looked = Cell::new(false);
+        let over = turn.meet(quota, ARRIVAL_NS, || {
+            looked.set(true);
+            P::now()
+        });
+        P::set_turn(turn);
+        let overdue = || P::is_late(ns_since::<P>(room.claimed()) >= OVERDUE_NS);
+        if looked.get() && overdue() {
+            Entry::Overdue
+        } else if over {
+            Entry::Yields
+        } else {
+            Entry::Competes
+        }
+    }
+
+    /// Whether from now on only the first waiter may take a unit (I5).
+    fn closes(room: &Within<P, R::Inner>, first: &Waiter<P>, cause: Cause) -> bool {
+        if first.owed.get() {
+            return true;
+        }
+        // Relaxed: the inner lock orders it.
+        let turn = turn_ns(room.waiting.load(Relaxed));
+        let due = match cause {
+            Cause::Change | Cause::Turn => false,
+            Cause::Unit if first.is_woken() => false,
+            Cause::Unit | Cause::InVain => {
+                let claimed = P::is_late(ns_since::<P>(room.claimed()) >= PATIENCE_NS);
+                claimed && P::is_late(ns_since::<P>(room.closed.get()) >= turn)
+            }
+            Cause::Overdue => P::is_late(ns_since::<P>(room.claimed()) >= OVERDUE_NS),
+        };
+        if due {
+            first.owe();
+            room.closed.set(stamp::<P>());
+        }
+        due
+    }
+
+    /// The last step under the inner lock: brings the flags up to date, and summons the first
+    /// sleeper if that is the cause or a unit is free for it (I2, I3).
+    pub(super) fn settle(&self, room: &Within<P, R::Inner>, cause: Cause) -> Sleeper<P> {
+        let mut woken = None;
+        let mut summon = matches!(cause, Cause::Turn | Cause::Unit | Cause::Overdue);
+        // SAFETY: the inner lock is held.
+        let first = unsafe { room.queue.front() };
+        let closed = first.filter(|first| Self::closes(room, first, cause));
+        loop {
+            let sleeper = match closed {
+                Some(first) => Some(first).filter(|first| !first.is_woken()),
+                // SAFETY: the inner lock is held.
+                None => unsafe { self.room.next() }.filter(|waiter| room.has_place(waiter, S)),
+            };
+            if let Some(waiter) = sleeper.filter(|_| summon) {
+                P::event(LockEvent::Woken, self, waiter.task);
+                room.summoned.set(room.summoned.get() + 1);
+                self.room.comes(waiter.package);
+                // SAFETY: it was found in the queue, under the inner lock.
+                woken = unsafe { Waiter::rouse(waiter.into()) };
+                summon = false;
+                continue;
+            }
+            let mut flags = if first.is_some() { QUEUED } else { 0 };
+            flags |= if sleeper.is_some() { SHORT } else { 0 };
+            flags |= if closed.is_some() { CLOSED } else { 0 };
+            // Relaxed: the flags change under the inner lock only, and order nothing.
+            let mut word = self.word.load(Relaxed);
+            if word & FLAGS != flags {
+                // Relaxed, as above: the units are seen as of the change.
+                word = self.word.fetch_add(flags.wrapping_sub(word & FLAGS), Relaxed);
+            }
+            if flags & SHORT == 0 || word < UNIT || woken.is_some() {
+                return woken;
+            }
+            summon = true;
+        }
+    }
+
+    /// A unit came back and `SHORT` was set then.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn up_slow(&self) {
+        if P::interrupts_queue() {
+            P::postpone_wakeup();
+            return;
+        }
+        self.pass_on();
+    }
+
+    /// Summons a waiter for a unit that came back, if one waits: what a release does, also after a
+    /// wakeup that was postponed. Uses the lock only while a task waits for it (I6): the unit may
+    /// have been the last thing that kept the lock's memory.
+    pub fn pass_on(&self) {
+        let room = self.room.queue();
+        room.inner.lock();
+        let sleeper = if room.queue.is_empty() { None } else { self.settle(room, Cause::Unit) };
+        room.unlock(sleeper);
+    }
+}
