@@ -106,7 +106,7 @@ impl Advice {
                 "Starvation: a thread waited up to {} for `{name}`. {} bounds the wait to {}, \
                  with {}.",
                 duration(waited_us),
-                means(row, name),
+                means(row, (name, recorded)),
                 duration(row.wait_max_us),
                 change(row)
             ));
@@ -116,7 +116,7 @@ impl Advice {
         gains.sort_by(|a, b| b.change_percent.total_cmp(&a.change_percent));
         let said_already = fairest.map(|row| &row.policy);
         for row in gains.iter().filter(|row| row.split > 1 || Some(&row.policy) != said_already) {
-            said.push(gain(row, name, now));
+            said.push(gain(row, (name, recorded), now));
         }
         match &prediction.doubt {
             Some(doubt) => said.push(format!("No advice. {doubt}")),
@@ -128,7 +128,8 @@ impl Advice {
             Kind::Semaphore => command(program, &[], &program.mutex, policy),
             _ => command(program, &sites, policy, &program.sem),
         };
-        let is_lock = |row: &&Row| row.split == 1 && [SPIN, FAIR, HANDOFF].contains(&&*row.policy);
+        let is_lock =
+            |row: &&Row| row.split == 1 && [SLEEP, SPIN, FAIR, HANDOFF].contains(&&*row.policy);
         let pays = fairest.into_iter().chain(gains.iter().copied()).find(is_lock);
         let pays = pays.filter(|_| matches!(kind, Kind::Mutex | Kind::Semaphore));
         let command = pays.map(|row| put(&row.policy));
@@ -153,18 +154,18 @@ fn fairest<'a>(waited_us: f64, now: &Row, others: &[&'a Row]) -> Option<&'a Row>
 }
 
 /// What to do, as the subject of a sentence.
-fn means(row: &Row, name: &str) -> String {
+fn means(row: &Row, (name, recorded): (&str, &str)) -> String {
     match row.policy.as_str() {
         _ if row.split > 1 => format!("Splitting `{name}` into {} locks", row.split),
         SIGNAL => "pthread_cond_signal (notify_one) in place of the broadcast".to_owned(),
         PREFER_WRITERS => "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP".to_owned(),
-        policy => format!("`{policy}`"),
+        policy => format!("`{policy}` in place of `{recorded}`"),
     }
 }
 
 /// A sentence of a row that pays.
-fn gain(row: &Row, name: &str, now: Option<&Row>) -> String {
-    let mut text = format!("{} gives {}", means(row, name), change(row));
+fn gain(row: &Row, locks: (&str, &str), now: Option<&Row>) -> String {
+    let mut text = format!("{} gives {}", means(row, locks), change(row));
     if let Some([times, low, high]) = row.program_times {
         let whole = format!(
             "; the whole program runs {times:.2} times as fast ({low:.2} to {high:.2}), its start \
@@ -264,14 +265,14 @@ mod tests {
         let mut split = row(SLEEP, 360.0, 10.0);
         split.split = 6;
         assert_eq!(
-            gain(&split, "journals", None),
+            gain(&split, ("journals", SLEEP), None),
             "Splitting `journals` into 6 locks gives 4.6 times as many acquisitions per second \
              (4.6 to 4.6)."
         );
-        let text = gain(&row(SPIN, 12.0, 900_000.0), "m", Some(&row(SLEEP, 0.0, 2000.0)));
+        let text = gain(&row(SPIN, 12.0, 900_000.0), ("m", SLEEP), Some(&row(SLEEP, 0.0, 2000.0)));
         assert_eq!(
             text,
-            "`spin` gives 12 % more acquisitions per second (+10 to +14 %), at the price of waits \
+            "`spin` in place of `sleep` gives 12 % more acquisitions per second (+10 to +14 %), at the price of waits \
              of up to 900 ms instead of 2 ms."
         );
     }

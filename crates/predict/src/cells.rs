@@ -13,7 +13,7 @@ use convoy_runs::virtual_locks::VirtualLocksPoint;
 use crate::behaviour::{behaviour, busiest, busy_s};
 use crate::bounds::{self, is_exceeded};
 use crate::choice::Change;
-use crate::doubt::{Doubt, differs, of_record, others_cpus, slips};
+use crate::doubt::{Doubt, differs, differs_beside, of_record, others_cpus, slips};
 use crate::limit::{WEIGHT, limit};
 use crate::prediction::{Point, Prediction};
 use crate::row::Row;
@@ -290,7 +290,7 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     let base = points.next().unwrap_or_default();
     let compared = if is_beside { points.next().unwrap_or_default() } else { base };
     let gates: Vec<Gates> = base.iter().map(|point| point.gates).collect();
-    let simulated = replayed(compared, "replayed");
+    let simulated = replayed(compared, if is_beside { "beside" } else { "replayed" });
     let alone = replayed(base, "alone");
     // Rows are changes of what the program does alone; on a quiet machine that is the record.
     let rate = if is_beside { alone.acquisitions_per_s } else { recorded.acquisitions_per_s };
@@ -311,7 +311,11 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
         rows.push(row);
     }
     let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
-    doubts.extend(differs(&recorded, &simulated, turn_us, !is_beside));
+    doubts.extend(if is_beside {
+        differs_beside(&recorded, &simulated, &alone)
+    } else {
+        differs(&recorded, &simulated, turn_us)
+    });
     let of = |value: fn(&Anchor) -> f64| mean(anchors.iter().map(value));
     Ok(Prediction {
         verdict: String::new(),

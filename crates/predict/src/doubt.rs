@@ -108,18 +108,25 @@ pub(crate) fn slips(gates: &[Gates]) -> Option<Doubt> {
     })
 }
 
+/// Ratio by which the throughput of the replay may be off.
+const RATE: f64 = 1.15;
+
+/// Returns a refusal if the record does not lie between the replay beside programs that are
+/// preferred to it, and the replay alone. Which CPUs other programs used when is not known, so their
+/// part is bounded and not fitted.
+pub(crate) fn differs_beside(recorded: &Point, beside: &Point, alone: &Point) -> Option<Doubt> {
+    let [rate, least, most] = [recorded, beside, alone].map(|point| point.acquisitions_per_s);
+    (rate * RATE < least || rate > most * RATE).then(|| {
+        Doubt::refusal(format!(
+            "The replay is not this program: {rate:.0} acquisitions per second were recorded, and \
+             the replay has {most:.0} alone and {least:.0} beside the other programs."
+        ))
+    })
+}
+
 /// Returns a refusal if the replay differs from the record, whose threads acquire a lock every
-/// `turn_us`. `is_fitted` says whether the throughput of the replay was fitted to the record.
-pub(crate) fn differs(
-    recorded: &Point,
-    replayed: &Point,
-    turn_us: f64,
-    is_fitted: bool,
-) -> Option<Doubt> {
-    /// Ratio by which a fitted throughput may be off.
-    const FITTED: f64 = 1.15;
-    /// The same of a throughput that was predicted, beside other programs.
-    const PREDICTED: f64 = 1.5;
+/// `turn_us`.
+pub(crate) fn differs(recorded: &Point, replayed: &Point, turn_us: f64) -> Option<Doubt> {
     /// Ratio by which the mean wait may be off, which is not fitted.
     const WAIT: f64 = 3.0;
     /// Of a turn: a smaller difference of waits does not matter.
@@ -131,9 +138,8 @@ pub(crate) fn differs(
     let other = |of: fn(&Point) -> f64| {
         (of(recorded) - of(replayed)).abs() > LITTLE * turn_us && off(of) > WAIT
     };
-    let most = if is_fitted { FITTED } else { PREDICTED };
     let (what, [one, two], unit) = match () {
-        () if off(|one| one.acquisitions_per_s) > most => {
+        () if off(|one| one.acquisitions_per_s) > RATE => {
             let of = |point: &Point| point.acquisitions_per_s;
             ("throughput", [of(recorded), of(replayed)], "acquisitions per second")
         }
@@ -168,15 +174,15 @@ mod tests {
 
     #[test]
     fn a_replay_that_misses_its_record_is_refused() {
-        let found = |rate, wait_us, is_fitted| {
-            differs(&point(1000.0, 10.0), &point(rate, wait_us), 100.0, is_fitted)
-        };
-        assert_eq!(found(1000.0, 10.0, true), None);
-        assert_eq!(found(1100.0, 35.0, true), None, "25 us of a turn of 100 do not matter");
-        assert!(found(1200.0, 10.0, true).is_some_and(|doubt| doubt.refuses));
-        assert_eq!(found(1200.0, 10.0, false), None);
-        assert!(found(600.0, 10.0, false).is_some());
-        assert!(found(1000.0, 45.0, true).is_some());
+        let found = |rate, wait_us| differs(&point(1000.0, 10.0), &point(rate, wait_us), 100.0);
+        assert_eq!(found(1000.0, 10.0), None);
+        assert_eq!(found(1100.0, 35.0), None, "25 us of a turn of 100 do not matter");
+        assert!(found(1200.0, 10.0).is_some_and(|doubt| doubt.refuses));
+        assert!(found(1000.0, 45.0).is_some());
+        let beside =
+            |rate| differs_beside(&point(rate, 0.0), &point(500.0, 0.0), &point(1000.0, 0.0));
+        assert_eq!([500.0, 700.0, 1000.0].map(|rate| beside(rate).is_some()), [false; 3]);
+        assert!(beside(400.0).is_some_and(|doubt| doubt.refuses) && beside(1200.0).is_some());
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Prediction {
 /// Throughput of a program and its price.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// `recorded`, `replayed`, or `alone`: replayed without other programs.
+    /// `recorded` or `replayed`; if other programs took CPUs, `beside` such programs and `alone`.
     pub what: &'static str,
     /// Acquisitions per second.
     pub acquisitions_per_s: f64,

@@ -65,6 +65,11 @@ pub struct Span {
 }
 
 impl Span {
+    /// Mean sleep, nanoseconds.
+    pub(crate) fn slept_ns(&self) -> f64 {
+        self.sleeps * (self.sleep.mean() - self.work.mean()).max(0.0)
+    }
+
     /// Work and sleep, nanoseconds.
     pub(crate) fn draw(&self, rng: &mut Rng) -> (f64, f64) {
         let work = self.work.draw(rng);

@@ -8,6 +8,7 @@ mod common;
 mod compare;
 mod explain;
 mod json;
+mod laws;
 mod load;
 mod locks;
 mod look;

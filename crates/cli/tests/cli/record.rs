@@ -53,9 +53,8 @@ fn a_program_is_recorded_and_explained() {
     let advice = stdout(&run(&["fix", file, "--rounds", "1", "--split", "8"]));
     let advice = advice.replace("\n  ", " ");
     // On a machine that is busy with something else it may not be sure of anything.
-    if !advice.starts_with("Nothing is advised") {
-        assert!(advice.starts_with("No other lock is sure to pay."), "{advice}");
-        assert!(advice.contains("The lock in 8 parts would give"), "{advice}");
+    if !advice.starts_with("No advice") {
+        assert!(advice.starts_with("Splitting `cache_lock` into 8 locks gives"), "{advice}");
     }
     std::fs::write(place.join("cut.json"), "{\"recorded\": 1,\n \"program\":").expect("written");
     let cut = place.join("cut.json");
@@ -92,7 +91,7 @@ fn a_semaphore_that_hands_over_is_recorded_explained_and_fixed() {
         let check = format!("convoy compare 'convoy with --sem handoff -- {command}' '{command}'");
         assert_eq!(fixed["check"], check.as_str());
         let advice = fixed["advice"].as_str().expect("text");
-        assert!(advice.starts_with("`sleep` in place of `handoff` pays"), "{advice}");
+        assert!(advice.starts_with("`sleep` in place of `handoff` gives"), "{advice}");
     }
     // And so it is: the fastest of three runs of each.
     let fastest = |words: &[&str]| {

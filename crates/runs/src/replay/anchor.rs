@@ -109,12 +109,20 @@ impl Anchor {
 }
 
 impl Behaviour {
-    /// Time of an acquisition in which a thread may have slept: it neither ran, nor waited for a
-    /// CPU, a lock or another thread; nanoseconds.
+    /// Sleep of an acquisition that was seen, nanoseconds.
+    fn slept_ns(&self) -> f64 {
+        match &self.script {
+            Some(script) => script.slept_ns(),
+            None => self.mean(|one| one.think.slept_ns() + one.hold.slept_ns(), |_| true),
+        }
+    }
+
+    /// Time of an acquisition in which a thread may have slept unseen: it neither ran, nor waited
+    /// for a CPU, a lock or another thread, nor slept as far as that was seen; nanoseconds.
     fn sleep_ns_max(&self, threads: u32) -> f64 {
         let turn_ns = f64::from(threads) * 1e9 / self.rate;
         let ready_ns = self.ready_ns.map_or(0.0, |ready_ns| ready_ns + self.cpu_ns);
-        let sleep_ns = turn_ns - self.wait_ns - self.idle_ns - ready_ns;
+        let sleep_ns = turn_ns - self.wait_ns - self.idle_ns - self.slept_ns() - ready_ns;
         if sleep_ns > SLEEP_NOISE * turn_ns { sleep_ns } else { 0.0 }
     }
 }

@@ -165,6 +165,21 @@ impl Script {
         found.map(|at| (&self.classes[at], shares[at]))
     }
 
+    /// Sleep of each acquisition, nanoseconds.
+    pub(super) fn slept_ns(&self) -> f64 {
+        let strips = self.classes.iter().filter(|class| !class.is_rare);
+        let steps = strips.flat_map(|class| &class.strips).flatten();
+        let (mut slept_ns, mut acquisitions) = (0.0, 0.0);
+        for step in steps {
+            match *step {
+                Step::Rest { sleep_ns, .. } => slept_ns += sleep_ns,
+                Step::Lock { .. } | Step::Read { .. } => acquisitions += 1.0,
+                _ => {}
+            }
+        }
+        slept_ns / f64::max(acquisitions, 1.0)
+    }
+
     /// Barriers that steps name.
     pub(super) fn barriers(&self) -> usize {
         let strips = self.classes.iter().flat_map(|class| &class.strips);
