@@ -40,7 +40,7 @@ pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock]
         100.0 * wait_s / time_s
     );
     let first = (0..locks.len())
-        .filter(|index| !behaviour.private.contains(index))
+        .filter(|index| !behaviour.private.contains(index) && is_shared(locks[*index]))
         .filter_map(|index| Some((rate(behaviour, locks, locks[index])?, locks[index])))
         .map(|(rate, lock)| ((rate * share(locks, lock).recip() * behaviour.cpu_ns / 1e9), lock))
         .filter(|(cpus, _)| cpus.is_finite() && *cpus < FAR)
@@ -54,6 +54,11 @@ pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock]
         ),
         None => none,
     }
+}
+
+/// Whether more than one thread acquires the lock.
+fn is_shared(lock: &Lock) -> bool {
+    lock.sites.iter().any(|site| site.threads > 1) || lock.sites.len() > 1
 }
 
 /// Share of the acquisitions that are of one name.
@@ -78,8 +83,13 @@ mod tests {
 
     fn lock(name: &str, wait_s: f64) -> Lock {
         let wait = Times { count: 10, total_s: wait_s, ..Times::default() };
-        let site =
-            Site { place: "put (queue.c:7)".to_owned(), count: 1000, wait, ..Site::default() };
+        let site = Site {
+            place: "put (queue.c:7)".to_owned(),
+            count: 1000,
+            threads: 2,
+            wait,
+            ..Site::default()
+        };
         Lock { name: name.to_owned(), instances: 1, sites: vec![site], ..Lock::default() }
     }
 
