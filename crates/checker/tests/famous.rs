@@ -1,5 +1,5 @@
-//! Bugs of others that took years to find, each as somebody's own lock, checked with what this crate
-//! offers to everybody: found with a schedule that replays, and not in the repaired form.
+//! Bugs of others that took years to find, each as somebody's own lock, checked with what this
+//! crate offers to everybody: found with a schedule that replays, and not in the repaired form.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -124,8 +124,9 @@ fn the_semaphore_of_glibc_is_used_after_it_was_freed() {
 }
 
 /// The first mutex of Drepper's "Futexes are tricky": each thread that finds it taken adds one, so
-/// the number wraps while it is taken: two threads own it, or one sleeps though it is free. Here it has two bits instead of 32;
-/// the search is the same. Repaired as his second: 0 free, 1 taken, 2 taken with waiters.
+/// the number wraps while it is taken: two threads own it, or one sleeps though it is free. Here it
+/// has two bits instead of 32; the search is the same. Repaired as his second: 0 free, 1 taken, 2
+/// taken with waiters.
 struct Tricky<const REPAIRED: bool>(Word<u32>);
 
 impl<const REPAIRED: bool> Tricky<REPAIRED> {
@@ -177,8 +178,8 @@ fn the_number_of_the_first_tricky_mutex_wraps() {
 const WRITER: u32 = 1 << 8;
 const WAITS: u32 = 1 << 9;
 
-/// A reader/writer semaphore whose writers steal it past those that sleep. `REPAIRED` keeps the mark
-/// of the sleepers when one does; without it the thief leaves and wakes none of them.
+/// A reader/writer semaphore whose writers steal it past those that sleep. `REPAIRED` keeps the
+/// mark of the sleepers when one does; without it the thief leaves and wakes none of them.
 struct Stolen<const REPAIRED: bool> {
     state: Word<u32>,
     bell: Word<u32>,

@@ -272,8 +272,8 @@ mod tests {
         let text = gain(&row(SPIN, 12.0, 900_000.0), ("m", SLEEP), Some(&row(SLEEP, 0.0, 2000.0)));
         assert_eq!(
             text,
-            "`spin` in place of `sleep` gives 12 % more acquisitions per second (+10 to +14 %), at the price of waits \
-             of up to 900 ms instead of 2 ms."
+            "`spin` in place of `sleep` gives 12 % more acquisitions per second (+10 to +14 %), at \
+             the price of waits of up to 900 ms instead of 2 ms."
         );
     }
 

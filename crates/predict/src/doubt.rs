@@ -112,8 +112,8 @@ pub(crate) fn slips(gates: &[Gates]) -> Option<Doubt> {
 const RATE: f64 = 1.15;
 
 /// Returns a refusal if the record does not lie between the replay beside programs that are
-/// preferred to it, and the replay alone. Which CPUs other programs used when is not known, so their
-/// part is bounded and not fitted.
+/// preferred to it, and the replay alone. Which CPUs other programs used when is not known, so
+/// their part is bounded and not fitted.
 pub(crate) fn differs_beside(recorded: &Point, beside: &Point, alone: &Point) -> Option<Doubt> {
     let [rate, least, most] = [recorded, beside, alone].map(|point| point.acquisitions_per_s);
     (rate * RATE < least || rate > most * RATE).then(|| {

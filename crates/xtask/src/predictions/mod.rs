@@ -442,6 +442,9 @@ impl Bench {
         let is_loop = LOOPS.iter().any(|one| one.name == program.name);
         let recorded = recorded.filter(|_| is_loop);
         let doubted = !prediction["doubt"].is_null();
+        if let Some(doubt) = prediction["doubt"].as_str() {
+            println!("{}: refused: {doubt}", program.name);
+        }
         let predicted = |row: &serde_json::Value| {
             let change = row["change_percent"].as_f64().context("a row has a change")?;
             Ok(Predicted { ratio: 1.0 + change / 100.0, recorded, doubted })
