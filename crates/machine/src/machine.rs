@@ -79,6 +79,12 @@ impl Machine {
         self.engine.spins_never.set(true);
     }
 
+    /// From now on each look of a loop in user mode is executed, though its outcome is known: a
+    /// reference for tests, a thousand times slower with many CPUs.
+    pub fn execute_each_look(&self) {
+        self.engine.polls_each.set(true);
+    }
+
     /// Hash of the schedule so far: every resumption with its time, CPU and task.
     pub fn hash(&self) -> u64 {
         self.engine.hash()

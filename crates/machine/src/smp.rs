@@ -17,6 +17,13 @@ pub struct Smp;
 #[repr(transparent)]
 pub struct Word<T>(Cell<T>);
 
+impl<T> Word<T> {
+    /// Where its value is.
+    pub(crate) fn cell(&self) -> &Cell<T> {
+        &self.0
+    }
+}
+
 impl<T: Integer> Atomic<T> for Word<T> {
     fn new(value: T) -> Self {
         Self(Cell::new(value))

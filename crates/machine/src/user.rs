@@ -3,13 +3,14 @@
 //! Words are those of [`Smp`], and cost the same. What differs is what user space cannot do: it
 //! cannot forbid preemption or interrupts, sleeping and waking are system calls
 //! ([`Os::user_wait`](crate::Os::user_wait), [`Os::user_wake`](crate::Os::user_wake)), and spinning
-//! is a loop of `pause` that gives the CPU up from time to time, as natively.
+//! is a loop of `pause` that gives the CPU up from time to time, as natively. Looks of that loop
+//! that find nothing new cost time and no event: the write of the word wakes the spinner.
 
-use crate::engine::{Mode, engine};
+use crate::engine::{Mode, Pace, Until, engine};
 use crate::smp::{Smp, Word};
 use convoy_sync::{
-    Access, Atomic as _, LOOKS_PER_CLOCK, LockEvent, Platform, Sleep, TaskId, Turn, Wake,
-    spin_and_yield, spin_by_clock,
+    Access, Atomic as _, LOOKS_BEFORE_YIELD, LOOKS_PER_CLOCK, LockEvent, Platform, Sleep, TaskId,
+    Turn, Wake,
 };
 use core::sync::atomic::Ordering;
 
@@ -26,6 +27,14 @@ fn system<R>(call: impl FnOnce() -> R) -> R {
     // The task may be on another CPU now; the mode is the CPU's.
     engine.set_mode(mode);
     result
+}
+
+/// Looks at `word` until `until` is over, and yields from time to time.
+fn poll_and_yield(word: &Word<u32>, until: Until<'_>) {
+    let engine = engine();
+    while !engine.poll(engine.offset(word), until, Pace::Stops(LOOKS_BEFORE_YIELD)) {
+        User::yield_now();
+    }
 }
 
 impl User {
@@ -71,15 +80,29 @@ impl Platform for User {
 
     #[inline]
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
-        spin_and_yield::<Self>(word, done, Self::yield_now)
+        poll_and_yield(word, Until::Says(&|| done(word.peek())));
+        word.peek()
+    }
+
+    #[inline]
+    fn spin_until_is(word: &Self::AtomicU32, value: u32) {
+        poll_and_yield(word, Until::Is(word.cell(), value));
+    }
+
+    fn spin_looks(word: &Self::AtomicU32, looks: u32, done: impl Fn(u32) -> bool) -> Option<u32> {
+        let engine = engine();
+        let until = Until::Says(&|| done(word.peek()));
+        let over = looks > 0 && engine.poll(engine.offset(word), until, Pace::Looks(looks));
+        over.then(|| word.peek())
     }
 
     fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
-        if engine().spins_never.get() {
-            // Relaxed: the caller orders.
-            return word.load(Ordering::Relaxed);
-        }
-        spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
+        let engine = engine();
+        let pace = Pace::Clock { looks: LOOKS_PER_CLOCK, until: until.saturating_mul(1000) };
+        let over = !engine.spins_never.get()
+            && engine.poll(engine.offset(word), Until::Says(&|| done(word.peek())), pace);
+        // Relaxed: the caller orders.
+        if over { word.peek() } else { word.load(Ordering::Relaxed) }
     }
 
     fn is_real_time() -> bool {

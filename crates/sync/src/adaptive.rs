@@ -124,15 +124,8 @@ impl<P: Platform, S: SpinLimit> AdaptiveLock<P, S> {
 
     /// Looks for a while; returns the last value seen. Stops at once when others sleep.
     fn look(&self) -> u32 {
-        for _ in 0..self.limit.looks() {
-            // Relaxed: taking the lock is what orders.
-            let state = self.state.load(Relaxed);
-            if state != LOCKED {
-                return state;
-            }
-            P::spin_hint();
-        }
-        LOCKED
+        // Taking the lock is what orders.
+        P::spin_looks(&self.state, self.limit.looks(), |state| state != LOCKED).unwrap_or(LOCKED)
     }
 
     #[cold]

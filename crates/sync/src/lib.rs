@@ -104,7 +104,7 @@ pub use mutex::{
     NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst,
 };
 #[cfg(feature = "std")]
-pub use native::{Native, Signals, spin_and_yield};
+pub use native::{LOOKS_BEFORE_YIELD, Native, Signals, spin_and_yield};
 #[cfg(feature = "std")]
 pub use once::Once;
 pub use once::RawOnce;

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 /// Looks at a word before a spinning thread gives up its time slice: 10 to 40 µs of `pause`, by the
 /// processor. Spinning longer than a context switch costs only delays the thread spun for when it
 /// is not running; `docs` of user-space locks put the bound between 10 and 100 µs.
-const LOOKS_BEFORE_YIELD: u32 = 1000;
+pub const LOOKS_BEFORE_YIELD: u32 = 1000;
 
 const PENDING_INTERRUPT: u32 = 1;
 const PENDING_KILL: u32 = 2;

@@ -293,6 +293,22 @@ pub trait Platform: Sized + 'static {
         Self::spin_until(word, |held| held == value);
     }
 
+    /// Looks at `word` until `done` holds for its value, `looks` times at most, with a pause after
+    /// each look in vain. Returns that value, whose load orders nothing, or `None` after the last
+    /// look. `done` obeys the rules of [`Self::spin_until`].
+    #[inline]
+    fn spin_looks(word: &Self::AtomicU32, looks: u32, done: impl Fn(u32) -> bool) -> Option<u32> {
+        for _ in 0..looks {
+            // Relaxed: the caller orders.
+            let value = word.load(Ordering::Relaxed);
+            if done(value) {
+                return Some(value);
+            }
+            Self::spin_hint();
+        }
+        None
+    }
+
     /// One pause of a loop that tries something at each turn, for which [`Self::spin_until`] would
     /// be too patient. `worthwhile` tells from the value of `word` whether another turn may come to
     /// something; it obeys the rules of [`Self::spin_until`]. The checker blocks until it holds,

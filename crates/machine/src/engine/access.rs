@@ -133,7 +133,7 @@ impl Engine {
         if done > now {
             self.tell(|| Event::Transfer(offset));
         }
-        self.release_spinners(line);
+        self.release_spinners(line, now);
     }
 
     /// Announces use of `bytes` bytes at `offset`.

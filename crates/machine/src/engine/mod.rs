@@ -9,6 +9,7 @@ mod access;
 mod beside;
 mod interrupt;
 mod overflow;
+mod poll;
 mod spin;
 mod task;
 mod threads;
@@ -30,6 +31,7 @@ use corosensei::{Coroutine, Yielder};
 use std::rc::Rc;
 use watchdog::{Ledger, Watchdog};
 
+pub(crate) use poll::Pace;
 pub(crate) use spin::Until;
 pub(crate) use watchdog::Lock;
 
@@ -164,6 +166,10 @@ pub(crate) struct Engine {
     /// Where cores have several hardware threads.
     threads: Option<Box<threads::Threads>>,
     looks: spin::Looks,
+    /// Where CPUs are that poll in user mode, by CPU.
+    polls: Box<[Cell<poll::Poll>]>,
+    /// Whether each of their looks is executed, as a reference for tests.
+    pub(crate) polls_each: Cell<bool>,
     /// Some condition of a spin has asked whether a task runs.
     asked: Cell<bool>,
     pub(crate) cpus: Box<[Cpu]>,
@@ -249,6 +255,8 @@ impl Engine {
             tree: Tree::new(count),
             threads: threads::Threads::new(preset),
             looks: spin::Looks::new(),
+            polls: (0..count).map(|_| Cell::default()).collect(),
+            polls_each: Cell::new(false),
             asked: Cell::new(false),
             cpus,
             yielder: Cell::new(core::ptr::null()),

@@ -17,6 +17,7 @@ use crate::trace::Event;
 use crate::tree::Turn;
 use convoy_sync::TaskId;
 use core::cell::{Cell, RefCell};
+use core::cmp::Reverse;
 
 /// When a wait is over.
 #[derive(Clone, Copy)]
@@ -30,7 +31,7 @@ pub(crate) enum Until<'a> {
 
 impl Until<'_> {
     #[inline(always)]
-    fn over(self) -> bool {
+    pub(super) fn over(self) -> bool {
         match self {
             Self::Is(word, value) => word.get() == value,
             Self::Says(over) => over(),
@@ -44,9 +45,11 @@ pub(super) struct Spin {
     /// Offset of the word.
     pub(super) offset: usize,
     /// What it refers to lives at least until the coroutine that spins goes on.
-    until: Until<'static>,
+    pub(super) until: Until<'static>,
     /// The mode that the spinning interrupts.
-    mode: Mode,
+    pub(super) mode: Mode,
+    /// It polls in user mode, see [`super::poll`].
+    pub(super) polls: bool,
 }
 
 /// CPUs whose line was written and who have not looked again yet.
@@ -58,12 +61,14 @@ pub(super) struct Looks {
     first: Cell<Turn>,
     /// Room for [`merge`].
     room: RefCell<Vec<Turn>>,
+    /// Room for those that a write releases.
+    stragglers: RefCell<Stragglers>,
 }
 
 impl Looks {
     pub(super) fn new() -> Self {
-        let (queue, room) = Default::default();
-        Self { queue, first: Cell::new(Turn::NEVER), room }
+        let (queue, room, stragglers) = Default::default();
+        Self { queue, first: Cell::new(Turn::NEVER), room, stragglers }
     }
 
     /// The earliest look.
@@ -78,7 +83,7 @@ impl Looks {
         self.change(Vec::pop);
     }
 
-    fn remove(&self, cpu: usize) {
+    pub(super) fn remove(&self, cpu: usize) {
         self.change(|queue| queue.retain(|look| look.cpu() != cpu));
     }
 
@@ -111,6 +116,26 @@ fn merge(queue: &mut [Turn], old: usize, room: &mut Vec<Turn>) {
             queue[place] = new;
             room.pop();
         }
+    }
+}
+
+/// CPUs that look at times of their own, latest first when they are sorted in descending order: how
+/// much later than the first may, and the CPU, in one number.
+#[derive(Debug, Default)]
+struct Stragglers(Vec<u64>);
+
+impl Stragglers {
+    #[inline]
+    fn add(&mut self, later: u64, cpu: usize) {
+        debug_assert!(later <= u64::MAX / CPUS_MAX as u64, "it looks within hours");
+        self.0.push(later * CPUS_MAX as u64 + cpu as u64);
+    }
+
+    /// Latest first; `since` is what they look later than. None is left.
+    fn append_to(&mut self, looks: &mut Vec<Turn>, since: u64) {
+        self.0.sort_unstable_by_key(|&look| Reverse(look));
+        let most = CPUS_MAX as u64;
+        looks.extend(self.0.drain(..).map(|it| Turn::new(since + it / most, (it % most) as usize)));
     }
 }
 
@@ -160,7 +185,7 @@ impl Engine {
             let index = self.cpu.get();
             let cpu = &self.cpus[index];
             self.link_spinner(line, cpu, index);
-            cpu.spin.set(Some(Spin { offset, until, mode }));
+            cpu.spin.set(Some(Spin { offset, until, mode, polls: false }));
             cpu.front.set(false);
             cpu.blocked.set(true);
             self.suspend(Self::next_interrupt(cpu));
@@ -289,6 +314,12 @@ impl Engine {
             cpu.mode_since.set(now);
             self.link_spinner(line, cpu, self.cpu.get());
             cpu.clock.set(now);
+            if spin.polls {
+                self.polls[self.cpu.get()].update(|mut poll| {
+                    poll.looked(now);
+                    poll
+                });
+            }
         }
         over
     }
@@ -301,13 +332,14 @@ impl Engine {
         self.tell(|| Event::Mode(mode));
     }
 
-    /// `line` was written: whoever spins on it looks again, but not before now.
+    /// `line` was written, which was asked for at `since`: whoever spins on it looks again, in the
+    /// kernel not before now.
     #[inline]
-    pub(super) fn release_spinners(&self, line: Line<'_>) {
+    pub(super) fn release_spinners(&self, line: Line<'_>, since: u64) {
         let first = line.spinner.replace(0) as usize;
         if first != 0 {
             // Before this no other CPU acts, and none has an interrupt.
-            self.release_all(first, self.others_near.get());
+            self.release_all(first, self.others_near.get(), since);
         }
     }
 
@@ -318,13 +350,14 @@ impl Engine {
     ///
     /// No CPU that spins has an interrupt up to `safe`.
     #[cold]
-    fn release_all(&self, first: usize, safe: u64) {
+    fn release_all(&self, first: usize, safe: u64, since: u64) {
         let now = self.clock.get();
         let mine = self.group_of(self.cpu.get());
         // By how much later: most look at one of two times, so they need no sorting.
         let (later, kept) = (self.lines.price.llc / 2, self.lines.price.kept);
         let safe = safe.max(self.tree.first_other(self.cpu.get()).at());
         let (mut far, mut near) = (Crowd::new(now + kept), Crowd::new(now + later));
+        let stragglers = &mut *self.looks.stragglers.borrow_mut();
         self.looks.change(|looks| {
             let old = looks.len();
             let mut next = first;
@@ -332,6 +365,12 @@ impl Engine {
                 let (index, cpu) = (next - 1, &self.cpus[next - 1]);
                 next = cpu.spin_next.get() as usize;
                 cpu.linked.set(false);
+                if cpu.spin.get().is_some_and(|spin| spin.polls) {
+                    if let Some(at) = self.release_poll(cpu, index, since) {
+                        stragglers.add(at - since, index);
+                    }
+                    continue;
+                }
                 let asked = cpu.clock.get().max(now);
                 cpu.asked.set(asked);
                 let inside = mine.contains(&index);
@@ -341,7 +380,7 @@ impl Engine {
                 if at > safe && at > self.tree.key(index) {
                     self.set_other(index, at);
                 } else if asked > now {
-                    looks.push(Turn::new(at, index));
+                    stragglers.add(at - since, index);
                 } else if inside {
                     near.add(index);
                 } else {
@@ -349,8 +388,7 @@ impl Engine {
                 }
             }
             let room = &mut *self.looks.room.borrow_mut();
-            // Who looked last hangs first, so these are mostly in order already.
-            looks[old..].sort_unstable_by(|a, b| b.cmp(a));
+            stragglers.append_to(looks, since);
             merge(looks, old, room);
             for crowd in [near, far] {
                 let old = looks.len();
@@ -377,7 +415,7 @@ impl Engine {
             }
             if let Some(spin) = cpu.spin.get() {
                 self.unlink_spinner(self.lines.at(spin.offset), index);
-                self.release_all(index + 1, 0);
+                self.release_all(index + 1, 0, self.clock.get());
             }
         }
     }
@@ -390,7 +428,7 @@ impl Engine {
     }
 
     #[inline]
-    fn link_spinner(&self, line: Line<'_>, cpu: &Cpu, index: usize) {
+    pub(super) fn link_spinner(&self, line: Line<'_>, cpu: &Cpu, index: usize) {
         cpu.spin_next.set(line.spinner.replace(index as u16 + 1));
         cpu.linked.set(true);
         if self.threads.is_some() {

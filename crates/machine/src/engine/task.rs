@@ -189,7 +189,8 @@ impl Engine {
                 continue;
             }
             let look = self.looks.first();
-            let next = if look <= first && look.at() <= until {
+            let looks = look <= first && look.at() <= until;
+            let next = if looks {
                 self.looks.pop();
                 look
             } else {
@@ -199,24 +200,32 @@ impl Engine {
                 let never = next.at() == u64::MAX;
                 break if never { Outcome::Quiescent } else { Outcome::TimeLimit };
             }
-            self.act(next);
+            self.act(next, looks);
         };
         // Whoever looks at simulated memory after the run is on no coroutine that could suspend.
         self.yielder.set(core::ptr::null());
         outcome
     }
 
-    /// The earliest CPU acts.
+    /// The earliest CPU acts; `looks`: it looks again at what it spins on.
     #[inline]
-    fn act(&self, turn: Turn) {
+    fn act(&self, turn: Turn, looks: bool) {
         let this = self.begin(turn);
         self.patrol();
         if let Some(spin) = this.spin.get()
             && self.clock.get() < Self::next_interrupt(this)
         {
-            self.unlink_spinner(self.lines.at(spin.offset), turn.cpu());
-            if !self.look(this, &spin) {
-                return self.tree.set(turn.cpu(), Self::next_interrupt(this));
+            if spin.polls {
+                let goes_on =
+                    if looks { self.look(this, &spin) } else { self.poll_ends(this, turn.cpu()) };
+                if !goes_on {
+                    return;
+                }
+            } else {
+                self.unlink_spinner(self.lines.at(spin.offset), turn.cpu());
+                if !self.look(this, &spin) {
+                    return self.tree.set(turn.cpu(), Self::next_interrupt(this));
+                }
             }
         }
         self.go_on(this);

@@ -1,0 +1,346 @@
+//! Polling in user mode: a loop of looks at a word with a `pause` between them, which ends after a
+//! number of looks or at a time, or gives the CPU up from time to time.
+//!
+//! No look is executed while the line stays in the cache of its CPU: its outcome is known, and the
+//! time of each follows from the first. As in [`super::spin`] the CPU is blocked until the line is
+//! written, and then looks again in its turn, at the first look of its loop that is not before the
+//! write. A *cycle* is as many looks as pass until the loop does something else; the coroutine goes
+//! on at its end if that ends the wait or is a system call. Interrupts are taken when they come,
+//! as in any code of user mode, not at the end of the look that they meet; this and the shorter
+//! lead over other CPUs is all that differs from executing each look.
+//!
+//! The time is accounted to [`Mode::Spin`], and on a core with several hardware threads the others
+//! have the core meanwhile.
+
+use super::spin::{Spin, Until};
+use super::{Cpu, Engine, Mode};
+use convoy_sync::TaskId;
+
+/// What a loop does besides looking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// It ends at the last of so many looks, in place of the pause.
+    Stops(u32),
+    /// It ends after so many looks and pauses.
+    Looks(u32),
+    /// It reads the clock after so many looks and pauses, and ends if it is `until` or later,
+    /// picoseconds.
+    Clock {
+        /// Looks.
+        looks: u32,
+        /// Time.
+        until: u64,
+    },
+}
+
+impl Pace {
+    fn looks(self) -> u32 {
+        let (Self::Stops(looks) | Self::Looks(looks) | Self::Clock { looks, .. }) = self;
+        looks.max(1)
+    }
+
+    fn until(self) -> u64 {
+        if let Self::Clock { until, .. } = self { until } else { 0 }
+    }
+}
+
+/// Where a CPU is in its loop, picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Poll {
+    /// When the next look begins.
+    next: u64,
+    /// From one look to the next of a cycle, and what of it is the pause.
+    period: u64,
+    pause: u64,
+    /// From the end of the last look of a cycle to the end of the cycle.
+    gap: u64,
+    /// Looks of a cycle, and those of the present one that have ended.
+    looks: u32,
+    looked: u32,
+    /// The first end of a cycle that is not before it ends the loop.
+    until: u64,
+    /// When the loop has ended, if it has.
+    ended: Option<u64>,
+}
+
+impl Poll {
+    fn length(&self) -> u64 {
+        u64::from(self.looks - 1) * self.period + self.period - self.pause + self.gap
+    }
+
+    /// When the present cycle ends if no look misses.
+    fn end(&self) -> u64 {
+        let left = u64::from(self.looks - self.looked - 1);
+        self.next + left * self.period + (self.period - self.pause) + self.gap
+    }
+
+    /// When the loop has ended, or the present cycle ends.
+    fn not_before_end(&self) -> u64 {
+        self.ended.unwrap_or_else(|| self.end())
+    }
+
+    /// When the loop ends if no look misses.
+    fn due(&self) -> u64 {
+        let end = self.not_before_end();
+        if self.until <= end || self.ended.is_some() {
+            return end;
+        }
+        let later = (self.until - end).div_ceil(self.length());
+        end.saturating_add(later.saturating_mul(self.length()))
+    }
+
+    /// A time before which it does not end, however many looks miss.
+    fn not_before(&self) -> u64 {
+        self.ended.unwrap_or(self.end().max(self.until))
+    }
+
+    /// Looks that begin before `at` have been in vain.
+    fn advance(&mut self, at: u64) {
+        if at > self.end() {
+            let cycles = 1 + (at - self.end()) / self.length();
+            self.next = self.end() + (cycles - 1) * self.length();
+            self.looked = 0;
+        }
+        if at <= self.next {
+            return;
+        }
+        let left = u64::from(self.looks - self.looked);
+        let looks = (at - self.next).div_ceil(self.period);
+        if looks < left {
+            self.next += looks * self.period;
+            self.looked += looks as u32;
+        } else {
+            // Between two cycles.
+            (self.next, self.looked) = (self.end(), 0);
+        }
+    }
+
+    /// A look has been in vain and ends now.
+    pub(super) fn looked(&mut self, now: u64) {
+        self.looked += 1;
+        if self.looked < self.looks {
+            self.next = now + self.pause;
+            return;
+        }
+        (self.next, self.looked) = (now + self.gap, 0);
+        if self.next >= self.until {
+            self.ended = Some(self.next);
+        }
+    }
+}
+
+/// Why a coroutine that was blocked in a loop goes on.
+enum Woken {
+    /// The wait is over.
+    Over,
+    /// The loop has ended.
+    Due,
+    /// An interrupt has been taken after so many looks of the cycle.
+    Interrupted(u32),
+}
+
+impl Engine {
+    /// Looks at the word at `offset` at this pace until the wait is over, which is returned, or the
+    /// loop has ended. `until` must not use simulated memory.
+    pub(crate) fn poll(&self, offset: usize, until: Until<'_>, pace: Pace) -> bool {
+        // SAFETY: only the lifetime changes. The engine uses it only while it stands in
+        // `Cpu::spin`, which is from where this coroutine is suspended until it goes on, so what it
+        // refers to is alive.
+        let until = unsafe { core::mem::transmute::<Until<'_>, Until<'static>>(until) };
+        let mut looked = 0;
+        self.this().asks.set(TaskId::MAX);
+        loop {
+            self.read(offset);
+            if until.over() {
+                return true;
+            }
+            looked += 1;
+            if looked >= pace.looks() {
+                match pace {
+                    Pace::Stops(_) => return false,
+                    Pace::Looks(_) => {
+                        self.pass(self.spin_hint);
+                        return false;
+                    }
+                    Pace::Clock { until, .. } => {
+                        self.pass(self.spin_hint);
+                        self.pass(self.clock_price);
+                        if self.clock.get() >= until {
+                            return false;
+                        }
+                    }
+                }
+                looked = 0;
+            } else {
+                self.pass(self.spin_hint);
+            }
+            if self.polls_each.get() {
+                continue;
+            }
+            match self.wait_between(offset, until, pace, looked) {
+                Woken::Over => return true,
+                Woken::Due => return false,
+                Woken::Interrupted(at) => looked = at,
+            }
+        }
+    }
+
+    /// Blocks before a look, `looked` of the cycle being over.
+    fn wait_between(&self, offset: usize, until: Until<'static>, pace: Pace, looked: u32) -> Woken {
+        let line = self.lines.at(offset);
+        let pause = self.stretched(self.spin_hint);
+        let gap = match pace {
+            Pace::Stops(_) => 0,
+            Pace::Looks(_) => pause,
+            Pace::Clock { .. } => pause + self.stretched(self.clock_price),
+        };
+        let mut poll = Poll {
+            next: self.clock.get(),
+            period: self.hit + pause,
+            pause,
+            gap,
+            looks: pace.looks(),
+            looked,
+            until: pace.until(),
+            ended: None,
+        };
+        let mode = self.set_mode(Mode::Spin);
+        let index = self.cpu.get();
+        let cpu = &self.cpus[index];
+        self.polls[index].set(poll);
+        self.link_spinner(line, cpu, index);
+        cpu.spin.set(Some(Spin { offset, until, mode, polls: true }));
+        cpu.front.set(false);
+        cpu.blocked.set(true);
+        self.suspend(Self::next_interrupt(cpu).min(poll.not_before()));
+        cpu.blocked.set(false);
+        if cpu.spin.take().is_none() {
+            return Woken::Over;
+        }
+        self.unlink_spinner(line, index);
+        self.looks.remove(index);
+        self.set_mode(mode);
+        self.progress();
+        poll = self.polls[index].get();
+        let now = self.clock.get();
+        if poll.due() <= now {
+            return Woken::Due;
+        }
+        poll.advance(now);
+        if now >= Self::next_interrupt(cpu) {
+            self.interrupt();
+        }
+        Woken::Interrupted(poll.looked)
+    }
+
+    /// Whether the loop of `cpu`, number `index`, whose turn it is, has ended. If not, it gets
+    /// another turn.
+    pub(super) fn poll_ends(&self, cpu: &Cpu, index: usize) -> bool {
+        let poll = self.polls[index].get();
+        let ends = poll.due() <= self.clock.get();
+        if !ends {
+            self.tree.set(index, Self::next_interrupt(cpu).min(poll.due()));
+        }
+        ends
+    }
+
+    /// The line at which `cpu`, number `index`, polls was written at `since`. Returns when it looks
+    /// next, unless an interrupt or the end of the loop comes first.
+    #[inline]
+    pub(super) fn release_poll(&self, cpu: &Cpu, index: usize, since: u64) -> Option<u64> {
+        let mut poll = self.polls[index].get();
+        let due = poll.due();
+        poll.advance(since);
+        let at = poll.next;
+        let interrupt = Self::next_interrupt(cpu);
+        if at >= due || at >= interrupt {
+            return None;
+        }
+        cpu.asked.set(at);
+        self.polls[index].set(poll);
+        if at >= self.tree.key(index) {
+            self.set_other(index, due.min(interrupt));
+        }
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each look of a loop without misses does: when it begins, how many of its cycle are
+    /// over then, and when the cycle that it is in ends.
+    fn executed(poll: Poll, until: u64) -> (Vec<(u64, u32)>, u64) {
+        let (mut looks, mut now, mut looked) = (Vec::new(), poll.next, poll.looked);
+        loop {
+            looks.push((now, looked));
+            looked += 1;
+            now += poll.period - poll.pause;
+            if looked == poll.looks {
+                (now, looked) = (now + poll.gap, 0);
+                if now >= until {
+                    return (looks, now);
+                }
+            } else {
+                now += poll.pause;
+            }
+        }
+    }
+
+    #[test]
+    fn looks_that_are_not_executed_come_when_executed_ones_do() {
+        for (looks, gap, until) in [(1, 0, 0), (3, 0, 0), (3, 7, 0), (3, 7, 400), (8, 31, 2000)] {
+            for looked in 0..looks {
+                let start = Poll {
+                    next: 100,
+                    period: 12,
+                    pause: 10,
+                    gap,
+                    looks,
+                    looked,
+                    until,
+                    ended: None,
+                };
+                let (all, end) = executed(start, until);
+                assert_eq!(start.due(), end, "{start:?}");
+                assert!(start.not_before() <= end);
+                for at in 90..end {
+                    let mut poll = start;
+                    poll.advance(at);
+                    let next = all.iter().copied().find(|look| look.0 >= at);
+                    assert_eq!(
+                        next.unwrap_or((end, 0)),
+                        (poll.next, poll.looked),
+                        "{at} {start:?}"
+                    );
+                    assert!(next.is_none() || poll.due() == end, "{at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn looks_that_miss_end_a_loop_no_earlier_than_it_may_be_expected_to() {
+        let start = Poll {
+            next: 100,
+            period: 12,
+            pause: 10,
+            gap: 30,
+            looks: 4,
+            looked: 0,
+            until: 500,
+            ended: None,
+        };
+        for slow in 0..200 {
+            let (mut poll, mut now) = (start, start.next);
+            while poll.ended.is_none() {
+                let bound = poll.not_before();
+                now = poll.next + 2 + slow;
+                poll.looked(now);
+                assert!(poll.not_before() >= bound, "{slow}");
+            }
+            assert!(poll.due() >= 500 && poll.due() < 500 + 4 * (12 + slow) + 30, "{now} {poll:?}");
+        }
+    }
+}
