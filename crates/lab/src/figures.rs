@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 35] = [
+const OTHERS: [Metric; 37] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -73,6 +73,8 @@ const OTHERS: [Metric; 35] = [
     Metric { head: "", ..Metric::new("wait_p50_us", "Wait p50", "us", 1) },
     Metric { head: "", ..Metric::new("wait_p99_us", "p99", "us", 1) },
     Metric { head: "", ..Metric::new("wait_max_us", "max", "us", 0) },
+    Metric::new("settle_ms", "Settled after", "ms", 0),
+    Metric { head: "", ..Metric::new("unsettled", "Unsettled", "", 0) },
     Metric { head: "", ..Metric::new("refill_count", "rmqueue_bulk: count", "", 2) },
     Metric { head: "", ..Metric::new("refill_order", "order", "", 2) },
     Metric { head: "", ..Metric::new("drain_count", "free_pages_bulk: count", "", 2) },

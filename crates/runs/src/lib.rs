@@ -10,6 +10,7 @@ pub mod lock_loop;
 pub mod native;
 pub mod replay;
 mod spread;
+pub mod steady;
 pub mod virtual_end;
 pub mod virtual_locks;
 pub mod virtual_run;

@@ -1,18 +1,22 @@
 //! The loop of the lock experiments: one source for threads of this machine and for threads of the
 //! virtual kernel.
 //!
-//! All threads are started together by a gate, one futex. Each then works outside, takes the lock,
-//! works inside, and releases it, until the phase is over. Threads of a lock that hands over in
-//! order cannot be stopped by a flag alone, because the flag is read by nobody who waits: whoever
-//! gets the lock after the window gives it back at once and leaves, so the queue drains in one turn
-//! per thread.
+//! On this machine all threads are started together by a gate, one futex; on a virtual one each
+//! begins where its kernel places a new thread, unless the gate is asked for. Each then works
+//! outside, takes the lock, works inside, and releases it, until the phase is over. Threads of a
+//! lock that hands over in order cannot be stopped by a flag alone, because the flag is read by
+//! nobody who waits: whoever gets the lock after the window gives it back at once and leaves, so
+//! the queue drains in one turn per thread.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use convoy_stats::{LogHistogram, Rng, jain};
 use convoy_sync::{Atomic, Lock, Platform, Sleep};
 use serde::{Deserialize, Serialize};
+
+use crate::steady::Settling;
 
 const GATE_CLOSED: u32 = 0;
 const GATE_OPEN: u32 = 1;
@@ -89,8 +93,12 @@ pub struct Loop {
     pub spin_limit: Option<u32>,
     /// Seed of the draws, and of the perturbation of a virtual machine.
     pub seed: u64,
-    /// Time from the opening of the gate to the window, in milliseconds.
+    /// Time from the start of the threads to the window, in milliseconds: exactly that after a
+    /// gate has opened, else at least.
     pub warmup_ms: u32,
+    /// On a virtual machine, all threads sleep on one gate and the window begins as long after its
+    /// opening, settled or not; else it begins when the run has settled.
+    pub from_start: bool,
     /// Length of the window, in milliseconds.
     pub window_ms: u32,
 }
@@ -122,6 +130,8 @@ pub struct LoopResult {
     pub voluntary_switches: u64,
     /// Threads that waited when the window ended.
     pub waiting_threads: u32,
+    /// How the time before the window passed, if it ended when the run had settled.
+    pub settling: Option<Settling>,
     /// Waits, in nanoseconds.
     pub waits: LogHistogram,
 }
@@ -133,8 +143,9 @@ impl LoopResult {
     }
 
     /// Its numbers by the names that reports have for them; what is not known is not finite.
-    pub fn metrics(&self) -> [(&'static str, f64); 12] {
+    pub fn metrics(&self) -> [(&'static str, f64); 14] {
         let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
+        let settling = |of: fn(Settling) -> f64| self.settling.map_or(f64::NAN, of);
         let starved = self.acquisitions.iter().filter(|count| **count == 0).count();
         [
             ("acquisitions_per_s", self.acquisitions_per_s()),
@@ -149,6 +160,8 @@ impl LoopResult {
             ("wait_p50_us", us(self.waits.percentile(50.0))),
             ("wait_p99_us", us(self.waits.percentile(99.0))),
             ("wait_max_us", us(self.waits.max())),
+            ("settle_ms", settling(|settling| settling.ns as f64 / 1e6)),
+            ("unsettled", settling(|settling| f64::from(u8::from(!settling.is_settled)))),
         ]
     }
 }
@@ -212,6 +225,9 @@ impl Work {
 
 /// What the loop asks of where it runs, beyond what a lock asks.
 pub(crate) trait Ground: Platform {
+    /// Whether completed sections are counted as they end, which costs nothing there.
+    const COUNTS: bool;
+
     /// Does `steps` dependent steps of user-mode work that continue from `value`.
     fn churn(value: usize, steps: u32) -> usize;
 }
@@ -262,6 +278,8 @@ pub(crate) struct Shared<P: Platform, C> {
     gone: P::AtomicU32,
     /// Threads that have had the lock within the window.
     served: P::AtomicU32,
+    /// Sections completed so far, where they are counted. It is no word of simulated memory.
+    passed: AtomicU64,
 }
 
 /// The words of a cell that its coordinator uses, whatever the lock is.
@@ -272,6 +290,7 @@ pub(crate) struct Stage<'a, P: Platform> {
     pub(crate) ready: &'a P::AtomicU32,
     pub(crate) gone: &'a P::AtomicU32,
     pub(crate) served: &'a P::AtomicU32,
+    pub(crate) passed: &'a AtomicU64,
 }
 
 impl<P: Platform> Stage<'_, P> {
@@ -308,6 +327,7 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
             ready: Apart::new(P::AtomicU32::new(0)),
             gone: P::AtomicU32::new(0),
             served: P::AtomicU32::new(0),
+            passed: AtomicU64::new(0),
         }
     }
 
@@ -325,6 +345,9 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
             }
             (phase, got)
         });
+        if P::COUNTS {
+            self.passed.fetch_add(1, Relaxed);
+        }
         match phase {
             PHASE_WINDOW => {
                 if trace.acquisitions == 0 {
@@ -355,6 +378,7 @@ impl<P: Ground, C: Guarded> Contest<P> for Shared<P, C> {
             ready: &self.ready.0,
             gone: &self.gone,
             served: &self.served,
+            passed: &self.passed,
         }
     }
 

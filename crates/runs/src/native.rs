@@ -110,6 +110,7 @@ mod tests {
             spin_limit: None,
             seed: 1,
             warmup_ms: 1,
+            from_start: false,
             window_ms: 10,
         };
         once(&what).unwrap()

@@ -34,6 +34,7 @@ mod locks;
 mod others;
 pub mod script;
 mod tally;
+mod window;
 
 /// Part of the first-level caches that a thread uses again after it was away. Not recorded: a
 /// program touches more than a lock loop does.
@@ -45,16 +46,8 @@ const OPEN: u32 = 1;
 const POLL_NS: u64 = 1_000_000;
 /// Virtual time after the window in which threads have to end, nanoseconds.
 const DRAIN_NS: u64 = 100_000_000_000;
-/// Acquisitions that a window should hold, and its length at least, nanoseconds.
-const ENOUGH: (f64, f64) = (4000.0, 20e6);
-/// The same of a script, whose threads wait for each other.
-const ENOUGH_OF_SCRIPT: (f64, f64) = (20_000.0, 100e6);
 /// Most acquisitions of a program that is replayed from its beginning to its end.
 const WHOLE: u64 = 1_500_000;
-/// How much longer than the record such a replay may take.
-const SLOWEST: f64 = 100.0;
-/// Time without a step after which a thread that waits goes on, nanoseconds.
-const STUCK_NS: u64 = 20_000_000;
 
 /// One place that takes a lock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -187,8 +180,8 @@ pub struct Replay {
 struct Field {
     /// The locks of each name.
     locks: Vec<Vec<Box<dyn Taken>>>,
-    /// Open once all threads are there: the first ones would keep the CPUs from the thread that
-    /// makes the others.
+    /// Of a whole run, open once all threads are there. Else open from the beginning: the threads
+    /// of a recorded program have run for long, each placed as a new thread is.
     gate: Sim<<User as Platform>::AtomicU32>,
     phase: Sim<<User as Platform>::AtomicU32>,
     gone: Sim<<User as Platform>::AtomicU32>,
@@ -249,7 +242,7 @@ impl Replay {
     fn field(&self) -> Field {
         Field {
             locks: (0..self.behaviour.locks.len()).map(|name| self.locks(name)).collect(),
-            gate: named(Atomic::new(SHUT), "the gate"),
+            gate: named(Atomic::new(if self.is_whole() { SHUT } else { OPEN }), "the gate"),
             phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
             gone: named(Atomic::new(0), "the count of threads"),
             left: Cell::new(if self.is_whole() { self.behaviour.total } else { u64::MAX }),
@@ -281,7 +274,7 @@ impl Replay {
         let begin = if self.is_whole() {
             self.pass_whole(k, world, &field)
         } else {
-            self.pass_window(k, world, &field)
+            self.pass_window(k, world, &field, board)
         };
         let end = field.end.get();
         *board.window.borrow_mut() = (begin, end);
@@ -309,75 +302,9 @@ impl Replay {
         }
     }
 
-    /// Lets a thread go on that waits if there were no steps since there were so many.
-    fn slip_if_stuck(&self, field: &Field, steps: u64) {
-        if field.doors.steps() != steps {
-            return;
-        }
-        field.doors.slip();
-        if field.doors.asleep() + field.counts.waiting() >= self.threads {
-            // Semaphores of which steps drawn at random have freed too few units.
-            self.free_semaphores(field);
-        }
-    }
-
-    /// Lets time pass; if nothing moves meanwhile, lets a thread go on that waits.
-    fn let_pass(&self, k: &mut Process, field: &Field, ns: u64) {
-        if self.behaviour.script.is_none() {
-            return k.sleep(ns);
-        }
-        let end = Here::now_ns() + ns;
-        while Here::now_ns() < end {
-            let steps = field.doors.steps();
-            k.sleep(STUCK_NS.min(end - Here::now_ns()));
-            self.slip_if_stuck(field, steps);
-        }
-    }
-
     /// Whether the window is all that the program did.
     fn is_whole(&self) -> bool {
         self.whole && (1..=WHOLE).contains(&self.behaviour.total)
-    }
-
-    /// Lets threads do what the program did in all; when that began.
-    fn pass_whole(&self, k: &mut Process, world: &World, field: &Field) -> Snapshot {
-        let begin = Snapshot::take(world, self.machine.topology.cpus);
-        field.others_ns.set(0.0);
-        // Relaxed: threads see it once the gate is open.
-        field.phase.store(PHASE_WINDOW, Relaxed);
-        field.open();
-        let recorded_ns = self.behaviour.total as f64 / self.behaviour.rate * 1e9;
-        let last = begin.now_ns + (SLOWEST * recorded_ns) as u64;
-        while field.phase.load(Acquire) == PHASE_WINDOW {
-            let steps = field.doors.steps();
-            let now = Here::now_ns();
-            if now >= last {
-                field.ends(world);
-                break;
-            }
-            let has_script = self.behaviour.script.is_some();
-            let until = if has_script { last.min(now + STUCK_NS) } else { last };
-            User::wait(&field.phase, PHASE_WINDOW, Sleep::Uninterruptible, Some(until));
-            self.slip_if_stuck(field, steps);
-        }
-        k.sleep(POLL_NS);
-        begin
-    }
-
-    /// Lets threads run until they are warm, then for as long as tells how fast they are; when that
-    /// began.
-    fn pass_window(&self, k: &mut Process, world: &World, field: &Field) -> Snapshot {
-        field.open();
-        let has_script = self.behaviour.script.is_some();
-        let (enough, least) = if has_script { ENOUGH_OF_SCRIPT } else { ENOUGH };
-        let window_ns = (enough / self.behaviour.rate * 1e9).clamp(least, 5e9) as u64;
-        self.let_pass(k, field, window_ns / 2 + 50_000_000);
-        let begin = Snapshot::take(world, self.machine.topology.cpus);
-        field.others_ns.set(0.0);
-        field.phase.store(PHASE_WINDOW, Relaxed);
-        self.let_pass(k, field, window_ns);
-        field.ends(world);
-        begin
     }
 
     /// One thread from its start to its end.

@@ -16,6 +16,7 @@ use crate::lock_loop::{
     Work,
 };
 use crate::replay::{Gates, Tally};
+use crate::steady::{BATCH_NS, Settling, Watch};
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
@@ -30,6 +31,8 @@ const POLL_NS: u64 = 1_000_000;
 const DRAIN_NS: u64 = 30_000_000_000;
 
 impl Ground for User {
+    const COUNTS: bool = true;
+
     fn churn(value: usize, steps: u32) -> usize {
         Here::compute(u64::from(steps) * 1000);
         value
@@ -69,7 +72,9 @@ pub struct VirtualLocksPoint {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Snapshot {
     pub(crate) now_ns: u64,
-    busy_ps: u64,
+    pub(crate) busy_ps: u64,
+    /// CPU time that tasks which waited could have had on CPUs that idled, picoseconds.
+    pub(crate) usable_ps: u64,
     voluntary: u64,
 }
 
@@ -85,6 +90,7 @@ impl Snapshot {
             now_ns: Here::now_ns(),
             // Not what is left of idle time: that of a CPU which still idles is not booked yet.
             busy_ps: (0..cpus).map(busy_ps).sum(),
+            usable_ps: world.sched().idle_usable_ps(),
             voluntary: world.sched().stats().voluntary,
         }
     }
@@ -100,6 +106,7 @@ pub(crate) struct Board {
     pub(crate) tally: RefCell<Tally>,
     /// CPU time of other programs in the window, nanoseconds.
     pub(crate) others_ns: Cell<f64>,
+    pub(crate) settling: Cell<Option<Settling>>,
 }
 
 /// A cell with a lock of its kind in simulated memory.
@@ -139,10 +146,20 @@ impl VirtualLocks {
     }
 
     fn execute(&self, place: Place) -> Result<VirtualLocksPoint, VirtualError> {
+        self.execute_on(place, |_| ())
+    }
+
+    /// Runs it on a machine that `prepare` has seen.
+    fn execute_on(
+        &self,
+        place: Place,
+        prepare: impl FnOnce(&Machine),
+    ) -> Result<VirtualLocksPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
         let tasks = self.measured.threads as usize + TASKS_BESIDE + cpus;
         let machine = Machine::new(&self.machine, self.measured.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        prepare(&machine);
         let calibration = Calibration::embedded()?;
         let options = Options { processes: tasks, ..Options::default() };
         let world = World::new(&self.kernel, &self.machine, &calibration.ns, options)?;
@@ -178,6 +195,10 @@ impl VirtualLocks {
         }
         let contest = place(self.measured.spin_limit);
         let shared = contest.stage();
+        if !self.measured.from_start {
+            // Threads begin where the kernel places new threads, and stay runnable from then on.
+            shared.open_gate();
+        }
         for index in 0..self.measured.threads {
             let (own, board) = (Rc::clone(&contest), Rc::clone(board));
             let mut work = self.measured.work(index, steps);
@@ -190,9 +211,16 @@ impl VirtualLocks {
         while shared.ready.load(Acquire) < self.measured.threads {
             k.sleep(POLL_NS);
         }
-        shared.open_gate();
-        k.sleep(u64::from(self.measured.warmup_ms) * 1_000_000);
         let cpus = self.machine.topology.cpus;
+        let warmup_ns = u64::from(self.measured.warmup_ms) * 1_000_000;
+        if self.measured.from_start {
+            shared.open_gate();
+            k.sleep(warmup_ns);
+        } else {
+            let watch = Watch { world, cpus, batch_ns: BATCH_NS, least_ns: warmup_ns };
+            let passed = || shared.passed.load(Relaxed);
+            board.settling.set(Some(watch.settle(k, passed, Process::sleep)));
+        }
         let begin = Snapshot::take(world, cpus);
         shared.phase.store(PHASE_WINDOW, Relaxed);
         k.sleep(u64::from(self.measured.window_ms) * 1_000_000);
@@ -225,6 +253,7 @@ impl VirtualLocksPoint {
                 others_cpus: None,
                 alone_ns: None,
                 voluntary_switches: end.voluntary - begin.voluntary,
+                settling: board.settling.get(),
                 waiting_threads: traces.iter().filter(|trace| trace.waiting).count() as u32,
                 waits,
             },
@@ -255,6 +284,7 @@ mod tests {
             spin_limit: None,
             seed: 1,
             warmup_ms: 5,
+            from_start: false,
             window_ms: 20,
         };
         let kernel = KernelPreset::named("6.18").unwrap();
@@ -337,6 +367,66 @@ mod tests {
         let result = long(Policy::Ticket, 4);
         assert!(result.acquisitions_per_s() > 1e4, "{}", result.acquisitions_per_s());
         assert!(jain(&result.acquisitions).is_some_and(|jain| jain > 0.9));
+    }
+
+    /// Threads that look at a word in user mode, alone on their CPUs or not, until it changes, for
+    /// a number of looks, and for a time: what is counted is what executing each look gives.
+    #[test]
+    fn looks_that_are_accounted_are_those_that_would_be_executed() {
+        for (policy, threads) in [
+            (Policy::Ticket, 4),
+            (Policy::Ticket, 6),
+            (Policy::Adaptive, 4),
+            (Policy::Quota, 4),
+            (Policy::TestAndSet, 4),
+        ] {
+            let mut cell = cell(policy, threads, false);
+            cell.machine = Preset::named("westmere-ex-80-2013").unwrap().with_cpus(4);
+            cell.measured.think = Vary::Exponential;
+            (cell.measured.from_start, cell.measured.warmup_ms) = (true, 2);
+            let run = |prepare: fn(&Machine)| {
+                let run = |cell: &VirtualLocks| {
+                    with_lock!(policy, User, AdaptiveLock<User>, T => {
+                        cell.execute_on(placed::<T>, prepare)
+                    })
+                };
+                run(&cell).unwrap().result
+            };
+            let (known, executed) = (run(|_| ()), run(Machine::execute_each_look));
+            let near = |what: &str, one: f64, other: f64| {
+                let text = format!("{policy} of {threads}: {what} {one}, executed {other}");
+                assert!((one - other).abs() < 0.02 * other.abs(), "{text}");
+            };
+            near("rate", known.acquisitions_per_s(), executed.acquisitions_per_s());
+            near("CPUs", known.cpus_used, executed.cpus_used);
+            let mean = |result: &LoopResult| result.waits.mean().unwrap_or(0.0);
+            near("wait", mean(&known), mean(&executed));
+        }
+    }
+
+    /// Threads without a lock that they share fill the CPUs, as new threads are placed.
+    #[test]
+    fn threads_fill_the_cpus_of_large_machines() {
+        let machines =
+            ["host", "westmere-ex-80-2013"].map(|name| Preset::named(name).expect("shipped"));
+        for machine in &machines {
+            for kernel in ["2.6.39", "3.10", "6.18"] {
+                for threads in [1, 16, 64, 100] {
+                    let mut cell = cell(Policy::Ticket, threads, false);
+                    cell.machine = machine.clone().with_cpus(64);
+                    cell.kernel = KernelPreset::named(kernel).unwrap();
+                    (cell.measured.section_ns, cell.measured.outside_ns) = (10, 1_000_000);
+                    let result = cell.run().unwrap().result;
+                    let expected = f64::from(threads.min(64));
+                    let used = result.cpus_used;
+                    let text = format!("{used} CPUs of {expected} with {kernel}");
+                    // That of 2.6.39 moves the only task of a CPU to an idle one from time to time.
+                    let least = if kernel == "2.6.39" { 0.95 } else { 0.97 };
+                    assert!((least * expected..1.03 * expected).contains(&used), "{text}");
+                    assert!(result.settling.is_some_and(|settling| settling.is_settled), "{text}");
+                }
+            }
+        }
     }
 
     /// While threads arrive few wait as yet, and turns as long as that allows would keep those out

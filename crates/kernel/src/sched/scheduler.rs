@@ -2,6 +2,7 @@
 
 use super::balance::Balancer;
 use super::build;
+use super::domains::Domain;
 use super::entity::WEIGHT;
 use super::idlers::IdleTimes;
 use super::kthread::state::Kthreads;
@@ -179,6 +180,14 @@ impl Sched {
     /// CPU time that tasks which waited could have had on CPUs that idled, picoseconds.
     pub fn idle_usable_ps(&self) -> u64 {
         self.rq.loads.idlers.usable(Here::now_ps())
+    }
+
+    /// Time in which each level of the load balancer looks at least once for an idle CPU,
+    /// nanoseconds.
+    pub fn balance_turn_ns(&self) -> u64 {
+        let longest = |domain: &Domain| domain.rules.max_interval_ms;
+        let longest = self.rq.queues[0].domains.iter().map(longest).max().unwrap_or(0);
+        longest * 1_000_000 + self.rq.tick_ps / 1000
     }
 
     /// Run time of `task` so far, in picoseconds, up to its last charge.

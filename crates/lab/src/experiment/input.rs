@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 42] = [
+pub const INPUTS: [Input; 43] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -223,7 +223,15 @@ pub const INPUTS: [Input; 42] = [
         "warmup_ms",
         &[Locks, Zone],
         Kind::Whole(0, 60_000),
-        "time before the window; default 150",
+        "time before the window; of locks on a virtual machine at least, until throughput and CPUs \
+         in use have stopped drifting; default 150",
+    ),
+    input(
+        "from_start",
+        &[Locks],
+        Kind::Bool,
+        "on a virtual machine, all threads sleep on one gate, and the window begins `warmup_ms` \
+         after it opens, settled or not; default false",
     ),
     input("window_ms", &[Locks, Zone], Kind::Whole(1, 60_000), "time that counts; default 300"),
     input("workload", &[Work], Kind::Text, "workload or file"),

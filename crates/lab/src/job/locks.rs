@@ -50,6 +50,7 @@ impl LocksJob {
             spin_limit: (lock.promises_to(Promise::SpinLimit) && inputs.has("spin_limit"))
                 .then(|| inputs.whole("spin_limit", 1)),
             warmup_ms: inputs.whole("warmup_ms", 150),
+            from_start: inputs.truth("from_start", false),
             window_ms: inputs.whole("window_ms", 300),
         };
         measured.cpus = inputs.kept_to();
@@ -109,6 +110,9 @@ impl LocksJob {
         // Cells of before there was a choice keep their hash.
         if own.section != Vary::Fixed {
             settings["section"] = json!(own.section);
+        }
+        if own.from_start {
+            settings["from_start"] = json!(true);
         }
         settings
     }

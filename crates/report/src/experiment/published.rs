@@ -136,6 +136,19 @@ pub(super) fn ending(outcomes: &[Option<Outcome>]) -> Vec<String> {
     if let Some(failure) = finished().find_map(|outcome| outcome.failure.as_ref()) {
         notes.push(format!("a job failed: {failure}"));
     }
+    let lasting = |outcome: &Outcome| {
+        let ms = outcome.metric("settle_ms").unwrap_or(0.0);
+        outcome.metric("unsettled").filter(|unsettled| *unsettled > 0.0).map(|_| ms)
+    };
+    let unsettled: Vec<f64> = finished().filter_map(lasting).collect();
+    if let Some(most) = unsettled.iter().copied().reduce(f64::max) {
+        notes.push(format!(
+            "{} of {} runs had not settled: throughput or the number of CPUs in use still drifted \
+             after {most:.0} ms of virtual time, when the window began",
+            unsettled.len(),
+            finished().count()
+        ));
+    }
     let hashes: Vec<u64> = finished()
         .filter_map(|outcome| u64::from_str_radix(outcome.schedule_hash.as_ref()?, 16).ok())
         .collect();

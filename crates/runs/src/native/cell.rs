@@ -197,6 +197,7 @@ mod tests {
             spin_limit: None,
             seed: 1,
             warmup_ms: 2,
+            from_start: false,
             window_ms: 20,
         };
         let calibration = Calibration { step_ns: 1.0, clock_ns: 0.0 };

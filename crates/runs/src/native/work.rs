@@ -28,6 +28,8 @@ pub(super) fn churn(mut value: u64, steps: u32) -> u64 {
 }
 
 impl Ground for Native {
+    const COUNTS: bool = false;
+
     #[inline]
     fn churn(value: usize, steps: u32) -> usize {
         churn(value as u64, steps) as usize

@@ -1,6 +1,6 @@
 //! What a replay counts in its window: for each place and for each class of threads.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use convoy_stats::{LogHistogram, jain};
 
@@ -70,6 +70,8 @@ pub(super) struct Counts {
     /// Of each thread its class, which one of it, and since when it waits at which place.
     threads: Vec<(usize, usize)>,
     waiting: RefCell<Vec<Option<(usize, u64)>>>,
+    /// Acquisitions since the beginning.
+    passed: Cell<u64>,
 }
 
 /// The place of a lock and a mode in a script.
@@ -117,7 +119,7 @@ impl Counts {
         };
         let threads = classes.into_iter().map(&mut number).collect();
         let waiting = RefCell::new(vec![None; replay.threads as usize]);
-        Self { tally: RefCell::new(tally), threads, waiting }
+        Self { tally: RefCell::new(tally), threads, waiting, passed: Cell::new(0) }
     }
 
     /// A thread asks for a lock.
@@ -128,6 +130,12 @@ impl Counts {
     /// The thread has it, and nothing is counted as yet or any more.
     pub(super) fn has(&self, thread: u32) {
         self.waiting.borrow_mut()[thread as usize] = None;
+        self.passed.set(self.passed.get() + 1);
+    }
+
+    /// Acquisitions since the beginning, those before the window included.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed.get()
     }
 
     /// The thread has it after so long, within the window.

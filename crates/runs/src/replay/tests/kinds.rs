@@ -27,11 +27,11 @@ fn readers_of_a_lock_do_not_exclude_each_other() {
         let replay = Replay { policy, looks: Some(0), ..sharing(kind, 4, 0, 4) };
         replay.run().expect("it ends").result.acquisitions_per_s()
     };
-    // Four CPUs, 40 us for each pass.
+    // Four CPUs, 40 us for each pass, and what 4000 draws scatter: 2 %.
     let shared = rate(READERS_FIRST, Policy::Adaptive);
-    assert!((90e3..101e3).contains(&shared), "{shared}");
+    assert!((90e3..105e3).contains(&shared), "{shared}");
     let fair = rate(READERS_FIRST, Policy::Quota);
-    assert!((90e3..101e3).contains(&fair), "{fair}");
+    assert!((90e3..105e3).contains(&fair), "{fair}");
     let alone = rate(Kind::Mutex, Policy::Adaptive);
     assert!(alone < 51e3, "{alone}");
 }
