@@ -142,6 +142,11 @@ impl Here {
         engine().now() / 1000
     }
 
+    /// Simulated memory operations so far, of all CPUs.
+    pub fn operations() -> u64 {
+        engine().ops()
+    }
+
     /// The running CPU.
     #[inline]
     pub fn cpu() -> usize {

@@ -46,8 +46,6 @@ const OPEN: u32 = 1;
 const POLL_NS: u64 = 1_000_000;
 /// Virtual time after the window in which threads have to end, nanoseconds.
 const DRAIN_NS: u64 = 100_000_000_000;
-/// Most acquisitions of a program that is replayed from its beginning to its end.
-const WHOLE: u64 = 1_500_000;
 
 /// One place that takes a lock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -300,11 +298,6 @@ impl Replay {
             lock.try_take();
             lock.give(Mode::Exclusive);
         }
-    }
-
-    /// Whether the window is all that the program did.
-    fn is_whole(&self) -> bool {
-        self.whole && (1..=WHOLE).contains(&self.behaviour.total)
     }
 
     /// One thread from its start to its end.

@@ -155,6 +155,12 @@ impl Counts {
         self.waiting.borrow().iter().flatten().count() as u32
     }
 
+    /// How long the thread that has waited for longest has waited, nanoseconds.
+    pub(super) fn waits_for_ns(&self, now_ns: u64) -> u64 {
+        let waiting = self.waiting.borrow();
+        waiting.iter().flatten().map(|(_, since)| now_ns.saturating_sub(*since)).max().unwrap_or(0)
+    }
+
     /// Counts the waits that last at the end of the window as long as they have lasted.
     pub(super) fn ends(&self, now_ns: u64) {
         let mut tally = self.tally.borrow_mut();

@@ -1,9 +1,11 @@
-//! The time before the window of a replay, and the window.
+//! The window of a replay: it begins when the run has settled and ends when its throughput is known
+//! well enough; or it is all that the program did.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use convoy_kernel::{Process, World};
 use convoy_machine::{Here, User};
+use convoy_stats::{Interval, Sample};
 use convoy_sync::{Atomic, Platform, Sleep};
 use convoy_workload::api::Kernel;
 
@@ -12,18 +14,28 @@ use crate::lock_loop::PHASE_WINDOW;
 use crate::steady::{BATCH_NS, Watch};
 use crate::virtual_locks::{Board, Snapshot};
 
-/// Acquisitions that a window should hold, and its length at least, nanoseconds.
-const ENOUGH: (f64, f64) = (4000.0, 20e6);
-/// The same of a script, whose threads wait for each other.
-const ENOUGH_OF_SCRIPT: (f64, f64) = (20_000.0, 100e6);
-/// Acquisitions that a batch should hold of those by which a run is judged to have settled.
+/// Acquisitions that a batch should hold of those by which a run is judged to have settled, and its
+/// throughput to be known.
 const ENOUGH_OF_BATCH: f64 = 40.0;
 /// Longest such batch, nanoseconds.
 const BATCH_MAX_NS: f64 = 50e6;
+/// Most acquisitions of a program that is replayed from its beginning to its end.
+const WHOLE: u64 = 100_000;
 /// How much longer than the record such a replay may take.
 const SLOWEST: f64 = 100.0;
 /// Time without a step after which a thread that waits goes on, nanoseconds.
 const STUCK_NS: u64 = 20_000_000;
+/// Half of the 95 % interval of the throughput, as a part of it, at which the window ends.
+const CLOSE: f64 = 0.02;
+/// Batches by which that interval is judged, at least.
+const BATCHES: usize = 10;
+/// Memory operations of the virtual machine after which the window ends, about half a second of the
+/// host, and virtual time, nanoseconds.
+const OPERATIONS: u64 = 4_000_000;
+const LONGEST_NS: u64 = 20_000_000_000;
+/// Virtual time, nanoseconds, for which a window lasts on if a thread has waited for half of it: it
+/// may starve, and how long it does is a result.
+const STARVING_NS: u64 = 1_000_000_000;
 
 impl Replay {
     /// Lets a thread go on that waits if there were no steps since there were so many.
@@ -49,6 +61,11 @@ impl Replay {
             k.sleep(STUCK_NS.min(end - Here::now_ns()));
             self.slip_if_stuck(field, steps);
         }
+    }
+
+    /// Whether the window is all that the program did.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole && (1..=WHOLE).contains(&self.behaviour.total)
     }
 
     /// Lets threads do what the program did in all; when that began.
@@ -85,9 +102,6 @@ impl Replay {
         field: &Field,
         board: &Board,
     ) -> Snapshot {
-        let has_script = self.behaviour.script.is_some();
-        let (enough, least) = if has_script { ENOUGH_OF_SCRIPT } else { ENOUGH };
-        let window_ns = (enough / self.behaviour.rate * 1e9).clamp(least, 5e9) as u64;
         let cpus = self.machine.topology.cpus;
         let batch_ns = ENOUGH_OF_BATCH / self.behaviour.rate * 1e9;
         let batch_ns = batch_ns.clamp(BATCH_NS as f64, BATCH_MAX_NS) as u64;
@@ -97,8 +111,68 @@ impl Replay {
         let begin = Snapshot::take(world, cpus);
         field.others_ns.set(0.0);
         field.phase.store(PHASE_WINDOW, Relaxed);
-        self.let_pass(k, field, window_ns);
+        self.measure(k, field, batch_ns);
         field.ends(world);
         begin
+    }
+
+    /// Lets batches of `batch_ns` pass until the throughput is known.
+    fn measure(&self, k: &mut Process, field: &Field, batch_ns: u64) {
+        let (begin_ns, operations) = (Here::now_ns(), Here::operations());
+        let mut rates = Vec::new();
+        loop {
+            let (now_ns, passed) = (Here::now_ns(), field.counts.passed());
+            self.let_pass(k, field, batch_ns);
+            let ns = Here::now_ns() - now_ns;
+            rates.push((field.counts.passed() - passed) as f64 / ns as f64);
+            let elapsed_ns = Here::now_ns() - begin_ns;
+            let is_dear = Here::operations() - operations > OPERATIONS;
+            let starves = || field.counts.waits_for_ns(Here::now_ns()) > elapsed_ns / 2;
+            let may_starve = || elapsed_ns < STARVING_NS && starves();
+            let is_enough = is_dear || elapsed_ns > LONGEST_NS || is_known(&rates) && !may_starve();
+            if rates.len() >= BATCHES && is_enough {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the mean of these rates of successive batches is known well enough.
+fn is_known(rates: &[f64]) -> bool {
+    if rates.len() < BATCHES {
+        return false;
+    }
+    let sample = Sample::new(rates);
+    let estimate = sample.and_then(|rates| rates.serial_estimate(0.95, Interval::T));
+    estimate.is_ok_and(|found| found.half_width() < CLOSE * found.mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_stats::Rng;
+
+    /// Batches until a rate that scatters by so much is known.
+    fn batches(scatter: f64) -> usize {
+        let mut rng = Rng::new(5);
+        let mut rates = Vec::new();
+        while !is_known(&rates) {
+            rates.push(1.0 + scatter * (rng.uniform() - 0.5));
+        }
+        rates.len()
+    }
+
+    #[test]
+    fn the_more_a_rate_scatters_the_longer_it_takes_to_be_known() {
+        assert_eq!(batches(0.0), BATCHES);
+        let (little, much) = (batches(0.1), batches(0.4));
+        assert!((BATCHES..30).contains(&little), "{little}");
+        // 1.96 times the deviation of 0.4 / sqrt(12), over the root of 128, is 2 %.
+        assert!((80..220).contains(&much), "{much}");
+    }
+
+    #[test]
+    fn a_rate_of_nothing_is_not_known() {
+        assert!(!is_known(&[0.0; 40]));
     }
 }

@@ -85,7 +85,7 @@ fn a_spinlock_is_held_and_waited_for_awake() {
     Arc::make_mut(&mut replay.behaviour).sections[0].mode = Mode::Exclusive;
     let result = replay.run().expect("it ends").result;
     let rate = result.acquisitions_per_s();
-    assert!((40e3..50.5e3).contains(&rate), "{rate}");
+    assert!((40e3..50.5e3).contains(&rate), "{result:?}");
     assert!(result.cpus_used > 3.8, "{}", result.cpus_used);
 }
 
