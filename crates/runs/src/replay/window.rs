@@ -1,5 +1,5 @@
 //! The window of a replay: it begins when the run has settled and ends when its throughput is known
-//! well enough; or it is all that the program did.
+//! well enough, or it is the whole program.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -23,7 +23,7 @@ const BATCH_MAX_NS: f64 = 50e6;
 const WHOLE: u64 = 100_000;
 /// How much longer than the record such a replay may take.
 const SLOWEST: f64 = 100.0;
-/// Time without a step after which a thread that waits goes on, nanoseconds.
+/// Time without a step after which the replay releases a thread that waits, nanoseconds.
 const STUCK_NS: u64 = 20_000_000;
 /// Half of the 95 % interval of the throughput, as a part of it, at which the window ends.
 const CLOSE: f64 = 0.02;
@@ -38,7 +38,7 @@ const LONGEST_NS: u64 = 20_000_000_000;
 const STARVING_NS: u64 = 1_000_000_000;
 
 impl Replay {
-    /// Lets a thread go on that waits if there were no steps since there were so many.
+    /// Releases a thread that waits for others if no thread has made a step since `steps`.
     fn slip_if_stuck(&self, field: &Field, steps: u64) {
         if field.doors.steps() != steps {
             return;
@@ -50,7 +50,7 @@ impl Replay {
         }
     }
 
-    /// Lets time pass; if nothing moves meanwhile, lets a thread go on that waits.
+    /// Lets time pass, and releases a thread that waits if no thread makes a step.
     fn let_pass(&self, k: &mut Process, field: &Field, ns: u64) {
         if self.behaviour.script.is_none() {
             return k.sleep(ns);
@@ -68,7 +68,7 @@ impl Replay {
         self.whole && (1..=WHOLE).contains(&self.behaviour.total)
     }
 
-    /// Lets threads do what the program did in all; when that began.
+    /// Replays the program from its beginning to its end; returns when it began.
     pub(super) fn pass_whole(&self, k: &mut Process, world: &World, field: &Field) -> Snapshot {
         let begin = Snapshot::take(world, self.machine.topology.cpus);
         field.others_ns.set(0.0);
@@ -93,8 +93,8 @@ impl Replay {
         begin
     }
 
-    /// Lets threads run until the run has settled, then for as long as tells how fast they are;
-    /// when that began.
+    /// Waits until the run has settled, then until its throughput is known; returns the begin of
+    /// the window.
     pub(super) fn pass_window(
         &self,
         k: &mut Process,
