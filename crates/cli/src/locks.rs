@@ -25,6 +25,10 @@ pub(crate) struct Locks {
     /// Looks of a lock at its word before it sleeps, for locks that spin first
     #[arg(long, help_heading = "Loop", value_name = "N")]
     spin_limit: Option<u32>,
+    /// Percent of the sections that take a reader/writer lock beside other readers
+    #[arg(long, help_heading = "Loop", value_name = "PERCENT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=100))]
+    readers: Option<u32>,
     /// Number of CPUs: the first of this machine, or those of the virtual one [default: all]
     #[arg(long, help_heading = "Loop", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -183,6 +187,7 @@ impl Locks {
         let settings = [
             (if here { "kept_to" } else { "cpus" }, self.cpus.map(whole)),
             ("spin_limit", self.spin_limit.map(whole)),
+            ("readers_percent", self.readers.map(whole)),
             ("kernel", self.kernel.as_ref().map(text)),
             ("machine", self.kernel.as_ref().map(|_| text(&self.machine))),
         ];

@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// What other tables show.
-const OTHERS: [Metric; 37] = [
+const OTHERS: [Metric; 38] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -62,6 +62,7 @@ const OTHERS: [Metric; 37] = [
     Metric::new("spin_percent", "Spinning", "%", 1),
     Metric::new("spin_beside_percent", "Burnt", "%", 1),
     Metric::new("acquisitions_per_s", "Sections", "1/s", 0),
+    Metric::new("acquisitions_per_lock_s", "Sections of a lock", "1/s", 0),
     Metric::new("cpu_ns_per_section", "CPU time", "ns", 0),
     Metric::new("alone_ns", "Alone", "ns", 1),
     Metric { head: "", ..Metric::new("jain", "Jain", "", 3) },

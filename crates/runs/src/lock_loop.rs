@@ -81,6 +81,12 @@ pub struct Loop {
     pub cpus: Option<u32>,
     /// Threads.
     pub threads: u32,
+    /// Locks; each has the threads whose numbers leave the same remainder.
+    pub locks: u32,
+    /// Cache lines that a section writes, or reads.
+    pub lines: u32,
+    /// Sections of which so many percent take the lock beside other readers, if it promises that.
+    pub readers_percent: u32,
     /// Length of the section, in nanoseconds, with its look at the clock.
     pub section_ns: u32,
     /// How that varies.
@@ -105,10 +111,13 @@ pub struct Loop {
 
 impl Loop {
     /// The work of thread `index` in a section and outside, in steps by `steps` of nanoseconds.
-    pub(crate) fn work(&self, index: u32, steps: impl Fn(u32) -> u32) -> [Work; 2] {
-        // Draws inside are not those outside.
-        let inside = Work::new(self.section, steps(self.section_ns), !self.seed, index);
-        [inside, Work::new(self.think, steps(self.outside_ns), self.seed, index)]
+    pub(crate) fn work(&self, index: u32, steps: impl Fn(u32) -> u32) -> Works {
+        Works {
+            // Draws inside are not those outside.
+            inside: Work::new(self.section, steps(self.section_ns), !self.seed, index),
+            outside: Work::new(self.think, steps(self.outside_ns), self.seed, index),
+            readers: Readers::new(self.readers_percent, self.seed, index),
+        }
     }
 }
 
@@ -119,6 +128,8 @@ pub struct LoopResult {
     pub window_s: f64,
     /// Sections completed in it by each thread.
     pub acquisitions: Vec<u64>,
+    /// Locks that they took.
+    pub locks: u32,
     /// CPUs in use, on average; on this machine those of the process.
     pub cpus_used: f64,
     /// CPUs that others used meanwhile, a hypervisor included; `None` if nobody knows.
@@ -143,12 +154,13 @@ impl LoopResult {
     }
 
     /// Its numbers by the names that reports have for them; what is not known is not finite.
-    pub fn metrics(&self) -> [(&'static str, f64); 14] {
+    pub fn metrics(&self) -> [(&'static str, f64); 15] {
         let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
         let settling = |of: fn(Settling) -> f64| self.settling.map_or(f64::NAN, of);
         let starved = self.acquisitions.iter().filter(|count| **count == 0).count();
         [
             ("acquisitions_per_s", self.acquisitions_per_s()),
+            ("acquisitions_per_lock_s", self.acquisitions_per_s() / f64::from(self.locks.max(1))),
             ("cpu_ns_per_section", self.cpus_used * 1e9 / self.acquisitions_per_s()),
             ("alone_ns", self.alone_ns.unwrap_or(f64::NAN)),
             ("jain", jain(&self.acquisitions).unwrap_or(f64::NAN)),
@@ -223,6 +235,35 @@ impl Work {
     }
 }
 
+/// Which sections of one thread take the lock beside other readers.
+pub(crate) struct Readers(u32, Rng);
+
+impl Readers {
+    /// `percent` of those of thread `index`.
+    fn new(percent: u32, seed: u64, index: u32) -> Self {
+        Self(percent, Rng::new(seed.rotate_left(32) ^ !u64::from(index)))
+    }
+
+    /// Whether the next one does.
+    fn draw(&mut self) -> bool {
+        match self.0 {
+            0 => false,
+            100.. => true,
+            percent => self.1.uniform() * 100.0 < f64::from(percent),
+        }
+    }
+}
+
+/// The work of one thread.
+pub(crate) struct Works {
+    /// In a section.
+    inside: Work,
+    /// Between two.
+    outside: Work,
+    /// Which sections read only.
+    readers: Readers,
+}
+
 /// What the loop asks of where it runs, beyond what a lock asks.
 pub(crate) trait Ground: Platform {
     /// Whether completed sections are counted as they end, which costs nothing there.
@@ -239,6 +280,11 @@ pub(crate) trait Guarded: Sized {
 
     /// Does `section` with the lock held.
     fn with<R>(&self, section: impl FnOnce() -> R) -> R;
+
+    /// Does `section` with the lock held beside other readers, if it promises that; else alone.
+    fn with_shared<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.with(section)
+    }
 }
 
 impl<C: Lock> Guarded for C {
@@ -251,6 +297,14 @@ impl<C: Lock> Guarded for C {
         self.acquire();
         let result = section();
         self.release();
+        result
+    }
+
+    #[inline]
+    fn with_shared<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.acquire_shared();
+        let result = section();
+        self.release_shared();
         result
     }
 }
@@ -266,11 +320,43 @@ impl<T> Apart<T> {
     }
 }
 
-/// What all threads of a cell see. The lock and the word under it are apart from each other and
-/// from the words that are only read while it matters.
-pub(crate) struct Shared<P: Platform, C> {
+/// A lock and what is under it: a word and others on further lines, all apart from each other.
+pub(crate) struct Door<P: Platform, C> {
     lock: Apart<C>,
     word: Apart<P::AtomicUsize>,
+    others: Vec<P::Home<Apart<P::AtomicUsize>>>,
+}
+
+impl<P: Platform, C: Guarded> Door<P, C> {
+    pub(crate) fn new(spin_limit: Option<u32>, lines: u32) -> Self {
+        let word = || Apart::new(P::AtomicUsize::new(1));
+        Self {
+            lock: Apart::new(C::free(spin_limit)),
+            word: word(),
+            others: (1..lines).map(|_| P::place(word())).collect(),
+        }
+    }
+
+    /// Adds one to each further word.
+    fn count(&self) {
+        for word in &self.others {
+            // The lock orders these accesses, as those of the first word.
+            word.0.store(word.0.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+    }
+
+    /// Looks at each further word.
+    fn look(&self) {
+        for word in &self.others {
+            std::hint::black_box(word.0.load(Relaxed));
+        }
+    }
+}
+
+/// What all threads of a cell see, with its only lock or the first of them. The words that are only
+/// read while it matters are apart from the others.
+pub(crate) struct Shared<P: Platform, C> {
+    pub(crate) door: Door<P, C>,
     gate: Apart<P::AtomicU32>,
     phase: P::AtomicU32,
     window_end_ns: P::AtomicUsize,
@@ -305,7 +391,7 @@ pub(crate) trait Contest<P: Platform> {
     fn stage(&self) -> Stage<'_, P>;
 
     /// One thread, from its start to its end, with its work in a section and outside.
-    fn body(&self, index: u32, work: &mut [Work; 2]) -> Trace;
+    fn body(&self, index: u32, work: &mut Works) -> Trace;
 }
 
 /// What one thread saw.
@@ -317,10 +403,9 @@ pub(crate) struct Trace {
 }
 
 impl<P: Ground, C: Guarded> Shared<P, C> {
-    pub(crate) fn new(spin_limit: Option<u32>) -> Self {
+    pub(crate) fn new(spin_limit: Option<u32>, lines: u32) -> Self {
         Self {
-            lock: Apart::new(C::free(spin_limit)),
-            word: Apart::new(P::AtomicUsize::new(1)),
+            door: Door::new(spin_limit, lines),
             gate: Apart::new(P::AtomicU32::new(GATE_CLOSED)),
             phase: P::AtomicU32::new(PHASE_WARMUP),
             window_end_ns: P::AtomicUsize::new(0),
@@ -331,20 +416,33 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
         }
     }
 
-    /// Takes the lock once and works for `steps`; whether there is time for more.
-    fn visit(&self, steps: u32, trace: &mut Trace) -> bool {
+    /// Takes the lock of `door` once and works for `steps`, `beside` other readers or alone;
+    /// whether there is time for more.
+    fn visit(&self, door: &Door<P, C>, steps: u32, beside: bool, trace: &mut Trace) -> bool {
         let asked = P::now();
-        let (phase, got) = self.lock.0.with(|| {
-            let got = P::now();
-            // Acquire: the end of the window is written before the phase says that it is over.
-            let phase = self.phase.load(Acquire);
-            if phase != PHASE_OVER {
-                // The lock orders these accesses; that they are atomic serves the language only.
-                let word = &self.word.0;
-                word.store(P::churn(word.load(Relaxed), steps), Relaxed);
-            }
-            (phase, got)
-        });
+        // Acquire: the end of the window is written before the phase says that it is over.
+        let enter = || (P::now(), self.phase.load(Acquire));
+        // The lock orders these accesses; that they are atomic serves the language only.
+        let word = &door.word.0;
+        let (got, phase) = if beside {
+            door.lock.0.with_shared(|| {
+                let (got, phase) = enter();
+                if phase != PHASE_OVER {
+                    std::hint::black_box(P::churn(word.load(Relaxed), steps));
+                    door.look();
+                }
+                (got, phase)
+            })
+        } else {
+            door.lock.0.with(|| {
+                let (got, phase) = enter();
+                if phase != PHASE_OVER {
+                    word.store(P::churn(word.load(Relaxed), steps), Relaxed);
+                    door.count();
+                }
+                (got, phase)
+            })
+        };
         if P::COUNTS {
             self.passed.fetch_add(1, Relaxed);
         }
@@ -382,7 +480,15 @@ impl<P: Ground, C: Guarded> Contest<P> for Shared<P, C> {
         }
     }
 
-    fn body(&self, index: u32, [inside, outside]: &mut [Work; 2]) -> Trace {
+    fn body(&self, index: u32, work: &mut Works) -> Trace {
+        self.body_at(&self.door, index, work)
+    }
+}
+
+impl<P: Ground, C: Guarded> Shared<P, C> {
+    /// [`Contest::body`] at the lock of `door`.
+    pub(crate) fn body_at(&self, door: &Door<P, C>, index: u32, work: &mut Works) -> Trace {
+        let Works { inside, outside, readers } = work;
         // Everything is allocated before the gate.
         let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
         // Release: pairs with the acquire load of the coordinator.
@@ -393,7 +499,7 @@ impl<P: Ground, C: Guarded> Contest<P> for Shared<P, C> {
         let mut private = index as usize;
         while self.phase.load(Relaxed) != PHASE_OVER {
             private = P::churn(private, outside.draw());
-            if !self.visit(inside.draw(), &mut trace) {
+            if !self.visit(door, inside.draw(), readers.draw(), &mut trace) {
                 break;
             }
         }
@@ -417,6 +523,16 @@ mod tests {
         assert_ne!(first[0], second[0]);
         assert!((1000..2000).contains(&first[0]) && (1000..2000).contains(&second[0]));
         assert_eq!([first[1], first[2], second[1]], [1000; 3]);
+    }
+
+    #[test]
+    fn of_mixed_sections_the_share_reads_that_was_asked_for() {
+        let share = |percent| {
+            let mut readers = Readers::new(percent, 7, 3);
+            (0..10_000).filter(|_| readers.draw()).count()
+        };
+        assert_eq!((share(0), share(100)), (0, 10_000));
+        assert!((2_800..3_200).contains(&share(30)), "{}", share(30));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Lock experiments on the virtual kernel: threads of one process run the loop of
 //! [`crate::lock_loop`], its source and that of the locks unchanged.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{self, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -12,8 +12,8 @@ use convoy_sync::{AdaptiveLock, Atomic, Lock, with_lock};
 use convoy_workload::api::Kernel;
 
 use crate::lock_loop::{
-    Contest, Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Stage, Trace,
-    Work,
+    Contest, Door, Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Stage,
+    Trace, Works,
 };
 use crate::replay::{Gates, Tally};
 use crate::steady::{BATCH_NS, Settling, Watch};
@@ -105,26 +105,36 @@ pub(crate) struct Board {
     pub(crate) gates: RefCell<Gates>,
     pub(crate) tally: RefCell<Tally>,
     /// CPU time of other programs in the window, nanoseconds.
-    pub(crate) others_ns: Cell<f64>,
-    pub(crate) settling: Cell<Option<Settling>>,
+    pub(crate) others_ns: cell::Cell<f64>,
+    pub(crate) settling: cell::Cell<Option<Settling>>,
 }
 
-/// A cell with a lock of its kind in simulated memory.
-type Place = fn(Option<u32>) -> Rc<dyn Contest<User>>;
+/// A cell with locks of its kind in simulated memory.
+type Place = fn(&Loop) -> Rc<dyn Contest<User>>;
 
-fn placed<C: Lock>(spin_limit: Option<u32>) -> Rc<dyn Contest<User>> {
-    let shared: Sim<Shared<User, C>> = Here::place(Shared::new(spin_limit));
+fn placed<C: Lock>(what: &Loop) -> Rc<dyn Contest<User>> {
+    let shared: Sim<Shared<User, C>> = Here::place(Shared::new(what.spin_limit, what.lines));
     Here::name(&*shared, "the measured lock");
-    Rc::new(shared)
+    let doors =
+        (1..what.locks).map(|_| Here::place(Door::new(what.spin_limit, what.lines))).collect();
+    Rc::new(Cell { shared, doors })
 }
 
-impl<C: Lock> Contest<User> for Sim<Shared<User, C>> {
+/// What all threads see, and the locks beyond the first.
+struct Cell<C: Lock> {
+    shared: Sim<Shared<User, C>>,
+    doors: Vec<Sim<Door<User, C>>>,
+}
+
+impl<C: Lock> Contest<User> for Cell<C> {
     fn stage(&self) -> Stage<'_, User> {
-        (**self).stage()
+        self.shared.stage()
     }
 
-    fn body(&self, index: u32, work: &mut [Work; 2]) -> Trace {
-        (**self).body(index, work)
+    fn body(&self, index: u32, work: &mut Works) -> Trace {
+        let own = (index as usize % (self.doors.len() + 1)).checked_sub(1);
+        let door = own.map_or(&self.shared.door, |own| &*self.doors[own]);
+        self.shared.body_at(door, index, work)
     }
 }
 
@@ -177,7 +187,9 @@ impl VirtualLocks {
             &self.kernel.name,
             &board.broken,
         )?;
-        Ok(VirtualLocksPoint::of(&board, &machine))
+        let mut point = VirtualLocksPoint::of(&board, &machine);
+        point.result.locks = self.measured.locks;
+        Ok(point)
     }
 
     fn coordinate(
@@ -193,7 +205,7 @@ impl VirtualLocks {
         if self.pinned {
             world.sched().stay_here();
         }
-        let contest = place(self.measured.spin_limit);
+        let contest = place(&self.measured);
         let shared = contest.stage();
         if !self.measured.from_start {
             // Threads begin where the kernel places new threads, and stay runnable from then on.
@@ -249,6 +261,7 @@ impl VirtualLocksPoint {
             result: LoopResult {
                 window_s: span_s,
                 acquisitions: traces.iter().map(|trace| trace.acquisitions).collect(),
+                locks: 1,
                 cpus_used: (end.busy_ps - begin.busy_ps) as f64 / 1e12 / span_s,
                 others_cpus: None,
                 alone_ns: None,
@@ -277,6 +290,9 @@ mod tests {
             lock: Measured::Generic(policy),
             cpus: None,
             threads,
+            locks: 1,
+            lines: 1,
+            readers_percent: 0,
             section_ns: 1000,
             section: Vary::Fixed,
             outside_ns: 1000,

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 43] = [
+pub const INPUTS: [Input; 46] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -190,6 +190,20 @@ pub const INPUTS: [Input; 43] = [
         &[Locks, Command],
         Kind::Whole(1, 16_384),
         "threads of the loop; default 2; a command finds it as CONVOY_THREADS",
+    ),
+    input(
+        "locks",
+        &[Locks],
+        Kind::Whole(1, 16_384),
+        "locks on a virtual machine; each has the threads whose numbers leave the same remainder; \
+         default 1",
+    ),
+    input("lines", &[Locks], Kind::Whole(1, 64), "cache lines that a section writes; default 1"),
+    input(
+        "readers_percent",
+        &[Locks],
+        Kind::Whole(0, 100),
+        "sections of which so many percent take a reader/writer lock beside others; default 0",
     ),
     input("section_ns", &[Locks], Kind::Whole(1, 1_000_000), "length of the section; default 100"),
     input("section", &[Locks], Kind::Text, "how that varies: fixed (default), exponential"),

@@ -42,6 +42,9 @@ impl LocksJob {
             cpus: None,
             seed: inputs.seed,
             threads: inputs.whole("threads", 2),
+            locks: inputs.whole("locks", 1),
+            lines: inputs.whole("lines", 1),
+            readers_percent: inputs.whole("readers_percent", 0),
             section_ns: inputs.whole("section_ns", 100),
             outside_ns: inputs.whole("outside_ns", 1000),
             section: of_name("section", inputs.text("section", "fixed"))?,
@@ -54,6 +57,15 @@ impl LocksJob {
             window_ms: inputs.whole("window_ms", 300),
         };
         measured.cpus = inputs.kept_to();
+        if measured.readers_percent > 0 && !lock.promises_to(Promise::Shared) {
+            let problem = format!("`{lock}` has no readers: it is always taken alone");
+            return Err(JobError::Input { key: "readers_percent".to_owned(), problem });
+        }
+        if measured.locks > 1 && !inputs.has("machine") {
+            let problem =
+                "there is one lock on this machine; several need a virtual one".to_owned();
+            return Err(JobError::Input { key: "locks".to_owned(), problem });
+        }
         if !inputs.has("machine") {
             let parts = Vec::new();
             return Ok(Self { measured, virtual_machine: None, parts });
@@ -108,6 +120,15 @@ impl LocksJob {
             "seed": own.seed,
         });
         // Cells of before there was a choice keep their hash.
+        if own.locks != 1 {
+            settings["locks"] = json!(own.locks);
+        }
+        if own.lines != 1 {
+            settings["lines"] = json!(own.lines);
+        }
+        if own.readers_percent != 0 {
+            settings["readers_percent"] = json!(own.readers_percent);
+        }
         if own.section != Vary::Fixed {
             settings["section"] = json!(own.section);
         }

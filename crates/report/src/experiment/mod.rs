@@ -10,6 +10,7 @@ mod power;
 mod published;
 mod ranges;
 mod rows;
+mod scaling;
 mod sentence;
 mod speedup;
 
@@ -104,17 +105,24 @@ impl ExperimentReport {
     /// The report of `plan` with an outcome, or none, for each of its cells in their order.
     pub fn new(plan: &Plan, outcomes: &[Option<Outcome>], record: &Record) -> Self {
         let (mut parts, mut verdicts, mut rest) = (Vec::new(), Vec::new(), outcomes);
+        let mut tallies = Vec::new();
         for grid in &plan.grids {
             let (own, others) = rest.split_at(grid.cells().min(rest.len()));
             rest = others;
             let results = Results { plan, grid, outcomes: own };
             let (part, verdict) = part(results);
             verdicts.extend(verdict);
+            if grid.grid.view == View::Scaling {
+                tallies.push(scaling::Tally::of(results));
+            }
             match (part, parts.last_mut()) {
                 // What was measured of one machine stands in one table.
                 (Part::Measured(more), Some(Part::Measured(report))) => report.extend(more),
                 (part, _) => parts.push(part),
             }
+        }
+        if tallies.len() > 1 && tallies.len() == plan.grids.len() {
+            verdicts = scaling::Tally::sentence(&tallies).into_iter().collect();
         }
         if let Some(note) = sentence::left(plan) {
             match parts.first_mut() {
@@ -238,6 +246,11 @@ fn part(results: Results) -> (Part, Option<String>) {
         }
         View::Speedup => {
             let (table, verdict) = speedup::table(results);
+            let rows = table.to_json();
+            (Part::Table(name(), table, rows, Vec::new()), verdict)
+        }
+        View::Scaling => {
+            let (table, verdict) = scaling::table(results);
             let rows = table.to_json();
             (Part::Table(name(), table, rows, Vec::new()), verdict)
         }

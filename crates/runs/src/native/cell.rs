@@ -54,11 +54,14 @@ pub(super) enum CellError {
 pub(super) fn run<C: Guarded + Send + Sync + 'static>(
     plan: &Plan,
 ) -> Result<LoopResult, CellError> {
-    run_on(plan, &|limit| Arc::new(Shared::<Native, C>::new(limit)), &alone::<C>)
+    let place = |what: &Loop| -> Arc<dyn Contest<Native> + Send + Sync> {
+        Arc::new(Shared::<Native, C>::new(what.spin_limit, what.lines))
+    };
+    run_on(plan, &place, &alone::<C>)
 }
 
 /// The cell of a lock, new.
-type Place<'a> = &'a dyn Fn(Option<u32>) -> Arc<dyn Contest<Native> + Send + Sync>;
+type Place<'a> = &'a dyn Fn(&Loop) -> Arc<dyn Contest<Native> + Send + Sync>;
 
 fn run_on(
     plan: &Plan,
@@ -77,7 +80,7 @@ fn start(
     place: Place,
     alone: &dyn Fn(Option<u32>) -> f64,
 ) -> Result<LoopResult, CellError> {
-    let contest = place(plan.what.spin_limit);
+    let contest = place(plan.what);
     let shared = contest.stage();
     let mut threads = Vec::with_capacity(plan.what.threads as usize);
     for index in 0..plan.what.threads {
@@ -158,6 +161,7 @@ impl Stage<'_, Native> {
         let mut result = LoopResult {
             window_s: window_ns / 1e9,
             cpus_used,
+            locks: 1,
             // The ticks of 10 ms may say less than the clock of the process.
             others_cpus: busy_share.map(|share| (share * f64::from(cpus()) - cpus_used).max(0.0)),
             voluntary_switches: after.voluntary - before.voluntary,
@@ -190,6 +194,9 @@ mod tests {
             lock: Measured::Library(Library::Std),
             threads,
             cpus: None,
+            locks: 1,
+            lines: 1,
+            readers_percent: 0,
             section_ns: 20,
             section: Vary::Fixed,
             outside_ns: 50,
