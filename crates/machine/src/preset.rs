@@ -34,7 +34,6 @@ pub struct Topology {
 const fn thread_speed() -> f64 {
     0.62
 }
-
 const fn one() -> usize {
     1
 }
@@ -60,12 +59,12 @@ pub struct Prices {
     pub llc: f64,
     /// Line transfer between last-level caches of one package.
     pub package: f64,
-    /// Line transfer between packages.
-    pub remote: f64,
-    /// Line transfer between last-level caches of one package when the line lies in the memory of
-    /// another one, whose directory has to be asked. Without it that costs what `package` does.
+    /// The same when the line lies in the memory of another package, whose directory has to be
+    /// asked. Without it that costs what `package` does.
     #[serde(default)]
     pub package_away: Option<f64>,
+    /// Line transfer between packages.
+    pub remote: f64,
     /// Line that no cache holds.
     pub memory: f64,
     /// Time by which reads of one line follow each other in a last-level cache.
@@ -308,6 +307,10 @@ pub struct Preset {
     /// nanoseconds.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub skew_ns: f64,
+    /// A plain store does not wait for its line, and a locked instruction waits for the stores
+    /// before it, as on x86. Without it every store waits.
+    #[serde(default)]
+    pub store_buffer: bool,
     /// Caches with a geometry; without one a line is lost by invalidation only.
     pub cache: Option<Caches>,
     /// Distances; without them all packages are one hop apart and memory is as far from all.
@@ -335,10 +338,8 @@ const LINES_MAX: usize = 1 << 24;
 const SHARED_MAX: usize = 32;
 /// Most packages of a machine with distances or memory controllers.
 const PACKAGES_MAX: usize = 255;
-
 /// Points of `cold_switch`.
 const COLD_MAX: usize = 16;
-
 /// Of the lists of prices by hops: machines of four hops exist.
 const HOPS_MAX: usize = 8;
 

@@ -8,13 +8,14 @@
 //! nobody who waits: whoever gets the lock after the window gives it back at once and leaves, so
 //! the queue drains in one turn per thread.
 
+mod work;
+
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use convoy_stats::{LogHistogram, Rng, jain};
+use convoy_stats::{LogHistogram, jain};
 use convoy_sync::{Atomic, Lock, Platform, Sleep};
-use serde::{Deserialize, Serialize};
 
 use crate::steady::Settling;
 
@@ -30,6 +31,8 @@ pub(crate) const PHASE_OVER: u32 = 2;
 
 pub use crate::native::Library;
 pub use convoy_sync::{LockName as Policy, Promise};
+pub use work::Vary;
+pub(crate) use work::{Readers, Work, Works};
 
 /// The lock of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,9 @@ pub struct Loop {
     pub cpus: Option<u32>,
     /// Threads.
     pub threads: u32,
+    /// On a virtual machine: each thread is kept to a CPU of its own and runs in the kernel, with
+    /// preemption forbidden; nothing else runs.
+    pub bound: bool,
     /// Locks; each has the threads whose numbers leave the same remainder.
     pub locks: u32,
     /// Cache lines that a section writes, or reads.
@@ -178,92 +184,6 @@ impl LoopResult {
     }
 }
 
-/// How the work in a section, or between two, varies around its mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Vary {
-    /// It does not.
-    #[default]
-    Fixed,
-    /// It does not, but each thread begins with up to so much more, drawn evenly, so that no two
-    /// are at the same point of the loop when a tick comes.
-    Staggered,
-    /// It is drawn from the exponential distribution, by each thread with a generator of its own.
-    Exponential,
-}
-
-impl Vary {
-    /// As a file calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fixed => "fixed",
-            Self::Staggered => "staggered",
-            Self::Exponential => "exponential",
-        }
-    }
-}
-
-/// Work of one thread, piece by piece.
-pub(crate) enum Work {
-    Fixed(u32),
-    /// What the first one has more, and each.
-    Staggered(u32, u32),
-    Exponential(f64, Rng),
-}
-
-impl Work {
-    /// That of thread `index`, `steps` long on average. Same seed and index, same draws.
-    pub(crate) fn new(vary: Vary, steps: u32, seed: u64, index: u32) -> Self {
-        let mut rng = Rng::new(seed ^ (u64::from(index) << 32));
-        match vary {
-            Vary::Fixed => Self::Fixed(steps),
-            Vary::Staggered => Self::Staggered((rng.uniform() * f64::from(steps)) as u32, steps),
-            Vary::Exponential => Self::Exponential(f64::from(steps), rng),
-        }
-    }
-
-    /// The next length, in steps.
-    pub(crate) fn draw(&mut self) -> u32 {
-        match self {
-            Self::Fixed(steps) => *steps,
-            Self::Staggered(more, steps) => *steps + core::mem::take(more),
-            // libm's logarithm: the same digits on every machine. The argument is never 0.
-            Self::Exponential(mean, rng) => {
-                (-libm::log(1.0 - rng.uniform()) * *mean).round() as u32
-            }
-        }
-    }
-}
-
-/// Which sections of one thread take the lock beside other readers.
-pub(crate) struct Readers(u32, Rng);
-
-impl Readers {
-    /// `percent` of those of thread `index`.
-    fn new(percent: u32, seed: u64, index: u32) -> Self {
-        Self(percent, Rng::new(seed.rotate_left(32) ^ !u64::from(index)))
-    }
-
-    /// Whether the next one does.
-    fn draw(&mut self) -> bool {
-        match self.0 {
-            0 => false,
-            100.. => true,
-            percent => self.1.uniform() * 100.0 < f64::from(percent),
-        }
-    }
-}
-
-/// The work of one thread.
-pub(crate) struct Works {
-    /// In a section.
-    inside: Work,
-    /// Between two.
-    outside: Work,
-    /// Which sections read only.
-    readers: Readers,
-}
-
 /// What the loop asks of where it runs, beyond what a lock asks.
 pub(crate) trait Ground: Platform {
     /// Whether completed sections are counted as they end, which costs nothing there.
@@ -325,6 +245,8 @@ pub(crate) struct Door<P: Platform, C> {
     lock: Apart<C>,
     word: Apart<P::AtomicUsize>,
     others: Vec<P::Home<Apart<P::AtomicUsize>>>,
+    /// No line is written.
+    empty: bool,
 }
 
 impl<P: Platform, C: Guarded> Door<P, C> {
@@ -334,22 +256,47 @@ impl<P: Platform, C: Guarded> Door<P, C> {
             lock: Apart::new(C::free(spin_limit)),
             word: word(),
             others: (1..lines).map(|_| P::place(word())).collect(),
+            empty: lines == 0,
         }
     }
 
-    /// Adds one to each further word.
-    fn count(&self) {
+    /// What a section does for `steps`; `beside` other readers it writes nothing.
+    fn work(&self, steps: u32, beside: bool)
+    where
+        P: Ground,
+    {
+        if self.empty {
+            std::hint::black_box(P::churn(1, steps));
+            return;
+        }
+        // The lock orders these accesses; that they are atomic serves the language only.
+        let word = &self.word.0;
+        let value = P::churn(word.load(Relaxed), steps);
+        if beside {
+            std::hint::black_box(value);
+        } else {
+            word.store(value, Relaxed);
+        }
         for word in &self.others {
-            // The lock orders these accesses, as those of the first word.
-            word.0.store(word.0.load(Relaxed).wrapping_add(1), Relaxed);
+            let value = word.0.load(Relaxed);
+            if !beside {
+                word.0.store(value.wrapping_add(1), Relaxed);
+            }
         }
     }
 
-    /// Looks at each further word.
-    fn look(&self) {
-        for word in &self.others {
-            std::hint::black_box(word.0.load(Relaxed));
-        }
+    /// Takes the lock as `work` says and works under it; returns when it had the lock.
+    pub(crate) fn pass(&self, work: &mut Works) -> u64
+    where
+        P: Ground,
+    {
+        let (steps, beside) = (work.inside.draw(), work.readers.draw());
+        let section = || {
+            let got = P::now();
+            self.work(steps, beside);
+            got
+        };
+        if beside { self.lock.0.with_shared(section) } else { self.lock.0.with(section) }
     }
 }
 
@@ -420,29 +367,17 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
     /// whether there is time for more.
     fn visit(&self, door: &Door<P, C>, steps: u32, beside: bool, trace: &mut Trace) -> bool {
         let asked = P::now();
-        // Acquire: the end of the window is written before the phase says that it is over.
-        let enter = || (P::now(), self.phase.load(Acquire));
-        // The lock orders these accesses; that they are atomic serves the language only.
-        let word = &door.word.0;
-        let (got, phase) = if beside {
-            door.lock.0.with_shared(|| {
-                let (got, phase) = enter();
-                if phase != PHASE_OVER {
-                    std::hint::black_box(P::churn(word.load(Relaxed), steps));
-                    door.look();
-                }
-                (got, phase)
-            })
-        } else {
-            door.lock.0.with(|| {
-                let (got, phase) = enter();
-                if phase != PHASE_OVER {
-                    word.store(P::churn(word.load(Relaxed), steps), Relaxed);
-                    door.count();
-                }
-                (got, phase)
-            })
+        let section = || {
+            let got = P::now();
+            // Acquire: the end of the window is written before the phase says that it is over.
+            let phase = self.phase.load(Acquire);
+            if phase != PHASE_OVER {
+                door.work(steps, beside);
+            }
+            (got, phase)
         };
+        let lock = &door.lock.0;
+        let (got, phase) = if beside { lock.with_shared(section) } else { lock.with(section) };
         if P::COUNTS {
             self.passed.fetch_add(1, Relaxed);
         }
@@ -506,48 +441,5 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
         std::hint::black_box(private);
         self.gone.fetch_add(1, Release);
         trace
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn staggered_threads_differ_in_their_first_stretch_only() {
-        let draws = |index| {
-            let mut outside = Work::new(Vary::Staggered, 1000, 7, index);
-            [outside.draw(), outside.draw(), outside.draw()]
-        };
-        let (first, second) = (draws(0), draws(1));
-        assert_ne!(first[0], second[0]);
-        assert!((1000..2000).contains(&first[0]) && (1000..2000).contains(&second[0]));
-        assert_eq!([first[1], first[2], second[1]], [1000; 3]);
-    }
-
-    #[test]
-    fn of_mixed_sections_the_share_reads_that_was_asked_for() {
-        let share = |percent| {
-            let mut readers = Readers::new(percent, 7, 3);
-            (0..10_000).filter(|_| readers.draw()).count()
-        };
-        assert_eq!((share(0), share(100)), (0, 10_000));
-        assert!((2_800..3_200).contains(&share(30)), "{}", share(30));
-    }
-
-    #[test]
-    fn exponential_work_has_its_mean_and_each_thread_draws_its_own() {
-        let draws = |index| {
-            let mut outside = Work::new(Vary::Exponential, 1000, 7, index);
-            (0..20_000).map(|_| outside.draw()).collect::<Vec<u32>>()
-        };
-        let first = draws(0);
-        let mean = first.iter().map(|&steps| f64::from(steps)).sum::<f64>() / 20_000.0;
-        // The standard error of the mean is 7.
-        assert!((970.0..1030.0).contains(&mean), "{mean}");
-        let short = first.iter().filter(|&&steps| steps < 693).count();
-        assert!((9_700..10_300).contains(&short), "half are below ln 2 of the mean: {short}");
-        assert_eq!(first, draws(0));
-        assert_ne!(first, draws(1));
     }
 }

@@ -103,6 +103,7 @@ mod tests {
             lock,
             cpus: None,
             threads: 5,
+            bound: false,
             locks: 1,
             lines: 1,
             readers_percent: 0,

@@ -54,7 +54,7 @@ pub struct VirtualLocks {
 }
 
 /// What came out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct VirtualLocksPoint {
     /// What the threads saw.
     pub result: LoopResult,
@@ -115,25 +115,25 @@ type Place = fn(&Loop) -> Rc<dyn Contest<User>>;
 fn placed<C: Lock>(what: &Loop) -> Rc<dyn Contest<User>> {
     let shared: Sim<Shared<User, C>> = Here::place(Shared::new(what.spin_limit, what.lines));
     Here::name(&*shared, "the measured lock");
-    let doors =
+    let others =
         (1..what.locks).map(|_| Here::place(Door::new(what.spin_limit, what.lines))).collect();
-    Rc::new(Cell { shared, doors })
+    Rc::new(Doors { shared, others })
 }
 
 /// What all threads see, and the locks beyond the first.
-struct Cell<C: Lock> {
+struct Doors<C: Lock> {
     shared: Sim<Shared<User, C>>,
-    doors: Vec<Sim<Door<User, C>>>,
+    others: Vec<Sim<Door<User, C>>>,
 }
 
-impl<C: Lock> Contest<User> for Cell<C> {
+impl<C: Lock> Contest<User> for Doors<C> {
     fn stage(&self) -> Stage<'_, User> {
         self.shared.stage()
     }
 
     fn body(&self, index: u32, work: &mut Works) -> Trace {
-        let own = (index as usize % (self.doors.len() + 1)).checked_sub(1);
-        let door = own.map_or(&self.shared.door, |own| &*self.doors[own]);
+        let own = (index as usize % (self.others.len() + 1)).checked_sub(1);
+        let door = own.map_or(&self.shared.door, |own| &*self.others[own]);
         self.shared.body_at(door, index, work)
     }
 }
@@ -144,6 +144,9 @@ impl VirtualLocks {
     /// # Errors
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
+        if self.measured.bound {
+            return crate::bound_locks::run(self);
+        }
         match self.measured.lock {
             Measured::Generic(lock) => {
                 with_lock!(lock, User, AdaptiveLock<User>, T => self.execute(placed::<T>))
@@ -290,6 +293,7 @@ mod tests {
             lock: Measured::Generic(policy),
             cpus: None,
             threads,
+            bound: false,
             locks: 1,
             lines: 1,
             readers_percent: 0,

@@ -198,7 +198,14 @@ pub const INPUTS: [Input; 46] = [
         "locks on a virtual machine; each has the threads whose numbers leave the same remainder; \
          default 1",
     ),
-    input("lines", &[Locks], Kind::Whole(1, 64), "cache lines that a section writes; default 1"),
+    input(
+        "bound",
+        &[Locks],
+        Kind::Bool,
+        "on a virtual machine: each thread is kept to a CPU of its own, in the kernel, and nothing \
+         else runs; default false",
+    ),
+    input("lines", &[Locks], Kind::Whole(0, 64), "cache lines that a section writes; default 1"),
     input(
         "readers_percent",
         &[Locks],

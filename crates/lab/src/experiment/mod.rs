@@ -71,8 +71,8 @@ pub enum View {
     /// Mean, deviation and interval of each point, published beside reproduced, and its speedup
     /// over the baseline with the star of a rank test.
     Speedup,
-    /// Throughput against threads, the last axis, published beside reproduced, and beside the models
-    /// that it stays what it is with the first number of threads, and that it grows with them.
+    /// Throughput against threads, the last axis, published beside reproduced, and beside the
+    /// models that it stays what it is with the first number of threads, and that it grows.
     Scaling,
     /// Locks of this machine side by side: medians of the rounds, and the sections of each over
     /// those of the fastest that is not ours in the same round.

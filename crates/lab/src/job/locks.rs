@@ -43,6 +43,7 @@ impl LocksJob {
             seed: inputs.seed,
             threads: inputs.whole("threads", 2),
             locks: inputs.whole("locks", 1),
+            bound: inputs.truth("bound", false),
             lines: inputs.whole("lines", 1),
             readers_percent: inputs.whole("readers_percent", 0),
             section_ns: inputs.whole("section_ns", 100),
@@ -61,10 +62,11 @@ impl LocksJob {
             let problem = format!("`{lock}` has no readers: it is always taken alone");
             return Err(JobError::Input { key: "readers_percent".to_owned(), problem });
         }
-        if measured.locks > 1 && !inputs.has("machine") {
-            let problem =
-                "there is one lock on this machine; several need a virtual one".to_owned();
-            return Err(JobError::Input { key: "locks".to_owned(), problem });
+        let here = [("locks", measured.locks > 1), ("bound", measured.bound)];
+        let wrong = here.into_iter().find(|(_, asked)| *asked && !inputs.has("machine"));
+        if let Some((key, _)) = wrong {
+            let problem = "this takes a virtual machine, and the cell names none".to_owned();
+            return Err(JobError::Input { key: key.to_owned(), problem });
         }
         if !inputs.has("machine") {
             let parts = Vec::new();
@@ -122,6 +124,9 @@ impl LocksJob {
         // Cells of before there was a choice keep their hash.
         if own.locks != 1 {
             settings["locks"] = json!(own.locks);
+        }
+        if own.bound {
+            settings["bound"] = json!(true);
         }
         if own.lines != 1 {
             settings["lines"] = json!(own.lines);

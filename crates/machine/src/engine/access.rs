@@ -66,11 +66,24 @@ impl Engine {
     pub(crate) fn write(&self, offset: usize, locked: bool) {
         self.count();
         let price = self.hit + if locked { self.atomic } else { 0 };
+        if locked {
+            self.drain();
+        }
         let line = self.lines.at(offset);
         if self.at_once(line) {
             self.clock.set(self.clock.get() + price);
         } else {
-            self.write_slow(line, offset, price);
+            self.write_slow(line, offset, price, locked);
+        }
+    }
+
+    /// Waits until all stores of this CPU have their lines.
+    #[inline(always)]
+    fn drain(&self) {
+        if let Some(stored) = self.stored.get(self.cpu.get())
+            && stored.get() > self.clock.get()
+        {
+            self.clock.set(stored.get());
         }
     }
 
@@ -121,7 +134,7 @@ impl Engine {
 
     #[cold]
     #[inline(never)]
-    fn write_slow(&self, line: Line<'_>, offset: usize, price: u64) {
+    fn write_slow(&self, line: Line<'_>, offset: usize, price: u64, locked: bool) {
         if self.in_turn(line, line.quick()) {
             return self.clock.set(self.clock.get() + price);
         }
@@ -134,6 +147,11 @@ impl Engine {
             self.tell(|| Event::Transfer(offset));
         }
         self.release_spinners(line, now);
+        // Others have the line only after this CPU had it, whatever it does meanwhile.
+        if let (false, Some(stored)) = (locked, self.stored.get(self.cpu.get())) {
+            stored.set(stored.get().max(done));
+            self.clock.set(now + price);
+        }
     }
 
     /// Announces use of `bytes` bytes at `offset`.

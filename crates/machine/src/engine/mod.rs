@@ -159,6 +159,8 @@ pub(crate) struct Engine {
     ops: Cell<u64>,
     hit: u64,
     atomic: u64,
+    /// For each CPU when its last plain store has its line; empty where stores wait for that.
+    stored: Box<[Cell<u64>]>,
     base: usize,
     pub(crate) lines: Lines,
     // Warm.
@@ -250,6 +252,8 @@ impl Engine {
             ops: Cell::new(0),
             hit: ps(preset.price_ns.hit),
             atomic: ps(preset.price_ns.atomic),
+            stored: vec![Cell::new(0); if preset.store_buffer { preset.topology.cpus } else { 0 }]
+                .into(),
             base: region.base(),
             lines: Lines::new(&preset.by_cores(), seed, region.lines(), region.stacks())?,
             tree: Tree::new(count),

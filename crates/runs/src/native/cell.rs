@@ -194,6 +194,7 @@ mod tests {
             lock: Measured::Library(Library::Std),
             threads,
             cpus: None,
+            bound: false,
             locks: 1,
             lines: 1,
             readers_percent: 0,

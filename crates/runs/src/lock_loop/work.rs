@@ -1,0 +1,133 @@
+//! Work of the threads of a lock loop: how long it is, and which sections read only.
+
+use convoy_stats::Rng;
+use serde::{Deserialize, Serialize};
+
+/// How the work in a section, or between two, varies around its mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vary {
+    /// It does not.
+    #[default]
+    Fixed,
+    /// It does not, but each thread begins with up to so much more, drawn evenly, so that no two
+    /// are at the same point of the loop when a tick comes.
+    Staggered,
+    /// It is drawn from the exponential distribution, by each thread with a generator of its own.
+    Exponential,
+}
+
+impl Vary {
+    /// As a file calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Staggered => "staggered",
+            Self::Exponential => "exponential",
+        }
+    }
+}
+
+/// Work of one thread, piece by piece.
+pub(crate) enum Work {
+    Fixed(u32),
+    /// What the first one has more, and each.
+    Staggered(u32, u32),
+    Exponential(f64, Rng),
+}
+
+impl Work {
+    /// That of thread `index`, `steps` long on average. Same seed and index, same draws.
+    pub(crate) fn new(vary: Vary, steps: u32, seed: u64, index: u32) -> Self {
+        let mut rng = Rng::new(seed ^ (u64::from(index) << 32));
+        match vary {
+            Vary::Fixed => Self::Fixed(steps),
+            Vary::Staggered => Self::Staggered((rng.uniform() * f64::from(steps)) as u32, steps),
+            Vary::Exponential => Self::Exponential(f64::from(steps), rng),
+        }
+    }
+
+    /// The next length, in steps.
+    pub(crate) fn draw(&mut self) -> u32 {
+        match self {
+            Self::Fixed(steps) => *steps,
+            Self::Staggered(more, steps) => *steps + core::mem::take(more),
+            // libm's logarithm: the same digits on every machine. The argument is never 0.
+            Self::Exponential(mean, rng) => {
+                (-libm::log(1.0 - rng.uniform()) * *mean).round() as u32
+            }
+        }
+    }
+}
+
+/// Which sections of one thread take the lock beside other readers.
+pub(crate) struct Readers(u32, Rng);
+
+impl Readers {
+    /// `percent` of those of thread `index`.
+    pub(crate) fn new(percent: u32, seed: u64, index: u32) -> Self {
+        Self(percent, Rng::new(seed.rotate_left(32) ^ !u64::from(index)))
+    }
+
+    /// Whether the next one does.
+    pub(crate) fn draw(&mut self) -> bool {
+        match self.0 {
+            0 => false,
+            100.. => true,
+            percent => self.1.uniform() * 100.0 < f64::from(percent),
+        }
+    }
+}
+
+/// The work of one thread.
+pub(crate) struct Works {
+    /// In a section.
+    pub(crate) inside: Work,
+    /// Between two.
+    pub(crate) outside: Work,
+    /// Which sections read only.
+    pub(crate) readers: Readers,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staggered_threads_differ_in_their_first_stretch_only() {
+        let draws = |index| {
+            let mut outside = Work::new(Vary::Staggered, 1000, 7, index);
+            [outside.draw(), outside.draw(), outside.draw()]
+        };
+        let (first, second) = (draws(0), draws(1));
+        assert_ne!(first[0], second[0]);
+        assert!((1000..2000).contains(&first[0]) && (1000..2000).contains(&second[0]));
+        assert_eq!([first[1], first[2], second[1]], [1000; 3]);
+    }
+
+    #[test]
+    fn of_mixed_sections_the_share_reads_that_was_asked_for() {
+        let share = |percent| {
+            let mut readers = Readers::new(percent, 7, 3);
+            (0..10_000).filter(|_| readers.draw()).count()
+        };
+        assert_eq!((share(0), share(100)), (0, 10_000));
+        assert!((2_800..3_200).contains(&share(30)), "{}", share(30));
+    }
+
+    #[test]
+    fn exponential_work_has_its_mean_and_each_thread_draws_its_own() {
+        let draws = |index| {
+            let mut outside = Work::new(Vary::Exponential, 1000, 7, index);
+            (0..20_000).map(|_| outside.draw()).collect::<Vec<u32>>()
+        };
+        let first = draws(0);
+        let mean = first.iter().map(|&steps| f64::from(steps)).sum::<f64>() / 20_000.0;
+        // The standard error of the mean is 7.
+        assert!((970.0..1030.0).contains(&mean), "{mean}");
+        let short = first.iter().filter(|&&steps| steps < 693).count();
+        assert!((9_700..10_300).contains(&short), "half are below ln 2 of the mean: {short}");
+        assert_eq!(first, draws(0));
+        assert_ne!(first, draws(1));
+    }
+}
