@@ -25,7 +25,7 @@ pub(crate) struct Locks {
     /// Looks of a lock at its word before it sleeps, for locks that spin first
     #[arg(long, help_heading = "Loop", value_name = "N")]
     spin_limit: Option<u32>,
-    /// Percent of the sections that take a reader/writer lock beside other readers
+    /// Percent of the sections that take a reader/writer lock as readers
     #[arg(long, help_heading = "Loop", value_name = "PERCENT")]
     #[arg(value_parser = clap::value_parser!(u32).range(..=100))]
     readers: Option<u32>,
