@@ -1,5 +1,8 @@
 //! `convoy bench`: our locks beside those that people take today.
 
+mod hogs;
+
+use self::hogs::BenchHogs;
 use crate::args::Common;
 use crate::experiment::{Files, carry_out};
 use crate::fail::Failure;
@@ -27,6 +30,8 @@ pub(crate) struct Bench {
 enum What {
     /// Locks of programs in interleaved rounds: sections, CPU time, fairness, waits
     Locks(Box<BenchLocks>),
+    /// Waits beside threads that release a lock and take it again at once
+    Hogs(Box<BenchHogs>),
 }
 
 /// `convoy bench locks`.
@@ -35,7 +40,11 @@ struct BenchLocks {
     /// What the threads do.
     #[command(flatten)]
     loops: Loops,
-    /// Numbers of CPUs that the threads are kept to [default: 1,2]
+    /// Measure all locks with sections of 0.1, 1 and 10 us, on one CPU and on all, with 2 to 2000
+    /// threads (ten minutes) instead of the usual choices (half a minute)
+    #[arg(long)]
+    full: bool,
+    /// Numbers of CPUs that the threads are kept to [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Loop")]
     cpus: Option<Vec<u32>>,
     /// Write the plot to FILE.svg or .png; its CSV goes beside it
@@ -49,15 +58,50 @@ struct BenchLocks {
     common: Common,
 }
 
+/// Threads of the full grid.
+const THREADS: [u32; 6] = [2, 4, 16, 64, 256, 2000];
+/// Lengths of its sections, in nanoseconds.
+const SECTIONS_NS: [u32; 3] = [100, 1000, 10_000];
+/// Its locks, ours first; the semaphores have one permit.
+const LOCKS: [&str; 9] = [
+    "convoy",
+    "std",
+    "parking-lot",
+    "usync",
+    "pthread",
+    "pthread-adaptive",
+    "convoy-semaphore",
+    "async-lock-semaphore",
+    "tokio-semaphore",
+];
+
 /// The command.
 pub(crate) fn run(args: &Bench) -> Result<ExitCode, Failure> {
-    let What::Locks(args) = &args.what;
+    match &args.what {
+        What::Locks(args) => locks(args),
+        What::Hogs(args) => hogs::run(args),
+    }
+}
+
+fn locks(args: &BenchLocks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref())?;
     let sheet = Sheet::open(&EXPERIMENTS, NAME, None).map_err(Failure::usage)?;
     let experiment = sheet.read::<Experiment>(&[]).map_err(Failure::usage)?;
     let mut changes = args.loops.changes();
-    changes.points.extend(args.cpus.as_deref().map(|cpus| ("kept_to".to_owned(), words(cpus))));
+    let all = convoy_host::clock::cpus();
+    let usual = if args.full && all > 1 { vec![1, all] } else { vec![all] };
+    let cpus = words(args.cpus.as_deref().unwrap_or(&usual));
+    changes.points.insert("kept_to".to_owned(), cpus);
+    if args.full {
+        for (key, values) in [
+            ("section_ns", words(&SECTIONS_NS)),
+            ("threads", words(&THREADS)),
+            ("lock", words(&LOCKS)),
+        ] {
+            changes.points.entry(key.to_owned()).or_insert(values);
+        }
+    }
     let plan = Plan::new(&experiment, &changes).map_err(Failure::usage)?;
     let kept = ("locks", args.loops.seed(), &args.store);
     let files = Files { plot: args.plot.as_deref(), ..Files::default() };

@@ -23,6 +23,9 @@ pub(crate) struct Check {
     /// Show what can be checked and what it promises
     #[arg(long, conflicts_with_all = ["locks", "replay", "budget", "seed"])]
     list: bool,
+    /// Also print each property, and each violating interleaving step by step
+    #[arg(long, conflicts_with_all = ["list", "replay"])]
+    details: bool,
     /// Executions to explore for each scenario [default: 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
@@ -70,7 +73,8 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
                 .to_owned(),
         ],
     };
-    output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
+    let text = || if args.details { report.to_details() } else { report.to_text() };
+    output::print(&args.common, text, || report.to_json(), || report.to_csv())?;
     if done.interrupted {
         return Err(Failure::interrupted(report.rows.len()));
     }

@@ -225,8 +225,65 @@ impl CheckReport {
         table.to_csv()
     }
 
-    /// The verdict, the table, and beneath it every breaking interleaving as a numbered story.
+    /// The verdict and a line for each lock. The story of a breaking interleaving stands beneath it
+    /// if there is one only.
     pub fn to_text(&self) -> String {
+        let mut text = wrap(&self.verdict(), 80).join("\n") + "\n\n" + &self.summary().to_text();
+        let broken: Vec<_> = self.locks().filter_map(first_violation).collect();
+        if let [row] = broken.as_slice() {
+            text.push_str(&story(row));
+        }
+        text
+    }
+
+    /// One line for each lock.
+    fn summary(&self) -> Table {
+        let columns = vec![
+            Column::text("Lock"),
+            Column::text("Result"),
+            Column::text("Exhaustive").left(),
+            Column::number("Preemptions", "at most"),
+            Column::number("Explored", "schedules"),
+        ];
+        let mut table = Table::new(&self.title, columns);
+        for rows in self.locks() {
+            let whole = rows.iter().filter(|row| row.exhaustive).count();
+            let rest = rows.iter().filter(|row| !row.exhaustive && !row.violation);
+            let bound = match rest.map(|row| row.preemptions).min() {
+                None => "any".to_owned(),
+                Some(bound) => bound.map_or("-".to_owned(), |bound| bound.to_string()),
+            };
+            let broken = first_violation(rows);
+            let result = match broken.and_then(|row| row.violated.as_deref()) {
+                Some(property) => format!("VIOLATES {property}"),
+                None if whole == rows.len() => "holds".to_owned(),
+                None => "not broken".to_owned(),
+            };
+            table.row(vec![
+                Cell::text(&rows[0].variant),
+                Cell::text(result),
+                Cell::text(format!("{whole} of {}", rows.len())),
+                Cell::text(bound),
+                Cell::count(rows.iter().map(|row| row.explored).sum()),
+            ]);
+        }
+        for row in self.locks().filter_map(first_violation) {
+            if let Some(replay) = &row.replay {
+                table.note(format!("{}: {replay}", row.variant));
+            }
+        }
+        table.note(
+            "Exhaustive: scenarios of which every interleaving was explored. Preemptions: all \
+             interleavings with so many were explored of each other one.",
+        );
+        self.notes.iter().for_each(|note| table.note(note));
+        table.note("--details: each property, and each violating interleaving step by step.");
+        table
+    }
+
+    /// The verdict, a line for each property of each lock, and beneath them every breaking
+    /// interleaving as a numbered story.
+    pub fn to_details(&self) -> String {
         let mut text = wrap(&self.verdict(), 110).join("\n") + "\n\n" + &self.table().to_text();
         for row in self.rows.iter().filter(|row| row.violation) {
             text.push_str(&story(row));
@@ -274,6 +331,11 @@ impl CheckReport {
         }
         table
     }
+}
+
+/// The first of a lock's scenarios in which something is violated.
+fn first_violation(rows: &[CheckRow]) -> Option<&CheckRow> {
+    rows.iter().find(|row| row.violation)
 }
 
 /// The interleaving of one violation, ready to print: what the tasks do to the lock.
@@ -352,7 +414,19 @@ mod tests {
 
     #[test]
     fn text() {
-        insta::assert_snapshot!(example().to_text());
+        insta::assert_snapshot!(example().to_details());
+    }
+
+    #[test]
+    fn a_summary_has_a_line_for_each_lock_and_the_only_story() {
+        let mut report = example();
+        let text = report.to_text();
+        assert!(text.contains("VIOLATES no-lost-wakeup") && text.contains("  schedule  v1:0.0"));
+        assert!(text.contains("published-fix: convoy check semaphore --replay v1:0.0"));
+        report.rows.push(row("another", true, false));
+        let text = report.to_text();
+        assert!(text.contains("another: convoy check") && !text.contains("  schedule  "));
+        assert!(text.lines().count() < 20, "{text}");
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //!   that keeps the CPUs busy look worse against one that lets them idle. `cpus_used` shows it.
 
 mod cell;
+pub mod hogs;
 mod library;
 mod work;
 
@@ -67,12 +68,13 @@ pub enum NativeError {
     Cpus(convoy_host::clock::CpusError),
 }
 
+static CALIBRATION: OnceLock<Calibration> = OnceLock::new();
+
 /// Measures one lock loop. The length of the work is calibrated once in a process.
 ///
 /// # Errors
 /// [`NativeError`].
 pub fn once(what: &Loop) -> Result<LoopResult, NativeError> {
-    static CALIBRATION: OnceLock<Calibration> = OnceLock::new();
     let calibration = CALIBRATION.get_or_init(Calibration::measure);
     let plan = Plan { what, calibration, drain_ms: cell::DRAIN_MS };
     let result = match what.lock {

@@ -40,6 +40,30 @@ fn is_ours(lock: &str) -> bool {
     Library::named(lock).is_none_or(Library::is_ours)
 }
 
+/// Rounds in which every point was measured; 1 if the first was not finished.
+fn rounds(results: Results) -> usize {
+    let mut rest = results.outcomes;
+    let done = results.grid.points.iter().map(|point| {
+        let (own, others) = rest.split_at(point.jobs.len().min(rest.len()));
+        rest = others;
+        own.iter().take_while(|outcome| outcome.is_some()).count()
+    });
+    done.min().unwrap_or(0).max(1)
+}
+
+/// One number of a point, round by round, as far as all points were measured.
+fn values(results: Results, index: usize, metric: &str) -> Option<Vec<f64>> {
+    let start: usize = results.grid.points[..index].iter().map(|point| point.jobs.len()).sum();
+    let own = results.outcomes.get(start..start + results.grid.points.get(index)?.jobs.len())?;
+    own.iter().take(rounds(results)).map(|outcome| outcome.as_ref()?.metric(metric)).collect()
+}
+
+/// What is said of other programs, if they used the CPUs meanwhile.
+fn disturbed(results: Results) -> Option<String> {
+    let points = 0..results.grid.points.len();
+    disturbance(points.filter_map(|index| values(results, index, "others_cpus")), results)
+}
+
 fn median(values: Vec<f64>) -> Option<f64> {
     Sample::new(values).ok().map(|sample| sample.median())
 }
@@ -50,7 +74,7 @@ fn fastest(results: Results, at: &[usize], axis: usize) -> Option<Vec<f64>> {
     let others =
         grid.axes[axis].levels.iter().enumerate().filter(|(_, lock)| !is_ours(&lock.label));
     let others =
-        others.filter_map(|(level, _)| results.values(grid.sibling(at, axis, level)?, SECTIONS));
+        others.filter_map(|(level, _)| values(results, grid.sibling(at, axis, level)?, SECTIONS));
     others.reduce(|most, other| most.iter().zip(&other).map(|(a, b)| a.max(*b)).collect())
 }
 
@@ -59,11 +83,11 @@ fn rows(results: Results) -> Vec<Row> {
     let Some(axis) = grid.axis(LOCK) else { return Vec::new() };
     let of = |(index, point): (usize, &'_ Point)| {
         let Job::Locks(job) = point.jobs.first()? else { return None };
-        let sections = results.values(index, SECTIONS)?;
+        let sections = values(results, index, SECTIONS)?;
         let ratio = fastest(results, &point.at, axis).and_then(|most| {
             median(sections.iter().zip(most).map(|(own, most)| own / most).collect())
         });
-        let of = |key| results.values(index, key).and_then(median).unwrap_or(f64::NAN);
+        let of = |key| values(results, index, key).and_then(median).unwrap_or(f64::NAN);
         Some(Row {
             index,
             point: &grid.points[index],
@@ -71,7 +95,7 @@ fn rows(results: Results) -> Vec<Row> {
             threads: job.threads(),
             sections: median(sections)?,
             ratio,
-            starved: results.values(index, "starved_threads")?,
+            starved: values(results, index, "starved_threads")?,
             metrics: METRICS.map(of),
         })
     };
@@ -109,7 +133,10 @@ impl Row<'_> {
 /// The table, its panels, and the sentence of what came out.
 pub(super) fn view(results: Results) -> (Table, Vec<Panel>, Option<String>) {
     let grid = results.grid;
-    let rounds = grid.seeds.len();
+    let rounds = match (rounds(results), grid.seeds.len()) {
+        (done, all) if done < all => format!("{done} of {all}"),
+        (_, all) => all.to_string(),
+    };
     let title = format!("{}: {}\nmedians of {rounds} rounds", results.plan.name, grid.grid.title);
     let mut columns: Vec<Column> = grid.axes.iter().map(|axis| Column::text(&axis.name)).collect();
     columns.push(Column::number("Sections", "1/s").key(SECTIONS));
@@ -137,7 +164,7 @@ pub(super) fn view(results: Results) -> (Table, Vec<Panel>, Option<String>) {
     );
     table.note(alone(results, &rows));
     grid.grid.notes.iter().for_each(|note| table.note(note));
-    if let Some(sentence) = disturbance(results) {
+    if let Some(sentence) = disturbed(results) {
         table.note(format!(
             "{sentence} One that keeps more threads ready to run gets more of the CPUs: the CPU \
              time of a section is what can be compared."
@@ -154,7 +181,7 @@ fn alone(results: Results, rows: &[Row]) -> String {
     let locks = distinct(rows.iter().map(|row| row.lock));
     let of = |lock: &str| {
         let own = rows.iter().filter(|row| row.lock == lock);
-        let all = own.filter_map(|row| results.values(row.index, "alone_ns")).flatten();
+        let all = own.filter_map(|row| values(results, row.index, "alone_ns")).flatten();
         format!("{lock} {}", fixed(all.fold(f64::INFINITY, f64::min), 1))
     };
     let costs: Vec<String> = locks.into_iter().map(of).collect();
@@ -187,6 +214,29 @@ fn panels(results: Results, rows: &[Row]) -> Vec<Panel> {
     panels
 }
 
+/// What can be said while other programs use the CPUs: the CPU time of a section.
+fn busy(ours: &str, rows: &[Row]) -> String {
+    let place = |row: &Row| row.point.at[..row.point.at.len() - 1].to_vec();
+    let ratio = |own: &Row| {
+        let others = rows.iter().filter(|row| !is_ours(row.lock) && place(row) == place(own));
+        let least = others.map(|row| row.metrics[0]).reduce(f64::min)?;
+        Some(own.metrics[0] / least)
+    };
+    let ratios: Vec<f64> = rows.iter().filter(|row| row.lock == ours).filter_map(ratio).collect();
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(0.0, f64::max);
+    let of = match ratios.as_slice() {
+        [] => String::new(),
+        [_] => format!(": {ours} takes {} times the least of the others", significant(least)),
+        _ => format!(
+            ": {ours} takes {} to {} times the least of the others",
+            significant(least),
+            significant(most)
+        ),
+    };
+    format!("Other programs used the CPUs, so only the CPU time of a section can be compared{of}")
+}
+
 /// How our first lock does against the others, and who starves most.
 fn verdict(results: Results, rows: &[Row]) -> Option<String> {
     let starves = |row: &Row| match row.starved_most() {
@@ -201,6 +251,9 @@ fn verdict(results: Results, rows: &[Row]) -> Option<String> {
     let ours = rows.iter().find(|row| is_ours(row.lock))?.lock;
     let own = || rows.iter().filter(|row| row.lock == ours);
     let (starved, share, _) = worst(&mut own())?;
+    if disturbed(results).is_some() {
+        return Some(busy(ours, rows));
+    }
     let ratios = || own().filter_map(|row| row.ratio.map(|ratio| (ratio, row)));
     let least = ratios().min_by(|a, b| a.0.total_cmp(&b.0));
     let most = ratios().map(|(ratio, _)| ratio).fold(0.0, f64::max);

@@ -80,9 +80,11 @@ pub(super) fn json(results: Results, table: &Table) -> Value {
 }
 
 /// A warning if other programs had a part of the machine.
-pub(super) fn disturbance(results: Results) -> Option<String> {
-    let points = 0..results.grid.points.len();
-    let others = points.filter_map(|index| results.estimate(results.values(index, "others_cpus")?));
+pub(super) fn disturbance(
+    others: impl Iterator<Item = Vec<f64>>,
+    results: Results,
+) -> Option<String> {
+    let others = others.filter_map(|values| results.estimate(values));
     let most = others.map(|others| others.mean).reduce(f64::max)?;
     let found = Disturbance { seconds: 1.0, others_s: most, ..Disturbance::default() };
     found.sentence().map(|sentence| {
@@ -105,7 +107,9 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
         None => plain(results, &title),
     };
     let notes = sentence::looks(grid).into_iter().chain(grid.grid.notes.iter().cloned());
-    let notes = notes.chain(disturbance(results));
+    let points = 0..grid.points.len();
+    let others = points.filter_map(|index| results.values(index, "others_cpus"));
+    let notes = notes.chain(disturbance(others, results));
     for note in notes.chain(ending(results.outcomes)) {
         table.note(note);
     }

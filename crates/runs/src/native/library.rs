@@ -1,8 +1,11 @@
 //! The locks that programs take from a library: ours, and those that they would take instead.
 
+use std::time::Duration;
+
 use convoy_host::pthread::{ADAPTIVE, NORMAL, Pthread};
 
 use super::cell::{self, CellError, Plan};
+use super::hogs::{self, HogResult, Shape};
 use crate::lock_loop::{Guarded, LoopResult};
 
 /// The list: variant, name, how it is made, and how a section is done with it.
@@ -30,6 +33,13 @@ macro_rules! libraries {
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$lock => $about,)+
+                }
+            }
+
+            /// Lets hogs and victims fight for it.
+            pub(super) fn hogs(self, shape: Shape, window: Duration) -> HogResult {
+                match self {
+                    $(Self::$lock => hogs::run::<$lock>(shape, window),)+
                 }
             }
 

@@ -1,0 +1,136 @@
+//! `convoy bench hogs`: how long a thread waits for a lock that others release and take again at
+//! once.
+
+use crate::args::Common;
+use crate::experiment::apart;
+use crate::fail::Failure;
+use crate::output;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use convoy_lab::lock_loop::Library;
+use convoy_lab::native::hogs::{HogResult, Shape, hogs};
+use convoy_report::{Cell, Column, Table};
+use convoy_stats::Sample;
+use std::convert::Infallible;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// `convoy bench hogs`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchHogs {
+    /// Locks of libraries in `convoy list locks`, ours first
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
+    #[arg(default_value = "convoy,parking-lot,pthread,std")]
+    #[arg(value_parser = PossibleValuesParser::new(Library::ALL.iter().map(|lock| lock.name())))]
+    lock: Vec<String>,
+    /// Number of rounds, in each of which every lock has its turn
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Length of a window, in milliseconds
+    #[arg(long, default_value_t = 700, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    window_ms: u64,
+    /// Flags of every command.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the rounds gave for one lock in one shape.
+struct Row {
+    shape: Shape,
+    lock: Library,
+    rounds: Vec<HogResult>,
+}
+
+impl Row {
+    fn median(&self, of: impl Fn(&HogResult) -> f64) -> f64 {
+        let sample = Sample::new(self.rounds.iter().map(of).collect::<Vec<_>>());
+        sample.map_or(f64::NAN, |sample| sample.median())
+    }
+
+    fn passed_most(&self) -> u64 {
+        self.rounds.iter().map(|round| round.passed_max).max().unwrap_or_default()
+    }
+
+    fn waited_ms(&self) -> f64 {
+        self.rounds.iter().map(|round| round.wait_ns_max as f64 / 1e6).fold(0.0, f64::max)
+    }
+}
+
+/// The command.
+pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
+    output::ready(args.common.output.as_deref())?;
+    let locks: Vec<Library> = args.lock.iter().filter_map(|name| Library::named(name)).collect();
+    let (rounds, window) = (args.rounds, Duration::from_millis(args.window_ms));
+    let rows = apart(move || Ok::<_, Infallible>(measure(&locks, rounds, window)))?;
+    let (table, verdict) = (table(&rows), verdict(&rows));
+    let json = || {
+        let fields = serde_json::json!({ "verdict": verdict, "rows": table.to_json() });
+        format!("{fields:#}")
+    };
+    let text = || convoy_report::page_wrap(&verdict) + "\n\n" + &table.to_text();
+    output::print(&args.common, text, json, || table.to_csv())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(locks: &[Library], rounds: u32, window: Duration) -> Vec<Row> {
+    let row = |shape| move |&lock| Row { shape, lock, rounds: Vec::new() };
+    let mut rows: Vec<Row> =
+        Shape::ALL.iter().flat_map(|&shape| locks.iter().map(row(shape))).collect();
+    for _ in 0..rounds {
+        for row in &mut rows {
+            row.rounds.push(hogs(row.lock, row.shape, window));
+        }
+    }
+    rows
+}
+
+fn verdict(rows: &[Row]) -> String {
+    let Some(first) = rows.first() else { return "Nothing was measured.".to_owned() };
+    let one_hog = |row: &&Row| row.shape == first.shape;
+    let all: Vec<String> = rows
+        .iter()
+        .filter(one_hog)
+        .map(|row| format!("{} {}", row.lock.name(), row.passed_most()))
+        .collect();
+    format!(
+        "Acquisitions by which a thread that holds the lock for 0.4 ms and takes it again at once \
+         passed another thread, at most: {}.",
+        all.join(", ")
+    )
+}
+
+fn table(rows: &[Row]) -> Table {
+    let columns = vec![
+        Column::text("Threads"),
+        Column::text("Lock"),
+        Column::number("Passed", "at most").key("passed_max"),
+        Column::number("Wait", "max, ms").key("wait_ms_max"),
+        Column::number("Share", "%").key("victims_percent"),
+        Column::number("Victims", "1/s").key("victims_per_s"),
+        Column::number("Hogs", "1/s").key("hogs_per_s"),
+    ];
+    let mut table = Table::new("waits beside threads that take the lock again at once", columns);
+    let mut above = None;
+    for row in rows {
+        let first = above.replace(row.shape) != Some(row.shape);
+        if first {
+            table.rule();
+        }
+        let shape = row.shape.name();
+        table.row(vec![
+            if first { Cell::text(shape) } else { Cell::repeated(shape) },
+            Cell::text(row.lock.name()),
+            Cell::count(row.passed_most()),
+            Cell::number(row.waited_ms(), 1),
+            Cell::number(100.0 * row.median(HogResult::share), 1),
+            Cell::number(row.median(|round| round.victims_per_s), 0),
+            Cell::number(row.median(|round| round.hogs_per_s), 0),
+        ]);
+    }
+    table.note(
+        "Passed: most acquisitions between the call of a victim and its own. Share: acquisitions \
+         of victims of all. Medians of the rounds, or the largest value of all.",
+    );
+    table.note("Other programs on the CPUs make waits longer; they hardly change what passes.");
+    table
+}

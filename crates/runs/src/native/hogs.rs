@@ -1,0 +1,223 @@
+//! What a lock does to a thread that waits while others release it and take it again at once.
+//!
+//! *Hogs* hold the lock for a while, release it and want it again without a pause; *victims* want
+//! it for a microsecond, every 200 us. A wait is told in acquisitions that passed it, which other
+//! programs on the machine hardly change, and in time, which they do.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread;
+use std::time::Duration;
+
+use convoy_host::clock::monotonic_ns;
+
+use super::CALIBRATION;
+use super::library::Library;
+use super::work::{Calibration, churn};
+use crate::lock_loop::Guarded;
+
+/// What the hogs and victims do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One hog of sections of 400 us, one victim.
+    Hog,
+    /// Two such hogs, one victim.
+    TwoHogs,
+    /// One such hog, 200 victims.
+    Crowd,
+    /// Three hogs that give up the CPU in the middle of sections of 10 us, one victim.
+    Yields,
+    /// One hog of sections of 10 us that sleeps for 1 ms in one of a hundred, one victim.
+    Sleeps,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Hog, Self::TwoHogs, Self::Crowd, Self::Yields, Self::Sleeps];
+
+    /// The name, as printed in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hog => "hog",
+            Self::TwoHogs => "two hogs",
+            Self::Crowd => "hog and 200 waiters",
+            Self::Yields => "owners that yield",
+            Self::Sleeps => "owner that sleeps",
+        }
+    }
+
+    /// Hogs and victims.
+    const fn threads(self) -> [u32; 2] {
+        match self {
+            Self::Hog | Self::Sleeps => [1, 1],
+            Self::TwoHogs => [2, 1],
+            Self::Crowd => [1, 200],
+            Self::Yields => [3, 1],
+        }
+    }
+
+    /// The section of a hog that has done `before` of them.
+    fn section(self, before: u64, work: impl Fn(u32)) {
+        match self {
+            Self::Hog | Self::TwoHogs | Self::Crowd => work(400_000),
+            Self::Yields => {
+                work(5_000);
+                thread::yield_now();
+                work(5_000);
+            }
+            Self::Sleeps => {
+                if before.is_multiple_of(100) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                work(10_000);
+            }
+        }
+    }
+}
+
+/// What one lock did in one shape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HogResult {
+    /// Most acquisitions that passed one wait of a victim.
+    pub passed_max: u64,
+    /// The longest wait of a victim, in nanoseconds.
+    pub wait_ns_max: u64,
+    /// Acquisitions of all victims per second.
+    pub victims_per_s: f64,
+    /// Acquisitions of all hogs per second.
+    pub hogs_per_s: f64,
+}
+
+impl HogResult {
+    /// The part of all acquisitions that victims made, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.victims_per_s / (self.victims_per_s + self.hogs_per_s)
+    }
+}
+
+/// A victim sleeps so long between two acquisitions.
+const PAUSE: Duration = Duration::from_micros(200);
+/// Nanoseconds that a victim holds the lock.
+const VISIT_NS: u32 = 1000;
+
+struct Stage<C> {
+    lock: C,
+    /// Acquisitions so far; written with the lock held.
+    acquisitions: AtomicU64,
+    over: AtomicBool,
+    calibration: &'static Calibration,
+}
+
+impl<C: Guarded> Stage<C> {
+    fn work(&self, ns: u32) {
+        black_box(churn(black_box(1), self.calibration.steps(ns)));
+    }
+
+    /// One acquisition; returns how many there were before it.
+    fn visit(&self, section: impl FnOnce()) -> u64 {
+        self.lock.with(|| {
+            // Relaxed: the lock orders it.
+            let before = self.acquisitions.load(Relaxed);
+            self.acquisitions.store(before + 1, Relaxed);
+            section();
+            before
+        })
+    }
+
+    fn hog(&self, shape: Shape) -> u64 {
+        let mut done = 0;
+        while !self.over.load(Relaxed) {
+            self.visit(|| shape.section(done, |ns| self.work(ns)));
+            done += 1;
+        }
+        done
+    }
+
+    fn victim(&self) -> (u64, HogResult) {
+        let (mut done, mut result) = (0, HogResult::default());
+        while !self.over.load(Relaxed) {
+            let (begin, seen) = (monotonic_ns(), self.acquisitions.load(Relaxed));
+            let mut end = 0;
+            let before = self.visit(|| {
+                end = monotonic_ns();
+                self.work(VISIT_NS);
+            });
+            result.wait_ns_max = result.wait_ns_max.max(end - begin);
+            result.passed_max = result.passed_max.max(before - seen);
+            done += u64::from(!self.over.load(Relaxed));
+            thread::sleep(PAUSE);
+        }
+        (done, result)
+    }
+}
+
+/// [`hogs`] with a lock of this type.
+pub(super) fn run<C: Guarded + Send + Sync + 'static>(shape: Shape, window: Duration) -> HogResult {
+    let stage = Arc::new(Stage {
+        lock: C::free(None),
+        acquisitions: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+        calibration: CALIBRATION.get_or_init(Calibration::measure),
+    });
+    let [hogs, victims] = shape.threads();
+    let spawn_hog = |_| {
+        let stage = Arc::clone(&stage);
+        thread::spawn(move || stage.hog(shape))
+    };
+    let spawn_victim = |_| {
+        let stage = Arc::clone(&stage);
+        thread::spawn(move || stage.victim())
+    };
+    let hogs: Vec<_> = (0..hogs).map(spawn_hog).collect();
+    let victims: Vec<_> = (0..victims).map(spawn_victim).collect();
+    thread::sleep(window);
+    stage.over.store(true, Relaxed);
+    let mut result = HogResult::default();
+    for hog in hogs {
+        result.hogs_per_s += hog.join().expect("it does not panic") as f64;
+    }
+    for victim in victims {
+        let (done, one) = victim.join().expect("it does not panic");
+        result.victims_per_s += done as f64;
+        result.passed_max = result.passed_max.max(one.passed_max);
+        result.wait_ns_max = result.wait_ns_max.max(one.wait_ns_max);
+    }
+    result.hogs_per_s /= window.as_secs_f64();
+    result.victims_per_s /= window.as_secs_f64();
+    result
+}
+
+/// Runs `shape` with `lock` for `window`; a wait that is not over then counts with its whole
+/// length.
+pub fn hogs(lock: Library, shape: Shape, window: Duration) -> HogResult {
+    lock.hogs(shape, window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bound in acquisitions: each hog once after the time has passed, and what fits into that
+    /// time. A thread that is kept from a CPU by other programs may be passed while it is, so one
+    /// round of some must keep it.
+    #[test]
+    fn hogs_pass_a_waiter_of_ours_a_few_times_only() {
+        let most = |shape| match shape {
+            Shape::Hog => 3,
+            Shape::TwoHogs => 6,
+            // Those that waited before it, and a hog after each.
+            Shape::Crowd => 2 * 201 + 6,
+            // As many sections as fit into a turn, and once more.
+            Shape::Yields | Shape::Sleeps => 200,
+        };
+        for shape in Shape::ALL {
+            let window = Duration::from_millis(100);
+            let round = |_| hogs(Library::Convoy, shape, window).passed_max;
+            let rounds: Vec<u64> = (0..20).map(round).collect();
+            let least = rounds.iter().min().copied();
+            assert!(least <= Some(most(shape)), "{}: {rounds:?}", shape.name());
+        }
+    }
+}
