@@ -67,7 +67,7 @@ pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
         let fields = serde_json::json!({ "verdict": verdict, "rows": table.to_json() });
         format!("{fields:#}")
     };
-    let text = || convoy_report::page_wrap(&verdict) + "\n\n" + &table.to_text();
+    let text = || convoy_report::page_wrap(&verdict) + "\n" + &table.to_text();
     output::print(&args.common, text, json, || table.to_csv())?;
     Ok(ExitCode::SUCCESS)
 }
