@@ -145,13 +145,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let mut unseen = Vec::new();
     let kernel = args.kernel.unless(args.contended, &mut unseen);
     let mut watching = kernel.watch(&mut unseen)?;
-    if let Some(reason) = launch::refusal(&args.words[0]) {
-        if watching.is_none() {
-            return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
-        }
-        let what = reason.split(';').next().unwrap_or_default();
-        unseen.push(format!("Only what the kernel sees was recorded: {what}."));
-    }
+    let sampling = sample(args, watching.is_some(), &mut unseen)?;
     let place = Place::new()?;
     let mut command = launch::command(&args.words, &launch::object()?);
     command.env(DIRECTORY, &place.0);
@@ -160,10 +154,6 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     args.policies.set(&mut command, &args.words[0])?;
     let before = Surroundings::now();
-    let sampling = Sampling::of_children();
-    unseen.extend(sampling.refused.as_ref().map(|reason| {
-        format!("Where threads spent CPU time was not sampled: perf_event_open(2): {reason}.")
-    }));
     let mut looks = Looks::at(&place.0).with(sampling);
     let mut ready = Ready::at(&place.0);
     let mut beside = Beside { watching: &mut watching, looks: &mut looks, ready: &mut ready };
@@ -177,6 +167,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if let Some(watching) = watching {
         unseen.extend(watching.finish(&mut processes));
     }
+    looks.finish(&mut processes);
     unseen.extend(not_chosen(&processes, args.policies.locks()));
     if args.contended {
         unseen.push(
@@ -211,6 +202,31 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
 fn exit_code(status: ExitStatus) -> ExitCode {
     let by_signal = || BY_SIGNAL + status.signal().unwrap_or(0);
     ExitCode::from(status.code().unwrap_or_else(by_signal) as u8)
+}
+
+/// Begins to sample CPU time, which is all that is left of a program that nothing can be loaded
+/// into, unless the kernel is asked.
+fn sample(
+    args: &RecordArgs,
+    is_watched: bool,
+    unseen: &mut Vec<String>,
+) -> Result<Sampling, Failure> {
+    let sampling = Sampling::of_children();
+    unseen.extend(sampling.refused.as_ref().map(|reason| {
+        format!("Where threads spent CPU time was not sampled: perf_event_open(2): {reason}.")
+    }));
+    if let Some(reason) = launch::refusal(&args.words[0]) {
+        if !is_watched && sampling.refused.is_some() {
+            return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
+        }
+        let (what, cure) = reason.split_once(';').unwrap_or((&reason, ""));
+        unseen.push(if is_watched {
+            format!("Only what the kernel sees was recorded: {what}.")
+        } else {
+            format!("Only samples of CPU time were recorded: {what};{cure}.")
+        });
+    }
+    Ok(sampling)
 }
 
 /// Looks at a running process.

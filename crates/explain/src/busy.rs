@@ -245,12 +245,22 @@ fn counter(process: &Process) -> Option<Diagnosis> {
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     let said = account.elsewhere(record);
     match activity(record) {
+        None if account.locks.is_empty() && samples(record) > 0 => {
+            "No lock was seen: only samples of CPU time were recorded, and they show no waiting \
+             in a loop."
+                .to_owned()
+        }
         Some(doing) if account.locks.is_empty() => {
             format!("Locks cost little: no thread was seen waiting for one. {doing}")
         }
         Some(doing) => format!("{said} {doing}"),
         None => said,
     }
+}
+
+/// Samples of CPU time.
+fn samples(record: &Record) -> u64 {
+    record.processes.iter().map(|process| process.samples).sum()
 }
 
 /// How threads spent their time, by samples.

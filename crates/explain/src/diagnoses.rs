@@ -3,7 +3,7 @@
 //! of what shows without waiting, the most expensive one comes first.
 
 use convoy_record::runtimes::runtime;
-use convoy_record::{Account, JAVA, Kind, Lock, Process, Record, account::seconds};
+use convoy_record::{Account, HANDOFF, JAVA, Kind, Lock, Process, Record, account::seconds};
 use serde::Serialize;
 
 use crate::deadlock::cycles;
@@ -105,7 +105,7 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
     for process in &record.processes {
         all.extend(cycles(process).iter().map(|cycle| cures::deadlock(process, cycle)));
         let own = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
-        all.extend(own.filter_map(|lock| of_lock(process, lock)));
+        all.extend(own.filter_map(|lock| of_lock(record, process, lock)));
         all.extend(busy::of_process(record, process));
     }
     let account = Account::new(record);
@@ -134,7 +134,7 @@ pub fn verdict(record: &Record) -> String {
 }
 
 /// Why threads waited for a lock, if they did.
-fn of_lock(process: &Process, lock: &Lock) -> Option<Diagnosis> {
+fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let subject = Subject::new(process, lock);
     if let Some(found) = interpreter(&subject) {
         return Some(found);
@@ -144,7 +144,9 @@ fn of_lock(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     }
     let rules: [Rule; 9] =
         [libc, other_runtime, starvation, asleep, waits, hog, preempted, long, short];
-    let found = rules.iter().find_map(|rule| rule(&subject));
+    let hands_over = record.program.policy(lock.kind) == HANDOFF;
+    let handed = if hands_over { handed_over(&subject) } else { None };
+    let found = handed.or_else(|| rules.iter().find_map(|rule| rule(&subject)));
     let (ill, why, cure) = found.unwrap_or_else(|| contended(&subject));
     let sentence = format!("{}{}.", cures::cost(&subject), why);
     Some(Diagnosis {
@@ -156,6 +158,21 @@ fn of_lock(process: &Process, lock: &Lock) -> Option<Diagnosis> {
         sentence,
         cure,
     })
+}
+
+/// A lock that is made over to a thread that must wake up first.
+fn handed_over(subject: &Subject<'_>) -> Option<Reason> {
+    let (held_s, off_s) = subject.lock.held_s(subject.process.cpu_s);
+    let woken_s = subject.lock.all(|site| &site.handoff).total_s;
+    let off = (off_s + woken_s) / (held_s + woken_s).max(f64::MIN_POSITIVE);
+    let why = format!(
+        ", which is handed over to a thread that must wake up first: the owner was on no CPU for \
+         {} of the time that it was held: a lock convoy",
+        percent(off)
+    );
+    let cure = "Take a lock that a running thread may acquire past those that wait: record without \
+                this policy, or `convoy fix` on this record says which one helps.";
+    (off >= REASON).then(|| (Ill::OwnerPreempted, why, cure.to_owned()))
 }
 
 /// A lock of libc, which it takes in a function that the program calls.
@@ -299,12 +316,12 @@ fn hog(subject: &Subject<'_>) -> Option<Reason> {
 
 /// The owner runs, for long.
 fn long(subject: &Subject<'_>) -> Option<Reason> {
-    let holder = subject.holder.as_ref()?;
-    let hold_s = subject.hold_s(holder.place);
+    let place = subject.holder.as_ref().map_or("", |holder| holder.place);
+    let hold_s = subject.hold_s(place);
     if hold_s < LONG_S {
         return None;
     }
-    let why = format!("{}, {} at a time", holds(subject, holder), seconds(hold_s));
+    let why = format!("{}, {} at a time", held(subject), seconds(hold_s));
     let cure = "Make that section shorter, or split what the lock guards; another lock will not \
                 help.";
     Some((Ill::LongSection, why, cure.to_owned()))
@@ -312,7 +329,6 @@ fn long(subject: &Subject<'_>) -> Option<Reason> {
 
 /// Sections are short, and there are many.
 fn short(subject: &Subject<'_>) -> Option<Reason> {
-    let holder = subject.holder.as_ref()?;
     let hold_s = subject.hold_s("");
     let count = subject.lock.count();
     if hold_s <= 0.0 || count < 1000 {
@@ -321,7 +337,7 @@ fn short(subject: &Subject<'_>) -> Option<Reason> {
     let why = format!(
         "{}; it is acquired {count} times, for {} each, and a thread that waits takes longer to \
          wake up than the section takes",
-        holds(subject, holder),
+        held(subject),
         seconds(hold_s)
     );
     let cure = "Do more in each section or less often, keep data in each thread, or take a lock \
@@ -337,6 +353,12 @@ fn contended(subject: &Subject<'_>) -> Reason {
     };
     let cure = "Make the sections of this lock shorter or fewer.";
     (Ill::Contended, why, cure.to_owned())
+}
+
+/// As [`holds`], also if the owner is not known.
+fn held(subject: &Subject<'_>) -> String {
+    let unknown = || ", which another thread holds".to_owned();
+    subject.holder.as_ref().map_or_else(unknown, |holder| holds(subject, holder))
 }
 
 /// Python's interpreter lock.

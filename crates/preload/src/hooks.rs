@@ -41,7 +41,6 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
         return acquire_one(how, block, lock, site);
     };
     let key = thread.count(how.kind, lock, site);
-    thread.takes(lock, key);
     let is_turn = thread.is_turn();
     let is_plain = key.is_some_and(|key| !key.is_due)
         && !is_turn
@@ -52,6 +51,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
     }
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == 0 && how.kind != SEMAPHORE {
+        thread.takes(lock, key);
         return 0;
     }
     tried(how, block, lock, (site, key, result))
@@ -87,7 +87,6 @@ pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usi
     }
     let lock = arguments[0];
     let key = thread.count(how.kind, lock, site);
-    thread.takes(lock, key);
     let block = || block.call(*arguments);
     go_on(how, thread, block, (lock, site), (key, thread.is_turn()))
 }
@@ -114,6 +113,7 @@ fn go_on(
     if result == how.busy {
         return wait(how, thread, key, block, (lock, site));
     }
+    thread.takes(lock, key);
     if turn.is_sampled && is_owned(result) {
         acquired(thread, key, ticks().saturating_sub(requested));
     }
@@ -137,6 +137,7 @@ fn tried(
     if result == how.busy {
         return wait(how, thread, key, || block.call([lock, 0, 0, 0]), (lock, site));
     }
+    thread.takes(lock, key);
     begin(how, thread, key, lock, false, result);
     result
 }
@@ -157,7 +158,6 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
     }
     thread.forget();
     let key = thread.count(how.kind, lock, site);
-    thread.takes(lock, key);
     wait(how, thread, key, || block.call(*arguments), (lock, site))
 }
 
@@ -277,6 +277,7 @@ fn wait(
         detail.add(D_FAILED);
         return result;
     }
+    thread.takes(lock, Some(key));
     if how.kind == SEMAPHORE {
         waiters.inspect(|all| all.took(thread.id()));
     }

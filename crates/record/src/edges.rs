@@ -160,7 +160,7 @@ impl Book<'_> {
                 kind,
                 place: self.place(site, detail),
                 act: crate::raw::act(lock >> KIND_SHIFT).to_owned(),
-                wait_s: self.clock.ns(now.saturating_sub(wait.since)) as f64 / 1e9,
+                wait_s: wait.seen_s.max(self.clock.ns(now.saturating_sub(wait.since)) as f64 / 1e9),
                 owner: wait.owner,
                 held_at: self.place(wait.edge.held, wait.edge.held_detail),
                 owner_ended: wait.owner_ended,
@@ -203,6 +203,7 @@ impl Wait {
             owner: words[S_WAITS_OWNER],
             owner_ended: false,
             is_free: false,
+            seen_s: 0.0,
         })
     }
 
@@ -243,6 +244,10 @@ impl Raw {
         }
         (process.hot, process.samples) = std::mem::take(&mut look.hot);
         process.looks = look.count;
+        if !process.ended {
+            // The process looks at the clock only while its locks are busy.
+            process.seconds = process.seconds.max(look.seconds);
+        }
         process.pending = book.pending(&waits, header[H_TICKS_LAST]);
         if let Some(outside) = &mut look.outside {
             outside.add_to(process);

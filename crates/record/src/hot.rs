@@ -1,7 +1,7 @@
 //! Where threads spend CPU time, by samples, and whether they spin there: a loop that waits has
 //! `pause` or an atomic exchange in it, and samples lie at these instructions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use convoy_host::samples::{Sample, Samples};
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::elf::Elf;
 use crate::names::Names;
+use crate::record::Process;
 
 /// Samples a second of CPU time.
 const HERTZ: u64 = 250;
@@ -37,10 +38,19 @@ pub struct Hot {
     pub atomics: u64,
 }
 
+/// What was sampled of a process.
+#[derive(Default)]
+struct Found {
+    places: BTreeMap<Vec<u64>, u64>,
+    threads: BTreeSet<u32>,
+    /// What it had mapped when it was first seen.
+    maps: String,
+}
+
 /// The samples of a program while it runs.
 pub struct Sampling {
     samples: Option<Samples>,
-    found: BTreeMap<u32, BTreeMap<Vec<u64>, u64>>,
+    found: BTreeMap<u32, Found>,
     /// Why there are none.
     pub refused: Option<String>,
 }
@@ -61,21 +71,51 @@ impl Sampling {
     pub fn look(&mut self) {
         let found = &mut self.found;
         if let Some(samples) = &mut self.samples {
-            samples.read(|Sample { process, mut chain, .. }| {
+            samples.read(|Sample { process, thread, mut chain }| {
                 chain.truncate(2);
-                let places = found.entry(process).or_default();
+                let found = found.entry(process).or_default();
+                let places = &mut found.places;
                 let known = places.len() < MOST || places.contains_key(&chain);
                 if known && !chain.is_empty() {
                     *places.entry(chain).or_default() += 1;
                 }
+                found.threads.insert(thread);
             });
+            for (pid, found) in found.iter_mut().filter(|(_, found)| found.maps.is_empty()) {
+                let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+                found.maps = maps.unwrap_or_default();
+            }
+        }
+    }
+
+    /// Adds the samples of processes that have left no file: those that are linked statically.
+    pub(crate) fn fill(&mut self, processes: &mut Vec<Process>) {
+        /// Samples that make a process worth an entry of its own.
+        const SOME: u64 = 10;
+        self.look();
+        for pid in self.found.keys().copied().collect::<Vec<_>>() {
+            let found = &self.found[&pid];
+            let (maps, threads) = (found.maps.clone(), found.threads.len() as u64);
+            let (hot, samples) = self.take(pid, &Names::new(&maps));
+            let known = processes.iter().position(|one| one.pid == u64::from(pid));
+            if known.is_none() && (samples < SOME || maps.is_empty()) {
+                continue;
+            }
+            let at = known.unwrap_or_else(|| {
+                let cpu_s = samples as f64 / HERTZ as f64;
+                processes.push(Process { pid: pid.into(), cpu_s, ..Process::default() });
+                processes.len() - 1
+            });
+            let process = &mut processes[at];
+            process.threads = process.threads.max(threads);
+            (process.hot, process.samples) = (hot, samples);
         }
     }
 
     /// The functions of a process, those with most samples first; and all its samples.
     pub(crate) fn take(&mut self, pid: u32, names: &Names) -> (Vec<Hot>, u64) {
         self.look();
-        let mut places = self.found.remove(&pid).unwrap_or_default();
+        let mut places = self.found.remove(&pid).unwrap_or_default().places;
         // What recording costs is no work of the program.
         places.retain(|chain, _| !names.is_recorder(chain[0]));
         let total = places.values().sum();

@@ -73,7 +73,8 @@ pub fn refusal(program: &OsStr) -> Option<String> {
     if bytes.starts_with(b"\x7fELF") && bytes.len() >= 64 && !is_dynamic(&bytes) {
         return Some(format!(
             "{name} is linked statically, so libc's functions in it cannot be reached; link it \
-             dynamically, or record it as root: the kernel sees its locks"
+             dynamically, record it as root (the kernel sees its locks), or for Go take a mutex \
+             profile (/debug/pprof/mutex), which convoy explain reads"
         ));
     }
     None

@@ -19,6 +19,7 @@ use crate::layout::{
     SLOT_COUNT, SLOT_WORDS, SLOTS,
 };
 use crate::names::Names;
+use crate::record::Process;
 
 /// Looks a second at most.
 const RATE: f64 = 250.0;
@@ -82,6 +83,8 @@ pub(crate) struct Wait {
     pub(crate) owner_ended: bool,
     /// Whether the lock had no owner.
     pub(crate) is_free: bool,
+    /// For how long it was seen going on, seconds.
+    pub(crate) seen_s: f64,
 }
 
 /// What was seen of one process.
@@ -95,6 +98,8 @@ pub(crate) struct Look {
     pub(crate) waits: Vec<Wait>,
     /// How often it was looked at.
     pub(crate) count: u64,
+    /// From the first look to the last one, seconds.
+    pub(crate) seconds: f64,
     /// Waits past the recorded functions.
     pub(crate) outside: Option<Attached>,
     /// Where its threads spent CPU time, and all samples of that.
@@ -108,6 +113,9 @@ struct Peek {
     /// For the owners that stand in its locks.
     memory: Option<File>,
     look: Look,
+    begin: Instant,
+    /// When each wait was seen first, by its thread and begin.
+    since: BTreeMap<(u64, u64), Instant>,
     has_ended: bool,
 }
 
@@ -178,6 +186,13 @@ impl Looks {
         }
     }
 
+    /// Adds what is known of processes that have left no file.
+    pub fn finish(mut self, processes: &mut Vec<Process>) {
+        if let Some(sampling) = &mut self.sampling {
+            sampling.fill(processes);
+        }
+    }
+
     /// What was seen of the process with this file.
     pub(crate) fn take(&mut self, path: &Path) -> Option<Look> {
         let Peek { mut look, pid, .. } = self.peeks.remove(path)?;
@@ -197,7 +212,8 @@ impl Peek {
         let outside = Attached::new(pid).ok();
         let memory = File::open(format!("/proc/{pid}/mem")).ok();
         let look = Look { outside, ..Look::default() };
-        Some(Self { file, pid, memory, look, has_ended: false })
+        let (begin, since) = (Instant::now(), BTreeMap::new());
+        Some(Self { file, pid, memory, look, begin, since, has_ended: false })
     }
 
     /// Looks at all threads once; none if the process has ended.
@@ -243,6 +259,15 @@ impl Peek {
             };
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
         }
+        self.since.retain(|(thread, since), _| {
+            waits.get(thread).is_some_and(|wait| wait.since == *since)
+        });
+        for wait in waits.values_mut() {
+            let key = (wait.thread, wait.since);
+            wait.seen_s =
+                self.since.entry(key).or_insert_with(Instant::now).elapsed().as_secs_f64();
+        }
+        self.look.seconds = self.begin.elapsed().as_secs_f64();
         self.look.waits = waits.into_values().collect();
         Some(())
     }

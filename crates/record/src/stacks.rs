@@ -92,8 +92,12 @@ impl Stacks {
     pub(crate) fn scan(&mut self, words: impl Iterator<Item = u64>, asks: Asks) -> Option<Waiting> {
         let mut frames = Vec::new();
         let mut known = None;
-        for word in words {
-            let Some(target) = self.target(word) else { continue };
+        for (at, word) in words.enumerate() {
+            // A call by register is known by the function that it is in, which lies at the top.
+            let name = || self.names.name(word.saturating_sub(1));
+            let is_first = at == 0 && name().is_some_and(|name| passes_on(&name));
+            let target = self.target(word).or_else(|| is_first.then(Vec::new));
+            let Some(target) = target else { continue };
             let found = Target::of(&target).filter(|found| found.fits(asks));
             if let Some(found) = found.filter(|_| known.is_none()) {
                 // Words before are of libc, or left behind by functions that have ended.

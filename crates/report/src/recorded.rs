@@ -2,7 +2,7 @@
 
 use convoy_explain::{Diagnosis, diagnose, verdict};
 use convoy_record::account::LockAccount;
-use convoy_record::{Account, JAVA, Lock, Record, Times};
+use convoy_record::{Account, Cause, Doing, JAVA, Lock, Record, Site, Times};
 use serde::Serialize;
 
 use crate::format::{duration, wrap};
@@ -26,6 +26,8 @@ pub struct RecordedReport {
     pub account: Account,
     /// What is wrong, the most expensive first.
     pub diagnoses: Vec<Diagnosis>,
+    /// Which places waited for which places, the most waiting first.
+    pub causes: Vec<Cause>,
     /// Remarks.
     pub notes: Vec<String>,
 }
@@ -53,7 +55,10 @@ impl RecordedReport {
         let notes = program.disturbance.sentence().into_iter().collect();
         let (mut account, diagnoses) = (Account::new(record), diagnose(record));
         account.verdict = verdict(record);
-        Self { title, account, diagnoses, notes }
+        let causes = record.processes.iter().flat_map(|process| &process.causes);
+        let mut causes: Vec<Cause> = causes.filter(|cause| cause.wait_s > 0.0).cloned().collect();
+        causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
+        Self { title, account, diagnoses, causes, notes }
     }
 
     /// For people.
@@ -72,10 +77,16 @@ impl RecordedReport {
         for (locks, title) in [(true, "Locks"), (false, "Condition variables and barriers")] {
             let rows: Vec<&LockAccount> =
                 self.account.locks.iter().filter(|one| count(one) == locks).collect();
+            let (rows, folded) = fold(rows);
             if !rows.is_empty() {
                 text += "\n";
                 text += &table(title, &rows, LOCKS_SHOWN, SITES_SHOWN).to_text();
             }
+            text.extend(folded.map(|line| page_wrap(&line) + "\n"));
+        }
+        if !self.causes.is_empty() {
+            text += "\n";
+            text += &causes(&self.causes).to_text();
         }
         for note in self.account.unseen.iter().chain(&self.notes) {
             text.extend(wrap(note, page_width()).into_iter().map(|line| line + "\n"));
@@ -112,6 +123,82 @@ impl RecordedReport {
         }
         stacks
     }
+}
+
+/// Rows that cost something, and a line about the others: of the kernel's locks, and of those that
+/// threads waited for, what is below a hundredth of all waiting.
+fn fold(rows: Vec<&LockAccount>) -> (Vec<&LockAccount>, Option<String>) {
+    /// Percent of all waiting.
+    const LITTLE: f64 = 1.0;
+    let is_small = |one: &&LockAccount| {
+        one.wait_percent < LITTLE && (!one.lock.kernel.is_empty() || one.lock.wait_s() > 0.0)
+    };
+    let (small, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_small);
+    if rows.is_empty() && small.len() < LOCKS_SHOWN {
+        return (small, None);
+    }
+    let kernel = small.iter().filter(|one| !one.lock.kernel.is_empty()).count();
+    let wait_s: f64 = small.iter().map(|one| one.lock.wait_s()).sum();
+    let line = (!small.is_empty()).then(|| {
+        format!(
+            "and {} more below 1 % of the waiting ({kernel} of the kernel), {} in all",
+            small.len(),
+            duration(wait_s * 1e6)
+        )
+    });
+    (rows, line)
+}
+
+/// Which places waited for which places.
+fn causes(all: &[Cause]) -> Table {
+    /// Rows that are shown.
+    const SHOWN: usize = 8;
+    let columns = vec![
+        Column::text("Waiting in").key("place"),
+        Column::text("held by").key("held_at"),
+        Column::text("lock"),
+        Column::number("waits", ""),
+        Column::number("total", "").key("wait_us"),
+        Column::number("max", "").key("max_us"),
+        Column::number("ran", "%").key("ran_percent").group("owner"),
+        Column::number("asleep", "%").key("asleep_percent").group("owner"),
+        Column::number("waited", "%").key("waited_percent").group("owner"),
+    ];
+    let mut table = Table::new("Who waited for whom", columns);
+    for cause in all.iter().take(SHOWN) {
+        let samples = cause.samples();
+        let seen = |doing: &[Doing]| {
+            let of = cause.owners.iter().filter(|seen| doing.contains(&seen.doing));
+            100.0 * of.map(|seen| seen.count).sum::<u64>() as f64 / samples as f64
+        };
+        let ran = 100.0 * cause.ran_s / cause.measured_s;
+        let held = if cause.held_at.is_empty() { "not known" } else { &cause.held_at };
+        table.row(vec![
+            Cell::text(cause.place.clone()),
+            Cell::text(held),
+            Cell::text(cause.lock.clone()),
+            Cell::count(cause.count),
+            us(Some(cause.wait_s)),
+            us((cause.max_s > 0.0).then_some(cause.max_s)),
+            Cell::number(ran.min(100.0), 0),
+            Cell::number(seen(&[Doing::Sleeps, Doing::Faults, Doing::Idles]), 0),
+            Cell::number(seen(&[Doing::Waits]), 0),
+        ]);
+    }
+    table.note(
+        "owner: of the time that others waited, by its CPU time and by samples of what it did",
+    );
+    table
+}
+
+/// All holds of a place: those in which the owner slept or lost its CPU, too.
+fn held<'a>(sites: impl Iterator<Item = &'a Site>) -> Times {
+    let mut all = Times::default();
+    for site in sites {
+        all.add(&site.hold_on);
+        all.add(&site.hold_off);
+    }
+    all
 }
 
 /// What a lock is, in words.
@@ -153,9 +240,10 @@ fn table(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table
         cells.extend([
             Cell::count(lock.count()),
             Cell::number(one.contended_percent, 1),
-            Cell::count(lock.sites.iter().map(|site| site.threads).max().unwrap_or(0)),
+            threads(lock.sites.iter().map(|site| site.threads).max().unwrap_or(0)),
         ]);
-        cells.extend(holds(&all(|site| &site.hold_on), one.owner_off_cpu_percent, lock.is_lock()));
+        let held_all = held(lock.sites.iter());
+        cells.extend(holds(&held_all, one.owner_off_cpu_percent, lock.is_lock()));
         cells.push(us(all(|site| &site.handoff).percentile_s(50.0)));
         table.row(cells);
         for site in lock.sites.iter().take(sites) {
@@ -167,18 +255,15 @@ fn table(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table
             // Not known of a place if it is not of the lock.
             let known = if one.contended_percent.is_nan() { f64::NAN } else { 100.0 };
             let waited = known * site.contended as f64 / site.count.max(1) as f64;
-            cells.extend([
-                Cell::count(site.count),
-                Cell::number(waited, 1),
-                Cell::count(site.threads),
-            ]);
-            cells.extend(holds(&site.hold_on, f64::NAN, lock.is_lock()));
+            cells.extend([Cell::count(site.count), Cell::number(waited, 1), threads(site.threads)]);
+            let held = held(std::iter::once(site));
+            cells.extend(holds(&held, f64::NAN, lock.is_lock()));
             cells.push(us(site.handoff.percentile_s(50.0)));
             table.row(cells);
         }
     }
     table.note(
-        "held: on the CPU, from samples; off CPU: of the time held, by switches of the owner; \
+        "held: from samples; off CPU: of the time held, by switches of the owner; \
          passed on: from a release with waiters to the next owner running (median)",
     );
     if rows.len() > most {
@@ -192,8 +277,13 @@ fn us(seconds: Option<f64>) -> Cell {
     Cell::shown(duration(value), value)
 }
 
+/// A number of threads; 0 is not known.
+fn threads(count: u64) -> Cell {
+    if count == 0 { Cell::number(f64::NAN, 0) } else { Cell::count(count) }
+}
+
 fn waits(wait: &Times) -> [Cell; 3] {
-    let some = (wait.count > 0).then_some(());
+    let some = (wait.count > 0 && wait.max_s > 0.0).then_some(());
     [us(Some(wait.total_s)), us(wait.percentile_s(50.0)), us(some.map(|()| wait.max_s))]
 }
 

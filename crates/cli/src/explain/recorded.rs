@@ -25,6 +25,9 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
                  `perf script -i {name}` prints"
             )));
         }
+        if let Some(imported) = import::read_bytes(path, &bytes) {
+            return Ok(Some(imported));
+        }
         let text = String::from_utf8_lossy(&bytes);
         if text.trim_start().starts_with('{') {
             return Ok(Some(Record::parse(&text, path)?));

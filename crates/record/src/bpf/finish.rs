@@ -11,6 +11,7 @@ use convoy_host::clock::monotonic_ns;
 
 use crate::raw::sorted;
 use crate::record::{Kind, Lock, Process};
+use crate::runtimes::runtime;
 use crate::scheduling::Scheduling;
 use crate::stacks::Stacks;
 
@@ -115,6 +116,8 @@ impl Watching {
         is_known: bool,
     ) {
         let mut stacks = Stacks::new(pid, &seen.maps);
+        // Here every wait is counted, also those for locks of libc, of which samples were taken.
+        process.runtime_locks.retain(|lock| runtime(&lock.runtime).is_none());
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
         for (address, word) in found {
             let near = process.addresses.range(..=address).next_back();

@@ -1,19 +1,23 @@
 //! What other tools tell of waits for locks, as a record: `perf lock contention`, `perf script` of
-//! lock and sched events, `/proc/lock_stat`, folded stacks of what threads slept in.
+//! lock and sched events, `/proc/lock_stat`, folded stacks of what threads slept in, mutex and
+//! block profiles of Go, flight recordings of Java.
 //!
 //! Lines that belong to no table are passed over and counted; a line of a table that makes no sense
 //! is refused with its number. None of these formats has holds on the CPU or work between them, so
 //! an imported record can be explained and not replayed.
 
 mod folded;
+mod jfr;
 mod lock_stat;
 mod perf_lock;
 mod perf_script;
+mod pprof;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::RecordError;
+use crate::causes::Cause;
 use crate::layout;
 use crate::record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION, total};
 
@@ -31,6 +35,7 @@ pub fn read(path: &Path, text: &str) -> Option<Result<Record, RecordError>> {
     let (source, reader): (_, Reader) = match () {
         () if any(lock_stat::is_head) => ("/proc/lock_stat", lock_stat::read),
         () if any(perf_lock::is_head) => ("perf lock contention", perf_lock::read),
+        () if any(jfr::is_event) => ("a Java flight recording", jfr::read),
         () if any(perf_script::is_event) => ("perf script", perf_script::read),
         () if !head.is_empty() && head.iter().all(|line| folded::is_stack(line)) => {
             ("folded stacks", folded::read)
@@ -47,6 +52,14 @@ pub fn read(path: &Path, text: &str) -> Option<Result<Record, RecordError>> {
     })
 }
 
+/// The record in the bytes of `path`, if they are those of a profile of Go.
+pub fn read_bytes(path: &Path, bytes: &[u8]) -> Option<Record> {
+    let bytes = pprof::unpacked(bytes).filter(|bytes| pprof::is_profile(bytes))?;
+    let mut waits = Waits::default();
+    pprof::read(&bytes, &mut waits);
+    Some(waits.record("a profile of Go", path))
+}
+
 /// The waits that a reader has found.
 #[derive(Default)]
 struct Waits {
@@ -58,6 +71,8 @@ struct Waits {
     notes: Vec<String>,
     /// From the first to the last event, seconds; 0: not known.
     seconds: f64,
+    /// Places that held locks.
+    causes: Vec<Cause>,
 }
 
 impl Waits {
@@ -109,7 +124,8 @@ impl Waits {
             wall_s: self.seconds,
             ..Program::default()
         };
-        let process = Process { seconds: self.seconds, locks, ..Process::default() };
+        let causes = self.causes;
+        let process = Process { seconds: self.seconds, locks, causes, ..Process::default() };
         Record { recorded: VERSION, program, processes: vec![process], unseen }
     }
 }
@@ -130,11 +146,9 @@ impl Times {
         Self { count: 1, total_s: seconds, max_s: seconds, buckets: vec![(least, 1)] }
     }
 
-    /// Times of which only these are known: all in the bucket of the mean.
+    /// Times of which only these are known: they have no distribution.
     fn summed(count: u64, total_s: f64, max_s: f64) -> Self {
-        let mean_s = total_s / count.max(1) as f64;
-        let buckets = vec![(Self::one(mean_s).buckets[0].0, count)];
-        Self { count, total_s, max_s, buckets }
+        Self { count, total_s, max_s, buckets: Vec::new() }
     }
 }
 

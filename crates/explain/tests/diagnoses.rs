@@ -1,0 +1,216 @@
+//! The diagnoses of records that are made up: one that shows the ill, and one that looks like it
+//! and is not.
+
+use convoy_explain::{Ill, diagnose, verdict};
+use convoy_record::{
+    Cause, Counted, Doing, Hot, Kind, Lock, Pending, Process, Program, Record, Seen, Site, Times,
+};
+
+/// So many times of this length each, seconds.
+fn times(count: u64, each_s: f64) -> Times {
+    let total_s = count as f64 * each_s;
+    Times { count, total_s, max_s: each_s, buckets: vec![(each_s * 0.8e9, count)] }
+}
+
+fn site(place: &str, act: &str, count: u64) -> Site {
+    let threads = 4;
+    Site { place: place.to_owned(), act: act.to_owned(), count, threads, ..Site::default() }
+}
+
+/// A mutex that `append` waits for 1000 times, 2 ms each, and that `sync` holds for 3 ms.
+fn mutex() -> Lock {
+    let append = Site { contended: 1000, wait: times(1000, 2e-3), ..site("append", "lock", 2000) };
+    let sync = Site { hold_off: times(300, 3e-3), threads: 1, ..site("sync", "lock", 300) };
+    let sites = vec![append, sync];
+    Lock { name: "log".to_owned(), kind: Kind::Mutex, instances: 1, sites, ..Lock::default() }
+}
+
+fn seen(doing: Doing, what: &str, count: u64) -> Seen {
+    Seen { doing, what: what.to_owned(), count, ..Seen::default() }
+}
+
+/// Why `append` waits: the part of the time that the owner ran, and what it was seen doing.
+fn cause(ran: f64, owners: Vec<Seen>) -> Cause {
+    let of = |text: &str| text.to_owned();
+    let (wait_s, measured_s) = (2.0, 1.0);
+    let (place, held_at) = (of("append"), of("sync"));
+    let (lock, act, held_act) = (of("log"), of("lock"), of("lock"));
+    let cause = Cause { lock, place, act, held_at, held_act, count: 1000, ..Cause::default() };
+    Cause { wait_s, max_s: 2e-3, measured_s, ran_s: ran, owners, ..cause }
+}
+
+fn process(lock: Lock, cause: Cause) -> Process {
+    let (locks, causes) = (vec![lock], vec![cause]);
+    Process { pid: 7, seconds: 1.0, cpu_s: 1.0, threads: 4, locks, causes, ..Process::default() }
+}
+
+fn record(process: Process) -> Record {
+    let program = Program { wall_s: 1.0, cpus: 2, ..Program::default() };
+    Record { program, processes: vec![process], ..Record::default() }
+}
+
+fn ill(process: Process) -> Option<Ill> {
+    diagnose(&record(process)).into_iter().find(|one| one.is_much()).map(|one| one.ill)
+}
+
+#[test]
+fn an_owner_that_sleeps_is_named_with_its_call() {
+    let asleep = vec![seen(Doing::Sleeps, "fdatasync(2)", 40), seen(Doing::Runs, "", 60)];
+    let said = verdict(&record(process(mutex(), cause(0.05, asleep.clone()))));
+    for words in ["in append", "50 % of their time", "`log`", "which sync holds while it sleeps"] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(said.contains("fdatasync(2) outside of the critical section"), "{said}");
+    // It runs nearly all the time: what it sleeps in now and then is not the reason.
+    assert_ne!(ill(process(mutex(), cause(0.9, asleep))), Some(Ill::OwnerAsleep));
+}
+
+#[test]
+fn an_owner_that_lost_its_cpu_makes_a_convoy() {
+    let runs = vec![seen(Doing::Runs, "", 100)];
+    assert_eq!(ill(process(mutex(), cause(0.1, runs.clone()))), Some(Ill::OwnerPreempted));
+    assert_eq!(ill(process(mutex(), cause(0.95, runs))), Some(Ill::LongSection));
+}
+
+#[test]
+fn a_chain_names_the_other_lock() {
+    let waits = vec![seen(Doing::Waits, "disk", 80), seen(Doing::Runs, "", 20)];
+    let said = verdict(&record(process(mutex(), cause(0.1, waits))));
+    assert!(said.contains("while it waits in") && said.contains("`disk`"), "{said}");
+}
+
+#[test]
+fn a_hog_is_one_thread_and_holds_the_lock_nearly_always() {
+    let hog = |held_s: f64, threads: u64| {
+        let mut lock = mutex();
+        lock.sites[1].hold_on = times(300, held_s / 300.0);
+        lock.sites[1].hold_off = Times::default();
+        lock.sites[1].threads = threads;
+        process(lock, cause(0.95, vec![seen(Doing::Runs, "", 100)]))
+    };
+    assert_eq!(ill(hog(0.9, 1)), Some(Ill::Hog));
+    assert_eq!(ill(hog(0.9, 8)), Some(Ill::LongSection));
+    assert_eq!(ill(hog(0.3, 1)), Some(Ill::LongSection));
+}
+
+#[test]
+fn a_writer_starves_only_if_readers_overtake_it() {
+    let rwlock = |again: u64, wait_s: f64| {
+        let mut lock = mutex();
+        lock.kind = Kind::Rwlock;
+        lock.sites[0].act = "write".to_owned();
+        lock.sites[0].wait = times(100, wait_s);
+        lock.sites[1] = Site { hold_on: times(9000, 100e-6), ..site("sync", "read", 9000) };
+        let one = cause(1.0, vec![seen(Doing::Runs, "", 50)]);
+        let (act, held_act) = ("write".to_owned(), "read".to_owned());
+        let (count, wait_s) = (100, 100.0 * wait_s);
+        process(lock, Cause { act, held_act, count, wait_s, again, kind: Kind::Rwlock, ..one })
+    };
+    assert_eq!(ill(rwlock(2000, 9e-3)), Some(Ill::WriterStarvation));
+    assert_ne!(ill(rwlock(10, 90e-6)), Some(Ill::WriterStarvation));
+}
+
+#[test]
+fn locks_of_libc_come_with_advice_and_others_do_not() {
+    let mut lock = mutex();
+    lock.runtime = "localtime_r".to_owned();
+    let said = verdict(&record(process(lock, Cause::default())));
+    assert!(said.contains("libc's lock of the time zone, which localtime_r() takes"), "{said}");
+    assert!(said.contains("once for each second"), "{said}");
+    let mut lock = mutex();
+    lock.runtime = "Java's monitors, `synchronized`".to_owned();
+    assert_eq!(ill(process(lock, Cause::default())), Some(Ill::RuntimeLock));
+}
+
+#[test]
+fn a_herd_wakes_in_vain_and_a_phase_does_not() {
+    let herd = |futile: u64| {
+        let wait = Site { wait: times(20_000, 1e-3), futile, ..site("worker", "wait", 20_000) };
+        let sites = vec![wait, site("dispatch", "signal", 1500)];
+        let name = "work".to_owned();
+        let lock = Lock { name, kind: Kind::Condition, instances: 1, sites, ..Lock::default() };
+        process(lock, Cause::default())
+    };
+    assert_eq!(ill(herd(18_000)), Some(Ill::ThunderingHerd));
+    assert_eq!(ill(herd(20)), None);
+}
+
+#[test]
+fn readers_that_move_a_counter_are_told_without_waits() {
+    let readers = |each_s: f64, threads: u64| {
+        let acquire = times(5_000_000, each_s);
+        let read = Site { acquire, threads, ..site("lookup", "read", 5_000_000) };
+        let lock = Lock { name: "routes".to_owned(), kind: Kind::Rwlock, ..Lock::default() };
+        process(Lock { sites: vec![read], ..lock }, Cause::default())
+    };
+    assert_eq!(ill(readers(90e-9, 4)), Some(Ill::ReaderCounter));
+    assert_eq!(ill(readers(12e-9, 4)), None);
+    assert_eq!(ill(readers(90e-9, 1)), None);
+}
+
+#[test]
+fn locks_on_one_line_share_it_falsely_only_if_both_are_busy() {
+    let two = |count: u64| {
+        let lock = |name: &str, count: u64| {
+            let lock = Site { acquire: times(count, 80e-9), ..site(name, "lock", count) };
+            Lock { name: name.to_owned(), sites: vec![lock], ..Lock::default() }
+        };
+        let mut process = process(lock("left", 2_000_000), Cause::default());
+        process.locks.push(lock("right", count));
+        process.neighbours = vec![vec!["left".to_owned(), "right".to_owned()]];
+        process
+    };
+    assert_eq!(ill(two(2_000_000)), Some(Ill::FalseSharing));
+    assert_eq!(ill(two(100)), None);
+}
+
+#[test]
+fn loops_that_wait_are_told_by_samples_or_by_yields() {
+    let hot = |spins: u64, atomics: u64| {
+        let place = "acquire (spin.c:9)".to_owned();
+        let hot = vec![Hot { place, count: 900, spins, atomics, ..Hot::default() }];
+        let empty = process(mutex(), Cause::default());
+        Process { hot, samples: 1000, locks: Vec::new(), causes: Vec::new(), ..empty }
+    };
+    assert_eq!(ill(hot(300, 0)), Some(Ill::Spinning));
+    assert_eq!(ill(hot(0, 300)), Some(Ill::ReaderCounter));
+    // A loop that computes.
+    assert_eq!(ill(hot(3, 0)), None);
+    let mut yields = hot(0, 0);
+    yields.yields = vec![Counted { place: "acquire".to_owned(), count: 100_000 }];
+    let said = verdict(&record(yields));
+    assert!(said.contains("sched_yield(2) was called 100000 times"), "{said}");
+}
+
+#[test]
+fn a_deadlock_comes_first_with_both_places() {
+    let wait = |thread: u64, owner: u64, lock: &str, place: &str, held_at: &str| Pending {
+        thread,
+        owner,
+        lock: lock.to_owned(),
+        place: place.to_owned(),
+        held_at: held_at.to_owned(),
+        act: "lock".to_owned(),
+        wait_s: 0.9,
+        ..Pending::default()
+    };
+    let mut process = process(mutex(), cause(0.9, Vec::new()));
+    process.pending =
+        vec![wait(1, 2, "b", "transfer", "refund"), wait(2, 1, "a", "refund", "transfer")];
+    let said = verdict(&record(process.clone()));
+    let expected = "Deadlock: thread 1 waits in transfer for `b` and holds `a`, acquired in \
+                    transfer; thread 2 waits in refund for `a` and holds `b`, acquired in refund. \
+                    Acquire these locks in one order everywhere.";
+    assert_eq!(said, expected);
+    // A queue behind an owner that works is none.
+    process.pending.truncate(1);
+    assert_ne!(ill(process), Some(Ill::Deadlock));
+}
+
+#[test]
+fn what_costs_little_is_no_problem() {
+    let mut lock = mutex();
+    lock.sites[0].wait = times(10, 2e-3);
+    let said = verdict(&record(process(lock, Cause::default())));
+    assert!(said.starts_with("Locks cost little"), "{said}");
+}
