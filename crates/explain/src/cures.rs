@@ -37,27 +37,21 @@ pub(crate) fn cost(subject: &Subject<'_>) -> String {
 
 /// What to do about an owner that sleeps in this system call.
 pub(crate) fn of_call(call: &str) -> String {
-    let name = call.trim_end_matches("(2)");
-    let what = match name {
-        "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" => {
-            "Note what must reach the disk under the lock, and call"
-        }
-        "nanosleep" | "clock_nanosleep" | "sched_yield" | "pause" => {
-            "Release the lock and then call"
-        }
-        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" | "accept"
-        | "accept4" | "recvfrom" | "recvmsg" | "connect" | "futex" | "wait4" | "waitid" => {
-            "Release the lock before this wait: do not call"
-        }
-        "" => {
-            return "Touch the memory before the lock is acquired, or keep it in memory; another \
-                    lock will not help."
-                .to_owned();
-        }
-        _ => "Prepare the data under the lock, and call",
-    };
-    let outside = if what.ends_with("not call") { "inside of" } else { "outside of" };
-    format!("{what} {call} {outside} the critical section; another lock will not help.")
+    match call.trim_end_matches("(2)") {
+        "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" => format!(
+            "Note under the lock what must reach the disk, and call {call} outside of the critical \
+             section; another lock will not help."
+        ),
+        "" => "Touch the memory before the lock is acquired, or keep it in memory; another lock \
+               will not help."
+            .to_owned(),
+        "read" | "pread64" | "readv" | "write" | "pwrite64" | "writev" | "sendto" | "sendmsg"
+        | "openat" | "close" | "mmap" | "munmap" => format!(
+            "Prepare the data under the lock, and call {call} outside of the critical section; \
+             another lock will not help."
+        ),
+        _ => format!("Release the lock before it calls {call}; another lock will not help."),
+    }
 }
 
 /// A cycle of waits.

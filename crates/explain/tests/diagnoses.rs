@@ -67,9 +67,16 @@ fn an_owner_that_sleeps_is_named_with_its_call() {
 
 #[test]
 fn an_owner_that_lost_its_cpu_makes_a_convoy() {
-    let runs = vec![seen(Doing::Runs, "", 100)];
-    assert_eq!(ill(process(mutex(), cause(0.1, runs.clone()))), Some(Ill::OwnerPreempted));
-    assert_eq!(ill(process(mutex(), cause(0.95, runs))), Some(Ill::LongSection));
+    let convoy = |ran: f64| {
+        // All threads do the same.
+        let mut lock = mutex();
+        lock.sites.truncate(1);
+        lock.sites[0].hold_off = times(300, 3e-3);
+        let one = cause(ran, vec![seen(Doing::Runs, "", 100)]);
+        process(lock, Cause { held_at: "append".to_owned(), ..one })
+    };
+    assert_eq!(ill(convoy(0.1)), Some(Ill::OwnerPreempted));
+    assert_eq!(ill(convoy(0.95)), Some(Ill::LongSection));
 }
 
 #[test]

@@ -288,15 +288,20 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "crypto_thread_",
     ];
     /// What such functions do; a constructor is named after its class.
-    const ACTS: [&str; 7] = ["lock", "mutex", "acquire", "wait", "enter", "init", "sem"];
-    /// Functions between a program and its heap.
-    const HEAP: [&str; 6] = [
+    const ACTS: [&str; 8] =
+        ["lock", "mutex", "acquire", "wait", "enter", "init", "sem", "contended"];
+    /// Functions between a program and its heap, or its counters.
+    const HEAP: [&str; 10] = [
         "operator new",
         "operator delete",
         "__gnu_cxx::new_allocator",
         "std::__new_allocator",
         "std::allocator",
         "alloc::",
+        "sync/atomic.",
+        "core::sync::atomic::",
+        "std::__atomic_base",
+        "std::atomic",
     ];
     let name = without_arguments(name).to_ascii_lowercase();
     let last = name.rsplit("::").next().unwrap_or(&name);
