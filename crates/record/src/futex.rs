@@ -140,14 +140,14 @@ mod tests {
     fn a_line_of_proc_says_where_a_thread_is() {
         assert!(matches!(Call::parse("running\n"), Some(Call::Running)));
         assert!(matches!(Call::parse("-1 0x7ffd 0x55aa\n"), Some(Call::Faulting)));
-        let line = "202 0x1000 0x80 0x2 0x0 0x0 0x0 0x007f_fd10 0x7f00\n";
+        let line = "202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         let sleep = Call::parse(line).and_then(Call::sleep);
         let asks = Asks { operation: 128, value: 2 };
         assert!(sleep == Some(Sleep { word: 0x1000, stack: 0x007f_fd10, asks }));
         // A wakeup, and another call.
-        let line = "202 0x1000 0x81 0x2 0x0 0x0 0x0 0x007f_fd10 0x7f00\n";
+        let line = "202 0x1000 0x81 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         assert!(Call::parse(line).is_some_and(|call| call.sleep().is_none()));
-        let line = "75 0x3 0x0 0x0 0x0 0x0 0x0 0x007f_fd10 0x7f00\n";
+        let line = "75 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         let call = Call::parse(line);
         assert!(matches!(call, Some(Call::Asleep { number: 75, stack: 0x007f_fd10, .. })));
     }
