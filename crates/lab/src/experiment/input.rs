@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 46] = [
+pub const INPUTS: [Input; 47] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
