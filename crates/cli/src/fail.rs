@@ -43,6 +43,11 @@ impl Failure {
         })
     }
 
+    /// The message.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Prints the message in one line and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         output::say(&format!("convoy: {}", one_line(&self.message)));

@@ -40,6 +40,22 @@ pub(crate) fn default_path() -> Option<PathBuf> {
 }
 
 impl StoreArgs {
+    /// Whether the names of the record can be names.
+    pub(crate) fn check_tags(&self) -> Result<(), StoreError> {
+        self.tag.iter().try_for_each(|tag| convoy_store::check_tag(tag))
+    }
+
+    /// Whether no record shall be kept.
+    pub(crate) fn is_off(&self) -> bool {
+        let none = std::env::var_os("CONVOY_STORE").is_some_and(|store| store == NONE);
+        self.no_store || self.store.is_none() && none
+    }
+
+    /// Whether the user has said where the store is.
+    pub(crate) fn is_named(&self) -> bool {
+        self.store.is_some() || std::env::var_os("CONVOY_STORE").is_some()
+    }
+
     /// The file, unless no record shall be kept.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         if self.no_store { None } else { self.store.clone().or_else(default_path) }
@@ -61,14 +77,14 @@ impl StoreArgs {
 
     /// The keeper of a command of this `kind`, unless no record is wanted.
     pub(crate) fn keeper(&self, kind: &str, seed: Option<u64>) -> Option<Keeper> {
-        let none =
-            self.store.is_none() && std::env::var_os("CONVOY_STORE").is_some_and(|s| s == NONE);
-        if self.no_store || none {
+        if self.is_off() {
             return None;
         }
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         let build = format!("convoy {} ({profile})", env!("CARGO_PKG_VERSION"));
-        let command = std::env::args().skip(1).collect();
+        // Not all arguments are text.
+        let words = std::env::args_os().skip(1);
+        let command = words.map(|word| word.to_string_lossy().into_owned()).collect();
         let entry = Entry::now(kind, command, &build, serde_json::Value::Null);
         Some(Keeper { path: self.path(), entry: Entry { seed, tags: self.tag.clone(), ..entry } })
     }
@@ -107,11 +123,17 @@ fn beside(entry: &Entry) -> String {
     let name = format!("convoy-{}-{}.json", entry.kind, entry.uid.replace(['/', '.'], "-"));
     for directory in [PathBuf::from("."), std::env::temp_dir()] {
         let path = directory.join(&name);
-        if output::file(&path, &text).is_ok() {
+        if output::private(&path, &text).is_ok() {
             return format!("the record is in {}", path.display());
         }
     }
     format!("the record: {text}")
+}
+
+/// A name that no other file has.
+pub(crate) fn unique() -> String {
+    let entry = Entry::now("record", Vec::new(), "", serde_json::Value::Null);
+    entry.uid.replace(['/', '.'], "-")
 }
 
 /// A warning is printed even with `--quiet`: something is not as it should be.

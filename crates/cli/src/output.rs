@@ -10,7 +10,11 @@ use std::time::Duration;
 
 /// Writes a result where `common` says. A reader that has gone away is no failure.
 pub(crate) fn result(common: &Common, text: &str) -> Result<(), Failure> {
-    let mut text = text.to_owned();
+    place(common, look::plain(text).into_owned())
+}
+
+/// Writes what may go to a terminal.
+fn place(common: &Common, mut text: String) -> Result<(), Failure> {
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -72,10 +76,44 @@ pub(crate) fn ready(path: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Whether `path` could be written now; it is left as it is.
+pub(crate) fn can_write(path: &Path) -> Result<(), Failure> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        let found = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+        return found.map_err(|error| cannot_write(path, &error.into()));
+    }
+    let part = beside(path);
+    let made = create(&part, 0o600);
+    let made = made.and_then(|_| std::fs::remove_file(&part));
+    made.map_err(|error| cannot_write(path, &error))
+}
+
+/// A name for what is written before it is whole.
+fn beside(path: &Path) -> std::path::PathBuf {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut part = path.into_os_string();
+    part.push(format!(".{}.part", std::process::id()));
+    part.into()
+}
+
+/// A new file, whatever lies there: no link of somebody else is followed.
+fn create(path: &Path, mode: u32) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
+/// As [`file`], for the eyes of its owner alone: command lines and names of programs are in it.
+pub(crate) fn private(path: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Failure> {
+    write(path, content.as_ref(), 0o600)
+}
+
 /// Writes `content` to `path` completely or not at all: beside it first, then renamed. A device or
 /// a pipe is written to, never replaced.
 pub(crate) fn file(path: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Failure> {
-    let content = content.as_ref();
+    write(path, content.as_ref(), 0o666)
+}
+
+fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         let opened = std::fs::OpenOptions::new().write(true).open(path);
         return match opened.and_then(|mut file| file.write_all(content)) {
@@ -87,13 +125,14 @@ pub(crate) fn file(path: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> Result
     }
     // The file that a symbolic link names is replaced, not the link.
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = Path::new(&part);
-    std::fs::write(part, content).and_then(|()| std::fs::rename(part, path)).map_err(|error| {
-        let _nothing_left = std::fs::remove_file(part);
-        cannot_write(path, &error)
-    })
+    let part = beside(path);
+    let made = create(&part, mode);
+    made.and_then(|mut part| part.write_all(content))
+        .and_then(|()| std::fs::rename(&part, path))
+        .map_err(|error| {
+            let _nothing_left = std::fs::remove_file(&part);
+            cannot_write(path, &error)
+        })
 }
 
 /// Appends `text` to `path`, which is made if there is none.
@@ -119,12 +158,12 @@ pub(crate) fn print(
         convoy_report::set_page_width(convoy_report::MAX_WIDTH);
     }
     let text = match common.format {
-        Format::Table if common.output.is_some() => table(),
+        Format::Table if common.output.is_some() => look::plain(&table()).into_owned(),
         Format::Table => look::dress(&table()),
-        Format::Json => json(),
-        Format::Csv => csv(),
+        Format::Json => look::plain(&json()).into_owned(),
+        Format::Csv => look::plain(&csv()).into_owned(),
     };
-    result(common, &text)
+    place(common, text)
 }
 
 /// A progress bar of `length` steps on standard error; hidden when that is no terminal, or by
@@ -152,5 +191,5 @@ pub(crate) fn message(common: &Common, text: &str) {
 /// A line on standard error. That nobody reads there, as after `2>&1 | head -1`, must not cost the
 /// result, the record or the cleaning up; `eprintln!` would end the program.
 pub(crate) fn say(text: &str) {
-    let _nobody_reads = writeln!(std::io::stderr(), "{text}");
+    let _nobody_reads = writeln!(std::io::stderr(), "{}", look::plain(text));
 }

@@ -10,6 +10,7 @@ use convoy_lab::record::Record;
 use convoy_lab::sweep::Shard;
 use convoy_machine::Preset;
 use convoy_record::{Account, Record as Program, import, layout, raw};
+use convoy_report::RecordedReport;
 use convoy_store::{Filter, Store};
 use convoy_workload::calibration::Calibration;
 use convoy_workload::dialect::Dialect;
@@ -149,15 +150,23 @@ fn read_record(bytes: &[u8]) {
 /// The record of a program, and what is said about it.
 fn read_program(bytes: &[u8]) {
     if let Ok(record) = Program::parse(&text(bytes), Path::new("fuzz.json")) {
-        let _account = Account::new(&record);
+        report(&record);
     }
 }
 
 /// What another tool printed about a program.
 fn read_import(bytes: &[u8]) {
     if let Some(Ok(record)) = import::read(Path::new("fuzz.txt"), &text(bytes)) {
-        let _account = Account::new(&record);
+        report(&record.with_short_names());
     }
+}
+
+/// All that is made of a record: its account and its report in each format.
+fn report(record: &Program) {
+    let _account = Account::new(record);
+    let report = RecordedReport::new(record);
+    let _stacks = report.stacks();
+    let _text = (report.to_text(), report.to_json(), report.to_csv());
 }
 
 /// What a recorded program left, with any word changed: the program can write there, too. Each line
@@ -173,8 +182,7 @@ fn read_raw(bytes: &[u8]) {
             file.write_all_at(&value.to_le_bytes(), place).expect("room for a page");
         }
         for process in raw::read(directory).into_iter().flatten() {
-            let _account =
-                Account::new(&Program { processes: vec![process], ..Program::default() });
+            report(&Program { processes: vec![process], ..Program::default() });
         }
     });
 }

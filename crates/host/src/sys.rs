@@ -8,6 +8,7 @@ pub(crate) mod aio;
 pub mod bpf;
 pub mod pthread;
 mod queries;
+pub(crate) mod relay;
 pub mod samples;
 
 pub(crate) use queries::{groups, times, user_database};

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! DIR/build          which build made the cells
-//! DIR/cells/HASH     one line of JSON: the outcome of the cell of that hash
+//! DIR/cells/HASH     one line of JSON, the outcome of the cell of that hash, and its SHA-256
 //! ```
 //!
 //! A file appears complete or not at all: it is written beside its place, made durable, and
@@ -14,7 +14,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::experiment::Plan;
-use crate::job::{Job, Outcome};
+use crate::job::{Job, Outcome, sha256};
 
 /// A directory of cells.
 #[derive(Clone, Debug)]
@@ -66,6 +66,9 @@ pub enum SweepError {
         problem: String,
     },
 }
+
+/// Bytes that no outcome has.
+const LARGEST: u64 = 256 << 20;
 
 impl Shard {
     /// All cells.
@@ -127,13 +130,25 @@ impl Cells {
     /// [`SweepError::Io`] and [`SweepError::Damaged`].
     pub fn outcome(&self, hash: &str) -> Result<Option<Outcome>, SweepError> {
         let path = self.path(hash);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
+        let damaged =
+            |problem: &str| SweepError::Damaged { path: path.clone(), problem: problem.to_owned() };
+        // A pipe or a device would be read without end.
+        match fs::metadata(&path) {
+            Ok(found) if found.is_file() && found.len() <= LARGEST => {}
+            Ok(_) => return Err(damaged("no file of a cell")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(SweepError::Io { path, source }),
-        };
-        let outcome = serde_json::from_str(&text);
-        outcome.map(Some).map_err(|error| SweepError::Damaged { path, problem: error.to_string() })
+        }
+        let text =
+            fs::read(&path).map_err(|source| SweepError::Io { path: path.clone(), source })?;
+        let text = String::from_utf8(text).map_err(|_| damaged("it is no text"))?;
+        let mut lines = text.lines();
+        let outcome = lines.next().unwrap_or_default();
+        // Cells of older versions have no checksum.
+        if lines.next().is_some_and(|checksum| checksum != sha256(outcome)) {
+            return Err(damaged("its checksum is another one"));
+        }
+        serde_json::from_str(outcome).map(Some).map_err(|error| damaged(&error.to_string()))
     }
 
     /// Keeps the outcome of `job`; it is durable when this returns.
@@ -142,7 +157,7 @@ impl Cells {
     /// [`SweepError::Io`].
     pub fn keep(&self, job: &Job, outcome: &Outcome) -> Result<(), SweepError> {
         let text = serde_json::to_string(outcome).unwrap_or_default();
-        write(&self.path(&job.hash()), &format!("{text}\n"))
+        write(&self.path(&job.hash()), &format!("{text}\n{}\n", sha256(&text)))
     }
 
     /// The outcomes of all cells of `plan`, in their order.

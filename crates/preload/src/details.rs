@@ -13,12 +13,10 @@ use crate::layout::*;
 use crate::local::*;
 use crate::process::{self, Map, Slot};
 use crate::thread::{Thread, add};
-use crate::{arch, own, stack};
+use crate::{arch, code, own, room, stack};
 
 /// Details that threads share for one key at most, a power of two.
 const SHARDS: usize = 64;
-/// Details for which room is made at once.
-const TOGETHER: u64 = 16;
 /// Shared details that are found again, and places that are looked at for one.
 const SHARED: usize = 1024;
 const PROBES: usize = 16;
@@ -27,6 +25,13 @@ const PROBES: usize = 16;
 static KNOWN: [AtomicU64; SHARED] = [const { AtomicU64::new(0) }; SHARED];
 /// Details of a key that are shared; 0: not counted yet.
 static SHARD_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The file is a new one.
+pub(crate) fn forget() {
+    for word in &KNOWN {
+        word.store(0, Relaxed);
+    }
+}
 
 /// The callers of a place, as [`D_CALLERS`] has them; zeros: nobody has looked.
 type Callers = [u64; CALLERS];
@@ -116,7 +121,11 @@ impl Thread {
     pub(crate) fn phase(self, wait: u64, now: u64, for_lock: bool) {
         let Some(file) = process::file() else { return };
         let since = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
-        let slot = if self.shares() { process::slot(file, cpu() % PRIVATE) } else { self.0 };
+        let here = cpu() % PRIVATE;
+        if self.shares() && !room::is_there(SLOTS + here * SLOT_WORDS) {
+            return;
+        }
+        let slot = if self.shares() { process::slot(file, here) } else { self.0 };
         book(slot, (wait, since), (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT));
         if for_lock {
             book(slot, (wait, since), (S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT));
@@ -266,20 +275,19 @@ fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
         return 0;
     }
     let index = file[H_DETAILS].fetch_add(count as u64, Relaxed);
-    let end = (index + count as u64).next_multiple_of(TOGETHER);
-    // Whoever takes the first of those that lie together has made room for all of them.
-    let is_first = count > 1 || index == 1 || index.is_multiple_of(TOGETHER);
     let word = DETAILS + index as usize * DETAIL_WORDS;
-    let has_room = || process::reserve(word, (end - index) as usize * DETAIL_WORDS);
-    if index + count as u64 > DETAIL_COUNT as u64 || is_first && !has_room() {
+    if index + count as u64 > DETAIL_COUNT as u64 {
         file[H_DETAILS].store(DETAIL_COUNT as u64, Relaxed);
+        return 0;
+    }
+    if !room::reserve(file, word, count * DETAIL_WORDS) {
         return 0;
     }
     for (at, value) in [(D_SHARDS, shards as u64), (D_SITE, site), (D_LOCK, lock)] {
         file[word + at].store(value, Relaxed);
     }
     if site & CONTEXT == 0 {
-        process::learn(file, site);
+        code::learn(file, site);
     }
     index
 }
@@ -287,18 +295,14 @@ fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
 /// A free trace.
 #[cold]
 pub(crate) fn trace(file: &Map) -> Option<usize> {
-    /// Traces for which room is made at once.
-    const TOGETHER: u64 = 8;
     if file[H_TRACES].load(Relaxed) >= TRACE_COUNT as u64 {
         return None;
     }
     let index = file[H_TRACES].fetch_add(1, Relaxed);
     let word = TRACES + index as usize * TRACE_WORDS;
-    let is_first = index.is_multiple_of(TOGETHER);
-    let has_room = || process::reserve(word, TRACE_WORDS * TOGETHER as usize);
-    if index >= TRACE_COUNT as u64 || is_first && !has_room() {
+    let has_room = index < TRACE_COUNT as u64 && room::reserve(file, word, TRACE_WORDS);
+    if !has_room {
         file[H_TRACES].store(TRACE_COUNT as u64, Relaxed);
-        return None;
     }
-    Some(word)
+    has_room.then_some(word)
 }

@@ -10,6 +10,7 @@ use crate::arch;
 use crate::layout::*;
 use crate::local::*;
 use crate::process::{self, Map, Slot};
+use crate::room;
 use crate::thread::{Thread, add};
 
 /// Keys of a table beyond which only locks that are waited for, and places, get one.
@@ -303,11 +304,14 @@ impl Thread {
         };
         let words = SLOT_WORDS - S_LINES;
         // A signal handler that comes in between has no keys but those that there are.
-        if self.get(S_GROWN) != 0 || !process::reserve(SLOTS + number * SLOT_WORDS + S_LINES, words)
-        {
+        let table = SLOTS + number * SLOT_WORDS + S_LINES;
+        if self.get(S_GROWN) != 0 {
             return false;
         }
         self.set(S_GROWN, GROWING);
+        if !room::reserve(file, table, words) {
+            return false;
+        }
         let old = few(file, number);
         // SAFETY: the first words of the few are a line.
         let from = unsafe { line_at(old.as_ptr() as usize) };

@@ -12,10 +12,13 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod arch;
+mod around;
 mod choose;
+mod code;
 mod conditions;
 mod details;
 mod fair;
+mod guard;
 mod handoff;
 mod hooks;
 mod keys;
@@ -26,6 +29,7 @@ mod own;
 mod owners;
 mod process;
 mod real;
+mod room;
 mod stack;
 mod thread;
 mod trace;

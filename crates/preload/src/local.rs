@@ -70,6 +70,8 @@ pub(crate) const O_OTHER: usize = 54;
 pub(crate) const O_OTHER_COUNT: usize = 55;
 /// When the CPU time of an owner is read again, ticks.
 pub(crate) const O_MEASURES_NEXT: usize = 56;
+/// Acquisitions of a thread that is not recorded, which has none of the others.
+pub(crate) const O_UNRECORDED: usize = O_OTHER_COUNT;
 /// Beside [`O_HOLDS`]: the thread has a trace.
 pub(crate) const TRACED: u64 = 1 << 8;
 

@@ -12,7 +12,7 @@ use crate::own::words;
 use crate::process::{self, CLOCK_GETTIME, Map, Slot};
 use crate::thread::Thread;
 use crate::waiters::Waiters;
-use crate::{arch, keys};
+use crate::{keys, room};
 
 // Where glibc keeps the owner's number, in words of 32 bits: of a mutex, and of a reader/writer
 // lock that a writer has.
@@ -187,7 +187,7 @@ impl Cause {
         if let Some(owner) = &self.owner {
             let again = owner.held.as_ref().map_or(0, |held| {
                 // A count that began anew says nothing.
-                held.counted().checked_sub(self.counted).unwrap_or(0)
+                held.counted().saturating_sub(self.counted)
             });
             add(E_AGAIN, again.into());
             add(E_SELF, u64::from(u64::from(owner.thread) == self.thread.own(O_THREAD)));
@@ -225,7 +225,7 @@ impl Cause {
         // each one has the same chance in the end.
         let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let at = if number < EVENT_COUNT as u64 { number } else { spread % (number + 1) };
-        if at >= EVENT_COUNT as u64 || !has_events() {
+        if at >= EVENT_COUNT as u64 || !has_events(file) {
             return;
         }
         let owner = self.owner.as_ref();
@@ -267,6 +267,7 @@ fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Opt
 /// The thread that got a unit of the semaphore last.
 fn owner_of_unit(file: &'static Map, all: Waiters) -> u32 {
     let number = (all.owner() as usize).checked_sub(1).filter(|number| *number < SLOT_COUNT);
+    let number = number.filter(|number| room::is_there(SLOTS + number * SLOT_WORDS));
     number.map_or(0, |number| process::slot(file, number)[S_THREAD].load(Relaxed) as u32)
 }
 
@@ -274,7 +275,8 @@ fn owner_of_unit(file: &'static Map, all: Waiters) -> u32 {
 fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner> {
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(READERS);
     let first = (now >> 8) as usize;
-    (0..used).map(|at| (first + at) % used).find_map(|number| {
+    let there = |number: &usize| room::is_there(SLOTS + number * SLOT_WORDS);
+    (0..used).map(|at| (first + at) % used).filter(there).find_map(|number| {
         let slot = process::slot(file, number);
         // What a thread waits for it has noted, too.
         let waits = slot[S_WAITS].load(Relaxed) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
@@ -304,6 +306,9 @@ fn held(file: &'static Map, number: usize, slot: &'static Slot, lock: usize) -> 
 fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'static [AtomicU64]> {
     let first = edge(of[0], of[1], of[2]);
     for at in (first..first + PROBES).map(|at| at % EDGE_COUNT) {
+        if !room::has(file, EDGES + at * EDGE_WORDS, EDGE_WORDS) {
+            return None;
+        }
         let words = &file[EDGES + at * EDGE_WORDS..][..EDGE_WORDS];
         let own = &words[E_LOCK];
         // Acquire: pairs with the release of the thread that has made it.
@@ -349,17 +354,16 @@ fn cpu_ns(thread: u32) -> Option<u64> {
     let mut time = [0_u64; 2];
     let clock = cpu_clock(thread);
     let place = (&raw mut time) as usize;
-    // SAFETY: the kernel writes the two words.
-    let result = unsafe { arch::call(CLOCK_GETTIME, [clock, place, 0, 0, 0, 0]) };
+    let result = process::call(CLOCK_GETTIME, [clock, place, 0, 0, 0, 0]);
     (result == 0).then(|| time[0] * 1_000_000_000 + time[1])
 }
 
 /// Whether there is room for events, which is made when it is first asked for.
-fn has_events() -> bool {
+fn has_events(file: &Map) -> bool {
     let state = EVENTS_STATE.load(Acquire);
     let begins = state == EVENTS_NONE
         && EVENTS_STATE.compare_exchange(EVENTS_NONE, EVENTS_MAKING, Acquire, Relaxed).is_ok();
-    if begins && process::reserve(EVENTS, EVENT_COUNT * EVENT_WORDS) {
+    if begins && room::reserve(file, EVENTS, EVENT_COUNT * EVENT_WORDS) {
         EVENTS_STATE.store(EVENTS_READY, Release);
     }
     begins && EVENTS_STATE.load(Relaxed) == EVENTS_READY || state == EVENTS_READY

@@ -1,5 +1,5 @@
 //! The file of this process: made when the process starts or first locks after a fork, and grown
-//! page by page, so that a full disk ends the recording and never the program.
+//! page by page, see [`room`].
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -7,9 +7,10 @@ use core::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 };
 
+use crate::around::{self, Environment, value};
 use crate::layout::*;
 use crate::local::*;
-use crate::{arch, keys};
+use crate::{arch, code, details, guard, keys, room, waiters};
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
@@ -22,8 +23,8 @@ const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
 /// Ticks until the first window of traces: some 4 ms.
 const WINDOW_FIRST: u64 = 1 << 23;
-/// Slots for whose first keys room is made at once.
-const FEW_TOGETHER: usize = 16;
+/// The environment variable of a process that finds out whether recording is permitted.
+const PROBE: &[u8] = b"CONVOY_RECORD_PROBE=";
 /// Longest path that is taken, with number and extension.
 const PATH: usize = 512;
 
@@ -37,19 +38,15 @@ const OFF: u32 = 4;
 static STATE: AtomicU32 = AtomicU32::new(LOADING);
 static ONLY_CONTENDED: AtomicBool = AtomicBool::new(false);
 static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
+/// The file of the process that this one was forked from; null: none.
+static PARENT: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
 static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 /// Which file of this process number it is.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 /// From the thread's control block to its `rseq_cs`; the least number: it has none.
 static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
-/// Ranges of code of which the memory map is known.
-static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
-/// The bit of an end, below a page, that says that the code is of no file.
-const NO_FILE: u64 = 1;
-static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
-
 // System calls of x86-64 and what they are given.
-const READ_CALL: usize = 0;
+pub(crate) const READ_CALL: usize = 0;
 const CLOSE: usize = 3;
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
@@ -60,7 +57,6 @@ const GETTID: usize = 186;
 pub(crate) const CLOCK_GETTIME: usize = 228;
 const TGKILL: usize = 234;
 const OPENAT: usize = 257;
-const FALLOCATE: usize = 285;
 const AT_FDCWD: usize = -100_isize as usize;
 const READ_WRITE: usize = 0o2;
 const CREATE_NEW: usize = 0o300;
@@ -69,8 +65,9 @@ const PROTECT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const EEXIST: isize = -17;
 const ESRCH: isize = -3;
-const EFBIG: isize = -27;
 const ENOSPC: isize = -28;
+const ENOMEM: isize = -12;
+const EFBIG: isize = -27;
 const EDQUOT: isize = -122;
 const CLOCK_MONOTONIC: usize = 1;
 const CLOCK_PROCESS: usize = 2;
@@ -84,30 +81,56 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 static END: extern "C" fn() = ended;
 
 pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
+    /// As if the kernel had no such call.
+    const ENOSYS: isize = -38;
+    if guard::is_quiet() {
+        return ENOSYS;
+    }
     // SAFETY: every use below passes descriptors, numbers, and memory that outlives the call.
     unsafe { arch::call(number, arguments) }
 }
 
-fn close(descriptor: isize) {
+pub(crate) fn close(descriptor: isize) {
     call(CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]);
 }
 
-extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
+extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment) {
     crate::real::find_all();
+    guard::find();
     find_rseq();
     crate::own::install(|name| value(environment, name.to_bytes()));
-    if !directory(environment) {
+    if !directory(environment) || around::is_filtered(environment) {
         crate::lead();
+        return STATE.store(OFF, Relaxed);
+    }
+    if guard::counter_is_forbidden() {
         return STATE.store(OFF, Relaxed);
     }
     ONLY_CONTENDED.store(value(environment, CONTENDED).is_some(), Relaxed);
     crate::real::in_children(forked);
     STATE.store(BEGINNING, Relaxed);
     begin();
+    if value(environment, PROBE).is_some() {
+        probe();
+    }
+}
+
+/// Calls whatever recording calls, so that a filter that forbids it ends a process which nobody
+/// needs.
+fn probe() {
+    attach();
+    if let Some(file) = file() {
+        room::reserve_ahead(file);
+        reused(file, 1);
+        call(TGKILL, [call(GETPID, [0; 6]) as usize, call(GETTID, [0; 6]) as usize, 0, 0, 0, 0]);
+        let mut word = [0];
+        code::peek((&raw const STATE) as usize, &mut word);
+        look(file, arch::ticks());
+    }
 }
 
 /// Copies the directory's name: programs overwrite their environment.
-fn directory(environment: *const *const c_char) -> bool {
+fn directory(environment: Environment) -> bool {
     let Some(value) = value(environment, VARIABLE) else { return false };
     for (place, byte) in DIRECTORY.iter().zip(value) {
         place.store(*byte, Relaxed);
@@ -115,26 +138,13 @@ fn directory(environment: *const *const c_char) -> bool {
     value.len() < PATH - 32
 }
 
-/// What stands behind `name`, which ends with `=`.
-fn value(environment: *const *const c_char, name: &[u8]) -> Option<&'static [u8]> {
-    (0..).map_while(|index| variable(environment, index)).find_map(|text| text.strip_prefix(name))
-}
-
-fn variable(environment: *const *const c_char, index: usize) -> Option<&'static [u8]> {
-    // SAFETY: the loader gives the environment, and a null pointer before ends the search.
-    let place = unsafe { environment.add(index) };
-    // SAFETY: within the environment.
-    let text = unsafe { *place };
-    // SAFETY: a C string, read at once.
-    (!text.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
-}
-
 /// The child of a fork has one thread and must not write its parent's file.
 extern "C" fn forked() {
     arch::set_thread_word(0);
     let file = FILE.swap(core::ptr::null_mut(), AcqRel);
     if !file.is_null() {
-        call(MUNMAP, [file as usize, FILE_WORDS * 8, 0, 0, 0, 0]);
+        // Until this process has a file of its own, or has none.
+        PARENT.store(file, Relaxed);
         STATE.store(FORKED, Relaxed);
     }
 }
@@ -188,19 +198,44 @@ fn digits(path: &mut [u8; PATH], at: usize, number: usize) -> usize {
     at + count
 }
 
-fn open(path: &[u8], flags: usize) -> isize {
+pub(crate) fn open(path: &[u8], flags: usize) -> isize {
     call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0o600, 0, 0])
 }
 
 fn begin() {
+    room::forget();
+    waiters::forget();
+    details::forget();
+    code::forget();
+    let parent = PARENT.swap(core::ptr::null_mut(), Relaxed);
+    // SAFETY: the mapping of the parent, which nobody but this function gives back.
+    let parent = (!parent.is_null()).then(|| unsafe { &*parent });
     let made = make();
-    if let Some(file) = made {
-        FILE.store(core::ptr::from_ref(file).cast_mut(), Release);
+    match (made, parent) {
+        (Ok(file), _) => {
+            code::learn_all(file);
+            FILE.store(core::ptr::from_ref(file).cast_mut(), Release);
+        }
+        // Its pages stay those of a file, and its header is one of them.
+        (Err(why), Some(parent)) => drop(parent[H_CHILDREN_LOST + why].fetch_add(1, Relaxed)),
+        (Err(_), None) => {}
     }
-    STATE.store(if made.is_some() { RECORDS } else { OFF }, Release);
+    if let Some(parent) = parent {
+        let start = core::ptr::from_ref(parent) as usize;
+        call(MUNMAP, [start, FILE_WORDS * 8, 0, 0, 0, 0]);
+    }
+    STATE.store(if made.is_ok() { RECORDS } else { OFF }, Release);
 }
 
-fn make() -> Option<&'static Map> {
+/// Why there is no file: no room, no way to the directory, a limit of the process.
+const NO_ROOM: usize = 0;
+const NO_WAY: usize = 1;
+const LIMITED: usize = 2;
+
+fn make() -> Result<&'static Map, usize> {
+    if around::is_limited() {
+        return Err(LIMITED);
+    }
     let mut descriptor = EEXIST;
     for turn in 0..1000 {
         TURN.store(turn, Relaxed);
@@ -210,7 +245,7 @@ fn make() -> Option<&'static Map> {
         }
     }
     if descriptor < 0 {
-        return None;
+        return Err(if [ENOSPC, EDQUOT].contains(&descriptor) { NO_ROOM } else { NO_WAY });
     }
     let file = map(descriptor as usize);
     close(descriptor);
@@ -231,42 +266,38 @@ fn make() -> Option<&'static Map> {
     file[H_TICKS_BEGIN].store(begin, Relaxed);
     file[H_WINDOW_NEXT].store(begin + WINDOW_FIRST, Relaxed);
     file[H_NS_BEGIN].store(file[H_NS_LAST].load(Relaxed), Relaxed);
-    CODE_RANGES.store(0, Relaxed);
     crate::owners::begin();
     file[H_MAGIC].store(MAGIC, Relaxed);
-    Some(file)
+    Ok(file)
 }
 
-fn map(descriptor: usize) -> Option<&'static Map> {
+fn map(descriptor: usize) -> Result<&'static Map, usize> {
     let size = FILE_WORDS * 8;
-    if call(FTRUNCATE, [descriptor, size, 0, 0, 0, 0]) != 0 || !take(descriptor, 0, SLOTS) {
-        return None;
+    match call(FTRUNCATE, [descriptor, size, 0, 0, 0, 0]) {
+        0 => {}
+        EFBIG => return Err(LIMITED),
+        _ => return Err(NO_ROOM),
     }
     let address = call(MMAP, [0, size, PROTECT_READ_WRITE, MAP_SHARED, descriptor, 0]);
-    // SAFETY: a shared mapping of that many zeros, which stays.
-    (address > 0).then(|| unsafe { &*(address as *const Map) })
-}
-
-/// Makes room on the disk, so that no later store to the mapping can fail.
-fn take(descriptor: usize, word: usize, words: usize) -> bool {
-    let result = call(FALLOCATE, [descriptor, 0, word * 8, words * 8, 0, 0]);
-    // A file system without such calls is taken at its word.
-    ![ENOSPC, EDQUOT, EFBIG].contains(&result)
-}
-
-/// The same later, when the program may have closed every descriptor.
-pub(crate) fn reserve(word: usize, words: usize) -> bool {
-    let descriptor = open(&path(), READ_WRITE);
-    if descriptor < 0 {
-        return false;
+    if address <= 0 {
+        return Err(if address == ENOMEM { LIMITED } else { NO_WAY });
     }
-    let taken = take(descriptor as usize, word, words);
-    close(descriptor);
-    taken
+    // SAFETY: a shared mapping of that many zeros, which stays.
+    let file = unsafe { &*(address as *const Map) };
+    if !room::reserve(file, 0, PAGE) {
+        call(MUNMAP, [address as usize, size, 0, 0, 0, 0]);
+        return Err(NO_ROOM);
+    }
+    Ok(file)
+}
+
+/// The file once more, for a kernel that makes room by descriptors only.
+pub(crate) fn open_again() -> isize {
+    open(&path(), READ_WRITE)
 }
 
 /// Reads the beginning of a file into words; how many bytes.
-fn read(path: &[u8], words: &[AtomicU64]) -> usize {
+pub(crate) fn read(path: &[u8], words: &[AtomicU64]) -> usize {
     let descriptor = open(path, 0);
     let mut length = 0;
     while descriptor >= 0 && length < words.len() * 8 {
@@ -287,11 +318,25 @@ fn read(path: &[u8], words: &[AtomicU64]) -> usize {
 /// Notes what the clocks say, so that ticks have a length even if the process is killed.
 #[cold]
 pub(crate) fn look(file: &Map, ticks: u64) {
+    if guard::is_quiet() {
+        return guess(file, ticks);
+    }
     for (clock, word) in [(CLOCK_PROCESS, H_CPU_NS), (CLOCK_MONOTONIC, H_NS_LAST)] {
         let mut time = [0_u64; 2];
         call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
         file[word].store(time[0] * 1_000_000_000 + time[1], Relaxed);
     }
+    file[H_TICKS_LAST].store(ticks, Relaxed);
+}
+
+/// The same without a clock: ticks are as long as they were.
+fn guess(file: &Map, ticks: u64) {
+    let of = |word: usize| file[word].load(Relaxed);
+    let known = of(H_TICKS_LAST).saturating_sub(of(H_TICKS_BEGIN)).max(1);
+    let ns = of(H_NS_LAST).saturating_sub(of(H_NS_BEGIN));
+    let since = ticks.saturating_sub(of(H_TICKS_LAST));
+    let more = (u128::from(since) * u128::from(ns) / u128::from(known)) as u64;
+    file[H_NS_LAST].fetch_add(more, Relaxed);
     file[H_TICKS_LAST].store(ticks, Relaxed);
 }
 
@@ -325,10 +370,21 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     }
     let file = file()?;
     file[H_THREADS].fetch_add(1, Relaxed);
-    look_sometimes(file, arch::ticks());
-    let Some(slot) = reused(file, 4).or_else(|| fresh(file)).or_else(|| reused(file, SLOT_COUNT))
-    else {
+    let slot = if guard::has_no_ticks() {
+        None
+    } else {
+        look_sometimes(file, arch::ticks());
+        reused(file, 4).or_else(|| fresh(file)).or_else(|| reused(file, SLOT_COUNT))
+    };
+    let Some(slot) = slot else {
         file[H_THREADS_LOST].fetch_add(1, Relaxed);
+        room::unrecorded(1);
+        if (file[H_SLOTS].load(Relaxed) as usize) < SLOT_COUNT {
+            file[H_THREADS_UNROOMED].fetch_add(1, Relaxed);
+        }
+        for word in &arch::own()[1..] {
+            word.store(0, Relaxed);
+        }
         arch::set_thread_word(1);
         return None;
     };
@@ -391,10 +447,18 @@ pub(crate) fn slot(file: &'static Map, index: usize) -> &'static Slot {
 
 /// A slot of which the thread has ended, among the next `count`.
 fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
+    if guard::is_quiet() {
+        return None;
+    }
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(SLOT_COUNT);
     let (pid, own) = (file[H_PID].load(Relaxed) as usize, call(GETTID, [0; 6]) as u64);
     (0..count.min(used)).find_map(|_| {
-        let slot = slot(file, file[H_CURSOR].fetch_add(1, Relaxed) as usize % used);
+        let index = file[H_CURSOR].fetch_add(1, Relaxed) as usize % used;
+        // One for which there was no room, or is not yet.
+        if !room::is_there(SLOTS + index * SLOT_WORDS) || !room::is_there(FEW + index * FEW_WORDS) {
+            return None;
+        }
+        let slot = slot(file, index);
         let thread = slot[S_THREAD].load(Relaxed);
         let ended = thread == own
             || thread != 0 && call(TGKILL, [pid, thread as usize, 0, 0, 0, 0]) == ESRCH;
@@ -405,16 +469,12 @@ fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
 
 fn fresh(file: &'static Map) -> Option<&'static Slot> {
     let index = file[H_SLOTS].fetch_add(1, Relaxed) as usize;
-    // Room for the first keys is made for some slots at once, and for a table when it is needed.
-    let few = || reserve(FEW + index * FEW_WORDS, FEW_WORDS * FEW_TOGETHER);
-    if index >= SLOT_COUNT
-        || !reserve(SLOTS + index * SLOT_WORDS, S_LINES)
-        || index.is_multiple_of(FEW_TOGETHER) && !few()
-    {
+    let few = || room::reserve(file, FEW + index * FEW_WORDS, FEW_WORDS);
+    if index >= SLOT_COUNT || !room::reserve(file, SLOTS + index * SLOT_WORDS, S_LINES) || !few() {
         return None;
     }
     let slot = slot(file, index);
-    let own = call(GETTID, [0; 6]) as u64;
+    let own = thread(index);
     for (word, value) in [
         (S_COUNTDOWN, 1 + own % SAMPLED),
         (S_RANDOM, own.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
@@ -427,66 +487,11 @@ fn fresh(file: &'static Map) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// Sees to it that the memory map has an address, and tells whether that is in code without a file,
-/// with eight bytes before it.
-pub(crate) fn is_compiled(file: &Map, address: u64) -> bool {
-    learn(file, address);
-    compiled(address)
-}
-
-/// The same as far as it is known.
-pub(crate) fn compiled(address: u64) -> bool {
-    let known = CODE_RANGES.load(Acquire).min(CODE.len());
-    CODE[..known].iter().any(|[from, to]| {
-        let (from, to) = (from.load(Relaxed), to.load(Relaxed));
-        to & NO_FILE != 0 && (from + 8..to & !NO_FILE).contains(&address)
-    })
-}
-
-/// Sees to it that the memory map says where `site` is.
-pub(crate) fn learn(file: &Map, site: u64) {
-    let known = CODE_RANGES.load(Acquire).min(CODE.len());
-    let within =
-        |range: &[AtomicU64; 2]| (range[0].load(Relaxed)..range[1].load(Relaxed)).contains(&site);
-    if CODE[..known].iter().any(within) || file[H_MAP_BUSY].swap(1, AcqRel) == 1 {
-        return;
+/// The number of this thread, or what stands for it where the kernel may not be asked.
+fn thread(index: usize) -> u64 {
+    const NONE: u64 = 1 << 40;
+    match call(GETTID, [0; 6]) {
+        own if own > 0 => own as u64,
+        _ => NONE + index as u64,
     }
-    let begin = file[H_MAP_BYTES].load(Relaxed) as usize;
-    let words = &file[MAP + begin.div_ceil(8)..MAP + MAP_WORDS];
-    // Whoever reads goes to the next word, too: a line feed stands before each copy.
-    let length = read(b"/proc/self/maps\0", words);
-    file[H_MAP_BYTES].store((begin.next_multiple_of(8) + length) as u64, Relaxed);
-    ranges(words, length);
-    file[H_MAP_BUSY].store(0, Release);
-}
-
-/// Notes the ranges of code that can be read in a memory map: lines such as `55e0-55f0 r-xp ...`.
-fn ranges(words: &[AtomicU64], length: usize) {
-    let byte = |at: usize| words[at / 8].load(Relaxed).to_le_bytes()[at % 8];
-    let (mut at, mut count) = (0, 0);
-    while at < length && count < CODE.len() {
-        let mut range = [0_u64; 2];
-        for bound in &mut range {
-            while let Some(digit) = (byte(at) as char).to_digit(16) {
-                *bound = *bound << 4 | u64::from(digit);
-                at += 1;
-            }
-            at += 1;
-        }
-        let is_code = at + 2 < length && byte(at) == b'r' && byte(at + 2) == b'x';
-        let mut flag = NO_FILE;
-        while at < length && byte(at) != b'\n' {
-            if [b'/', b'['].contains(&byte(at)) {
-                flag = 0;
-            }
-            at += 1;
-        }
-        if is_code {
-            CODE[count][0].store(range[0], Relaxed);
-            CODE[count][1].store(range[1] | flag, Relaxed);
-            count += 1;
-        }
-        at += 1;
-    }
-    CODE_RANGES.store(count, Release);
 }

@@ -204,6 +204,7 @@ reals! {
     MUTEX_TIMEDLOCK new c"pthread_mutex_timedlock";
     MUTEX_TRYLOCK new c"pthread_mutex_trylock";
     MUTEX_UNLOCK new c"pthread_mutex_unlock";
+    PRCTL new c"prctl";
     RWLOCK_CLOCKRDLOCK new c"pthread_rwlock_clockrdlock";
     RWLOCK_CLOCKWRLOCK new c"pthread_rwlock_clockwrlock";
     RWLOCK_RDLOCK new c"pthread_rwlock_rdlock";
@@ -222,6 +223,7 @@ reals! {
     SPIN_LOCK new c"pthread_spin_lock";
     SPIN_TRYLOCK new c"pthread_spin_trylock";
     SPIN_UNLOCK new c"pthread_spin_unlock";
+    SYSCALL new c"syscall";
     TESTCANCEL new c"pthread_testcancel";
     YIELD new c"sched_yield";
 }

@@ -6,7 +6,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::layout::*;
-use crate::process::{self, GETPID, Map};
+use crate::process::{self, Map};
+use crate::{code, room};
 
 /// What a step of a walk answers.
 const GO_ON: c_int = 0;
@@ -89,6 +90,9 @@ struct Whole {
 /// size, so a stack that was walked once is known again by the words at the same distances.
 pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
     let (file, mark) = (process::file()?, mark as usize);
+    if !room::reserve(file, CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS) {
+        return None;
+    }
     let first = place(site as u64, 0, CONTEXT_COUNT);
     let probes = || (first..first + PROBES).map(|at| at % CONTEXT_COUNT);
     let mut is_full = true;
@@ -176,7 +180,7 @@ fn is_same(words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) -> bool {
 fn write(file: &'static Map, words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) {
     for (from, frames) in [(C_FRAMES, native), (C_FRAMES + 2 * C_NATIVE, foreign)] {
         for (place, frame) in words[from..].chunks_exact(2).zip(frames) {
-            process::is_compiled(file, frame[0]);
+            code::is_compiled(file, frame[0]);
             place[0].store(frame[0], Relaxed);
             place[1].store(frame[1], Relaxed);
         }
@@ -191,16 +195,16 @@ fn write(file: &'static Map, words: &[AtomicU64], native: &[Frame], foreign: &[F
 /// have been called by: words in such code that stand behind a call there; how many.
 fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]) -> usize {
     let [code, distance] = first;
-    if !process::is_compiled(file, code) {
+    if !code::is_compiled(file, code) {
         return 0;
     }
     found[0] = first;
     let mut count = 1;
     let mut words = [0_u64; SCANNED];
     let above = mark as u64 + distance + 8;
-    let length = peek(above as usize, &mut words);
+    let length = code::peek(above as usize, &mut words);
     for (word, at) in words[..length].iter().zip((above..).step_by(8)) {
-        if process::compiled(*word) && is_after_call(*word) {
+        if code::compiled(*word) && is_after_call(*word) {
             found[count] = [*word, at - mark as u64];
             count += 1;
             if count == C_FOREIGN {
@@ -220,7 +224,7 @@ fn is_after_call(address: u64) -> bool {
     const OF_CALL: u8 = 0o020;
     // By the kernel: code that a program compiles may be gone since its map was read.
     let mut word = [0];
-    if peek(address as usize - 8, &mut word) == 0 {
+    if code::peek(address as usize - 8, &mut word) == 0 {
         return false;
     }
     let bytes = word[0].to_le_bytes();
@@ -256,15 +260,4 @@ extern "C" fn whole_frame(context: *mut c_void, whole: *mut c_void) -> c_int {
         whole.count += 1;
     }
     GO_ON
-}
-
-/// Reads memory of which nobody knows where it ends; how many words.
-fn peek(address: usize, words: &mut [u64]) -> usize {
-    const READ_MEMORY: usize = 310;
-    let length = size_of_val(words);
-    let (own, other) = ([words.as_mut_ptr() as usize, length], [address, length]);
-    let (own, other) = (own.as_ptr() as usize, other.as_ptr() as usize);
-    let pid = process::call(GETPID, [0; 6]) as usize;
-    let read = process::call(READ_MEMORY, [pid, own, 1, other, 1, 0]);
-    read.max(0) as usize / 8
 }

@@ -13,6 +13,7 @@ use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
 use crate::process::{self, Slot};
+use crate::room;
 
 /// The word of a thread that is not recorded.
 const UNRECORDED: usize = 1;
@@ -75,6 +76,21 @@ pub(crate) struct Monitor {
     pub(crate) hold: Hold,
 }
 
+/// An acquisition of a thread that is not recorded: counted, and told now and then.
+fn unrecorded() -> Option<Thread> {
+    /// The first few are told one by one, for threads that take few.
+    const TOGETHER: u64 = 64;
+    let word = &arch::own()[O_UNRECORDED];
+    let count = word.load(Relaxed) + 1;
+    word.store(count, Relaxed);
+    if count <= TOGETHER {
+        room::unrecorded(1);
+    } else if count.is_multiple_of(TOGETHER) {
+        room::unrecorded(TOGETHER);
+    }
+    None
+}
+
 pub(crate) fn add(word: &AtomicU64, value: u64) {
     word.store(word.load(Relaxed) + value, Relaxed);
 }
@@ -88,7 +104,7 @@ impl Thread {
             // SAFETY: `attach` set it to a slot of the mapping, which stays.
             return Some(Self(unsafe { &*(word as *const Slot) }));
         }
-        if word == UNRECORDED { None } else { process::attach().map(Self) }
+        if word == UNRECORDED { unrecorded() } else { process::attach().map(Self) }
     }
 
     /// The thread, if it is known already that it is recorded.

@@ -14,6 +14,7 @@ use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
 use crate::process::{self, Map};
+use crate::room;
 use crate::thread::Thread;
 
 /// Ticks between two windows at least: some 25 ms.
@@ -126,7 +127,7 @@ fn open(file: &'static Map) {
     file[H_WINDOW_TRACES].store(0, Relaxed);
     file[H_WINDOW].fetch_add(1, Relaxed);
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(PRIVATE);
-    for index in 0..used {
+    for index in (0..used).filter(|index| room::is_there(SLOTS + index * SLOT_WORDS)) {
         let slot = &file[SLOTS + index * SLOT_WORDS..][..SLOT_WORDS];
         let left = slot[S_COUNTDOWN].load(Relaxed);
         if slot[S_TRACE].load(Relaxed) == 0 && left > 1 {

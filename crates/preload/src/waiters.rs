@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::*;
 use crate::thread::Thread;
-use crate::{arch, native, process};
+use crate::{arch, native, process, room};
 
 /// Places that are looked at before the table counts as full.
 const PROBES: usize = 16;
@@ -17,6 +17,13 @@ static TAKEN: [AtomicU64; LOCK_COUNT / 64] = [const { AtomicU64::new(0) }; LOCK_
 
 fn taken(at: usize) -> (&'static AtomicU64, u64) {
     (&TAKEN[at / 64], 1 << (at % 64))
+}
+
+/// The file is a new one.
+pub(crate) fn forget() {
+    for word in &TAKEN {
+        word.store(0, Relaxed);
+    }
 }
 
 /// The waiters of one lock.
@@ -42,6 +49,9 @@ impl Waiters {
         }
         let file = process::file()?;
         for at in (first..first + PROBES).map(|at| at % LOCK_COUNT) {
+            if !room::has(file, LOCKS + at * LOCK_WORDS, LOCK_WORDS) {
+                return None;
+            }
             let words = &file[LOCKS + at * LOCK_WORDS..][..LOCK_WORDS];
             let own = &words[L_ADDRESS];
             let mut found = own.load(Relaxed);

@@ -116,7 +116,7 @@ impl LockAccount {
     }
 
     /// `Cache::lock, taken in Cache::find (cache.cc:214)`.
-    fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         let site = self.lock.sites.first();
         let name = &self.lock.name;
         if !self.lock.kernel.is_empty() {
@@ -209,7 +209,7 @@ impl Account {
 
     /// What threads waited for most that is no lock, if that is much. A wait that lasts for much of
     /// the run is that of a thread with nothing to do, and counts only if there are several such.
-    fn condition(&self, wall_s: f64) -> Option<&LockAccount> {
+    pub(crate) fn condition(&self, wall_s: f64) -> Option<&LockAccount> {
         let others = || self.locks.iter().filter(|one| !one.lock.is_lock());
         let much = wall_s.max(self.wait_s);
         let most = |of: fn(&Lock, f64) -> f64| {
@@ -233,27 +233,6 @@ impl Account {
     /// Whether all waits have a sum; what a program that runs wild wrote over them has any size.
     pub fn is_finite(&self) -> bool {
         self.wait_s.is_finite() && self.idle_s.is_finite()
-    }
-
-    /// The sentence that stands first if locks cost little.
-    pub fn elsewhere(&self, record: &Record) -> String {
-        let calls = total(self.locks.iter().map(|one| one.lock.count()));
-        match self.condition(record.program.wall_s) {
-            _ if calls == 0 => {
-                "Nothing was recorded: no thread used a lock that could be seen.".to_owned()
-            }
-            Some(one) => format!(
-                "Threads hardly waited for locks ({}), but for each other: {} on {}, {} times.",
-                seconds(self.wait_s),
-                seconds(one.lock.wait_s()),
-                one.place(),
-                one.lock.count()
-            ),
-            None => format!(
-                "Locks cost little: threads waited {} for them in {calls} acquisitions.",
-                seconds(self.wait_s)
-            ),
-        }
     }
 
     fn judge(&self, record: &Record) -> String {

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use crate::futex::{Asks, Call, Sleep, state};
+use crate::identity::with_identities;
 use crate::record::{Process, Site, Times, Waiters};
 
 /// What [`Program::source`](crate::Program::source) says of such a record.
@@ -150,6 +151,7 @@ impl Attached {
             _ => refused(error),
         };
         std::fs::read(file("syscall")).map_err(silent)?;
+        let maps = with_identities(pid, &maps);
         let now = Instant::now();
         Ok(Self {
             pid,
@@ -259,6 +261,7 @@ impl Attached {
         }
         self.mapped = Some((now, apart * 2));
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let maps = if maps.is_empty() { maps } else { with_identities(self.pid, &maps) };
         if !maps.is_empty() {
             (self.code, self.maps) = (code(&maps), maps);
         }

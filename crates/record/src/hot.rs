@@ -96,7 +96,7 @@ impl Sampling {
         for pid in self.found.keys().copied().collect::<Vec<_>>() {
             let found = &self.found[&pid];
             let (maps, threads) = (found.maps.clone(), found.threads.len() as u64);
-            let (hot, samples) = self.take(pid, &Names::new(&maps));
+            let (hot, samples) = self.take(pid, &Names::new(&maps, Some(pid)));
             let known = processes.iter().position(|one| one.pid == u64::from(pid));
             if known.is_none() && (samples < SOME || maps.is_empty()) {
                 continue;
@@ -175,8 +175,9 @@ struct Code(BTreeMap<PathBuf, Option<Elf>>);
 
 impl Code {
     fn kind(&mut self, names: &Names, address: u64) -> Kind {
-        let Some((path, own)) = names.own(address) else { return Kind::Other };
-        let read = |path: &Path| Elf::new(std::fs::read(path).ok()?);
+        let Some((_, own)) = names.own(address) else { return Kind::Other };
+        let Some(path) = names.readable(address) else { return Kind::Other };
+        let read = |path: &Path| Elf::new(crate::identity::bytes(path)?);
         let elf = self.0.entry(path.clone()).or_insert_with(|| read(path));
         let Some(elf) = elf else { return Kind::Other };
         let code =

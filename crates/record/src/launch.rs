@@ -1,47 +1,159 @@
-//! Starting a program with the object before it.
+//! Starting a program with the object before it, and where that object is.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read as _;
+use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::os::fd::IntoRawFd as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::{OBJECT, RecordError};
+use rustix::fs::{self as sys, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
+use rustix::process::geteuid;
+
+use crate::place::{Directory, Place, is_own, is_safe, open_directory};
+use crate::{DIRECTORY, OBJECT, RecordError};
 
 /// The environment variable with which the loader takes objects before a program.
 const PRELOAD: &str = "LD_PRELOAD";
+/// The environment variable with the number of filters of system calls that are known.
+const FILTERS: &str = "CONVOY_RECORD_FILTERS";
+/// The environment variable of a process that tries what recording does.
+const PROBE: &str = "CONVOY_RECORD_PROBE";
 
-/// Writes the object where the loader finds it, once for each version of it.
+pub use crate::refusal::refusal;
+
+/// Directory of root's own for the object, which all can read: programs drop their privileges.
+const OF_ROOT: &str = "/run/convoy";
+/// The directory in which nobody but root makes files, and which is empty after each start.
+const RUN: &str = "/run";
+
+/// Puts the object where the loader finds it, for a program that this process becomes: in a
+/// directory of the user, checked for its owner, or in sealed memory.
 ///
 /// # Errors
-/// [`RecordError::Machine`] where there is none; a directory that cannot be written.
+/// [`RecordError::Machine`] where there is none; no place for it.
 pub fn object() -> Result<PathBuf, RecordError> {
     if OBJECT.is_empty() {
         return Err(RecordError::Machine);
     }
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    let usable = |directory: &PathBuf| std::fs::create_dir_all(directory).is_ok();
-    let directory =
-        cache.map(|cache| cache.join("convoy")).filter(usable).unwrap_or_else(std::env::temp_dir);
-    object_in(&directory)
+    let own = if geteuid().is_root() { Some(PathBuf::from(OF_ROOT)) } else { cache() };
+    let made = |directory: PathBuf| object_in_own(&directory);
+    own.and_then(made).map_or_else(|| in_memory(true), Ok)
 }
 
-fn object_in(directory: &Path) -> Result<PathBuf, RecordError> {
+impl Place {
+    /// The same for programs that are recorded here; what is made for them goes with the place.
+    ///
+    /// # Errors
+    /// As [`object`].
+    pub fn object(&mut self) -> Result<PathBuf, RecordError> {
+        if OBJECT.is_empty() {
+            return Err(RecordError::Machine);
+        }
+        if geteuid().is_root() {
+            // The HOME of root may be that of a user who became root.
+            let name = self.directory().path.file_name().unwrap_or_default();
+            let code = Some(RUN).filter(|run| is_safe(Path::new(run)) && self.base() != *run);
+            self.code = code.and_then(|run| Directory::new(Path::new(run), name).ok());
+            let code = self.code.as_ref().and_then(|code| object_within(&code.path).ok());
+            if let Some(path) = code {
+                return Ok(path);
+            }
+        } else if let Some(path) = cache().and_then(|cache| object_in_own(&cache)) {
+            return Ok(path);
+        }
+        let path = &self.directory().path;
+        let near = if is_safe(path) { object_within(path).ok() } else { None };
+        near.map_or_else(|| in_memory(false), Ok)
+    }
+}
+
+/// The folder of this user for what can be made again.
+fn cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = set("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || set("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    cache.or_else(home).map(|cache| cache.join("convoy"))
+}
+
+/// The object in a directory of its own, which is made if it is not there.
+fn object_in_own(directory: &Path) -> Option<PathBuf> {
+    let above = directory.parent()?;
+    std::fs::create_dir_all(above).ok()?;
+    if !is_safe(above) {
+        return None;
+    }
+    let mode = if geteuid().is_root() { 0o755 } else { 0o700 };
+    let _there_already = std::fs::DirBuilder::new().mode(mode).create(directory);
+    object_within(directory).ok()
+}
+
+/// The object in a directory that belongs to this user.
+fn object_within(directory: &Path) -> std::io::Result<PathBuf> {
     static WRITES: AtomicU32 = AtomicU32::new(0);
-    let path = directory.join(format!("libconvoy_record-{:016x}.so", checksum(OBJECT)));
-    if std::fs::read(&path).is_ok_and(|there| there == OBJECT) {
+    let refused = |text: &str| Error::new(ErrorKind::PermissionDenied, text);
+    let opened = open_directory(directory)?;
+    if !is_own(&opened)? {
+        return Err(refused("it is another user's, or others can write it"));
+    }
+    if sys::fstatvfs(&opened)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(refused("its file system is mounted without the right to execute"));
+    }
+    // What separates objects in the list of the loader.
+    if directory.as_os_str().as_encoded_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
+        return Err(refused("the loader takes no such name"));
+    }
+    let name = format!("libconvoy_record-{:016x}.so", checksum(OBJECT));
+    let path = directory.join(&name);
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if let Ok(there) = sys::openat(&opened, &name, read, Mode::empty())
+        && is_own(&there)?
+        && is_object(there.into())
+    {
         return Ok(path);
     }
     // Another convoy, or another thread of this one, may write it at the same time: each has a file
     // of its own, and whole files replace each other.
     let number = WRITES.fetch_add(1, Relaxed);
-    let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
-    let written = std::fs::write(&part, OBJECT).and_then(|()| std::fs::rename(&part, &path));
-    written.map_err(|source| RecordError::Write { path: path.clone(), source })?;
+    let part = format!("{name}.{}-{number}.part", std::process::id());
+    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = sys::openat(&opened, &part, write | OFlags::NOFOLLOW, Mode::from_raw_mode(0o600))?;
+    let mut file = std::fs::File::from(file);
+    let written = file.write_all(OBJECT);
+    // Programs that drop their privileges load it again when they start others.
+    let written = written.and_then(|()| Ok(sys::fchmod(&file, Mode::from_raw_mode(0o555))?));
+    let moved = written.and_then(|()| Ok(sys::renameat(&opened, &part, &opened, &name)?));
+    if let Err(error) = moved {
+        let _nothing_left = sys::unlinkat(&opened, &part, sys::AtFlags::empty());
+        return Err(error);
+    }
     Ok(path)
+}
+
+fn is_object(file: std::fs::File) -> bool {
+    let mut there = Vec::new();
+    let read = file.take(OBJECT.len() as u64 + 1).read_to_end(&mut there);
+    read.is_ok() && there == OBJECT
+}
+
+/// The object in memory that cannot be changed any more, under a name that holds as long as this
+/// process has it; also when it has become another program, if it is `inherited`.
+fn in_memory(inherited: bool) -> Result<PathBuf, RecordError> {
+    let refused =
+        |source: std::io::Error| RecordError::Write { path: "memfd:convoy".into(), source };
+    let mut flags = MemfdFlags::ALLOW_SEALING;
+    if !inherited {
+        flags |= MemfdFlags::CLOEXEC;
+    }
+    let memory = sys::memfd_create("convoy", flags).map_err(|error| refused(error.into()))?;
+    let mut file = std::fs::File::from(memory);
+    file.write_all(OBJECT).map_err(refused)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    sys::fcntl_add_seals(&file, seals).map_err(|error| refused(error.into()))?;
+    let number = file.into_raw_fd();
+    Ok(PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id())))
 }
 
 /// FNV-1a: tells versions of the object apart.
@@ -60,24 +172,37 @@ pub fn command(words: &[OsString], object: &Path) -> Command {
         list.push(":");
         list.push(others);
     }
-    command.env(PRELOAD, list);
+    command.env(PRELOAD, list).env(FILTERS, filters().to_string());
     command
 }
 
-/// Why the loader will not put anything before this program, if it will not.
-pub fn refusal(program: &OsStr) -> Option<String> {
-    let path = find(program)?;
-    let name = path.display();
-    let mut bytes = Vec::new();
-    std::fs::File::open(&path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
-    if bytes.starts_with(b"\x7fELF") && bytes.len() >= 64 && !is_dynamic(&bytes) {
-        return Some(format!(
-            "{name} is linked statically, so libc's functions in it cannot be reached; link it \
-             dynamically, record it as root (the kernel sees its locks), or for Go take a mutex \
-             profile (/debug/pprof/mutex), which convoy explain reads"
-        ));
+/// Filters of system calls that this process has, and hands on.
+pub(crate) fn filters() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Why a program would not bear the object here: under a filter of system calls, this program is
+/// tried with it first.
+pub fn forbidden(object: &Path, files: &Path) -> Option<String> {
+    if filters() == 0 {
+        return None;
     }
-    None
+    let own = std::env::current_exe().ok()?;
+    let mut probe = command(&[own.into(), "--version".into()], object);
+    probe.env(DIRECTORY, files).env(PROBE, "1");
+    probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let ended = probe.status().ok()?;
+    for entry in std::fs::read_dir(files).ok()?.flatten() {
+        let _stays_empty = std::fs::remove_file(entry.path());
+    }
+    (!ended.success()).then(|| {
+        "a filter of system calls (seccomp) that this command has inherited ends programs that \
+         are recorded; start it outside of that sandbox, or record the process from outside with \
+         --pid"
+            .to_owned()
+    })
 }
 
 /// The file that the shell would start.
@@ -89,16 +214,6 @@ pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|directory| directory.join(program))
         .find(|file| file.is_file())
-}
-
-/// Whether a program asks for the loader: it has a segment of type 3 (ELF of 64 bits).
-fn is_dynamic(bytes: &[u8]) -> bool {
-    let number = |at: usize, length: usize| {
-        let bytes = bytes.get(at..at + length).unwrap_or_default();
-        bytes.iter().rev().fold(0_usize, |number, byte| number << 8 | usize::from(*byte))
-    };
-    let (table, size, count) = (number(32, 8), number(54, 2), number(56, 2));
-    (0..count).any(|index| number(table.saturating_add(index * size), 4) == 3)
 }
 
 #[cfg(test)]
@@ -113,12 +228,45 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {
-                    let path = object_in(&directory).expect("it can be written");
+                    let path = object_within(&directory).expect("it can be written");
                     assert!(std::fs::read(path).is_ok_and(|bytes| bytes == OBJECT), "cut off");
                 });
             }
         });
         assert_eq!(std::fs::read_dir(&directory).expect("it is there").count(), 1);
+        std::fs::remove_dir_all(directory).expect("it goes away");
+    }
+
+    #[test]
+    fn what_others_can_write_is_never_loaded() {
+        let name = format!("convoy-others-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let path = object_within(&directory).expect("it can be written");
+        let set = |path: &Path, mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("it is ours");
+        };
+        // A file with the right content that others can write is replaced by another file.
+        set(&path, 0o777);
+        assert_eq!(object_within(&directory).expect("it can be written"), path);
+        let opened = std::fs::File::open(&path).expect("it is there");
+        assert!(is_own(&opened).expect("it has an owner"));
+        // What a symbolic link leads to stays as it is.
+        let other = directory.join("other");
+        std::fs::write(&other, "mine").expect("written");
+        std::fs::remove_file(&path).expect("it goes away");
+        std::os::unix::fs::symlink(&other, &path).expect("a link");
+        assert_eq!(object_within(&directory).expect("it can be written"), path);
+        assert!(std::fs::read(&other).is_ok_and(|text| text == b"mine"));
+        assert!(std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()));
+        set(&directory, 0o777);
+        object_within(&directory).expect_err("others can write the directory");
+        let memory = in_memory(false).expect("there is memory");
+        assert!(std::fs::read(&memory).is_ok_and(|bytes| bytes == OBJECT));
+        let open = std::fs::OpenOptions::new().write(true).open(&memory);
+        let written = open.and_then(|mut file| file.write_all(b"other code"));
+        written.expect_err("it is sealed");
         std::fs::remove_dir_all(directory).expect("it goes away");
     }
 }

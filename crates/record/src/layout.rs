@@ -80,6 +80,16 @@ pub const H_BASE: usize = 25;
 pub const H_EVENTS: usize = 26;
 /// Edges for which there was no room.
 pub const H_EDGES_LOST: usize = 27;
+/// Times that room was wanted and there was none.
+pub const H_SHORT: usize = 40;
+/// Of [`H_THREADS_LOST`], threads for which there was no room.
+pub const H_THREADS_UNROOMED: usize = 41;
+/// Acquisitions of threads that were not recorded.
+pub const H_UNRECORDED: usize = 42;
+/// Children that could not be recorded for want of room, of the directory, and by a limit.
+pub const H_CHILDREN_LOST: usize = 43;
+/// 1 once the process has limited its system calls: from then on no room is made for it.
+pub const H_SANDBOXED: usize = 46;
 /// Command line of the process, its words ended by zeros.
 pub const H_COMMAND: usize = 64;
 /// Words of the command line.

@@ -14,6 +14,7 @@ mod elf;
 mod found;
 mod futex;
 mod hot;
+mod identity;
 pub mod import;
 mod keys;
 pub mod launch;
@@ -23,16 +24,20 @@ mod names;
 mod parked;
 mod parse;
 mod phases;
+pub mod place;
 pub mod raw;
 pub mod ready;
 mod record;
+mod refusal;
 pub mod runtimes;
 mod scheduling;
 pub mod sites;
 mod stacks;
 mod steps;
+mod symbols;
 mod syscalls;
 pub mod trace;
+mod unrecorded;
 
 pub use account::Account;
 pub use causes::{Cause, Counted, Doing, Event, Pending, Seen};
@@ -44,6 +49,7 @@ pub use record::{
     Addresses, HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters,
 };
 pub use scheduling::{Held, Scheduling};
+pub use unrecorded::Unrecorded;
 
 /// The object that is loaded before a program; empty where it is not built.
 pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));
@@ -65,9 +71,17 @@ pub enum RecordError {
         source: std::io::Error,
     },
     /// The object that is loaded before the program has no place.
-    #[error("cannot write {path}: {source}; free space there or set XDG_CACHE_HOME")]
+    #[error("cannot write {path}: {source}; set XDG_CACHE_HOME to a directory of yours")]
     Write {
         /// The file or directory.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The files of the processes have no place.
+    #[error("cannot record in {path}: {source}; name a directory with room: --buffer DIR")]
+    Place {
+        /// The directory that was tried last.
         path: std::path::PathBuf,
         /// Why not.
         source: std::io::Error,

@@ -19,6 +19,7 @@ use crate::layout::{
     SLOT_COUNT, SLOT_WORDS, SLOTS,
 };
 use crate::names::Names;
+use crate::place::open_file;
 use crate::record::Process;
 
 /// Looks a second at most.
@@ -198,7 +199,7 @@ impl Looks {
         let Peek { mut look, pid, .. } = self.peeks.remove(path)?;
         if let Some(sampling) = &mut self.sampling {
             let maps = look.outside.as_ref().map_or("", |outside| &outside.maps);
-            look.hot = sampling.take(pid, &Names::new(maps));
+            look.hot = sampling.take(pid, &Names::new(maps, Some(pid)));
         }
         Some(look)
     }
@@ -206,9 +207,14 @@ impl Looks {
 
 impl Peek {
     fn new(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        let file = open_file(path)?;
         let [magic, pid] = [word(&file, H_MAGIC)?, word(&file, H_PID)?];
         let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
+        // Another process than the one that writes it could have been named.
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        if !maps.contains(&*path.to_string_lossy()) {
+            return None;
+        }
         let outside = Attached::new(pid).ok();
         let memory = File::open(format!("/proc/{pid}/mem")).ok();
         let look = Look { outside, ..Look::default() };

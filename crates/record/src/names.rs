@@ -5,6 +5,8 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::identity::{self, FIXED, Identity, Mapped};
+
 /// How the name of a lock without a variable begins; its place follows.
 pub const LOCK_OF: &str = "lock of ";
 /// The same of what has no owner.
@@ -39,6 +41,9 @@ pub(crate) fn named_inside(function: &str) -> String {
 /// An object in the memory of a process.
 struct Object {
     path: PathBuf,
+    /// Where it can be read; nothing: the file that was mapped is not there any more.
+    file: Option<PathBuf>,
+    build_id: String,
     /// What is added to its own addresses.
     base: u64,
     /// End of its last part.
@@ -54,14 +59,24 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Of a process with this text of `/proc/self/maps`; where it was read twice, later lines hold.
-    pub(crate) fn new(maps: &str) -> Self {
+    /// Of a process with this text of `/proc/self/maps` and of what was added to it; where it was
+    /// read twice, later lines hold. Files are also looked for through the process `pid`.
+    pub(crate) fn new(maps: &str, pid: Option<u32>) -> Self {
+        let known: BTreeMap<u64, Identity> = maps.lines().filter_map(Identity::parse).collect();
         let mut objects: BTreeMap<u64, Object> = BTreeMap::new();
-        let lines = maps.lines().filter_map(mapping);
-        for (start, end, offset, path) in lines {
+        for line in maps.lines().filter_map(mapping) {
+            let Line { start, end, offset, path, file } = line;
             if offset == 0 && objects.get(&start).is_none_or(|known| known.path != path) {
-                let base = if is_fixed(&path) { 0 } else { start };
-                objects.insert(start, Object { path, base, end });
+                let identity = known.get(&start).cloned().unwrap_or_default();
+                let file = identity.find(&Mapped { path: &path, start, end, file }, pid);
+                let is_fixed = if identity.kind == 0 {
+                    file.as_deref().is_some_and(is_fixed)
+                } else {
+                    identity.kind == FIXED
+                };
+                let base = if is_fixed { 0 } else { start };
+                objects
+                    .insert(start, Object { path, file, build_id: identity.build_id, base, end });
             } else if let Some((_, object)) = objects.range_mut(..=start).next_back()
                 && object.path == path
             {
@@ -73,9 +88,31 @@ impl Names {
 
     /// Of a file that is not in memory, by its own addresses.
     pub(crate) fn of_file(path: &Path) -> Self {
-        let object = Object { path: path.to_owned(), base: 0, end: u64::MAX >> 1 };
+        let object = Object {
+            path: path.to_owned(),
+            file: Some(path.to_owned()),
+            build_id: String::new(),
+            base: 0,
+            end: u64::MAX >> 1,
+        };
         let objects = BTreeMap::from([(0, object)]);
         Self { objects, functions: plain(), variables: plain() }
+    }
+
+    /// Objects whose files are gone, or are other ones now: their names and build-ids.
+    pub(crate) fn gone(&self) -> Vec<(String, String)> {
+        let gone = self.objects.values();
+        let gone = gone.filter(|one| one.file.is_none() && !one.build_id.is_empty());
+        let of = |one: &Object| (named(&one.path), one.build_id.clone());
+        let mut all: Vec<(String, String)> = gone.map(of).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The file in which what is at an address can be read.
+    pub(crate) fn readable(&self, address: u64) -> Option<&PathBuf> {
+        self.object(address)?.file.as_ref()
     }
 
     /// Where the function around a call begins, if it only takes locks for others.
@@ -136,7 +173,7 @@ impl Names {
     /// What `symbolizer` knows of an address.
     fn find<'a>(&self, symbolizer: &'a Symbolizer, address: u64, lines: bool) -> Option<Sym<'a>> {
         let object = self.object(address)?;
-        let mut elf = Elf::new(&object.path);
+        let mut elf = Elf::new(object.file.as_ref()?);
         elf.debug_syms = lines;
         let own = Input::VirtOffset(address - object.base);
         symbolizer.symbolize_single(&Source::Elf(elf), own).ok()?.into_sym()
@@ -185,9 +222,9 @@ impl Names {
     pub(crate) fn debug_links(&self, sites: impl Iterator<Item = u64>) -> Vec<(String, String)> {
         let unnamed = sites.filter(|site| self.function(site.saturating_sub(1)).is_none());
         let files: BTreeMap<&PathBuf, u64> =
-            unnamed.filter_map(|site| Some((self.own(site)?.0, site))).collect();
+            unnamed.filter_map(|site| Some((self.readable(site)?, site))).collect();
         let link = |(path, site): (&PathBuf, u64)| {
-            let link = crate::elf::Elf::new(std::fs::read(path).ok()?)?.debug_link()?;
+            let link = crate::elf::Elf::new(identity::bytes(path)?)?.debug_link()?;
             Some((self.file(site), link))
         };
         files.into_iter().filter_map(link).collect()
@@ -203,14 +240,17 @@ impl Names {
 
     /// The variable at an address, if it has a name.
     pub(crate) fn variable(&self, address: u64) -> Option<String> {
+        // Something of a file that is gone can be named later.
+        if self.object(address).is_some_and(|one| one.file.is_none() && !one.build_id.is_empty()) {
+            return Some(self.offset(address)).filter(|name| !name.starts_with("0x"));
+        }
         let symbol = self.find(&self.variables, address, false)?;
         let (name, offset) = (demangled(&symbol.name), symbol.offset);
         Some(if offset == 0 { name } else { format!("{name}+{offset:#x}") })
     }
 
     fn file(&self, address: u64) -> String {
-        let name = self.object(address).and_then(|object| object.path.file_name());
-        name.map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned())
+        self.object(address).map_or_else(|| "?".to_owned(), |object| named(&object.path))
     }
 
     fn offset(&self, address: u64) -> String {
@@ -324,14 +364,32 @@ fn is_wrapper(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Start, end, offset in the file, and the file of a line of a memory map.
-fn mapping(line: &str) -> Option<(u64, u64, u64, PathBuf)> {
+/// The name of a file without its directory, and without the mark of the kernel that it is gone.
+fn named(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
+}
+
+/// A line of a memory map.
+struct Line {
+    start: u64,
+    end: u64,
+    offset: u64,
+    path: PathBuf,
+    /// Device and number of the file.
+    file: (u32, u32, u64),
+}
+
+fn mapping(line: &str) -> Option<Line> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let offset = hex(words.nth(1)?)?;
+    let (major, minor) = words.next()?.split_once(':')?;
+    let number = words.next()?.parse().ok()?;
     let path = line.find('/').map(|at| PathBuf::from(&line[at..]))?;
-    Some((hex(start)?, hex(end)?, offset, path))
+    let file = (hex(major)? as u32, hex(minor)? as u32, number);
+    Some(Line { start: hex(start)?, end: hex(end)?, offset, path, file })
 }
 
 /// Whether a file is a program that is linked to fixed addresses.
@@ -394,7 +452,7 @@ mod tests {
         let maps = "1000-2000 r--p 00000000 fd:00 12  /no/such/lib.so\n\
                     2000-5000 r-xp 00001000 fd:00 12  /no/such/lib.so\n\
                     7000-8000 rw-p 00000000 00:00 0\n[no line]\n";
-        let names = Names::new(maps);
+        let names = Names::new(maps, None);
         assert_eq!(names.place(0x2345, &[]), "lib.so+0x1345");
         assert_eq!(names.place(0x900, &[]), "0x900");
         assert_eq!(names.variable(0x2345), None);

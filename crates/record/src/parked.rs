@@ -6,6 +6,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, read_to_string};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +14,7 @@ use convoy_host::clock::monotonic_ns;
 
 use crate::layout::*;
 use crate::names::{LOCK_OF, Names, passes_on};
+use crate::place::open_file;
 use crate::record::{Kind, Lock, Site};
 
 /// The place of a wait in code that was compiled while the program ran, if nothing names it.
@@ -148,6 +150,9 @@ fn method(name: &str) -> Option<String> {
 #[derive(Default)]
 pub(crate) struct Jit(BTreeMap<u64, (u64, String)>);
 
+/// Bytes of a map of code at most.
+const LARGEST: u64 = 1 << 28;
+
 impl Jit {
     /// Of a process that began at this time of the monotonic clock; what an earlier one of the
     /// same number has left is none.
@@ -160,7 +165,9 @@ impl Jit {
         if written.is_none() || written < begin {
             return Self::default();
         }
-        Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
+        // In a folder that all can write: a pipe or a link of somebody else may lie there.
+        let text = open_file(path).map(|file| read_to_string(file.take(LARGEST)));
+        Self::parse(&text.and_then(Result::ok).unwrap_or_default())
     }
 
     /// Of lines such as `7f00 20 name`.

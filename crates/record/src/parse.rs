@@ -1,13 +1,16 @@
-//! Reading a record.
+//! A record from its text.
 
-use crate::{Record, RecordError, VERSION};
+use std::path::Path;
+
+use crate::RecordError;
+use crate::record::{Process, Record, VERSION};
 
 impl Record {
     /// Reads a record from its JSON.
     ///
     /// # Errors
     /// JSON that is none, is cut off, or is of a newer version; `path` is named.
-    pub fn parse(text: &str, path: &std::path::Path) -> Result<Self, RecordError> {
+    pub fn parse(text: &str, path: &Path) -> Result<Self, RecordError> {
         let refused = |error: serde_json::Error| RecordError::NoRecord {
             path: path.to_owned(),
             reason: error.to_string(),
@@ -15,7 +18,38 @@ impl Record {
         let record: Self = serde_json::from_str(text).map_err(refused)?;
         match record.recorded {
             found if found > VERSION => Err(RecordError::Version { found }),
-            _ => Ok(record),
+            _ => Ok(record.with_short_names()),
         }
     }
+
+    /// The same with names of a length that people read: those of others have any.
+    #[must_use]
+    pub fn with_short_names(mut self) -> Self {
+        self.program.command.iter_mut().for_each(shorten);
+        for process in &mut self.processes {
+            process.command.iter_mut().for_each(shorten);
+            let Process { locks, futexes, runtime_locks, kernel_locks, .. } = process;
+            for lock in [locks, futexes, runtime_locks, kernel_locks].into_iter().flatten() {
+                [&mut lock.name, &mut lock.mutex].into_iter().for_each(shorten);
+                for site in &mut lock.sites {
+                    [&mut site.place, &mut site.act].into_iter().for_each(shorten);
+                }
+            }
+        }
+        self
+    }
+}
+
+/// Leaves out the middle of a very long name; two that differ there stay two.
+fn shorten(name: &mut String) {
+    const MOST: usize = 1024;
+    const PART: usize = 256;
+    if name.len() <= MOST {
+        return;
+    }
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let head: String = name.chars().take(PART).collect();
+    *name = format!("{head}…{hash:016x}");
 }

@@ -21,8 +21,10 @@ use crate::layout::*;
 use crate::looks::{Look, Looks};
 use crate::names::{Names, named_after};
 use crate::parked::{self, Context, Jit, Waits};
+use crate::place::open_file;
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 use crate::steps::{Clock, Known, Traces};
+use crate::unrecorded::Unrecorded;
 
 /// Phases of a process.
 const PHASES: usize = 100;
@@ -94,7 +96,8 @@ struct Called {
 impl Raw {
     /// The file, unless it is none or was cut off before recording began.
     fn open(path: &Path) -> std::io::Result<Option<Self>> {
-        let mut raw = Self { file: File::open(path)?, header: Vec::new(), tick_ns: 0.0 };
+        let Some(file) = open_file(path) else { return Ok(None) };
+        let mut raw = Self { file, header: Vec::new(), tick_ns: 0.0 };
         if raw.file.metadata()?.len() < FILE_WORDS as u64 * 8 {
             return Ok(None);
         }
@@ -128,11 +131,12 @@ impl Raw {
         ticks as f64 * self.tick_ns / 1e9
     }
 
-    fn process(&self, mut look: Look) -> std::io::Result<Process> {
+    /// What its header says of the process.
+    fn head(&self) -> std::io::Result<Process> {
         let header = &self.header;
         let command = self.text(H_COMMAND, COMMAND_WORDS * 8)?;
         let command = command.split(|byte| *byte == 0).take_while(|word| !word.is_empty());
-        let mut process = Process {
+        Ok(Process {
             pid: header[H_PID],
             parent: header[H_PARENT],
             command: command.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
@@ -141,10 +145,15 @@ impl Raw {
             ended: header[H_ENDED] == 1,
             threads: header[H_THREADS],
             threads_lost: header[H_THREADS_LOST],
+            unrecorded: Unrecorded::of(header),
             chosen: header[H_CHOSEN],
             sees_switches: header[H_SEES_SWITCHES] == 1,
             ..Process::default()
-        };
+        })
+    }
+
+    fn process(&self, mut look: Look) -> std::io::Result<Process> {
+        let (header, mut process) = (&self.header, self.head()?);
         let (mut locks, mut traces) = (BTreeMap::new(), Traces::default());
         let mut yields = BTreeMap::new();
         let (contexts, mut waits) = (self.contexts()?, Waits::new());
@@ -161,12 +170,12 @@ impl Raw {
         }
         self.shared(&mut locks, &mut waits)?;
         let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
-        let names = Names::new(&String::from_utf8_lossy(&maps).replace('\0', "\n"));
+        let maps = String::from_utf8_lossy(&maps).replace('\0', "\n");
+        let names = Names::new(&maps, u32::try_from(header[H_PID]).ok());
+        process.gone = names.gone();
         let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
-        let counted = |(site, count): (u64, u64)| {
-            let place = names.place(site, &[0; CALLERS]);
-            Counted { place, count }
-        };
+        let place = |site| names.place(site, &[0; CALLERS]);
+        let counted = |(site, count): (u64, u64)| Counted { place: place(site), count };
         process.yields = yields.into_iter().map(counted).collect();
         process.yields.sort_by_key(|one| std::cmp::Reverse(one.count));
         let used;
@@ -393,8 +402,7 @@ impl Raw {
         Ok((sorted(all.into_values().collect()), known))
     }
 
-    /// Times with waiters, by the address of the lock.
-    /// And of semaphores and conditions, who gave them up.
+    /// Times with waiters, by lock; of semaphores and conditions also who gave them up.
     fn waiters(&self) -> std::io::Result<BTreeMap<u64, Seen>> {
         let words = self.words(LOCKS, LOCK_COUNT * LOCK_WORDS)?;
         let filled = words.chunks_exact(LOCK_WORDS).filter(|lock| lock[L_ADDRESS] != 0);

@@ -10,6 +10,7 @@ use crate::hot::Hot;
 use crate::layout;
 use crate::scheduling::{Held, Scheduling, is_none, is_zero};
 use crate::trace::Trace;
+use crate::unrecorded::Unrecorded;
 
 /// Version of the record. Fields may be added; none changes its meaning.
 pub const VERSION: u64 = 1;
@@ -102,6 +103,9 @@ pub struct Process {
     pub threads: u64,
     /// Threads that were not recorded because too many lived at once.
     pub threads_lost: u64,
+    /// What else was not recorded.
+    #[serde(default, skip_serializing_if = "Unrecorded::is_nothing")]
+    pub unrecorded: Unrecorded,
     /// Acquisitions for which the tables had no room.
     pub acquisitions_lost: u64,
     /// Mutexes that had a policy of their own.
@@ -109,10 +113,12 @@ pub struct Process {
     pub chosen: u64,
     /// Whether switches of an owner were seen.
     pub sees_switches: bool,
-    /// Files with places in functions without names, and the files of their debug data, which are
-    /// not there.
+    /// Files with places in functions without names, and their debug data, which are not there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub debug_links: Vec<(String, String)>,
+    /// Files that it had mapped and that are gone or other ones now, with their build-ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<(String, String)>,
     /// Length of a phase, seconds.
     pub phase_s: f64,
     /// Time that threads waited in each phase, by when a wait ended, seconds.
@@ -155,8 +161,7 @@ pub struct Process {
     /// Words for which it waited in futex(2) itself, past the functions of libc that were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub futexes: Vec<Lock>,
-    /// Locks that a runtime or library in it builds of its own, with a condition for each thread
-    /// to sleep on: of these only waits are known.
+    /// Locks that a runtime in it builds of a condition for each thread: only waits are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_locks: Vec<Lock>,
     /// Locks of the kernel that its threads waited for.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::elf::Elf;
+use crate::identity;
 use crate::names::Names;
 
 /// Functions that make or take a mutex.
@@ -168,7 +169,7 @@ fn within((name, from, to): &(String, u64, u64), site: &str) -> Option<(u64, u64
 
 impl Module {
     pub(crate) fn read(path: &Path) -> Option<Self> {
-        let elf = Elf::new(std::fs::read(path).ok()?)?;
+        let elf = Elf::new(identity::bytes(path)?)?;
         let real = path.canonicalize().ok()?;
         let mut module = Self {
             name: path.file_name()?.to_string_lossy().into_owned(),

@@ -76,7 +76,6 @@ fn plain(name: &str) -> String {
 
 /// The stacks of one process.
 pub(crate) struct Stacks {
-    pid: u32,
     pub(crate) names: Names,
     modules: BTreeMap<PathBuf, Option<Module>>,
 }
@@ -84,7 +83,7 @@ pub(crate) struct Stacks {
 impl Stacks {
     /// Of a process with this text of `/proc/self/maps`.
     pub(crate) fn new(pid: u32, maps: &str) -> Self {
-        Self { pid, names: Names::new(maps), modules: BTreeMap::new() }
+        Self { names: Names::new(maps, Some(pid)), modules: BTreeMap::new() }
     }
 
     /// The wait that led to a stack with these words: its frames begin where a function that waits
@@ -173,8 +172,7 @@ impl Stacks {
         let (path, own) = self.names.own(address)?;
         if !self.modules.contains_key(path) {
             let path = path.to_owned();
-            let inside = PathBuf::from(format!("/proc/{}/root{}", self.pid, path.display()));
-            let module = Module::read(&path).or_else(|| Module::read(&inside));
+            let module = self.names.readable(address).and_then(|file| Module::read(file));
             let module = module.filter(|_| !is_libc(&path));
             self.modules.insert(path.clone(), module);
         }

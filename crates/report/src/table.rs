@@ -122,6 +122,9 @@ impl Table {
     pub fn row(&mut self, mut cells: Vec<Cell>) {
         assert!(cells.len() <= self.columns.len(), "{} cells, {:?}", cells.len(), self.title);
         cells.resize(self.columns.len(), Cell::empty());
+        for cell in &mut cells {
+            shorten(&mut cell.shown);
+        }
         self.rows.push(Row::Cells(cells));
     }
 
@@ -338,7 +341,10 @@ impl Table {
         for (start, end) in self.groups() {
             line.push_str(self.gap(start));
             let group = &self.columns[start].group;
-            let _ = write!(line, "{group:^width$}", width = self.span(widths, start, end));
+            let blanks = self.span(widths, start, end).saturating_sub(width(group));
+            line.push_str(&" ".repeat(blanks / 2));
+            line.push_str(group);
+            line.push_str(&" ".repeat(blanks - blanks / 2));
         }
         line
     }
@@ -350,6 +356,19 @@ impl Table {
             line.extend(core::iter::repeat_n('─', *width));
         }
         line
+    }
+}
+
+/// Leaves out the middle of what no page has room for: names of others have any length.
+fn shorten(text: &mut String) {
+    const MOST: usize = 400;
+    const HEAD: usize = 250;
+    const TAIL: usize = 100;
+    let count = if text.len() > MOST { text.chars().count() } else { 0 };
+    if count > MOST {
+        let head: String = text.chars().take(HEAD).collect();
+        let tail: String = text.chars().skip(count - TAIL).collect();
+        *text = format!("{head} … {tail}");
     }
 }
 

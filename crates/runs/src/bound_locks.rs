@@ -149,6 +149,7 @@ mod tests {
 
     fn cell(policy: Policy, threads: u32) -> VirtualLocks {
         let measured = Loop {
+            from_start: false,
             lock: Measured::Generic(policy),
             cpus: None,
             threads,

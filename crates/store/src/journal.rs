@@ -4,6 +4,7 @@ use crate::entry::Entry;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Read as _, Result, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The journal with its lock; dropping it lets the next writer in.
@@ -24,8 +25,13 @@ impl Journal {
     /// half written: that was never acknowledged.
     pub(crate) fn lock(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
-        let file =
-            options.read(true).write(true).create(true).truncate(false).open(path_of(path))?;
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path_of(path))?;
         flock(&file, FlockOperation::LockExclusive).map_err(Error::from)?;
         let mut journal = Self { file };
         let bytes = journal.bytes()?;
@@ -84,7 +90,8 @@ pub(crate) fn set_aside(path: &Path, lines: &[&str]) -> Result<()> {
     }
     let mut name = path.as_os_str().to_owned();
     name.push(".damaged.jsonl");
-    let mut file = OpenOptions::new().append(true).create(true).open(PathBuf::from(name))?;
+    let mut file =
+        OpenOptions::new().append(true).create(true).mode(0o600).open(PathBuf::from(name))?;
     for line in lines {
         writeln!(file, "{line}")?;
     }

@@ -5,7 +5,9 @@ use crate::error::StoreError;
 use crate::journal::{self, Journal};
 use crate::schema;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,10 +48,13 @@ impl Store {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
         if let Some(directory) = path.parent().filter(|name| !name.as_os_str().is_empty()) {
-            std::fs::create_dir_all(directory)
-                .map_err(|error| StoreError::Io { path: directory.to_owned(), error })?;
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            made.map_err(|error| StoreError::Io { path: directory.to_owned(), error })?;
         }
         schema::look(&path)?;
+        // Command lines are in it: it is for the eyes of its owner, unless they say otherwise.
+        let _there_already =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut store = Self { connection: Self::connect(&path, flags)?, path, writable: true };
         // The library opens what cannot be written to read, and says nothing.
@@ -284,6 +289,14 @@ impl Store {
 }
 
 /// Tags are words, and never numbers: those name records.
+/// Whether a record can have this name.
+///
+/// # Errors
+/// [`StoreError::Tag`].
+pub fn check_tag(tag: &str) -> Result<(), StoreError> {
+    valid_tag(tag)
+}
+
 fn valid_tag(tag: &str) -> Result<(), StoreError> {
     let known = |c: char| c.is_alphanumeric() || "._-+/:".contains(c);
     let good = !tag.is_empty()

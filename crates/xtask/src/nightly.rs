@@ -37,6 +37,10 @@ const COMMANDS: &[(&str, &[&str])] = &[
         "mixes",
         &["test", "-p", "convoy-host", "--release", "--test", "host", "--", "--ignored", "load"],
     ),
+    (
+        "faults",
+        &["test", "-p", "convoy", "--release", "--test", "cli", "--", "--ignored", "every_mode"],
+    ),
     ("check", &["run", "--release", "--", "check", "all"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008-sensitivity"]),

@@ -30,7 +30,7 @@ use target::Target;
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = recorded::parser())]
     run: String,
     /// Only this grid of the experiment
     #[arg(long, value_name = "GRID")]
@@ -86,6 +86,9 @@ pub(crate) struct Explain {
     /// Print what this file of the kernel would say instead of the report
     #[arg(long, value_enum, value_name = "FILE")]
     proc: Option<Proc>,
+    /// Name places of files that were gone by their copies, or their debug data, in a directory
+    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    symbols: Option<PathBuf>,
     /// The store of a stored run.
     #[arg(long, value_name = "FILE", help = crate::keep::STORE_HELP)]
     #[arg(hide_short_help = true)]
@@ -159,7 +162,10 @@ fn picture(path: &Path) -> Result<bool, Failure> {
 /// The command.
 pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     args.ready()?;
-    if let Some(record) = recorded::find(&args.run, args.store.as_deref())? {
+    if let Some(mut record) = recorded::find(&args.run, args.store.as_deref())? {
+        if let Some(directory) = &args.symbols {
+            recorded::name(&mut record, directory)?;
+        }
         return recorded::explain(args, &record);
     }
     if let Some(plan) = changes::plan_of(args)? {

@@ -4,10 +4,16 @@ use super::{Explain, picture};
 use crate::fail::Failure;
 use crate::keep::default_path;
 use crate::output;
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use convoy_explain::folded;
 use convoy_record::{Record, import};
 use convoy_report::{RecordedReport, flame_html, flame_svg};
 use convoy_store::{Store, StoreError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Read as _};
+use std::os::fd::IntoRawFd as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,7 +24,7 @@ const PERF_DATA: &[u8] = b"PERFILE2";
 /// stored record.
 pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, Failure> {
     let path = Path::new(name);
-    if let Ok(bytes) = std::fs::read(path) {
+    if let Some(bytes) = input(path)? {
         if bytes.starts_with(PERF_DATA) {
             return Err(Failure::usage(format!(
                 "{name} is what perf record writes; name what `perf lock contention -i {name}` or \
@@ -28,12 +34,15 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
         if let Some(imported) = import::read_bytes(path, &bytes) {
             return Ok(Some(imported));
         }
+        if let Some(what) = no_record(&bytes) {
+            return Err(Failure::usage(format!("{name} is no record: {what}")));
+        }
         let text = String::from_utf8_lossy(&bytes);
         if text.trim_start().starts_with('{') {
             return Ok(Some(Record::parse(&text, path)?));
         }
         if let Some(imported) = import::read(path, &text) {
-            return Ok(Some(imported?));
+            return Ok(Some(imported?.with_short_names()));
         }
     }
     if !name.starts_with('@') && !name.chars().all(|c| c.is_ascii_digit()) {
@@ -45,6 +54,89 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
         return Ok(None);
     }
     Ok(Some(Record::parse(&stored.entry.body.to_string(), path)?))
+}
+
+/// Why these bytes are no record, nor anything else that is read, as far as they tell.
+fn no_record(bytes: &[u8]) -> Option<&'static str> {
+    const PACKED: [&[u8]; 4] = [b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"BZh"];
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Some("it is empty");
+    }
+    if PACKED.iter().any(|magic| bytes.starts_with(magic)) {
+        return Some("it is compressed; unpack it first");
+    }
+    bytes.contains(&0).then_some("it is no text")
+}
+
+/// What a file or a pipe holds; nothing if there is none of this name. Neither one that goes on
+/// without end nor one that nobody writes to is waited for.
+fn input(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    /// More than any record has.
+    const MOST: u64 = 1 << 30;
+    /// How long a pipe may give nothing.
+    const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+    let Ok(found) = std::fs::metadata(path) else { return Ok(None) };
+    if found.is_dir() {
+        return Ok(None);
+    }
+    let name = path.display();
+    let refused = |text: &str| Err(Failure::usage(format!("{name} is no record: {text}")));
+    let cannot =
+        |error: std::io::Error| Failure::environment(format!("cannot read {name}: {error}"));
+    // A pipe that somebody writes to is `explain <(perf script)`.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|error| cannot(error.into()))?;
+    let mut file = std::fs::File::from(file);
+    let (mut bytes, mut part) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        let mut ready = [PollFd::new(&file, PollFlags::IN)];
+        if poll(&mut ready, Some(&PATIENCE)).is_ok_and(|count| count == 0) {
+            return refused("nobody writes to it");
+        }
+        match file.read(&mut part) {
+            Ok(0) => return Ok(Some(bytes)),
+            Ok(length) => bytes.extend_from_slice(&part[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(cannot(error)),
+        }
+        let is_special = !found.is_file();
+        if bytes.len() as u64 > MOST || is_special && bytes.contains(&0) {
+            return refused(if is_special { "it is no text" } else { "it is longer than 1 GiB" });
+        }
+    }
+}
+
+/// A name on the command line. A path that is no text stands for the file that it names, opened.
+pub(crate) fn word(word: &OsStr) -> Result<String, std::io::Error> {
+    if let Some(text) = word.to_str() {
+        return Ok(text.to_owned());
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(word, flags, Mode::empty())?;
+    Ok(format!("/proc/self/fd/{}", file.into_raw_fd()))
+}
+
+/// The parser of [`word()`].
+pub(crate) fn parser() -> impl clap::builder::TypedValueParser<Value = String> {
+    OsStringValueParser::new().try_map(|text| word(&text))
+}
+
+/// Names places of files that were gone by those in `directory`.
+pub(super) fn name(record: &mut Record, directory: &Path) -> Result<(), Failure> {
+    let wanted: Vec<String> =
+        record.processes.iter().flat_map(|one| &one.gone).map(|(_, id)| id.clone()).collect();
+    match record.name_from(directory) {
+        (_, 0) => Err(Failure::usage("no file of this record was gone; leave out --symbols")),
+        (0, _) => Err(Failure::usage(format!(
+            "no file below {} has the build-id {}; name a directory with the program that ran or \
+             its debug data",
+            directory.display(),
+            wanted.join(" or ")
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Prints the account and writes the files that were asked for.

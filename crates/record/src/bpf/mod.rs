@@ -198,6 +198,7 @@ impl Watching {
         if maps.is_empty() {
             return;
         }
+        let maps = crate::identity::with_identities(pid, &maps);
         // By its file in `/proc`: the name may mean something else elsewhere.
         let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
         self.golang.look_at(&program, &self.tables, self.offsets);

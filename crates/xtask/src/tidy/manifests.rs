@@ -37,6 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "lab",
             "machine",
             "record",
+            "report",
             "store",
             "workload",
         ],

@@ -1,0 +1,174 @@
+//! The program, from its start to its end: its signals, and what it leaves in the background.
+
+use super::RecordArgs;
+use crate::fail::Failure;
+use crate::output;
+use crate::with::cannot_start;
+use convoy_host::{ChildUsage, Relay, wait_with_usage};
+use convoy_record::Looks;
+use convoy_record::bpf::Watching;
+use convoy_record::ready::Ready;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpgrp, getsid, kill_process, pidfd_open,
+    set_child_subreaper, waitpid,
+};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long the program may take to end by itself after a signal to terminate.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the program is left alone, with new processes to be looked at and without.
+const LOOK: Duration = Duration::from_millis(10);
+const SLOW_LOOK: Duration = Duration::from_millis(100);
+
+/// A program that ran to its end.
+pub(super) struct Ran {
+    pub(super) status: ExitStatus,
+    pub(super) usage: ChildUsage,
+    pub(super) wall: Duration,
+    /// Processes in the background that went on.
+    pub(super) background: usize,
+}
+
+/// Runs the command to its end, and waits for what it left in the background. It gets the signals
+/// of the terminal itself; those that come to this process alone are passed on.
+pub(super) fn execute(
+    mut command: Command,
+    args: &RecordArgs,
+    beside: &mut Beside<'_>,
+) -> Result<Ran, Failure> {
+    // What leaves its parent behind becomes a child of this process, and can be waited for.
+    let _older_kernel = set_child_subreaper(Some(rustix::process::getpid()));
+    let (relay, begin) = (Relay::catch(), Instant::now());
+    let child = match beside.watching {
+        Some(watching) => watching.with(|| command.spawn()),
+        None => command.spawn(),
+    };
+    let child = child.map_err(|error| cannot_start(&args.words[0], &error))?;
+    let most = args.seconds.map(Duration::from_secs_f64);
+    let terminated = attend(&child, &relay, most, beside);
+    let waited = wait_with_usage(&child);
+    let (status, usage) = waited
+        .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;
+    let background = background(&relay, beside, (terminated, args.quiet));
+    Ok(Ran { status, usage, wall: begin.elapsed(), background })
+}
+
+/// What looks at the program while it runs.
+pub(super) struct Beside<'a> {
+    pub(super) watching: &'a mut Option<Watching>,
+    pub(super) looks: &'a mut Looks,
+    pub(super) ready: &'a mut Ready,
+}
+
+impl Beside<'_> {
+    /// Looks; when to look again.
+    fn look(&mut self) -> Duration {
+        if let Some(watching) = self.watching.as_mut() {
+            watching.look();
+        }
+        let slow = if self.watching.is_some() { LOOK } else { SLOW_LOOK };
+        let next = self.looks.look().min(slow);
+        self.ready.look();
+        next
+    }
+}
+
+/// Waits until the child has ended, and passes on what signals come; whether it was told to
+/// terminate, by a signal or because the time was over. One that does not is killed.
+fn attend(child: &Child, relay: &Relay, most: Option<Duration>, beside: &mut Beside<'_>) -> bool {
+    let (pid, begin) = (Pid::from_child(child), Instant::now());
+    let mut told: Option<Instant> = None;
+    let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    loop {
+        let next = beside.look();
+        let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
+        let look = Timespec { tv_sec: 0, tv_nsec: next.subsec_nanos().into() };
+        if poll(&mut ends, Some(&look)).is_ok_and(|count| count > 0) {
+            return told.is_some();
+        }
+        while let Some(arrived) = relay.next() {
+            let has_it = arrived.by_terminal && getpgid(Some(pid)) == Ok(getpgrp());
+            let signal = Signal::from_named_raw(arrived.signal);
+            if let (Some(signal), false) = (signal, has_it) {
+                let _gone_already = kill_process(pid, signal);
+            }
+            if signal == Some(Signal::TERM) {
+                told.get_or_insert_with(Instant::now);
+            }
+        }
+        if told.is_none() && most.is_some_and(|most| begin.elapsed() > most) {
+            let _gone_already = kill_process(pid, Signal::TERM);
+            told = Some(Instant::now());
+        }
+        // Threads that wait for each other hear no other signal.
+        if told.is_some_and(|told| told.elapsed() > PATIENCE) {
+            let _gone_already = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Waits for daemons of the program: processes that left its session behind. A signal to terminate
+/// is passed on to them; an interrupt ends the recording alone. How many go on.
+fn background(
+    relay: &Relay,
+    beside: &mut Beside<'_>,
+    (mut terminated, is_quiet): (bool, bool),
+) -> usize {
+    /// How long a process that its parent has left takes to begin a session of its own.
+    const GRACE: Duration = Duration::from_millis(100);
+    let (mut is_said, begin) = (is_quiet, Instant::now());
+    loop {
+        while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
+        let children = children();
+        let session = getsid(None).ok();
+        let is_daemon = |pid: &Pid| getsid(Some(*pid)).ok() != session;
+        let daemons: Vec<Pid> = children.iter().copied().filter(is_daemon).collect();
+        let Some(first) = daemons.first() else {
+            if children.is_empty() || begin.elapsed() > GRACE {
+                return 0;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        if std::mem::take(&mut terminated) {
+            for daemon in &daemons {
+                let _gone_already = kill_process(*daemon, Signal::TERM);
+            }
+        }
+        if !std::mem::replace(&mut is_said, true) {
+            output::say(&format!(
+                "convoy: the program goes on in the background (process {first}) and is recorded \
+                 until it ends; Ctrl-C ends the recording, SIGTERM to process {} both",
+                std::process::id()
+            ));
+        }
+        std::thread::sleep(beside.look());
+        while let Some(arrived) = relay.next() {
+            match Signal::from_named_raw(arrived.signal) {
+                Some(Signal::TERM) => terminated = true,
+                Some(Signal::INT | Signal::HUP | Signal::QUIT) => return daemons.len(),
+                Some(signal) => {
+                    let _gone_already = kill_process(*first, signal);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Children of this process, those among them that others left behind.
+fn children() -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let child = |number: &i32| {
+        // The state and the parent stand behind the name, which may have spaces and parentheses.
+        let text = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let mut fields = text.rsplit(") ").next().unwrap_or_default().split(' ');
+        let is_alive = fields.next().is_some_and(|state| !["Z", "X"].contains(&state));
+        is_alive && fields.next() == Some(&own)
+    };
+    all.filter(child).filter_map(Pid::from_raw).collect()
+}

@@ -1,0 +1,99 @@
+//! Keeping a record: what can be refused is refused before the program starts; what fails
+//! afterwards goes to the next place.
+
+use super::RecordArgs;
+use crate::args::Common;
+use crate::fail::Failure;
+use crate::keep::{self, StoreArgs, warn};
+use crate::output;
+use convoy_record::Record;
+use convoy_store::Store;
+use std::path::{Path, PathBuf};
+
+/// Asks for all that a record needs before the program starts.
+pub(super) fn ready(args: &RecordArgs) -> Result<(), Failure> {
+    args.store.check_tags()?;
+    if let Some(path) = &args.output {
+        output::ready(Some(path))?;
+        return output::can_write(path);
+    }
+    if args.store.is_off() {
+        return Ok(());
+    }
+    match args.store.path().map(Store::open) {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(error)) if args.store.is_named() => Err(error.into()),
+        // The usual place does not serve; the next ones do, or there is none.
+        _ if spare().iter().any(|place| output::can_write(&place.join("x")).is_ok()) => Ok(()),
+        _ => Err(Failure::environment(
+            "there is no place for the record: name one with --output FILE or --store FILE",
+        )),
+    }
+}
+
+/// Where a record goes if neither the file nor the store that it was meant for takes it.
+fn spare() -> [PathBuf; 2] {
+    [PathBuf::from("."), std::env::temp_dir()]
+}
+
+/// Says the first sentence of the record and where it is; `false` if there is no place for it.
+pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
+    let common = Common::plain(None, args.quiet);
+    let say = |text: &str| output::message(&common, &format!("convoy: {text}"));
+    say(&convoy_explain::verdict(record));
+    for sentence in &record.unseen {
+        say(sentence);
+    }
+    if let Some(sentence) = record.program.disturbance.sentence() {
+        say(&sentence);
+    }
+    let body = serde_json::to_value(record).expect("a record has string keys");
+    if let Some(path) = &args.output {
+        match output::private(path, &format!("{body:#}\n")) {
+            Ok(()) => {
+                say(&format!("more: convoy explain {}", path.display()));
+                return true;
+            }
+            Err(failure) => warn(failure.message()),
+        }
+    }
+    stored(&args.store, args.output.is_some(), &common, &body)
+}
+
+/// In the store, or in a file where there is one.
+fn stored(store: &StoreArgs, is_spare: bool, common: &Common, body: &serde_json::Value) -> bool {
+    let keeper = store.keeper("record", None);
+    if keeper.is_none() && !is_spare {
+        return true;
+    }
+    if let Some(mut keeper) = keeper {
+        match keeper.update(body.clone()) {
+            Ok(id) => {
+                output::message(common, &format!("convoy: more: convoy explain {id}"));
+                return true;
+            }
+            Err(error @ convoy_store::StoreError::Waiting { .. }) => {
+                warn(&error.to_string());
+                return true;
+            }
+            Err(error) => warn(&error.to_string()),
+        }
+    }
+    let name = format!("convoy-record-{}.json", keep::unique());
+    for path in spare().map(|place| place.join(&name)) {
+        if output::private(&path, &format!("{body:#}\n")).is_ok() {
+            warn(&format!("the record is in {0}: convoy explain {0}", path.display()));
+            return true;
+        }
+    }
+    false
+}
+
+/// Says that there was no place at all.
+pub(super) fn nowhere(left: &Path) {
+    warn(&format!(
+        "the record could be written nowhere; what was recorded is in {}: make room, then convoy \
+         record --recover",
+        left.display()
+    ));
+}

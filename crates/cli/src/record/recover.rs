@@ -1,0 +1,70 @@
+//! What recorders left that were killed: it is kept, and cleared away.
+
+use super::keep::keep;
+use super::{RecordArgs, unseen};
+use crate::fail::Failure;
+use crate::keep::warn;
+use convoy_host::describe_host;
+use convoy_record::place::{self, Left};
+use convoy_record::{Program, Record, VERSION, raw};
+use std::process::ExitCode;
+
+/// `convoy record --recover`.
+pub(super) fn recover(args: &RecordArgs) -> Result<ExitCode, Failure> {
+    super::keep::ready(args)?;
+    let mut found = 0;
+    for left in place::left(args.buffer.as_deref()) {
+        if left.is_in_use() {
+            warn(&format!("{} is still written to, so it stays", left.path().display()));
+            continue;
+        }
+        found += usize::from(keep_left(args, left));
+    }
+    if found == 0 {
+        let text = "no interrupted recording of yours has left anything; there is nothing to do";
+        return Err(Failure::usage(text));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Before another run: keeps what earlier ones left, so that nothing takes memory for good.
+pub(super) fn tidy(args: &RecordArgs) {
+    for left in place::left(args.buffer.as_deref()) {
+        if !left.is_in_use() {
+            let into_store = RecordArgs { output: None, quiet: true, ..args.clone() };
+            keep_left(&into_store, left);
+        }
+    }
+}
+
+/// Whether it held anything; it goes away if that is kept, or nothing.
+fn keep_left(args: &RecordArgs, left: Left) -> bool {
+    let mut processes = raw::read(left.files()).unwrap_or_default();
+    processes.retain(|process| process.threads > 0);
+    if processes.is_empty() {
+        left.remove();
+        return false;
+    }
+    let program = serde_json::from_str::<Program>(&left.note()).unwrap_or_default();
+    let seconds = processes.iter().map(|process| process.seconds).fold(0.0, f64::max);
+    let host = describe_host();
+    let program = Program {
+        ending: "the recorder was killed".to_owned(),
+        wall_s: seconds,
+        cpu_s: processes.iter().map(|process| process.cpu_s).sum(),
+        cpus: host.cpus,
+        cpu_model: host.cpu,
+        kernel: host.kernel,
+        ..program
+    };
+    let mut sentences = vec![format!(
+        "The recorder was killed; this was recovered from {}: what the kernel saw is lost.",
+        left.path().display()
+    )];
+    sentences.extend(unseen::not_seen(&processes, 0, false));
+    let record = Record { recorded: VERSION, program, processes, unseen: sentences };
+    if keep(args, &record) {
+        left.remove();
+    }
+    true
+}

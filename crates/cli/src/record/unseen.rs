@@ -1,0 +1,196 @@
+//! What a record does not hold, in sentences, and what this hour's wakeups cost.
+
+use convoy_calibrate::hour::Quartiles;
+use convoy_record::{JAVA, Process, UNNAMED};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What switches and wakeups take in this hour, for predictions.
+pub(super) fn prices(
+    processes: &[Process],
+    unseen: &mut Vec<String>,
+) -> BTreeMap<String, Quartiles> {
+    if processes.iter().all(|process| process.locks.is_empty()) {
+        return BTreeMap::new();
+    }
+    if is_real_time() {
+        // Threads that wait for each other would keep the CPUs from all others, themselves
+        // included.
+        unseen.push(
+            "What wakeups take here is not known: convoy has a priority of real time. Give one to \
+             the program alone: convoy record -- chrt -f 1 CMD."
+                .to_owned(),
+        );
+        return BTreeMap::new();
+    }
+    convoy_calibrate::hour::prices().unwrap_or_else(|error| {
+        unseen.push(format!("What wakeups take here is not known: {error}."));
+        BTreeMap::new()
+    })
+}
+
+/// Whether this process runs before all that have no such priority.
+fn is_real_time() -> bool {
+    /// The policy behind the name of the program, and its numbers: FIFO, round robin, deadline.
+    const FIELD: usize = 38;
+    const POLICIES: [&str; 3] = ["1", "2", "6"];
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let policy = text.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(FIELD));
+    policy.is_some_and(|policy| POLICIES.contains(&policy))
+}
+
+/// What the record does not hold, in sentences.
+pub(super) fn not_seen(processes: &[Process], switches: u64, is_watched: bool) -> Vec<String> {
+    /// Switches that need no explanation: those of starting and of output.
+    const FEW: u64 = 1000;
+    let mut all = Vec::new();
+    if processes.is_empty() && !is_watched {
+        all.push(
+            "No process took the recorder in: a script without programs of its own, a program \
+             with more rights than its user, or one that clears its environment."
+                .to_owned(),
+        );
+    }
+    let sum = |of: fn(&Process) -> u64| processes.iter().map(of).sum::<u64>();
+    all.extend(without_room(processes));
+    let lost = sum(|one| one.acquisitions_lost);
+    if lost > 0 {
+        all.push(format!(
+            "{lost} acquisitions were not counted: one thread used more than 768 locks and places."
+        ));
+    }
+    if processes.iter().any(|one| one.threads > one.threads_lost && !one.sees_switches) {
+        all.push("Whether owners were off CPU is not known: libc registers no rseq.".to_owned());
+    }
+    all.extend(gone(processes));
+    let links: BTreeSet<_> = processes.iter().flat_map(|one| &one.debug_links).collect();
+    all.extend(links.into_iter().map(|(file, link)| {
+        format!(
+            "{file} has no symbols for places that wait, so they are offsets; its debug data, the \
+             file {link}, would name them (in Debian a package that ends in -dbgsym)."
+        )
+    }));
+    let runtimes = processes.iter().flat_map(|one| &one.runtime_locks);
+    let unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
+    let conditions = processes.iter().flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
+    // What java.util.concurrent waits for is known by the names of its methods alone.
+    let parked =
+        conditions.filter(|site| site.wait.count > 0 && site.place.starts_with("Parker::"));
+    if unnamed.into_iter().any(|lock| lock.runtime == JAVA) || parked.count() > 0 {
+        all.push(
+            "Some methods of Java that waited have no names: run java with \
+             -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit (17 or later), or `jcmd PID \
+             Compiler.perfmap` before it ends. Methods that were interpreted then stay without."
+                .to_owned(),
+        );
+    }
+    let waits = |process: &Process| -> u64 {
+        let locks = process.locks.iter().chain(&process.runtime_locks);
+        locks.flat_map(|lock| &lock.sites).map(|site| site.wait.count).sum()
+    };
+    let waits: u64 = processes.iter().map(waits).sum();
+    if !is_watched && switches > FEW && switches > 4 * waits {
+        all.push(format!(
+            "The program was switched {switches} times, but waited only {waits} times for what was \
+             recorded: the others are input and output, timers, a full machine, or locks that \
+             bypass pthread (futex calls of its own)."
+        ));
+    }
+    all
+}
+
+/// Files whose names would be wanted and that are gone, or are others now.
+fn gone(processes: &[Process]) -> Vec<String> {
+    let wanted = |process: &Process, file: &str| {
+        let mark = format!("{file}+0x");
+        let locks = process.locks.iter().chain(&process.futexes);
+        let mut sites = locks.flat_map(|lock| &lock.sites);
+        sites.any(|site| site.place.starts_with(&mark))
+    };
+    let mut all = BTreeSet::new();
+    for process in processes {
+        all.extend(process.gone.iter().filter(|(file, _)| wanted(process, file)).cloned());
+    }
+    let sentence = |(file, build_id): (String, String)| {
+        format!(
+            "The file {file} that ran is gone, or another one is there now, so its places are \
+             offsets; convoy explain --symbols DIR names them by the file in DIR with the build-id \
+             {build_id}."
+        )
+    };
+    all.into_iter().map(sentence).collect()
+}
+
+/// Threads and processes that were not recorded, with the reason and the cure.
+fn without_room(processes: &[Process]) -> Vec<String> {
+    let sum = |of: fn(&Process) -> u64| processes.iter().map(of).sum::<u64>();
+    let (threads, unroomed) = (sum(|one| one.threads_lost), sum(|one| one.unrecorded.threads));
+    let (count, [room, place, limit]) =
+        (sum(|one| one.unrecorded.acquisitions), children(processes));
+    let of = |threads: u64| match (count, threads) {
+        (0, 1) => "A thread was not recorded".to_owned(),
+        (0, _) => format!("{threads} threads were not recorded"),
+        (_, 1) => format!("Some {count} acquisitions of a thread were not recorded"),
+        _ => format!("Some {count} acquisitions of {threads} threads were not recorded"),
+    };
+    let mut all = Vec::new();
+    if unroomed > 0 {
+        all.push(format!(
+            "{}: there was no room for them in the directory of the recording; name one with more: \
+             --buffer DIR.",
+            of(unroomed)
+        ));
+    }
+    if threads > unroomed {
+        all.push(format!("{}: too many lived at once.", of(threads - unroomed)));
+    }
+    for (count, why) in [
+        (room, "there was no room in the directory of the recording (--buffer DIR)"),
+        (place, "the directory of the recording cannot be opened from there (chroot)"),
+        (limit, "no file of 230 MB may be written or mapped there (ulimit -f, ulimit -v)"),
+    ] {
+        if count > 0 {
+            all.push(match count {
+                1 => format!("A process that was forked was not recorded: {why}."),
+                _ => format!("{count} processes that were forked were not recorded: {why}."),
+            });
+        }
+    }
+    let short = processes
+        .iter()
+        .filter(|one| one.unrecorded.is_short && one.unrecorded.threads == 0)
+        .count();
+    if short > 0 {
+        all.push(
+            "Not all waits have their times: there was no room in the directory of the recording; \
+             name one with more: --buffer DIR."
+                .to_owned(),
+        );
+    }
+    let sandboxed = processes.iter().filter(|one| one.unrecorded.is_sandboxed).count();
+    if sandboxed > 0 {
+        all.push(
+            "A process limited its system calls (seccomp): from then on the recorder asked the \
+             kernel for nothing, so threads and locks that came later may be missing."
+                .to_owned(),
+        );
+    }
+    all
+}
+
+/// Processes that were not recorded, by reason.
+fn children(processes: &[Process]) -> [u64; 3] {
+    [0, 1, 2].map(|why| processes.iter().map(|one| one.unrecorded.children[why]).sum())
+}
+
+/// That no mutex was what `--lock` names.
+pub(super) fn not_chosen(processes: &[Process], locks: &[(String, String)]) -> Option<String> {
+    let none = processes.iter().all(|process| process.chosen == 0);
+    (none && !locks.is_empty()).then(|| {
+        let sites: Vec<&str> = locks.iter().map(|(site, _)| site.as_str()).collect();
+        format!(
+            "No mutex was made or first taken at {}: all kept their lock. A mutex counts where it \
+             is made or first taken; name that place, or all that explain lists for it.",
+            sites.join(", ")
+        )
+    })
+}

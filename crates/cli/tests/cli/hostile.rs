@@ -1,0 +1,128 @@
+//! Files and names of others: what is no record is called that, and nothing controls the terminal.
+
+use crate::{code, convoy, directory, run, stderr, stdout};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+/// A record of one lock with this name.
+fn record_of(name: &str) -> String {
+    let waits = r#"{"count": 9, "total_s": 0.5, "max_s": 0.1, "buckets": [[1000, 9]]}"#;
+    let site = format!(
+        r#"{{"place": {name}, "act": "lock", "count": 10, "threads": 2, "contended": 9,
+        "failed": 0, "wait": {waits}}}"#
+    );
+    format!(
+        r#"{{"recorded": 1, "program": {{"command": [{name}], "wall_s": 1.0, "cpus": 2}},
+        "processes": [{{"pid": 1, "parent": 0, "command": [{name}], "seconds": 1.0, "cpu_s": 1.0,
+        "ended": true, "threads": 2, "threads_lost": 0, "acquisitions_lost": 0,
+        "sees_switches": true, "phase_s": 0.01, "phases_wait_s": [],
+        "locks": [{{"name": {name}, "kind": "mutex", "instances": 1, "sites": [{site}]}}]}}],
+        "unseen": [{name}]}}"#
+    )
+}
+
+#[test]
+fn what_is_no_record_is_called_that_and_nothing_is_waited_for() {
+    let place = directory("hostile-files");
+    let pipe = place.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    for (name, content) in [
+        ("empty", &b""[..]),
+        ("blank", b" \n\n"),
+        ("packed", b"\x1f\x8b\x08\x00 and so on"),
+        ("binary", b"\x7fELF\x02\x01\x01\x00"),
+    ] {
+        std::fs::write(place.join(name), content).expect("written");
+        let path = place.join(name);
+        for command in ["explain", "predict", "fix"] {
+            let output = run(&[command, path.to_str().expect("UTF-8")]);
+            assert_eq!(code(&output), Some(2), "{command} {name}: {output:?}");
+            assert!(stderr(&output).contains("is no record"), "{command} {name}: {output:?}");
+        }
+    }
+    for path in ["/dev/zero", pipe.to_str().expect("UTF-8")] {
+        let output = run(&["explain", path]);
+        assert_eq!(code(&output), Some(2), "{output:?}");
+        assert!(stderr(&output).contains("is no record"), "{output:?}");
+    }
+    // A pipe that has a record is read.
+    let file = place.join("r.json");
+    std::fs::write(&file, record_of("\"f\"")).expect("written");
+    let script = format!("exec {} explain <(cat {})", env!("CARGO_BIN_EXE_convoy"), file.display());
+    let output = Command::new("bash").args(["-c", &script]).output().expect("it starts");
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn names_of_any_length_and_of_any_characters_are_printed_harmlessly() {
+    let place = directory("hostile-names");
+    let file = place.join("r.json");
+    let path = file.to_str().expect("UTF-8");
+    let long = format!("\"{}\"", "x".repeat(200_000));
+    let controls = r#""\u001b]0;owned\u0007\u001b[2J\u009b31m\u202eevil""#;
+    for (name, word) in [(long.as_str(), "xxx"), (controls, "owned")] {
+        std::fs::write(&file, record_of(name)).expect("written");
+        for format in ["table", "json", "csv"] {
+            let output = run(&["explain", path, "--format", format]);
+            assert_eq!(code(&output), Some(0), "{format}: {output:?}");
+            let text = stdout(&output) + &stderr(&output);
+            assert!(text.contains(word), "{format}: {text}");
+            let is_bad = |c: char| c.is_control() && !"\n\t".contains(c) || c == '\u{202e}';
+            assert!(!text.contains(is_bad), "{format}: {text:?}");
+        }
+    }
+    // Arguments of commands come back by the list of runs.
+    let store = place.join("runs.sqlite3");
+    let argument = "\u{1b}[31mred";
+    let mut command = convoy(&["record", "--kernel", "off", "--", "true", argument]);
+    assert_eq!(code(&command.env("CONVOY_STORE", &store).output().expect("it starts")), Some(0));
+    for words in [&["runs", "list"][..], &["runs", "show", "1"]] {
+        let output = convoy(words).env("CONVOY_STORE", &store).output().expect("it starts");
+        assert_eq!(code(&output), Some(0), "{output:?}");
+        assert!(!stdout(&output).contains('\u{1b}'), "{output:?}");
+    }
+    let mode = std::fs::metadata(&store).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "others cannot read command lines");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn what_is_written_to_a_path_that_is_no_text_can_be_read() {
+    let place = directory("hostile-path");
+    let name = std::ffi::OsString::from_vec(b"r-\xff\xfe.json".to_vec());
+    let file = place.join(name);
+    let mut command = convoy(&["record", "--kernel", "off", "-o"]);
+    let output = command.arg(&file).args(["--", "true"]).output().expect("it starts");
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    let output = convoy(&["explain"]).arg(&file).output().expect("it starts");
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn a_cell_of_a_sweep_that_changed_is_not_believed() {
+    let place = directory("hostile-cells");
+    let (dir, sheet) = (place.join("cells"), place.join("mine.toml"));
+    let experiment = "title = \"one cell\"\n[inputs]\nmachine = \"quad-2008-two-dies\"\n\
+                      shrink = 50\n[[grid]]\nname = \"users\"\ntarget = \"sim\"\n[[grid.axis]]\n\
+                      key = \"users\"\nvalues = [10]\n[[grid.axis]]\nkey = \"kernel\"\n\
+                      values = [\"2.6.25\"]\n";
+    std::fs::write(&sheet, experiment).expect("written");
+    let [sheet, cells] = [&sheet, &dir].map(|path| path.to_str().expect("UTF-8"));
+    let words = ["sweep", sheet, "--dir", cells, "--quiet"];
+    let output = run(&words);
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    let cells = std::fs::read_dir(dir.join("cells")).expect("cells").flatten();
+    let cell = cells.map(|entry| entry.path()).next().expect("a cell");
+    let mut bytes = std::fs::read(&cell).expect("it is there");
+    let digit = bytes.iter().rposition(u8::is_ascii_digit).expect("a number");
+    let middle = bytes[..digit / 2].iter().rposition(u8::is_ascii_digit).expect("a number");
+    bytes[middle] ^= 1;
+    std::fs::write(&cell, bytes).expect("written");
+    let output = run(&words);
+    assert!(stderr(&output).contains("its checksum is another one"), "{output:?}");
+    assert_ne!(code(&output), Some(0), "{output:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

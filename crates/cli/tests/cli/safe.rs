@@ -1,0 +1,500 @@
+//! Recording harms nothing and loses nothing, in surroundings that production has.
+
+use crate::common::{interrupt, wait_until, with_default_signals};
+use crate::{code, convoy, directory, stderr, stdout};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Compiles the program of all modes.
+fn program(place: &Path) -> String {
+    let to = place.join("faults");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-w", "-pthread", "../record/tests/programs/faults.c", "-o"]).arg(&to);
+    assert!(cc.status().expect("a C compiler").success());
+    to.to_str().expect("UTF-8").to_owned()
+}
+
+/// A shell that runs `script` where mounts are its own; nothing where that is not permitted.
+fn in_namespace(script: &str) -> Option<Command> {
+    let is_root = rustix::process::geteuid().is_root();
+    let flags = if is_root { "-m" } else { "-Urm" };
+    let mut works = Command::new("unshare");
+    works.args([flags, "mount", "-t", "tmpfs", "none", "/mnt"]);
+    if !works.output().is_ok_and(|output| output.status.success()) {
+        // Nobody sees what is printed by a test that passes but for this.
+        let _nobody_reads = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"skipped: unshare(1) may make no namespace of mounts here\n",
+        );
+        return None;
+    }
+    let mut shell = Command::new("unshare");
+    shell.args([flags, "bash", "-c", script]);
+    Some(shell)
+}
+
+fn record(file: &Path, words: &[&str]) -> Output {
+    let file = file.to_str().expect("UTF-8");
+    let all = [&["record", "--kernel", "off", "-o", file, "--"], words].concat();
+    convoy(&all).output().expect("it starts")
+}
+
+fn read(file: &Path) -> Value {
+    let text = std::fs::read_to_string(file).expect("a record");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Acquisitions of all processes of a record.
+fn acquisitions(record: &Value) -> u64 {
+    let processes = record["processes"].as_array().expect("processes").iter();
+    let locks = processes.flat_map(|one| one["locks"].as_array().expect("locks"));
+    let sites = locks.flat_map(|one| one["sites"].as_array().expect("sites"));
+    sites.map(|site| site["count"].as_u64().expect("a count")).sum()
+}
+
+/// Directories of recordings that are there.
+fn left() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let all = entries.map(|entry| entry.path());
+    all.filter(|path| path.to_string_lossy().contains("convoy-record-")).collect()
+}
+
+#[test]
+fn a_program_ends_as_without_the_recorder() {
+    let place = directory("safe-modes");
+    let (program, file) = (program(&place), place.join("r.json"));
+    for (mode, expected) in [
+        ("plain", 0),
+        ("exit_", 5),
+        ("fork", 4),
+        ("forkmt", 0),
+        ("vfork", 0),
+        ("clone", 7),
+        ("closeall", 0),
+        ("closerange", 0),
+        ("strict", 0),
+        ("seccomp", 0),
+        ("fsize", 0),
+        ("nofile", 0),
+        ("kill9", 137),
+    ] {
+        let output = record(&file, &[&program, mode]);
+        assert_eq!(code(&output), Some(expected), "{mode}: {output:?}");
+        assert!(file.exists(), "{mode}: {output:?}");
+        std::fs::remove_file(&file).expect("it goes away");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn all_of_a_sandboxed_program_is_recorded_or_said_to_be_missing() {
+    let place = directory("safe-sandbox");
+    let (program, file) = (program(&place), place.join("r.json"));
+    let output = record(&file, &[&program, "seccomp"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "ok\n"));
+    assert!(stderr(&output).contains("limited its system calls"), "{output:?}");
+    assert_eq!(acquisitions(&read(&file)), 440_000);
+    let output = record(&file, &[&program, "fsize"]);
+    assert!(stderr(&output).contains("(ulimit -f, ulimit -v)"), "{output:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn a_small_place_ends_the_recording_and_not_the_program() {
+    let place = directory("safe-shm");
+    let (program, file) = (program(&place), place.join("r.json"));
+    let convoy = env!("CARGO_BIN_EXE_convoy");
+    for (size, mode, lost) in [("4m", "tables", true), ("64m", "tables", false)] {
+        let script = format!(
+            "mount -t tmpfs -o size={size} none /dev/shm && {convoy} record --kernel off --buffer \
+             /dev/shm -o {} -- {program} {mode}",
+            file.display()
+        );
+        let Some(mut shell) = in_namespace(&script) else { return };
+        let output = shell.output().expect("it starts");
+        assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "10000\n"), "{output:?}");
+        assert_eq!(stderr(&output).contains("--buffer DIR"), lost, "{output:?}");
+        let count = acquisitions(&read(&file));
+        assert!(if lost { count < 10_000 } else { count == 10_000 }, "{count}");
+    }
+    let script = format!(
+        "mount -t tmpfs -o size=64m none /dev/shm && {convoy} record --kernel off --buffer \
+         /dev/shm -o {} -- {program} spawnmany",
+        file.display()
+    );
+    let Some(mut shell) = in_namespace(&script) else { return };
+    let output = shell.output().expect("it starts");
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    assert_eq!(acquisitions(&read(&file)), 300, "each child fits: {output:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn no_object_of_others_is_loaded_and_none_is_left_where_they_write() {
+    let place = directory("safe-object");
+    let (program, file, temporary) = (program(&place), place.join("r.json"), place.join("tmp"));
+    std::fs::create_dir_all(&temporary).expect("a directory");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+    std::fs::set_permissions(&temporary, mode).expect("it is ours");
+    let file = file.to_str().expect("UTF-8");
+    let mut command = convoy(&["record", "--kernel", "off", "-o", file, "--", &program, "maps"]);
+    command.env("TMPDIR", &temporary).env_remove("HOME").env_remove("XDG_CACHE_HOME");
+    let output = command.output().expect("it starts");
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    let maps = stdout(&output);
+    let object = maps.lines().find(|line| line.contains("convoy") && line.contains("r-xp"));
+    let object = object.expect("the object is loaded");
+    assert!(!object.contains(temporary.to_str().expect("UTF-8")), "{object}");
+    let rest = std::fs::read_dir(&temporary).expect("it is there").count();
+    assert_eq!(rest, 0, "nothing is left in {}", temporary.display());
+    // Root trusts no HOME, which may be that of the user who became root.
+    if rustix::process::geteuid().is_root() {
+        let mut command =
+            convoy(&["record", "--kernel", "off", "-o", file, "--", &program, "maps"]);
+        let output = command.env("HOME", &temporary).env_remove("XDG_CACHE_HOME").output();
+        assert_eq!(code(&output.expect("it starts")), Some(0));
+        assert_eq!(std::fs::read_dir(&temporary).expect("it is there").count(), 0);
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn servers_that_drop_their_rights_are_recorded() {
+    let place = directory("safe-servers");
+    let (program, file) = (program(&place), place.join("r.json"));
+    let output = record(&file, &[&program, "daemon"]);
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    assert_eq!(acquisitions(&read(&file)), 40_000, "{output:?}");
+    if !rustix::process::geteuid().is_root() {
+        let _nobody_reads = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"skipped: only root can give up the rights of root\n",
+        );
+        return;
+    }
+    let output = record(&file, &[&program, "setuid"]);
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    assert_eq!(acquisitions(&read(&file)), 480_000, "of a child of the other user, too");
+    let output = record(&file, &[&program, "chroot"]);
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    assert_eq!(acquisitions(&read(&file)), 80_000);
+    let messages = stderr(&output);
+    assert!(messages.contains("was not recorded: the directory"), "{messages}");
+    assert!(!messages.contains("Locks cost little"), "{messages}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn what_can_be_refused_is_refused_before_the_program_starts() {
+    let place = directory("safe-refused");
+    let mark = place.join("it ran");
+    let touch = ["touch", mark.to_str().expect("UTF-8")];
+    let nowhere = place.join("no such directory/r.json");
+    let nowhere = nowhere.to_str().expect("UTF-8");
+    for (words, expected) in [
+        (vec!["record", "--tag", "two words", "--"], 2),
+        (vec!["record", "-o", nowhere, "--"], 3),
+        (vec!["record", "--store", "/proc/no store", "--"], 3),
+        (vec!["record", "-o", "/proc/r.json", "--"], 3),
+    ] {
+        let output = convoy(&[&words[..], &touch[..]].concat()).output().expect("it starts");
+        assert_eq!(code(&output), Some(expected), "{output:?}");
+        assert!(!mark.exists(), "{words:?}");
+    }
+    // Without a place of its own the record goes to the next one, and the last line says where.
+    let mut command = convoy(&["record", "--kernel", "off", "--", "sh", "-c", "exit 7"]);
+    command.env_remove("CONVOY_STORE").env_remove("HOME").env_remove("XDG_DATA_HOME");
+    let output = command.current_dir(&place).env("TMPDIR", &place).output().expect("it starts");
+    assert_eq!(code(&output), Some(7), "{output:?}");
+    let messages = stderr(&output);
+    let last = messages.lines().last().expect("a line");
+    assert!(last.contains("the record is in ./convoy-record-"), "{messages}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn a_full_disk_costs_neither_the_record_nor_the_exit_code() {
+    let place = directory("safe-full");
+    let convoy = env!("CARGO_BIN_EXE_convoy");
+    let script = format!(
+        "mkdir -p {0}/full && mount -t tmpfs -o size=8k none {0}/full && cd {0} && TMPDIR={0} \
+         {convoy} record --kernel off -o {0}/full/r.json -- sh -c 'head -c 8192 /dev/zero > \
+         {0}/full/zeros; exit 9'",
+        place.display()
+    );
+    let Some(mut shell) = in_namespace(&script) else { return };
+    shell.env("CONVOY_STORE", place.join("runs.sqlite3"));
+    let output = shell.output().expect("it starts");
+    assert_eq!(code(&output), Some(9), "{output:?}");
+    let messages = stderr(&output);
+    assert!(messages.contains("more: convoy explain 1"), "in the store: {messages}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+/// A program that says which signal it got.
+const SAYS: &str = "trap 'echo HUP; exit 3' HUP; trap 'echo QUIT; exit 4' QUIT; \
+                    trap 'echo TERM; exit 5' TERM; touch READY; while :; do sleep 0.01; done";
+
+#[test]
+fn signals_come_to_the_program_as_what_they_are() {
+    for (signal, name, expected) in
+        [(Signal::HUP, "HUP\n", 3), (Signal::QUIT, "QUIT\n", 4), (Signal::TERM, "TERM\n", 5)]
+    {
+        let place = directory(&format!("safe-signal-{expected}"));
+        let (ready, file) = (place.join("ready"), place.join("r.json"));
+        let script = SAYS.replace("READY", ready.to_str().expect("UTF-8"));
+        let file = file.to_str().expect("UTF-8");
+        let words = ["record", "--kernel", "off", "-o", file, "--", "bash", "-c", &script];
+        let mut command = with_default_signals(&convoy(&words));
+        let mut child = command.spawn().expect("it starts");
+        wait_until(&mut child, |_| ready.exists());
+        let output = interrupt(child, signal);
+        assert_eq!((code(&output), stdout(&output).as_str()), (Some(expected), name));
+        assert!(Path::new(file).exists(), "{output:?}");
+        std::fs::remove_dir_all(place).expect("it goes away");
+    }
+}
+
+#[test]
+fn what_a_killed_recorder_leaves_is_recovered() {
+    let place = directory("safe-killed");
+    let (program, buffer) = (program(&place), place.join("buffer"));
+    std::fs::create_dir_all(&buffer).expect("a directory");
+    let (buffer, file) = (buffer.to_str().expect("UTF-8"), place.join("r.json"));
+    let words = ["record", "--kernel", "off", "--buffer", buffer, "--", &program, "goeson"];
+    let mut command = with_default_signals(&convoy(&words));
+    let mut child = command.spawn().expect("it starts");
+    let there = |_| std::fs::read_dir(buffer).expect("it is there").count() > 0;
+    wait_until(&mut child, there);
+    // Until the program has locked.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    child.kill().expect("killed");
+    child.wait().expect("it is dead");
+    let left = || std::fs::read_dir(buffer).expect("it is there").count();
+    assert_eq!(left(), 1);
+    let file = file.to_str().expect("UTF-8");
+    // The program goes on for a second or, on a busy machine, for some.
+    let begin = std::time::Instant::now();
+    let output = loop {
+        let output = convoy(&["record", "--recover", "--buffer", buffer, "-o", file]).output();
+        let output = output.expect("it starts");
+        let is_in_use = stderr(&output).contains("still written to");
+        if !is_in_use || begin.elapsed() > std::time::Duration::from_secs(120) {
+            break output;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    };
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    assert_eq!(left(), 0, "{output:?}");
+    let record = read(Path::new(file));
+    assert_eq!(record["program"]["ending"], "the recorder was killed");
+    assert!(record["program"]["command"][0].as_str().expect("text").ends_with("faults"));
+    assert!(acquisitions(&record) > 1000);
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn programs_that_would_not_bear_the_object_are_told_beforehand() {
+    let place = directory("safe-unbearable");
+    let source = place.join("main.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+    let compile = |name: &str, flags: &[&str]| {
+        let to = place.join(name);
+        let mut cc = Command::new("cc");
+        cc.args(flags).arg(&source).arg("-o").arg(&to);
+        let made = cc.output().is_ok_and(|output| output.status.success());
+        made.then(|| to.to_str().expect("UTF-8").to_owned())
+    };
+    let musl = compile("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
+    let checked = compile("checked", &["-fsanitize=address"]);
+    for (program, words) in [(musl, "musl"), (checked, "AddressSanitizer")] {
+        let Some(program) = program else { continue };
+        let output = convoy(&["record", "--kernel", "off", "--", &program]).output();
+        let output = output.expect("it starts");
+        assert_eq!(code(&output), Some(2), "{output:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
+        assert!(stderr(&output).contains("--pid"), "{output:?}");
+        let with = convoy(&["with", "--mutex", "fair", "--", &program]).output();
+        assert_eq!(code(&with.expect("it starts")), Some(2));
+    }
+    let pipe = place.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let output = convoy(&["record", "--kernel", "off", "--", pipe.to_str().expect("UTF-8")]);
+    let mut output = output;
+    assert_eq!(code(&output.output().expect("it starts")), Some(2), "and it ends");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn nothing_stays_in_memory_when_a_recording_is_over() {
+    let place = directory("safe-trace");
+    let program = program(&place);
+    record(&place.join("r.json"), &[&program, "plain"]);
+    let mode = std::fs::metadata(place.join("r.json")).expect("a record").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+    // Other tests record at the same time: what is left belongs to a living process.
+    for path in left() {
+        let name = path.display().to_string();
+        let lock = std::fs::File::open(path.join("lock"));
+        let is_free = lock.is_ok_and(|lock| {
+            rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared).is_ok()
+        });
+        assert!(!is_free, "{name} was left");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+/// All modes of the program; those that end by what the shell may not say again are left out.
+const MODES: [&str; 57] = [
+    "exit_",
+    "abort",
+    "kill9",
+    "segv",
+    "bgexit",
+    "bgkill",
+    "pexit",
+    "fork",
+    "forkmt",
+    "vfork",
+    "exec",
+    "plain",
+    "daemon",
+    "clone",
+    "rawfork",
+    "closeall",
+    "closerange",
+    "chroot",
+    "setuid",
+    "fsize",
+    "nofile",
+    "strict",
+    "seccomp",
+    "dead2",
+    "selfdead",
+    "selfdead9",
+    "sig",
+    "handlersem",
+    "shared",
+    "pi",
+    "rec",
+    "err",
+    "unown",
+    "unlocked",
+    "memcpy",
+    "reuse",
+    "garbage",
+    "destlocked",
+    "cancel",
+    "acancel",
+    "tls",
+    "condmono",
+    "many",
+    "fd3",
+    "lowfd",
+    "errno",
+    "spawnmany",
+    "threadexec",
+    "dumpable",
+    "munmap",
+    "clearenv",
+    "rtsched",
+    "memlock",
+    "sigaltsegv",
+    "longcond",
+    "exitlocked",
+    "stopcont",
+];
+
+#[test]
+#[ignore = "some minutes: cargo xtask nightly runs it"]
+fn every_mode_ends_as_without_the_recorder() {
+    let place = directory("safe-all");
+    let (program, file) = (program(&place), place.join("r.json"));
+    let file = file.to_str().expect("UTF-8");
+    let run = |words: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["60"]).args(words).current_dir(&place);
+        command.env("CONVOY_STORE", "none").output().expect("it starts")
+    };
+    let convoy = env!("CARGO_BIN_EXE_convoy");
+    let policies = ["spin", "sleep", "fair", "handoff"];
+    let mut wrong = Vec::new();
+    for mode in MODES {
+        let plain = run(&["bash", "-c", "\"$@\"; exit $?", "-", &program, mode]);
+        let mut ways = vec![vec!["record", "-o", file, "--kernel", "off"]];
+        if rustix::process::geteuid().is_root() {
+            ways.push(vec!["record", "-o", file]);
+        }
+        // A lock that its thread takes twice, gives up twice, or that is copied while it is held
+        // has no meaning that a policy must keep.
+        let undefined = ["unown", "unlocked", "garbage", "memcpy", "destlocked"];
+        if !undefined.contains(&mode) {
+            ways.extend(
+                policies
+                    .map(|policy| vec!["record", "-o", file, "--kernel", "off", "--mutex", policy]),
+            );
+        }
+        for way in ways {
+            let output = run(&[&[convoy], &way[..], &["--", &program, mode]].concat());
+            if (code(&output), &output.stdout) != (code(&plain), &plain.stdout) {
+                let plain = code(&plain);
+                wrong.push(format!("{mode} {way:?}: {plain:?} alone, {output:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+/// The same program with other names, at `to`.
+fn named(to: &Path, prefix: &str) {
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-pthread", "../record/tests/programs/named.c", "-o"]).arg(to);
+    cc.args([format!("-DLOCK={prefix}_lock"), format!("-DFUNCTION={prefix}_function")]);
+    assert!(cc.status().expect("a C compiler").success());
+}
+
+#[test]
+fn names_are_those_of_the_file_that_was_mapped() {
+    let place = directory("safe-names");
+    let (inside, real, file) = (place.join("inside"), place.join("real"), place.join("r.json"));
+    std::fs::create_dir_all(&inside).expect("a directory");
+    named(&real, "real");
+    // At the path of the program lies another one, in this namespace.
+    let program = inside.join("program");
+    named(&program, "wrong");
+    let script = format!(
+        "mount -t tmpfs none {0} && cp {1} {2} && exec {2} long",
+        inside.display(),
+        real.display(),
+        program.display()
+    );
+    let Some(mut shell) = in_namespace(&script) else { return };
+    let mut child = shell.spawn().expect("it starts");
+    let runs = |pid: u32| {
+        std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"program\n")
+    };
+    wait_until(&mut child, runs);
+    let (pid, name) = (child.id().to_string(), file.to_str().expect("UTF-8"));
+    let words = ["record", "--kernel", "off", "--pid", &pid, "--seconds", "1", "-o", name];
+    let output = convoy(&words).output().expect("it starts");
+    child.kill().expect("it is ours");
+    child.wait().expect("it is dead");
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    let text = std::fs::read_to_string(&file).expect("a record");
+    assert!(text.contains("real_lock") && !text.contains("wrong_"), "{text}");
+
+    // A program that is gone has offsets, which the old file names.
+    let script = format!("cp {0} {1} && {1}; rm {1}", real.display(), place.join("x").display());
+    let output = record(&file, &["sh", "-c", &script]);
+    let text = std::fs::read_to_string(&file).expect("a record");
+    assert!(text.contains("x+0x") && !text.contains("real_"), "{text}");
+    assert!(stderr(&output).contains("--symbols DIR"), "{output:?}");
+    let symbols = place.to_str().expect("UTF-8");
+    let output = convoy(&["explain", name, "--symbols", symbols]).output().expect("it starts");
+    let text = stdout(&output);
+    assert!(text.contains("real_lock") && text.contains("real_function"), "{output:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

@@ -1,0 +1,54 @@
+//! What surrounds a process when it starts: its environment, its limits, filters of its calls.
+
+use core::ffi::c_char;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::*;
+use crate::process::{call, read};
+
+/// The environment as the loader gives it.
+pub(crate) type Environment = *const *const c_char;
+
+/// The environment variable with the number of filters that are known to let the recorder be.
+const FILTERS: &[u8] = b"CONVOY_RECORD_FILTERS=";
+const LIMITS: usize = 302;
+const LIMIT_OF_FILES: usize = 1;
+
+/// What stands behind `name`, which ends with `=`.
+pub(crate) fn value(environment: Environment, name: &[u8]) -> Option<&'static [u8]> {
+    (0..).map_while(|index| variable(environment, index)).find_map(|text| text.strip_prefix(name))
+}
+
+fn variable(environment: Environment, index: usize) -> Option<&'static [u8]> {
+    // SAFETY: the loader gives the environment, and a null pointer before ends the search.
+    let place = unsafe { environment.add(index) };
+    // SAFETY: within the environment.
+    let text = unsafe { *place };
+    // SAFETY: a C string, read at once.
+    (!text.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
+}
+
+/// Whether somebody has set filters on the calls of this process that were not there when the
+/// recording began: nobody knows what they do to calls that a program does not make itself.
+pub(crate) fn is_filtered(environment: Environment) -> bool {
+    const NAME: &[u8] = b"Seccomp_filters:\t";
+    let known = value(environment, FILTERS);
+    let words = [const { AtomicU64::new(0) }; 384];
+    let length = read(b"/proc/self/status\0", &words);
+    let byte = |at: usize| words[at / 8].load(Relaxed).to_le_bytes()[at % 8];
+    let is_name = |at: &usize| NAME.iter().enumerate().all(|(index, one)| byte(at + index) == *one);
+    let Some(at) = (0..length.saturating_sub(NAME.len() + 8)).find(is_name) else { return false };
+    let digits = (at + NAME.len()..length).map(byte).take_while(u8::is_ascii_digit);
+    let number = |sum: u64, digit: u8| sum.saturating_mul(10) + u64::from(digit - b'0');
+    let known = known.unwrap_or_default().iter().copied().fold(0, number);
+    digits.fold(0, number) > known
+}
+
+/// Whether the process may not make a file so long: to try would end it.
+pub(crate) fn is_limited() -> bool {
+    let mut limits = [u64::MAX; 2];
+    let place = (&raw mut limits) as usize;
+    call(LIMITS, [0, LIMIT_OF_FILES, 0, place, 0, 0]);
+    limits[0] < FILE_WORDS as u64 * 8
+}

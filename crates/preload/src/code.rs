@@ -1,0 +1,233 @@
+//! Which addresses are code, and of which files: the memory map of the process, which goes to the
+//! file for those who name addresses later.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
+
+use crate::layout::*;
+use crate::process::{self, GETPID, Map, READ_CALL, call};
+use crate::room;
+
+const READ_MEMORY: usize = 310;
+/// Ranges of code of which the memory map is known.
+static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
+/// The bit of an end, below a page, that says that the code is of no file.
+const NO_FILE: u64 = 1;
+static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
+
+/// The file is a new one.
+pub(crate) fn forget() {
+    CODE_RANGES.store(0, Relaxed);
+}
+
+/// Reads memory of which nobody knows where it ends; how many words.
+pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
+    let length = size_of_val(words);
+    let (own, other) = ([words.as_mut_ptr() as usize, length], [address, length]);
+    let (own, other) = (own.as_ptr() as usize, other.as_ptr() as usize);
+    let pid = call(GETPID, [0; 6]) as usize;
+    let read = call(READ_MEMORY, [pid, own, 1, other, 1, 0]);
+    read.max(0) as usize / 8
+}
+
+/// Sees to it that the memory map has an address, and tells whether that is in code without a file,
+/// with eight bytes before it.
+pub(crate) fn is_compiled(file: &Map, address: u64) -> bool {
+    learn(file, address);
+    compiled(address)
+}
+
+/// The same as far as it is known.
+pub(crate) fn compiled(address: u64) -> bool {
+    let known = CODE_RANGES.load(Acquire).min(CODE.len());
+    CODE[..known].iter().any(|[from, to]| {
+        let (from, to) = (from.load(Relaxed), to.load(Relaxed));
+        to & NO_FILE != 0 && (from + 8..to & !NO_FILE).contains(&address)
+    })
+}
+
+/// Sees to it that the memory map says where `site` is.
+pub(crate) fn learn(file: &Map, site: u64) {
+    let known = CODE_RANGES.load(Acquire).min(CODE.len());
+    let within =
+        |range: &[AtomicU64; 2]| (range[0].load(Relaxed)..range[1].load(Relaxed)).contains(&site);
+    if !CODE[..known].iter().any(within) {
+        learn_all(file);
+    }
+}
+
+/// Reads the memory map as it is now.
+pub(crate) fn learn_all(file: &Map) {
+    if file[H_MAP_BUSY].swap(1, AcqRel) == 1 {
+        return;
+    }
+    let begin = file[H_MAP_BYTES].load(Relaxed) as usize;
+    let first = (MAP + begin.div_ceil(8)).min(MAP + MAP_WORDS);
+    // Whoever reads goes to the next word, too: a line feed stands before each copy.
+    let length = read_map(file, first);
+    if length > 0 {
+        ranges(&file[first..MAP + MAP_WORDS], length);
+        let length = identities(file, first, length);
+        file[H_MAP_BYTES].store((begin.next_multiple_of(8) + length) as u64, Relaxed);
+    }
+    file[H_MAP_BUSY].store(0, Release);
+}
+
+/// Reads it to the words from `first` on, as far as there is room; how many bytes.
+fn read_map(file: &Map, first: usize) -> usize {
+    let descriptor = process::open(b"/proc/self/maps\0", 0);
+    let (mut length, words) = (0, MAP + MAP_WORDS - first);
+    while descriptor >= 0 && length < words * 8 {
+        // The next page, or what is left of this one.
+        let at = first + length / 8;
+        let end = (at + 1).next_multiple_of(PAGE).min(first + words);
+        if !room::reserve(file, at, end - at) {
+            break;
+        }
+        let place = (&raw const file[first]) as usize + length;
+        let room = (end - first) * 8 - length;
+        let got = call(READ_CALL, [descriptor as usize, place, room, 0, 0, 0]);
+        if got <= 0 {
+            break;
+        }
+        length += got as usize;
+    }
+    if descriptor >= 0 {
+        process::close(descriptor);
+    }
+    length
+}
+
+/// Notes the ranges of code that can be read in a memory map: lines such as `55e0-55f0 r-xp ...`.
+fn ranges(words: &[AtomicU64], length: usize) {
+    let byte = |at: usize| words[at / 8].load(Relaxed).to_le_bytes()[at % 8];
+    let (mut at, mut count) = (0, 0);
+    while at < length && count < CODE.len() {
+        let mut range = [0_u64; 2];
+        for bound in &mut range {
+            while let Some(digit) = (byte(at) as char).to_digit(16) {
+                *bound = *bound << 4 | u64::from(digit);
+                at += 1;
+            }
+            at += 1;
+        }
+        let is_code = at + 2 < length && byte(at) == b'r' && byte(at + 2) == b'x';
+        let mut flag = NO_FILE;
+        while at < length && byte(at) != b'\n' {
+            if [b'/', b'['].contains(&byte(at)) {
+                flag = 0;
+            }
+            at += 1;
+        }
+        if is_code {
+            CODE[count][0].store(range[0], Relaxed);
+            CODE[count][1].store(range[1] | flag, Relaxed);
+            count += 1;
+        }
+        at += 1;
+    }
+    CODE_RANGES.store(count, Release);
+}
+
+/// Adds a line for each object that has a build-id, or no file by whose number it could be known:
+/// its address, its kind and its build-id. How long the text is then.
+fn identities(file: &Map, first: usize, length: usize) -> usize {
+    let words = &file[first..MAP + MAP_WORDS];
+    let mut text = Text { file, words, first, length };
+    let (mut at, begin) = (0, b" 00000000 ");
+    while at < length {
+        let line = at;
+        while at < length && text.byte(at) != b'\n' {
+            at += 1;
+        }
+        let is_begin = (line..at.saturating_sub(begin.len()))
+            .any(|from| begin.iter().enumerate().all(|(i, one)| text.byte(from + i) == *one));
+        let has_file = (line..at).any(|from| text.byte(from) == b'/');
+        if is_begin && has_file {
+            let digits = (line..at).map(|from| text.byte(from)).take_while(|byte| *byte != b'-');
+            let digit = |byte: u8| u64::from((byte as char).to_digit(16).unwrap_or(0));
+            let start = digits.fold(0, |sum, byte| sum << 4 | digit(byte));
+            identity(&mut text, start);
+        }
+        at += 1;
+    }
+    text.length
+}
+
+/// A text that grows in the file, as far as there is room.
+struct Text<'a> {
+    file: &'a Map,
+    words: &'a [AtomicU64],
+    first: usize,
+    length: usize,
+}
+
+impl Text<'_> {
+    fn byte(&self, at: usize) -> u8 {
+        self.words[at / 8].load(Relaxed).to_le_bytes()[at % 8]
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            let at = self.length / 8;
+            if at >= self.words.len() || !room::reserve(self.file, self.first + at, 1) {
+                return;
+            }
+            let shift = self.length % 8 * 8;
+            let rest = self.words[at].load(Relaxed) & !(0xff << shift);
+            self.words[at].store(rest | u64::from(*byte) << shift, Relaxed);
+            self.length += 1;
+        }
+    }
+
+    fn put_hex(&mut self, bytes: impl Iterator<Item = u8>) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        for byte in bytes {
+            self.put(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// Adds the line of one object, whose header is at `start`.
+fn identity(text: &mut Text<'_>, start: u64) {
+    /// The header, and the kind of segment and of note.
+    const HEAD: usize = 8;
+    const NOTE: u64 = 4;
+    const BUILD_ID: u64 = 3;
+    let mut head = [0_u64; HEAD];
+    if peek(start as usize, &mut head) < HEAD || head[0] as u32 != u32::from_le_bytes(*b"\x7fELF") {
+        return;
+    }
+    text.put_hex(start.to_be_bytes().into_iter());
+    text.put(b"-id ");
+    text.put(&[b'0' + (head[2] & 0xf) as u8, b' ']);
+    // The table of segments, and how many of 56 bytes it has.
+    let (table, count) = (start + head[4], head[7] & 0xffff);
+    for index in 0..count.min(64) {
+        let mut entry = [0_u64; 7];
+        peek((table + index * 56) as usize, &mut entry);
+        let mut notes = [0_u64; 32];
+        if entry[0] & 0xffff_ffff != NOTE {
+            continue;
+        }
+        let length = (entry[4] as usize / 4).min(2 * peek((start + entry[1]) as usize, &mut notes));
+        let word = |at: usize| notes[at / 2] >> (at % 2 * 32) & 0xffff_ffff;
+        let mut at = 0;
+        while at + 4 < length {
+            let (name, size) = (word(at) as usize, word(at + 1) as usize);
+            let begin = at + 3 + name.div_ceil(4);
+            let end = begin + size.div_ceil(4);
+            if name > 64 || size > 64 || end > length {
+                break;
+            }
+            if word(at + 2) == BUILD_ID && word(at + 3) == u64::from(u32::from_le_bytes(*b"GNU\0"))
+            {
+                let byte = |i: usize| (word(begin + i / 4) >> (i % 4 * 8)) as u8;
+                text.put_hex((0..size).map(byte));
+                return text.put(b"\n");
+            }
+            at = end;
+        }
+    }
+    text.put(b"\n");
+}

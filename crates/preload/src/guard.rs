@@ -1,0 +1,131 @@
+//! What a process says before it gives up rights: from then on the recorder asks the kernel for
+//! nothing, because a call that is forbidden may end the process.
+//!
+//! prctl(2) and syscall(2) pass through here; two comparisons tell whether a call is of the kind.
+
+use core::arch::naked_asm;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+
+use crate::layout::H_SANDBOXED;
+use crate::{arch, process, real, room};
+
+const PRCTL: usize = 157;
+const SECCOMP: usize = 317;
+const SET_SECCOMP: usize = 22;
+const SET_TSC: usize = 26;
+/// Modes of the first, and what the third parameter of the other may be.
+const STRICT: usize = 1;
+const FILTER: usize = 2;
+const TSC_FAULTS: usize = 2;
+/// Operations of seccomp(2): the same modes.
+const OP_STRICT: usize = 0;
+const OP_FILTER: usize = 1;
+
+/// Whether the process asks the kernel for nothing any more.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+/// Whether its time stamp counter must not be read any more: new threads are not recorded.
+static NO_TICKS: AtomicBool = AtomicBool::new(false);
+static REAL_PRCTL: AtomicUsize = AtomicUsize::new(0);
+static REAL_SYSCALL: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the kernel may be asked.
+#[inline]
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Relaxed)
+}
+
+/// Whether the counter of ticks may not be read by new threads.
+pub(crate) fn has_no_ticks() -> bool {
+    NO_TICKS.load(Relaxed)
+}
+
+/// Whether this process inherits that its counter cannot be read.
+pub(crate) fn counter_is_forbidden() -> bool {
+    const GET_TSC: usize = 25;
+    let mut mode = 0_u32;
+    process::call(PRCTL, [GET_TSC, (&raw mut mode) as usize, 0, 0, 0, 0]);
+    mode as usize == TSC_FAULTS
+}
+
+/// Finds what is behind the names, before a signal handler may call them.
+pub(crate) fn find() {
+    REAL_PRCTL.store(real::PRCTL.address().unwrap_or(0), Relaxed);
+    REAL_SYSCALL.store(real::SYSCALL.address().unwrap_or(0), Relaxed);
+}
+
+/// The rights that a call of prctl(2) gives up.
+fn gives_up(option: usize, first: usize, second: usize) {
+    match (option, first) {
+        (SET_SECCOMP, STRICT) => strict(),
+        (SET_SECCOMP, FILTER) if second != 0 => filter(),
+        (SET_TSC, TSC_FAULTS) => {
+            NO_TICKS.store(true, Relaxed);
+            arch::set_thread_word(1);
+        }
+        _ => {}
+    }
+}
+
+/// The calling thread may only read, write and end; its counter cannot be read any more.
+fn strict() {
+    arch::set_thread_word(1);
+}
+
+/// A filter on the calls of the process, or of this thread and its children.
+fn filter() {
+    if let Some(file) = process::file().filter(|_| !is_quiet()) {
+        room::reserve_ahead(file);
+        process::look(file, arch::ticks());
+        file[H_SANDBOXED].store(1, Relaxed);
+    }
+    IS_QUIET.store(true, Relaxed);
+}
+
+extern "C" fn before_prctl(option: usize, first: usize, second: usize) -> usize {
+    gives_up(option, first, second);
+    real::PRCTL.address().unwrap_or(0)
+}
+
+extern "C" fn before_syscall(number: usize, one: usize, two: usize, three: usize) -> usize {
+    match (number, one) {
+        (PRCTL, _) => gives_up(one, two, three),
+        (SECCOMP, OP_STRICT) => strict(),
+        (SECCOMP, OP_FILTER) if three != 0 => filter(),
+        _ => {}
+    }
+    real::SYSCALL.address().unwrap_or(0)
+}
+
+/// The arguments are kept in place, those on the stack too: then the call goes on as if it had
+/// never come by.
+macro_rules! passing {
+    ($name:ident, [$($number:expr),*], $before:ident, $real:ident) => {
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc demands.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub(crate) unsafe extern "C" fn $name() {
+            naked_asm!(
+                $(concat!("cmp edi, ", $number), "je 2f",)*
+                "mov r11, qword ptr [rip + {real}]",
+                "test r11, r11",
+                "jz 2f",
+                "jmp r11",
+                "2:",
+                "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                "call {before}",
+                "mov r11, rax",
+                "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                "jmp r11",
+                real = sym $real,
+                before = sym $before,
+            )
+        }
+    };
+}
+
+passing!(prctl, [22, 26], before_prctl, REAL_PRCTL);
+passing!(syscall, [157, 317], before_syscall, REAL_SYSCALL);

@@ -1,0 +1,116 @@
+//! Room in the file: a page of the mapping is touched only once the kernel has set it aside, so
+//! that a full file system ends the recording and never the program.
+//!
+//! The kernel makes room through the mapping alone. So it works when the process has changed its
+//! user or its root, has closed every descriptor, and may open no more.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::guard;
+use crate::layout::*;
+use crate::process::{self, Map, call};
+
+/// Pages of the file.
+const PAGES: usize = FILE_WORDS.div_ceil(PAGE);
+const PAGE_BYTES: usize = PAGE * 8;
+/// Slots that have room before the process gives up the right to ask for more.
+const AHEAD: usize = 64;
+
+const MADVISE: usize = 28;
+const FALLOCATE: usize = 285;
+/// Has pages written to be there, or fails where a write would (Linux 5.14).
+const POPULATE_WRITE: usize = 23;
+const EINVAL: isize = -22;
+const ENOSPC: isize = -28;
+const EDQUOT: isize = -122;
+const EFBIG: isize = -27;
+
+/// Pages that are there, a bit each.
+static THERE: [AtomicU64; PAGES.div_ceil(64)] = [const { AtomicU64::new(0) }; PAGES.div_ceil(64)];
+
+/// Turns in which there was no room.
+static FAILED: AtomicU64 = AtomicU64::new(0);
+/// Turns after which it is asked again.
+const SELDOM: u64 = 256;
+
+/// The file is a new one: none of its pages is there.
+pub(crate) fn forget() {
+    FAILED.store(0, Relaxed);
+    for word in &THERE {
+        word.store(0, Relaxed);
+    }
+}
+
+/// Whether the page of a word is there.
+#[inline(always)]
+pub(crate) fn is_there(word: usize) -> bool {
+    let page = word / PAGE;
+    // Acquire: pairs with the release of who has made room.
+    THERE[page / 64].load(Acquire) & (1 << (page % 64)) != 0
+}
+
+/// Whether these words may be touched; makes room for them, if there is any.
+pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
+    let (first, last) = (word / PAGE, (word + words - 1) / PAGE);
+    if (first..=last).all(|page| is_there(page * PAGE)) {
+        return true;
+    }
+    // Where there was none, there rarely is some later.
+    let failed = FAILED.load(Relaxed);
+    if !failed.is_multiple_of(SELDOM) || !take(file, first, last + 1 - first) {
+        FAILED.store(failed + 1, Relaxed);
+        // The header is there before anything else.
+        if first > 0 && !guard::is_quiet() {
+            file[H_SHORT].fetch_add(1, Relaxed);
+        }
+        return false;
+    }
+    for page in first..=last {
+        THERE[page / 64].fetch_or(1 << (page % 64), Release);
+    }
+    true
+}
+
+fn take(file: &Map, page: usize, pages: usize) -> bool {
+    let address = core::ptr::from_ref(file) as usize + page * PAGE_BYTES;
+    let result = call(MADVISE, [address, pages * PAGE_BYTES, POPULATE_WRITE, 0, 0, 0]);
+    if result != EINVAL {
+        return result == 0;
+    }
+    // An older kernel: by the file. One without such calls is taken at its word.
+    let descriptor = process::open_again();
+    if descriptor < 0 {
+        return false;
+    }
+    let place = [descriptor as usize, 0, page * PAGE_BYTES, pages * PAGE_BYTES, 0, 0];
+    let result = call(FALLOCATE, place);
+    process::close(descriptor);
+    ![ENOSPC, EDQUOT, EFBIG].contains(&result)
+}
+
+/// Makes room for the threads to come: soon nothing can be asked of the kernel.
+pub(crate) fn reserve_ahead(file: &Map) {
+    let used = (file[H_SLOTS].load(Relaxed) as usize).min(SLOT_COUNT);
+    for slot in used..(used + AHEAD).min(SLOT_COUNT) {
+        reserve(file, SLOTS + slot * SLOT_WORDS, S_LINES);
+        reserve(file, FEW + slot * FEW_WORDS, FEW_WORDS);
+    }
+    let details = (file[H_DETAILS].load(Relaxed) as usize).min(DETAIL_COUNT - AHEAD);
+    reserve(file, DETAILS + details * DETAIL_WORDS, AHEAD * DETAIL_WORDS);
+    reserve(file, LOCKS, LOCK_COUNT * LOCK_WORDS);
+}
+
+/// The word of a table whose pages come one by one, if there is room for it.
+#[inline]
+pub(crate) fn has(file: &Map, word: usize, words: usize) -> bool {
+    is_there(word) && is_there(word + words - 1) || reserve(file, word, words)
+}
+
+/// A thread that is not recorded has counted so many acquisitions more.
+pub(crate) fn unrecorded(count: u64) {
+    if let Some(file) = process::file() {
+        // Not an acquire: nothing else depends on the number.
+        file[H_UNRECORDED].fetch_add(count, AcqRel);
+    }
+}

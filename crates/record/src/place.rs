@@ -1,0 +1,359 @@
+//! Where a run keeps what it needs until it ends: a directory that belongs to its user.
+//!
+//! Others cannot list it, and the part in which processes leave their files has a name that cannot
+//! be guessed. Processes that a recorded program starts under another user learn the name from
+//! their environment, and may add files there, but change none.
+//!
+//! ```text
+//! convoy-record-UID-16 digits   0711  a lock while the recorder lives, what is being recorded,
+//! |                                   the object where no other place serves
+//! `- 32 digits                 01733  one file for each process
+//! ```
+
+use std::ffi::OsStr;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{Error, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self as sys, FileType, FlockOperation, Mode, OFlags};
+use rustix::process::geteuid;
+
+use crate::RecordError;
+
+/// How the names of these directories begin.
+const PREFIX: &str = "convoy-record-";
+/// The file that the recorder has locked as long as it lives.
+const LOCK: &str = "lock";
+/// What is being recorded, for those who find the directory later.
+const NOTE: &str = "run.json";
+/// Free bytes with which a place is taken at once: a program with many threads uses as many.
+const ENOUGH: u64 = 128 << 20;
+/// Free bytes without which a place is none.
+const LEAST: u64 = 64 << 10;
+
+/// A directory that goes away with this, and is known by its lock to belong to a living process.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    pub(crate) opened: OwnedFd,
+    _lock: OwnedFd,
+    stays: bool,
+}
+
+/// A file descriptor of a directory itself, not of what a link leads to.
+pub(crate) fn open_directory(path: &Path) -> std::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(sys::open(path, flags, Mode::empty())?)
+}
+
+/// Whether what was opened belongs to this user, and others cannot write it.
+pub(crate) fn is_own(opened: impl AsFd) -> std::io::Result<bool> {
+    let found = sys::fstat(opened)?;
+    let mode = Mode::from_raw_mode(found.st_mode);
+    let is_regular = FileType::from_raw_mode(found.st_mode) != FileType::Directory;
+    let is_alone = !is_regular || found.st_nlink == 1;
+    let others = Mode::WGRP | Mode::WOTH;
+    Ok(found.st_uid == geteuid().as_raw() && !mode.intersects(others) && is_alone)
+}
+
+/// Digits that cannot be guessed.
+fn digits() -> String {
+    // The keys of such a hasher are random numbers of the system.
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+fn foreign(path: &Path) -> Error {
+    Error::new(ErrorKind::PermissionDenied, format!("{} is another user's", path.display()))
+}
+
+impl Directory {
+    /// A new one in `base`.
+    pub(crate) fn new(base: &Path, name: &OsStr) -> std::io::Result<Self> {
+        let path = base.join(name);
+        std::fs::DirBuilder::new().mode(0o711).create(&path)?;
+        let opened = open_directory(&path)?;
+        if !is_own(&opened)? {
+            return Err(foreign(&path));
+        }
+        sys::fchmod(&opened, Mode::from_raw_mode(0o711))?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let lock = sys::openat(&opened, LOCK, flags, Mode::from_raw_mode(0o600))?;
+        sys::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { path, opened, _lock: lock, stays: false })
+    }
+
+    /// One that a process left behind which lives no more.
+    fn left(path: PathBuf) -> Option<Self> {
+        let opened = open_directory(&path).ok()?;
+        if !is_own(&opened).ok()? {
+            return None;
+        }
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = sys::openat(&opened, LOCK, flags, Mode::empty()).ok()?;
+        sys::flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Self { path, opened, _lock: lock, stays: true })
+    }
+}
+
+impl Directory {
+    /// Removes it.
+    fn go(mut self) {
+        self.stays = false;
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if !self.stays {
+            let _left_behind = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// The directory of a run; gone when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    directory: Directory,
+    files: PathBuf,
+    /// Where the object is, if that is another one.
+    pub(crate) code: Option<Directory>,
+}
+
+impl Place {
+    /// In `buffer`; else in memory where there is room for it, since pages of a disk are written
+    /// back while the program runs; else where there is most.
+    ///
+    /// # Errors
+    /// No directory can be made.
+    pub fn new(buffer: Option<&Path>) -> Result<Self, RecordError> {
+        let mut last = None;
+        for base in order(buffer) {
+            match Self::within(&base) {
+                Ok(place) => return Ok(place),
+                Err(source) => last = Some((base, source)),
+            }
+        }
+        let (path, source) = last.unwrap_or_else(|| {
+            let text = "there is no directory with 64 KiB of room";
+            (PathBuf::from("/dev/shm"), Error::new(ErrorKind::StorageFull, text))
+        });
+        Err(RecordError::Place { path, source })
+    }
+
+    fn within(base: &Path) -> std::io::Result<Self> {
+        let base = std::fs::canonicalize(base)?;
+        let name = format!("{PREFIX}{}-{}", geteuid().as_raw(), digits());
+        let directory = Directory::new(&base, OsStr::new(&name))?;
+        let secret = digits() + &digits();
+        sys::mkdirat(&directory.opened, &secret, Mode::from_raw_mode(0o700))?;
+        let files = directory.path.join(secret);
+        // All may add files whose names they know, and only their owners change or remove them.
+        sys::fchmod(open_directory(&files)?, Mode::from_raw_mode(0o1733))?;
+        Ok(Self { directory, files, code: None })
+    }
+
+    /// Where processes leave their files: the value of [`DIRECTORY`](crate::DIRECTORY).
+    pub fn files(&self) -> &Path {
+        &self.files
+    }
+
+    /// The directory around it.
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The file system that has it: the directory in which it was made.
+    pub fn base(&self) -> &Path {
+        self.directory.path.parent().unwrap_or(&self.directory.path)
+    }
+
+    /// Writes down what is being recorded, for [`left`].
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn note(&self, text: &str) -> std::io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let opened = sys::openat(&self.directory.opened, NOTE, flags | OFlags::NOFOLLOW, mode)?;
+        std::fs::File::from(opened).write_all(text.as_bytes())
+    }
+
+    /// Leaves it where it is for [`left`] to find.
+    pub fn keep(mut self) -> PathBuf {
+        self.directory.stays = true;
+        self.directory.path.clone()
+    }
+}
+
+/// What a recorder left that was killed.
+#[derive(Debug)]
+pub struct Left(Place);
+
+impl Left {
+    /// Where its processes left their files.
+    pub fn files(&self) -> &Path {
+        &self.0.files
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0.directory.path
+    }
+
+    /// What was being recorded, as it was noted.
+    pub fn note(&self) -> String {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = sys::openat(&self.0.directory.opened, NOTE, flags, Mode::empty());
+        opened.ok().and_then(|opened| read_all(opened.into())).unwrap_or_default()
+    }
+
+    /// Whether one of its processes still writes.
+    pub fn is_in_use(&self) -> bool {
+        let Ok(entries) = std::fs::read_dir(&self.0.files) else { return false };
+        let own = self.0.files.to_string_lossy().into_owned();
+        entries.flatten().any(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let pid = name.split('-').next().unwrap_or_default();
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+            maps.is_ok_and(|maps| maps.contains(&own))
+        })
+    }
+
+    /// Removes it.
+    pub fn remove(self) {
+        self.0.directory.go();
+    }
+}
+
+/// A file of the directory of a recording. A process may have made anything there: no pipe is
+/// waited for, and no link is followed.
+pub(crate) fn open_file(path: &Path) -> Option<std::fs::File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(sys::open(path, flags, Mode::empty()).ok()?);
+    file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
+}
+
+fn read_all(file: std::fs::File) -> Option<String> {
+    use std::io::Read as _;
+    /// More is no note of ours.
+    const MOST: u64 = 16 << 20;
+    let mut text = String::new();
+    file.take(MOST).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// What recorders of this user that were killed have left, here or in `buffer`.
+pub fn left(buffer: Option<&Path>) -> Vec<Left> {
+    let mut bases = usual();
+    bases.extend(buffer.map(Path::to_owned));
+    let own = format!("{PREFIX}{}-", geteuid().as_raw());
+    let mut found = Vec::new();
+    for base in bases.iter().filter_map(|base| std::fs::canonicalize(base).ok()) {
+        let entries = std::fs::read_dir(&base).into_iter().flatten().flatten();
+        let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&own));
+        for directory in named.filter_map(|entry| Directory::left(entry.path())) {
+            let entries = std::fs::read_dir(&directory.path).into_iter().flatten().flatten();
+            let secret = |entry: &std::fs::DirEntry| entry.file_name().len() == 32;
+            match entries.into_iter().find(secret).map(|entry| entry.path()) {
+                Some(files) => found.push(Left(Place { directory, files, code: None })),
+                // A directory of an object alone, or one that was cut off in the making.
+                None => directory.go(),
+            }
+        }
+    }
+    found
+}
+
+/// Directories that serve, those in memory first.
+fn usual() -> Vec<PathBuf> {
+    let mut all = vec![PathBuf::from("/dev/shm")];
+    if geteuid().is_root() {
+        all.push("/run".into());
+    } else if let Some(own) = std::env::var_os("XDG_RUNTIME_DIR") {
+        all.push(own.into());
+    }
+    all.extend([std::env::temp_dir(), "/var/tmp".into()]);
+    all.dedup();
+    all
+}
+
+/// In which order they are tried: those with enough room, then those with most.
+fn order(buffer: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(buffer) = buffer {
+        return vec![buffer.to_owned()];
+    }
+    let free = |base: PathBuf| {
+        let found = sys::statvfs(&base).ok()?;
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        (free >= LEAST).then_some((free, base))
+    };
+    let all: Vec<(u64, PathBuf)> = usual().into_iter().filter_map(free).collect();
+    let (mut first, mut rest): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(free, _)| *free >= ENOUGH);
+    rest.sort_by_key(|(free, _)| std::cmp::Reverse(*free));
+    first.append(&mut rest);
+    first.into_iter().map(|(_, base)| base).collect()
+}
+
+/// Whether only this user and root can change what the path leads to: all directories above are
+/// theirs, and others can write none of them, or at least not what is not theirs.
+pub(crate) fn is_safe(path: &Path) -> bool {
+    const STICKY: u32 = 0o1000;
+    const OTHERS: u32 = 0o022;
+    let Ok(path) = std::fs::canonicalize(path) else { return false };
+    let own = geteuid().as_raw();
+    path.ancestors().all(|one| {
+        use std::os::unix::fs::MetadataExt as _;
+        std::fs::symlink_metadata(one).is_ok_and(|found| {
+            let mode = found.permissions().mode();
+            [0, own].contains(&found.uid()) && (mode & OTHERS == 0 || mode & STICKY != 0)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(test: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("convoy-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory");
+        path
+    }
+
+    #[test]
+    fn what_a_dead_recorder_left_is_found_and_what_a_living_one_has_is_not() {
+        let base = base("left");
+        let place = Place::new(Some(&base)).expect("it can be made");
+        place.note("{}").expect("written");
+        let mode = |path: &Path| {
+            std::fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+        };
+        assert_eq!(mode(place.files()), 0o1733);
+        assert_eq!(mode(place.files().parent().expect("around it")), 0o711);
+        let ours = |left: &Left| left.path().starts_with(std::fs::canonicalize(&base).expect("it"));
+        assert!(!left(Some(&base)).iter().any(ours), "its recorder lives");
+        let path = place.keep();
+        let found: Vec<Left> = left(Some(&base)).into_iter().filter(ours).collect();
+        assert_eq!(found.len(), 1);
+        for one in found {
+            assert_eq!((one.path(), one.note().as_str()), (&*path, "{}"));
+            assert!(!one.is_in_use());
+            one.remove();
+        }
+        assert!(!path.exists());
+        std::fs::remove_dir_all(base).expect("it goes away");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_is_not_safe() {
+        let base = base("safe");
+        // That of temporary files is sticky.
+        assert!(is_safe(&base));
+        std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o777)).expect("set");
+        assert!(!is_safe(&base) && !is_safe(&base.join("no such file")));
+        std::fs::remove_dir_all(base).expect("it goes away");
+    }
+}

@@ -1,0 +1,149 @@
+//! Programs that the object cannot or must not be put before, told by their files.
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+
+use rustix::fs::{self as sys, Mode, OFlags};
+use rustix::process::{getegid, geteuid};
+
+use crate::launch::find;
+
+/// What checkers of memory and races must come before, and how they are called.
+const SANITIZERS: [(&str, &str); 5] = [
+    ("asan", "AddressSanitizer"),
+    ("hwasan", "HWAddressSanitizer"),
+    ("tsan", "ThreadSanitizer"),
+    ("msan", "MemorySanitizer"),
+    ("lsan", "LeakSanitizer"),
+];
+const FROM_OUTSIDE: &str =
+    "record it from outside with --pid, or as root: the kernel sees its locks";
+
+/// Why the loader will not put anything before this program, or must not, if that is so.
+pub fn refusal(program: &OsStr) -> Option<String> {
+    let path = find(program)?;
+    let name = path.display();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(sys::open(&path, flags, Mode::empty()).ok()?);
+    let found = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    if let Some(rights) = rights(&path, &found) {
+        return Some(format!(
+            "{name} has {rights}, so the loader takes in nothing that its user chooses; \
+             {FROM_OUTSIDE}"
+        ));
+    }
+    let mut head = Vec::new();
+    (&file).take(64).read_to_end(&mut head).ok()?;
+    if !head.starts_with(b"\x7fELF") || head.len() < 64 {
+        return None;
+    }
+    if head[4] != 2 || head[18] != 62 {
+        return Some(format!(
+            "{name} is a program for another kind of machine than x86-64; {FROM_OUTSIDE}"
+        ));
+    }
+    let elf = Headers { file, head };
+    let Some(interpreter) = elf.segment(INTERPRETER) else {
+        return Some(format!(
+            "{name} is linked statically, so libc's functions in it cannot be reached; link it \
+             dynamically, record it as root (the kernel sees its locks), or for Go take a mutex \
+             profile (/debug/pprof/mutex), which convoy explain reads"
+        ));
+    };
+    if contains(&interpreter, b"ld-musl") {
+        return Some(format!(
+            "{name} is linked to musl, and the recorder to glibc; {FROM_OUTSIDE}"
+        ));
+    }
+    let strings = elf.strings().unwrap_or_default();
+    let has = |name: &str| {
+        let library = format!("\0lib{name}.so");
+        let function = format!("\0__{name}_init\0");
+        contains(&strings, library.as_bytes()) || contains(&strings, function.as_bytes())
+    };
+    let (_, checker) = SANITIZERS.iter().find(|(name, _)| has(name))?;
+    Some(format!(
+        "{name} is built with {checker}, which wants to be loaded first and tells of every access; \
+         record a build without it, or this one from outside with --pid"
+    ))
+}
+
+/// The rights that a file gives to whoever starts it.
+fn rights(path: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2010;
+    let (mode, mut value) = (found.mode(), [0_u8; 64]);
+    if mode & SET_USER != 0 && found.uid() != geteuid().as_raw() {
+        return Some("the rights of its owner (set-user-ID)");
+    }
+    if mode & SET_GROUP == SET_GROUP && found.gid() != getegid().as_raw() {
+        return Some("the rights of its group (set-group-ID)");
+    }
+    let capable = sys::getxattr(path, "security.capability", &mut value[..]).is_ok();
+    (capable && !geteuid().is_root()).then_some("capabilities of its own")
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|one| one == part)
+}
+
+// Kinds of segments and of entries of the dynamic one.
+const LOAD: u64 = 1;
+const DYNAMIC: u64 = 2;
+const INTERPRETER: u64 = 3;
+const STRINGS: u64 = 5;
+const STRINGS_SIZE: u64 = 10;
+
+/// The headers of an ELF file of 64 bits.
+struct Headers {
+    file: std::fs::File,
+    head: Vec<u8>,
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+    let bytes = bytes.get(at..at + length).unwrap_or_default();
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+impl Headers {
+    fn bytes(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
+        /// More than any of these tables has.
+        const MOST: u64 = 64 << 20;
+        let mut bytes = vec![0; length.min(MOST) as usize];
+        let read = self.file.read_at(&mut bytes, offset).ok()?;
+        bytes.truncate(read);
+        Some(bytes)
+    }
+
+    /// Kind, offset, address and size in the file of each segment.
+    fn segments(&self) -> Vec<[u64; 4]> {
+        let (table, size) = (number(&self.head, 32, 8), number(&self.head, 54, 2));
+        let count = number(&self.head, 56, 2);
+        let all = self.bytes(table, size * count).unwrap_or_default();
+        let of = |entry: &[u8]| {
+            [(0, 4), (8, 8), (16, 8), (32, 8)].map(|(at, length)| number(entry, at, length))
+        };
+        all.chunks_exact((size as usize).max(56)).map(of).collect()
+    }
+
+    /// What the first segment of a kind holds.
+    fn segment(&self, kind: u64) -> Option<Vec<u8>> {
+        let [_, offset, _, size] = self.segments().into_iter().find(|[one, ..]| *one == kind)?;
+        self.bytes(offset, size)
+    }
+
+    /// The names that the loader needs: libraries and functions.
+    fn strings(&self) -> Option<Vec<u8>> {
+        let dynamic = self.segment(DYNAMIC)?;
+        let entries = || dynamic.chunks_exact(16).map(|one| [0, 8].map(|at| number(one, at, 8)));
+        let value = |kind: u64| entries().find(|[one, _]| *one == kind).map(|[_, value]| value);
+        let (address, size) = (value(STRINGS)?, value(STRINGS_SIZE)?);
+        let holds = |[kind, _, start, length]: &[u64; 4]| {
+            *kind == LOAD && (*start..start.saturating_add(*length)).contains(&address)
+        };
+        let [_, offset, start, _] = self.segments().into_iter().find(holds)?;
+        self.bytes(offset + (address - start), size)
+    }
+}

@@ -1,0 +1,61 @@
+//! Names for a record later: of files that were gone when it was made, from a directory that has
+//! them or their debug data.
+
+use std::path::Path;
+
+use crate::identity::Identity;
+use crate::names::{LOCK_OF, Names};
+use crate::record::{Process, Record};
+
+impl Record {
+    /// Names places of files that were gone by the files of the same build-ids below `directory`;
+    /// how many of those files were found there, and how many there are.
+    pub fn name_from(&mut self, directory: &Path) -> (usize, usize) {
+        let (mut found, mut all) = (0, 0);
+        for process in &mut self.processes {
+            for (file, build_id) in std::mem::take(&mut process.gone) {
+                all += 1;
+                let identity = Identity { kind: 0, build_id: build_id.clone() };
+                let Some(path) = identity.find_below(directory) else {
+                    process.gone.push((file, build_id));
+                    continue;
+                };
+                found += 1;
+                rename(process, &file, &Names::of_file(&path));
+            }
+        }
+        (found, all)
+    }
+}
+
+/// Names what a process has of one file.
+fn rename(process: &mut Process, file: &str, names: &Names) {
+    let mark = format!("{file}+0x");
+    let offset = |text: &str| {
+        let digits = text.strip_prefix(&mark)?;
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+        Some((u64::from_str_radix(&digits[..end], 16).ok()?, digits[end..].to_owned()))
+    };
+    let place = |text: &str| {
+        let (at, _) = offset(text)?;
+        Some(names.place(at, &[])).filter(|name| !name.starts_with("0x"))
+    };
+    let named = |text: &str| match text.strip_prefix(LOCK_OF) {
+        Some(text) => Some(format!("{LOCK_OF}{}", place(text)?)),
+        None => names.variable(offset(text)?.0),
+    };
+    let Process { locks, futexes, runtime_locks, .. } = process;
+    for lock in [locks, futexes, runtime_locks].into_iter().flatten() {
+        if let Some(name) = named(&lock.name) {
+            lock.name = name;
+        }
+        if let Some(name) = named(&lock.mutex) {
+            lock.mutex = name;
+        }
+        for site in &mut lock.sites {
+            if let Some(name) = place(&site.place) {
+                site.place = name;
+            }
+        }
+    }
+}
