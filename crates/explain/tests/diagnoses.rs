@@ -1,7 +1,7 @@
 //! The diagnoses of records that are made up: one that shows the ill, and one that looks like it
 //! and is not.
 
-use convoy_explain::{Ill, diagnose, verdict};
+use convoy_explain::{Diagnosis, Ill, diagnose, verdict};
 use convoy_record::{
     Cause, Counted, Doing, Hot, Kind, Lock, Pending, Process, Program, Record, Seen, Site, Times,
 };
@@ -50,7 +50,7 @@ fn record(process: Process) -> Record {
 }
 
 fn ill(process: Process) -> Option<Ill> {
-    diagnose(&record(process)).into_iter().find(|one| one.is_much()).map(|one| one.ill)
+    diagnose(&record(process)).into_iter().find(Diagnosis::is_much).map(|one| one.ill)
 }
 
 #[test]

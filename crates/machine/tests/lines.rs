@@ -173,7 +173,7 @@ fn a_buffered_store_does_not_wait_and_a_locked_instruction_waits_for_it() {
             // One line for each CPU to take from the other, and one of its own, 16 words on.
             words[0].store(1, Relaxed);
             if locked {
-                words[16 * (1 - Here::cpu() as usize / 10)].fetch_add(1, Relaxed);
+                words[16 * (1 - Here::cpu() / 10)].fetch_add(1, Relaxed);
             }
         };
         pace(preset, &[0, 10], || Here::place(std::array::from_fn(|_| Word::new(0))), turn)

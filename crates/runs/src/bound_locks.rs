@@ -61,12 +61,15 @@ pub(crate) fn run(cell: &VirtualLocks) -> Result<VirtualLocksPoint, VirtualError
     }
 }
 
+/// The locks of a run, which its first task makes.
+type Doors<C> = Rc<OnceCell<Vec<Sim<Door<Smp, C>>>>>;
+
 fn execute<C: Lock>(cell: &VirtualLocks) -> Result<VirtualLocksPoint, VirtualError> {
     let what = &cell.measured;
     let topology = &cell.machine.topology;
     let begin = START_NS + u64::from(what.warmup_ms) * 1_000_000;
     let window = Window { begin, end: begin + u64::from(what.window_ms) * 1_000_000 };
-    let doors: Rc<OnceCell<Vec<Sim<Door<Smp, C>>>>> = Rc::default();
+    let doors: Doors<C> = Rc::default();
     let traces: Rc<RefCell<Vec<Trace>>> = Rc::default();
     let bodies = (0..topology.cpus).map(|_| {
         let (doors, traces) = (Rc::clone(&doors), Rc::clone(&traces));

@@ -57,7 +57,7 @@ impl Event {
         match line.split_once(" = ") {
             Some(("duration", value)) => self.seconds = seconds(value)?,
             Some(("monitorClass" | "parkedClass", value)) => {
-                self.class = value.split(" (").next().unwrap_or(value).to_owned();
+                value.split(" (").next().unwrap_or(value).clone_into(&mut self.class);
             }
             Some(("stackTrace", _)) => self.in_stack = true,
             _ => {}

@@ -35,6 +35,7 @@ pub(super) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A field of a message: its number, and a number or bytes.
+#[derive(Clone, Copy)]
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),

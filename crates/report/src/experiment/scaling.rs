@@ -77,7 +77,9 @@ impl Tally {
     /// That of a grid.
     pub(super) fn of(results: Results) -> Self {
         let mut tally = Self::default();
-        all(results, key(results)).iter().for_each(|series| tally.add(series));
+        for series in all(results, key(results)) {
+            tally.add(&series);
+        }
         tally
     }
 
@@ -178,12 +180,11 @@ fn all(results: Results, key: &str) -> Vec<Series> {
         let (Some(threads), Some(theirs), Some(ours)) = (threads, theirs, ours) else { continue };
         let fitted = row.is_some_and(|row| row.fitted.iter().any(|metric| metric == key));
         let step = Step { threads, theirs, ours, fitted };
-        match all.last_mut().filter(|last| last.labels == labels) {
-            Some(last) => last.steps.push(step),
-            None => {
-                let labels = labels.into_iter().map(str::to_owned).collect();
-                all.push(Series { labels, steps: vec![step] });
-            }
+        if let Some(last) = all.last_mut().filter(|last| last.labels == labels) {
+            last.steps.push(step);
+        } else {
+            let labels = labels.into_iter().map(str::to_owned).collect();
+            all.push(Series { labels, steps: vec![step] });
         }
     }
     all
