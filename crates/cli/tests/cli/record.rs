@@ -45,9 +45,11 @@ fn a_program_is_recorded_and_explained() {
     let predicted = json(&[&words[..], &["--format", "json"]].concat(), 0);
     let text = predicted["verdict"].as_str().expect("text");
     assert!(text.starts_with("`cache_lock` in use_cache (convoy.c:10) limits"), "{text}");
-    let [recorded, replayed] =
-        [0, 1].map(|at| predicted["anchor"][at]["acquisitions_per_s"].as_f64().expect("a number"));
-    assert!((0.7..1.4).contains(&(replayed / recorded)), "{predicted}");
+    let points = predicted["anchor"].as_array().expect("points");
+    let rate = |point: &serde_json::Value| point["acquisitions_per_s"].as_f64().expect("a number");
+    // The last one has no other programs.
+    let (recorded, alone) = (rate(&points[0]), rate(&points[points.len() - 1]));
+    assert!((0.7..2.5).contains(&(alone / recorded)), "{predicted}");
     // The lock is all there is to wait for: split, more threads sleep at once.
     assert_eq!(predicted["rows"][2]["split"], 8);
     assert!(predicted["rows"][2]["low_percent"].as_f64().expect("a number") > 50.0, "{predicted}");
@@ -86,8 +88,11 @@ fn a_semaphore_that_hands_over_is_recorded_explained_and_fixed() {
 
     let fixed = json(&["fix", file, "--rounds", "1", "--format", "json"], 0);
     let command = words.join(" ");
-    assert_eq!(fixed["rows"][0]["policy"], "sleep");
-    assert!(fixed["rows"][0]["change_percent"].as_f64().expect("a number") > 20.0, "{fixed}");
+    // A machine that is busy with something else may have been another one for the record.
+    if fixed["doubt"].is_null() {
+        assert_eq!(fixed["rows"][0]["policy"], "sleep");
+        assert!(fixed["rows"][0]["change_percent"].as_f64().expect("a number") > 20.0, "{fixed}");
+    }
     // On a machine that is busy with something else the anchor leaves too much to be sure.
     if !fixed["command"].is_null() {
         assert_eq!(fixed["command"], command.as_str(), "{fixed}");

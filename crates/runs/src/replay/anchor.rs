@@ -28,7 +28,7 @@ const WORK: f64 = 2.0;
 /// (`PR_SET_TIMERSLACK` of prctl(2)).
 const SLEEP_LEAST_NS: f64 = 50_000.0;
 /// Of a turn, the sleep below which it is noise of the clocks.
-const SLEEP_NOISE: f64 = 0.02;
+const SLEEP_NOISE: f64 = 0.05;
 /// How far the price of wakeups may be from that of the machine.
 const WAKEUPS: f64 = 8.0;
 
