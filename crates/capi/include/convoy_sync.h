@@ -31,7 +31,7 @@ bool convoy_mutex_trylock(const convoy_mutex_t *mutex);
 bool convoy_mutex_timedlock(const convoy_mutex_t *mutex, uint64_t ns);
 void convoy_mutex_unlock(const convoy_mutex_t *mutex);
 
-/* A number of owners, fewer than 2^30. */
+/* A number of owners, fewer than 2^29. */
 typedef struct {
     uint32_t word, queue;
 } convoy_sem_t;

@@ -89,14 +89,19 @@ fn locks_of_libraries_stand_side_by_side() {
     let report = json(&[&loops[..], &short, &rest, &[path]].concat(), 0);
     let rows = report["grids"]["locks"].as_array().expect("rows");
     let locks: Vec<&str> = rows.iter().filter_map(|row| row["lock"].as_str()).collect();
-    assert_eq!(locks.len(), 4 * 9);
+    assert_eq!(locks.len(), 4 * 4);
     assert_eq!(locks[..2], ["convoy", "std"]);
     let number = |row: &serde_json::Value, key: &str| row[key].as_f64().expect("a number");
     assert!(rows.iter().all(|row| number(row, "acquisitions_per_s") > 0.0));
     assert!(rows.iter().any(|row| number(row, "of_fastest") <= 1.0));
     assert!(rows[0]["samples"]["alone_ns"].as_array().is_some_and(|rounds| rounds.len() == 2));
     let verdict = report["verdict"].as_str().expect("a verdict");
-    assert!(verdict.contains("times the sections of the fastest other lock"), "{verdict}");
+    // Which of the two depends on what other programs did meanwhile.
+    let sentences = [
+        "times the sections of the fastest other lock",
+        "only the CPU time of a section can be compared",
+    ];
+    assert!(sentences.iter().any(|sentence| verdict.contains(sentence)), "{verdict}");
     assert!(std::fs::read(&plot).expect("a plot").starts_with(b"\x89PNG"));
     let drawn = std::fs::read_to_string(plot.with_extension("csv")).expect("its values");
     assert!(drawn.contains("500") && drawn.contains("parking-lot"), "{drawn}");

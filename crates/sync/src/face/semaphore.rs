@@ -25,7 +25,7 @@ pub struct Semaphore {
 pub struct Permit<'a>(&'a Semaphore);
 
 impl Semaphore {
-    /// A semaphore with `permits` free permits, fewer than 2^30.
+    /// A semaphore with `permits` free permits, fewer than 2^29.
     pub const fn new(permits: u32) -> Self {
         Self { raw: NativeQuota::native(permits) }
     }
