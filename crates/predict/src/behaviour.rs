@@ -1,6 +1,7 @@
 //! What a recorded program did, as the replay takes it.
 
 use crate::doubt::others_cpus;
+use crate::moving::moved;
 use crate::script::{Written, script};
 use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, Times, is_passing};
 use convoy_runs::replay::{self, Behaviour, Mode, Script, Section, Span, Spread};
@@ -101,6 +102,7 @@ pub(crate) fn behaviour(
     behaviour.before.clone_from(&behaviour.locks);
     let per_call = |seconds: f64| seconds * 1e9 / count.max(1) as f64;
     behaviour.ready_ns = ready_s(process).map(per_call);
+    behaviour.moved = moved(process, locks);
     behaviour.is_disturbed = others_cpus(&record.program).is_some();
     if !in_order {
         return (behaviour, Written::default());

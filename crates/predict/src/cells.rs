@@ -77,7 +77,8 @@ pub fn predict(
         return Err(nothing(record));
     }
     let replayed = |in_order: bool| -> Result<Prediction, PredictError> {
-        let (behaviour, written) = behaviour(record, process, &locks, in_order);
+        let (mut behaviour, written) = behaviour(record, process, &locks, in_order);
+        behaviour.transfer_ns = machines.recorded(&record.program, (1, 1))?.price_ns.llc;
         let behaviour = Arc::new(behaviour);
         let cells = cells(record, machines, question, &behaviour)?;
         let most = cells.rows.iter().map(Cell::cpus).max().unwrap_or(0);

@@ -13,6 +13,7 @@ mod choice;
 mod doubt;
 mod error;
 mod limit;
+mod moving;
 mod prediction;
 mod row;
 mod script;

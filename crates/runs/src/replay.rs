@@ -23,6 +23,8 @@ pub use anchor::Anchor;
 use doors::Doors;
 use locks::Taken;
 pub use locks::{Kind, Mode};
+pub use moved::Moved;
+use moved::Owners;
 pub use script::{Class, Condition, Gates, Script, Step};
 use tally::Counts;
 pub use tally::{ClassTally, PlaceTally, Tally};
@@ -31,6 +33,7 @@ mod actor;
 mod anchor;
 mod doors;
 mod locks;
+mod moved;
 mod others;
 pub mod script;
 mod tally;
@@ -102,6 +105,10 @@ pub struct Behaviour {
     /// Time for which threads could run but had no CPU, of each acquisition, nanoseconds; `None`:
     /// not recorded.
     pub ready_ns: Option<f64>,
+    /// What sections cost more after another CPU, for each name; those beyond the end: nothing.
+    pub moved: Vec<Moved>,
+    /// Price of a line between two CPUs of the recorded machine, nanoseconds.
+    pub transfer_ns: f64,
     /// Whether other programs took so much of the CPUs that the throughput is not that of the
     /// program alone.
     pub is_disturbed: bool,
@@ -193,6 +200,8 @@ struct Field {
     counts: Counts,
     /// CPU time of other programs, nanoseconds.
     others_ns: Cell<f64>,
+    /// Where the last owner of each lock ran.
+    owners: Owners,
 }
 
 /// A value in simulated memory under a name.
@@ -238,8 +247,11 @@ impl Replay {
 
     /// What all threads see, made by a task of the machine.
     fn field(&self) -> Field {
+        let locks: Vec<Vec<Box<dyn Taken>>> =
+            (0..self.behaviour.locks.len()).map(|name| self.locks(name)).collect();
         Field {
-            locks: (0..self.behaviour.locks.len()).map(|name| self.locks(name)).collect(),
+            owners: Owners::new(locks.iter().map(Vec::len)),
+            locks,
             gate: named(Atomic::new(if self.is_whole() { SHUT } else { OPEN }), "the gate"),
             phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
             gone: named(Atomic::new(0), "the count of threads"),
@@ -335,7 +347,8 @@ impl Replay {
             } else {
                 rng.below(locks.len())
             };
-            let visit = Visit { thread: index, place, section, lock: &*locks[at] };
+            let moves = || self.moves(&field.owners, section.lock, at);
+            let visit = Visit { thread: index, place, section, lock: &*locks[at], moves: &moves };
             if !field.pass(&visit, world, &mut rng, &mut trace) {
                 break;
             }
@@ -350,6 +363,8 @@ struct Visit<'a> {
     place: usize,
     section: &'a Section,
     lock: &'a dyn Taken,
+    /// Work that the section has more, nanoseconds.
+    moves: &'a dyn Fn() -> f64,
 }
 
 /// Works, then sleeps.
@@ -391,7 +406,7 @@ impl Field {
 
     /// Passes through a section; returns whether the run goes on.
     fn pass(&self, visit: &Visit<'_>, world: &World, rng: &mut Rng, trace: &mut Trace) -> bool {
-        let Visit { thread, place, section, lock } = *visit;
+        let Visit { thread, place, section, lock, moves } = *visit;
         let asked = User::now();
         self.counts.asks(thread, place, asked);
         lock.take(section.mode);
@@ -404,7 +419,7 @@ impl Field {
             return false;
         }
         let (work, sleep) = section.hold.draw(rng);
-        rest(world, work, sleep);
+        rest(world, moved::with(work, moves()), sleep);
         lock.give(section.mode);
         if phase == PHASE_WINDOW {
             trace.waits.record(got - asked);

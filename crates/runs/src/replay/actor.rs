@@ -9,7 +9,7 @@ use convoy_sync::{Atomic, Platform, Sleep};
 
 use super::script::{Script, Step};
 use super::tally::place_of;
-use super::{Field, Kind, Mode, Replay, rest};
+use super::{Field, Kind, Mode, Replay, moved, rest};
 use crate::lock_loop::{PHASE_OVER, PHASE_WINDOW, Trace};
 
 /// Units of semaphores that remain free: more have the same effect.
@@ -28,6 +28,8 @@ pub(super) struct Actor<'a> {
     growth: f64,
     /// Whether its class is.
     is_rare: bool,
+    /// Work that the section at hand has more, nanoseconds.
+    moved_ns: f64,
 }
 
 /// A lock that a thread holds.
@@ -56,6 +58,7 @@ impl<'a> Actor<'a> {
             rng,
             held: Vec::new(),
             growth: 1.0,
+            moved_ns: 0.0,
             is_rare: false,
         }
     }
@@ -135,6 +138,9 @@ impl<'a> Actor<'a> {
                 work *= anchor.work;
             }
         }
+        if !self.held.is_empty() {
+            work = moved::with(work, std::mem::take(&mut self.moved_ns));
+        }
         rest(self.world, work, sleep);
         match *step {
             Step::Lock { lock, of } => self.lock(lock, of, Mode::Exclusive),
@@ -184,6 +190,7 @@ impl<'a> Actor<'a> {
         if is_semaphore {
             self.spare(-1);
         } else {
+            self.moved_ns = self.replay.moves(&self.field.owners, lock, held.at);
             self.held.push(held);
         }
         match self.phase() {

@@ -1,0 +1,131 @@
+//! What a critical section costs more after another thread has held the lock: its data has to come
+//! from another CPU.
+//!
+//! The recorded windows have all threads at once, so the owner before each owner is known there,
+//! and holds are kept apart by whether it was the same thread.
+
+use std::collections::BTreeMap;
+
+use convoy_record::trace::{Strip, Trace, What};
+use convoy_record::{Lock, Process};
+use convoy_runs::replay::Moved;
+
+/// Holds of either kind without which nothing is said.
+const ENOUGH: usize = 30;
+
+/// One hold: when it began, seconds after the process; its length, nanoseconds; the thread, and
+/// whether it kept its CPU.
+struct Hold {
+    begin_ns: f64,
+    length_ns: f64,
+    thread: u64,
+    kept_cpu: bool,
+}
+
+/// Returns the price of moved data for each of the kept locks, in their order; nothing where the
+/// windows do not tell.
+pub(crate) fn moved(process: &Process, kept: &[&Lock]) -> Vec<Moved> {
+    let number = |lock: &Lock| process.locks.iter().position(|one| std::ptr::eq(one, lock));
+    kept.iter()
+        .map(|lock| number(lock).map(|at| of_lock(&process.trace, at as u64)).unwrap_or_default())
+        .collect()
+}
+
+fn of_lock(trace: &Trace, lock: u64) -> Moved {
+    let mut windows: BTreeMap<u64, Vec<&Strip>> = BTreeMap::new();
+    for strip in &trace.strips {
+        windows.entry(strip.window).or_default().push(strip);
+    }
+    let (mut own, mut moved) = (Vec::new(), Vec::new());
+    for strips in windows.values() {
+        for holds in holds(trace, strips, lock).into_values() {
+            for pair in holds.windows(2).filter(|pair| pair[1].kept_cpu) {
+                let same = pair[0].thread == pair[1].thread;
+                if same { &mut own } else { &mut moved }.push(pair[1].length_ns);
+            }
+        }
+    }
+    if own.len() < ENOUGH || moved.len() < ENOUGH {
+        return Moved::default();
+    }
+    let share = moved.len() as f64 / (own.len() + moved.len()) as f64;
+    Moved { extra_ns: (median(&mut moved) - median(&mut own)).max(0.0), share }
+}
+
+/// The holds of each lock of a name in a window, in the order in which they began, as long as all
+/// threads were seen.
+fn holds(trace: &Trace, strips: &[&Strip], lock: u64) -> BTreeMap<u64, Vec<Hold>> {
+    let mut found: BTreeMap<u64, Vec<Hold>> = BTreeMap::new();
+    let mut seen_until = f64::INFINITY;
+    for strip in strips {
+        let mut clock = strip.begin_s * 1e9;
+        let mut held: BTreeMap<u64, (f64, bool)> = BTreeMap::new();
+        for step in &strip.steps {
+            let begin = clock + step.gap_ns as f64;
+            clock = begin + step.took_ns as f64;
+            held.values_mut().for_each(|hold| hold.1 &= !step.off);
+            let Some(place) = trace.places.get(step.place).filter(|place| place.lock == lock)
+            else {
+                continue;
+            };
+            match step.what {
+                What::Lock if !step.failed => drop(held.insert(place.instance, (clock, true))),
+                What::Unlock => {
+                    if let Some((from, kept_cpu)) = held.remove(&place.instance) {
+                        let hold = Hold {
+                            begin_ns: from,
+                            length_ns: begin - from,
+                            thread: strip.thread,
+                            kept_cpu,
+                        };
+                        found.entry(place.instance).or_default().push(hold);
+                    }
+                }
+                _ => {}
+            }
+        }
+        seen_until = seen_until.min(clock);
+    }
+    for holds in found.values_mut() {
+        holds.retain(|hold| hold.begin_ns <= seen_until);
+        holds.sort_by(|a, b| a.begin_ns.total_cmp(&b.begin_ns));
+    }
+    found
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_record::trace::{Place, Step};
+
+    /// Two threads that hold a lock for 100 ns, and for 300 after the other one; each takes it
+    /// twice in turn.
+    #[test]
+    fn holds_after_another_thread_are_kept_apart() {
+        let step = |what, gap_ns| Step { what, gap_ns, ..Step::default() };
+        let strip = |thread: u64| {
+            let mut steps = Vec::new();
+            for turn in 0..100 {
+                // A turn is 2000 ns, of which the second thread has the second half.
+                let wait = if turn == 0 { 1000 * thread } else { 2000 - 100 - 300 - 100 };
+                steps.extend([step(What::Lock, wait), step(What::Unlock, 300)]);
+                steps.extend([step(What::Lock, 100), step(What::Unlock, 100)]);
+            }
+            Strip { thread, window: 1, steps, ..Strip::default() }
+        };
+        let trace = Trace {
+            places: vec![Place::default()],
+            strips: vec![strip(0), strip(1)],
+            ..Trace::default()
+        };
+        let found = of_lock(&trace, 0);
+        assert!((found.extra_ns - 200.0).abs() < 1e-9, "{found:?}");
+        assert!((found.share - 0.5).abs() < 0.02, "{found:?}");
+        assert_eq!(of_lock(&trace, 1), Moved::default());
+    }
+}
