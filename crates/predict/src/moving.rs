@@ -63,7 +63,9 @@ fn holds(trace: &Trace, strips: &[&Strip], lock: u64) -> BTreeMap<u64, Vec<Hold>
         for step in &strip.steps {
             let begin = clock + step.gap_ns as f64;
             clock = begin + step.took_ns as f64;
-            held.values_mut().for_each(|hold| hold.1 &= !step.off);
+            for hold in held.values_mut() {
+                hold.1 &= !step.off;
+            }
             let Some(place) = trace.places.get(step.place).filter(|place| place.lock == lock)
             else {
                 continue;
