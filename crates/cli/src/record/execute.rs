@@ -29,6 +29,8 @@ pub(super) struct Ran {
     pub(super) wall: Duration,
     /// Processes in the background that went on.
     pub(super) background: usize,
+    /// As long as it lives a signal does not end this process, which has a record to keep.
+    pub(super) _relay: Relay,
 }
 
 /// Runs the command to its end, and waits for what it left in the background. It gets the signals
@@ -52,7 +54,7 @@ pub(super) fn execute(
     let (status, usage) = waited
         .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;
     let background = background(&relay, beside, (terminated, args.quiet));
-    Ok(Ran { status, usage, wall: begin.elapsed(), background })
+    Ok(Ran { status, usage, wall: begin.elapsed(), background, _relay: relay })
 }
 
 /// What looks at the program while it runs.
