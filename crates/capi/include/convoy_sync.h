@@ -22,7 +22,7 @@ typedef struct {
     uint32_t word, queue;
 } convoy_mutex_t;
 
-#define CONVOY_MUTEX_INIT { 4, 0 }
+#define CONVOY_MUTEX_INIT { 8, 0 }
 
 void convoy_mutex_init(convoy_mutex_t *mutex);
 void convoy_mutex_destroy(convoy_mutex_t *mutex);
@@ -36,7 +36,7 @@ typedef struct {
     uint32_t word, queue;
 } convoy_sem_t;
 
-#define CONVOY_SEM_INIT(units) { 4 * (units), 0 }
+#define CONVOY_SEM_INIT(units) { 8 * (units), 0 }
 
 void convoy_sem_init(convoy_sem_t *sem, uint32_t units);
 void convoy_sem_destroy(convoy_sem_t *sem);
@@ -53,7 +53,7 @@ typedef struct {
     uint32_t word, door[2];
 } convoy_rwlock_t;
 
-#define CONVOY_RWLOCK_INIT { 0, { 4, 0 } }
+#define CONVOY_RWLOCK_INIT { 0, { 8, 0 } }
 
 void convoy_rwlock_init(convoy_rwlock_t *lock);
 void convoy_rwlock_destroy(convoy_rwlock_t *lock);

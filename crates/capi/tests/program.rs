@@ -19,9 +19,9 @@ fn words<T, const N: usize>(lock: T) -> [u32; N] {
 
 #[test]
 fn the_initialisers_of_the_header_are_free_locks() {
-    assert_eq!(words(NativeQuota::native(1)), [4, 0]);
-    assert_eq!(words(NativeQuota::native(7)), [4 * 7, 0]);
-    assert_eq!(words(NativeQuotaRwLock::native()), [0, 4, 0]);
+    assert_eq!(words(NativeQuota::native(1)), [8, 0]);
+    assert_eq!(words(NativeQuota::native(7)), [8 * 7, 0]);
+    assert_eq!(words(NativeQuotaRwLock::native()), [0, 8, 0]);
     assert_eq!(words(Once::new()), [0]);
     assert_eq!(words(Barrier::new(9)), [0, 9]);
     let words_of_c = size_of::<[*const u8; 4]>();

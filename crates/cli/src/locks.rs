@@ -25,8 +25,8 @@ pub(crate) struct Locks {
     /// Looks of a lock at its word before it sleeps, for locks that spin first
     #[arg(long, help_heading = "Loop", value_name = "N")]
     spin_limit: Option<u32>,
-    /// Percent of the sections that take a reader/writer lock as readers
-    #[arg(long, help_heading = "Loop", value_name = "PERCENT")]
+    /// Percentage of the critical sections that only read
+    #[arg(long, help_heading = "Loop", value_name = "PERCENT", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=100))]
     readers: Option<u32>,
     /// Number of CPUs: the first of this machine, or those of the virtual one [default: all]
@@ -41,7 +41,7 @@ pub(crate) struct Locks {
     #[arg(requires = "kernel", help_heading = "Virtual machine")]
     machine: String,
     /// Start all threads from one gate and measure from its opening on, settled or not
-    #[arg(long, requires = "kernel", help_heading = "Virtual machine")]
+    #[arg(long, requires = "kernel", help_heading = "Virtual machine", hide_short_help = true)]
     from_start: bool,
     /// What is changed in the presets.
     #[command(flatten)]

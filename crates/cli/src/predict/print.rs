@@ -19,9 +19,15 @@ fn answer(one: &Prediction) -> Vec<String> {
     said
 }
 
-/// The table, if there are rows.
+/// The table, if there are rows: the columns that differ, so that they fit a terminal.
 pub(crate) fn rows(one: &Prediction) -> String {
-    if one.rows.is_empty() { String::new() } else { format!("\n{}", table(one).to_text()) }
+    let Some(first) = one.rows.first() else { return String::new() };
+    let columns = Columns {
+        threads: one.rows.iter().any(|row| row.threads != first.threads),
+        split: one.rows.iter().any(|row| row.split > 1),
+        p99: false,
+    };
+    format!("\n{}", table_of(one, &columns).to_text())
 }
 
 /// What the rows rest on: the replay beside the record, the machines, and doubts.
@@ -56,25 +62,38 @@ fn line(point: &Point, one: &Prediction) -> String {
     )
 }
 
-/// One row for each question.
+/// Columns that not every table needs.
+struct Columns {
+    threads: bool,
+    split: bool,
+    p99: bool,
+}
+
+/// One row for each question, with all columns.
 pub(crate) fn table(one: &Prediction) -> Table {
-    let columns = vec![
-        Column::number("CPUs", "").key("cpus"),
-        Column::number("used", "").key("cpus_used"),
-        Column::number("threads", ""),
-        Column::text("policy"),
-        Column::number("split", ""),
-        Column::number("per second", "").key("acquisitions_per_s"),
-        Column::number("change", "%").key("change_percent"),
-        Column::number("from", "%").key("low_percent"),
-        Column::number("to", "%").key("high_percent"),
-        Column::number("p99", "ms").key("wait_p99_ms").group("waits"),
-        Column::number("longest", "ms").key("wait_max_ms").group("waits"),
-        Column::number("Jain", "").key("jain"),
+    table_of(one, &Columns { threads: true, split: true, p99: true })
+}
+
+fn table_of(one: &Prediction, columns: &Columns) -> Table {
+    let all = [
+        (true, Column::number("CPUs", "").key("cpus")),
+        (true, Column::number("used", "").key("cpus_used")),
+        (columns.threads, Column::number("threads", "")),
+        (true, Column::text("policy")),
+        (columns.split, Column::number("split", "")),
+        (true, Column::number("per second", "").key("acquisitions_per_s")),
+        (true, Column::number("change", "%").key("change_percent")),
+        (true, Column::number("from", "%").key("low_percent")),
+        (true, Column::number("to", "%").key("high_percent")),
+        (columns.p99, Column::number("p99 wait", "ms").key("wait_p99_ms")),
+        (true, Column::number("longest wait", "ms").key("wait_max_ms")),
+        (true, Column::number("Jain", "").key("jain")),
     ];
-    let mut table = Table::new("", columns);
+    let shown = all.each_ref().map(|column| column.0);
+    let kept = all.into_iter().filter(|column| column.0).map(|column| column.1);
+    let mut table = Table::new("", kept.collect());
     for row in &one.rows {
-        table.row(vec![
+        let cells = [
             Cell::count(u64::from(row.cpus)),
             Cell::number(row.cpus_used, 1),
             Cell::count(u64::from(row.threads)),
@@ -87,7 +106,9 @@ pub(crate) fn table(one: &Prediction) -> Table {
             Cell::number(row.wait_p99_us / 1e3, 2),
             Cell::number(row.wait_max_us / 1e3, 1),
             Cell::number(row.jain, 2),
-        ]);
+        ];
+        let cells = cells.into_iter().zip(shown).filter(|cell| cell.1).map(|cell| cell.0);
+        table.row(cells.collect());
     }
     table.note(
         "change: against the recorded machine without other programs; from, to: range of the \

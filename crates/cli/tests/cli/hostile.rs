@@ -1,25 +1,42 @@
 //! Files and names of others: what is no record is called that, and nothing controls the terminal.
 
 use crate::{code, convoy, directory, run, stderr, stdout};
+use convoy_record::{Lock, Process, Program, Record, Site, Times, VERSION};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-/// A record of one lock with this name.
+/// A record of one lock with this name, a JSON text.
 fn record_of(name: &str) -> String {
-    let waits = r#"{"count": 9, "total_s": 0.5, "max_s": 0.1, "buckets": [[1000, 9]]}"#;
-    let site = format!(
-        r#"{{"place": {name}, "act": "lock", "count": 10, "threads": 2, "contended": 9,
-        "failed": 0, "wait": {waits}}}"#
-    );
-    format!(
-        r#"{{"recorded": 1, "program": {{"command": [{name}], "wall_s": 1.0, "cpus": 2}},
-        "processes": [{{"pid": 1, "parent": 0, "command": [{name}], "seconds": 1.0, "cpu_s": 1.0,
-        "ended": true, "threads": 2, "threads_lost": 0, "acquisitions_lost": 0,
-        "sees_switches": true, "phase_s": 0.01, "phases_wait_s": [],
-        "locks": [{{"name": {name}, "kind": "mutex", "instances": 1, "sites": [{site}]}}]}}],
-        "unseen": [{name}]}}"#
-    )
+    let name: String = serde_json::from_str(name).expect("a JSON text");
+    let wait = Times { count: 9, total_s: 0.5, max_s: 0.1, buckets: vec![(1000.0, 9)] };
+    let site = Site {
+        place: name.clone(),
+        act: "lock".to_owned(),
+        count: 10,
+        threads: 2,
+        contended: 9,
+        wait,
+        ..Site::default()
+    };
+    let lock = Lock { name: name.clone(), instances: 1, sites: vec![site], ..Lock::default() };
+    let process = Process {
+        pid: 1,
+        command: vec![name.clone()],
+        seconds: 1.0,
+        cpu_s: 1.0,
+        ended: true,
+        threads: 2,
+        sees_switches: true,
+        phase_s: 0.01,
+        locks: vec![lock],
+        ..Process::default()
+    };
+    let program =
+        Program { command: vec![name.clone()], wall_s: 1.0, cpus: 2, ..Program::default() };
+    let record =
+        Record { recorded: VERSION, program, processes: vec![process], unseen: vec![name] };
+    serde_json::to_string(&record).expect("a record has string keys")
 }
 
 #[test]

@@ -11,7 +11,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// `command` with the default action of SIGINT and SIGTERM; its outputs are caught.
 pub(crate) fn with_default_signals(command: &Command) -> Command {
     let mut wrapped = Command::new("env");
-    wrapped.arg("--default-signal=INT,TERM").arg(command.get_program()).args(command.get_args());
+    wrapped
+        .arg("--default-signal=HUP,INT,QUIT,TERM")
+        .arg(command.get_program())
+        .args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => wrapped.env(name, value),
