@@ -3,7 +3,7 @@
 
 use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
-use convoy_record::{Account, Doing, Kind, Lock, Process, Record, Times};
+use convoy_record::{Account, Doing, Kind, Lock, Process, Record, Times, total};
 
 use crate::diagnoses::{Diagnosis, Ill, percent};
 use crate::evidence::threads;
@@ -48,7 +48,7 @@ fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     });
     let signals = lock.sites.iter().filter(|site| site.act == "signal");
     let from = signals.clone().max_by_key(|site| site.count)?;
-    let signals: u64 = signals.map(|site| site.count).sum();
+    let signals = total(signals.map(|site| site.count));
     let woken = waits.saturating_sub(failed);
     let is_herd = lock.kind == Kind::Condition
         && futile >= FEW
@@ -87,7 +87,7 @@ fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let site = reads.clone().max_by_key(|site| site.count)?;
     let mut acquire = Times::default();
     reads.clone().for_each(|site| acquire.add(&site.acquire));
-    let count: u64 = reads.clone().map(|site| site.count).sum();
+    let count = total(reads.clone().map(|site| site.count));
     let threads = reads.map(|site| site.threads).max().unwrap_or(0);
     let each_s = fetched_s(&acquire);
     // It is fetched to release the lock, too.
@@ -163,7 +163,7 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
     let hot = hot.max_by_key(|hot| hot.spins).map(|hot| (hot, part(hot.spins, process)));
     let hot = hot.filter(|(hot, part)| hot.spins >= SAMPLES && *part >= SPINS);
     let yields = process.yields.first().filter(|one| one.count > 10 * FEW);
-    let all: u64 = process.yields.iter().map(|one| one.count).sum();
+    let all = total(process.yields.iter().map(|one| one.count));
     let cost_s = all as f64 * YIELD_S;
     let (place, share, what) = match (hot, yields) {
         // Most samples of such a loop are elsewhere in it.
@@ -260,7 +260,7 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
 
 /// Samples of CPU time.
 fn samples(record: &Record) -> u64 {
-    record.processes.iter().map(|process| process.samples).sum()
+    total(record.processes.iter().map(|process| process.samples))
 }
 
 /// How threads spent their time, by samples.
@@ -268,13 +268,13 @@ fn activity(record: &Record) -> Option<String> {
     /// Looks that are enough.
     const LOOKS: u64 = 10;
     let process = record.processes.iter().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))?;
-    let all: u64 = process.activity.iter().map(|seen| seen.count).sum();
+    let all = total(process.activity.iter().map(|seen| seen.count));
     if process.looks < LOOKS || all == 0 {
         return None;
     }
     let part = |of: &dyn Fn(Doing) -> bool| {
         let seen = process.activity.iter().filter(|seen| of(seen.doing));
-        seen.map(|seen| seen.count).sum::<u64>() as f64 / all as f64
+        total(seen.map(|seen| seen.count)) as f64 / all as f64
     };
     let (runs, idles) = (part(&|doing| doing == Doing::Runs), part(&|doing| doing == Doing::Idles));
     let mut words = vec![format!("ran or waited for a CPU during {}", percent(runs))];

@@ -3,7 +3,7 @@
 //! of what shows without waiting, the most expensive one comes first.
 
 use convoy_record::runtimes::runtime;
-use convoy_record::{Account, HANDOFF, JAVA, Kind, Lock, Process, Record, account::seconds};
+use convoy_record::{Account, HANDOFF, JAVA, Kind, Lock, Process, Record, account::seconds, total};
 use serde::Serialize;
 
 use crate::deadlock::cycles;
@@ -202,7 +202,7 @@ fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
 fn starvation(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let reads = subject.lock.sites.iter().filter(|site| site.act == "read");
-    let reads: u64 = reads.map(|site| site.count).sum();
+    let reads = total(reads.map(|site| site.count));
     let hold_s = subject.hold_s(holder.place);
     let mean_s = holder.wait_s / holder.count.max(1) as f64;
     let is_read = subject.lock.kind == Kind::Rwlock

@@ -1,7 +1,7 @@
 //! What is known of the locks of a recorded program, as the diagnoses ask for it: how much waiting
 //! cost, which place held a lock, and what its owners did meanwhile.
 
-use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen};
+use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, total};
 
 /// Samples of owners that are enough to say what they did.
 const FEW: u64 = 5;
@@ -51,7 +51,7 @@ pub(crate) struct Holder<'a> {
 
 /// Threads of a process that live at the same time, on average.
 pub(crate) fn threads(process: &Process) -> f64 {
-    let seen: u64 = process.activity.iter().map(|seen| seen.count).sum();
+    let seen = total(process.activity.iter().map(|seen| seen.count));
     if process.looks >= FEW {
         (seen as f64 / process.looks as f64).max(1.0)
     } else {
@@ -108,7 +108,7 @@ impl<'a> Subject<'a> {
         let sites = self.lock.sites.iter().filter(|site| site.place == place || place.is_empty());
         let (mut count, mut sum) = (0.0, 0.0);
         for site in sites {
-            count += (site.hold_on.count + site.hold_off.count) as f64;
+            count += site.hold_on.count as f64 + site.hold_off.count as f64;
             sum += site.hold_on.total_s + site.hold_off.total_s;
         }
         if count > 0.0 { sum / count } else { 0.0 }
@@ -141,14 +141,15 @@ impl<'a> Holder<'a> {
             causes.iter().filter(|cause| cause.held_at == most.held_at).collect();
         let total = |of: fn(&Cause) -> f64| own.iter().map(|cause| of(cause)).sum::<f64>();
         // What owners did is known of all causes of the lock, if only of few of these.
-        let samples = |causes: &[&&'a Cause]| causes.iter().map(|one| one.samples()).sum::<u64>();
+        let samples =
+            |causes: &[&&'a Cause]| convoy_record::total(causes.iter().map(|one| one.samples()));
         let everyone: Vec<&&Cause> = causes.iter().collect();
         let seen = if samples(&own) >= FEW { &own } else { &everyone };
         let samples = samples(seen);
         let part = |doing: &[Doing]| {
             let seen = seen.iter().flat_map(|cause| &cause.owners);
             let of = seen.filter(|seen| doing.contains(&seen.doing));
-            of.map(|seen| seen.count).sum::<u64>() as f64 / samples.max(1) as f64
+            convoy_record::total(of.map(|seen| seen.count)) as f64 / samples.max(1) as f64
         };
         let top = |doing: &[Doing]| {
             let seen: Vec<&'a Seen> = seen.iter().flat_map(|cause| &cause.owners).collect();

@@ -1,6 +1,6 @@
 //! A recorded program with other CPUs, threads and locks.
 //!
-//! A [`Record`](convoy_record::Record) becomes a behaviour ([`behaviour`]), the behaviour is
+//! A [`Record`](convoy_record::Record) becomes a behaviour (`behaviour.rs`), the behaviour is
 //! replayed on virtual machines ([`Machines`]) in one cell for each question ([`predict`]), and the
 //! cells become rows, doubts and advice ([`Prediction`], [`Advice`]). Nothing here parses flags or
 //! prints.

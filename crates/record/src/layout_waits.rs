@@ -88,7 +88,7 @@ pub const V_LOCK: usize = 2;
 pub const V_SITE: usize = 3;
 /// Where the owner had acquired it; 0: not known.
 pub const V_HELD: usize = 4;
-/// The thread that waited and, above [`WAITS_SHIFT`], the owner.
+/// The thread that waited and, above `WAITS_SHIFT`, the owner.
 pub const V_THREADS: usize = 5;
 /// CPU time of the owner meanwhile, nanoseconds, plus 1; 0: not measured.
 pub const V_RAN_NS: usize = 6;

@@ -46,7 +46,7 @@ pub use looks::Looks;
 pub use names::{LOCK_OF, is_passing};
 pub use parked::{JAVA, UNNAMED};
 pub use record::{
-    Addresses, HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters,
+    Addresses, HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters, total,
 };
 pub use scheduling::{Held, Scheduling};
 pub use unrecorded::Unrecorded;

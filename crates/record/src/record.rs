@@ -379,7 +379,7 @@ impl Times {
 }
 
 /// Their sum, or the largest number: what a program that runs wild wrote over them has any size.
-pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 

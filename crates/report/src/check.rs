@@ -426,7 +426,7 @@ mod tests {
         report.rows.push(row("another", true, false));
         let text = report.to_text();
         assert!(text.contains("another: convoy check") && !text.contains("  schedule  "));
-        assert!(text.lines().count() < 20, "{text}");
+        assert!(text.lines().count() < 24, "{text}");
     }
 
     #[test]

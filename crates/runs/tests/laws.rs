@@ -108,7 +108,8 @@ impl Place {
     }
 
     fn preset(&self) -> Preset {
-        Preset::named(self.machine).expect("shipped").with_cpus(self.cpus)
+        let loaded = Preset::load_with_cpus(self.machine, &[], self.cpus);
+        loaded.expect("shipped").value
     }
 
     /// The smaller of the numbers of threads and CPUs.

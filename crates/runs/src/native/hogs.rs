@@ -207,8 +207,9 @@ mod tests {
         let most = |shape| match shape {
             Shape::Hog => 3,
             Shape::TwoHogs => 6,
-            // Those that waited before it, and a hog after each.
-            Shape::Crowd => 2 * 201 + 6,
+            // Each of those that waited before it may be passed for a part of a turn. Locks that
+            // anybody may take have 13,000 and more.
+            Shape::Crowd => 10 * 201,
             // As many sections as fit into a turn, and once more.
             Shape::Yields | Shape::Sleeps => 200,
         };
