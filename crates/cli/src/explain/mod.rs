@@ -87,7 +87,7 @@ pub(crate) struct Explain {
     #[arg(long, value_enum, value_name = "FILE")]
     proc: Option<Proc>,
     /// Name places of files that were gone by their copies, or their debug data, in a directory
-    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
     symbols: Option<PathBuf>,
     /// The store of a stored run.
     #[arg(long, value_name = "FILE", help = crate::keep::STORE_HELP)]

@@ -45,11 +45,11 @@ pub(crate) struct RecordArgs {
     /// Keep what recordings left whose `convoy record` was killed
     #[arg(long, conflicts_with_all = ["words", "pid"])]
     recover: bool,
-    /// Where processes write while they are recorded; default: memory if it has room, else a disk
+    /// Directory for what processes write while they are recorded [default: memory, then a disk]
     #[arg(long, value_name = "DIR", conflicts_with = "pid")]
     buffer: Option<PathBuf>,
     /// Leave the arguments of commands out of the record
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     redact: bool,
     /// Stop recording after this many seconds; a program that was started here is ended then
     #[arg(long, value_name = "SECONDS")]
