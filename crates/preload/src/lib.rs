@@ -13,6 +13,7 @@
 
 mod arch;
 mod around;
+mod begin;
 mod choose;
 mod code;
 mod conditions;

@@ -1,5 +1,4 @@
-//! The file of this process: made when the process starts or first locks after a fork, and grown
-//! page by page, see [`room`].
+//! The file of this process: made when it starts or first locks after a fork; grown by [`room`].
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -10,7 +9,7 @@ use core::sync::atomic::{
 use crate::around::{self, Environment, value};
 use crate::layout::*;
 use crate::local::*;
-use crate::{arch, code, details, guard, keys, room, waiters};
+use crate::{arch, begin, code, details, guard, keys, room, waiters};
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
@@ -30,12 +29,14 @@ const PATH: usize = 512;
 
 // What a process is.
 const LOADING: u32 = 0;
-const FORKED: u32 = 1;
-const BEGINNING: u32 = 2;
+pub(crate) const FORKED: u32 = 1;
+pub(crate) const BEGINNING: u32 = 2;
 const RECORDS: u32 = 3;
 const OFF: u32 = 4;
 
 static STATE: AtomicU32 = AtomicU32::new(LOADING);
+/// The thread that makes the file.
+static BEGINNER: AtomicU32 = AtomicU32::new(0);
 static ONLY_CONTENDED: AtomicBool = AtomicBool::new(false);
 static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
 /// The file of the process that this one was forked from; null: none.
@@ -53,7 +54,7 @@ const MUNMAP: usize = 11;
 pub(crate) const GETPID: usize = 39;
 const FTRUNCATE: usize = 77;
 const GETPPID: usize = 110;
-const GETTID: usize = 186;
+pub(crate) const GETTID: usize = 186;
 pub(crate) const CLOCK_GETTIME: usize = 228;
 const TGKILL: usize = 234;
 const OPENAT: usize = 257;
@@ -203,6 +204,7 @@ pub(crate) fn open(path: &[u8], flags: usize) -> isize {
 }
 
 fn begin() {
+    BEGINNER.store(call(GETTID, [0; 6]) as u32, Relaxed);
     room::forget();
     waiters::forget();
     details::forget();
@@ -362,6 +364,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     match STATE.load(Acquire) {
         RECORDS => {}
         FORKED if STATE.compare_exchange(FORKED, BEGINNING, AcqRel, Relaxed).is_ok() => begin(),
+        BEGINNING | FORKED if begin::done(&STATE, &BEGINNER) == RECORDS => {}
         LOADING | BEGINNING | FORKED => return None,
         _ => {
             arch::set_thread_word(1);

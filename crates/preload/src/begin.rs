@@ -1,0 +1,30 @@
+//! Waiting for the thread that makes the file of the process.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::process::{BEGINNING, FORKED, GETTID, call};
+
+/// The number of futex(2), and its operation: wait, within the process.
+const FUTEX: usize = 202;
+const WAIT_PRIVATE: usize = 128;
+/// Seconds and nanoseconds of a look, and how many there are at most: 20 ms.
+const LOOK: [u64; 2] = [0, 500_000];
+const LOOKS: u32 = 40;
+
+/// Waits until another thread has made the file, and returns what the process is then: otherwise
+/// acquisitions of that time would be missing without a word. The thread that makes the file, or a
+/// signal handler in it, does not wait for itself.
+#[cold]
+pub(crate) fn done(state: &AtomicU32, beginner: &AtomicU32) -> u32 {
+    let own = call(GETTID, [0; 6]) as u32;
+    for _ in 0..LOOKS {
+        let now = state.load(Acquire);
+        if now != BEGINNING && now != FORKED || beginner.load(Relaxed) == own {
+            return now;
+        }
+        let word = core::ptr::from_ref(state) as usize;
+        call(FUTEX, [word, WAIT_PRIVATE, now as usize, LOOK.as_ptr() as usize, 0, 0]);
+    }
+    state.load(Acquire)
+}
