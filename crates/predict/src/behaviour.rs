@@ -1,4 +1,4 @@
-//! What a recorded program did, as the replay takes it.
+//! The behaviour of a recorded program, the input of its replay.
 
 use crate::doubt::others_cpus;
 use crate::moving::moved;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 /// Share of acquisitions, and of waiting, below which a lock is left out.
 const LITTLE: f64 = 0.001;
-/// Locks of one name that are told apart.
+/// Locks of one name that are distinguished.
 const INSTANCES: u64 = 64;
 /// CPU use by all programs, of the CPUs there were, below which an absence from the CPU was sleep.
 const BUSY: f64 = 0.9;
 
-/// The process in which locks matter most, and those of them that do; empty: none.
+/// Returns the process with the most contended locks, and its locks that matter.
 pub fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
     let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
     let process = record.processes.iter().max_by_key(all);
@@ -43,7 +43,7 @@ fn weight(lock: &Lock) -> u64 {
     if lock.is_lock() { (lock.wait_s() * 1e9) as u64 + lock.count() } else { 0 }
 }
 
-/// The locks that matter, the one waited for longest first.
+/// Returns the locks that matter, the most contended one first.
 fn kept(process: &Process) -> Vec<&Lock> {
     let all = || process.locks.iter().filter(|lock| lock.is_lock() && lock.count() > 0);
     let count: u64 = all().map(Lock::count).sum();
@@ -56,7 +56,8 @@ fn kept(process: &Process) -> Vec<&Lock> {
     locks
 }
 
-/// What the process did with these locks, step by step if that is wanted, and what became of that.
+/// Returns the behaviour of the process with these locks, and the result of writing its steps, if
+/// those are wanted.
 pub(crate) fn behaviour(
     record: &Record,
     process: &Process,
@@ -123,7 +124,8 @@ fn ready_s(process: &Process) -> Option<f64> {
     seen.or(process.ready_s)
 }
 
-/// What a lock of the record is to the replay. A semaphore that is used as a lock has one unit.
+/// Returns the kind of a recorded lock for the replay. A semaphore that is used as a lock has one
+/// unit.
 fn replayed(kind: Kind) -> replay::Kind {
     match kind {
         Kind::Rwlock => replay::Kind::RwLock { prefers_writers: false },
@@ -186,7 +188,7 @@ fn ordered(
     behaviour.script = Some(Arc::new(script));
 }
 
-/// Whether locks of a name are many, and hardly anybody waits for any.
+/// Returns whether a name has several locks, which threads hardly wait for.
 fn is_private(lock: &Lock) -> bool {
     lock.instances > 1 && (lock.contended() as f64) < LITTLE * lock.count() as f64
 }

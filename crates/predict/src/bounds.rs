@@ -3,7 +3,7 @@
 
 use convoy_runs::replay::{Anchor, Replay};
 
-/// What a simulation may exceed a bound by: draws of a short window differ from their mean.
+/// Ratio by which a simulation may exceed a bound: draws of a short window differ from their mean.
 const NOISE: f64 = 1.1;
 
 /// A bound of the throughput, acquisitions per second, and what sets it.
@@ -13,9 +13,9 @@ pub(crate) struct Bound {
     pub(crate) by: &'static str,
 }
 
-/// Returns the least bound of a replay: so many CPUs and threads, and the locks that only one
-/// thread can hold. `None` for steps in order: how often each class of threads comes then depends
-/// on the locks.
+/// Returns the least bound of a replay: its CPUs, its threads, or a lock that only one thread can
+/// hold. `None` for steps in order: how often each class of threads comes then depends on the
+/// locks.
 pub(crate) fn least(replay: &Replay) -> Option<Bound> {
     let behaviour = &replay.behaviour;
     if behaviour.script.is_some() {

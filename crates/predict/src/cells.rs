@@ -62,7 +62,7 @@ struct Cells {
     rows: Vec<Cell>,
 }
 
-/// Predicts what is asked of `record`.
+/// Answers `question` for the program of `record`.
 ///
 /// # Errors
 /// [`PredictError`].
@@ -95,7 +95,7 @@ pub fn predict(
     if ordered.doubt.is_none() || ordered.order.is_empty() || waits_for_threads(&ordered) {
         return Ok(ordered);
     }
-    // What the order of steps does not explain, the places alone may.
+    // A replay without the order of steps may match the record where that one does not.
     let mut plain = replayed(false)?;
     if plain.doubt.is_some() {
         return Ok(ordered);
@@ -115,8 +115,7 @@ fn waits_for_threads(prediction: &Prediction) -> bool {
     prediction.anchor.first().is_some_and(|point| point.idle_mean_us > point.cpu_us)
 }
 
-/// Returns what threads waited for mostly, if that is no lock that another can replace, and if it
-/// matters.
+/// Returns a sentence if threads waited mostly for locks that no other lock can replace.
 fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<String> {
     let locks = process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
     let wait_s: f64 = locks.map(Lock::wait_s).sum();
@@ -139,7 +138,7 @@ fn nothing(record: &Record) -> PredictError {
     PredictError::NoLock { beyond: Account::new(record).beyond() }
 }
 
-/// Adds to each row what it means to the whole program.
+/// Adds the speed of the whole program to each row.
 fn whole(prediction: &mut Prediction, record: &Record, (process, busy_s): (&Process, f64)) {
     let all_s = record.program.wall_s;
     if process.pid == record.processes[0].pid && all_s - busy_s > OUTSIDE * all_s {
@@ -293,7 +292,7 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     let gates: Vec<Gates> = base.iter().map(|point| point.gates).collect();
     let simulated = replayed(compared, if is_beside { "beside" } else { "replayed" });
     let alone = replayed(base, "alone");
-    // Rows are changes of what the program does alone; on a quiet machine that is the record.
+    // Rows are relative to the program alone; on a quiet machine that is the record.
     let rate = if is_beside { alone.acquisitions_per_s } else { recorded.acquisitions_per_s };
     let left = (simulated.acquisitions_per_s / recorded.acquisitions_per_s).ln().abs().exp();
     let left = if is_beside { 1.0 } else { left };
@@ -356,8 +355,8 @@ fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
     }
 }
 
-/// Returns the row of a cell: its simulations and those of the recorded point, the throughput of
-/// that point, and the ratio by which its replay misses the record.
+/// Returns the row of a cell, from its simulations, the simulations of the recorded point, the
+/// throughput of that point, and the ratio by which its replay misses the record.
 fn row(
     cell: &Cell,
     (found, base): (&[VirtualLocksPoint], &[VirtualLocksPoint]),

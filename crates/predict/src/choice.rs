@@ -1,4 +1,4 @@
-//! Locks that a prediction can put in place of the recorded ones.
+//! Locks that a prediction can substitute for the recorded ones.
 
 use convoy_runs::lock_loop::Policy;
 
@@ -47,7 +47,7 @@ impl Change {
     }
 }
 
-/// Signals in place of broadcasts.
+/// Broadcasts that wake one thread.
 pub(crate) const SIGNAL: &str = "signal";
 /// Reader/writer locks that prefer writers.
 pub(crate) const PREFER_WRITERS: &str = "prefer-writers";

@@ -1,5 +1,5 @@
-//! What speaks against a prediction. A doubt that refuses takes the numbers away; the others are
-//! printed with them.
+//! Reasons to doubt a prediction. A doubt that refuses removes the numbers; the others are printed
+//! with them.
 
 use convoy_record::{Process, Program};
 use convoy_runs::replay::{Behaviour, Gates};
@@ -26,8 +26,8 @@ impl Doubt {
     }
 }
 
-/// CPUs of other programs, as a share of all, from which on the recorded throughput is not that of
-/// the program alone.
+/// Share of the CPUs that other programs used, from which on the recorded throughput differs from
+/// the throughput of the program alone.
 const MUCH: f64 = 0.1;
 
 /// Returns the CPUs that other programs had while the program was recorded, if that matters.
@@ -36,7 +36,7 @@ pub(crate) fn others_cpus(program: &Program) -> Option<f64> {
     (cpus > MUCH * f64::from(program.cpus)).then_some(cpus)
 }
 
-/// Returns what the record itself says against a prediction.
+/// Returns the doubts that follow from the record itself.
 pub(crate) fn of_record(
     program: &Program,
     process: &Process,

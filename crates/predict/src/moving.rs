@@ -1,5 +1,4 @@
-//! What a critical section costs more after another thread has held the lock: its data has to come
-//! from another CPU.
+//! The price of moving data: a critical section takes longer after another thread held the lock.
 //!
 //! The recorded windows have all threads at once, so the owner before each owner is known there,
 //! and holds are kept apart by whether it was the same thread.
@@ -22,8 +21,8 @@ struct Hold {
     kept_cpu: bool,
 }
 
-/// Returns the price of moved data for each of the kept locks, in their order; nothing where the
-/// windows do not tell.
+/// Returns the price of moved data for each of the kept locks, in their order; 0 where the windows
+/// have too few holds.
 pub(crate) fn moved(process: &Process, kept: &[&Lock]) -> Vec<Moved> {
     let number = |lock: &Lock| process.locks.iter().position(|one| std::ptr::eq(one, lock));
     kept.iter()

@@ -1,4 +1,4 @@
-//! What a prediction consists of.
+//! The result of a prediction.
 
 use convoy_runs::replay::Behaviour;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::row::Row;
 /// The answer to a [`Question`](crate::Question).
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
-    /// What threads mostly waited for, if no other lock can replace it.
+    /// Lock that threads mostly waited for, if no other lock can replace it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beyond: Option<String>,
     /// Which lock limits the program.
@@ -22,10 +22,10 @@ pub struct Prediction {
     pub anchor_work: f64,
     /// Sleep added before each critical section, microseconds.
     pub anchor_sleep_us: f64,
-    /// What is replayed in recorded order; empty: nothing.
+    /// Parts of the record that are replayed in recorded order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<String>,
-    /// What speaks against the rows.
+    /// Reasons to doubt the rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<Doubt>,
     /// Why there are no rows, if there are none: the first doubt that refuses.

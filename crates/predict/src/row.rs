@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// One prediction. The interval is that of the seeds, widened by what the replay of the record
-/// misses.
+/// One prediction. Its interval is the range of the seeds, widened by the error of the replay of
+/// the record.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// CPUs.
@@ -12,7 +12,7 @@ pub struct Row {
     pub threads: u32,
     /// Policy of the locks.
     pub policy: String,
-    /// Locks in place of the first one.
+    /// Number of locks that replace the first one.
     pub split: u32,
     /// Which machine; empty: the recorded one.
     #[serde(skip_serializing_if = "String::is_empty")]

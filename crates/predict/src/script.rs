@@ -1,4 +1,4 @@
-//! What threads did in order, from the trace of a record, as the replay takes it.
+//! The steps of threads in order, from the trace of a record, for the replay.
 
 use crate::behaviour::{is_sleep, mode};
 use convoy_record::trace::{Place, Strip, Trace, What};
@@ -20,13 +20,13 @@ pub(crate) struct Written {
     pub(crate) script: Option<Script>,
     /// Time that threads waited for others, seconds, summed over threads.
     pub(crate) idle_s: f64,
-    /// What it has that counts by place do not have: words for the account.
+    /// Features of the script that counts by place lack, in words.
     pub(crate) has: Vec<String>,
-    /// What it leaves out, in sentences.
+    /// Omissions, in sentences.
     pub(crate) leaves_out: Vec<String>,
 }
 
-/// What a lock of the record is to the replay.
+/// The role of a recorded lock in the replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
     /// A lock, by its number among those that are kept.
@@ -330,7 +330,7 @@ impl<'a> Writer<'a> {
         Act::Wait(condition, within, limit)
     }
 
-    /// What the script has beyond counts, and what it has not.
+    /// Names the features of the script and its omissions.
     fn tell(&self, script: &Script, strips: &[Seen], written: &mut Written) {
         /// Of the locks taken, what matters.
         const LITTLE: f64 = 0.01;

@@ -10,7 +10,7 @@ pub(crate) fn text(one: &Prediction) -> String {
     first + &rows(one) + &foot(one)
 }
 
-/// The verdict, and what the rows say in a sentence.
+/// Returns the verdict.
 fn answer(one: &Prediction) -> Vec<String> {
     let mut said = Vec::new();
     said.extend(one.doubt.as_ref().map(|doubt| format!("No prediction. {doubt}")));
@@ -30,7 +30,7 @@ pub(crate) fn rows(one: &Prediction) -> String {
     format!("\n{}", table_of(one, &columns).to_text())
 }
 
-/// What the rows rest on: the replay beside the record, the machines, and doubts.
+/// Returns the basis of the rows: the replay of the record, the machines, and doubts.
 pub(crate) fn foot(one: &Prediction) -> String {
     let mut said: Vec<String> = one.anchor.iter().map(|point| line(point, one)).collect();
     said.push(format!(

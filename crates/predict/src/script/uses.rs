@@ -1,4 +1,4 @@
-//! How a program uses its conditions: what a pass takes, what a signal brings.
+//! How a program uses its conditions: tokens that a pass takes and a signal brings.
 
 use super::{Act, Event, Seen, Writer};
 use convoy_runs::replay::Condition;
@@ -54,7 +54,7 @@ impl Use {
         self.order.get(&at).is_some_and(|[early, late]| late > early)
     }
 
-    /// Notes who signals it: the thread that passed, in turn, or others.
+    /// Notes which thread signals it: the thread that passed, in turn, or others.
     fn learn_turns(&mut self) {
         /// Of both together, those in turn at least.
         const MOST: f64 = 0.8;
