@@ -1,12 +1,12 @@
 //! How a prediction is printed.
 
-use convoy_predict::{Point, Prediction};
+use convoy_predict::{Point, Prediction, Row};
 use convoy_report::{Cell, Column, Table, page_wrap};
 use std::collections::BTreeSet;
 
 /// The whole page.
 pub(crate) fn text(one: &Prediction) -> String {
-    let first: String = answer(one).iter().map(|text| page_wrap(text) + "\n").collect();
+    let first: String = answer(one).iter().map(|text| page_wrap(text)).collect();
     first + &rows(one) + &foot(one)
 }
 
@@ -16,7 +16,24 @@ fn answer(one: &Prediction) -> Vec<String> {
     said.extend(one.doubt.as_ref().map(|doubt| format!("No prediction. {doubt}")));
     said.extend(one.beyond.clone());
     said.push(one.verdict.clone());
+    said.extend(scaling(one));
     said
+}
+
+/// How the throughput follows the CPUs, in a sentence, under the policy of the first row.
+fn scaling(one: &Prediction) -> Option<String> {
+    let first = one.rows.first()?;
+    let same = |row: &&Row| {
+        (&row.policy, row.threads, row.split) == (&first.policy, first.threads, first.split)
+    };
+    let asked = one.rows.iter().filter(same).filter(|row| !row.machine.is_empty());
+    let times: Vec<String> = asked
+        .map(|row| {
+            let times = 1.0 + row.change_percent / 100.0;
+            format!("{times:.1} times on {} CPU{}", row.cpus, if row.cpus == 1 { "" } else { "s" })
+        })
+        .collect();
+    (!times.is_empty()).then(|| format!("Predicted throughput: {}.", times.join(", ")))
 }
 
 /// The table, if there are rows: the columns that differ, so that they fit a terminal.
@@ -46,8 +63,7 @@ pub(crate) fn foot(one: &Prediction) -> String {
     said.extend(named.map(|(_, machine)| format!("Simulated: {machine}.")));
     let notes = one.doubts.iter().filter(|doubt| Some(&doubt.text) != one.doubt.as_ref());
     said.extend(notes.map(|doubt| doubt.text.clone()));
-    let said = said.iter().map(|text| page_wrap(text) + "\n");
-    "\n".to_owned() + &said.collect::<String>()
+    "\n".to_owned() + &said.iter().map(|text| page_wrap(text)).collect::<String>()
 }
 
 fn line(point: &Point, one: &Prediction) -> String {
