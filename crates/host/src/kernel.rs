@@ -436,7 +436,7 @@ impl Kernel for Host {
                     rustix::process::getegid(),
                     rustix::process::getpid(),
                     rustix::process::getppid(),
-                    rustix::process::getpgrp(),
+                    sys::process_group(),
                 );
                 sys::groups()?;
             }

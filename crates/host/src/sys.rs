@@ -202,6 +202,13 @@ pub(crate) struct Segment {
     bytes: usize,
 }
 
+/// `getpgrp`. The group is 0 when it lies outside of this PID namespace, which the wrapper of
+/// `rustix` takes for impossible.
+pub(crate) fn process_group() -> i32 {
+    // SAFETY: `getpgrp` takes nothing and cannot fail.
+    unsafe { libc::getpgrp() }
+}
+
 /// First byte of the keys of our System V objects.
 const KEY_PREFIX: i32 = 0x43;
 /// Keys tried before giving up.

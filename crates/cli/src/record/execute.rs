@@ -10,8 +10,7 @@ use convoy_record::bpf::Watching;
 use convoy_record::ready::Ready;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpgrp, getsid, kill_process, pidfd_open,
-    set_child_subreaper, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, set_child_subreaper, waitpid,
 };
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -91,7 +90,7 @@ fn attend(child: &Child, relay: &Relay, most: Option<Duration>, beside: &mut Bes
             return told.is_some();
         }
         while let Some(arrived) = relay.next() {
-            let has_it = arrived.by_terminal && getpgid(Some(pid)) == Ok(getpgrp());
+            let has_it = arrived.by_terminal && group(pid) == group(rustix::process::getpid());
             let signal = Signal::from_named_raw(arrived.signal);
             if let (Some(signal), false) = (signal, has_it) {
                 let _gone_already = kill_process(pid, signal);
@@ -124,9 +123,9 @@ fn background(
     loop {
         while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
         let children = children();
-        let session = getsid(None).ok();
-        let is_daemon = |pid: &Pid| getsid(Some(*pid)).ok() != session;
-        let daemons: Vec<Pid> = children.iter().copied().filter(is_daemon).collect();
+        let session = Stat::of(rustix::process::getpid()).map(|own| own.session);
+        let is_daemon = |(_, stat): &&(Pid, Stat)| Some(stat.session) != session;
+        let daemons: Vec<Pid> = children.iter().filter(is_daemon).map(|(pid, _)| *pid).collect();
         let Some(first) = daemons.first() else {
             if children.is_empty() || begin.elapsed() > GRACE {
                 return 0;
@@ -160,17 +159,37 @@ fn background(
     }
 }
 
-/// Children of this process, those among them that others left behind.
-fn children() -> Vec<Pid> {
-    let own = std::process::id().to_string();
+/// Children of this process, including those whose parent ended.
+fn children() -> Vec<(Pid, Stat)> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let child = |number: &i32| {
-        // The state and the parent stand behind the name, which may have spaces and parentheses.
-        let text = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        let mut fields = text.rsplit(") ").next().unwrap_or_default().split(' ');
-        let is_alive = fields.next().is_some_and(|state| !["Z", "X"].contains(&state));
-        is_alive && fields.next() == Some(&own)
-    };
-    all.filter(child).filter_map(Pid::from_raw).collect()
+    let all = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let all = all.filter_map(|pid| Some((pid, Stat::of(pid)?)));
+    all.filter(|(_, stat)| stat.is_alive && stat.parent == own).collect()
+}
+
+/// The process group, if the process exists.
+fn group(pid: Pid) -> Option<i32> {
+    Some(Stat::of(pid)?.group)
+}
+
+/// Fields of `/proc/PID/stat`. The numbers are 0 for a parent, a group or a session outside of this
+/// PID namespace, a value that no [`Pid`] has: a container's first process has all three.
+struct Stat {
+    is_alive: bool,
+    parent: i32,
+    group: i32,
+    session: i32,
+}
+
+impl Stat {
+    /// Reads the fields; `None` when the process does not exist.
+    fn of(pid: Pid) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The name in parentheses may contain spaces and parentheses itself.
+        let mut fields = text.rsplit(") ").next()?.split(' ');
+        let is_alive = !["Z", "X"].contains(&fields.next()?);
+        let mut number = || fields.next()?.parse().ok();
+        Some(Self { is_alive, parent: number()?, group: number()?, session: number()? })
+    }
 }
