@@ -63,6 +63,8 @@ fn json(args: &[&str], expected: i32) -> serde_json::Value {
 fn directory(test: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("convoy-{test}-{}", std::process::id()));
+    // Numbers of processes come again, soonest in a PID namespace.
+    let _none = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).expect("a directory for the test");
     path
 }
