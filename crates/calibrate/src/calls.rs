@@ -2,8 +2,8 @@
 //! here and on the virtual kernel, and the difference goes into the costs of the steps they name.
 //!
 //! A program is written once against [`Kernel`], as the jobs are, so that both sides make the same
-//! calls. The virtual kernel prices the locks and lines of a path itself; what is left over is the
-//! part of `kernels/costs.toml`.
+//! calls. The virtual kernel prices the locks and lines of a path itself; the remainder is the
+//! price in `kernels/costs.toml`.
 
 use std::cell::{Cell, RefCell};
 use std::fs::Permissions;
@@ -19,8 +19,8 @@ use convoy_host::Host;
 use convoy_runs::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
-/// The kernel whose paths are priced: that of the experiment `host`, which holds it against a real
-/// machine.
+/// The kernel with the priced paths: the kernel of the experiment `host`, which compares it with a
+/// real machine.
 pub const KERNEL: &str = "6.18";
 /// Runs of a program in one batch: ten to two hundred microseconds, shorter than a tick.
 const RUNS: u32 = 50;
@@ -34,9 +34,9 @@ const PAGES: usize = 8;
 const FILE: usize = 16 << 10;
 const PAGE: usize = 4096;
 
-/// A program, and the steps whose costs follow from it once those before are known.
+/// A program, and the steps with costs that follow from it when the previous costs are known.
 struct Program {
-    /// What it does, for the reader of the preset.
+    /// Its description, for the reader of the preset.
     what: &'static str,
     /// Keys of `kernels/costs.toml`; the difference is shared in proportion.
     keys: &'static [&'static str],
@@ -85,9 +85,9 @@ const PROGRAMS: [Program; 16] = [
     Program { what: "fork, exec of a script, wait", keys: &["exec"], call: Call::Exec },
 ];
 
-/// What a program works on.
+/// The files of a program.
 struct Files {
-    /// A name that stays, one that is made and removed, and one that never is.
+    /// A permanent name, a name that is created and removed, and a name that never exists.
     names: [String; 3],
     file: Fd,
     pipe: (Fd, Fd),
@@ -201,10 +201,10 @@ fn time<const N: usize>(
     Ok(least)
 }
 
-/// What is wrong with the measurement of system calls.
+/// Errors of the measurement of system calls.
 #[derive(Debug, thiserror::Error)]
 pub enum CallsError {
-    /// There is no directory to measure in.
+    /// The directory of the measurement cannot be created.
     #[error("cannot measure system calls in {directory}: {source}")]
     Directory {
         /// Where.
@@ -232,7 +232,7 @@ pub enum CallsError {
 pub(crate) struct Cost {
     pub(crate) key: &'static str,
     pub(crate) ns: f64,
-    /// Where it comes from.
+    /// Its source.
     pub(crate) why: String,
 }
 
@@ -260,7 +260,7 @@ fn price(
         let old = there_costs(&preset, program.keys)?;
         let simulated = there(&preset, depth, program.call)?;
         let all: f64 = old.iter().sum();
-        // What a program does several times is shared too: two looks tell how often.
+        // Repeated steps of a program are shared too: the difference of two counts is their number.
         let mut doubled = preset.clone();
         for (key, ns) in program.keys.iter().zip(&old) {
             doubled.kernel_ns.insert((*key).to_owned(), ns * 2.0);

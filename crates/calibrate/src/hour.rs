@@ -1,5 +1,5 @@
 //! What changes of a machine from one hour to the next: switches and wakeups, measured in less than
-//! a second. The caches and the instructions of a machine stay what they are.
+//! a second. Prices of caches and instructions do not change.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::wakeups::{threads, wakeups};
 /// Wakeups of each kind: enough for quartiles.
 const WAKEUPS: u32 = 40;
 
-/// Nanoseconds beyond which a wakeup tells of the programs that had the CPU meanwhile, not of the
-/// machine: ten times the dearest that a quiet machine has shown (`machines/host.toml`), and less
+/// Limit in nanoseconds above which the latency of a wakeup is due to other programs on the CPU and
+/// not to the machine: ten times the highest on a quiet machine (`machines/host.toml`), and less
 /// than any tick.
 pub const MOST_NS: f64 = 200_000.0;
 
-/// What a guest adds to a machine, but for the prices that are measured: `machines/host.toml`.
+/// The overhead of a virtual machine guest, except for the measured prices: `machines/host.toml`.
 pub const GUEST: Guest =
     Guest { send: 0.0, halt_poll: 0.0, long_idle: 200_000.0, halted_exit: 0.0 };
 
-/// Nanoseconds on a quiet machine, for a price that was measured while other programs had the CPUs:
-/// those of `machines/host.toml`.
+/// Nanoseconds on a quiet machine (`machines/host.toml`), for a price that was measured while other
+/// programs used the CPUs.
 const QUIET_NS: [(&str, f64); 4] = [
     ("price_ns.ipi", 20_681.9),
     ("price_ns.idle_exit", 12_635.9),
@@ -31,20 +31,21 @@ const QUIET_NS: [(&str, f64); 4] = [
     ("guest_ns.halted_exit", 38_878.9),
 ];
 
-/// The quartiles of a price, or what it is on a quiet machine if other programs had the CPUs while
-/// it was measured.
+/// Returns the quartiles of a price, or its value on a quiet machine if other programs used the
+/// CPUs during the measurement.
 pub fn or_quiet(key: &str, ns: &Quartiles) -> Quartiles {
     let quiet = QUIET_NS.iter().find(|one| one.0 == key && !is_price(ns));
     quiet.map_or(*ns, |one| [one.1; 3])
 }
 
-/// Whether most of the wakeups behind a price were those of a machine that nobody else used.
+/// Returns whether most of the wakeups behind a price were measured without other programs on the
+/// CPUs.
 pub fn is_price(ns: &Quartiles) -> bool {
     ns[1] <= MOST_NS
 }
 
-/// Nanoseconds, by the key of a machine preset. With one usable CPU there are no wakeups on
-/// another.
+/// Nanoseconds, by the key of a machine preset. With one usable CPU, wakeups on another CPU are
+/// missing.
 ///
 /// # Errors
 /// [`MachineError`] if a system call fails.
@@ -52,7 +53,7 @@ pub fn is_price(ns: &Quartiles) -> bool {
 /// # Panics
 /// If the thread that measures does.
 pub fn prices() -> Result<BTreeMap<String, Quartiles>, MachineError> {
-    // A thread of its own: what measures is kept to one CPU.
+    // A separate thread, since the measuring thread is pinned to one CPU.
     std::thread::scope(|scope| scope.spawn(measure).join().expect("the measurement does not panic"))
 }
 
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn a_wakeup_that_waited_for_a_tick_is_no_price() {
         assert!(is_price(&[18_000.0, 20_700.0, 31_000.0]));
-        // A record beside programs that kept the CPUs.
+        // A record made while other programs used the CPUs.
         assert!(!is_price(&[36_443.0, 3_994_216.0, 5_037_963.0]));
     }
 

@@ -41,7 +41,7 @@ pub enum MachineError {
     /// A system call failed.
     #[error("cannot measure {what}: {source}")]
     Call {
-        /// What was to be measured.
+        /// The quantity to be measured.
         what: &'static str,
         /// Why.
         source: io::Error,
@@ -74,7 +74,8 @@ pub(crate) fn least(batches: usize, each: u64, mut batch: impl FnMut()) -> f64 {
     (0..batches).map(sample).fold(f64::MAX, f64::min)
 }
 
-/// Nanoseconds of a load that depends on the one before, in a random cycle of `bytes`.
+/// Returns the nanoseconds of a load that depends on the previous load, in a random cycle of
+/// `bytes`.
 fn load(bytes: usize) -> f64 {
     #[derive(Clone, Copy)]
     #[repr(align(64))]
@@ -105,7 +106,7 @@ fn load(bytes: usize) -> f64 {
     })
 }
 
-/// What a locked addition costs beyond a load and a store of an owned line.
+/// Returns the cost of a locked addition in excess of a load and a store of an owned line.
 fn atomic() -> f64 {
     let word = AtomicU64::new(0);
     let each = BATCH * 16;
@@ -366,7 +367,7 @@ impl Preset {
         self.price("clock", take("clock", threads.clock), why);
     }
 
-    /// A machine whose senders of interrupts are away for as long as this is a guest.
+    /// If senders of interrupts are off their CPU for at least this long, the machine is a guest.
     fn guest(
         &mut self,
         threads: &Threads,

@@ -1,5 +1,5 @@
-//! Measures what the scheduler of this machine costs: a pass, a wakeup, and a switch to a thread
-//! that has been away for long; and for how long a hypervisor polls a CPU that idles.
+//! Measures the costs of this machine's scheduler: a pass, a wakeup, and a switch to a thread with
+//! cold caches; and the time for which a hypervisor polls before it stops an idle CPU.
 
 use crate::machine::{MachineError, read};
 use crate::wakeups::{Threads, ring};

@@ -21,7 +21,7 @@ const PROGRAM_SAMPLES: usize = 3;
 /// Why this machine cannot be calibrated.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// A unit gave a wrong result.
+    /// A unit returned a wrong result.
     #[error("unit {unit} gave a wrong result on this machine; the build is broken, rebuild it")]
     Wrong {
         /// The unit.
@@ -148,7 +148,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// A directory with what the programs need; removed on drop.
+/// A directory with the input files of the programs; removed on drop.
 struct Scratch {
     path: PathBuf,
 }

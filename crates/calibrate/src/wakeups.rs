@@ -1,5 +1,5 @@
-//! Measures what a switch between threads costs, and how long a wakeup takes on a CPU that idles,
-//! that idled for long, and that is busy. A hypervisor shows in all three.
+//! Measures the cost of a context switch, and the latency of a wakeup on a CPU that just became
+//! idle, has been idle for long, or is busy. A hypervisor shows in all three.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub type Quartiles = [f64; 3];
 pub(crate) struct Threads {
     /// One look of a spinning loop beyond the load.
     pub(crate) pause: f64,
-    /// One look at the clock.
+    /// One reading of the clock.
     pub(crate) clock: f64,
     /// `sched_yield` of the only thread of a CPU: the call, and one pass of the scheduler.
     pub(crate) yield_alone: f64,
@@ -40,7 +40,7 @@ pub(crate) struct Threads {
 /// What wakeups on another CPU take, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wakeups {
-    /// From the call to the woken thread, whose CPU idled for a moment.
+    /// From the call to the woken thread, on a CPU that just became idle.
     pub(crate) idle: Quartiles,
     /// The call alone.
     pub(crate) call: Quartiles,
