@@ -2,10 +2,10 @@
  * Locks for threads of one process that are fast and starve none. Link with libconvoy_capi.a or
  * -lconvoy_capi.
  *
- * A lock is made by its initialiser (CONVOY_MUTEX_INIT, ...) or by its function `_init`, and does
- * not move while any thread uses it. `_destroy` gives the memory of its queue back; a lock for
- * which no thread has waited has none. Times are nanoseconds to wait at most. Misuse is not detected unless
- * a function says so.
+ * A lock is initialised by its macro (CONVOY_MUTEX_INIT, ...) or by its function `_init`, and must
+ * not move while any thread uses it. `_destroy` frees the memory of its queue; a lock that was
+ * never contended has no queue. Times are nanoseconds to wait at most. Misuse is not detected
+ * unless a function says so.
  */
 #ifndef CONVOY_SYNC_H
 #define CONVOY_SYNC_H
@@ -83,7 +83,7 @@ bool convoy_cond_timedwait(const convoy_cond_t *cond, const convoy_mutex_t *mute
 bool convoy_cond_signal(const convoy_cond_t *cond);
 uintptr_t convoy_cond_broadcast(const convoy_cond_t *cond);
 
-/* What is done once. From inside of itself it sleeps for good. */
+/* One-time initialisation. From inside of itself it sleeps for good. */
 typedef struct {
     uint32_t word;
 } convoy_once_t;

@@ -1,5 +1,4 @@
-//! The locks of user space for programs in C. `include/convoy_sync.h` documents them; each function
-//! here is the one of that name there.
+//! The user-space locks for programs in C. `include/convoy_sync.h` documents the functions.
 
 use convoy_sync::{
     Barrier, Native, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Once, Platform,
@@ -28,7 +27,7 @@ exports! {
     fn convoy_mutex_init(mutex: &mut MaybeUninit<NativeQuota>) {
         mutex.write(NativeQuota::native(1));
     }
-    /// Gives the queue back that the mutex may have.
+    /// Frees the queue of the mutex, if it has one.
     fn convoy_mutex_destroy(mutex: &mut NativeQuota) {
         *mutex = NativeQuota::native(1);
     }
@@ -44,16 +43,16 @@ exports! {
     fn convoy_mutex_timedlock(mutex: &NativeQuota, ns: u64) -> bool {
         mutex.down_timeout(ns).is_ok()
     }
-    /// Gives the mutex back.
+    /// Releases the mutex.
     fn convoy_mutex_unlock(mutex: &NativeQuota) {
         mutex.up();
     }
 
-    /// A semaphore with so many free units at this place.
+    /// Initialises a semaphore with `units` free units.
     fn convoy_sem_init(sem: &mut MaybeUninit<NativeQuota>, units: u32) {
         sem.write(NativeQuota::native(units));
     }
-    /// Gives the queue back that the semaphore may have.
+    /// Frees the queue of the semaphore, if it has one.
     fn convoy_sem_destroy(sem: &mut NativeQuota) {
         *sem = NativeQuota::native(0);
     }
@@ -69,7 +68,7 @@ exports! {
     fn convoy_sem_timedwait(sem: &NativeQuota, ns: u64) -> bool {
         sem.down_timeout(ns).is_ok()
     }
-    /// Gives a unit back.
+    /// Releases a unit.
     fn convoy_sem_post(sem: &NativeQuota) {
         sem.up();
     }
@@ -82,23 +81,23 @@ exports! {
     fn convoy_rwlock_init(lock: &mut MaybeUninit<NativeQuotaRwLock>) {
         lock.write(NativeQuotaRwLock::native());
     }
-    /// Gives the queue back that the lock may have.
+    /// Frees the queue of the lock, if it has one.
     fn convoy_rwlock_destroy(lock: &mut NativeQuotaRwLock) {
         *lock = NativeQuotaRwLock::native();
     }
-    /// Takes the lock beside other readers.
+    /// Acquires the lock shared with other readers.
     fn convoy_rwlock_rdlock(lock: &NativeQuotaRwLock) {
         lock.read();
     }
-    /// Takes the lock beside other readers if no writer has it; returns whether it did.
+    /// Acquires the lock for reading if no writer owns it; returns whether it did.
     fn convoy_rwlock_tryrdlock(lock: &NativeQuotaRwLock) -> bool {
         lock.try_read()
     }
-    /// Takes the lock beside other readers within `ns` nanoseconds; returns whether it did.
+    /// Acquires the lock for reading within `ns` nanoseconds; returns whether it did.
     fn convoy_rwlock_timedrdlock(lock: &NativeQuotaRwLock, ns: u64) -> bool {
         lock.read_unless(Sleep::Uninterruptible, Some(after(ns))).is_ok()
     }
-    /// Gives back what a reader took.
+    /// Releases the lock after reading.
     fn convoy_rwlock_rdunlock(lock: &NativeQuotaRwLock) {
         lock.read_unlock();
     }
@@ -106,7 +105,7 @@ exports! {
     fn convoy_rwlock_wrlock(lock: &NativeQuotaRwLock) {
         lock.write();
     }
-    /// Takes the lock alone if nobody has it; returns whether it did.
+    /// Acquires the lock for writing if it is free; returns whether it did.
     fn convoy_rwlock_trywrlock(lock: &NativeQuotaRwLock) -> bool {
         lock.try_write()
     }
@@ -114,7 +113,7 @@ exports! {
     fn convoy_rwlock_timedwrlock(lock: &NativeQuotaRwLock, ns: u64) -> bool {
         lock.write_unless(Sleep::Uninterruptible, Some(after(ns))).is_ok()
     }
-    /// Gives back what a writer took.
+    /// Releases the lock after writing.
     fn convoy_rwlock_wrunlock(lock: &NativeQuotaRwLock) {
         lock.write_unlock();
     }
@@ -123,7 +122,7 @@ exports! {
     fn convoy_cond_init(cond: &mut MaybeUninit<NativeQuotaCondvar>) {
         cond.write(NativeQuotaCondvar::native());
     }
-    /// Gives the mutex back, waits until notified, and takes it again.
+    /// Releases the mutex, waits until notified, and reacquires it.
     fn convoy_cond_wait(cond: &NativeQuotaCondvar, mutex: &NativeQuota) {
         let notified = cond.wait(mutex, None);
         debug_assert!(notified.is_ok(), "there is no deadline");
@@ -132,11 +131,11 @@ exports! {
     fn convoy_cond_timedwait(cond: &NativeQuotaCondvar, mutex: &NativeQuota, ns: u64) -> bool {
         cond.wait(mutex, Some(after(ns))).is_ok()
     }
-    /// Lets the thread go on that waits longest; returns whether there was one.
+    /// Notifies the thread that has waited longest; returns whether there was one.
     fn convoy_cond_signal(cond: &NativeQuotaCondvar) -> bool {
         cond.notify_one()
     }
-    /// Lets all threads go on that wait; returns how many there were.
+    /// Notifies all waiting threads and returns their number.
     fn convoy_cond_broadcast(cond: &NativeQuotaCondvar) -> usize {
         cond.notify_all()
     }

@@ -52,7 +52,7 @@ static void *work(void *unused) {
     return unused;
 }
 
-/* What one thread can see. */
+/* Properties that a single thread can observe. */
 static void alone(void) {
     convoy_mutex_t m;
     convoy_mutex_init(&m);

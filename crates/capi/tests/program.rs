@@ -1,5 +1,5 @@
-//! `program.c` is compiled against the header, linked with the library of this crate, and run. That
-//! the header says what the library has is seen by the program and by the layouts below.
+//! `program.c` is compiled against the header, linked with the library of this crate, and run. The
+//! program and the layouts below verify that the header matches the library.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![expect(clippy::print_stderr, reason = "a test that lacks what it needs says so")]
@@ -28,7 +28,7 @@ fn the_initialisers_of_the_header_are_free_locks() {
     assert_eq!(size_of::<NativeQuotaCondvar>(), words_of_c);
 }
 
-/// Runs `command`; what it printed.
+/// Runs `command` and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("the command starts");
     let errors = String::from_utf8_lossy(&output.stderr);
