@@ -14,7 +14,7 @@ const SHELVES: [(&str, &str, &str); 5] = [
     ("WORKLOAD_FILES", "workloads", "toml"),
 ];
 
-/// Tables that lie beside presets and are none.
+/// Tables in the directories of presets that are not presets.
 const TABLES: [&str; 2] = ["kernels/costs", "machines/calibration"];
 
 fn main() -> io::Result<()> {

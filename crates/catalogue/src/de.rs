@@ -15,7 +15,7 @@ use serde::forward_to_deserialize_any;
 use crate::suggest::hint;
 use crate::tree::{Node, Place, Value};
 
-/// What is wrong with a value, and where.
+/// An error in a value, with its position.
 #[derive(Debug)]
 pub(crate) struct DeError {
     pub(crate) path: Vec<String>,
@@ -30,7 +30,7 @@ impl DeError {
         Self { path: Vec::new(), place: None, problem, unknown_key: false }
     }
 
-    /// This error inside `key`, which stands at `place`.
+    /// Returns this error inside `key`, at `place`.
     fn inside(mut self, key: &str, place: &Place) -> Self {
         self.path.insert(0, key.to_owned());
         self.place.get_or_insert_with(|| place.clone());

@@ -1,16 +1,16 @@
-//! What can be wrong with a data file. Every message is one line: where, which key, what was found,
-//! what is accepted.
+//! What can be wrong with a data file. Every message is one line: position, key, value found,
+//! values accepted.
 
 use crate::read::ReadError;
 use crate::tree::{Place, number};
 
-/// Why there is no such value.
+/// Errors of loading a value.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// Nothing of that name is shipped.
     #[error("unknown {kind} {name:?}{hint}; known: {known}, or the path of a {file}")]
     Unknown {
-        /// What was asked for.
+        /// The requested kind.
         kind: &'static str,
         /// Its name.
         name: String,
@@ -18,7 +18,7 @@ pub enum CatalogueError {
         hint: String,
         /// The shipped names.
         known: String,
-        /// What a file of this kind is called.
+        /// The name of a file of this kind.
         file: String,
     },
     /// A file cannot be read.
@@ -34,7 +34,7 @@ pub enum CatalogueError {
     Syntax {
         /// File, line and column.
         place: String,
-        /// What the parser says.
+        /// The parser's message.
         problem: String,
     },
     /// A key is unknown, missing, of the wrong type or out of its range.
@@ -44,26 +44,26 @@ pub enum CatalogueError {
         place: Place,
         /// The dotted key.
         key: String,
-        /// What is wrong, and what is accepted.
+        /// The problem, and the accepted values.
         problem: String,
     },
     /// A `--set` that says nothing.
     #[error("--set {text}: {problem}")]
     Set {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// What is wrong, and what is accepted.
+        /// The problem, and the accepted values.
         problem: String,
     },
 }
 
-/// What an [`Entry`](crate::Entry) finds wrong with itself.
+/// A problem that the validation of an [`Entry`](crate::Entry) found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct Fault {
     /// The dotted key.
     pub key: String,
-    /// What is wrong, and what is accepted.
+    /// The problem, and the accepted values.
     pub problem: String,
 }
 

@@ -16,13 +16,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// One key of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Dotted, a table in brackets; `[]` stands for the index of a list, `<name>` for any name.
+    /// Dotted, a table in brackets; `[]` denotes the index of a list, `<name>` any name.
     pub path: String,
-    /// What it takes: type, range or names.
+    /// Accepted values: type, range or names.
     pub takes: String,
     /// Whether a file without it, and without a base that has it, is refused.
     pub required: bool,
-    /// What it means.
+    /// Its meaning.
     pub meaning: String,
     /// A number without a lower and an upper bound.
     pub unbounded: bool,
@@ -54,8 +54,8 @@ pub fn markdown<T: JsonSchema>() -> String {
     text
 }
 
-/// Gives every number of a table, a list or a single key that has no range of its own that of a
-/// price: from 0 to a second. For `#[schemars(transform = nanoseconds)]`.
+/// Sets the range of a price, 0 to one second, for every number of a table, a list or a single key
+/// that does not define a range. For `#[schemars(transform = nanoseconds)]`.
 pub fn nanoseconds(schema: &mut Schema) {
     fn limit(schema: &mut Json) {
         let number = is(schema, "number") && schema.get("maximum").is_none();
@@ -126,7 +126,7 @@ fn add(inner: &Json, path: String, required: bool, keys: &mut Vec<Key>) {
     });
 }
 
-/// What a leaf takes, in words.
+/// Describes the accepted values of a leaf.
 fn takes(leaf: &Json) -> String {
     let names = names(leaf);
     if !names.is_empty() {
@@ -168,7 +168,7 @@ fn names(schema: &Json) -> Vec<&str> {
     listed.chain(named).chain(schema_const).filter_map(Json::as_str).collect()
 }
 
-/// What an optional value holds if it is there.
+/// Returns the schema of an optional value's content.
 fn plain(schema: &Json) -> &Json {
     let Some(choices) = schema.get("anyOf").and_then(Json::as_array) else { return schema };
     let mut some = choices.iter().filter(|choice| !is(choice, "null"));

@@ -2,10 +2,10 @@
 //!
 //! A name ending in `.toml` is a file; any other name is a shipped file, which is compiled in. A
 //! file may be `based_on` another one: tables merge key by key, everything else is replaced. A
-//! [`Set`] changes one key on top of that. Every number is held against the range that its type
-//! states, and every error is one line that names the file and line that hold the cause, the key,
-//! what was found and what is accepted. What is loaded knows where it comes from and has a hash of
-//! its content, so that a title cannot claim a shipped preset for a changed one ([`Source`]).
+//! [`Set`] changes one key on top of that. Every number is checked against the range of its type,
+//! and every error is one line with the file and line of the cause, the key, the value found and
+//! the values accepted. A loaded value has its source and a hash of its content, so that a title
+//! cannot name a shipped preset for a changed one ([`Source`]).
 //!
 //! docs/presets.md is the reference for users.
 
@@ -33,8 +33,8 @@ use serde::de::DeserializeOwned;
 
 /// A type that a data file holds.
 ///
-/// The ranges of its numbers stand beside the fields, as
-/// `#[schemars(range(min = 1, max = 10_000))]`; the comments of its fields are its reference.
+/// The ranges of its numbers are attributes of the fields, as `#[schemars(range(min = 1, max =
+/// 10_000))]`; the comments of its fields are its reference.
 pub trait Entry: DeserializeOwned + JsonSchema {
     /// Where the shipped files are.
     const SHELF: &'static Shelf;
@@ -51,8 +51,8 @@ pub trait Entry: DeserializeOwned + JsonSchema {
     fn set_name(&mut self, _label: String) {}
 }
 
-/// The shipped file called `name`, or the file of that path if it ends in `.toml`, with those of
-/// `sets` that are of its kind.
+/// Loads the shipped file called `name`, or the file at that path if it ends in `.toml`, and
+/// applies the `sets` of its kind.
 ///
 /// # Errors
 /// [`CatalogueError`].

@@ -41,7 +41,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
 /// The bytes of the regular file at `path`, at most `most`.
 ///
 /// # Errors
-/// [`ReadError`]. The kind is looked at before the file is opened: opening a pipe waits for a
+/// [`ReadError`]. The kind of file is checked before it is opened: opening a pipe waits for a
 /// writer.
 pub fn bytes_up_to(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
     regular(&path.metadata()?)?;

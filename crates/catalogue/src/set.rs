@@ -23,7 +23,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// A key of the machine for which there is a flag of its own: `flag`, with its value.
+    /// A key of the machine that has a separate flag: `flag`, with its value.
     pub fn machine(path: &[&str], text: String, flag: String) -> Self {
         let key = path.join(".");
         let path = path.iter().map(|&part| part.to_owned()).collect();
@@ -50,8 +50,8 @@ impl Set {
         format!("{}={}", self.key, self.text)
     }
 
-    /// The tree with this one value. A word that is no TOML is text; so is any word where `schema`
-    /// takes text.
+    /// The tree with this one value. A word that is not TOML is text; so is any word if `schema`
+    /// accepts text.
     pub(crate) fn node(&self, schema: &Json) -> Node {
         let place = Place::whole(&self.flag);
         let parsed = Node::parse("", &format!("value = {}", self.text)).ok();

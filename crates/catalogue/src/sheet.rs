@@ -1,4 +1,4 @@
-//! A data file before it is given a type: found, read, and laid over what it is based on.
+//! An untyped data file: found, read, and merged over the file that it is based on.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub struct Sheet {
 pub struct Text {
     /// The content.
     pub text: String,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 
@@ -81,12 +81,12 @@ impl Sheet {
         self.tree.text(key)
     }
 
-    /// Where it comes from.
+    /// Its source.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The value, with those of `sets` that are of its kind on top.
+    /// Returns the value after applying the `sets` of its kind.
     ///
     /// # Errors
     /// [`CatalogueError`].
@@ -112,7 +112,7 @@ impl Sheet {
 }
 
 impl Text {
-    /// The shipped file called `name`, or the file of that path. Bytes that are no UTF-8 are
+    /// The shipped file called `name`, or the file of that path. Bytes that are not UTF-8 are
     /// replaced: old workfiles have comments in old encodings.
     ///
     /// # Errors
@@ -153,8 +153,8 @@ fn find(
     Ok(Found { file, name: file_name(&path), path: Some(path), text })
 }
 
-/// Lays a file over what it is based on, and that over its base. Returns what the file itself is
-/// based on. `chain` has the files above.
+/// Merges a file over its base, and the base over its own base. Returns the base of the file.
+/// `chain` has the files above.
 fn resolve(
     shelf: &'static Shelf,
     found: &Found,
@@ -184,7 +184,7 @@ fn resolve(
         return Err(wrong(format!("{name} is in the end based on this file; break the circle")));
     }
     let (mut base_tree, _) = resolve(shelf, &below, chain)?;
-    // What describes the base does not describe what is made of it.
+    // The base's description does not apply to a file derived from it.
     base_tree.remove("description");
     Ok((base_tree.overlaid(tree), Some(below.name)))
 }
@@ -203,8 +203,8 @@ fn unknown(shelf: &Shelf, name: &str) -> CatalogueError {
     }
 }
 
-/// An error of serde with its place. For an unknown key the same key elsewhere in the file may be
-/// what was meant.
+/// An error of serde with its place. For an unknown key, suggests the same key elsewhere in the
+/// file.
 fn key_error<T: Entry>(error: DeError, tree: &Node) -> CatalogueError {
     let key = error.key();
     let mut problem = error.problem;

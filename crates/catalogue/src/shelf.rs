@@ -1,11 +1,11 @@
-//! What is shipped: the data files of the repository, compiled in.
+//! The shipped data files of the repository, compiled in.
 
 include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 
 /// Data files of one kind.
 #[derive(Debug)]
 pub struct Shelf {
-    /// What one of them is, in messages and in `--set`.
+    /// The name of the kind, in messages and in `--set`.
     pub kind: &'static str,
     /// Their directory in the repository.
     pub directory: &'static str,

@@ -1,4 +1,4 @@
-//! What was loaded, and where it comes from.
+//! A loaded value and its source.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::tree::{Node, hash};
 /// Digits of the hash that a label has.
 const DIGITS: usize = 8;
 
-/// Where a value comes from. A record keeps it.
+/// The source of a value. A record keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The shipped name, or the name of the file without its directory.
@@ -18,7 +18,7 @@ pub struct Source {
     /// The file, if it is not a shipped one, as it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// What the file is based on.
+    /// The base of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub based_on: Option<String>,
     /// What `--set` changed, as `KEY=VALUE`.
@@ -36,7 +36,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The source of what a record holds: a label, and the hash of the content.
+    /// Returns the source of a recorded value: a label, and the hash of the content.
     pub fn recorded(label: &str, hash: &str) -> Self {
         Self { name: label.to_owned(), hash: hash.to_owned(), ..Self::default() }
     }
@@ -46,7 +46,7 @@ impl Source {
         self.path.as_ref().map(|path| path.parent().map(ToOwned::to_owned).unwrap_or_default())
     }
 
-    /// That of a text that is no file of its own.
+    /// Returns the source of a text that is not a file.
     pub fn of_text(name: &str, text: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -59,14 +59,14 @@ impl Source {
         }
     }
 
-    /// What titles and records call it: the shipped name, or a name that says what is different and
-    /// the beginning of the hash.
+    /// Returns the name for titles and records: the shipped name, or a name with the differences
+    /// and the beginning of the hash.
     pub fn label(&self) -> String {
         if !self.changed {
             return self.name.clone();
         }
         let mut parts = Vec::new();
-        // What a shipped file is based on is no news.
+        // The base of a shipped file is not mentioned.
         if let Some(base) = self.based_on.as_ref().filter(|_| self.path.is_some()) {
             parts.push(format!("based on {base}"));
         }
@@ -78,12 +78,12 @@ impl Source {
     }
 }
 
-/// A value and where it comes from.
+/// A value and its source.
 #[derive(Clone, Debug)]
 pub struct Loaded<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     pub(crate) tree: Node,
 }

@@ -1,4 +1,4 @@
-//! What was meant, perhaps.
+//! Suggestions for misspelt names.
 
 /// Edit distance (insertions, deletions, substitutions).
 pub fn distance(a: &str, b: &str) -> usize {

@@ -1,5 +1,5 @@
-//! The tree of a data file: values that know where they stand, so that an error after any number of
-//! overrides names the file and line that hold the cause.
+//! The tree of a data file: values with their position, so that an error after any number of
+//! overrides names the file and line of its cause.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::CatalogueError;
 
-/// Where a value stands.
+/// Position of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file as the user named it, or the flag.
@@ -35,7 +35,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) value: Value,

@@ -47,7 +47,7 @@ impl Entry for Kernel {
 const ROOT: &str =
     "# A kernel. It is small.\nlock = \"semaphore\"\n\n[config]\nhz = 100\nspeed = 1.0\n";
 
-/// Files in a directory of their own.
+/// Files in a separate directory.
 struct Files(PathBuf);
 
 impl Files {
