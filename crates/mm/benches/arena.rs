@@ -1,16 +1,16 @@
 //! Pages of 4 KiB from the arena and from other allocators, in interleaved rounds of one run:
 //! `cargo bench -p convoy-mm --features peers --bench arena -- rounds=5 only=arena,mimalloc`.
 //!
-//! *Repeat*: take a page, give it back. *Bulk*: take 512, give them back in that order. *Random*:
-//! give them back in another order. Nobody writes to the pages. `M/s` is millions of pairs a second
-//! of all threads together, `M/CPU s` those of a second of CPU time, which other programs on the
-//! machine disturb less; `min/max` what the slowest thread did over what the fastest one did, and
-//! `own` the same of their rates in the time in which they did not wait for a CPU (run delay of
+//! *Repeat*: allocate a page, free it. *Bulk*: allocate 512, free them in that order. *Random*:
+//! free them in another order. The pages are not written. `M/s` is millions of pairs per second of
+//! all threads together, `M/CPU s` millions per second of CPU time, which depends less on other
+//! programs; `min/max` is the ratio of the slowest to the fastest thread, and `own` the same ratio
+//! for their rates without the time in which they waited for a CPU (run delay of
 //! `/proc/thread-self/schedstat`). A thread that sleeps for another one's lock loses in both; one
 //! to which the scheduler gives no CPU loses in the first only. Each number is the median of its
 //! rounds; one of 64 threads takes `seconds=3`, and has to take longer where other programs run.
-//! Without the feature `peers` only the arena and the system's allocator run, so that nobody else
-//! has to build the others.
+//! Without the feature `peers` only the arena and the system's allocator run, so that other builds
+//! do not compile the rest.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 
@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Pages that a thread has at once in bulk and random.
+/// Pages that a thread holds together in bulk and random.
 const HELD: usize = 512;
 /// Pages of the arena and of the buddy heap: 64 threads hold 32,768.
 const PAGES: u32 = 1 << 17;
@@ -78,7 +78,7 @@ impl<A: GlobalAlloc> Pages for Global<'_, A> {
     }
     #[inline]
     fn give(&self, page: Page) {
-        // SAFETY: it came from this allocator with that layout.
+        // SAFETY: this allocator returned it, with that layout.
         unsafe { self.0.dealloc(page.as_ptr(), LAYOUT) };
     }
 }
@@ -98,7 +98,7 @@ struct Load {
     pattern: Pattern,
 }
 
-/// What one thread did.
+/// The result of one thread.
 struct Done {
     pairs: u64,
     cpu_s: f64,
@@ -107,7 +107,8 @@ struct Done {
 }
 
 impl Done {
-    /// Pairs of a second of its own time; none where that is shorter than a time slice or two.
+    /// Pairs per second of the thread's own time; `None` if that is shorter than a time slice or
+    /// two.
     fn own_rate(&self) -> Option<f64> {
         (self.own_s > 0.01).then(|| self.pairs as f64 / self.own_s)
     }
@@ -169,7 +170,7 @@ fn work(pages: &impl Pages, pattern: Pattern, seed: usize, stop: &AtomicBool) ->
     Done { pairs, cpu_s: cpu_s() - started, own_s }
 }
 
-/// What one round of a cell measured.
+/// The measurement of one round of a cell.
 #[derive(Clone, Copy, Default)]
 struct Round {
     real: f64,
@@ -219,12 +220,12 @@ fn global<A: GlobalAlloc + Sync>(allocator: &A) -> Run<'_> {
     Box::new(move |load| round(load, || Global(allocator)))
 }
 
-/// Memory for a heap that wants to be given some: the pages of an arena of its own.
+/// Memory for a heap that does not allocate its own: the pages of a separate arena.
 #[cfg(feature = "peers")]
 fn buddy_heap() -> buddy_system_allocator::LockedHeap<32> {
     let heap = buddy_system_allocator::LockedHeap::empty();
     let memory = vec![0_u8; PAGES as usize * PAGE_BYTES].leak();
-    // SAFETY: nobody else has that memory, and it stays.
+    // SAFETY: the heap is the only user of that memory, which is never freed.
     unsafe { heap.lock().init(memory.as_mut_ptr().addr(), memory.len()) };
     heap
 }

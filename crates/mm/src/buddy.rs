@@ -13,10 +13,10 @@ pub const ORDER_MAX: u32 = 10;
 /// How many orders there are.
 pub const ORDERS: usize = ORDER_MAX as usize + 1;
 
-/// The steps that a checker leaves out, one at a time, to see that it would notice. Everybody else
+/// The steps that a checker leaves out, one at a time, to see that it would notice. All other code
 /// uses [`Sound`].
 pub trait Steps: 'static {
-    /// What stays free of a split block is its upper half: not the one that is given out.
+    /// The upper half of a split block stays free; the lower half is allocated.
     const UPPER: bool = true;
     /// Every half of a split stays free, the smallest one too.
     const KEEPS: bool = true;
@@ -114,8 +114,8 @@ impl Buddy {
         Some((first, found))
     }
 
-    /// The kernel's `__free_one_page`: gives a block back and joins it with its buddy as long as
-    /// that is free. The caller has seen that the block was taken, and announced its first frame.
+    /// The kernel's `__free_one_page`: frees a block and merges it with its buddy while the buddy
+    /// is free. The caller has seen that the block was taken, and announced its first frame.
     pub(crate) fn give<P: Platform, R: Steps>(&self, frames: &Frames<P>, first: u32, order: u32) {
         let (mut first, mut order) = (first, order);
         while R::JOINS && order < ORDER_MAX {

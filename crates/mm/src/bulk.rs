@@ -1,15 +1,15 @@
-//! What the zone lock does while many pages move: policies as types.
+//! Policies for the zone lock while many pages move, as types.
 
 use convoy_sync::{Platform, RawLock};
 use core::num::NonZeroU32;
 
 /// How the zone lock is held while pages move between a CPU's list and the zone.
 pub trait Bulk<P: Platform, L: RawLock<P>>: 'static {
-    /// Makes up to `count` steps, each under `lock`, until one says that it failed; returns how
-    /// many succeeded. `lock` is free on entry, and on return by every right policy.
+    /// Runs up to `count` steps, each under `lock`, until one fails; returns the number of
+    /// successful steps. `lock` is free on entry, and on return under every correct policy.
     fn run(&self, lock: &L, count: u32, step: impl FnMut() -> bool) -> u32;
 
-    /// One step of its own: a block of several pages.
+    /// Runs a single step under `lock`: a block of several pages.
     fn once<R>(&self, lock: &L, step: impl FnOnce() -> R) -> R {
         lock.lock();
         let result = step();
@@ -20,7 +20,7 @@ pub trait Bulk<P: Platform, L: RawLock<P>>: 'static {
 
 /// The lock is held for the whole batch, as Linux does.
 ///
-/// Fewest operations on the lock; whoever waits, waits for a batch of each waiter before it.
+/// Fewest operations on the lock, but a task waits for a whole batch of each waiter before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HoldAll;
 
@@ -33,7 +33,7 @@ impl<P: Platform, L: RawLock<P>> Bulk<P, L> for HoldAll {
     }
 }
 
-/// The lock is released after each page: what the patch of 2007 meant.
+/// The lock is released after each page, as the patch of 2007 intended.
 ///
 /// Others wait for one page at most of each waiter before them, if the lock is first come, first
 /// served. A lock that is not is usually taken again by the CPU that has its line.
@@ -50,8 +50,8 @@ impl<P: Platform, L: RawLock<P>> Bulk<P, L> for ReleaseEach {
     }
 }
 
-/// The lock is released between two pages if somebody waits for it, as proposed in January 2008.
-/// With a lock that cannot tell ([`RawLock::is_contended`]) this is [`HoldAll`].
+/// The lock is released between two pages if it has waiters, as proposed in January 2008. With a
+/// lock that does not report its waiters ([`RawLock::is_contended`]) this is [`HoldAll`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReleaseContended;
 
@@ -61,7 +61,7 @@ impl<P: Platform, L: RawLock<P>> Bulk<P, L> for ReleaseContended {
     }
 }
 
-/// [`ReleaseContended`] that looks for waiters after so many pages each.
+/// [`ReleaseContended`] that checks for waiters only after every this many pages.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseContendedEvery(pub NonZeroU32);
 
@@ -73,7 +73,7 @@ impl<P: Platform, L: RawLock<P>> Bulk<P, L> for ReleaseContendedEvery {
             done += 1;
             if done < count && done.is_multiple_of(self.0.get()) && lock.is_contended() {
                 lock.unlock();
-                // Behind those who wait.
+                // Queue behind the waiters.
                 lock.lock();
             }
         }
@@ -82,8 +82,8 @@ impl<P: Platform, L: RawLock<P>> Bulk<P, L> for ReleaseContendedEvery {
     }
 }
 
-/// [`ReleaseEach`] as the patch of 2007 was published: the loop that fills a list leaves the lock
-/// held when the zone has no page left, and the next one to want it waits forever. Kept for the
+/// [`ReleaseEach`] as published in 2007: the loop that fills a list returns with the lock held when
+/// the zone has no free page, and the next task that acquires it waits forever. Kept for the
 /// checker, which must find it; not for use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PublishedReleaseEach;

@@ -1,4 +1,4 @@
-//! What is known of each page: the kernel's `struct page`.
+//! The state of each page: the kernel's `struct page`.
 
 use convoy_sync::Platform;
 use core::sync::atomic::AtomicU32;
@@ -11,8 +11,8 @@ const PLACED: usize = 64;
 
 /// A variable that the zone lock or the lock of a set guards.
 ///
-/// Relaxed accesses are those of a plain variable; the lock orders them. Not a word of the
-/// platform, because nobody waits for it or races on it: its use is announced by `touch`.
+/// Relaxed accesses compile to plain ones; the lock orders them. Not a word of the platform,
+/// because there are no waiters and no races on it: `touch` announces its use.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct Guarded(AtomicU32);
@@ -33,7 +33,7 @@ impl Guarded {
     }
 }
 
-/// What a frame is now.
+/// State of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Not the first frame of anything: inside a block, or in memory that was never handed out.
@@ -42,7 +42,7 @@ pub(crate) enum State {
     Free(u32),
     /// On the list of a CPU.
     Listed,
-    /// The first frame of a block of this order that somebody has.
+    /// The first frame of an allocated block of this order.
     Taken(u32),
 }
 
@@ -88,8 +88,8 @@ impl Frame {
         self.state.set(state.code());
     }
 
-    /// Goes from state `now` to `next`; the state if it is another one. With debug assertions that
-    /// is one step, so that of two threads that free a page at once the second one is told.
+    /// Goes from state `now` to `next`; the state if it is another one. With debug assertions this
+    /// is one atomic step, so that if two threads free a page concurrently the second one panics.
     #[inline]
     pub(crate) fn become_if(&self, now: State, next: State) -> Result<(), State> {
         let (now, next) = (now.code(), next.code());

@@ -1,19 +1,19 @@
 //! The page-frame allocator of Linux 2.6: a zone of free blocks under one spinlock, and lists of
 //! single pages for each CPU in front of it.
 //!
-//! | type | what it is |
+//! | type | purpose |
 //! |---|---|
 //! | [`Arena`], [`Cache`] | pages of memory for threads: the zone over one mapping, and a thread's own list |
 //! | [`Zone`] | the allocator: numbers of frames, not memory |
-//! | [`SetSize`] | how long the lists of a CPU may become and how many pages move at once |
-//! | [`HoldAll`], [`ReleaseEach`], [`ReleaseContended`] (or [`ReleaseContendedEvery`]) | what the zone lock does during such a move |
-//! | [`PublishedReleaseEach`] | the patch of 2007 as it was published, which can keep the lock |
-//! | [`Steps`], [`Sound`] | what a checker may leave out of the buddy system, and nobody else |
-//! | [`Unlocked`] | no lock, for lists that disabled interrupts guard |
+//! | [`SetSize`] | | the largest length of a CPU's lists, and the number of pages per batch |
+//! | [`HoldAll`], [`ReleaseEach`], [`ReleaseContended`] (or [`ReleaseContendedEvery`]) | how the zone lock is held while a batch moves |
+//! | [`PublishedReleaseEach`] | the patch of 2007 as published, which may fail to release the lock |
+//! | [`Steps`], [`Sound`] | the steps of the buddy system, which only a checker replaces |
+//! | [`Unlocked`] | no lock, for lists that are protected by disabled interrupts |
 //!
-//! The source is one for the three platforms of `convoy-sync`: under threads it hands out frames
-//! of an arena, on the virtual machine each list and each frame lies in simulated memory and costs
-//! what its cache line costs, and the checker explores the order of its lock operations.
+//! All three platforms of `convoy-sync` share this source: with threads it allocates the frames of
+//! an arena, on the virtual machine each list and each frame is in simulated memory and priced by
+//! its cache line, and the checker explores the order of its lock operations.
 
 #![cfg_attr(not(test), forbid(unsafe_code))]
 

@@ -6,8 +6,8 @@ use convoy_sync::{Access, Platform};
 /// Ends of a list and its length: 12 bytes, as `struct free_area` of 32-bit kernels has.
 ///
 /// A link holds the frame's number and one, so that the all-zero image is an empty list. Every
-/// change announces the lines that it writes: the list and the frames beside the one that comes or
-/// goes. That one is announced by the caller, who does more with it.
+/// change announces the lines that it writes: the list and the neighbours of the frame that is
+/// added or removed. The caller announces the frame itself, since it accesses it anyway.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct List {

@@ -8,9 +8,9 @@ use convoy_sync::{Platform, RawLock};
 /// by the one that allocates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Temperature {
-    /// It is: memory of programs, what is written.
+    /// It is: memory that programs will write.
     Hot,
-    /// It is not: what a device will fill.
+    /// It is not: memory that a device will fill.
     Cold,
 }
 
@@ -19,7 +19,8 @@ pub enum Temperature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetSize {
     batch: u32,
-    /// A list of hot pages gives back when it has so many batches, one of cold ones with a third.
+    /// Batches at which a list of hot pages returns one to the zone; a list of cold pages does so
+    /// at a third of them.
     batches: u32,
 }
 
@@ -44,12 +45,12 @@ impl SetSize {
         Self::of_batches(batch, 1)
     }
 
-    /// Lists that give back a batch of `batch` pages when they have `batches` of them.
+    /// Lists that return a batch of `batch` pages to the zone when they have `batches` of them.
     pub fn of_batches(batch: u32, batches: u32) -> Self {
         Self { batch, batches }
     }
 
-    /// Pages that move at once.
+    /// Pages per batch.
     pub fn batch(self, temperature: Temperature) -> u32 {
         match temperature {
             Temperature::Hot => self.batch.max(1),
@@ -57,7 +58,7 @@ impl SetSize {
         }
     }
 
-    /// Length from which on a list gives a batch back.
+    /// Length from which a list returns a batch to the zone.
     pub fn high(self, temperature: Temperature) -> u32 {
         match temperature {
             Temperature::Hot => self.batches * self.batch,

@@ -3,8 +3,8 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Number, sum and sum of squares of what was seen; guarded by the lock beside it, and without a
-/// price on the virtual machine.
+/// Number, sum and sum of squares of the observed values; protected by the adjacent lock, and free
+/// of cost on the virtual machine.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     events: AtomicU64,
@@ -49,7 +49,7 @@ impl Moments {
         (self.squares as f64 / (self.events as f64).max(1.0) - mean * mean).max(0.0).sqrt()
     }
 
-    /// What came after `earlier`, a state of the same series.
+    /// Returns the difference to `earlier`, a state of the same series.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -75,13 +75,14 @@ impl Moments {
 pub struct Stats {
     /// Pages of each `rmqueue_bulk`: the filling of a list.
     pub refills: Moments,
-    /// Pages of each `free_pages_bulk`: a list gives back, or (as in 2.6.16) one block is freed.
+    /// Pages of each `free_pages_bulk`: a list returns a batch, or (as in 2.6.16) one block is
+    /// freed.
     pub drains: Moments,
     /// Order that was asked for, of each time the zone was asked: fillings and single blocks.
     pub requested: Moments,
     /// Order of the free block that each page or block was taken from.
     pub found: Moments,
-    /// Order of what each `free_pages_bulk` gave back.
+    /// Order of the blocks that each `free_pages_bulk` freed.
     pub freed: Moments,
 }
 

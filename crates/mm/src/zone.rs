@@ -31,15 +31,15 @@ use core::marker::PhantomData;
 /// Where the zone lock lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockPlace {
-    /// In one line with the lists of the smallest orders, as in the kernel: who gets the lock has
-    /// the lists as well.
+    /// In one line with the lists of the smallest orders, as in the kernel: acquiring the lock also
+    /// fetches the lists.
     #[default]
     BesideLists,
-    /// In a line of its own.
+    /// In a separate line.
     OwnLine,
 }
 
-/// What a zone is made of.
+/// Parameters of a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<B> {
     /// Frames, numbered from 0.
@@ -50,7 +50,7 @@ pub struct Setup<B> {
     pub size: SetSize,
     /// Where the lock lies.
     pub lock: LockPlace,
-    /// What the lock does while a batch moves.
+    /// Policy for the lock while a batch moves.
     pub bulk: B,
 }
 
@@ -61,7 +61,8 @@ impl<B> Setup<B> {
     }
 }
 
-/// The lock and what it guards. The lock and the lists of orders 0 to 3 at least are one line.
+/// The lock and the data that it protects. The lock and the lists of orders 0 to 3 at least are one
+/// line.
 #[repr(C, align(64))]
 struct Hot<L> {
     /// Unused with [`LockPlace::OwnLine`], so that nothing else moves.
@@ -103,12 +104,12 @@ where
     S: RawLock<P> + Default,
     R: Steps,
 {
-    /// A zone whose frames are all free. On the virtual machine a task makes it, unless it consists
-    /// of whole blocks of the largest order: making smaller ones writes to frames.
+    /// Returns a zone in which all frames are free. On the virtual machine a task makes it, unless
+    /// it consists of whole blocks of the largest order: making smaller ones writes to frames.
     ///
     /// # Panics
     ///
-    /// When `setup` has no CPU.
+    /// If `setup` has no CPU.
     pub fn new(setup: Setup<B>) -> Self {
         Self::with_locks(setup, L::default)
     }
@@ -122,11 +123,11 @@ where
     S: RawLock<P> + Default,
     R: Steps,
 {
-    /// [`Self::new`] with what makes a free zone lock.
+    /// [`Self::new`] with a function that returns an unlocked zone lock.
     ///
     /// # Panics
     ///
-    /// When `setup` has no CPU.
+    /// If `setup` has no CPU.
     pub fn with_locks(setup: Setup<B>, lock: impl Fn() -> L) -> Self {
         assert!(setup.cpus > 0, "a zone needs a set of lists");
         let frames = Frames::new(setup.frames);
@@ -168,7 +169,7 @@ where
         self.frames.count()
     }
 
-    /// What the frame of that number is now.
+    /// Returns the state of the frame with this number.
     pub(crate) fn state(&self, number: u32) -> State {
         self.frames.at(number).state()
     }
@@ -189,11 +190,11 @@ where
         self.with_set(|set| self.take_from(set, temperature, self.size.batch(temperature)))
     }
 
-    /// Gives back a page that [`Self::allocate`] gave.
+    /// Frees a page that [`Self::allocate`] returned.
     ///
     /// # Panics
     ///
-    /// When nobody has it.
+    /// If the page is not allocated.
     #[inline]
     pub fn free(&self, number: u32, temperature: Temperature) {
         self.free_all([number], temperature);
@@ -203,7 +204,7 @@ where
     ///
     /// # Panics
     ///
-    /// When nobody has one of them.
+    /// If one of them is not allocated.
     #[inline]
     pub fn free_all(&self, numbers: impl IntoIterator<Item = u32>, temperature: Temperature) {
         self.with_set(|set| {
@@ -237,7 +238,7 @@ where
         Some(number)
     }
 
-    /// Gives a claimed page to the lists `set`, of that size.
+    /// Adds a claimed page to the lists `set`, of that size.
     #[inline]
     pub(crate) fn give_to<T>(
         &self,
@@ -279,11 +280,11 @@ where
         taken
     }
 
-    /// Gives back a block that [`Self::allocate_block`] gave.
+    /// Frees a block that [`Self::allocate_block`] returned.
     ///
     /// # Panics
     ///
-    /// When nobody has it, or not with that order.
+    /// If the block is not allocated with this order.
     pub fn free_block(&self, first: u32, order: u32) {
         let flags = P::irq_save();
         self.bulk.once(self.lock(), || {
@@ -296,8 +297,8 @@ where
         P::irq_restore(flags);
     }
 
-    /// Gives all pages on the lists of `cpu` back to the zone. Where sets are [`Unlocked`] only
-    /// that CPU may call this, or anybody when no call is under way.
+    /// Gives all pages on the lists of `cpu` back to the zone. If sets are [`Unlocked`], only that
+    /// CPU may call this, or any thread while no other call is in progress.
     pub fn drain_lists(&self, cpu: usize) {
         let set = &self.sets[cpu];
         let flags = set.lock.lock_irqsave();
@@ -330,7 +331,7 @@ where
         [Temperature::Hot, Temperature::Cold].map(|at| self.sets[cpu].list(at).count())
     }
 
-    /// [`Self::listed`] under the lock of the lists, as who looks from another CPU asks.
+    /// [`Self::listed`] under the lock of the lists, for callers on other CPUs.
     pub fn count_lists(&self, cpu: usize) -> [u32; 2] {
         let set = &self.sets[cpu];
         let flags = set.lock.lock_irqsave();
@@ -360,7 +361,7 @@ where
         }
     }
 
-    /// Runs `body` on the lists of this CPU, which nobody else uses meanwhile.
+    /// Runs `body` with exclusive access to the lists of this CPU.
     #[inline]
     fn with_set<T>(&self, body: impl FnOnce(&PageSet<S>) -> T) -> T {
         let flags = P::irq_save();
@@ -407,8 +408,8 @@ where
         Some(first)
     }
 
-    /// A block that its owner gives back becomes `next`; what it is if nobody has it with that
-    /// order.
+    /// Changes the state of a block that its owner frees to `next`; returns the current state if it
+    /// is not allocated with that order.
     #[inline]
     pub(crate) fn claim(&self, first: u32, order: u32, next: State) -> Result<(), State> {
         assert!(first < self.frames.count(), "the zone has no frame {first}");

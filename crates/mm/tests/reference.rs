@@ -79,7 +79,7 @@ impl Reference {
     }
 }
 
-/// The zone, its model, and what the test has.
+/// The zone, its model, and the pages that the test has allocated.
 struct Pair<B: Bulk<Native, AdaptiveLock<Native>>> {
     zone: NativeZone<B>,
     model: Reference,
@@ -141,7 +141,7 @@ impl<B: Bulk<Native, AdaptiveLock<Native>>> Pair<B> {
     }
 }
 
-/// Runs against a zone whose lists are filled by what a zone of `pages` pages moves at once.
+/// Runs against a zone with the batch size of a zone of `pages` pages.
 fn run<B: Bulk<Native, AdaptiveLock<Native>>>(bulk: B, pages: u32) {
     let size = SetSize::of(pages);
     let zone = NativeZone::new(Setup { size, ..Setup::new(FRAMES, 1, bulk) });

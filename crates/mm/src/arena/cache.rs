@@ -9,14 +9,14 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-/// A thread's own list of pages of an [`Arena`], used without a lock. It fills from the zone and
-/// gives back to it in batches, under the zone lock.
+/// A thread's own list of pages of an [`Arena`], used without a lock. It exchanges batches of pages
+/// with the zone, under the zone lock.
 ///
 /// One thread uses it at a time; it may be sent to another.
 pub struct Cache<'a> {
     arena: &'a Arena,
     set: Arc<PageSet<Unlocked>>,
-    /// The list has no lock, so a cache must not be shared.
+    /// The list is not locked, so a cache must not be shared.
     unshared: PhantomData<Cell<()>>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Cache<'a> {
         Self { arena, set, unshared: PhantomData }
     }
 
-    /// The arena whose pages these are.
+    /// Returns the arena of these pages.
     pub fn arena(&self) -> &'a Arena {
         self.arena
     }
@@ -45,11 +45,11 @@ impl<'a> Cache<'a> {
         }
     }
 
-    /// Gives back a page of the arena, which any thread may have taken.
+    /// Frees a page of the arena, which any thread may have allocated.
     ///
     /// # Panics
     ///
-    /// When it is no page of the arena, or nobody has it.
+    /// If it is not a page of the arena, or not allocated.
     #[inline]
     #[track_caller]
     pub fn free(&self, page: NonNull<u8>) {

@@ -1,4 +1,4 @@
-//! What an arena that has nothing left answers.
+//! The error of an exhausted arena.
 
 use core::fmt;
 
@@ -6,13 +6,13 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exhausted {
-    /// The order that was asked for.
+    /// The requested order.
     pub order: u32,
     /// Pages of the arena.
     pub pages: u32,
-    /// Pages that callers have.
+    /// Allocated pages.
     pub taken: u32,
-    /// Free pages that lie in the caches of threads.
+    /// Free pages in the caches of threads.
     pub cached: u32,
 }
 

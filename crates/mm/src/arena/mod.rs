@@ -23,22 +23,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
 
-/// How pages move between a [`Cache`] and the zone if nobody says otherwise: 63 at once, as in
-/// Linux since 4.19, and never more than 16 batches (4 MiB) in a cache.
+/// The default size of a [`Cache`]: batches of 63 pages, as in Linux since 4.19, and at most 16
+/// batches (4 MiB) in a cache.
 const CACHE: (u32, u32) = (63, 16);
 
 /// Pages of 4 KiB and blocks of up to 1024 of them, from one mapping.
 ///
-/// A thread takes pages through a [`Cache`] of its own; it may give back what another thread took.
-/// [`Self::allocate`] and [`Self::free`] are for those that have none: they share a list of pages
-/// with all threads on their CPU, under a lock. The bookkeeping lies beside the mapping, 32 bytes a
-/// page: the arena never reads or writes a page, and a program that writes outside its own pages
-/// does not damage it.
+/// A thread allocates pages through a private [`Cache`]; it may free pages of other threads.
+/// [`Self::allocate`] and [`Self::free`] are for threads without a cache: they share a list of
+/// pages with all threads on their CPU, under a lock. Metadata is stored outside the mapping, 32
+/// bytes per page: the arena never reads or writes a page, and a program that writes outside its
+/// own pages does not corrupt it.
 ///
-/// Misuse is found where it happens, in all builds: a pointer of another allocator, a page that is
-/// freed twice, a block that is freed with another order. Two threads that free one page at the
-/// same moment are found with debug assertions only. What nobody can find is a page that is freed
-/// twice after another thread got it in between.
+/// Misuse panics at the call, in all builds: a pointer of another allocator, a double free, a block
+/// that is freed with a different order. Two threads that free one page at the same moment are
+/// detected with debug assertions only. A double free is not detected if another thread has
+/// allocated the page in between.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -60,7 +60,7 @@ const CACHE: (u32, u32) = (63, 16);
 /// ```
 pub struct Arena {
     zone: NativeZone<HoldAll>,
-    /// Never a slice: threads write to its pages while others look at where it begins.
+    /// Never a slice: threads write to its pages while others read its start address.
     memory: MmapRaw,
     cache_size: SetSize,
     caches: Mutex<Vec<CacheSet>>,
@@ -73,7 +73,7 @@ struct CacheSet {
     in_use: bool,
 }
 
-/// What an arena is doing; exact while no call is under way.
+/// Counters of an arena; exact while no call is in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaStats {
@@ -102,7 +102,7 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// When the system has no room for the mapping.
+    /// If the system cannot create the mapping.
     pub fn new(pages: u32) -> io::Result<Self> {
         let (batch, batches) = CACHE;
         // Caches of all threads of a machine should not swallow a small arena.
@@ -110,11 +110,11 @@ impl Arena {
         Self::with_caches(pages, SetSize::of_batches(batch, batches))
     }
 
-    /// [`Self::new`] with another size of caches: what moves at once, and how much a cache keeps.
+    /// [`Self::new`] with a different size of caches: pages per batch, and batches per cache.
     ///
     /// # Errors
     ///
-    /// When the system has no room for the mapping.
+    /// If the system cannot create the mapping.
     pub fn with_caches(pages: u32, cache_size: SetSize) -> io::Result<Self> {
         let memory = MmapRaw::from(MmapMut::map_anon((pages as usize).max(1) * PAGE_BYTES)?);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -128,7 +128,7 @@ impl Arena {
         })
     }
 
-    /// A cache for a thread. What it holds goes back when it is dropped.
+    /// A cache for a thread. Its pages are freed when it is dropped.
     pub fn cache(&self) -> Cache<'_> {
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         let set = if let Some(cache) = caches.iter_mut().find(|cache| !cache.in_use) {
@@ -155,11 +155,11 @@ impl Arena {
         self.page(number, 0)
     }
 
-    /// Gives back a page, which any thread may have taken.
+    /// Frees a page, which any thread may have allocated.
     ///
     /// # Panics
     ///
-    /// When it is no page of this arena, or nobody has it.
+    /// If it is not a page of this arena, or not allocated.
     #[track_caller]
     pub fn free(&self, page: NonNull<u8>) {
         let number = self.number(page);
@@ -185,11 +185,11 @@ impl Arena {
         self.page(first, order)
     }
 
-    /// Gives back a block of 2^`order` pages.
+    /// Frees a block of 2^`order` pages.
     ///
     /// # Panics
     ///
-    /// When it is no block of this arena, nobody has it, or it has another order.
+    /// If it is not a block of this arena, not allocated, or of another order.
     #[track_caller]
     pub fn free_block(&self, block: NonNull<u8>, order: u32) {
         let first = self.number(block);
@@ -203,7 +203,7 @@ impl Arena {
         offset < self.zone.frames() as usize * PAGE_BYTES
     }
 
-    /// What the arena is doing.
+    /// Returns the counters of the arena.
     pub fn stats(&self) -> ArenaStats {
         let moves = self.zone.stats();
         let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
@@ -279,7 +279,7 @@ impl Arena {
         }
     }
 
-    /// Gives the lists of all CPUs back to the zone.
+    /// Returns the lists of all CPUs to the zone.
     fn drain_lists(&self) {
         (0..self.zone.sets()).for_each(|cpu| self.zone.drain_lists(cpu));
     }

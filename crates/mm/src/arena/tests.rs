@@ -3,7 +3,7 @@ use crate::buddy::ORDER_MAX;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a call that must panic says.
+/// Returns the panic message of a call that must panic.
 fn panic_of(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("it is misuse");
     match panic.downcast::<String>() {

@@ -28,7 +28,7 @@ fn a_list_is_filled_by_a_batch_and_gives_back_what_it_had_longest() {
     assert_eq!((stats.refills.events, stats.refills.mean()), (7, 3.0));
     assert_eq!((stats.drains.events, stats.drains.mean()), (1, 3.0));
     assert_eq!((stats.requested.events, stats.requested.sum), (7, 0));
-    // The first page came from the block of order 10, later ones from what was left of it.
+    // The first page came from the block of order 10, later ones from the rest of it.
     assert_eq!(
         (stats.found.events, stats.found.sum),
         (21, 10 + 1 + 2 + 1 + 3 + 1 + 2 + 1 + 4 + 1 + 2)
