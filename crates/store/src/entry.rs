@@ -1,8 +1,8 @@
-//! What is kept of one run.
+//! The stored data of one run.
 
 use serde::{Deserialize, Serialize};
 
-/// One finished run: what was done, where and when, and its result.
+/// One finished run: its command, place, time and result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Unique over all machines and processes; a record is taken into a store once only.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why the store did not do what was asked.
+/// Errors of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A newer version of the program wrote the store; it was not touched.
@@ -18,7 +18,7 @@ pub enum StoreError {
         /// The newest schema this program knows.
         known: i64,
     },
-    /// The file is no store of this program; it was not touched.
+    /// The file is not a store of this program; it was not modified.
     #[error(
         "{}: not a store of convoy ({reason}); name another file (CONVOY_STORE or --store)",
         path.display()
@@ -29,13 +29,13 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
-    /// There is no store to read.
+    /// The store does not exist.
     #[error("{}: there is no store yet; the first run makes it", path.display())]
     Missing {
         /// The database.
         path: PathBuf,
     },
-    /// Nobody says where the store is.
+    /// The path of the store is not configured.
     #[error(
         "no place for the store of runs: set CONVOY_STORE or HOME, or use --store or --no-store"
     )]
@@ -47,7 +47,7 @@ pub enum StoreError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         error: std::io::Error,
     },
     /// The database refuses.
@@ -58,7 +58,7 @@ pub enum StoreError {
     Database {
         /// The database.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         error: rusqlite::Error,
     },
     /// A record is durable in the journal, but the database refused it for now.

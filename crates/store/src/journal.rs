@@ -21,8 +21,8 @@ pub(crate) fn path_of(path: &Path) -> PathBuf {
 }
 
 impl Journal {
-    /// Opens the journal of the store at `path`, waits for its turn, and cuts off what a crash left
-    /// half written: that was never acknowledged.
+    /// Opens the journal of the store at `path`, acquires its lock, and cuts off a line that a
+    /// crash left incomplete: it was never acknowledged.
     pub(crate) fn lock(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options
@@ -83,7 +83,7 @@ pub(crate) fn pending(path: &Path) -> bool {
     std::fs::metadata(path_of(path)).is_ok_and(|data| data.len() > 0)
 }
 
-/// Keeps lines that are no records in a file of their own, for a person to look at.
+/// Moves lines that are not records to a separate file, for inspection.
 pub(crate) fn set_aside(path: &Path, lines: &[&str]) -> Result<()> {
     if lines.is_empty() {
         return Ok(());

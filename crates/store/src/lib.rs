@@ -1,12 +1,12 @@
-//! Where the records of all runs are kept: one `SQLite` file behind an append-only journal.
+//! The store of run records: one `SQLite` file behind an append-only journal.
 //!
-//! A record is first appended to the journal beside the database as one line and made durable; only
-//! then it goes into the database, and only when it is there the journal is cut back. A crash at
-//! any moment leaves the record in one of the two (or, if it had not been acknowledged, in none),
-//! and whoever opens the store next takes in what the journal holds. Writers of several processes
-//! take turns by a lock on the journal.
+//! A record is first appended to the journal as one line and made durable; then it is inserted into
+//! the database, and only when the database is durable the journal is truncated. A crash at any
+//! moment leaves the record in one of the two (or, if it had not been acknowledged, in neither),
+//! and the next process that opens the store imports the journal. A lock on the journal serialises
+//! writers of several processes.
 //!
-//! A store that a newer version of this program wrote is refused and not touched.
+//! A store that was written by a newer version of this program is refused and not modified.
 
 mod entry;
 mod error;

@@ -33,8 +33,8 @@ const STEPS: &[&str] = &[
 /// The newest schema this program knows.
 pub const VERSION: i64 = STEPS.len() as i64;
 
-/// Looks at the first bytes of the file, before the database library may change anything: it would
-/// roll a transaction back that a crash left open.
+/// Checks the first bytes of the file before the database library can modify it: the library would
+/// roll back a transaction that a crash left open.
 pub(crate) fn look(path: &Path) -> Result<(), StoreError> {
     let mut header = [0; 72];
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
@@ -61,7 +61,7 @@ pub(crate) fn look(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the database says it is, without changing it.
+/// Checks the kind and version of the database without modifying it.
 pub(crate) fn inspect(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let pragma = |name: &str| -> rusqlite::Result<i64> {
         connection.pragma_query_value(None, name, |row| row.get(0))

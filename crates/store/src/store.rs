@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a command waits for another one that reads or writes the database.
+/// Time that a command waits for another command's access to the database.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An open store.
@@ -35,13 +35,13 @@ pub struct Filter {
     pub ids: Vec<i64>,
     /// Without those that have a tag.
     pub untagged: bool,
-    /// Only the newest so many.
+    /// Only this many of the newest records.
     pub newest: Option<usize>,
 }
 
 impl Store {
-    /// Opens the store to write, makes it (and its directory) if there is none, brings an older one
-    /// to the present schema, and takes in what a crash left in the journal.
+    /// Opens the store for writing: creates it (and its directory) if it does not exist, migrates
+    /// an older schema, and imports records that a crash left in the journal.
     ///
     /// # Errors
     /// A newer or foreign file, which stays untouched; a file system that refuses.
@@ -74,8 +74,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store to read. Where it can be written, too, this is [`Self::open`], so that what
-    /// a crash left in the journal is seen.
+    /// Opens the store to read. If it is writable, this is [`Self::open`], so that records that a
+    /// crash left in the journal are visible.
     ///
     /// # Errors
     /// [`StoreError::Missing`] if there is none; else as [`Self::open`].
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// Keeps `entry` and gives its number. It is durable when this returns. An entry with the same
-    /// `uid` is replaced: what is known of a run grows while it goes on.
+    /// `uid` is replaced: the record of a run grows while it executes.
     ///
     /// # Errors
     /// [`StoreError::Io`] if it could not be kept; [`StoreError::Waiting`] if it is durable in the
@@ -142,7 +142,7 @@ impl Store {
         found.map_err(|error| waiting(error.to_string()))
     }
 
-    /// Moves what the journal holds into the database, in one transaction.
+    /// Moves the contents of the journal into the database, in one transaction.
     fn take_in(&mut self, journal: &mut Journal) -> Result<(), StoreError> {
         let entries = journal.entries().map_err(|error| self.journal_error(error))?;
         self.insert(&entries).map_err(|error| self.database(error))?;
@@ -237,7 +237,7 @@ impl Store {
         self.stored(id, &text)
     }
 
-    /// Gives a record a tag, or takes it away.
+    /// Adds a tag to a record, or removes it.
     ///
     /// # Errors
     /// A tag with other characters, an unknown record, a store that cannot be written.
@@ -255,7 +255,7 @@ impl Store {
             .map_err(|error| self.database(error))
     }
 
-    /// Removes the records with these numbers and gives back their space. Says how many there were.
+    /// Removes the records with these numbers and releases their space. Says how many there were.
     ///
     /// # Errors
     /// A store that cannot be written; then nothing is removed.

@@ -26,7 +26,7 @@ fn numbers(path: &Path) -> Vec<u64> {
     stored.iter().map(|stored| stored.entry.body["n"].as_u64().expect("a number")).collect()
 }
 
-/// Not a test of its own: the process that the tests below start, kill and count. It appends the
+/// Not a test by itself: the process that the tests below start, kill and count. It appends the
 /// numbers from `WRITER_FIRST` on and says each one after it is stored.
 #[test]
 #[ignore = "run by other tests in a process of its own"]
@@ -58,7 +58,7 @@ fn stored(child: Child) -> Vec<u64> {
     acknowledged(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// The numbers in what a writer said.
+/// The record numbers in a writer's output.
 fn acknowledged(text: &str) -> Vec<u64> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("stored "));
     // The last line of a killed writer may be cut in two.
@@ -152,7 +152,7 @@ fn half_a_line_is_cut_off_and_a_whole_one_is_taken_in() {
     assert_eq!(std::fs::metadata(&journal).expect("there").len(), 0);
     let aside = directory.join("runs.sqlite3.damaged.jsonl");
     assert_eq!(std::fs::read_to_string(aside).expect("kept"), "no record\n");
-    // The crash may also have come after the database had it: it must not come in twice.
+    // The crash may also have happened after the insertion: the record must not be inserted twice.
     std::fs::write(&journal, format!("{whole}\n")).expect("written");
     assert_eq!(numbers(&path), [7]);
     std::fs::remove_dir_all(directory).expect("removed");
@@ -259,7 +259,7 @@ fn tags_filters_and_removal() {
 
 #[test]
 fn a_store_that_cannot_be_written_can_be_read() {
-    // Permissions do not bind root, so root becomes nobody, in a directory that everybody sees.
+    // Root ignores permissions, so root becomes the user `nobody`, in a world-readable directory.
     let directory = std::env::temp_dir().join(format!("convoy-read-only-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("made");
     let program = directory.join("program");
@@ -287,7 +287,7 @@ fn a_store_that_cannot_be_written_can_be_read() {
     assert!(output.status.success() && text.contains("read [3]"), "{text}");
 }
 
-/// Not a test of its own: the process of the test above.
+/// Not a test by itself: the process of the test above.
 #[test]
 #[ignore = "run by other tests in a process of its own"]
 #[expect(clippy::print_stderr, reason = "it speaks to the process that started it")]
