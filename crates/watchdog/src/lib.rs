@@ -1,17 +1,18 @@
-//! Ends a test program in which nothing happens any more, and says where each of its threads waits.
+//! Aborts a test program that no longer makes progress, and prints where each of its threads waits.
 //!
-//! A lock that loses a wakeup makes its test sleep for good, and a build machine says nothing for
-//! hours. `use convoy_watchdog as _;` in a test program starts a thread before `main` that looks
-//! once a second at all other threads of the process and of its forks. When none of them has run
-//! for [`LOOKS`] looks in a row, it prints what each thread said it was [`doing`], the word it
-//! sleeps on and its stack, and ends the process with [`EXIT`].
+//! A lock that loses a wakeup makes its test sleep forever, and a CI machine hangs for hours. `use
+//! convoy_watchdog as _;` in a test program starts a thread before `main` that samples all other
+//! threads of the process and of its forks once a second. If none of them has run for [`LOOKS`]
+//! samples in a row, it prints the activity that each thread announced with [`doing`], the word on
+//! which it sleeps and its stack, and ends the process with [`EXIT`].
 //!
-//! No clock decides. A thread that is ready but gets no CPU is no sleeping thread, and one that
-//! slept and woke has another number of context switches; so a busy machine delays the verdict and
-//! does not change it. A process that waits for another program is not judged.
+//! The verdict does not depend on a clock. A runnable thread without a CPU does not count as
+//! asleep, and the context switches of a thread that slept and woke have increased; so a busy
+//! machine delays the verdict but does not change it. A process that waits for another program is
+//! not considered hung.
 //!
-//! Threads that spin for good are not idle: with [`BUDGET`] in the environment the process ends in
-//! the same way when it has used so many seconds of CPU time.
+//! Threads that spin forever are not idle: with [`BUDGET`] in the environment the process ends in
+//! the same way when it has used that many seconds of CPU time.
 //!
 //! On Linux; elsewhere, and under Miri, it does nothing.
 
@@ -23,13 +24,13 @@ mod report;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod tree;
 
-/// Looks in a row that must find the same sleeping threads. A look comes a second after another.
+/// Number of consecutive samples, a second apart, that must find the same sleeping threads.
 pub const LOOKS: u32 = 10;
 
-/// How a process ends that was found idle or spinning.
+/// Exit code of a process that was found idle or spinning.
 pub const EXIT: i32 = 97;
 
-/// What the report begins with.
+/// The first word of the report.
 pub const SIGN: &str = "watchdog:";
 
 /// The environment variable with the CPU time that a process may use, in seconds.
@@ -39,7 +40,7 @@ thread_local! {
     static DOING: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Notes what the calling thread does from now on, such as the lock that it takes.
+/// Announces the activity of the calling thread, such as the lock that it acquires.
 pub fn doing(what: impl Display) {
     DOING.set(what.to_string());
 }
@@ -49,7 +50,7 @@ mod start {
     use super::{BUDGET, LOOKS, report, tree};
     use std::time::Duration;
 
-    /// What the C library runs before `main`.
+    /// Functions that the C library runs before `main`.
     // SAFETY: the section holds addresses of functions that take nothing; this is one.
     #[used]
     #[unsafe(link_section = ".init_array")]
@@ -57,7 +58,7 @@ mod start {
 
     extern "C" fn start() {
         let watch = std::thread::Builder::new().name("watchdog".to_owned());
-        // A machine that has no thread for it fails in the test itself.
+        // If this thread cannot be created, the test itself fails.
         drop(watch.spawn(watch_for_good));
     }
 

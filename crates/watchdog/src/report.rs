@@ -1,4 +1,4 @@
-//! What is printed of a process that is to end, and its end.
+//! The report on a hung process, and its termination.
 
 use crate::{DOING, EXIT, SIGN, tree};
 use std::backtrace::Backtrace;
@@ -16,7 +16,7 @@ static SHOWN: AtomicU32 = AtomicU32::new(0);
 
 /// Standard error, past the test harness, which keeps what passing tests print.
 fn print(text: &str) {
-    // The process ends anyway; where its words cannot go is no matter.
+    // The process ends anyway, even if the report cannot be written.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -38,8 +38,8 @@ fn own_frames(trace: &str) -> String {
     if own.is_empty() { trace.to_owned() } else { own }
 }
 
-/// Runs in a thread that sleeps, wherever that is. It does what a signal handler must not do in
-/// general; a thread that slept inside the allocator would sleep again, and the report goes on.
+/// Runs in a thread that sleeps, wherever that is. It is not async-signal-safe; a thread that slept
+/// inside the allocator would sleep again, and the report continues.
 extern "C" fn show(_: i32) {
     let trace = Backtrace::force_capture().to_string();
     let what = DOING.with(|doing| doing.try_borrow().map(|text| text.clone()));
@@ -47,15 +47,15 @@ extern "C" fn show(_: i32) {
     let what = if what.is_empty() { what } else { format!("    doing: {what}\n") };
     print(&format!("{what}{}", own_frames(&trace)));
     SHOWN.fetch_add(1, SeqCst);
-    // The signal has ended its sleep: a thread that looks once more before the process ends would
-    // go on, and the tests would pass.
+    // The signal has ended its sleep: a thread that rechecks its condition before the process ends
+    // would continue, and the tests would pass.
     loop {
         // SAFETY: the call touches no memory.
         unsafe { libc::pause() };
     }
 }
 
-/// What the word at `address` contains.
+/// Returns the value of the word at `address`.
 fn word(address: u64) -> Option<u32> {
     let mut memory = std::fs::File::open("/proc/self/mem").ok()?;
     memory.seek(SeekFrom::Start(address)).ok()?;
@@ -64,7 +64,7 @@ fn word(address: u64) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes))
 }
 
-/// What a thread of this process waits for.
+/// Describes where a thread of this process waits.
 fn waits_for(thread: u32) -> String {
     let state = tree::state(std::process::id(), thread).unwrap_or('?');
     let call = tree::call(std::process::id(), thread).unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) fn and_end(why: &str) -> ! {
         print(&format!("  {} ({thread}): {}\n", name(thread), waits_for(thread)));
         let shown = SHOWN.load(SeqCst);
         let process = std::process::id().cast_signed();
-        // SAFETY: the call has no effect on memory but what `show` does.
+        // SAFETY: the call does not access memory, except in `show`.
         unsafe { libc::syscall(libc::SYS_tgkill, process, thread.cast_signed(), SIGNAL) };
         // One after the other, but none is waited for that cannot.
         for _ in 0..500 {
@@ -107,7 +107,7 @@ pub(crate) fn and_end(why: &str) -> ! {
         }
     }
     for fork in forks {
-        // SAFETY: the call has no effect on our memory.
+        // SAFETY: the call does not access our memory.
         unsafe { libc::kill(fork.cast_signed(), libc::SIGKILL) };
     }
     // SAFETY: the call does not return.

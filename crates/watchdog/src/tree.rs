@@ -7,7 +7,7 @@ pub(crate) type Seen = (u32, u64);
 
 /// The calling thread.
 fn this_thread() -> u32 {
-    // SAFETY: the call has no arguments and no effect on memory.
+    // SAFETY: the call takes no arguments and does not access memory.
     let thread = unsafe { libc::gettid() };
     thread.cast_unsigned()
 }
@@ -27,7 +27,7 @@ pub(crate) fn threads() -> Vec<u32> {
     numbers("/proc/self/task").into_iter().filter(|thread| *thread != me).collect()
 }
 
-/// The letter that stands for what a thread does: `S` sleeps, `R` runs or waits for a CPU.
+/// Returns the letter of a thread's state: `S` sleeps, `R` runs or waits for a CPU.
 pub(crate) fn state(process: u32, thread: u32) -> Option<char> {
     let stat = read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?;
     // The name before it may contain anything.
@@ -78,7 +78,7 @@ fn forks(process: u32, into: &mut Vec<u32>) -> Option<()> {
 /// Forks of this process.
 pub(crate) fn all_forks() -> Vec<u32> {
     let mut all = Vec::new();
-    // What is another program is not ours to end.
+    // A process that runs another program is not terminated.
     let _ = forks(std::process::id(), &mut all);
     all
 }

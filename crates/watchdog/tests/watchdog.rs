@@ -1,4 +1,4 @@
-//! Programs that hang, started by the test that looks at their end.
+//! Programs that hang, started by the test that checks how they end.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -10,14 +10,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Runs the test called `name` of this program in a process of its own.
+/// Runs the test called `name` of this program in a separate process.
 fn run(name: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", name]).env(BUDGET, "2");
     command.output().unwrap()
 }
 
-/// What was printed by the test called `name`, which the watchdog must have ended.
+/// Returns the output of the test called `name`, which the watchdog must have aborted.
 fn ended(name: &str) -> String {
     let output = run(name);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -38,7 +38,7 @@ fn sleeps_for_good() {
     drop(send);
 }
 
-/// A lost wake-up: whoever sleeps would find that it need not, if it looked once more.
+/// A lost wakeup: the sleeping thread would return if it rechecked its condition.
 #[test]
 #[ignore = "runs as the process of another test"]
 fn is_not_woken() {
