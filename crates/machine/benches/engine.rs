@@ -1,15 +1,12 @@
 //! Simulated memory operations per second of the host, one core.
 //!
 //! `private`: each task increments a word on a line of its own (run-ahead applies). `exact`: the
-//!   same with zero skew.
-//! `cached`: as `private`, on a machine whose caches have a geometry.
-//! `shared`: each task increments one of eight shared words (every operation is ordered and most
-//!   are transfers).
-//! `machines`: a machine from its making to its end, for so many tasks that do next to nothing:
-//!   what a short replication costs.
-//! `ticket`: a ticket lock whose two words share a line; every release makes every waiter fetch it
-//!   again, so the cost of one acquisition grows with the CPUs on the simulated machine and on the
-//!   host.
+//!   same with zero skew. `cached`: as `private`, on a machine whose caches have a geometry.
+//!   `shared`: each task increments one of eight shared words (every operation is ordered and most
+//!   are transfers). `machines`: creating and dropping a machine with this many almost empty tasks:
+//!   the fixed cost of a short replication. `ticket`: a ticket lock whose two words share a line;
+//!   every release makes every waiter fetch it again, so the cost of one acquisition grows with the
+//!   CPUs on the simulated machine and on the host.
 
 use convoy_machine::{Fifo, Here, Preset, Smp, Word};
 use convoy_sync::{Atomic, Platform};

@@ -1,11 +1,11 @@
 //! Which queue says what happens next: the tournament tree that the engine uses, a binary heap, and
 //! a timing wheel with a heap behind it, under the engine's own pattern.
 //!
-//! Each CPU has one event. A step takes the earliest, asks when the next one is, which is how far
-//! the CPU may run, and gives the CPU its next event: 60 % after 1 to 20 ns (an operation on a line
-//! in turn), 30 % after 100 to 500 ns (a transfer, a short section), 9 % after 1 to 50 us (work of
-//! a task), 1 % after 1 to 4 ms (a tick). The heap and the wheel do not offer what the engine needs
-//! beside that: to move the event of a CPU that is interrupted.
+//! Each CPU has one event. A step takes the earliest event, reads the time of the next one, which
+//! limits how far the CPU may run, and schedules the CPU's next event: 60 % after 1 to 20 ns (an
+//! operation on a line in turn), 30 % after 100 to 500 ns (a transfer, a short section), 9 % after
+//! 1 to 50 us (work of a task), 1 % after 1 to 4 ms (a tick). The heap and the wheel lack an
+//! operation that the engine also needs: moving the event of an interrupted CPU.
 
 use convoy_machine::Tree;
 use divan::counter::ItemsCount;
@@ -32,10 +32,10 @@ fn delays() -> Vec<u64> {
         .collect()
 }
 
-/// What a structure must do; each returns the sum of all horizons, which must be the same.
+/// Operations of a structure; each run returns the sum of all horizons, which must be equal.
 trait Queue {
     fn new(cpus: usize) -> Self;
-    /// The earliest event, which stays the one of its CPU, and the time of the one after it.
+    /// Returns the earliest event, without removing it, and the time of the next.
     fn next(&mut self) -> (u64, usize, u64);
     /// The CPU that `next` gave has its event at `at` now.
     fn set(&mut self, cpu: usize, at: u64);
@@ -137,7 +137,7 @@ impl Wheel {
         None
     }
 
-    /// Moves what the wheel reaches now out of the heap.
+    /// Moves the events that the wheel reaches now out of the heap.
     fn pull(&mut self) {
         while let Some(&Reverse(event)) = self.beyond.peek() {
             if (event >> 64) as u64 >> SHIFT >= self.now + SLOTS {

@@ -2,10 +2,10 @@
 //! arrival order, its cache lines, coroutines on CPUs, sleeping and waking.
 //!
 //! `contention TASKS ACQUISITIONS [CPUS] [queue | mutex | bare]` prints acquisitions per second of
-//! the host's CPU: of the handoff semaphore of `convoy-sync`, of its mutex that gives the lock to
-//! nobody, or of the least lock that does what those of the peers do, a queue whose waiters sleep.
-//! `bare` is the same model without machine, tasks and locks, a heap of times and a queue of
-//! numbers: what no simulator can exceed.
+//! the host's CPU: of the handoff semaphore of `convoy-sync`, of its mutex without handoff, or of a
+//! minimal lock with a queue of sleeping waiters, like the peers' locks. `bare` is the same model
+//! without machine, tasks and locks, a heap of times and a queue of numbers: an upper bound for any
+//! simulator.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks")]
 
 use convoy_machine::{Fifo, Here, Preset, Sim, Smp, Word};

@@ -1,14 +1,14 @@
-//! What is known of a line of simulated memory.
+//! The directory entry of a line of simulated memory.
 //!
-//! It is in two parts. Most accesses look at the 8 bytes of the first one and at nothing else, so
-//! eight of these share a cache line of the host; all the rest is in the second.
+//! It has two parts. Most accesses read only the 8 bytes of the first part, so eight of these share
+//! a cache line of the host; the rest is in the second part.
 
 use core::cell::Cell;
 use core::ops::Deref;
 
-/// What an access looks at first: in the lowest bits CPU + 1 that may use the line without a look
-/// at its caches, which without a geometry is the owner; above them the time of [`Line::busy`],
-/// whose lowest bits are left out.
+/// The part that an access reads first: in the lowest bits CPU + 1 of the CPU that may use the line
+/// without checking its caches, which without a geometry is the owner; above them the time of
+/// [`Line::busy`] without its lowest bits.
 pub(crate) type Hot = Cell<u64>;
 
 /// The bits of [`Hot`] that name a CPU.
@@ -24,7 +24,7 @@ pub(crate) struct Line<'a> {
 /// Directory entry. The zero image is "in no cache".
 #[repr(C)]
 pub(crate) struct Entry {
-    /// CPU + 1 that owns the line, 0 when nobody does.
+    /// CPU + 1 of the owner of the line, 0 if there is none.
     pub(crate) owner: Cell<u16>,
     /// CPU + 1 of the first spinner, 0 when there is none; the rest hang on the CPUs.
     pub(crate) spinner: Cell<u16>,
@@ -34,11 +34,11 @@ pub(crate) struct Entry {
     /// set.
     pub(crate) sharers: Cell<u64>,
     /// When the last request for the line that is known will have been served, in picoseconds.
-    /// [`Turns`](crate::turns::Turns) has who waits for whom until then.
+    /// [`Turns`](crate::turns::Turns) has the order of the waiters until then.
     busy: Cell<u64>,
     /// Third levels that hold the line, a bit for each group.
     pub(crate) l3: Cell<u32>,
-    /// Package + 1 whose memory holds the line: that of the CPU that first fetched it.
+    /// Package + 1 of the memory that holds the line: the package of the CPU that first fetched it.
     pub(crate) home: Cell<u8>,
     /// Newer than memory. Kept only with a geometry.
     pub(crate) dirty: Cell<bool>,
@@ -54,7 +54,7 @@ impl Deref for Line<'_> {
 }
 
 impl Line<'_> {
-    /// CPU + 1 that may use the line without a look at its caches; 0 for none.
+    /// Returns CPU + 1 of the CPU that may use the line without checking its caches; 0 for none.
     #[inline(always)]
     pub(crate) fn quick(self) -> u16 {
         self.hot.get() as u16
@@ -77,22 +77,22 @@ impl Line<'_> {
         self.hot.set(busy & !QUICK | self.hot.get() & QUICK);
     }
 
-    /// Whether `cpu` may use the line without a look at its caches: if so, a time from which on it
-    /// has stayed there, which is not long after it came.
+    /// If `cpu` may use the line without checking its caches, returns a time since which it has had
+    /// the line, not long after its arrival.
     #[inline(always)]
     pub(crate) fn quick_since(self, cpu: usize) -> Option<u64> {
         let hot = self.hot.get();
         ((hot & QUICK) as usize == cpu + 1).then_some(hot | QUICK)
     }
 
-    /// With a geometry: whether `cpu`, in whose first level the line was just used, may use it at
-    /// once the next time. A clean line first has to become dirty.
+    /// With a geometry: notes that `cpu`, which just used the line in its first level, may use it
+    /// directly the next time. A clean line first has to become dirty.
     pub(crate) fn mark_quick(self, cpu: usize) {
         let mine = self.owner.get() as usize == cpu + 1 && self.dirty.get();
         self.set_quick(if mine { cpu as u16 + 1 } else { 0 });
     }
 
-    /// Without a geometry: the owner, 0 for nobody.
+    /// Without a geometry: sets the owner, 0 for none.
     pub(crate) fn set_owner(self, owner: u16) {
         self.owner.set(owner);
         self.set_quick(owner);

@@ -11,7 +11,7 @@ use core::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// Delay between an idle CPU's interrupt and its next look at the run queue, in picoseconds.
+/// Delay between an idle CPU's interrupt and its next check of the run queue, in picoseconds.
 const KICK_PS: u64 = 1_000_000;
 
 /// Buckets of sleepers, by word.
@@ -74,7 +74,7 @@ impl Fifo {
     /// The same, and `recorder`, if there is one, hears of everything.
     ///
     /// # Errors
-    /// There is no room for the machine.
+    /// The host cannot reserve the memory of the machine.
     pub fn run_recorded(
         preset: &Preset,
         seed: u64,
@@ -106,7 +106,7 @@ impl Fifo {
         Ok((outcome, machine))
     }
 
-    /// Who runs next on this CPU: the first that is ready, or the idle task.
+    /// Returns the next task of this CPU: the first runnable task, or the idle task.
     fn next(&self) -> TaskId {
         // Idle tasks are spawned first, one for each CPU in order.
         self.ready.borrow_mut().pop_front().unwrap_or(Here::cpu() as TaskId)
@@ -123,7 +123,8 @@ impl Fifo {
         }
     }
 
-    /// `task` will soon run, and whoever fell asleep after it is probably the next to be woken.
+    /// Prefetches the data of `task`, which will run soon, and of the task that fell asleep after
+    /// it, which will probably be woken next.
     #[inline]
     fn expect(&self, task: TaskId) {
         let [next, after] = Here::expect(task);
@@ -172,8 +173,8 @@ impl Fifo {
         Some(task)
     }
 
-    /// Ends the wait of `task`, whose bucket has forgotten it. A task that has not left its CPU yet
-    /// finds out by itself.
+    /// Ends the wait of `task`, which has been removed from its bucket. A task that has not left
+    /// its CPU yet finds out by itself.
     fn end(&self, task: TaskId, reason: Wake) {
         let wait = &self.waits[task as usize];
         wait.ended.set(Some(reason));
@@ -185,7 +186,7 @@ impl Fifo {
         }
     }
 
-    /// Ends waits whose deadline has passed and sets the timer for the next one.
+    /// Ends expired waits and sets the timer for the next deadline.
     fn expire(&self) {
         loop {
             let first = self.deadlines.borrow().first().copied();

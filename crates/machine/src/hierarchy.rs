@@ -1,11 +1,11 @@
 //! Caches with a geometry: private first and second levels of each CPU, a third level that a group
 //! of CPUs shares. Set-associative, least recently used.
 //!
-//! A [`Level`] knows recency only. Which caches have a line stands in its directory entry, so a
-//! line that is taken from 63 spinners is taken out of 126 sets without a look at any of them: what
-//! a set lists and the directory denies is a *gap*, an empty way that only an insertion has to
-//! find. Mostly the next one is of the same line, which is where it was. A level *holds* what it
-//! lists and the directory affirms:
+//! A [`Level`] knows recency only. The directory entry of a line records the caches that have it,
+//! so a line is invalidated in 126 sets of 63 spinners without accessing the sets: a line that a
+//! set lists and the directory does not confirm is a *gap*, an empty way that only an insertion has
+//! to find. Mostly the next one is of the same line, which is where it was. A level *holds* a line
+//! that it lists and the directory confirms:
 //!
 //! - I1: the second level of a CPU lists all lines that the CPU owns or shares, and holds them;
 //! - I2: a second level holds all that the first level above it holds;
@@ -45,7 +45,7 @@ impl Level {
         Self { sets, mask, ways, tags: vec![0; caches * lines], gaps }
     }
 
-    /// The number of the set of `line`, among those of all caches.
+    /// Returns the number of the set of `line`, among the sets of all caches.
     #[inline]
     fn number(&self, cache: usize, line: usize) -> usize {
         cache * self.sets + self.place(line)
@@ -115,7 +115,7 @@ impl Level {
         self.leave_gap_at(cache, self.place(line));
     }
 
-    /// The directory takes a line away whose [`Self::place`] is `place`.
+    /// Records that the directory removes the line with [`Self::place`] `place`.
     #[inline]
     fn leave_gap_at(&mut self, cache: usize, place: usize) {
         let number = cache * self.sets + place;
@@ -135,7 +135,7 @@ fn refresh(set: &mut [u32], line: usize) -> bool {
     true
 }
 
-/// Puts `tag` before the others of `set`; returns the one that falls out at the end.
+/// Inserts `tag` at the front of `set`; returns the tag that is evicted at the end.
 ///
 /// By hand, because a set is so short that a call to move memory takes longer.
 #[inline]
@@ -150,17 +150,17 @@ impl Level {
     }
 }
 
-/// What the caches of a machine with a geometry have seen. Accesses that hit the first level are
-/// the rest of [`Machine::operations`](crate::Machine::operations).
+/// Counts of the caches of a machine with a geometry. Accesses that hit the first level are the
+/// rest of [`Machine::operations`](crate::Machine::operations).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Hits in the CPU's own second level.
     pub l2_hits: u64,
     /// Hits in the third level of its group.
     pub l3_hits: u64,
-    /// Lines that came from another CPU's caches or another group's third level.
+    /// Lines fetched from another CPU's caches or another group's third level.
     pub transfers: u64,
-    /// Lines that came from memory.
+    /// Lines fetched from memory.
     pub memory: u64,
     /// Lines that fell out of a second level.
     pub l2_evictions: u64,
@@ -229,9 +229,9 @@ impl Lines {
         done
     }
 
-    /// As [`Self::read_cached`] for the most frequent read on a large machine, that of a CPU that
-    /// spins: another CPU of its group has the line again, in the third level too, and all sets are
-    /// as they were when the line was taken from this CPU. The line is in front of its own.
+    /// As [`Self::read_cached`] for the most frequent read on a large machine, by a spinning CPU:
+    /// another CPU of its group has the line again, in the third level too, and all sets are
+    /// unchanged since the line was invalidated in this CPU. The line is at the front of its set.
     #[inline]
     fn read_again(
         &self,
@@ -370,8 +370,8 @@ impl Lines {
         line.mark_quick(cpu);
     }
 
-    /// Looks in the private levels of `cpu`. On a hit the line comes to the front of the first one,
-    /// and what that costs beyond a hit there is returned.
+    /// Looks in the private levels of `cpu`. On a hit the line moves to the front of the first
+    /// level; returns the cost beyond a hit there.
     fn look_up(&self, h: &mut Hierarchy, index: usize, cpu: usize) -> Option<u64> {
         // I1 and I2 spare the search.
         let readable = self.readable(self.entry(index), cpu);
@@ -447,7 +447,7 @@ impl Lines {
         self.keep_or_write_back(h, out, now);
     }
 
-    /// Removes every copy but that of `cpu` and makes it the owner.
+    /// Removes every copy except `cpu`'s and makes `cpu` the owner.
     fn invalidate_others(&self, h: &mut Hierarchy, index: usize, cpu: usize) {
         let (line, group) = (self.entry(index), self.price.group_of(cpu));
         let owner = line.owner.get() as usize;
@@ -490,7 +490,7 @@ impl Lines {
         }
     }
 
-    /// The controller is busy with it; nobody waits.
+    /// It occupies the controller, but no task waits for it.
     pub(crate) fn write_back(&self, h: &mut Hierarchy, index: usize, now: u64) {
         h.counts.write_backs += 1;
         let line = self.entry(index);

@@ -1,4 +1,5 @@
-//! Cache-line coherence: who holds a line, what an access costs, and who spins on it.
+//! Cache-line coherence: the holders of a line, the cost of an access, and the CPUs that spin on
+//! it.
 //!
 //! A directory protocol with the states of MESI. A line is *owned* by one CPU (modified or
 //! exclusive), *shared* by a set of CPUs, or in no cache. A request for a line that is in transit
@@ -25,7 +26,7 @@ pub(crate) struct Lines {
     count: usize,
     /// Offsets below this lie on task stacks.
     stacks: usize,
-    /// What is added to the line number of an offset behind the stacks to get its entry (wrapping).
+    /// Added to the line number of an offset behind the stacks to get its entry (wrapping).
     heap: usize,
     /// Words of 64 sharers for each set in the pool; 1 means the set is in the line itself.
     pub(crate) words: usize,
@@ -53,8 +54,8 @@ pub(crate) const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What a line's miss of number `misses` costs more, of at most `most`; `chance` is that of the
-/// line.
+/// Returns the perturbation, at most `most`, of a line's miss number `misses`; `chance` is the
+/// line's.
 #[inline(always)]
 pub(crate) fn more(most: u64, chance: u64, misses: u32) -> u64 {
     let key = chance ^ u64::from(misses);
@@ -92,9 +93,9 @@ impl Lines {
         })
     }
 
-    /// The entry of `offset`. All that a task has on its stack, which is the waiter of the lock it
-    /// waits for, counts as one line: where a frame puts it is the compiler's choice, and with it
-    /// every build would have results of its own. So stacks have one entry each, before the rest.
+    /// The entry of `offset`. A task's stack, which holds its waiter in a lock's queue, counts as
+    /// one line: otherwise results would depend on the compiler's frame layout and differ between
+    /// builds. So stacks have one entry each, before the rest.
     #[inline(always)]
     pub(crate) fn index(&self, offset: usize) -> usize {
         if offset >= self.stacks { (offset / LINE).wrapping_add(self.heap) } else { offset / STACK }
@@ -135,7 +136,8 @@ impl Lines {
         Line { hot, entry }
     }
 
-    /// Where what an access to `offset` looks at first is, if `offset` is in simulated memory.
+    /// Returns the address of the data that an access to `offset` reads first, if `offset` is in
+    /// simulated memory.
     #[inline]
     pub(crate) fn place(&self, offset: usize) -> *const u8 {
         self.hot.as_ptr().wrapping_add(self.index(offset)).cast()
@@ -233,8 +235,8 @@ impl Lines {
         self.reach.copies(found, self.away(line, cpu))
     }
 
-    /// Whether `line` lies in the memory of another package than that of `cpu`, where that makes a
-    /// difference to its transfers.
+    /// Returns whether `line` is in the memory of a package other than `cpu`'s, if this affects its
+    /// transfers.
     #[inline]
     pub(crate) fn away(&self, line: Line<'_>, cpu: usize) -> bool {
         let home = line.home.get() as usize;
@@ -337,7 +339,7 @@ impl Lines {
         self.controllers.take((line.home.get() as usize).saturating_sub(1), index, at)
     }
 
-    /// What the caches have seen; all zero without a geometry.
+    /// Returns the counts of the caches; all zero without a geometry.
     pub(crate) fn counts(&self) -> CacheCounts {
         self.caches.as_ref().map_or_else(CacheCounts::default, |caches| caches.borrow().counts)
     }
@@ -359,7 +361,7 @@ impl Lines {
         price * self.perturbation / FRACTION
     }
 
-    /// What the draws of the misses of line `index` have in common.
+    /// Returns the common seed of the draws for misses of line `index`.
     #[inline(always)]
     pub(crate) fn chance(&self, index: usize) -> u64 {
         self.seed ^ self.key(index) << 32

@@ -23,7 +23,7 @@ impl Machine {
     /// and every draw.
     ///
     /// Fails when the host cannot reserve the address space: 16 GiB for objects and 64 KiB for each
-    /// task, and half of that again for the line directory; only what is used is committed.
+    /// task, and half of that again for the line directory; only used memory is committed.
     ///
     /// # Panics
     ///
@@ -44,7 +44,7 @@ impl Machine {
         self.engine.install(os);
     }
 
-    /// Tells `recorder` everything that happens from now on.
+    /// Reports all events from now on to `recorder`.
     pub fn record(&self, recorder: Rc<RefCell<dyn Recorder>>) {
         self.engine.tap.attach(recorder);
     }
@@ -65,16 +65,16 @@ impl Machine {
         self.engine.run(until_ns.saturating_mul(1000))
     }
 
-    /// For a run that came to no end: what every CPU does, which task waits for which lock and who
-    /// holds it, and the command line that repeats the run.
+    /// For a run that did not end: describes the state of every CPU, the waiting tasks with their
+    /// locks and the owners, and the command line that repeats the run.
     pub fn explain_no_end(&self) -> String {
         let mut lines = self.engine.describe();
         lines.push(format!("repeat it with: {}", command()));
         lines.join("; ")
     }
 
-    /// From now on locks of user mode that look at a word for a while look once: programs do so
-    /// that know that they have one CPU.
+    /// From now on user-mode locks that spin read the word only once, like programs that know that
+    /// they have one CPU.
     pub fn forbid_spinning(&self) {
         self.engine.spins_never.set(true);
     }
@@ -95,7 +95,7 @@ impl Machine {
         self.engine.ops()
     }
 
-    /// What the caches have seen so far; all zero when the preset states no geometry.
+    /// Returns the counts of the caches so far; all zero if the preset has no geometry.
     pub fn cache_counts(&self) -> CacheCounts {
         self.engine.lines.counts()
     }
@@ -214,7 +214,7 @@ impl Here {
         fetch(core::ptr::from_ref(object).cast(), 1);
     }
 
-    /// Fetches the word at the simulated address `word`, and what the machine knows of its line,
+    /// Prefetches the word at the simulated address `word`, and the directory entry of its line,
     /// into the host's caches.
     #[inline]
     pub fn fetch_word(word: usize) {
@@ -232,8 +232,8 @@ impl Here {
         engine().vanish()
     }
 
-    /// Creates a task; it runs when some CPU switches to it. `None` when the machine has no room
-    /// for it.
+    /// Creates a task; it runs when some CPU switches to it. `None` if the machine has no free
+    /// stack.
     pub fn spawn(body: Box<dyn FnOnce()>) -> Option<TaskId> {
         engine().spawn(body, false)
     }
@@ -293,8 +293,8 @@ impl Here {
         engine().tasks_wait(change);
     }
 
-    /// CPU time spent spinning on lock words that tasks which waited could have had, picoseconds:
-    /// at any time that of as many CPUs as spin or as tasks wait, whichever is less.
+    /// Returns the CPU time, in picoseconds, spent spinning on lock words that waiting tasks could
+    /// have used: at any time the smaller of the numbers of spinning CPUs and waiting tasks.
     pub fn spun_beside_ps() -> u64 {
         engine().spun_beside()
     }
@@ -311,7 +311,7 @@ impl Here {
         engine().cpus[cpu].resched.get()
     }
 
-    /// Says whether a reschedule of `cpu` is wanted; returns what was said before. While none is,
+    /// Sets whether a reschedule of `cpu` is requested; returns the previous value. While none is,
     /// [`Os::preempt_point`](crate::Os::preempt_point) is not called there.
     #[inline]
     pub fn set_resched(cpu: usize, wanted: bool) -> bool {
@@ -350,7 +350,7 @@ impl Here {
         engine().watches.add(name, engine().offset(lock));
     }
 
-    /// Tells the recorder of the machine, if it has one, that `event` has happened.
+    /// Reports `event` to the recorder of the machine, if it has one.
     #[inline]
     pub fn tell(event: Event) {
         engine().tell(|| event);
@@ -380,7 +380,7 @@ impl Here {
         });
     }
 
-    /// What was seen of the watched locks so far.
+    /// Returns the statistics of the watched locks so far.
     pub fn watched() -> Vec<Watch> {
         engine().watches.snapshot(engine().now())
     }

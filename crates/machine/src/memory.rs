@@ -1,12 +1,12 @@
 //! Simulated memory: one reserved region that holds the coroutine stacks and every simulated
 //! object.
 //!
-//! The simulated address of an object is its offset in the region. Offsets come from a
-//! deterministic allocator, so cache lines follow the real layout of the structs while no real
-//! pointer value reaches a decision.
+//! The simulated address of an object is its offset in the region. A deterministic allocator
+//! assigns offsets, so cache lines follow the real layout of the structs, while no decision depends
+//! on a real pointer value.
 //!
-//! A region that nobody uses any more waits on its thread for the next machine with as many stacks,
-//! because the host takes longer to make 2000 stacks than many a simulation lasts.
+//! A region that is no longer used is kept on its thread for the next machine with as many stacks,
+//! because the host takes longer to create 2000 stacks than many simulations last.
 
 use core::cell::{Cell, RefCell};
 use core::ops::Deref;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
-/// Bytes of a coroutine stack. Kernel paths of ours are shallow; a panic needs the most
+/// Bytes of a coroutine stack. The simulated kernel paths are shallow; a panic needs the most
 /// (formatting).
 pub(crate) const STACK: usize = 64 << 10;
 /// Bytes reserved (not committed) for simulated objects.
@@ -34,7 +34,7 @@ struct Reservation {
     base: NonNull<u8>,
     bytes: usize,
     slots: usize,
-    /// The first so many stacks have their guard pages.
+    /// Number of stacks, from the first, that have their guard pages.
     guarded: Cell<usize>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn reserve(bytes: usize) -> std::io::Result<NonNull<u8>> {
 ///
 /// # Safety
 ///
-/// `base` and `bytes` are those of one [`reserve`], and nothing refers to the memory any more.
+/// `base` and `bytes` are from one [`reserve`], and there are no references to the memory any more.
 pub(crate) unsafe fn release(base: NonNull<u8>, bytes: usize) {
     // SAFETY: by this function's contract the range is a mapping of ours without users.
     unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
@@ -163,8 +163,8 @@ impl Region {
         Some(PooledStack { region: Rc::clone(self), slot: slot as u32, colour })
     }
 
-    /// Gives the memory of all stacks back to the host and makes them one mapping again. For the
-    /// end of a machine whose objects outlive it, and with them the region: no stack is used.
+    /// Releases the memory of all stacks to the host and makes them one mapping again. For the end
+    /// of a machine with objects that outlive it, and so its region: the stacks are unused.
     pub(crate) fn retire_stacks(&self) {
         if let Some(memory) = &self.memory {
             memory.guarded.set(0);
@@ -177,7 +177,7 @@ impl Region {
         unsafe { libc::madvise(base, self.slots * STACK, libc::MADV_DONTNEED) };
     }
 
-    /// The stack slot whose guard page holds the address `at`.
+    /// Returns the stack slot with a guard page that contains the address `at`.
     pub(crate) fn guard(&self, at: usize) -> Option<usize> {
         let offset = at.checked_sub(self.base())?;
         let slot = offset / STACK;
@@ -253,7 +253,7 @@ impl Drop for PooledStack {
     }
 }
 
-/// An object in simulated memory, starting at a cache line of its own.
+/// An object in simulated memory, aligned to a cache line.
 ///
 /// Its words are priced when they are used through the `Smp` platform; reading it from outside a
 /// simulated task is free. Not `Send`: a machine belongs to one thread.

@@ -10,8 +10,8 @@ pub(crate) struct Distances {
     places: Vec<(u16, u16)>,
     /// By distance: within a last-level cache, within a package, one hop between packages, ...
     pub(crate) prices: Vec<u64>,
-    /// The same of a line whose memory is in another package than the CPU that asks; empty where
-    /// that makes no difference.
+    /// The same for a line in the memory of a package other than the requesting CPU's; empty if
+    /// there is no difference.
     pub(crate) away: Vec<u64>,
     pub(crate) llc: u64,
     /// By number of hops, from 0. A single price holds for any number of hops.
@@ -19,7 +19,7 @@ pub(crate) struct Distances {
     /// Hops from package to package, row by row; empty when all are one hop apart.
     hops: Vec<u8>,
     packages: usize,
-    /// What a write costs beyond the transfer where other groups hold the line.
+    /// Cost of a write beyond the transfer if other groups hold the line.
     pub(crate) invalidate: u64,
     /// How long a line that other groups wait for stays with the CPU that has got it.
     pub(crate) kept: u64,
@@ -103,8 +103,8 @@ impl Controllers {
         Self { for_each_package: each, service, free: vec![Cell::new(0); packages * each] }
     }
 
-    /// Queues a request for line `index`, whose home is package `home`, at `at`: when its service
-    /// begins. Consecutive lines are interleaved over the controllers of their home.
+    /// Queues a request at `at` for line `index` with home package `home`; returns when its service
+    /// starts. Consecutive lines are interleaved over the controllers of their home.
     pub(crate) fn take(&self, home: usize, index: usize, at: u64) -> u64 {
         if self.service == 0 {
             return at;

@@ -1,9 +1,9 @@
-//! What the machine asks of the operating system that runs on it.
+//! The operating system, as the machine calls it.
 
 use crate::smp::Word;
 use convoy_sync::{Sleep, TaskId, Wake};
 
-/// Why an interrupt was taken, both may be true, and what it interrupted.
+/// The causes of an interrupt, both of which may be true, and the interrupted mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupt {
     /// The CPU's timer has fired; the handler sets it again.
@@ -47,14 +47,14 @@ pub trait Os {
     }
 
     /// Whether the engine idles by itself: it then asks [`Self::idle_next`] in the place of running
-    /// the idle task, which saves the switches to its coroutine. For operating systems whose
-    /// [`Self::interrupt`] uses no simulated memory.
+    /// the idle task, which saves the switches to its coroutine. For operating systems with an
+    /// [`Self::interrupt`] that does not use simulated memory.
     fn engine_idles(&self) -> bool {
         false
     }
 
-    /// Who runs next on this CPU, which idles; with nobody it waits for an interrupt, takes it, and
-    /// asks again.
+    /// Returns the next task of this idle CPU; if there is none, the CPU waits for an interrupt,
+    /// takes it, and asks again.
     fn idle_next(&self) -> Option<TaskId> {
         None
     }
@@ -73,8 +73,8 @@ pub trait Os {
     /// Handles an interrupt, with interrupts disabled. Must not switch tasks.
     fn interrupt(&self, cause: Interrupt);
 
-    /// The handler is done and interrupts are enabled: the place to preempt. `user` tells what was
-    /// interrupted.
+    /// Called when the handler is done and interrupts are enabled, where a task may be preempted.
+    /// `user` is true if user mode was interrupted.
     fn interrupt_return(&self, user: bool);
 
     /// Puts the current task to sleep on the word at simulated address `word` while `holds` is
@@ -108,7 +108,7 @@ pub trait Os {
         panic!("no futexes: {count} sleepers on {word:?} are wanted");
     }
 
-    /// A system call that does hardly anything.
+    /// A system call that does almost no work.
     fn user_call(&self) {
         panic!("this operating system has no such call");
     }
@@ -127,7 +127,7 @@ pub trait Os {
         false
     }
 
-    /// The context of the caller, in an operating system whose locks keep the rules of its
+    /// Returns the context of the caller, in an operating system with rules for locks in
     /// interrupts: builds with debug assertions check them.
     fn context(&self) -> Option<Context> {
         None
@@ -136,7 +136,7 @@ pub trait Os {
     /// Whether `task` is on a CPU.
     fn on_cpu(&self, task: TaskId) -> bool;
 
-    /// Whether the current task should give up its CPU.
+    /// Returns whether the current task should yield its CPU.
     fn need_resched(&self) -> bool;
 
     /// Tasks that run on the calling CPU or wait for it.

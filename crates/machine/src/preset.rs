@@ -45,22 +45,22 @@ impl Topology {
     }
 }
 
-/// Prices of the hardware, in nanoseconds unless the name says otherwise. The sources stand in the
-/// preset files.
+/// Prices of the hardware, in nanoseconds unless the name says otherwise. The preset files name the
+/// sources.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = nanoseconds)]
 pub struct Prices {
     /// Load or store that hits the CPU's own cache.
     pub hit: f64,
-    /// What a locked instruction costs beyond `hit`.
+    /// Cost of a locked instruction beyond `hit`.
     pub atomic: f64,
     /// Line transfer between CPUs that share the last-level cache.
     pub llc: f64,
     /// Line transfer between last-level caches of one package.
     pub package: f64,
-    /// The same when the line lies in the memory of another package, whose directory has to be
-    /// asked. Without it that costs what `package` does.
+    /// The same if the line is in the memory of another package, with a lookup in that package's
+    /// directory. Without it that costs what `package` does.
     #[serde(default)]
     pub package_away: Option<f64>,
     /// Line transfer between packages.
@@ -79,11 +79,11 @@ pub struct Prices {
     /// it a machine is like a simulator in which every miss takes its price, whatever others do.
     #[serde(default)]
     pub owner_service: Option<f64>,
-    /// What a write of a line that other last-level caches hold costs beyond the transfer.
+    /// Cost of a write beyond the transfer if other last-level caches hold the line.
     #[serde(default)]
     pub invalidate: f64,
-    /// How long a line that other last-level caches wait for stays with the CPU that has got it: so
-    /// long the line's home takes to learn that it came, and its next request to come.
+    /// Time for which a line stays with a CPU that received it while other last-level caches wait:
+    /// until the line's home learns of its arrival, and the next request reaches the CPU.
     #[serde(default)]
     pub kept: f64,
     /// Delay from sending an inter-processor interrupt to its handler.
@@ -94,9 +94,9 @@ pub struct Prices {
     pub interrupt: f64,
     /// Direct cost of a context switch (registers, page tables, pipeline).
     pub switch: f64,
-    /// What a task that comes back to a CPU pays to refill the first-level caches.
+    /// Cost of refilling the first-level caches for a task that returns to a CPU.
     pub refill: f64,
-    /// What a switch to another address space costs beyond `switch`.
+    /// Cost of a switch to another address space beyond `switch`.
     #[serde(default)]
     pub address_space: f64,
 }
@@ -108,11 +108,11 @@ pub struct Prices {
 pub struct UserPrices {
     /// One `pause` of a spinning loop.
     pub pause: f64,
-    /// One look at the monotonic clock, without a system call.
+    /// One reading of the monotonic clock, without a system call.
     pub clock: f64,
 }
 
-/// What a task costs whose lines the tasks in between have pushed out of the nearer caches.
+/// Cost of a task when intermediate tasks have evicted its lines from the nearer caches.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = nanoseconds)]
@@ -121,14 +121,14 @@ pub struct ColdSwitch {
     #[schemars(length(min = 1, max = COLD_MAX))]
     #[schemars(inner(range(min = 1, max = 1_000_000_000)))]
     pub after: Vec<u64>,
-    /// What the switch back costs then beyond `price_ns.switch`; between two numbers it grows
-    /// evenly, up to the first from nothing, and after the last it stays.
+    /// Cost of the switch back beyond `price_ns.switch`, interpolated linearly between two numbers,
+    /// from zero below the first, and constant after the last.
     #[schemars(length(min = 1, max = COLD_MAX))]
     pub ns: Vec<f64>,
 }
 
 impl ColdSwitch {
-    /// Nanoseconds `after` so many switches.
+    /// Nanoseconds after this number of switches.
     pub fn ns_after(&self, after: u64) -> f64 {
         let above = self.after.partition_point(|&known| known <= after);
         let point = |at: usize| (self.after[at] as f64, self.ns[at]);
@@ -141,7 +141,7 @@ impl ColdSwitch {
     }
 }
 
-/// Steps of the scheduler that were measured on a machine, in nanoseconds, in place of those of
+/// Steps of the scheduler that were measured on a machine, in nanoseconds; they replace
 /// `[sched_ns]` of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -153,7 +153,7 @@ pub struct SchedSteps {
     pub wake: f64,
 }
 
-/// What a hypervisor adds for a machine that is its guest, in nanoseconds.
+/// Overhead of a hypervisor on a machine that is its guest, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = nanoseconds)]
@@ -165,7 +165,7 @@ pub struct Guest {
     pub halt_poll: f64,
     /// From how long an idle time on its end takes `halted_exit`.
     pub long_idle: f64,
-    /// `price_ns.idle_exit` of a CPU that idled so long.
+    /// `price_ns.idle_exit` of a CPU that has idled for that time.
     pub halted_exit: f64,
 }
 
@@ -192,7 +192,7 @@ pub struct PrivateLevel {
     /// Lines of one set.
     #[schemars(range(min = 1, max = LINES_MAX))]
     pub ways: usize,
-    /// What a hit here costs beyond `price_ns.hit`.
+    /// Cost of a hit here beyond `price_ns.hit`.
     pub ns: f64,
 }
 
@@ -207,13 +207,14 @@ pub struct SharedLevel {
     /// Lines of one set.
     #[schemars(range(min = 1, max = LINES_MAX))]
     pub ways: usize,
-    /// What a hit here costs beyond `price_ns.hit`.
+    /// Cost of a hit here beyond `price_ns.hit`.
     pub ns: f64,
-    /// It holds all that the private caches above it hold. Otherwise it gets what they evict.
+    /// It holds all that the private caches above it hold. Otherwise it receives the lines that
+    /// they evict.
     pub inclusive: bool,
 }
 
-/// The caches of a machine: what they hold is evicted, least recently used first.
+/// The caches of a machine; lines are evicted in least recently used order.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Caches {
@@ -225,7 +226,7 @@ pub struct Caches {
     pub l3: Option<SharedLevel>,
 }
 
-/// Distances between packages. A line lives in the memory of the package whose CPU first fetched
+/// Distances between packages. A line is in the memory of the package of the CPU that first fetched
 /// it.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -235,10 +236,10 @@ pub struct Numa {
     pub hops: Vec<Vec<u8>>,
     /// Line transfer over 2, 3, ... hops; `price_ns.remote` is that over 1.
     pub remote_ns: Vec<f64>,
-    /// Line from memory over 1, 2, ... hops; `price_ns.memory` is that of the own package.
+    /// Line from memory over 1, 2, ... hops; `price_ns.memory` is the price in the own package.
     pub memory_ns: Vec<f64>,
-    /// What the firmware tells the kernel of the distance over 1, 2, ... hops, where 10 is that of
-    /// the own node (ACPI's SLIT); 20 over any further hop.
+    /// Distance over 1, 2, ... hops that the firmware reports to the kernel, where 10 is the own
+    /// node (ACPI's SLIT); 20 over any further hop.
     #[serde(default)]
     pub distance: Vec<u8>,
 }
@@ -259,7 +260,7 @@ pub struct MemoryControllers {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskTime {
-    /// Time for one request; 0 is a RAM disk, whose requests take nothing but the CPU's time.
+    /// Time for one request; 0 is a RAM disk, which takes only CPU time.
     #[schemars(range(min = 0.0, max = 1e12))]
     pub latency_ns: f64,
 }
@@ -290,7 +291,7 @@ pub struct Preset {
     /// Speed of kernel paths where it was measured apart; `speed` otherwise.
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub kernel_speed: Option<f64>,
-    /// Steps of kernel paths that were measured on this machine, in nanoseconds, in place of the
+    /// Steps of kernel paths that were measured on this machine, in nanoseconds; they replace the
     /// entries of `kernels/costs.toml` with these names.
     #[serde(default)]
     #[schemars(transform = nanoseconds)]
@@ -324,7 +325,7 @@ pub struct Preset {
     pub user_ns: Option<UserPrices>,
     /// The hypervisor; without one the machine is hardware.
     pub guest_ns: Option<Guest>,
-    /// Steps of the scheduler; those of the kernel preset where the file says nothing.
+    /// Steps of the scheduler; the kernel preset's if absent.
     pub sched_ns: Option<SchedSteps>,
     /// Switches back to tasks that have been away; without it they cost what all do.
     pub cold_switch: Option<ColdSwitch>,
@@ -399,8 +400,8 @@ impl Preset {
         cores
     }
 
-    /// What the firmware tells the kernel of the distance from one memory node to another; that
-    /// of a node to itself is 10 (ACPI's SLIT).
+    /// Returns the distance between memory nodes that the firmware reports to the kernel; 10 from a
+    /// node to itself (ACPI's SLIT).
     pub fn node_distance(&self, from: usize, to: usize) -> u8 {
         const OWN: u8 = 10;
         const OTHER: u8 = 20;

@@ -1,12 +1,12 @@
 //! How far away the copies of a line are.
 //!
 //! Distances are few: the own last-level cache, the rest of the package, packages one hop away, two
-//! hops, and so on. For each CPU the set of CPUs at each of them is known, so what the copies of a
-//! line cost takes a look at each distance, however many copies there are.
+//! hops, and so on. The set of CPUs at each distance is known for each CPU, so the cost of a line's
+//! copies takes one check per distance, whatever the number of copies.
 
 use crate::numa::Distances;
 
-/// What the copies of a line cost that are beyond the caches of the CPU that asks.
+/// Cost of the copies of a line outside the caches of the requesting CPU.
 #[derive(Clone, Copy)]
 pub(crate) struct Copies {
     /// Price of the nearest.
@@ -19,7 +19,7 @@ pub(crate) struct Copies {
     pub(crate) outside: bool,
 }
 
-/// Who is how far away from whom.
+/// The distances between CPUs.
 pub(crate) struct Reach {
     /// Numbers of distances.
     distances: usize,
@@ -29,8 +29,8 @@ pub(crate) struct Reach {
     cpus: Box<[u64]>,
     /// For each group and distance the set of the other groups.
     groups: Box<[u32]>,
-    /// By the set of distances at which there are copies; after those the same for lines whose
-    /// memory is in another package than the CPU that asks, where that makes a difference.
+    /// By the set of distances at which there are copies; then the same for lines in the memory of
+    /// a package other than the requesting CPU's, if there is a difference.
     copies: Box<[Option<Copies>]>,
     /// No distance costs less than the first, that inside a group.
     first_least: bool,

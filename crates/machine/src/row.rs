@@ -1,19 +1,19 @@
 //! Reads of one line by many CPUs in a row: by all that spin on it, after a write.
 //!
-//! The first of them fetches the line from the writer. From then on nobody owns it, several CPUs
-//! share it, and what a read changes is little: the CPU shares the line, which has had one more
-//! miss; the queue inside its group moves on by one service, that between groups by one transfer if
-//! its group had no copy, and the line is busy as long as any of them; with a geometry one more hit
-//! or transfer is counted, an inclusive third level has the line, and the first read by another
-//! group than the writer's writes back. Nothing of that makes the next read one of another kind.
-//! So all of it is kept at hand, and the directory learns of it at the end.
+//! The first of them fetches the line from the writer. From then on the line is shared by several
+//! CPUs without an owner, and a read changes little: the CPU shares the line, which has had one
+//! more miss; the queue inside its group moves on by one service, that between groups by one
+//! transfer if its group had no copy, and the line is busy as long as any of them; with a geometry
+//! one more hit or transfer is counted, an inclusive third level has the line, and the first read
+//! by another group than the writer's writes back. Nothing of that makes the next read one of
+//! another kind. So all of it is kept at hand, and the directory learns of it at the end.
 //!
 //! It is so for reads
 //!
 //! - of a line that other CPUs own or share;
 //! - by a CPU that does neither;
-//! - if all sets that the read would bring the line into list it in front: what comes back then to
-//!   where it was takes nobody's place.
+//! - if all sets into which the read would insert the line list it in front: reinserting the line
+//!   then does not evict another.
 //!
 //! All others end the row and are left to [`Lines::read`].
 
@@ -32,8 +32,7 @@ pub(crate) struct Row<'a> {
     index: usize,
     /// CPUs that share the line, a bit each.
     sharers: RefMut<'a, [u64]>,
-    /// As in [`Turns`](crate::turns::Turns); on a machine of one group the second is that of the
-    /// line.
+    /// As in [`Turns`](crate::turns::Turns); on a machine of one group the second is the line's.
     times: RefMut<'a, [u64]>,
     caches: Option<RefMut<'a, Hierarchy>>,
     /// Groups that are known to have the line, a bit each.
@@ -44,7 +43,7 @@ pub(crate) struct Row<'a> {
     misses: u32,
     /// Of these, those that no copy in the group served.
     others: u32,
-    /// What a read inside a group costs, and by how much the perturbation may change it.
+    /// The cost of a read inside a group, and its largest perturbation.
     price: u64,
     most: u64,
     /// The price of a read that the cache of the group serves.
@@ -217,7 +216,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// Tells the directory.
+    /// Updates the directory.
     #[inline(always)]
     pub(crate) fn end(mut self) {
         let reads = self.misses.wrapping_sub(self.line.misses.get());
@@ -240,8 +239,8 @@ impl<'a> Row<'a> {
 }
 
 impl Lines {
-    /// What the nearest of the copies of `line` costs that `sharers` and the third levels `l3`
-    /// have, and nobody in the group of `cpu`.
+    /// Returns the cost of the nearest copy of `line` among `sharers` and the third levels `l3`,
+    /// none of which is in the group of `cpu`.
     fn nearest_of(&self, line: Line<'_>, cpu: usize, sharers: &[u64], l3: u32) -> u64 {
         let words = (0..).zip(sharers);
         let mut found = words.fold(0, |found, (at, &set)| found | self.reach.of(cpu, at, set));

@@ -1,8 +1,8 @@
 //! Rules that every lock of an operating system keeps, checked at each acquisition in builds with
 //! debug assertions, on whatever path it lies: the lock has a name, and no lock is taken both in
-//! interrupts and where such an interrupt may come. The rules are those of the name, not of one
-//! lock, and hold from the first acquisition to the last: the interrupt need not come while the
-//! lock is held for the mistake to be seen.
+//! interrupts and where such an interrupt may come. The rules apply to all locks of a name, from
+//! the first acquisition to the last: a violation is detected even if the interrupt does not arrive
+//! while the lock is held.
 //!
 //! Readers of a reader/writer lock count like writers, and a `try_lock` like a `lock`.
 
@@ -41,7 +41,7 @@ struct Usage {
     soft: [Option<Place>; 2],
 }
 
-/// What is known of the locks of a machine.
+/// The state of the rules for the locks of a machine.
 #[derive(Default)]
 pub(crate) struct Rules {
     names: RefCell<Names>,

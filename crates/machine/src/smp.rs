@@ -7,8 +7,8 @@ use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, W
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-/// The virtual machine of the calling thread. Every operation is sequentially consistent and costs
-/// what the state of its cache line says.
+/// The virtual machine of the calling thread. Every operation is sequentially consistent, and its
+/// cost depends on the state of its cache line.
 #[derive(Clone, Copy, Debug)]
 pub struct Smp;
 

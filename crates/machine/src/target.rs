@@ -1,5 +1,5 @@
-//! Machines that exist, by their number of CPUs: where a program is tried whose record names a
-//! processor, or no more than a number of CPUs.
+//! Real machines, by number of CPUs, for predicting a recorded program: its record has the name of
+//! a processor, or only a number of CPUs.
 //!
 //! CPUs are taken in the order in which a cloud instance or a real server of that size has them:
 //! the threads of a core, the cores of a last-level cache, the caches of a package, then the next
@@ -20,14 +20,14 @@ pub struct Target {
 
 /// Machines of one kind, which are sold in many sizes.
 struct Series {
-    /// What the sentence calls one.
+    /// The name of a machine in sentences.
     name: &'static str,
-    /// The largest one that has a preset.
+    /// The largest machine that has a preset.
     preset: &'static str,
     /// The series of the next larger machines.
     larger: usize,
-    /// Parts of the names of its processors, and of those without a preset whose nearest relative
-    /// it is, in small letters.
+    /// Parts of the names of its processors, and of related processors without a preset, in lower
+    /// case.
     marks: &'static [&'static str],
 }
 
@@ -59,13 +59,13 @@ const SERIES: [Series; 10] = [
     series("a Ryzen 7950X", "ryzen-7950x-16", EPYC_9004, &["ryzen"]),
 ];
 
-/// Families whose members do not always name their series: guests of a cloud.
+/// Families of processors that do not always report their series: cloud instances.
 const FAMILIES: [(&str, usize); 3] =
     [("epyc", EPYC_9004), ("intel", XEON_8375C), ("neoverse", GRAVITON_4)];
 
-/// The machine with `cpus` CPUs that is nearest to `model`, the name of a processor as the kernel
-/// tells it. An empty or unknown one gives an EPYC 9004; `aarch64` gives a Graviton 4. Machines
-/// larger than any that was measured have further packages.
+/// Returns the machine with `cpus` CPUs that is nearest to `model`, the name of a processor as
+/// reported by the kernel. An empty or unknown name selects an EPYC 9004, `aarch64` a Graviton 4.
+/// Machines larger than any that was measured have further packages.
 ///
 /// # Errors
 /// [`CatalogueError`] where a shipped preset cannot be read.

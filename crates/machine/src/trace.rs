@@ -1,7 +1,7 @@
-//! Recording: what happens on the machine, told to whoever listens.
+//! Recording: reports the events of the machine to a recorder.
 //!
 //! A recorder costs no virtual time and decides nothing, so a run has the same schedule hash with
-//! and without one. Without one each place that could tell something costs one test of a flag.
+//! and without one. Without a recorder each such place costs one test of a flag.
 
 use crate::engine::{Engine, Mode};
 use convoy_sync::{LockEvent, TaskId};
@@ -13,13 +13,13 @@ use std::rc::Rc;
 pub enum Leave {
     /// It sleeps.
     Asleep,
-    /// It could go on: another task's turn.
+    /// It is still runnable: another task's turn.
     Runnable,
     /// It has ended.
     Dead,
 }
 
-/// One thing that happened. Machine, operating system and load each tell their part.
+/// One thing that happened. Machine, operating system and load each report their events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The CPU's time is accounted to this from now on.
@@ -57,10 +57,10 @@ pub enum Event {
     Born {
         /// The task; the running one made it.
         task: TaskId,
-        /// The CPU whose run queue it is on; an idle task is on none.
+        /// The CPU of its run queue; idle tasks are not in a run queue.
         cpu: Option<usize>,
     },
-    /// What the task is to people: a process number, and a kind with a number.
+    /// The name of the task for readers: a process number, and a kind with a number.
     Label {
         /// Process number; 0 leaves it.
         pid: u32,
@@ -73,7 +73,7 @@ pub enum Event {
     Wake {
         /// The task; the running one woke it unless an interrupt did.
         task: TaskId,
-        /// The CPU whose run queue it is on.
+        /// The CPU of its run queue.
         cpu: usize,
     },
     /// The handler of a software interrupt, by the number and name of its vector, begins on this
@@ -87,15 +87,15 @@ pub enum Event {
     Call(Option<&'static str>),
     /// The running task began this job.
     Job(&'static str),
-    /// What is measured begins (`true`) or ends.
+    /// The measured part begins (`true`) or ends.
     Measure(bool),
 }
 
 /// An event with its place and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Virtual time of the CPU in picoseconds. Records of one CPU are in order; those of two may be
-    /// out of order by one skew.
+    /// Virtual time of the CPU in picoseconds. Records of one CPU are in order; records of two CPUs
+    /// may be out of order by one skew.
     pub at: u64,
     /// The CPU.
     pub cpu: usize,
@@ -132,7 +132,7 @@ impl Engine {
         self.tap.on.get()
     }
 
-    /// Tells the recorder, if there is one, what `event` returns.
+    /// Reports the result of `event` to the recorder, if there is one.
     #[inline(always)]
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         if self.tap.on.get() {

@@ -1,4 +1,5 @@
-//! Tournament tree over the CPUs: who acts next, and how far it may run before somebody else must.
+//! Tournament tree over the CPUs: the CPU that acts next, and how far it may run before another CPU
+//! has to act.
 
 use core::cell::Cell;
 use core::hint::select_unpredictable;
@@ -24,13 +25,13 @@ impl Turn {
         (self.0 >> 64) as u64
     }
 
-    /// Who.
+    /// The CPU.
     #[inline]
     pub const fn cpu(self) -> usize {
         self.0 as usize
     }
 
-    /// The earlier of two. Nobody could predict which: no branch.
+    /// The earlier of two. Branchless, since the outcome is unpredictable.
     #[inline(always)]
     #[must_use]
     pub fn earlier(self, other: Self) -> Self {
@@ -38,8 +39,8 @@ impl Turn {
     }
 }
 
-/// Children of a node. All of them are one cache line of the host, and the matches of a node are no
-/// loop, into which compilers would put branches.
+/// Children of a node. They fill one cache line of the host, and the matches of a node are not
+/// written as a loop, for which compilers would emit branches.
 const WAYS: usize = 4;
 
 /// Four neighbours.
@@ -52,7 +53,7 @@ impl Node {
         &self.0[place % WAYS]
     }
 
-    /// The earliest of all but the one at `place`.
+    /// Returns the earliest turn except for the turn at `place`.
     #[inline(always)]
     fn first_other(&self, place: usize) -> Turn {
         let other = |distance| self.at(place ^ distance).get();
@@ -63,7 +64,7 @@ impl Node {
 /// One key (virtual time in picoseconds) for each CPU; `u64::MAX` is "nothing to do".
 ///
 /// Ties go to the lower CPU number. All operations are O(log CPUs) without allocation; the tree
-/// gives the earliest CPU and, for run-ahead, the earliest of the others.
+/// returns the earliest CPU and, for run-ahead, the earliest of the others.
 #[derive(Debug)]
 pub struct Tree {
     /// The place of CPU 0. Place `p` is in node `p / WAYS`, and has the winner of node `p + 1` if
@@ -109,7 +110,7 @@ impl Tree {
         self.first.set(winner);
     }
 
-    /// `turn` comes to `place`: who wins the node.
+    /// Sets `place` to `turn`; returns the winner of the node.
     #[inline(always)]
     fn enter(&self, place: usize, turn: Turn) -> Turn {
         let node = &self.nodes[place / WAYS];

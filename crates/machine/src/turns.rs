@@ -1,10 +1,10 @@
-//! Who waits for whom at a contended line.
+//! The order of the waiters for a contended line.
 //!
 //! CPUs that share a last-level cache form a *group*. Two queues meet at a line:
 //!
-//! - *inside* a group its cache serves one request after the other: reads of a copy that it has
-//!   follow each other by `read_service`, and whoever wants a line that is on its way to another
-//!   CPU of the group waits until it is there;
+//! - *inside* a group its cache serves one request after the other: reads of its copy follow each
+//!   other at intervals of `read_service`, and a request for a line that is on its way to another
+//!   CPU of the group waits for its arrival;
 //! - *between* groups one request for the line is under way at a time. Of a group only the first
 //!   requester goes out; the others find the line on its way into their cache and are served
 //!   inside. So copies to several groups follow one another, each for its whole transfer, and
@@ -32,11 +32,11 @@ pub(crate) struct Turns {
     pub(crate) times: RefCell<Vec<u64>>,
     /// Between two reads inside a group.
     read_service: u64,
-    /// Between two copies of a line that nobody owns to other groups; the whole transfer if absent.
+    /// Between two copies of an unowned line to other groups; the whole transfer if absent.
     copy_service: Option<u64>,
-    /// The same where somebody owns it, or wants to.
+    /// The same for a line with an owner, or with a request for ownership.
     owner_service: Option<u64>,
-    /// For how long a line that came from another group stays with who got it.
+    /// Time for which a line from another group stays with the CPU that received it.
     kept: u64,
 }
 
@@ -45,14 +45,14 @@ pub(crate) struct Turns {
 pub(crate) struct Request {
     /// The group of the CPU that asks.
     pub(crate) group: usize,
-    /// The group that has to give the line away or share it for the first time; 0 if any copy will
+    /// The group that has to transfer the line or share it for the first time; 0 if any copy will
     /// do.
     pub(crate) from: usize,
     /// No other group is asked.
     pub(crate) inside: bool,
 }
 
-/// What a request takes that begins at some time.
+/// The duration of a request that starts at some time.
 struct Served {
     done: u64,
     /// When its turn between groups ends, and when the next CPU of the same group may have the
@@ -62,7 +62,7 @@ struct Served {
 }
 
 impl Served {
-    /// Nobody else has the line before it is there.
+    /// No other CPU has the line before it arrives.
     fn alone(done: u64) -> Self {
         Self { done, between: done, inside: done }
     }
@@ -144,20 +144,20 @@ impl Turns {
         (done + self.read_service).saturating_sub(clean).max(start)
     }
 
-    /// When another group may have the line after a request between groups whose turn ends at
-    /// `end`.
+    /// Returns when another group may have the line after a request between groups that ends its
+    /// turn at `end`.
     #[inline(always)]
     pub(crate) fn after(&self, end: u64) -> u64 {
         end + self.kept
     }
 
-    /// When the turn of a read between groups ends, of a line that nobody owns.
+    /// Returns when the turn of a read between groups ends, for a line without an owner.
     #[inline(always)]
     pub(crate) fn between(&self, start: u64, done: u64) -> u64 {
         self.copy_service.map_or(done, |service| start + service)
     }
 
-    /// The same for a line that somebody owns.
+    /// The same for a line with an owner.
     #[inline(always)]
     pub(crate) fn moved(&self, start: u64, done: u64) -> u64 {
         self.owner_service.map_or(done, |service| start + service)
@@ -181,7 +181,7 @@ fn begin_at(times: &[u64], line: Line<'_>, request: &Request, now: u64) -> u64 {
     }
 }
 
-/// `request` has been served: notes in the `times` of its line who waits for that.
+/// Updates the `times` of the line after `request` has been served, for its waiters.
 #[inline(always)]
 fn note(times: &mut [u64], line: Line<'_>, request: &Request, served: &Served, kept: u64) {
     times[request.group] = served.inside;

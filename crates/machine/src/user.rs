@@ -1,10 +1,10 @@
 //! `User`: the virtual machine as the platform of a lock in user mode.
 //!
-//! Words are those of [`Smp`], and cost the same. What differs is what user space cannot do: it
-//! cannot forbid preemption or interrupts, sleeping and waking are system calls
+//! Words are [`Smp`]'s, and cost the same. The differences are the limits of user space: it cannot
+//! disable preemption or interrupts, sleeping and waking are system calls
 //! ([`Os::user_wait`](crate::Os::user_wait), [`Os::user_wake`](crate::Os::user_wake)), and spinning
-//! is a loop of `pause` that gives the CPU up from time to time, as natively. Looks of that loop
-//! that find nothing new cost time and no event: the write of the word wakes the spinner.
+//! is a loop of `pause` that yields the CPU from time to time, as on the native platform. Looks of
+//! that loop that find nothing new cost time and no event: the write of the word wakes the spinner.
 
 use crate::engine::{Mode, Pace, Until, engine};
 use crate::smp::{Smp, Word};
@@ -14,7 +14,7 @@ use convoy_sync::{
 };
 use core::sync::atomic::Ordering;
 
-/// User mode of the virtual machine of the calling thread; for tasks whose CPU time is accounted as
+/// User mode of the virtual machine of the calling thread; for tasks with CPU time accounted as
 /// [`Mode::User`]. See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct User;
@@ -29,7 +29,7 @@ fn system<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Looks at `word` until `until` is over, and yields from time to time.
+/// Polls `word` until `until` is over, and yields from time to time.
 fn poll_and_yield(word: &Word<u32>, until: Until<'_>) {
     let engine = engine();
     while !engine.poll(engine.offset(word), until, Pace::Stops(LOOKS_BEFORE_YIELD)) {

@@ -1,9 +1,9 @@
-//! Watched locks: who owns them, for how long, and whether the owner is running.
+//! Watched locks: their owners, hold times, and whether the owner is running.
 
 use convoy_sync::{LockEvent, TaskId};
 use core::cell::{Cell, RefCell};
 
-/// What was seen of one watched lock. Times are in picoseconds of virtual time.
+/// Statistics of one watched lock. Times are in picoseconds of virtual time.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// Name, as printed.
@@ -61,7 +61,8 @@ impl Watch {
 pub(crate) struct Watches {
     list: RefCell<Vec<Watch>>,
     any: Cell<bool>,
-    /// A bit for each watched lock, by its place: most locks are told from all of them by one look.
+    /// A bit for each watched lock, by its address: for most locks one test shows that they are not
+    /// watched.
     bits: Cell<u64>,
 }
 

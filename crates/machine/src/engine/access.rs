@@ -17,9 +17,9 @@ impl Engine {
         self.lines.index(self.offset(object))
     }
 
-    /// Whether this CPU may use `line` now without looking at the others: it is the `holder` of the
-    /// line and either the earliest, or ahead by less than the skew while the line has not moved
-    /// lately. A line that CPUs take from each other is used strictly in turn.
+    /// Returns whether this CPU may use `line` now without checking the other CPUs: it is the
+    /// `holder` of the line and either the earliest CPU, or ahead by less than the skew while the
+    /// line has not moved recently. A line that CPUs take from each other is used strictly in turn.
     #[inline(always)]
     fn in_turn(&self, line: Line<'_>, holder: u16) -> bool {
         let now = self.clock.get();
@@ -106,14 +106,14 @@ impl Engine {
         self.read_now(line, offset);
     }
 
-    /// A read of the word at `offset`, on `line`, by the CPU whose turn it is.
+    /// Reads the word at `offset`, on `line`, on the CPU in turn.
     #[inline(always)]
     fn read_now(&self, line: Line<'_>, offset: usize) {
         self.fetch_asked(line, offset, self.clock.get(), false);
     }
 
     /// The same, asked for at `asked`, which is not after now; `front` as in [`Lines::read`].
-    /// Whether the line came from elsewhere than the first level.
+    /// Returns whether the line was not in the first level.
     #[inline(always)]
     pub(super) fn fetch_asked(
         &self,

@@ -1,5 +1,5 @@
-//! CPU time burnt in spinning while tasks wait for a CPU: at any time that of as many CPUs as spin
-//! or as tasks wait, whichever is less. It is counted, not priced.
+//! CPU time spent spinning while tasks wait for a CPU: at any time the smaller of the numbers of
+//! spinning CPUs and waiting tasks. It is counted, not priced.
 
 use super::{Engine, Mode};
 use core::cell::Cell;

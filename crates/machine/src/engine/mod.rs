@@ -1,9 +1,9 @@
 //! The engine: coroutines, virtual time, CPUs, interrupts.
 //!
 //! Each task is a stackful coroutine. The engine always resumes the CPU that is earliest in virtual
-//! time (ties: the lower CPU number); a CPU goes on without a switch while it is still the
-//! earliest, and over lines it owns it may run ahead by the preset's skew. All state is in `Cell`s
-//! because the engine is entered from the coroutines it runs.
+//! time (ties: the lower CPU number); a CPU continues without a switch while it is still the
+//! earliest, and on lines that it owns it may run ahead by the preset's skew. All state is in
+//! `Cell`s because the engine is entered from the coroutines it runs.
 
 mod access;
 mod beside;
@@ -47,7 +47,7 @@ const SETTLE_SKEWS: u64 = 10;
 
 type Task = Coroutine<(), (), (), PooledStack>;
 
-/// What a CPU is doing, for the accounting of its time.
+/// State of a CPU, for the accounting of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// User-mode work of a task.
@@ -75,8 +75,8 @@ pub type CpuTimes = [u64; 5];
 pub enum Outcome {
     /// [`Here::stop`](crate::Here::stop) was called.
     Stopped,
-    /// Deadlock. No CPU has anything to do, ever: all tasks have ended, or they wait or spin for
-    /// each other; or some wait for each other in a circle beside others that work.
+    /// Deadlock. No CPU will make progress: all tasks have exited, or they wait or spin for each
+    /// other; or some tasks wait for each other in a cycle while others work.
     Quiescent,
     /// CPUs use memory and no task gets anywhere.
     Livelock,
@@ -84,7 +84,7 @@ pub enum Outcome {
     TimeLimit,
 }
 
-/// What a switch between CPUs uses is one cache line of the host, for its first user.
+/// The fields that a switch between CPUs uses are the first cache line.
 #[repr(C, align(64))]
 pub(crate) struct Cpu {
     /// Virtual time when the CPU is not the running one.
@@ -95,14 +95,14 @@ pub(crate) struct Cpu {
     timer: Cell<u64>,
     /// When the pending inter-processor interrupt arrives.
     ipi: Cell<u64>,
-    /// The task whose coroutine this CPU runs.
+    /// The task that this CPU runs.
     pub(crate) task: Cell<TaskId>,
     /// Depth of disabled interrupts.
     irq_off: Cell<u32>,
     /// Depth of disabled preemption.
     pub(crate) preempt_off: Cell<u32>,
-    /// A reschedule of this CPU is wanted. The operating system's, kept where enabling preemption
-    /// finds it at once.
+    /// A reschedule of this CPU is wanted. The operating system's flag, stored here for fast access
+    /// when preemption is enabled.
     pub(crate) resched: Cell<bool>,
     /// Next in the line's list of spinners (CPU + 1), and whether this CPU is in that list.
     spin_next: Cell<u16>,
@@ -116,18 +116,18 @@ pub(crate) struct Cpu {
     /// The mode that idling interrupts, when the engine idles by itself.
     idle_mode: Cell<Mode>,
     mode_since: Cell<u64>,
-    /// When it asked for the line that it will look at next, while it spins.
+    /// The time of its request for the line that it reads next, while it spins.
     asked: Cell<u64>,
     /// Its last look while it spins has left the line in front of its sets.
     front: Cell<bool>,
-    /// What it spins for, while its coroutine is suspended for that.
+    /// The condition of its spin, while its coroutine is suspended.
     spin: Cell<Option<spin::Spin>>,
     /// The task about which the condition of its present or last spin asks whether it runs.
     asks: Cell<TaskId>,
     times: [Cell<u64>; 5],
 }
 
-/// What the engine knows of a task is one cache line of the host.
+/// The engine's data of a task, one cache line of the host.
 #[repr(align(64))]
 struct Slot {
     /// Its coroutine, from its start to its end.
@@ -178,7 +178,7 @@ pub(crate) struct Engine {
     yielder: Cell<*const Yielder<(), ()>>,
     /// By task, which has the number of its stack.
     slots: Box<[Slot]>,
-    /// What the locks of user mode remember, by task.
+    /// State of user-mode locks, by task.
     pub(crate) turns: Box<[Cell<Turn>]>,
     /// Whether locks of user mode wait without looking for a while, as in a program that knows that
     /// it has one CPU.
@@ -304,7 +304,7 @@ impl Engine {
         &**self.os.get().expect("an operating system is installed before the machine runs")
     }
 
-    /// Changes what the running CPU's time is accounted to; returns the former mode.
+    /// Sets the mode to which the running CPU's time is accounted; returns the previous mode.
     pub(crate) fn set_mode(&self, mode: Mode) -> Mode {
         let cpu = self.this();
         let now = self.clock.get();

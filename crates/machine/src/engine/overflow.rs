@@ -13,7 +13,7 @@ const EXIT: c_int = 3;
 /// KiB on current processors.
 const HANDLER_STACK: usize = 64 << 10;
 
-/// What a fault that is not ours is left to: the runtime's own report of overflows.
+/// The previous handler, which receives all other faults: the runtime's report of overflows.
 static FORMER: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// The command line of this process, which repeats a deterministic simulation.

@@ -1,29 +1,29 @@
-//! Polling in user mode: a loop of looks at a word with a `pause` between them, which ends after a
-//! number of looks or at a time, or gives the CPU up from time to time.
+//! Polling in user mode: a loop that reads a word, with a `pause` between reads, and ends after a
+//! number of reads or at a given time, or yields the CPU from time to time.
 //!
-//! No look is executed while the line stays in the cache of its CPU: its outcome is known, and the
-//! time of each follows from the first. As in [`super::spin`] the CPU is blocked until the line is
-//! written, and then looks again in its turn, at the first look of its loop that is not before the
-//! write. A *cycle* is as many looks as pass until the loop does something else; the coroutine goes
-//! on at its end if that ends the wait or is a system call. Interrupts are taken when they come,
-//! as in any code of user mode, not at the end of the look that they meet; this and the shorter
-//! lead over other CPUs is all that differs from executing each look.
+//! Reads are not executed while the line stays in the cache of its CPU: their result is known, and
+//! their times follow from the first. As in [`super::spin`] the CPU is blocked until the line is
+//! written, and then reads again in its turn, at the first read of its loop that is not before the
+//! write. A *cycle* is the number of reads until the loop does something else; the coroutine
+//! resumes at its end if this ends the wait or is a system call. Interrupts are taken when they
+//! arrive, as in any user-mode code, not at the end of a read; apart from this and the shorter lead
+//! over other CPUs, the result equals executing each read.
 //!
 //! The time is accounted to [`Mode::Spin`], and on a core with several hardware threads the others
-//! have the core meanwhile.
+//! use the core during the pauses.
 
 use super::spin::{Spin, Until};
 use super::{Cpu, Engine, Mode};
 use convoy_sync::TaskId;
 
-/// What a loop does besides looking.
+/// What ends a cycle of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// It ends at the last of so many looks, in place of the pause.
+    /// It ends at the last of this many reads, without the pause.
     Stops(u32),
-    /// It ends after so many looks and pauses.
+    /// It ends after this many reads and pauses.
     Looks(u32),
-    /// It reads the clock after so many looks and pauses, and ends if it is `until` or later,
+    /// It reads the clock after this many reads and pauses, and ends if it is `until` or later, in
     /// picoseconds.
     Clock {
         /// Looks.
@@ -54,7 +54,7 @@ pub(super) struct Poll {
     pause: u64,
     /// From the end of the last look of a cycle to the end of the cycle.
     gap: u64,
-    /// Looks of a cycle, and those of the present one that have ended.
+    /// Reads per cycle, and completed reads of the current cycle.
     looks: u32,
     looked: u32,
     /// The first end of a cycle that is not before it ends the loop.
@@ -94,7 +94,7 @@ impl Poll {
         self.ended.unwrap_or(self.end().max(self.until))
     }
 
-    /// Looks that begin before `at` have been in vain.
+    /// Skips the reads that start before `at`: they see the old value.
     fn advance(&mut self, at: u64) {
         if at > self.end() {
             let cycles = 1 + (at - self.end()) / self.length();
@@ -115,7 +115,7 @@ impl Poll {
         }
     }
 
-    /// A look has been in vain and ends now.
+    /// Counts a read that saw the old value and ends now.
     pub(super) fn looked(&mut self, now: u64) {
         self.looked += 1;
         if self.looked < self.looks {
@@ -129,19 +129,19 @@ impl Poll {
     }
 }
 
-/// Why a coroutine that was blocked in a loop goes on.
+/// Why a coroutine that was blocked in a loop resumes.
 enum Woken {
     /// The wait is over.
     Over,
     /// The loop has ended.
     Due,
-    /// An interrupt has been taken after so many looks of the cycle.
+    /// An interrupt was taken after this many reads of the cycle.
     Interrupted(u32),
 }
 
 impl Engine {
-    /// Looks at the word at `offset` at this pace until the wait is over, which is returned, or the
-    /// loop has ended. `until` must not use simulated memory.
+    /// Reads the word at `offset` at this pace until the wait or the loop ends; returns whether the
+    /// wait is over. `until` must not use simulated memory.
     pub(crate) fn poll(&self, offset: usize, until: Until<'_>, pace: Pace) -> bool {
         // SAFETY: only the lifetime changes. The engine uses it only while it stands in
         // `Cpu::spin`, which is from where this coroutine is suspended until it goes on, so what it
@@ -233,7 +233,7 @@ impl Engine {
         Woken::Interrupted(poll.looked)
     }
 
-    /// Whether the loop of `cpu`, number `index`, whose turn it is, has ended. If not, it gets
+    /// Returns whether the loop of `cpu`, number `index` and in turn, has ended. If not, it gets
     /// another turn.
     pub(super) fn poll_ends(&self, cpu: &Cpu, index: usize) -> bool {
         let poll = self.polls[index].get();

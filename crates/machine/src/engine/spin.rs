@@ -1,12 +1,13 @@
-//! Spinning on a word: no event for an iteration, and no coroutine for a look that is in vain.
+//! Spinning on a word, without an event per iteration and without resuming the coroutine for a read
+//! that sees the old value.
 //!
 //! A CPU that spins is blocked until the line of the word is written. Then it fetches the line
-//! again, in its turn and at the ordinary price, and the engine evaluates the condition that the
-//! coroutine left behind; only a look that ends the wait, or an interrupt, resumes the coroutine.
-//! A release under 63 waiters is 63 fetches and one resumption.
+//! again, in its turn and at the ordinary price, and the engine evaluates the condition of the
+//! suspended coroutine; only a read that ends the wait, or an interrupt, resumes the coroutine. A
+//! release under 63 waiters is 63 fetches and one resumption.
 //!
-//! A condition may also ask whether a task runs. The CPU then looks again when that task leaves its
-//! CPU; the line of the task's state, which a real spinner polls, has no price.
+//! A condition may also depend on whether a task is running. The CPU then evaluates it again when
+//! that task leaves its CPU; the line of the task's state, which a real spinner polls, is free.
 
 use super::time::{noted, schedule};
 use super::{Cpu, Engine, Mode};
@@ -39,12 +40,12 @@ impl Until<'_> {
     }
 }
 
-/// What a CPU spins for.
+/// The condition of a spinning CPU.
 #[derive(Clone, Copy)]
 pub(super) struct Spin {
     /// Offset of the word.
     pub(super) offset: usize,
-    /// What it refers to lives at least until the coroutine that spins goes on.
+    /// Its referent lives at least until the spinning coroutine resumes.
     pub(super) until: Until<'static>,
     /// The mode that the spinning interrupts.
     pub(super) mode: Mode,
@@ -52,7 +53,7 @@ pub(super) struct Spin {
     pub(super) polls: bool,
 }
 
-/// CPUs whose line was written and who have not looked again yet.
+/// CPUs that have to read their line again after a write.
 #[derive(Debug)]
 pub(super) struct Looks {
     /// Latest first.
@@ -119,8 +120,8 @@ fn merge(queue: &mut [Turn], old: usize, room: &mut Vec<Turn>) {
     }
 }
 
-/// CPUs that look at times of their own, latest first when they are sorted in descending order: how
-/// much later than the first may, and the CPU, in one number.
+/// CPUs that read at individual times, latest first when sorted in descending order: the delay
+/// after the first possible read, and the CPU, in one number.
 #[derive(Debug, Default)]
 struct Stragglers(Vec<u64>);
 
@@ -131,7 +132,7 @@ impl Stragglers {
         self.0.push(later * CPUS_MAX as u64 + cpu as u64);
     }
 
-    /// Latest first; `since` is what they look later than. None is left.
+    /// Latest first; the delays are relative to `since`. None is left.
     fn append_to(&mut self, looks: &mut Vec<Turn>, since: u64) {
         self.0.sort_unstable_by_key(|&look| Reverse(look));
         let most = CPUS_MAX as u64;
@@ -139,7 +140,7 @@ impl Stragglers {
     }
 }
 
-/// CPUs that look at the same time.
+/// CPUs that read at the same time.
 struct Crowd {
     at: u64,
     /// A bit each.
@@ -170,9 +171,9 @@ impl Crowd {
 }
 
 impl Engine {
-    /// Blocks until the wait is over, which is looked at after each fetch of the line at `offset`:
-    /// now, when the line has been written, and when an interrupt has been taken. `until` must not
-    /// use simulated memory.
+    /// Blocks until the wait is over. `until` is evaluated after each fetch of the line at
+    /// `offset`: now, after each write of the line, and after each interrupt. It must not use
+    /// simulated memory.
     pub(crate) fn spin(&self, offset: usize, until: Until<'_>) {
         // SAFETY: only the lifetime changes. The engine uses it only while it stands in
         // `Cpu::spin`, which is from here until this coroutine goes on, so what it refers to is
@@ -203,8 +204,9 @@ impl Engine {
         }
     }
 
-    /// All CPUs that look again before `limit`, in turn, up to the first whose wait is over, which
-    /// is returned. No interrupt is due before the limit, so no CPU changes its place in the tree.
+    /// Lets all CPUs that read again before `limit` do so in turn, and returns the first CPU with a
+    /// wait that is over. No interrupt is due before the limit, so no CPU changes its place in the
+    /// tree.
     #[inline]
     pub(super) fn look_before(&self, limit: Turn) -> Option<&Cpu> {
         if self.looks.first() >= limit { None } else { self.look_all_before(limit) }
@@ -228,14 +230,13 @@ impl Engine {
         })
     }
 
-    /// Looks before `limit` of CPUs that spin on the same word, one after the other while their
-    /// reads are of the kind that [`Row`] knows, up to the first whose wait is over, which is
-    /// returned.
+    /// Executes the reads before `limit` of CPUs that spin on the same word, in order, while they
+    /// are of the kind that [`Row`] handles; returns the first CPU with a wait that is over.
     ///
-    /// The same as [`Self::look`] for each of them, with what they have in common kept at hand.
-    /// Nothing but a condition sees the engine between two looks. A condition sees the CPU that
-    /// looks and its clock, which are up to date; it sees neither the hash, nor the number of
-    /// operations, nor the directory, which are not; and it changes no word.
+    /// Equivalent to [`Self::look`] for each of them, with their common state loaded once. Nothing
+    /// but a condition sees the engine between two looks. A condition sees the CPU that looks and
+    /// its clock, which are up to date; it sees neither the hash, nor the number of operations, nor
+    /// the directory, which are not; and it changes no word.
     #[inline(always)]
     fn look_in_row(&self, queue: &mut Vec<Turn>, limit: Turn) -> Option<&Cpu> {
         let first = queue.last().filter(|look| **look < limit && !self.records())?;
@@ -285,7 +286,7 @@ impl Engine {
         self.clock.set(now);
     }
 
-    /// `cpu`, whose turn it is, looks again, as its coroutine would. Whether the wait is over.
+    /// Reads again for `cpu`, which is in turn, as its coroutine would. Whether the wait is over.
     #[inline(always)]
     pub(super) fn look(&self, cpu: &Cpu, spin: &Spin) -> bool {
         let line = self.lines.at(spin.offset);
@@ -301,8 +302,8 @@ impl Engine {
         over
     }
 
-    /// The running CPU, `cpu`, has looked at `line`, from `start` until now. Whether its wait is
-    /// over; if not, it waits for the next write.
+    /// Accounts a read of `line` by the running CPU, `cpu`, from `start` until now. Whether its
+    /// wait is over; if not, it waits for the next write.
     #[inline(always)]
     fn looked(&self, cpu: &Cpu, spin: &Spin, line: Line<'_>, start: u64) -> bool {
         cpu.account(Mode::Spin, start - cpu.mode_since.replace(start));
@@ -332,8 +333,8 @@ impl Engine {
         self.tell(|| Event::Mode(mode));
     }
 
-    /// `line` was written, which was asked for at `since`: whoever spins on it looks again, in the
-    /// kernel not before now.
+    /// Releases the spinners on `line`, which was written at the request of `since`: they read it
+    /// again, in the kernel not before now.
     #[inline]
     pub(super) fn release_spinners(&self, line: Line<'_>, since: u64) {
         let first = line.spinner.replace(0) as usize;
@@ -343,10 +344,10 @@ impl Engine {
         }
     }
 
-    /// Whoever shares the last-level cache of the writer looks half a transfer later: so long its
-    /// request is on the way, and the writer may use the line once more. Between caches the request
-    /// has come to the line's home by the time the writer has the line, and is next; it comes to
-    /// the writer when the home knows that the line has arrived.
+    /// CPUs that share the writer's last-level cache read half a transfer later: their request is
+    /// on its way for this time, and the writer may use the line once more. Between caches the
+    /// request has reached the line's home by the time the writer has the line, and is next; it
+    /// reaches the writer when the home knows that the line has arrived.
     ///
     /// No CPU that spins has an interrupt up to `safe`.
     #[cold]
@@ -399,7 +400,8 @@ impl Engine {
         self.limit(self.looks.first());
     }
 
-    /// `task` has left the running CPU: whoever spins and asked whether it runs looks again.
+    /// Releases the spinners whose condition depends on whether `task` is running, since it has
+    /// left the running CPU.
     #[inline]
     pub(super) fn release_askers(&self, task: TaskId) {
         if self.asked.get() {

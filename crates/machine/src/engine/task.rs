@@ -9,7 +9,7 @@ use crate::tree::Turn;
 use convoy_sync::TaskId;
 use corosensei::CoroutineResult;
 
-/// Lines that a task uses of its stack when it goes on. More would only drive others out of the
+/// Lines of its stack that a task uses when it resumes. More would only drive others out of the
 /// host's caches (measured: with 10, 6 % less speed at 2000 tasks).
 const EXPECTED_LINES: usize = 6;
 
@@ -98,8 +98,8 @@ impl Engine {
         self.release_askers(prev);
     }
 
-    /// The idle task of `this`, the CPU whose turn it is, goes on. It needs no limits, as nothing
-    /// that it does waits for its turn.
+    /// Runs the idle task of `this`, the CPU in turn. It needs no limits, as nothing that it does
+    /// waits for its turn.
     fn idle(&self, this: &Cpu) {
         self.yielder.set(core::ptr::null());
         if this.blocked.replace(false) {
@@ -120,8 +120,8 @@ impl Engine {
         self.tree.set(self.cpu.get(), key);
     }
 
-    /// `task` will soon be switched to, and then probably the one that left its CPU next: fetches
-    /// what they need into the caches of the host.
+    /// Prefetches into the host's caches the data of `task`, which will run soon, and of the task
+    /// that left its CPU after it, which will probably be next.
     #[inline]
     pub(crate) fn expect(&self, task: TaskId) -> [TaskId; 2] {
         let next = self.slots[task as usize].after.get();
@@ -168,7 +168,7 @@ impl Engine {
         self.suspend(self.clock.get());
     }
 
-    /// Runs until somebody calls [`Self::stop`], nothing is left, or virtual time passes `until`.
+    /// Runs until [`Self::stop`] is called, all work is done, or virtual time passes `until`.
     pub(crate) fn run(&self, until: u64) -> Outcome {
         self.watchdog.until.set(until);
         if self.watchdog.verdict.get() == Some(Outcome::TimeLimit) {
@@ -207,7 +207,7 @@ impl Engine {
         outcome
     }
 
-    /// The earliest CPU acts; `looks`: it looks again at what it spins on.
+    /// Lets the earliest CPU act; with `looks` it reads its spin word again.
     #[inline]
     fn act(&self, turn: Turn, looks: bool) {
         let this = self.begin(turn);
@@ -243,7 +243,7 @@ impl Engine {
         this
     }
 
-    /// The running CPU goes on with its task.
+    /// Resumes the task of the running CPU.
     #[inline]
     fn go_on(&self, this: &Cpu) {
         if this.idle.get() && self.idles.get() {
@@ -272,7 +272,7 @@ impl Engine {
         }
     }
 
-    /// Makes `task`, which no CPU runs, the one that `cpu` runs.
+    /// Makes `cpu` run `task`, which no CPU runs.
     fn assign(&self, cpu: &Cpu, task: TaskId) {
         let slot = &self.slots[task as usize];
         assert!(!slot.running.replace(true), "the scheduler gave task {task} to two CPUs");
@@ -294,8 +294,8 @@ impl Engine {
     }
 
     /// Frees coroutines that never ended. Their stacks are dropped without unwinding, because a
-    /// guard on them would act on a machine that no longer runs; what they own on the host's heap
-    /// is leaked.
+    /// guard on them would act on a machine that has stopped; their allocations on the host's heap
+    /// are leaked.
     pub(crate) fn abandon(&self) {
         for slot in &self.slots {
             // SAFETY: the machine has stopped: no coroutine runs.

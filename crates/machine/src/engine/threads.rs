@@ -1,7 +1,7 @@
 //! Hardware threads: CPUs that share a core.
 //!
 //! The threads of a core share its caches, so a line that one of them has costs the others a hit,
-//! and they share its execution: while another thread of the core works, each goes on at
+//! and they share its execution: while another thread of the core works, each runs at
 //! `thread_speed`. A thread that idles or spins takes nothing: it halts, or its `pause` leaves the
 //! core to the others. A stretch of work is one event as ever, and moves when a thread of the core
 //! begins or ends to work. Memory operations cost the same either way.
@@ -184,7 +184,8 @@ impl Engine {
     }
 
     /// `line`, which the core of the running CPU has just used, belongs to this thread: the others
-    /// use it strictly in turn. To nobody if a thread spins on it, which a write must tell.
+    /// use it strictly in turn. Without an owner if a thread spins on it, since a write must
+    /// release the spinner.
     #[inline(always)]
     pub(super) fn mark_thread(&self, line: Line<'_>, before: u16) {
         if self.threads.is_some() && line.quick() != 0 {

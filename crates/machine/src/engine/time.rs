@@ -84,7 +84,8 @@ impl Engine {
         self.limit_interrupt();
     }
 
-    /// How far the running CPU may go beside `other`: in any case, and ahead.
+    /// Returns how far the running CPU may go before `other` has to act: in any case, and when
+    /// running ahead.
     #[inline]
     fn limits_by(&self, other: Turn) -> (u64, u64) {
         let first = other.cpu() < self.cpu.get();
@@ -118,8 +119,8 @@ impl Engine {
 
     /// Leaves the CPU to the others until `key`.
     ///
-    /// Inlined, because a return after the switch is one that the host's processor has not seen
-    /// called and so predicts wrongly.
+    /// Inlined, because the host's processor mispredicts a return after the switch: it has not seen
+    /// the matching call.
     #[inline(always)]
     pub(super) fn suspend(&self, key: u64) {
         self.this().clock.set(self.clock.get());

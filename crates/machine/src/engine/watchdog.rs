@@ -1,17 +1,18 @@
-//! The watchdog: simulated code that gets nowhere is reported, neither waited for nor crashed on.
+//! The watchdog: reports simulated code that does not make progress, instead of waiting forever or
+//! crashing.
 //!
 //! *Progress* is work ([`Engine::compute`]) of a task that is not idle, outside interrupts, and the
 //! start or end of a task. Without progress for [`PATIENCE`] of virtual time the CPUs idle or spin;
-//! without progress for [`OPERATIONS`] memory operations tasks get into each other's way.
+//! without progress for [`OPERATIONS`] memory operations tasks livelock.
 //!
-//! Tasks that wait for each other in a circle are found although others work: each has waited for
-//! [`PATIENCE`] for a lock whose only owner is the next one. An owner that waits gives nothing
-//! back, so nobody in the circle ever goes on. (A task with a deadline might; no wait with a
-//! deadline is that long.)
+//! Tasks that wait for each other in a cycle are found while others work: each has waited for
+//! [`PATIENCE`] for a lock that only the next task owns. A waiting owner does not release its lock,
+//! so no task of the cycle makes progress. (A task with a deadline might; but waits with a deadline
+//! are shorter.)
 //!
-//! It only looks on: at every action of the engine, at the count of memory operations, and at the
-//! start of work. No limit on running ahead is its own, so it changes no schedule that it does not
-//! end.
+//! It only observes every action of the engine, the count of memory operations, and the start of
+//! work. It sets no limits on running ahead, so it does not change the schedule of a run that makes
+//! progress.
 
 use super::{Cpu, Engine, Mode, Outcome};
 use convoy_sync::{LockEvent, TaskId};
@@ -42,8 +43,8 @@ struct Want {
 /// How many locks taken on a CPU are found without a search.
 const RECENT: usize = 7;
 
-/// Locks that were taken on a CPU and are held, the last one last: a lock that does not contend is
-/// noted and forgotten by one look at this.
+/// Locks that were acquired on a CPU and are held, the latest last: an uncontended lock is added
+/// and removed with a single access.
 struct Recent {
     count: Cell<usize>,
     locks: [Place; RECENT],
@@ -223,8 +224,8 @@ impl Ledger {
         word.set(word.get() | 1 << (task % 64));
     }
 
-    /// Ends the wait of `task` for the lock at `offset`, if that is what it waits for; whether it
-    /// has been given the lock.
+    /// Ends the wait of `task` for the lock at `offset`, if it waits for that lock; returns whether
+    /// it received the lock by handoff.
     #[cold]
     #[inline(never)]
     fn unwant(&self, task: TaskId, offset: usize) -> Option<bool> {
@@ -317,7 +318,7 @@ impl Engine {
         self.watchdog.check_at.get()
     }
 
-    /// Looks at the time without progress, at an action of the engine.
+    /// Checks the time without progress, at an action of the engine.
     #[inline]
     pub(super) fn patrol(&self) {
         if self.clock.get() >= self.watchdog.check_at.get() {
@@ -341,7 +342,7 @@ impl Engine {
         dog.check_at.set(dog.at.get().saturating_add(PATIENCE));
     }
 
-    /// Looks at the memory operations without progress.
+    /// Checks the memory operations without progress.
     #[cold]
     #[inline(never)]
     pub(super) fn inspect_operations(&self) {
@@ -363,7 +364,8 @@ impl Engine {
         self.far.set(0);
     }
 
-    /// What every CPU does, and which task waits for which lock of whom: one line each.
+    /// Describes the state of every CPU, and every waiting task with its lock and the owner: one
+    /// line each.
     pub(crate) fn describe(&self) -> Vec<String> {
         let name = |offset: usize, kind: &'static str| {
             self.watches.name(offset).unwrap_or_else(|| format!("{} {offset:#x}", short(kind)))

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const LINES: usize = 160;
 
-/// One cache: what it holds and when each line was used last.
+/// One cache: its lines and the time of their last use.
 #[derive(Default)]
 struct Cache {
     lines: usize,
@@ -111,7 +111,7 @@ impl Reference {
         }
     }
 
-    /// Price of `line` from memory, whose place is where it was first wanted.
+    /// Returns the price of `line` from memory, on the package of its first access.
     fn memory(&mut self, cpu: usize, line: usize) -> f64 {
         let package = self.package(cpu);
         let home = *self.home.entry(line).or_insert(package);

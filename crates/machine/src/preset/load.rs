@@ -14,8 +14,8 @@ impl Preset {
     }
 
     /// Loads the machine `name`, a preset or a path, with `sets` and another number of CPUs. CPUs
-    /// share caches as [`Preset::groups_with`] says. The label stays that of the preset: titles
-    /// have the number of CPUs beside it.
+    /// share caches as [`Preset::groups_with`] says. The label stays the preset's: titles add the
+    /// number of CPUs.
     ///
     /// # Errors
     /// [`CatalogueError`].

@@ -1,4 +1,4 @@
-//! The shipped presets, and what is refused.
+//! The shipped presets, and invalid ones.
 
 use super::*;
 
