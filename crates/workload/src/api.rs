@@ -2,8 +2,8 @@
 //!
 //! A job is written once against [`Kernel`]. The host target (crate `convoy-host`) makes real
 //! system calls in real processes; the virtual target (crate `convoy-kernel`) runs the paths of the
-//! kernel that a preset names, on the virtual machine. A job keeps no state outside its arguments
-//! and what the kernel gives it.
+//! kernel that a preset names, on the virtual machine. The only state of a job is its arguments and
+//! its kernel objects.
 
 use crate::errno::Errno;
 
@@ -65,7 +65,7 @@ impl Open {
     }
 }
 
-/// What [`Kernel::stat`] tells.
+/// Result of [`Kernel::stat`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Length in bytes.
@@ -162,7 +162,7 @@ pub enum Query {
 /// What [`Kernel::command`] runs.
 #[derive(Clone, Copy, Debug)]
 pub struct ShellLine<'a> {
-    /// What the shell is given.
+    /// The shell's input.
     pub line: &'a str,
     /// Where it starts.
     pub directory: &'a str,
@@ -224,8 +224,8 @@ pub trait Kernel: Sized {
     /// `getdents` on an open directory: fills one library buffer (32 KiB), returns the number of
     /// entries, 0 at end.
     fn read_directory(&mut self, fd: Fd) -> Sys<usize>;
-    /// `fsync` of a file and `posix_fadvise(POSIX_FADV_DONTNEED)`: what memory has of it goes, and
-    /// comes from the disk again. Files of a memory file system stay.
+    /// `fsync` of a file and `posix_fadvise(POSIX_FADV_DONTNEED)`: drops the cached pages, so that
+    /// the next read is from the disk. Files of a memory file system stay.
     fn forget(&mut self, path: &str) -> Sys<()>;
     /// `sync`.
     fn sync(&mut self) -> Sys<()>;
@@ -278,8 +278,9 @@ pub trait Kernel: Sized {
     /// `execve`; returns only on failure. `argument` is the directory of the
     /// scripts that list one.
     fn exec(&mut self, program: Program, argument: &str) -> Errno;
-    /// `execve` of a program that is a description instead of an image: the calling code goes on as
-    /// that program, with no heap. On the host, where it has an image already, it only goes on.
+    /// `execve` of a program that is a description instead of an image: the calling code continues
+    /// as that program, with an empty heap. On the host, where it already has an image, it just
+    /// continues.
     fn become_image(&mut self, _image: &Image<'_>) -> Sys<()> {
         Ok(())
     }

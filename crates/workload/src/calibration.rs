@@ -1,4 +1,4 @@
-//! What one unit of user-mode work costs, in nanoseconds, on a named machine.
+//! The cost of one unit of user-mode work, in nanoseconds, on a named machine.
 //!
 //! The checked-in calibration is the default, so that a prediction is the same everywhere; `convoy
 //! calibrate units` measures this machine. The virtual machine scales the prices to its own speed.
@@ -50,15 +50,15 @@ pub enum CalibrationError {
         /// Why.
         source: convoy_catalogue::read::ReadError,
     },
-    /// The file is no calibration.
+    /// The file is not a calibration.
     #[error("{name} is no calibration: {}; make it again with: {CURE}", problem.replace('\n', " "))]
     Format {
         /// The file, or "the built-in calibration".
         name: String,
-        /// What the parser said.
+        /// The parser's message.
         problem: String,
     },
-    /// A unit has no price.
+    /// A unit without a price.
     #[error("the calibration has no unit \"{unit}\"; make it again with: {CURE}")]
     Missing {
         /// The unit.
@@ -69,7 +69,7 @@ pub enum CalibrationError {
     Price {
         /// The unit.
         unit: String,
-        /// What the file says.
+        /// The value in the file.
         ns: f64,
     },
 }
@@ -132,7 +132,7 @@ impl Calibration {
     /// Nanoseconds of one unit on the machine that was measured.
     ///
     /// # Errors
-    /// [`CalibrationError::Missing`] if the unit has no price.
+    /// [`CalibrationError::Missing`] if the unit does not have a price.
     pub fn ns(&self, unit: &str) -> Result<f64, CalibrationError> {
         let price = self.ns.get(unit).copied();
         price.ok_or_else(|| CalibrationError::Missing { unit: unit.to_owned() })

@@ -46,7 +46,7 @@ pub struct Columns {
 
 impl Columns {
     /// The columns of `users` users that did `jobs_done` jobs; `ends_s` are the times from release
-    /// to end of those that came to their end, seconds. Without any end all columns are 0.
+    /// to end of the users that finished, in seconds. Without any end all columns are 0.
     pub fn new(users: u32, jobs_done: u64, ends_s: &[f64]) -> Self {
         let real_s = ends_s.iter().copied().fold(0.0, f64::max);
         if users == 0 || real_s <= 0.0 {
@@ -72,7 +72,8 @@ impl Columns {
     }
 }
 
-/// The job timing index of `users` users whose ends have the coefficient of variation `variation`.
+/// The job timing index of `users` users with the coefficient of variation `variation` of their
+/// finish times.
 fn jti(users: u32, variation: f64) -> u32 {
     if users == 1 {
         return 100;
@@ -80,8 +81,8 @@ fn jti(users: u32, variation: f64) -> u32 {
     ((1.0 - variation) * 100.0).clamp(0.0, 100.0) as u32
 }
 
-/// The same as AIM7 computes it. It cuts the variation to a whole number before it asks whether it
-/// is above one, so that variations from one to two give a negative index.
+/// The same as AIM7 computes it. It truncates the variation to a whole number before the comparison
+/// with one, so that variations from one to two result in a negative index.
 fn jti_compat(users: u32, variation: f64) -> i32 {
     if users == 1 {
         return 100;

@@ -16,7 +16,7 @@ pub const LONGEST_TIMEOUT_S: u32 = 86_400;
 /// Longest name, characters: it is the heading of a table's row.
 const LONGEST_NAME: usize = 32;
 
-/// A command as a job. Jobs are copied freely, so what it is stands once in memory, for ever.
+/// A command as a job. Jobs are `Copy`, so the description is leaked, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "Written", try_from = "Written")]
 pub struct Command(&'static Written);
@@ -27,7 +27,7 @@ pub struct Command(&'static Written);
 pub struct Written {
     /// The job's name.
     pub name: String,
-    /// What the shell runs.
+    /// The command line of the shell.
     pub command: String,
     /// How long it may take, seconds.
     pub timeout_s: u32,
@@ -93,7 +93,7 @@ impl Command {
         self.0.name.as_str()
     }
 
-    /// What the shell runs.
+    /// The command line of the shell.
     pub const fn line(self) -> &'static str {
         self.0.command.as_str()
     }
@@ -103,7 +103,7 @@ impl Command {
         self.0.timeout_s
     }
 
-    /// Runs it once, in the directory and for the user of `env`. It has no loops to shrink.
+    /// Runs it once, in the directory and for the user of `env`. It does not have loops to shrink.
     ///
     /// # Errors
     /// [`JobError::Command`] unless it ends with 0, [`JobError::Endless`] if it does not end.

@@ -1,8 +1,8 @@
 //! A kernel that does nothing but count: for tests of jobs, and for the table of docs/aim7-jobs.md.
 //!
 //! It keeps names, links, sizes, offsets and bytes in transit, so that a job runs to its end as on
-//! a real kernel; it keeps no content. A forked child runs at once, in the same process. Time
-//! stands still.
+//! a real kernel; it keeps no content. A forked child runs immediately, in the same process. Time
+//! does not pass.
 
 mod calls;
 mod names;
@@ -19,7 +19,7 @@ const DIRECTORY_BUFFER_ENTRIES: usize = 32_768 / 32;
 /// Id of the first process.
 const FIRST_PID: Pid = 100;
 
-/// What a descriptor is open on.
+/// The object of an open descriptor.
 #[derive(Clone, Debug)]
 enum File {
     /// An inode and the offset.
@@ -105,8 +105,8 @@ impl Counting {
         &self.units
     }
 
-    /// Pages that programs touched for the first time since [`Self::reset`], those of files that
-    /// their start needs included: their minor page faults.
+    /// Pages that programs touched for the first time since [`Self::reset`], including the files of
+    /// their start: their minor page faults.
     pub fn pages(&self) -> u64 {
         self.pages
     }
@@ -123,8 +123,8 @@ impl Counting {
         self.units.clear();
     }
 
-    /// What a job has left behind: open descriptors, System V objects, heap, children not waited
-    /// for.
+    /// Number of leaked resources of a job: open descriptors, System V objects, heap, children not
+    /// waited for.
     pub fn left_behind(&self) -> usize {
         let objects = self.files.len() + self.semaphores.len() + self.segments.len();
         objects + self.ended.len() + usize::from(self.heap != 0)

@@ -1,4 +1,4 @@
-//! Which original's jobs are run: those of AIM7 1.1 (1996) or those of re-aim 7.
+//! The original of the jobs: AIM7 1.1 (1996) or re-aim 7.
 //!
 //! The two programs share names, weights and most of the work, and differ in what some jobs do.
 //! `tests/calls.toml` has the calls and bytes of every job of each.
@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | message jobs | 31 sizes, at most 2 KB | 37 sizes, at most 4 KB |
 //! | `shared_memory` | a segment of 2 KB | 64 KB |
-//! | `disk_rd` | reads the shared file | writes a file of its own first |
+//! | `disk_rd` | reads the shared file | first writes a private file |
 //! | `disk_cp` | removes the copy's name before it writes | after |
 //! | `exec_test` | the script does nothing | the script runs `ls -l` |
 //! | `ram_copy` | 64 copies | 100 copies |
@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whose jobs.
+/// The original of the jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dialect {
     /// AIM7 1.1 of 1996.

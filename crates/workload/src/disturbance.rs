@@ -1,8 +1,8 @@
-//! Can these numbers be believed: what else went on on the machine during a measurement.
+//! Reliability of a measurement: the activity of other programs on the machine during it.
 //!
-//! Loads, comparisons and searches ask this one module, so that the same disturbance has the same
-//! words and the same consequence everywhere: the sentence stands under the result and in its
-//! record, and two stored measurements of which one was disturbed are not compared.
+//! Loads, comparisons and searches share this module, so that a disturbance has the same wording
+//! and the same consequence everywhere: the sentence is printed below the result and stored in its
+//! record, and a disturbed measurement is not compared with an undisturbed one.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +16,12 @@ const QUIET_STEAL_CPUS: f64 = 0.05;
 /// Share of the time in which some program may wait for memory before it is said.
 const QUIET_STALLS: f64 = 0.01;
 
-/// Time of which the ticks of 10 ms say who used the CPUs, seconds. In a shorter one it takes as
-/// many ticks as in this to tell more than rounding.
+/// Shortest time, in seconds, in which the ticks of 10 ms show the CPU time of other programs. A
+/// shorter measurement needs as many ticks as this one to exceed the rounding error.
 const TICKS_S: f64 = 0.3;
 
 /// What else a machine did during one or several measurements. A number that the kernel does not
-/// tell is zero.
+/// report is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Disturbance {
@@ -38,7 +38,7 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
-    /// Adds that of another measurement.
+    /// Adds the disturbance of another measurement.
     pub fn add(&mut self, other: &Self) {
         self.seconds += other.seconds;
         self.others_s += other.others_s;
@@ -70,7 +70,7 @@ impl Disturbance {
         reasons
     }
 
-    /// The sentence that stands under numbers which are not to be believed alone.
+    /// Returns the warning below unreliable numbers.
     pub fn sentence(&self) -> Option<String> {
         let reasons = self.reasons();
         (!reasons.is_empty()).then(|| {

@@ -2,9 +2,10 @@
 //! a mix.
 //!
 //! The 1996 rule: draw one of the kinds of the mix; if it has runs left, take it; otherwise draw
-//! uniformly among the kinds that have. The rule favours neither rare nor frequent kinds by what is
-//! left of them, so it is kept as it is. The generator is seeded by the run's seed and the user's
-//! index, never by a process id: an order can be repeated, and the run record holds the seed.
+//! uniformly among the kinds that have. The rule favours neither rare nor frequent kinds by their
+//! remaining number, so it is kept unchanged. The generator is seeded by the run's seed and the
+//! user's index, never by a process id: an order can be repeated, and the run record holds the
+//! seed.
 
 use crate::jobs::Job;
 

@@ -9,7 +9,8 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = $text] pub const $name: Self = Self($value);)+
 
-            /// The symbolic name, or `E?` for a number no call of ours returns.
+            /// Returns the symbolic name, or `E?` for a number that the calls of this trait never
+            /// return.
             pub const fn name(self) -> &'static str {
                 match self.0 { $($value => stringify!($name),)+ _ => "E?" }
             }

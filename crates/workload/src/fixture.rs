@@ -2,14 +2,14 @@
 //! kernel.
 //!
 //! AIM7 unpacks a tree of 24 directories with 320 names of one file for `disk_src`, and reads
-//! `/bin` in `dir_rtns_1`, whose cost then depends on the programs installed. Here both are made
+//! `/bin` in `dir_rtns_1`, at a cost that depends on the installed programs. Here both are made
 //! from this table.
 //!
 //! | name | what |
 //! |---|---|
 //! | `tree/d0` … `tree/d3/s1/s2/s3/s4/s5` | directories; together 320 links to one small file |
 //! | `tree/dirlist` | the list of names that `disk_src` reads |
-//! | `localtime` | the file that stands for the time zone's, which `string_rtns` looks at; with
+//! | `localtime` | the replacement for the time zone file, which `string_rtns` checks; with
 //! several work directories `/etc/localtime` |
 //! | `bin/` | the directory that `dir_rtns_1` and the shell jobs list: 100 links to one small file
 //! |
@@ -22,9 +22,9 @@ use crate::jobs::{BLOCK_BYTES, JobEnv, JobError, call};
 
 /// Directories of the tree: four chains of six.
 pub const DIRECTORIES: usize = 24;
-/// Directories of one chain, each inside the one before.
+/// Nested directories of one chain.
 const CHAIN: usize = 6;
-/// Names of the one file in the tree.
+/// Names of the single file in the tree.
 pub const TREE_NAMES: usize = 320;
 /// Names in the `bin` directory.
 pub const BIN_NAMES: usize = 100;
@@ -32,8 +32,8 @@ pub const BIN_NAMES: usize = 100;
 pub const LIST_NAMES: usize = 100;
 /// Names of the list that exist; `disk_src` makes and removes the others.
 pub const LIST_EXISTING: usize = 57;
-/// Length of the list, bytes, as in the originals: most of it are comments, which nobody reads but
-/// everybody fetches.
+/// Length of the list, bytes, as in the originals: most of it is comments, which are read but
+/// ignored.
 pub const LIST_BYTES: usize = 10_726;
 
 /// The path, below `tree`, of directory number `index`.

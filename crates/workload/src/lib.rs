@@ -1,5 +1,5 @@
-//! What a load is, on any kernel: the system calls a job may make, the jobs, mixes and run rules of
-//! AIM7, and the record of a run.
+//! The definition of a load, for any kernel: the system calls of jobs, the jobs, mixes and run
+//! rules of AIM7, and the record of a run.
 //!
 //! A [`mix::Mix`] says which [`jobs::Job`]s a user runs; [`draw`] in which order. A job is written
 //! once against [`api::Kernel`]; [`user::user_main`] is the body of one user on any kernel.

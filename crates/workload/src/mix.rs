@@ -13,7 +13,7 @@ pub const JOBS_PER_USER: u32 = 100;
 /// Largest number of jobs per user that may be asked for.
 pub const MOST_JOBS_PER_USER: u32 = 1_000_000;
 
-/// The one mix whose sizes re-aim's workfile sets itself.
+/// The only mix with sizes in re-aim's workfile.
 const SIZED_BY_REAIM: &str = "aim9";
 /// How long re-aim's second shell script sleeps, nanoseconds.
 const SHELL_SLEEP_NS: u64 = 5_000_000_000;
@@ -24,10 +24,10 @@ pub struct Mix {
     /// What titles call it.
     #[serde(skip)]
     pub name: String,
-    /// Where it comes from.
+    /// Its source.
     #[serde(skip)]
     pub source: Source,
-    /// Whose jobs.
+    /// The original of the jobs.
     pub dialect: Dialect,
     /// The sizes in force.
     pub sizes: Sizes,
@@ -41,17 +41,17 @@ pub struct Mix {
     pub jobs: u32,
     /// Jobs with their weights, in the order of the workfile, weights above zero.
     pub weights: Vec<(Job, u32)>,
-    /// Each user runs only so many jobs, the first of its order: a shorter run of the same mix.
+    /// Each user runs only this many jobs, the first of its order: a shorter run of the same mix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
     /// Weights of lines that later lines for the same job override; they count in the sum.
     pub overridden: u64,
-    /// What a user of the workfile should know, one line each.
+    /// Notes for users of the workfile, one line each.
     #[serde(skip)]
     pub notes: Vec<String>,
 }
 
-/// Why there is no such mix.
+/// Errors of loading a mix.
 #[derive(Debug, thiserror::Error)]
 pub enum MixError {
     /// Neither a shipped mix nor a file that can be read.

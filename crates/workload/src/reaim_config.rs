@@ -15,8 +15,8 @@
 //! ```
 //!
 //! AIM7's `config` is a list of directories, the first word of each line; a line that begins with #
-//! is a comment, and OFF in the first place means the current directory. A file whose first line
-//! begins with a path or OFF is taken for one: no key of re-aim's contains a slash.
+//! is a comment, and OFF in the first place means the current directory. A file with a first line
+//! that starts with a path or OFF is recognised as such: re-aim's keys do not contain a slash.
 //!
 //! ```text
 //! # a comment
@@ -25,9 +25,9 @@
 //! ```
 //!
 //! As in re-aim the first letter of a key decides which one it is, in any case; a colon or an
-//! equals sign may follow it. A key that is not the beginning of the one it is taken for gets a
-//! note, and so does a line with none of the letters or with a space before the key, which is
-//! skipped, as there. Unlike there, a value that makes no sense is an error.
+//! equals sign may follow it. A key that is not a prefix of the matched key gets a note, and so
+//! does a line with none of the letters or with a space before the key, which is skipped, as in
+//! re-aim. Unlike there, a value that makes no sense is an error.
 
 use crate::mix::MOST_JOBS_PER_USER;
 use crate::sizes::Stated;
@@ -41,7 +41,7 @@ pub const MOST_DIRECTORIES: usize = 255;
 /// Most users that a configuration may name.
 const MOST_USERS: u64 = 1_000_000;
 
-/// What a `reaim.config` says; what it does not say is `None`, empty or false.
+/// The contents of a `reaim.config`; missing values are `None`, empty or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReaimConfig {
     /// FILESIZE and POOLSIZE.
@@ -62,7 +62,7 @@ pub struct ReaimConfig {
     pub crossover: bool,
     /// BRIEF.
     pub brief: bool,
-    /// Lines that are not what they seem, each with file and line.
+    /// Notes on misleading lines, each with file and line.
     pub notes: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ impl ReaimConfig {
         Self::parse(path, &String::from_utf8_lossy(&bytes))
     }
 
-    /// Takes a line; what its writer should know of it, if it is not what it seems.
+    /// Parses a line; returns notes if re-aim interprets it unexpectedly.
     fn parse_line(&mut self, line: &str) -> Result<Vec<String>, Problem> {
         let end = line.find([':', '=', ' ', '\t']).unwrap_or(line.len());
         let (written, rest) = line.split_at(end);
@@ -197,7 +197,7 @@ fn directories(text: &str) -> Option<Vec<(usize, &str)>> {
     (key.contains('/') || key.starts_with('.')).then_some(found)
 }
 
-/// The size `value` of `key`, in KB; what is not read of it goes to `odd`.
+/// Returns the size `value` of `key`, in KB; the ignored part is added to `odd`.
 fn size(key: &str, value: &str, odd: &mut Vec<String>) -> Result<u64, Problem> {
     let (kb, unread) = parse_size(key, value)?;
     odd.extend(unread.into_iter().map(|unread| unread + ", as in re-aim"));

@@ -1,4 +1,4 @@
-//! What a run leaves: versioned, additive, readable by other programs.
+//! The record of a run: versioned, additive, readable by other programs.
 //!
 //! Fields are only added; a reader must accept records without the newer ones. A field that a
 //! target cannot know is absent, never zero.
@@ -24,7 +24,7 @@ pub struct RunRecord {
     pub target: String,
     /// Mix or workfile.
     pub mix: String,
-    /// Whose jobs: those of 1996 where an older record does not say.
+    /// The original of the jobs: 1996 if absent, in older records.
     #[serde(default)]
     pub dialect: Dialect,
     /// The sizes of the users' files; older records do not say.
@@ -56,8 +56,8 @@ pub struct RunRecord {
     /// Fresh processes in which they were measured, each job twice in each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict_passes: Option<u32>,
-    /// What a reader of the figures should know of the mix, and what carries asynchronous transfers
-    /// if jobs of it make any.
+    /// Notes on the mix for readers of the figures, and the mechanism of asynchronous transfers if
+    /// its jobs make any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The order of every user of the largest point, names separated by blanks. A user's order
@@ -65,7 +65,7 @@ pub struct RunRecord {
     /// these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<String>,
-    /// What else went on on the machine.
+    /// Activity of other programs on the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
     /// Whether points were still to come when this was written.
@@ -137,13 +137,14 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_percent: Option<f64>,
     /// Share of the CPUs' time that went to others than the users (other programs, a hypervisor,
-    /// the run control), percent. Far above zero the figures are not those of this load.
+    /// the run control), percent. If it is far above zero, the figures do not reflect this load
+    /// alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_percent: Option<f64>,
     /// Context switches of the users per second of Real.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches_per_s: Option<f64>,
-    /// Of these, the switches that took the CPU from a user that wanted to go on.
+    /// Of these, the switches that preempted a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub involuntary_switches_per_s: Option<f64>,
     /// Page faults of the users per second of Real.
@@ -171,8 +172,8 @@ pub struct Point {
     /// seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_skew_p99_s: Option<f64>,
-    /// Why the point failed, if it did. Its columns are then those of the executions before the
-    /// failure, or of the users that came through; all zero if there are none.
+    /// Why the point failed, if it did. Its columns then cover the executions before the failure,
+    /// or the users that finished; all zero if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cause>,
     /// Jobs that succeeded.

@@ -20,7 +20,7 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// The turns of the user of `env` over so many `directories`, at least one.
+    /// Returns the rotation of the user of `env` over `directories` directories, at least one.
     pub fn new(env: &JobEnv, directories: usize) -> Self {
         let first = match env.dialect {
             Dialect::Original => env.user as usize,

@@ -1,4 +1,4 @@
-//! Which load points a run visits: a list, or a sweep that looks at what it has measured.
+//! The load points of a run: a list, or a sweep that depends on its measurements.
 //!
 //! A sweep starts at some number of users and goes up by an increment to its end. It may end early
 //! ([`Until`]), and its increment may follow the measurements ([`Sweep::adaptive`]), by AIM7's
@@ -8,7 +8,7 @@
 //! |---|---|
 //! | fewer than 8 points and a start below 20 | stays |
 //! | `(T − N) / N ≤ 0.10`: the crossover is near | `(T − N) / 2`, at least 1 |
-//! | time of this point below 1.2 times that of the last | times `2 · mean / last`, from 1.1 to 2 |
+//! | time of this point below 1.2 times the previous time | times `2 · mean / last`, from 1.1 to 2 |
 //! | above 1.3 times | divided by the same factor, at least 1 |
 //! | between | stays |
 //!
@@ -20,7 +20,7 @@ pub enum Until {
     /// Not at all.
     #[default]
     End,
-    /// At the first point with so many Jobs/Min of one user or fewer: 1.0 is AIM7's crossover.
+    /// At the first point with this many Jobs/Min per user or fewer: 1.0 is AIM7's crossover.
     Crossover(f64),
     /// Once the peak has been passed, by re-aim's rule: of the last [`WINDOW`] points the last lies
     /// more than 1 % under their mean and below its predecessor, or they differ by less than 1 %
@@ -28,13 +28,13 @@ pub enum Until {
     Peak,
 }
 
-/// Points that the rule for the peak looks at.
+/// Points that the rule for the peak evaluates.
 pub const WINDOW: usize = 5;
 /// Share of the mean that the rule for the peak calls a difference.
 const FLAT: f64 = 0.01;
 /// Points before an adaptive increment begins to move, unless the sweep starts high.
 const ADAPT_AFTER: usize = 8;
-/// Start from which an adaptive increment moves at once.
+/// Start from which an adaptive increment changes immediately.
 const ADAPT_FROM: u32 = 20;
 
 /// A sweep over numbers of users.
@@ -61,7 +61,7 @@ pub enum Schedule {
     Sweep(Sweep),
 }
 
-/// What a schedule looks at of a point that has been measured.
+/// The measurements of a point that a schedule uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// Users.
@@ -108,7 +108,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the points depend on what was measured at the ones before.
+    /// Returns whether the points depend on previous measurements.
     pub fn looks(&self) -> bool {
         matches!(self, Self::Sweep(sweep) if sweep.adaptive || sweep.until != Until::End)
     }
@@ -124,7 +124,7 @@ impl Schedule {
 }
 
 impl Visits<'_> {
-    /// Tells what was measured at the last visit. A point that failed is not told.
+    /// Passes the measurement of the last visit. A point that failed is not told.
     pub fn saw(&mut self, seen: Seen) {
         self.seen.push(seen);
     }

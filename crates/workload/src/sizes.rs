@@ -42,7 +42,7 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// The sizes, with re-aim's defaults for what is not stated.
+    /// Returns the sizes, with re-aim's defaults for missing ones.
     pub fn or_default(self) -> Sizes {
         Sizes {
             file_kb: self.file_kb.unwrap_or(DEFAULT_FILE_KB),
@@ -65,7 +65,7 @@ impl Stated {
 /// Which sizes a mix runs with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Convention {
-    /// The live lines of the workfile, re-aim's defaults for what they leave out.
+    /// The active lines of the workfile, with re-aim's defaults for missing ones.
     #[default]
     Workfile,
     /// The sizes of 1996: the live lines, else those that the workfile has as comments.
@@ -98,7 +98,7 @@ impl std::str::FromStr for Convention {
     }
 }
 
-/// Why there are no such sizes. A usage error.
+/// Errors of sizes. A usage error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// No number with a unit.
@@ -107,16 +107,16 @@ pub enum SizeError {
          at most 1T in all"
     )]
     Text {
-        /// What was given.
+        /// The given value.
         text: String,
     },
     /// No convention of that name.
     #[error("no sizes called \"{name}\"; use workfile, 1996 or reaim")]
     Convention {
-        /// What was given.
+        /// The given value.
         name: String,
     },
-    /// The workfile has no sizes.
+    /// The workfile does not state sizes.
     #[error(
         "{mix} states no sizes of 1996; use --sizes reaim, give --filesize and --poolsize, or add \
          FILESIZE: and POOLSIZE: lines"
@@ -147,7 +147,7 @@ pub fn parse(text: &str) -> Result<u64, SizeError> {
     kb.filter(|kb| *kb <= LARGEST_KB).ok_or_else(wrong)
 }
 
-/// A size as re-aim reads it, in KB, and what it does not look at: whatever stands behind the first
+/// Parses a size as re-aim does, in KB; also returns the part that re-aim ignores, after the first
 /// letter.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
-//! What the readers of workfiles and configurations share.
+//! Functions shared by the readers of workfiles and configurations.
 
-/// What follows `keyword` in `line`, if the line begins with it in any case, as a word of its own:
-/// after an optional colon or equals sign, trimmed.
+/// Returns the text after `keyword` in `line`, if the line starts with it as a whole word, in any
+/// case: after an optional colon or equals sign, trimmed.
 pub(crate) fn keyword<'a>(line: &'a str, keyword: &str) -> Option<&'a str> {
     let head = line.get(..keyword.len())?;
     let rest = &line[keyword.len()..];

@@ -1,7 +1,7 @@
 //! The units of user-mode work: one name, one description, one function that does it.
 //!
-//! A job says how many units it does ([`run`]); the host does them, the virtual target charges what
-//! the calibration says one unit costs. The calibration measures exactly the entries of [`UNITS`].
+//! A job requests a number of units ([`run`]); the host executes them, the virtual target charges
+//! the calibrated price of a unit. The calibration measures exactly the entries of [`UNITS`].
 
 use crate::api::Kernel;
 
@@ -17,7 +17,7 @@ pub enum Work {
     Program(ProgramWork),
 }
 
-/// The programs whose user-mode time is a unit.
+/// The programs with user-mode time as a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramWork {
     /// `/bin/sh` on a script that does nothing.
@@ -31,7 +31,7 @@ pub enum ProgramWork {
 pub struct Unit {
     /// Name in the calibration file.
     pub name: &'static str,
-    /// What one unit does.
+    /// Describes one unit.
     pub about: &'static str,
     /// How it is done.
     pub work: Work,

@@ -16,7 +16,7 @@ pub struct JobDone {
     pub result: Result<(), JobError>,
 }
 
-/// Whether the user goes on after a job.
+/// Whether the user continues after a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// With the next job of its order.
@@ -25,7 +25,7 @@ pub enum Next {
     Stop,
 }
 
-/// Runs the jobs of `order` once, in that order, and tells `log` of each. Returns how many
+/// Runs the jobs of `order` once, in that order, and calls `log` for each. Returns how many
 /// succeeded.
 pub fn user_main<K: Kernel>(
     k: &mut K,

@@ -8,7 +8,7 @@ pub const MOST_USERS_HOST: u32 = 10_000;
 /// Most load points of one list: ranges add up, and each point takes at least milliseconds.
 const MOST_POINTS: usize = 100_000;
 
-/// So many users, in words: "1 user", "2 users".
+/// Returns a number of users in words: "1 user", "2 users".
 pub fn counted(users: impl Into<u64>) -> String {
     match users.into() {
         1 => "1 user".to_owned(),
@@ -22,7 +22,7 @@ pub fn counted(users: impl Into<u64>) -> String {
 pub struct UsersError {
     /// Entry, from 1.
     pub position: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
     /// What to do.
     pub cure: String,

@@ -9,17 +9,16 @@
 //! <weight> <name> [<n>s] = <command>
 //! ```
 //!
-//! Line ends are those of Unix or of DOS, a byte order mark is skipped, keywords are read in any
-//! case. `creat-clo` (AIM7) and `creat_clo` (re-aim) are the same job, and so for every job whose
-//! name is written with dashes. A job with weight 0 is left out. A job listed twice counts as in
-//! re-aim: its last weight holds, and the sum of the weights counts every line; a note says so.
+//! Line ends may be Unix or DOS, a byte order mark is skipped, keywords are read in any case.
+//! `creat-clo` (AIM7) and `creat_clo` (re-aim) are the same job, and likewise for every job name
+//! with dashes. A job with weight 0 is left out. A job listed twice counts as in re-aim: its last
+//! weight holds, and the sum of the weights counts every line; a note says so.
 //!
-//! What re-aim takes, for whatever reason, is taken with a note: a misspelt keyword of a size by
-//! its first letter, a size of zero as if it were not there, and so what stands behind a size or
-//! the name of a job.
+//! Input that re-aim accepts is accepted with a note: a misspelt keyword of a size by its first
+//! letter, a size of zero as if it were absent, and text after a size or a job name.
 //!
-//! A line with `=` is a job of one's own ([`Command`]): the shell runs all that follows, `#`
-//! included, for so many seconds at most ([`TIMEOUT_S`] if none are given).
+//! A line with `=` is a custom job ([`Command`]): the shell runs the rest of the line, `#`
+//! included, for at most the given number of seconds ([`TIMEOUT_S`] by default).
 
 use crate::command::{Command, TIMEOUT_S, Written};
 use crate::dialect::Dialect;
@@ -41,7 +40,7 @@ pub struct WorkfileError {
     pub file: String,
     /// Line, from 1; `None` if the whole file is meant.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
     /// What to do.
     pub cure: String,
@@ -55,7 +54,7 @@ impl Problem {
         Self(problem.into(), cure.into())
     }
 
-    /// An error whose text is `problem; cure`.
+    /// Returns an error with the text `problem; cure`.
     pub(crate) fn of(error: &impl std::fmt::Display) -> Self {
         let text = error.to_string();
         let (problem, cure) = text.split_once("; ").unwrap_or((&text, "correct the line"));
@@ -232,8 +231,8 @@ fn parse_weight(text: &str) -> Result<u32, Problem> {
     })
 }
 
-/// Reads `line` into `stated`; what re-aim does with it that one would not expect. `None` if it is
-/// no size.
+/// Reads `line` into `stated`; returns a note if re-aim interprets it unexpectedly. `None` if it is
+/// not a size.
 fn parse_stated(stated: &mut Stated, line: &str) -> Result<Option<Vec<String>>, Problem> {
     let (target, name, text) = if let Some(size) = keyword(line, "FILESIZE") {
         (&mut stated.file_kb, "FILESIZE", size)
@@ -250,7 +249,8 @@ fn parse_stated(stated: &mut Stated, line: &str) -> Result<Option<Vec<String>>, 
     Ok(Some(odd))
 }
 
-/// The size `text` of `name`, in KB, as a problem of a line if it is none; what is not read of it.
+/// Returns the size `text` of `name`, in KB, and the ignored part of the text; fails with a problem
+/// of a line if it is not a size.
 pub(crate) fn parse_size(name: &str, text: &str) -> Result<(u64, Vec<String>), Problem> {
     let (kb, rest) = sizes::parse_first(text).map_err(|error| Problem::of(&error))?;
     let unread = || format!("\"{rest}\" behind the size of {name} is not read");

@@ -1,4 +1,4 @@
-//! Every job call by call against the originals: `calls.toml` says what they were counted to do.
+//! Every job call by call against the originals, with the counts in `calls.toml`.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Workloads beside the programs whose shape they have: calls that belong to a file, a directory or
-//! a block, counted by the kernel under `strace` and by the counting kernel.
+//! Workloads compared with the programs that they imitate: calls that belong to a file, a directory
+//! or a block, counted by the kernel under `strace` and by the counting kernel.
 //!
-//! What differs by the age of the programs is not compared: GNU find of today takes the kind of a
-//! file from its directory, that of 2007 looked at each, and today's grep reads more at a time.
+//! What differs by the age of the programs is not compared: Today's GNU find takes the kind of a
+//! file from its directory, the version of 2007 called `stat` on each, and today's grep reads more
+//! per call.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,12 +37,12 @@ fn directory(name: &str) -> PathBuf {
     place
 }
 
-/// What a program did.
+/// The calls of a program.
 #[derive(Default)]
 struct Traced {
     /// Successful calls by name.
     calls: BTreeMap<String, u64>,
-    /// Reads and closes of files in its place, and looks at names there.
+    /// Reads and closes of files in its directory, and lookups of names there.
     own: BTreeMap<String, u64>,
 }
 
@@ -69,7 +70,7 @@ fn is_own(name: &str, arguments: &str, place: &str) -> bool {
     below(directory) && !path.starts_with(['"', '/']) || path.starts_with(place)
 }
 
-/// What a shell line does in `place`, by `strace`.
+/// Returns the calls of a shell line in `place`, by `strace`.
 fn traced(place: &Path, line: &str) -> Traced {
     let log = place.join("log");
     let status = Command::new("strace")
@@ -121,7 +122,7 @@ fn faults(place: &Path, line: &str) -> u64 {
     fields.split(' ').nth(8).and_then(|field| field.parse().ok()).expect("faults of children")
 }
 
-/// A program whose start takes as many page faults as `line` does.
+/// Returns a program with as many page faults at its start as `line`.
 fn start(place: &Path, line: &str) -> Start {
     let pages = faults(place, line) as u32;
     Start { file_pages: pages / 2, memory_pages: pages.div_ceil(2) }

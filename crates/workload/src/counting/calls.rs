@@ -1,4 +1,4 @@
-//! What one call of the trait is on Linux, where it is several.
+//! The system calls of Linux that correspond to one call of the trait, if there are several.
 
 use crate::api::{Query, SocketKind};
 

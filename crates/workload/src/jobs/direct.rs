@@ -16,7 +16,7 @@ use crate::units;
 const TRANSFERS_KB: [usize; 2] = [1, 4];
 /// Requests that the asynchronous jobs keep in flight.
 const IN_FLIGHT: usize = 32;
-/// What to do where there is no direct input and output.
+/// Advice if direct input and output is not available.
 const CURE: &str = "choose a file system with O_DIRECT with --dir";
 
 /// Alignment that every file system accepts, bytes; also the longest transfer.

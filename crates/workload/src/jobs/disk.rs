@@ -133,7 +133,7 @@ fn read_file<K: Kernel>(k: &mut K, env: &JobEnv, path: &str) -> Result<(), JobEr
     call("close", k.close(fd))
 }
 
-/// Reads the shared file; re-aim's writes one of its own and reads that.
+/// Reads the shared file; re-aim's job writes a private file and reads that.
 pub(super) fn disk_rd<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     if env.dialect == Dialect::Original {
         sync(k, env)?;

@@ -36,8 +36,8 @@ fn shared_bytes(dialect: Dialect) -> usize {
 }
 
 /// How often `shared_memory` tries again to get an id where all are taken; AIM7 tries for ever. A
-/// minute is long enough for the users that hold them to go on, whatever runs beside, and short
-/// enough for ids that nobody will give back.
+/// minute is long enough for users that hold ids to continue under any load, and short enough if
+/// leaked ids are never released.
 const ID_RETRIES: u64 = 60;
 /// Time between two tries, as in AIM7, nanoseconds.
 const ID_RETRY_NS: u64 = 1_000_000_000;

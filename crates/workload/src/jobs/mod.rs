@@ -1,10 +1,10 @@
 //! The jobs of AIM7, each written once against [`Kernel`].
 //!
 //! A job is a function of a kernel and a [`JobEnv`]; it keeps nothing between two runs. Calls,
-//! bytes and loop counts are those of AIM7 1.1 (1996) or of re-aim 7, as [`JobEnv::dialect`] says;
-//! their defects are not: random offsets cover the whole file, no job depends on the programs
-//! installed on the host, none sleeps, none ends only by luck.
-//! docs/aim7-jobs.md lists what each does.
+//! bytes and loop counts follow AIM7 1.1 (1996) or re-aim 7, depending on [`JobEnv::dialect`],
+//! without their defects: random offsets cover the whole file, and jobs do not depend on the
+//! programs installed on the host, do not sleep, and always terminate. docs/aim7-jobs.md lists what
+//! each does.
 
 mod direct;
 mod disk;
@@ -26,15 +26,15 @@ use serde::{Deserialize, Serialize};
 /// Block of the disk jobs, bytes.
 pub const BLOCK_BYTES: usize = 1024;
 
-/// What a job knows about where it runs.
+/// The environment of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnv {
     /// Work directory, absolute.
     pub directory: String,
-    /// The directory that `dir_rtns_1` and the shell jobs list, absolute; that of the fixture if
-    /// there is none.
+    /// The absolute path of the directory that `dir_rtns_1` and the shell jobs list; the fixture's
+    /// if absent.
     pub listed: Option<String>,
-    /// Whose jobs.
+    /// The original of the jobs.
     pub dialect: Dialect,
     /// Index of the user, from 0; part of the names of its temporary files.
     pub user: u32,
@@ -110,9 +110,9 @@ pub enum JobError {
     /// The job cannot run here, for a reason outside of it.
     #[error("not available here: {call}: {errno} ({}); {cure}", errno.name())]
     Unavailable {
-        /// What was tried.
+        /// The failed call.
         call: &'static str,
-        /// What the system said.
+        /// Its error.
         errno: Errno,
         /// What to do.
         cure: &'static str,
@@ -120,7 +120,7 @@ pub enum JobError {
     /// A result was wrong.
     #[error("wrong result: {what}")]
     Wrong {
-        /// What was checked.
+        /// The failed check.
         what: &'static str,
     },
     /// A command of the workfile ended with something else than 0.
@@ -138,7 +138,7 @@ pub enum JobError {
         /// The time it had, seconds.
         timeout_s: u32,
     },
-    /// The unit stands for a program's user time and cannot be run by a job.
+    /// The unit represents a program's user time and cannot be run by a job.
     #[error("unit {unit} is charged by exec only")]
     NotRunnable {
         /// The unit.
@@ -174,7 +174,7 @@ fn ending(exit: Exit) -> String {
     }
 }
 
-/// Gives the result of a system call the call's name.
+/// Adds the name of a system call to its error.
 pub(crate) fn call<T>(name: &'static str, result: Sys<T>) -> Result<T, JobError> {
     result.map_err(|errno| JobError::Call { call: name, errno })
 }
@@ -189,8 +189,7 @@ pub(crate) fn check(right: bool, what: &'static str) -> Result<(), JobError> {
     if right { Ok(()) } else { Err(JobError::Wrong { what }) }
 }
 
-/// Writes all of `buffer`; a write that stops short is continued, one that makes no progress is
-/// wrong.
+/// Writes all of `buffer`; continues after short writes, and fails if a write makes no progress.
 pub(crate) fn write_all<K: Kernel>(k: &mut K, fd: Fd, buffer: &[u8]) -> Result<(), JobError> {
     let mut done = 0;
     while done < buffer.len() {
@@ -232,7 +231,7 @@ macro_rules! jobs {
                 match self { $(Self::$variant => $name,)+ Self::Command(own) => own.name() }
             }
 
-            /// What one run does.
+            /// Describes one run.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about,)+ Self::Command(own) => own.line() }
             }
@@ -420,7 +419,7 @@ impl Job {
         }
     }
 
-    /// Whether it has many transfers in flight at once.
+    /// Returns whether it has many transfers in flight.
     pub const fn is_asynchronous(self) -> bool {
         matches!(self, Self::DiskAioRr | Self::DiskAioRw | Self::DiskAiodioRr | Self::DiskAiodioRw)
     }
@@ -445,7 +444,7 @@ impl Job {
     }
 }
 
-/// The job whose name `name` most resembles.
+/// Returns the job with the name most similar to `name`.
 pub(crate) fn nearest_job(name: &str) -> Option<Job> {
     nearest(name, Job::ALL.iter().map(|job| job.name())).and_then(Job::parse)
 }

@@ -7,7 +7,7 @@ use super::Job;
 pub struct Operations {
     /// How many.
     pub count: u64,
-    /// What one is, plural.
+    /// The name of the unit, in the plural.
     pub unit: &'static str,
 }
 

@@ -6,11 +6,11 @@ use crate::api::{Exit, Kernel, Program, Query, Signal};
 use super::{JobEnv, JobError, call, check};
 use crate::dialect::Dialect;
 
-/// The status of a child whose `exec` failed, as shells report it.
+/// The status of a child after a failed `exec`, as in shells.
 const EXEC_FAILED: i32 = 127;
-/// What the heap jobs grow the heap by first.
+/// Bytes by which the heap jobs first grow the heap.
 const HEAP_BYTES: isize = 1 << 20;
-/// What each round gives back.
+/// Bytes that each round releases.
 const ROUND_BYTES: isize = 64 << 10;
 /// What each step of a round takes.
 const STEP_BYTES: usize = 4 << 10;

@@ -1,4 +1,4 @@
-//! The jobs that are user-mode work: a number of units each, and hardly a system call.
+//! The jobs that are user-mode work: a number of units each, with almost no system calls.
 
 use crate::api::Kernel;
 
@@ -32,7 +32,7 @@ user_jobs! {
     trig_rtns = TRIGONOMETRY * 10_000;
 }
 
-/// Twelve dependent operations a loop, or what a compiled re-aim makes of its twelve.
+/// Twelve dependent operations per loop, or the result of compiling re-aim's twelve.
 macro_rules! arithmetic_jobs {
     ($($name:ident = $unit:ident or $compiled:ident, $loops:literal;)+) => {$(
         pub(super) fn $name<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
@@ -68,7 +68,7 @@ pub(super) fn ram_copy<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobErro
     units::run(k, unit, 1)
 }
 
-/// The date of each round is formatted by `ctime`, which looks at the time zone's file.
+/// The date of each round is formatted by `ctime`, which checks the time zone file.
 pub(super) fn string_rtns<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let zone = env.zone();
     for _ in 0..env.loops(100) {

@@ -5,7 +5,7 @@
 
 use core::hint::black_box;
 
-/// Calls of one unit; AIM9's 1000 loops of so many are 512,000 calls.
+/// Calls of one unit; AIM9's 1000 loops make 512,000 calls.
 pub(crate) const CALLS: u64 = 512;
 
 fn none() -> u64 {

@@ -1,19 +1,19 @@
 //! The arithmetic jobs as a compiled re-aim executes them.
 //!
 //! Its loops have three values that change in turn, so that not all twelve operations depend on
-//! each other, and a compiler folds what it can. What is left was read in the instructions that
-//! gcc 12 makes of such loops with re-aim's own flags, `-O -ffloat-store`; `-O2` and `-O3` with
-//! that flag leave the same. Seven integer additions of twelve: adding a value twice is one
-//! instruction with a scaled operand. Twelve multiplications, eight of them one after the other;
-//! twelve divisions, six and six. Floating-point values live in memory (`-ffloat-store`): each
-//! operation loads and stores.
+//! each other, and a compiler folds some of them. The remaining operations are taken from the
+//! instructions that gcc 12 emits for such loops with re-aim's own flags, `-O -ffloat-store`; `-O2`
+//! and `-O3` with that flag emit the same. Seven integer additions of twelve: adding a value twice
+//! is one instruction with a scaled operand. Twelve multiplications, eight of them one after the
+//! other; twelve divisions, six and six. Floating-point values live in memory (`-ffloat-store`):
+//! each operation loads and stores.
 //!
 //! The compiler of this crate may order them otherwise; measured side by side on one machine the
 //! loops here take from 0.98 to 1.16 times the nanoseconds of gcc's.
 
 use core::hint::black_box;
 
-/// Three values in turn for so many loops, as long as the compiler cannot know what they are.
+/// Three values in turn for a number of loops; the compiler must not know the values.
 macro_rules! turns {
     ($($name:ident, $type:ty, $start:expr, $first:expr, $second:expr,
        |$a:ident, $b:ident, $c:ident| $body:block;)+) => {$(

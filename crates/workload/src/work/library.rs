@@ -101,7 +101,7 @@ fn merge_sort(numbers: &mut [i32], spare: &mut [i32], before: fn(i32, i32) -> i3
 }
 
 /// `passes` times: 10,000 integers sorted ascending, descending, ascending; then 2,000 binary
-/// searches, half of them for what is not there.
+/// searches, half of them for missing values.
 pub(crate) fn sorts(passes: u64) -> bool {
     let (ascending, descending) =
         black_box(((|a, b| a - b) as fn(i32, i32) -> i32, (|a, b| b - a) as fn(i32, i32) -> i32));

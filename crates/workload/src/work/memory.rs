@@ -54,7 +54,7 @@ pub(crate) fn block_operations(count: u64) -> bool {
     })
 }
 
-/// Sizes of the copy job, bytes, with how often each stands there in a row: 93 in all, 139,968 B.
+/// Sizes of the copy job, in bytes, with their numbers of consecutive copies: 93 in all, 139,968 B.
 const COPY_RUNS: [(&[usize], usize); 15] = [
     (&[1, 2, 3, 4, 5, 6], 1),
     (&[7], 6),
@@ -112,7 +112,7 @@ pub(crate) fn copies_of_1996(passes: u64) -> bool {
     copy(passes, 64)
 }
 
-/// What a frame below the jump point returns: whether the jump is under way.
+/// Returns, from a frame below the jump point, whether the jump is in progress.
 #[inline(never)]
 fn descend(depth: u32, context: &mut [u64; 8]) -> bool {
     if depth == 0 {
@@ -122,8 +122,9 @@ fn descend(depth: u32, context: &mut [u64; 8]) -> bool {
     black_box(descend(black_box(depth - 1), context))
 }
 
-/// `count` non-local exits out of ten frames. Rust has no `setjmp`: the eight words that it saves
-/// are saved and restored, and the frames are left one by one, as their return values say so.
+/// `count` non-local exits out of ten frames. Rust does not have `setjmp`: the eight words that it
+/// saves are saved and restored, and the frames return one by one, signalled by their return
+/// values.
 pub(crate) fn jumps(count: u64) -> bool {
     let mut context = [0_u64; 8];
     let mut taken = 0;

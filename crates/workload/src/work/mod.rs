@@ -1,4 +1,4 @@
-//! The user-mode work of the jobs: what runs between their system calls.
+//! The user-mode work of the jobs, between their system calls.
 //!
 //! Every function here takes a count, does that many units of one kind of work for real, and
 //! returns whether the result is right. [`crate::units`] gives each a name; the host runs the

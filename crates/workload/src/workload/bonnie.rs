@@ -1,5 +1,5 @@
-//! Files made, looked at and removed in one directory, as bonnie++ does it with `-n`: what squeezes
-//! a news or cache server.
+//! Files created, checked and removed in one directory, as in bonnie++ with `-n`: the load of a
+//! news or cache server.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,11 @@ use crate::jobs::{JobError, call};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bonnie {
-    /// Programs at a time, each in a directory of its own.
+    /// Concurrent programs, each in a separate directory.
     #[schemars(range(min = 1, max = 10_000))]
     pub instances: u32,
-    /// Empty files of each, made, looked at and removed once in order and once in no order.
+    /// Empty files of each program, created, checked and removed once in order and once in random
+    /// order.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub files: u32,
 }
@@ -55,7 +56,7 @@ impl Bonnie {
     }
 }
 
-/// Makes, looks at and removes all files; names are taken from the directory where `listed`.
+/// Creates, checks and removes all files; if `listed`, reads the names from the directory.
 fn pass<K: Kernel>(k: &mut K, own: &str, order: &[u32], listed: bool) -> Result<(), JobError> {
     for &file in order {
         let new = Open { exclusive: true, ..Open::CREAT };

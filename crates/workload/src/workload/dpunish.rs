@@ -27,7 +27,7 @@ pub struct Dpunish {
     /// Renames of each process.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub renames: u32,
-    /// One of so many renames is done, and the times are multiplied: one is like the next.
+    /// One in this many renames is executed, and the times are multiplied: all renames are alike.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub share: u32,
 }

@@ -16,7 +16,7 @@ use crate::jobs::{JobError, call};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
-    /// Searches at a time, each in a tree of its own.
+    /// Concurrent searches, each in a separate tree.
     #[schemars(range(min = 1, max = 10_000))]
     pub instances: u32,
     /// Files of a tree.

@@ -7,7 +7,7 @@ use super::{Start, execute, finish, image, make_program, read_file, start, write
 use crate::api::{Fd, Kernel, Open, Signal};
 use crate::jobs::{JobError, call, check, write_all};
 
-/// Bytes of a page: what a program touches at a time.
+/// Bytes of a page, the granularity of a program's accesses.
 const PAGE: usize = 4096;
 /// Bytes of one write of the loop for the bandwidth of a pipe.
 const PIPED: usize = 64 << 10;
@@ -23,7 +23,7 @@ pub struct Loops {
     pub file_bytes: u64,
     /// The program that some of them start.
     pub program: Start,
-    /// What is done, one after the other.
+    /// The operations, in sequence.
     pub operations: Vec<Loop>,
 }
 
@@ -56,7 +56,7 @@ pub enum Operation {
     SignalInstall,
     /// A signal to oneself, which is caught.
     SignalCatch,
-    /// A child that ends at once.
+    /// A child that exits immediately.
     Fork,
     /// A child that becomes a program.
     Exec,

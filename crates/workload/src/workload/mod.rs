@@ -1,8 +1,8 @@
 //! Workloads that are not AIM7: programs of some shape, each a data file with its amounts, written
 //! once against [`Kernel`].
 //!
-//! A workload first prepares what it works on, which nobody measures, and then runs from one
-//! process, which waits for all the others.
+//! A workload first prepares its files, outside the measurement, and then runs from one process,
+//! which waits for all the others.
 
 mod bonnie;
 mod dpunish;
@@ -66,7 +66,7 @@ pub struct Workload {
     /// Two programs and a pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
-    /// Files made, looked at and removed.
+    /// Files created, checked and removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bonnie: Option<Bonnie>,
     /// A file read from the disk.
@@ -85,12 +85,12 @@ pub struct Workload {
 pub struct Place {
     /// A directory.
     pub directory: String,
-    /// A directory on each of its file systems, [`Workload::file_systems`] of them; on one and the
-    /// same where there are no more.
+    /// A directory on each of its file systems, [`Workload::file_systems`] of them; several on one
+    /// file system if there are fewer.
     pub volumes: Vec<String>,
 }
 
-/// What is done, and how much of it.
+/// The kind of work, and its amount.
 enum Shape<'a> {
     Find(&'a Find),
     Pmake(&'a Pmake),
@@ -140,7 +140,7 @@ impl Workload {
         programs.chain(bonnie).chain(scan).chain(self.loops.iter().map(Shape::Loops))
     }
 
-    /// Makes what it works on, in the directories of `place`, which exist.
+    /// Creates its files, in the directories of `place`, which exist.
     ///
     /// # Errors
     /// [`JobError`].
@@ -205,7 +205,7 @@ impl Workload {
         self.scan.as_ref().map_or(0, |scan| scan.bytes)
     }
 
-    /// How many times what is done the workload is: its times are multiplied by that.
+    /// Returns the ratio of the workload to the executed part, by which its times are multiplied.
     pub fn scale(&self) -> u32 {
         let of = |shape| match shape {
             Shape::Dpunish(dpunish) => dpunish.share,
@@ -269,7 +269,7 @@ fn read_in<K: Kernel>(k: &mut K, path: &str, buffer: usize) -> Result<(), JobErr
     call("close", k.close(fd))
 }
 
-/// Reads a file of `bytes` bytes at once, as a compiler does, which does not look for its end.
+/// Reads a file of `bytes` bytes with one call, as compilers do, without a read at its end.
 fn read_whole<K: Kernel>(k: &mut K, path: &str, bytes: u64) -> Result<(), JobError> {
     let fd = call("open", k.open(path, Open::READ))?;
     call("read", k.read(fd, &mut vec![0; bytes as usize]))?;

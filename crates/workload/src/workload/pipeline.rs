@@ -8,7 +8,7 @@ use super::{BUFFER, Start, execute, finish, image, make_program, read_file, star
 use crate::api::{Fd, Kernel};
 use crate::jobs::{JobError, call, write_all};
 
-/// Bytes of a page: what a program touches at a time.
+/// Bytes of a page, the granularity of a program's accesses.
 const PAGE: usize = 4096;
 
 /// Amounts of a pipeline.
@@ -22,13 +22,13 @@ pub struct Pipeline {
     pub heap_kib: u32,
     /// Bytes that it writes, of which it buffers a page at a time.
     pub text_bytes: u64,
-    /// One of so many of these is written, and the times are multiplied: one is like the next.
+    /// One in this many is written, and the times are multiplied: all are alike.
     #[schemars(range(min = 1, max = 10_000))]
     pub share: u32,
     /// Loops of 12 additions that a page of text takes to write.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub loops_per_page: u64,
-    /// The search of a page takes one of so many of them.
+    /// The search of a page takes this fraction of them.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub search_divisor: u64,
     /// The program that writes.

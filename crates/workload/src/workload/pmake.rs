@@ -13,7 +13,7 @@ use crate::jobs::{JobError, call, check};
 
 /// Parts in which the heap of a compiler grows.
 const PARTS: u64 = 16;
-/// Bytes of a page: what a compiler touches at a time.
+/// Bytes of a page, the granularity of a compiler's accesses.
 const PAGE: usize = 4096;
 
 /// Amounts of a build.
@@ -30,7 +30,7 @@ pub struct Pmake {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10_000))]
     pub sources_of_each: u32,
-    /// One of so many of these is compiled, and the times are multiplied: one is like the next.
+    /// One in this many is compiled, and the times are multiplied: all are alike.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10_000))]
     pub share: u32,
@@ -54,9 +54,9 @@ pub struct Pmake {
     /// Loops of 12 additions that one line takes.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub loops_per_line: u64,
-    /// What make does before it starts a compiler, in lines.
+    /// Work of make before it starts a compiler, in lines.
     pub make_lines: u32,
-    /// What the linker does, in lines.
+    /// Work of the linker, in lines.
     pub link_lines: u32,
     /// The program make.
     pub make: Start,

@@ -1,5 +1,4 @@
-//! Shell scripts: storms of short programs, one script for each CPU or so, each in a directory of
-//! its own.
+//! Shell scripts: storms of short programs, about one script per CPU, each in a separate directory.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use crate::api::{Kernel, Open};
 use crate::errno::Errno;
 use crate::jobs::{JobError, call, check, write_all};
 
-/// Bytes of a page: what a program touches at a time.
+/// Bytes of a page, the granularity of a program's accesses.
 const PAGE: usize = 4096;
 
 /// Amounts of a script.
@@ -19,7 +18,7 @@ pub struct Script {
     /// Scripts at a time, for each CPU.
     #[schemars(range(min = 0, max = 1000))]
     pub per_cpu: u32,
-    /// Scripts at a time beside them, whatever the CPUs.
+    /// Additional concurrent scripts, independent of the number of CPUs.
     #[schemars(range(min = 0, max = 10_000))]
     pub fixed: u32,
     /// Times that each does all its steps.
@@ -35,7 +34,7 @@ pub struct Script {
     pub loops_per_unit: u64,
     /// The shell.
     pub shell: Start,
-    /// What is done, one after the other.
+    /// The steps, in sequence.
     pub steps: Vec<Step>,
 }
 
@@ -46,10 +45,10 @@ pub struct Step {
     /// Times it is done in a row.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub times: u32,
-    /// The program that does it, in a process of its own each time; without one the shell does it.
+    /// The program of the step, in a new process each time; if absent, the shell itself acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Start>,
-    /// What it does.
+    /// Its actions.
     pub acts: Vec<Act>,
 }
 
@@ -73,7 +72,7 @@ pub enum Act {
         /// How many writes.
         blocks: u64,
     },
-    /// Looks at a file.
+    /// Calls `stat` on a file.
     Stat(String),
     /// Looks for a file that is not there.
     Miss(String),
@@ -83,7 +82,7 @@ pub enum Act {
     Remove(String),
     /// Memory that it writes to beyond its start, KiB.
     Heap(u32),
-    /// Units of its own work.
+    /// Units of user-mode work.
     Work(u64),
 }
 
@@ -154,7 +153,7 @@ impl Script {
         finish(k)
     }
 
-    /// What the program of step `at` does.
+    /// Executes the actions of the program of step `at`.
     fn act<K: Kernel>(
         &self,
         k: &mut K,
