@@ -1,8 +1,8 @@
 //! What paths to names cost on many CPUs, kernel by kernel, and the locks that they wait for.
 //!
-//! One process on each CPU repeats one of three rounds: `open`, `stat` and `close` of a file of its
-//! own in `/tmp` (`own`) or of one that all share (`same`); `open` of a new file in a directory of
-//! its own, `unlink` and `close` (`new`). The times are virtual, so they repeat to the digit.
+//! One process on each CPU repeats one of three rounds: `open`, `stat` and `close` of a private
+//! file in `/tmp` (`own`) or of a shared one (`same`); `open` of a new file in a private directory,
+//! `unlink` and `close` (`new`). The times are virtual, so they repeat to the digit.
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
 use convoy_kernel::{KernelPreset, Options, Process, World};
@@ -19,7 +19,7 @@ const KERNELS: [&str; 4] = ["2.6.25", "3.0", "3.7", "6.18"];
 const CPUS: [usize; 3] = [1, 32, 80];
 const SCENES: [&str; 3] = ["own", "same", "new"];
 
-/// What was waited for each lock, picoseconds.
+/// Wait time for each lock, in picoseconds.
 #[derive(Default)]
 struct Waits {
     names: Names,

@@ -1,11 +1,11 @@
 //! Simulated memory operations per second of the host's CPU on whole paths of the kernel: locks,
 //! structures, scheduler and ticks included; and what running ahead changes and saves there.
 //!
-//! One process on each CPU repeats one path. `data` seeks, writes and reads in a file of its own,
-//! `pipe` writes and reads a pipe of its own: apart from fork and exit, private lines. `names`
-//! opens, stats and closes a file of its own: with more than one CPU the global locks of path
-//! lookup are contended. Ends with code 1 unless three rows differ from exact order by less than
-//! 1 % and are three times as fast.
+//! One process on each CPU repeats one path. `data` seeks, writes and reads in a private file,
+//! `pipe` writes and reads a private pipe: apart from fork and exit, only private lines. `names`
+//! opens, stats and closes a private file: with more than one CPU the global locks of path lookup
+//! are contended. Ends with code 1 unless three rows differ from exact order by less than 1 % and
+//! are three times as fast.
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
 use convoy_kernel::{KernelPreset, Options, Process, World};
@@ -72,7 +72,7 @@ fn cpu_seconds() -> f64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(f64::NAN) / 1e9
 }
 
-/// What a run took.
+/// The cost of a run.
 struct Run {
     operations: u64,
     virtual_ns: u64,

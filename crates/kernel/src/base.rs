@@ -22,7 +22,7 @@ pub struct Base {
     pub(crate) counts: Counts,
 }
 
-/// What the kernel counts; for reports and tests.
+/// Counters of the kernel, for reports and tests.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// System calls, those inside programs and of the kernel's own shells included.

@@ -156,8 +156,8 @@ impl Bkl {
         held
     }
 
-    /// Takes the lock again for a task that is back from `schedule`. `false` when the spinlock form
-    /// gave up because this CPU is `wanted`: the caller schedules again.
+    /// Reacquires the lock for a task that returns from `schedule`. Returns `false` if the spinlock
+    /// form gave up because this CPU is `wanted`: the caller schedules again.
     pub(crate) fn reacquire_in_schedule(&self, wanted: impl Fn() -> bool, me: &Tcb) -> bool {
         if let Lock::Spin(lock) = &self.lock {
             while !lock.try_lock() {

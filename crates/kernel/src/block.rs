@@ -1,9 +1,9 @@
 //! The block layer: one disk, its request queue, its interrupts, completion in the BLOCK softirq.
 //!
 //! A request is queued under the disk's `queue_lock` with interrupts off. The machine's disk serves
-//! one request after the other in the same time each. Its interrupt, on CPU 0, takes it off the
-//! queue, again under `queue_lock`, and raises BLOCK, whose handler wakes who waits. A RAM disk
-//! has no queue: its requests are done when they have been submitted.
+//! one request after the other in the same time each. Its interrupt, on CPU 0, removes it from the
+//! queue, again under `queue_lock`, and raises the BLOCK softirq, which wakes the waiters. A RAM
+//! disk does not have a queue: its requests are complete when they have been submitted.
 
 use crate::base::Base;
 use crate::costs::spend;
@@ -15,7 +15,7 @@ use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// CPU that takes the disk's interrupts: the first one, where nobody moves them.
+/// CPU that takes the disk's interrupts: the first, since their affinity is not changed.
 const IRQ_CPU: usize = 0;
 
 /// Longest request, pages (`BLK_DEF_MAX_SECTORS`, 512 KiB).
@@ -26,12 +26,12 @@ pub(crate) struct Disk {
     hot: Sim<Line<Guarded<Field<u32>>>>,
     /// Whether requests are done when they have been submitted.
     ram: bool,
-    /// Requests that are done and whose softirq has not run.
+    /// Completed requests that wait for the softirq.
     completed: RefCell<VecDeque<Rc<Batch>>>,
     requests: Cell<u64>,
 }
 
-/// Requests that somebody waits for together.
+/// Requests that a task waits for together.
 pub(crate) struct Batch {
     left: Cell<usize>,
     done: Sim<Line<WaitQueue>>,

@@ -56,7 +56,7 @@ pub struct SchedCosts {
     pub wake: f64,
     /// The work of a tick.
     pub tick: f64,
-    /// Looking at one CPU while balancing.
+    /// Checking one CPU while balancing.
     pub balance_cpu: f64,
     /// Moving one task between run queues.
     pub pull: f64,

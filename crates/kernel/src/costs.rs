@@ -1,7 +1,7 @@
 //! Instruction costs of the kernel paths, read from `kernels/costs.toml`.
 //!
-//! Each is what the step costs beyond the memory operations that the virtual machine prices itself.
-//! The file says what an entry covers and where its number comes from.
+//! Each is the cost of a step beyond the memory operations that the virtual machine prices itself.
+//! The file states the scope of each entry and the source of its number.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ const SHIPPED: &str = include_str!("../../../kernels/costs.toml");
 /// Units of the calibration that the kernel's programs charge.
 pub(crate) const PROGRAM_UNITS: [&str; 2] = ["shell_start", "list_program"];
 
-/// Longest stretch that is charged without looking at interrupts, in picoseconds.
+/// Longest time that is charged without checking for interrupts, in picoseconds.
 const STRETCH_PS: u64 = 2_000_000;
 
-/// What is wrong with a table of costs.
+/// Errors in a table of costs.
 #[derive(Debug, thiserror::Error)]
 pub enum CostsError {
     /// Not TOML, or a key is missing, unknown or of the wrong type.
@@ -31,7 +31,7 @@ pub enum CostsError {
     Unknown {
         /// The machine.
         machine: String,
-        /// What it names.
+        /// The unknown key.
         key: String,
     },
     /// A value is out of its range.
@@ -39,7 +39,7 @@ pub enum CostsError {
     Range {
         /// The key.
         key: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
     },
 }
@@ -122,8 +122,8 @@ impl Costs {
     }
 }
 
-/// What each step of a kernel path costs on `machine`, in nanoseconds, by its name in
-/// `kernels/costs.toml`: what it measured itself, or the table at its speed.
+/// Returns the cost of each step of a kernel path on `machine`, in nanoseconds, by its name in
+/// `kernels/costs.toml`: the machine's own measurement, or the table scaled by its speed.
 ///
 /// # Errors
 /// [`CostsError`] if the machine names a step that there is not, or a value is out of range.

@@ -1,11 +1,11 @@
-//! Futexes and `sched_yield`: what threads in user mode ask of the scheduler, as of 6.18.
+//! Futexes and `sched_yield`: the scheduler's system calls for user-mode threads, as of 6.18.
 //!
 //! A waiter hashes the address to a bucket, announces itself there, takes the bucket's lock, reads
 //! the word again, queues, and schedules; a waker that finds no announcement takes no lock, and
 //! otherwise goes through the bucket's waiters until it has found enough of its address, and wakes
-//! them after the lock is free. A process with threads has a hash table of its own of 16 buckets
-//! (four for each CPU, at least 16; `futex_hash_allocate_default`), so thousands of threads that
-//! wait for different words stand in each other's way.
+//! them after the lock is free. A process with threads has a private hash table of 16 buckets (four
+//! for each CPU, at least 16; `futex_hash_allocate_default`), so thousands of threads that wait for
+//! different words contend for the buckets.
 
 use crate::costs::Costs;
 use crate::lock_rules::LockRules;
@@ -39,7 +39,7 @@ struct Sleeper {
     state: Sim<Line<Word<u32>>>,
 }
 
-/// What the system calls of threads need; prices in picoseconds.
+/// State and prices, in picoseconds, of the threads' system calls.
 pub(crate) struct Futexes {
     /// Made when the first thread needs them, as the kernel does.
     buckets: OnceCell<Vec<Bucket>>,
@@ -53,7 +53,7 @@ pub(crate) struct Futexes {
 }
 
 impl Futexes {
-    /// The table of the one process with threads on a machine of `cpus` CPUs.
+    /// Returns the table of the single process with threads on a machine of `cpus` CPUs.
     pub(crate) fn new(costs: &Costs, locks: LockRules, cpus: usize) -> Self {
         Self {
             buckets: OnceCell::new(),
@@ -107,7 +107,7 @@ impl Bucket {
         at.and_then(|at| queue.remove(at)).is_some()
     }
 
-    /// Takes the first waiter of `key` out of the queue, after a look at each before it.
+    /// Removes the first waiter of `key` from the queue, after comparing the waiters before it.
     fn take(&self, key: usize) -> Option<Rc<Sleeper>> {
         let mut at = 0;
         loop {
@@ -124,12 +124,12 @@ impl Bucket {
 }
 
 impl Futexes {
-    /// What a system call costs that does hardly anything.
+    /// Charges the cost of a system call that does almost no work.
     pub(crate) fn pay_call(&self) {
         Here::pass(self.enter);
     }
 
-    /// What `sched_yield` costs beside giving up the CPU.
+    /// Charges the cost of `sched_yield` except for yielding the CPU.
     pub(crate) fn pay_yield(&self) {
         Here::pass(self.enter + self.requeue);
     }

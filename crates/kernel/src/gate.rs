@@ -1,8 +1,8 @@
 //! The gate at which the users of a load wait for their release.
 //!
-//! AIM7's users pause until a signal to their process group arrives. So it is here: the parent goes
-//! once through all of them, and each costs it one wakeup; nobody who was woken has to wait for
-//! another one who was.
+//! AIM7's users pause until a signal to their process group arrives. This gate does the same: the
+//! parent walks the list once, with one wakeup per child; woken children do not wait for each
+//! other.
 
 use crate::process::Process;
 use convoy_machine::{Here, Sim, Smp, Word};

@@ -102,8 +102,8 @@ impl Set {
         Ok(now >= 0)
     }
 
-    /// The oldest sleeping operation that can go on now, taken off the queue with its effect done.
-    /// The caller holds the lock.
+    /// Removes the oldest sleeping operation that can complete now from the queue, applies its
+    /// effect, and returns it. The caller holds the lock.
     fn next_ready(&self) -> Option<Rc<Pending>> {
         let value = self.hot.unlocked();
         let mut pending = self.pending.borrow_mut();

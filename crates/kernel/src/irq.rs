@@ -1,4 +1,4 @@
-//! Interrupts of devices and the timer wheel: what is to happen on a CPU at a time.
+//! Device interrupts and the timer wheel: events that are due on a CPU at a given time.
 
 pub(crate) mod state;
 

@@ -1,4 +1,4 @@
-//! What the locks of a kernel are, `[locks]` of its preset, and its big kernel lock.
+//! The types of a kernel's locks, `[locks]` of its preset, and its big kernel lock.
 
 use convoy_catalogue::nanoseconds;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ pub enum SemaphorePolicy {
     Opportunistic,
 }
 
-/// What a waiter of a mutex does before it sleeps.
+/// Behaviour of a mutex waiter before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MutexPolicy {
@@ -36,33 +36,34 @@ pub enum MutexPolicy {
     SpinOne,
     /// As `SpinLookFirst`, and one waiter spins at a time while the others queue: 3.10.
     SpinInTurn,
-    /// One word; who was woken in vain spins too, and is handed the mutex: 4.10.
+    /// One word; a waiter that was woken without acquiring the mutex also spins, and receives it by
+    /// handoff: 4.10.
     HandOver,
 }
 
-/// What a reader/writer semaphore does with who waits.
+/// How a reader/writer semaphore serves its waiters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RwsemPolicy {
-    /// It is granted to who came first, who sleeps until then: up to 3.9.
+    /// It is granted to the first waiter, which sleeps until then: up to 3.9.
     #[default]
     Grant,
     /// Writers spin while a writer runs, and steal it: 3.16 to 4.20.
     Spin,
 }
 
-/// What a reader/writer spinlock is.
+/// Type of reader/writer spinlocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rwlock {
-    /// A counter; who fails undoes what it did and tries again: up to 3.15.
+    /// A counter; a failed attempt undoes its change and retries: up to 3.15.
     #[default]
     Counter,
     /// Waiters queue: from 3.16 on.
     Queued,
 }
 
-/// What a spinlock is.
+/// Type of spinlocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spinlock {
@@ -73,27 +74,27 @@ pub enum Spinlock {
     Ticket,
 }
 
-/// What the locks of the kernel are; also what makes them.
+/// Types of the kernel's locks, and their constructors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockRules {
     /// Semaphores.
     pub semaphore: SemaphorePolicy,
-    /// Mutexes; those of 2.6.25 where the file says nothing.
+    /// Mutexes; by default 2.6.25's.
     #[serde(default)]
     pub mutex: MutexPolicy,
     /// Spinlocks, those inside sleeping locks too; ticket locks where the file says nothing.
     #[serde(default)]
     pub spinlock: Spinlock,
-    /// Reader/writer semaphores; those of 2.6.25 where the file says nothing.
+    /// Reader/writer semaphores; by default 2.6.25's.
     #[serde(default)]
     pub rwsem: RwsemPolicy,
-    /// Reader/writer spinlocks; those of 2.6.25 where the file says nothing.
+    /// Reader/writer spinlocks; by default 2.6.25's.
     #[serde(default)]
     pub rwlock: Rwlock,
 }
 
-/// What the big kernel lock is made of.
+/// Type of the big kernel lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BklKind {
@@ -105,7 +106,7 @@ pub enum BklKind {
     None,
 }
 
-/// The big kernel lock's traffic: what its call sites are, and what the sources leave open.
+/// The big kernel lock's traffic: its call sites, and the parameters that the sources leave open.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = nanoseconds)]

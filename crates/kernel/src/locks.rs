@@ -1,5 +1,5 @@
-//! The locks of the kernel's paths: those of `convoy-sync` on the virtual machine, in the form the
-//! paths use.
+//! The locks of the kernel's paths: the locks of `convoy-sync` on the virtual machine, with the
+//! paths' interface.
 //!
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
@@ -18,7 +18,7 @@ use convoy_sync::{
 use core::ops::Deref;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// A cache line of its own for `T`.
+/// A separate cache line for `T`.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Line<T>(pub(crate) T);
@@ -69,12 +69,12 @@ impl Spin {
         result
     }
 
-    /// Whether somebody holds it.
+    /// Returns whether it is held.
     pub(crate) fn is_held(&self) -> bool {
         self.is_locked()
     }
 
-    /// Tells the recorder its name.
+    /// Reports its name to the recorder.
     pub(crate) fn name(&self, name: &'static str) {
         either!(self, lock => Here::name(lock, name));
     }
@@ -110,7 +110,7 @@ impl RawLock<Smp> for Spin {
     }
 }
 
-/// A spinlock and what it guards, which is reached by holding it.
+/// A spinlock and the data that it protects.
 pub(crate) struct Guarded<T> {
     lock: Spin,
     data: T,
@@ -131,18 +131,18 @@ impl<T> Guarded<T> {
         self.lock.hold_irq(|| body(&self.data))
     }
 
-    /// What it guards, for a look without the lock or by who holds it.
+    /// Returns the protected data, for reading without the lock or by the owner.
     #[inline]
     pub(crate) fn unlocked(&self) -> &T {
         &self.data
     }
 
-    /// Tells the recorder the lock's name.
+    /// Reports the lock's name to the recorder.
     pub(crate) fn name(&self, name: &'static str) {
         self.lock.name(name);
     }
 
-    /// Whether somebody holds the lock.
+    /// Returns whether the lock is held.
     pub(crate) fn is_locked(&self) -> bool {
         self.lock.is_locked()
     }
@@ -210,12 +210,12 @@ macro_rules! either_kind {
 }
 
 impl ReadWrite {
-    /// Tells the recorder its name.
+    /// Reports its name to the recorder.
     pub(crate) fn name(&self, name: &'static str) {
         either_kind!(self, lock => Here::name(lock, name));
     }
 
-    /// Runs `body` beside other readers.
+    /// Runs `body` as a reader.
     #[inline]
     #[track_caller]
     pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {
@@ -275,11 +275,11 @@ pub(crate) enum Mutex {
     HandOver(HandoffMutex<Smp>),
 }
 
-/// One line for every policy, so that none moves what lies beside its mutexes.
+/// One line for every policy, so that the policy does not affect the layout of adjacent data.
 const _: () = assert!(size_of::<Mutex>() == 64);
 
 impl Mutex {
-    /// Tells the recorder its name.
+    /// Reports its name to the recorder.
     pub(crate) fn name(&self, name: &'static str) {
         of_any!(self, lock => Here::name(lock, name));
     }
@@ -293,7 +293,7 @@ impl Mutex {
         result
     }
 
-    /// Whether somebody holds it.
+    /// Returns whether it is held.
     pub(crate) fn is_held(&self) -> bool {
         of_any!(self, lock => lock.is_locked())
     }
@@ -319,12 +319,12 @@ macro_rules! of_either {
 }
 
 impl RwSem {
-    /// Tells the recorder its name.
+    /// Reports its name to the recorder.
     pub(crate) fn name(&self, name: &'static str) {
         of_either!(self, lock => Here::name(lock, name));
     }
 
-    /// Runs `body` beside other readers.
+    /// Runs `body` as a reader.
     #[inline]
     pub(crate) fn read<R>(&self, body: impl FnOnce() -> R) -> R {
         of_either!(self, lock => lock.down_read());
@@ -362,8 +362,8 @@ impl WaitQueue {
         }
     }
 
-    /// What [`Self::sleep`] wants to know, before the caller gives back the lock of what it looked
-    /// at (`prepare_to_wait`).
+    /// Returns the argument of [`Self::sleep`]; called before the caller releases the lock of its
+    /// condition (`prepare_to_wait`).
     pub(crate) fn prepare(&self) -> u32 {
         self.0.load(SeqCst)
     }
@@ -373,7 +373,7 @@ impl WaitQueue {
         Smp::wait(&self.0, seen, Sleep::Uninterruptible, None);
     }
 
-    /// Lets all who wait look again.
+    /// Wakes all waiters, which check their condition again.
     pub(crate) fn wake_all(&self) {
         self.0.fetch_add(1, SeqCst);
         Smp::wake(&raw const self.0, usize::MAX);

@@ -1,17 +1,17 @@
-//! What address spaces share: for each file the list of the areas that map it (`i_mmap`), and for
-//! each area of anonymous memory that was inherited the list of all who have it (the tree of the
-//! root `anon_vma`), each under a lock that all of them take in `fork`, `exec` and `exit`.
+//! Lists that address spaces share: for each file the areas that map it (`i_mmap`), and for each
+//! inherited area of anonymous memory all its users (the tree of the root `anon_vma`), each under a
+//! lock that `fork`, `exec` and `exit` acquire.
 //!
-//! A process that was forked and has executed nothing hangs on the roots of who it was forked from,
-//! so all users of a load, and their children, meet at those of the process that started them, and
-//! at the files of the same libraries. Acquisitions (`anon_vma_clone`, `anon_vma_fork`,
+//! A process that was forked and has not called `exec` shares the roots of its parent, so all users
+//! of a load, and their children, contend for the roots of the process that started them, and for
+//! the files of the same libraries. Acquisitions (`anon_vma_clone`, `anon_vma_fork`,
 //! `unlink_anon_vmas`, `dup_mmap`, `vma_link`, `unlink_file_vma` of 2.6.39 and 3.7):
 //!
 //! | | each anonymous area | each area of a file |
 //! |---|---|---|
 //! | `fork` | 2, in the parent, and a reference to the root | 1 |
-//! | `exec`, to map | none: roots of its own | 1 |
-//! | `exec`, `exit` | 1, and 1 more if somebody holds the lock then | 1 |
+//! | `exec`, to map | none: private roots | 1 |
+//! | `exec`, `exit` | 1, and 1 more if the lock is held then | 1 |
 //!
 //! Kernels before 2.6.39 have the same lists under spinlocks, one acquisition for each area; they
 //! are part of the prices of the calls there.
@@ -39,7 +39,7 @@ const LOADER: &str = "/lib/ld.so";
 /// The program that starts the load.
 const PARENT: &str = "the load";
 
-/// What the lists are guarded by.
+/// The lock that protects the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListLock {
@@ -59,8 +59,8 @@ pub enum ListLock {
 pub struct MappingRules {
     /// What guards each.
     pub lock: ListLock,
-    /// Instructions of one insertion or removal, nanoseconds; they are part of the price of the
-    /// call, whose rest is spent without the lock.
+    /// Instructions of one insertion or removal, in nanoseconds; they are part of the price of the
+    /// call, the rest of which is spent without the lock.
     pub link_ns: f64,
 }
 
@@ -111,8 +111,8 @@ impl ListGuard {
     }
 }
 
-/// One list: its lock with the count of references in its line, and a line for the nodes next to
-/// the one that comes or goes, which whoever was there before has written.
+/// One list: its lock with the count of references in its line, and a line for the neighbours of an
+/// inserted or removed node, which their users have written.
 struct List {
     hot: Sim<ListHot>,
 }
@@ -139,12 +139,12 @@ impl List {
         Rc::new(Self { hot })
     }
 
-    /// Counts a reference, beside the lock in its line.
+    /// Counts a reference, in the line of the lock.
     fn count(&self) {
         Smp::touch(&*self.hot.lock, Access::Write);
     }
 
-    /// Somebody is linked or unlinked, which takes `link` picoseconds.
+    /// Links or unlinks a node, which takes `link` picoseconds.
     fn change(&self, link: u64) {
         self.hot.lock.hold(|| {
             self.hot.nodes.update(|nodes| nodes.wrapping_add(1));
@@ -152,7 +152,7 @@ impl List {
         });
     }
 
-    /// Removes what a process had of an inherited area.
+    /// Removes the links of a process to an inherited area.
     fn leave(&self, link: u64) {
         self.change(link);
         if self.hot.lock.is_held() {
@@ -192,7 +192,7 @@ impl Maps {
     }
 }
 
-/// The lists that one address space is on; none in a kernel whose preset has no `[mappings]`.
+/// The lists that contain one address space; none if the preset does not have `[mappings]`.
 #[derive(Default)]
 pub(crate) struct Mappings {
     maps: Option<Rc<Maps>>,
@@ -201,7 +201,7 @@ pub(crate) struct Mappings {
 }
 
 impl Mappings {
-    /// Those of the process that starts the load.
+    /// Returns the lists of the process that starts the load.
     pub(crate) fn first(maps: Option<Rc<Maps>>) -> Self {
         let mappings = Self { maps, ..Self::default() };
         mappings.adopt(PARENT, &["/lib/libc.so"]);
@@ -260,8 +260,8 @@ impl Mappings {
         self.each_file_area(|list| list.change(link));
     }
 
-    /// What is left of `price`, the work of a call that links or unlinks `times` each anonymous
-    /// area and once each area of a file, but for what these lists take of it.
+    /// Returns `price`, the work of a call that links or unlinks `times` each anonymous area and
+    /// once each area of a file, less the part that these lists charge.
     pub(crate) fn rest(&self, price: u64, times: u64) -> u64 {
         let files: u32 = self.files.borrow().iter().map(|(_, areas)| areas).sum();
         let links = times * self.anonymous.borrow().len() as u64 + u64::from(files);
@@ -278,7 +278,7 @@ mod tests {
     use core::cell::RefCell;
     use std::rc::Rc;
 
-    /// What a child that does `body` takes of the lists of mappings, under `kernel`.
+    /// Returns the acquisitions of the lists' locks by a child that runs `body`, under `kernel`.
     fn child(kernel: &str, body: impl Fn(&mut crate::Process) -> i32 + Copy + 'static) -> [u64; 2] {
         let kernel = KernelPreset::named(kernel).expect("shipped");
         let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(1);

@@ -11,7 +11,7 @@ use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 use core::cell::{Cell, RefCell};
 
-/// Pages whose page-table entries one page-table page holds.
+/// Pages that are mapped by one page-table page.
 const TABLE_SPAN: u32 = 512;
 
 /// Why a page is not there yet.
@@ -25,7 +25,7 @@ pub(crate) enum Fault {
 
 /// An address space.
 pub(crate) struct Mm {
-    /// Those of an address space that `fork` copies to.
+    /// The locks of an address space that `fork` creates.
     locks: LockRules,
     hot: Sim<MmHot>,
     /// Frames that this address space alone owns, page tables included.
@@ -118,7 +118,7 @@ impl Mm {
         self.hot.mmap_sem.write(|| spend(cost));
     }
 
-    /// `pages` pages of a segment are no longer mapped.
+    /// Unmaps `pages` pages of a segment.
     pub(crate) fn forget(&self, pages: u32) {
         self.mapped.set(self.mapped.get().saturating_sub(pages));
     }
@@ -186,7 +186,7 @@ impl Mm {
         Ok(())
     }
 
-    /// `fork`: a copy whose pages are shared until they are written.
+    /// `fork`: returns a copy with pages that are shared until they are written.
     pub(crate) fn duplicate(&self, zones: &Zones, costs: &Costs) -> Sys<Self> {
         let mut child = Self::new(self.locks, Mappings::default());
         let tables = self.mapped.get().div_ceil(TABLE_SPAN);

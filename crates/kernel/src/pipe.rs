@@ -119,7 +119,7 @@ impl Pipe {
         })
     }
 
-    /// The pipe of a fifo, which nobody has open.
+    /// The pipe of a fifo that is not open.
     pub(crate) fn of_fifo(locks: LockRules) -> Rc<Self> {
         Self::new(locks, 0, 0)
     }
@@ -143,7 +143,7 @@ impl Pipe {
 }
 
 impl Pipe {
-    /// `read` of a pipe: what is there, or nothing at the end; sleeps while it is empty.
+    /// `read` of a pipe: returns the available bytes, or none at the end; sleeps while it is empty.
     pub(crate) fn read(&self, base: &Base, buffer: &mut [u8]) -> Sys<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -207,7 +207,7 @@ impl Pipe {
         })
     }
 
-    /// Counts one end less and tells the others.
+    /// Removes one end and wakes the others.
     pub(crate) fn close_end(&self, base: &Base, writer: bool) {
         base.under(&self.hot.mutex, || {
             let end = if writer { &self.writers } else { &self.readers };

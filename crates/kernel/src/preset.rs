@@ -33,20 +33,20 @@ pub struct KernelPreset {
     pub bkl_traffic: BklTraffic,
     /// Scheduler path costs.
     pub sched_ns: SchedCosts,
-    /// Page-frame allocator; one zone whose lock is held for a batch where the file says nothing.
+    /// Page-frame allocator; by default one zone with a lock that is held for a batch.
     #[serde(default)]
     pub zone: ZoneRules,
-    /// Locks of names, inodes and pages; those of 2.6.16 to 2.6.35 where the file says nothing.
+    /// Locks of names, inodes and pages; by default those from 2.6.16 to 2.6.35.
     #[serde(default)]
     pub vfs: VfsRules,
-    /// Lists of who maps a file or has inherited memory; part of the prices of the calls where the
-    /// file says nothing.
+    /// Lists of the address spaces that map a file or inherited memory; by default part of the
+    /// prices of the calls.
     #[serde(default)]
     pub mappings: Option<MappingRules>,
     /// Signals.
     #[serde(default)]
     pub signals: SignalRules,
-    /// Software interrupts; those of 2.6.25 where the file says nothing.
+    /// Software interrupts; by default 2.6.25's.
     #[serde(default)]
     pub softirq: SoftirqRules,
     /// RCU; there is none where the file says nothing.

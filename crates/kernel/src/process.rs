@@ -1,4 +1,4 @@
-//! Processes: creation, end, waiting; what one process is to the others.
+//! Processes: creation, exit, waiting, and relations between processes.
 
 use crate::base::bump;
 use crate::costs::spend;
@@ -21,8 +21,7 @@ const CHILD_COPIES: u32 = 8;
 /// Pages that a parent writes after `fork`.
 const PARENT_COPIES: u32 = 4;
 
-/// Attempts of the C library to reach the name service cache: one for users and one for groups,
-/// then it gives up.
+/// Attempts of the C library to reach the name service cache: one for users and one for groups.
 const NAME_SERVICE_TRIES: u32 = 2;
 
 /// Which signals a process catches, and how often it did.
@@ -38,7 +37,7 @@ impl Handlers {
         self.caught.get()
     }
 
-    /// `exec` resets what was caught.
+    /// `exec` resets caught signals.
     pub(crate) fn reset(&self) {
         self.caught_set.set(0);
         self.caught.set(0);
@@ -204,12 +203,12 @@ impl Process {
     }
 
     /// A thread of this process (`clone` with a shared address space): runs `body` in user mode and
-    /// ends. What it uses again after it was away is `footprint` of the first-level caches. It
-    /// may use locks over [`convoy_machine::User`], and make no other system calls.
+    /// ends. After a switch it refills `footprint` of the first-level caches. It may use locks over
+    /// [`convoy_machine::User`], and make no other system calls.
     ///
     /// # Errors
     ///
-    /// [`Errno::EAGAIN`] when the machine has no room for another task.
+    /// [`Errno::EAGAIN`] if the machine has no free stack for another task.
     pub fn thread(&mut self, footprint: f64, body: Box<dyn FnOnce()>) -> Sys<()> {
         self.call("clone", || {
             let world = &self.world;
@@ -263,8 +262,8 @@ impl Process {
         })
     }
 
-    /// Takes back a child for which the machine had no room: `child`, whose address space has
-    /// `frames`. Its descriptors and its directory are those of the caller.
+    /// Undoes the creation of `child`, with `frames` in its address space, because the machine has
+    /// no free stack. Its descriptors and its directory are the caller's.
     fn disown(&self, child: &Rc<Proc>, frames: &[u32]) {
         let world = &self.world;
         world.processes.tasklist().write_irq(|| {
@@ -364,7 +363,7 @@ impl Process {
         }
     }
 
-    /// The first child in order of birth that has ended; looks at all until then.
+    /// Returns the first exited child in order of creation; visits all children before it.
     fn find_ended(&self) -> Option<Rc<Proc>> {
         let (looked_at, found) = {
             let children = self.me.children.borrow();

@@ -1,5 +1,5 @@
-//! The table of processes, its locks and process numbers; what one process is to the others, and
-//! their controlling terminal.
+//! The table of processes, its locks and process numbers; relations between processes, and their
+//! controlling terminal.
 
 use crate::lock_rules::LockRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite};
@@ -24,16 +24,17 @@ const PID_RESERVED: Pid = 300;
 pub(crate) enum Life {
     /// It runs or sleeps.
     Alive,
-    /// It has ended and nobody has waited for it.
+    /// It has exited and has not been waited for.
     Zombie(Exit),
     /// It was waited for.
     Gone,
 }
 
-/// What other processes see of a process.
+/// The part of a process that is visible to other processes.
 pub(crate) struct Proc {
     pub(crate) pid: Pid,
-    /// First frame of its kernel stack; that of the first process was there before all memory.
+    /// First frame of its kernel stack; none for the first process, whose stack precedes the
+    /// allocator.
     pub(crate) stack: Option<u32>,
     pub(crate) parent: Cell<Pid>,
     /// The machine's task; `None` before it has started and after it has ended.
@@ -86,13 +87,13 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal with one open file, that of the first process.
+    /// Returns a terminal with one open file, of the first process.
     pub(crate) fn new() -> Self {
         Self { hot: Here::place(Line(Field::new(1))), files: Cell::new(1) }
     }
 }
 
-/// The locks that all processes share, each in a line of its own.
+/// The locks that all processes share, each in a separate line.
 #[repr(C)]
 pub(crate) struct ProcessesHot {
     tasklist: Line<ReadWrite>,
@@ -122,7 +123,8 @@ pub(crate) struct Processes {
     last_pid: Cell<Pid>,
     wrap: Pid,
     /// `user_struct` of the user that all processes belong to: how many signals it has in queues.
-    /// The count of references beside it changes directly before or after, so the line moves once.
+    /// The count of references in its line changes directly before or after, so the line moves
+    /// once.
     user: Option<Sim<Line<Count>>>,
 }
 
@@ -148,7 +150,7 @@ impl Processes {
         }
     }
 
-    /// `tasklist_lock`, which guards who is whose child and who has ended.
+    /// `tasklist_lock`, which protects the relations between processes and their exit states.
     pub(crate) fn tasklist(&self) -> &ReadWrite {
         &self.hot.tasklist
     }
@@ -194,7 +196,7 @@ impl Processes {
         self.table.borrow().len()
     }
 
-    /// The locks that can be looked at by name, and whether they are held.
+    /// Returns the named locks, and whether they are held.
     pub(crate) fn held(&self) -> [(&'static str, bool); 2] {
         let hot = &*self.hot;
         [("pidmap_lock", hot.pids.is_locked()), ("tty_mutex", hot.tty_mutex.is_held())]

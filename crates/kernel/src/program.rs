@@ -2,9 +2,9 @@
 //! faults and the user time that the calibration measured.
 //!
 //! How often a shell takes the big kernel lock is not known for the published runs. The sites are
-//! those of [`crate::preset::Paths`]; the preset's `events_per_shell` says how many of them happen,
-//! in the order of certainty ([`sites`]); a fraction is carried to the next shell. They lie close
-//! together at the start of the shell.
+//! those of [`crate::preset::Paths`]; the preset's `events_per_shell` is the number of sites that
+//! are executed, in the order of certainty ([`sites`]); a fraction is carried to the next shell.
+//! They lie close together at the start of the shell.
 
 use crate::base::bump;
 use crate::costs::{PROGRAM_UNITS, spend};
@@ -63,7 +63,7 @@ enum Site {
     TerminalGroup,
     /// `close` of it.
     TerminalRelease,
-    /// A library looks at a static file of /proc.
+    /// A library looks up a static file of /proc.
     ProcLookup,
     /// And closes it.
     ProcRelease,
@@ -114,7 +114,7 @@ fn sites(terminal_ioctl: bool, terminal: bool) -> &'static [Site] {
 }
 
 impl Process {
-    /// Runs `program` in this process, which has no other future; returns its exit status.
+    /// Runs `program` in this process until it exits; returns its exit status.
     pub(crate) fn run_program(&self, program: Program, argument: &str) -> i32 {
         match program {
             Program::True => self.run_shell("/bin/true.sh"),

@@ -1,12 +1,12 @@
-//! Tree RCU of 2.6.39 and 3.0: who frees something that others may still
-//! look at waits for a *grace period*, after which every CPU has been in a *quiescent state*.
+//! Tree RCU of 2.6.39 and 3.0: before a writer frees memory that readers may still access, it waits
+//! for a *grace period*, in which every CPU has passed a *quiescent state*.
 //!
 //! [`Sched::call_rcu`] puts a callback on its CPU's list. A grace period begins when a CPU has
 //! callbacks that wait for one and none is on its way: the tree's nodes then owe one bit for each
 //! CPU. A CPU notes a quiescent state at a context switch and at a tick that finds it in user mode
-//! or idle; later, in *core processing*, it reports it: it clears its bit in its leaf, and who
-//! clears the last bit of a node goes on in the parent, holding one node's lock at a time. The
-//! grace period ends at the root, and the same CPU begins the next one if it needs it.
+//! or idle; later, in *core processing*, it reports it: it clears its bit in its leaf, and the CPU
+//! that clears the last bit of a node continues in the parent, holding one node's lock at a time.
+//! The grace period ends at the root, and the same CPU begins the next one if it needs it.
 //!
 //! Each tick asks whether its CPU has core processing to do. Where that and the callbacks run is
 //! the preset's [`Placement`]; the regression of 3.0-rc is in that choice alone.
@@ -43,7 +43,7 @@ const THREAD_PRIORITY: u8 = 1;
 
 impl Sched {
     /// Runs `callback` on this CPU, with bottom halves disabled, after a grace period: when every
-    /// section of a reader that runs now has ended. In a kernel without RCU it runs at once.
+    /// section of a reader that runs now has ended. In a kernel without RCU it runs immediately.
     pub fn call_rcu(&self, callback: Work) {
         let Some(rcu) = &self.rcu else { return callback(self) };
         self.call_flavour(rcu.main(), callback);
@@ -72,7 +72,7 @@ impl Sched {
         self.rcu.iter().for_each(Rcu::note_bottom_half);
     }
 
-    /// An object that others may look at is freed after a grace period; in a kernel without RCU
+    /// Frees an object that readers may still access after a grace period; in a kernel without RCU
     /// its price is part of the path.
     pub(crate) fn free_rcu(&self) {
         if self.rcu.is_some() {
@@ -170,7 +170,7 @@ impl Sched {
         }
     }
 
-    /// Invokes callbacks whose grace period is over (`rcu_do_batch`).
+    /// Invokes the callbacks of completed grace periods (`rcu_do_batch`).
     fn rcu_batch(&self, rcu: &Rcu<Work>) {
         for (_, lists) in rcu.flavours() {
             self.flavour_batch(rcu, lists);

@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRules {
-    /// Each signal that is sent counts at the user who sends it until it is delivered, with locked
+    /// Each sent signal is counted for the sending user until it is delivered, with locked
     /// instructions on a line that all processes of the user share. All of these kernels do it;
     /// where the file says nothing it is part of the prices of the calls.
     #[serde(default)]
@@ -57,7 +57,7 @@ impl Process {
         Ok(())
     }
 
-    /// Delivers what is pending; does not return when that ends the process.
+    /// Delivers pending signals; does not return if one of them ends the process.
     #[cold]
     pub(crate) fn deliver_signals(&self) {
         let signals = &self.me.hot.signals;
@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Forgets what is pending, at the end of the process.
+    /// Discards pending signals, when the process exits.
     pub(crate) fn clear_all_signals(&self) {
         let signals = &self.me.hot.signals;
         if signals.unlocked().peek() != 0 {

@@ -25,7 +25,7 @@ const UNIX_BYTES: usize = 110_592;
 const TCP_BYTES: usize = 87_380;
 /// Messages that a Unix datagram socket queues (`max_dgram_qlen`).
 const DATAGRAMS: usize = 10;
-/// What a queued message counts beyond its bytes: its `sk_buff`.
+/// Bytes that a queued message counts in addition to its data: its `sk_buff`.
 const MESSAGE_HEAD: usize = 256;
 
 /// One end of a connected pair.
@@ -46,7 +46,7 @@ struct SocketHot {
     waiters: Line<Waiters>,
 }
 
-/// What was received and not read.
+/// Received messages that have not been read.
 #[derive(Default)]
 struct Queue {
     bytes: VecDeque<u8>,
@@ -140,7 +140,7 @@ impl Socket {
         self.peer.borrow().upgrade().filter(|peer| !peer.closed.get())
     }
 
-    /// Wakes who sleeps on the other end, if somebody still has it.
+    /// Wakes the task that sleeps on the other end, if it is still open.
     fn wake_peer(&self, sched: &Sched) {
         let peer = self.peer.borrow().upgrade();
         if let Some(peer) = peer {

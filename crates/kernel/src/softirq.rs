@@ -1,15 +1,15 @@
 //! Software interrupts: pending masks, the pass at the end of an interrupt, `ksoftirqd`.
 //!
 //! An interrupt handler that has more to do than it should do with interrupts off raises a vector
-//! on its own CPU. What is pending runs, lowest vector first, with interrupts enabled and bottom
-//! halves disabled: when the outermost interrupt ends, when a section that had bottom halves
-//! disabled ends, and in the CPU's `ksoftirqd`. What handlers raise meanwhile runs in another pass,
-//! up to a limit; the rest is left to `ksoftirqd`, which competes for the CPU like any task.
+//! on its own CPU. Pending softirqs run, lowest vector first, with interrupts enabled and bottom
+//! halves disabled: when the outermost interrupt ends, when bottom halves are enabled again, and in
+//! the CPU's `ksoftirqd`. Softirqs that handlers raise run in another pass, up to a limit; the rest
+//! is left to `ksoftirqd`, which competes for the CPU like any task.
 //!
-//! As in the kernel the preemption count of a CPU tells the context: bits 0 to 7 count sections
+//! As in the kernel the preemption count of a CPU encodes the context: bits 0 to 7 count sections
 //! without preemption, bits 8 to 15 bottom halves disabled or running, bits 16 and up interrupts.
-//! Bookkeeping of the mask is local to its CPU and has no price of its own: what a pass costs
-//! beyond its handlers is part of the price of the tick or the device's interrupt.
+//! Bookkeeping of the mask is local to its CPU and is not priced: the cost of a pass beyond its
+//! handlers is part of the price of the tick or the device's interrupt.
 
 pub(crate) mod rules;
 pub(crate) mod state;
@@ -31,7 +31,7 @@ impl Sched {
     ///
     /// # Panics
     ///
-    /// When this kernel has no such vector.
+    /// If this kernel does not have the vector.
     pub fn open_softirq(&self, vector: Vector, handler: Handler) {
         self.softirqs.open(vector, handler);
     }
@@ -50,7 +50,7 @@ impl Sched {
         add_to_count(BH_DISABLED);
     }
 
-    /// Ends one [`Self::local_bh_disable`]; the outermost one runs what is pending.
+    /// Ends one [`Self::local_bh_disable`]; the outermost one runs pending softirqs.
     pub fn local_bh_enable(&self) {
         let Context { hardirq, irqs_off, .. } = context();
         assert!(!hardirq && !irqs_off, "bottom halves enabled with interrupts off");
@@ -62,7 +62,7 @@ impl Sched {
         Smp::preempt_enable();
     }
 
-    /// The interrupt's handler is done: the outermost one runs what is pending.
+    /// Called when the interrupt's handler is done: the outermost one runs pending softirqs.
     pub(crate) fn irq_exit(&self) {
         take_from_count(HARDIRQ);
         if !context().in_interrupt() {
@@ -77,7 +77,7 @@ impl Sched {
         }
     }
 
-    /// `__do_softirq`: passes over what is pending until nothing is or a limit is reached.
+    /// `__do_softirq`: runs passes until no softirq is pending or a limit is reached.
     fn do_softirq(&self) {
         let local = self.softirqs.local();
         let rules = &self.softirqs.rules;

@@ -22,7 +22,7 @@ impl World {
         self.terminal.files.get()
     }
 
-    /// A third of what a terminal's open or release holds the big kernel lock.
+    /// A third of the time for which a terminal's open or release holds the big kernel lock.
     fn terminal_third(&self) {
         Here::pass(ps(self.traffic.hold_tty_ns) / 3);
     }

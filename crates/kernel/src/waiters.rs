@@ -8,7 +8,7 @@ use convoy_workload::api::Sys;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// Tasks that sleep, interruptibly, until something has happened to what they wait for.
+/// Tasks that sleep, interruptibly, until the object of their wait has changed.
 pub(crate) struct Waiters {
     /// Counts what happened.
     event: Word<u32>,
@@ -16,7 +16,7 @@ pub(crate) struct Waiters {
     count: Cell<u32>,
 }
 
-/// What one look at it came to.
+/// Result of checking the object.
 pub(crate) enum Look<T> {
     Done(Sys<T>),
     /// Sleep until the event differs from this.

@@ -18,10 +18,10 @@ use core::ops::Deref;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Pages of the largest block of the page allocator: there is no less memory than one.
+/// Pages of the largest block of the page allocator, the minimum size of memory.
 const LEAST_PAGES: u32 = 1 << convoy_mm::ORDER_MAX;
 
-/// What a kernel is booted with; sizes in bytes.
+/// Boot parameters of a kernel; sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Memory of the machine.
@@ -30,8 +30,8 @@ pub struct Options {
     pub tmpfs: u64,
     /// Which one it is.
     pub file_system: FileSystem,
-    /// How many such file systems there are, at least 1, each on a disk of its own: on `/tmp`,
-    /// `/t1`, `/t2` and so on.
+    /// Number of such file systems, at least 1, each on a separate disk: on `/tmp`, `/t1`, `/t2`
+    /// and so on.
     pub volumes: usize,
     /// Open files of one process (`RLIMIT_NOFILE`).
     pub open_files: usize,
@@ -61,13 +61,13 @@ pub enum WorldError {
     /// The table of instruction costs is wrong.
     #[error(transparent)]
     Costs(#[from] CostsError),
-    /// A unit that the kernel's programs need has no price.
+    /// A unit that the kernel's programs need is not priced.
     #[error("the calibration has no unit {unit:?}, which the kernel's programs need")]
     Unit {
         /// The unit.
         unit: &'static str,
     },
-    /// The machine has no room for the kernel's tables.
+    /// The machine's memory is too small for the kernel's tables.
     #[error("the options of the kernel are out of range: {0}")]
     Options(&'static str),
 }
@@ -163,8 +163,8 @@ impl World {
         u64::from(self.zones.free_pages())
     }
 
-    /// What moved between the lists of the CPUs and the zones of memory, those of one name in all
-    /// nodes together; `HighMem` first, if there is one.
+    /// Returns the transfers between the lists of the CPUs and the zones of memory, summed over
+    /// nodes by name; `HighMem` first, if there is one.
     pub fn page_stats(&self) -> Vec<ZoneStats> {
         self.zones.stats()
     }
@@ -174,8 +174,8 @@ impl World {
         [self.zones.buddyinfo(), self.zones.zoneinfo(), self.loadavg()]
     }
 
-    /// Load averages, runnable of all tasks, the last process. Threads of the kernel are not
-    /// counted as tasks, those of processes are.
+    /// Load averages, runnable of all tasks, the last process. Kernel threads are not counted as
+    /// tasks, threads of processes are.
     fn loadavg(&self) -> String {
         let [one, five, fifteen] = self.sched.load_averages();
         let tasks = self.process_count();
@@ -183,7 +183,7 @@ impl World {
         format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
     }
 
-    /// What the journals of the work file systems have done together, if they have any.
+    /// Returns the summed counters of the journals of the work file systems, if they have any.
     #[must_use]
     pub fn journal_stats(&self) -> Option<JournalStats> {
         self.tree.journals().map(|journal| journal.stats()).reduce(JournalStats::plus)
@@ -194,7 +194,7 @@ impl World {
         self.tree.tmpfs_pages()
     }
 
-    /// The global locks that are held now, for a process that looks while nobody else is in the
+    /// Returns the global locks that are held now, for a check while no other process is in the
     /// kernel. Not for use after the run: it reads simulated memory.
     pub fn held_locks(&self) -> Vec<&'static str> {
         let zone = [("zone", self.zones.is_locked())];

@@ -37,10 +37,10 @@ const HIT_NS: f64 = 1.0;
 const TRANSFER_NS: f64 = 50.0;
 const READ_SERVICE_NS: f64 = 10.0;
 
-/// Mean time from the end of one section to the beginning of the next when all of `cpus` wait: the
-/// holder reads and writes `serving` (a hit, an invalidation, a hit); the waiters then fetch the
-/// line in the order of their numbers, the first from the holder and the others behind it, one
-/// each `read_service`; the next owner is the next number, the one after the last is the first.
+/// Mean time from the end of one critical section to the start of the next when all of `cpus` wait:
+/// the owner reads and writes `serving` (a hit, an invalidation, a hit); the waiters then fetch the
+/// line in the order of their numbers, the first from the owner and the others behind it, one per
+/// `read_service`; the next owner is the next number, wrapping around.
 fn handover(cpus: usize) -> f64 {
     let fetch = |place: usize| {
         TRANSFER_NS
@@ -80,7 +80,7 @@ fn speedup(n: usize, away: f64, time_in_state: impl Fn(usize) -> f64) -> f64 {
 }
 
 /// Mean time of a state with `k` CPUs at the lock when a release also queues behind the fetches
-/// that the one before it caused: with k - 1 waiters, the next owner's fetch is the j-th of them
+/// that the previous release caused: with k - 1 waiters, the next owner's fetch is the j-th of them
 /// with equal probability, and a newcomer fetches once.
 fn with_queued_release(k: usize, serial: f64, service: f64) -> f64 {
     let waiters = (k - 1).max(1);
@@ -93,8 +93,8 @@ fn with_queued_release(k: usize, serial: f64, service: f64) -> f64 {
     (1..=waiters).map(mean).sum::<f64>() / waiters as f64
 }
 
-/// CPUs away from a ticket lock with its halves on two lines, as the model has it: newcomers do not
-/// disturb those who wait.
+/// CPUs away from a ticket lock with its halves on two lines, according to the model: newcomers do
+/// not disturb the waiters.
 fn measured_speedup(cpus: usize, away: f64, serial: f64, service: f64, us: f64) -> f64 {
     let mut preset = bare(cpus);
     preset.price_ns.llc = service;
@@ -113,7 +113,7 @@ fn measured_speedup(cpus: usize, away: f64, serial: f64, service: f64, us: f64) 
     rate(&preset, us, &section) * (away + service) / 1000.0
 }
 
-/// The ticket lock for 2 % serial work, which is what the paper shows.
+/// The ticket lock for 2 % serial work, as in the paper.
 fn model_rows(
     scale: u64,
     (serial, service): (f64, f64),

@@ -39,7 +39,7 @@ impl Row {
     }
 }
 
-/// A machine that adds nothing of its own: every price is 0, and runs are exact.
+/// A machine without costs: every price is 0, and runs are exact.
 fn bare(cpus: usize) -> Preset {
     let mut preset =
         Preset::named("quad-2008-shared-llc").expect("the shipped preset").with_cpus(cpus);

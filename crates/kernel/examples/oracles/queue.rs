@@ -20,8 +20,8 @@ fn erlang_wait(cpus: usize, load: f64) -> f64 {
     waits / (cpus as f64 * (1.0 - load))
 }
 
-/// `count` exponential draws, scaled so that their mean is exactly `mean`: the load is then that of
-/// the closed form, and what is left of chance is the order.
+/// `count` exponential draws, scaled so that their mean is exactly `mean`: the load then equals the
+/// closed form's, and only the order is random.
 fn exponentials(mean: f64, count: usize, seed: u64) -> Vec<f64> {
     let mut draws = Draws(seed);
     let values: Vec<f64> = (0..count).map(|_| draws.exponential(mean)).collect();

@@ -90,7 +90,7 @@ impl Process {
         }
     }
 
-    /// `semctl(IPC_RMID)`: whoever sleeps wakes with an error.
+    /// `semctl(IPC_RMID)`: sleeping tasks wake with an error.
     pub(crate) fn remove_set(&self, id: i32) -> Sys<()> {
         let ipc = &self.world.ipc;
         ipc.hot.set_ids.write(|| {

@@ -1,13 +1,13 @@
-//! What is to happen on a CPU at a time, whatever it is.
+//! Events that are due on a CPU at a given time, generic over the event.
 
 use core::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What is still to come, by time and order of request.
+/// Pending events, by time and order of request.
 pub(super) struct Agenda<T>(RefCell<BTreeMap<(u64, u64), T>>);
 
 impl<T> Agenda<T> {
-    /// At `at`, after what was asked for earlier, as `sequence` tells.
+    /// Adds `what` at `at`, after earlier requests; `sequence` is the order of requests.
     pub(super) fn add(&self, at: u64, sequence: u64, what: T) {
         self.0.borrow_mut().insert((at, sequence), what);
     }

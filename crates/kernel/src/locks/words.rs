@@ -1,12 +1,11 @@
-//! Words of the kernel that are no locks by themselves: bits that are, counts, and fields that a
-//! lock guards.
+//! Words of the kernel that are not lock types: bit locks, counts, and fields that a lock protects.
 
 use convoy_machine::{Smp, Word};
 use convoy_sync::{Access, Atomic, Platform};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// A word whose bits are locks (`bit_spin_lock`).
+/// A word with bits that are locks (`bit_spin_lock`).
 #[derive(Default)]
 pub(crate) struct Bits(Word<u32>);
 
@@ -29,13 +28,13 @@ impl Bits {
         }
     }
 
-    /// Gives back what [`Self::lock`] took.
+    /// Releases the lock of [`Self::lock`].
     pub(crate) fn unlock(&self, bit: u32) {
         self.clear(bit);
         Smp::preempt_enable();
     }
 
-    /// Gives back what [`Self::try_lock`] took.
+    /// Releases the lock of [`Self::try_lock`].
     pub(crate) fn clear(&self, bit: u32) {
         self.0.fetch_and(!bit, SeqCst);
     }
@@ -47,7 +46,7 @@ impl Bits {
         self.unlock(bit);
     }
 
-    /// Whether somebody has the lock `bit`; costs nothing.
+    /// Returns whether the lock `bit` is held; free of cost.
     pub(crate) fn is_locked(&self, bit: u32) -> bool {
         self.0.peek() & bit != 0
     }
@@ -74,14 +73,14 @@ impl Count {
         self.0.fetch_add(1, SeqCst);
     }
 
-    /// Adds one unless somebody else changes it meanwhile; whether it did.
+    /// Adds one unless another CPU changes it concurrently; returns whether it did.
     #[inline]
     pub(crate) fn try_get(&self) -> bool {
         let seen = self.0.load(SeqCst);
         self.0.compare_exchange(seen, seen + 1, SeqCst, SeqCst).is_ok()
     }
 
-    /// Subtracts one unless somebody else changes it meanwhile; whether none is left.
+    /// Subtracts one unless another CPU changes it concurrently; returns whether zero is left.
     #[inline]
     pub(crate) fn try_put(&self) -> Option<bool> {
         let seen = self.0.load(SeqCst);
@@ -139,7 +138,7 @@ impl<T: Copy> Field<T> {
         self.0.set(change(self.0.get()));
     }
 
-    /// Reads it without a price: for values whose line was just read, and for reports.
+    /// Reads it free of cost: for values on a line that was just read, and for reports.
     #[inline]
     pub(crate) fn peek(&self) -> T {
         self.0.get()

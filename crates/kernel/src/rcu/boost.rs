@@ -1,9 +1,10 @@
 //! Readers that may be preempted, and those that lend them a priority: `rcubN` of 3.0.
 //!
-//! Such a thread of each node is `SCHED_FIFO`. It lends its priority to a reader that has held a
-//! grace period up for too long, as one who waits for a mutex with priority inheritance lends it to
-//! the owner (`rt_mutex_init_proxy_locked`, `rt_mutex_setprio`), and sleeps until the reader's
-//! section is over. A reader does not sleep in a section, so nobody further on needs the priority.
+//! Such a thread of each node is `SCHED_FIFO`. It boosts a reader that has delayed a grace period
+//! for too long to its own priority, as a waiter of a mutex with priority inheritance boosts the
+//! owner (`rt_mutex_init_proxy_locked`, `rt_mutex_setprio`), and sleeps until the reader's critical
+//! section ends. A reader does not sleep in its critical section, so the boost does not have to be
+//! passed on.
 
 use super::state::Rcu;
 use crate::sched::kthread::Kthread;
@@ -18,14 +19,13 @@ use std::rc::Rc;
 /// Real-time priority of the threads that lend theirs (`CONFIG_RCU_BOOST_PRIO`).
 const BOOST_PRIORITY: u8 = 1;
 
-/// The threads of the leaves, and what they have lent.
+/// The boosting threads of the leaves, and their boosts.
 #[derive(Default)]
 pub(crate) struct Boosts {
     leaves: OnceCell<Vec<Leaf>>,
 }
 
-/// One leaf: its thread, the lock that guards what is lent (`wait_lock`), and the policy that the
-/// reader had before.
+/// One leaf: its thread, the lock of the boost (`wait_lock`), and the reader's original policy.
 struct Leaf {
     thread: Rc<Kthread>,
     lock: Sim<TicketLock<Smp>>,
@@ -55,7 +55,7 @@ impl Sched {
         assert!(boosts.leaves.set(leaves).is_ok(), "a machine starts once");
     }
 
-    /// Wakes the threads of leaves whose readers have held a grace period up for too long.
+    /// Wakes the threads of leaves with readers that have delayed a grace period for too long.
     pub(super) fn wake_boosts(&self, rcu: &Rcu<Work>) {
         let (Some(boosts), Some(lists)) = (&rcu.boosts, &rcu.preempt) else { return };
         let mut due = lists.take_boosts();
@@ -93,8 +93,8 @@ impl Sched {
         }
     }
 
-    /// The section of `reader`, the running task, is over: gives back what the thread of that leaf
-    /// has lent it (`rt_mutex_unlock`).
+    /// Ends the boost of `reader`, the running task, at the end of its critical section
+    /// (`rt_mutex_unlock`).
     fn give_back(&self, leaf: &Leaf, reader: &Reader) {
         leaf.lock.lock_irqsave();
         reader.end_boost();

@@ -1,4 +1,4 @@
-//! What RCU shows: the files of debugfs, and what the kernel logs of stalls.
+//! Diagnostic output of RCU: the files of debugfs, and the kernel's log of stalls.
 
 use super::state::Rcu;
 use crate::sched::scheduler::{Sched, Work};
@@ -26,7 +26,7 @@ impl Sched {
         texts
     }
 
-    /// What the kernel has logged of grace periods that waited for too long.
+    /// Returns the kernel's log of grace periods that took too long.
     #[must_use]
     pub fn rcu_stalls(&self) -> Vec<String> {
         self.rcu.as_ref().map(|rcu| rcu.stalls.borrow().clone()).unwrap_or_default()

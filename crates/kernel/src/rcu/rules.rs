@@ -36,12 +36,12 @@ pub enum ThreadPolicy {
 pub struct RcuRules {
     /// Where its work runs.
     pub placement: Placement,
-    /// Readers may be preempted, and hold up grace periods of their own (`CONFIG_TREE_PREEMPT_RCU`,
-    /// needs `preempt = "full"`).
+    /// Readers may be preempted, and delay separate grace periods (`CONFIG_TREE_PREEMPT_RCU`, needs
+    /// `preempt = "full"`).
     #[serde(default)]
     pub preemptible: bool,
-    /// Readers that hold a grace period up for so many milliseconds are lent the priority of the
-    /// `rcubN` of their node (`CONFIG_RCU_BOOST_DELAY`); never without it.
+    /// Readers that delay a grace period for this many milliseconds are boosted to the priority of
+    /// the `rcubN` of their node (`CONFIG_RCU_BOOST_DELAY`); never if absent.
     #[serde(default)]
     #[schemars(range(max = 3000))]
     pub boost_ms: Option<u64>,
@@ -52,7 +52,7 @@ pub struct RcuRules {
     pub core_ns: f64,
     /// Instructions of one callback that frees an object, nanoseconds.
     pub callback_ns: f64,
-    /// A grace period that has waited so many seconds is said to stall
+    /// A grace period that takes this many seconds is reported as stalled
     /// (`CONFIG_RCU_CPU_STALL_TIMEOUT`).
     #[serde(default = "stall_s")]
     #[schemars(range(min = 1, max = 3600))]
@@ -60,7 +60,7 @@ pub struct RcuRules {
 }
 
 impl RcuRules {
-    /// What a preset may not combine.
+    /// Fails if a preset combines incompatible rules.
     pub(crate) fn check(&self, preempt: Preempt) -> Result<(), Fault> {
         if self.preemptible && preempt != Preempt::Full {
             let problem = "needs `config.preempt = \"full\"`: nobody else preempts a reader";

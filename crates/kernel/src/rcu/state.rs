@@ -1,4 +1,4 @@
-//! What the scheduler holds of RCU.
+//! State of RCU in the scheduler.
 
 use super::boost::Boosts;
 use super::rules::{Placement, RcuRules, ThreadPolicy};
@@ -27,7 +27,7 @@ pub(crate) struct Rcu<C> {
     bh: OnceCell<Lists<C>>,
     /// `rcu_preempt`: readers may be preempted.
     pub(super) preempt: Option<Lists<C>>,
-    /// Where those who hold one of its grace periods up are lent a priority.
+    /// Boosts of readers that delay its grace periods, if the kernel has them.
     pub(super) boosts: Option<Boosts>,
     pub(super) threads: Vec<Thread>,
     pub(super) stoppers: OnceCell<Stoppers>,
@@ -82,7 +82,7 @@ impl<C> Rcu<C> {
         self.preempt.as_ref().unwrap_or(&self.lists)
     }
 
-    /// The flavour whose readers disable bottom halves.
+    /// The flavour with readers that disable bottom halves.
     pub(super) fn bh(&self) -> &Lists<C> {
         self.bh.get_or_init(|| {
             let bh = lists(self.threads.len());
@@ -98,7 +98,7 @@ impl<C> Rcu<C> {
         &self.threads[Here::cpu()]
     }
 
-    /// Callbacks of this CPU whose grace period is over.
+    /// Number of this CPU's callbacks with completed grace periods.
     pub(super) fn done(&self) -> usize {
         self.flavours().map(|(_, lists)| lists.done()).sum()
     }

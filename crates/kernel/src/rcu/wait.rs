@@ -1,4 +1,4 @@
-//! Those who wait for grace periods and callbacks, and do not leave that to a callback.
+//! Synchronous waits for grace periods and callbacks.
 
 use crate::sched::kthread::Kthread;
 use crate::sched::scheduler::{Sched, Work};
@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 /// Priority of the threads that stop CPUs, the highest.
 const STOPPER_PRIORITY: u8 = 99;
-/// A try to stop all CPUs that met another one waits so long, for each try and CPU: 1 us.
+/// Back-off of a concurrent attempt to stop all CPUs, per attempt and CPU: 1 us.
 const PAUSE_PS: u64 = 1_000_000;
 
 type Count = Rc<Sim<Barrier<Smp>>>;
 
-/// The thread of a CPU that others make run there, to know that nobody else does.
+/// The thread of a CPU that others run there, to know that no other task runs.
 struct Stopper {
     thread: Rc<Kthread>,
     wanted: RefCell<Option<Count>>,
@@ -24,7 +24,7 @@ struct Stopper {
 /// What expedited grace periods need.
 pub(super) struct Stoppers {
     expedited: Sim<Expedited<Smp>>,
-    /// Somebody is stopping CPUs.
+    /// A task is stopping CPUs.
     busy: Cell<bool>,
     /// The same of readers that may be preempted (`sync_rcu_preempt_exp_mutex`).
     readers: Sim<Expedited<Smp>>,
@@ -55,8 +55,8 @@ impl Sched {
         done.wait();
     }
 
-    /// The same at once: every CPU is made to run a thread of the highest priority. In a kernel
-    /// without RCU it does nothing; without room for the threads it waits as the other one.
+    /// The same without delay: every CPU is made to run a thread of the highest priority. In a
+    /// kernel without RCU it does nothing; without room for the threads it waits as the other one.
     pub fn synchronize_sched_expedited(&self) {
         let Some(rcu) = &self.rcu else { return };
         let Some(stoppers) = self.stoppers(rcu) else { return self.synchronize_sched() };
@@ -76,9 +76,9 @@ impl Sched {
         done.wait();
     }
 
-    /// The same without waiting for ticks (`synchronize_rcu_expedited`). Where readers may be
-    /// preempted, every CPU is made to switch, and then those are waited for that lost their CPU
-    /// in a section; they are lent a priority at once if the kernel does that at all.
+    /// The same without waiting for ticks (`synchronize_rcu_expedited`). If readers may be
+    /// preempted, every CPU is made to switch, and then readers that were preempted in a critical
+    /// section are waited for; they are boosted immediately if the kernel has boosting.
     pub fn synchronize_rcu_expedited(&self) {
         let Some((rcu, lists)) =
             self.rcu.as_ref().and_then(|rcu| Some((rcu, rcu.preempt.as_ref()?)))
@@ -158,7 +158,7 @@ impl Sched {
         }
     }
 
-    /// Makes every CPU run its stopper; false if somebody else is about it.
+    /// Makes every CPU run its stopper; returns false if another task is doing so.
     fn stop_cpus(&self, stoppers: &Stoppers) -> bool {
         if stoppers.busy.replace(true) {
             return false;
@@ -175,7 +175,7 @@ impl Sched {
         true
     }
 
-    /// Runs `section` as a reader, under the name that a stall would tell.
+    /// Runs `section` as a reader; `name` appears in reports of stalls.
     pub fn rcu_read<T>(&self, name: &'static str, section: impl FnOnce() -> T) -> T {
         let before = self.note_section(Some(name));
         self.rcu_read_lock();

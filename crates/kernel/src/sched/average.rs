@@ -7,7 +7,7 @@
 const PERIOD_NS: u64 = 1 << 20;
 /// Periods in which half is forgotten.
 const HALF_LIFE: u64 = 32;
-/// What one period leaves, times 2^32: 2^(-1/32).
+/// Decay factor of one period, times 2^32: 2^(-1/32).
 const KEPT: u64 = 0xfa83_b2db;
 /// How fast it decays within a period, `ln 2 / 32`, and half its square, times 2^32.
 const SLOPE: u64 = 93_032_640;
@@ -67,7 +67,7 @@ impl Average {
         self.until = self.until.max(now);
     }
 
-    /// What is known at the time of `queue` of an average that has decayed since.
+    /// Decays the average to the time of `queue`.
     pub(crate) fn decay_to(&mut self, queue: &Self) {
         self.advance(queue.until, 0);
     }

@@ -38,7 +38,7 @@ pub enum Newidle {
     Measured,
 }
 
-/// What the balancer may move.
+/// Tasks that the balancer may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Migration {
@@ -48,18 +48,18 @@ pub enum Migration {
     FewCold,
 }
 
-/// When the CPUs of a group differ so much that the group is pulled from in any case.
+/// Condition on the spread of a group's CPUs under which the balancer always pulls from the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
     /// Their loads differ by more than a task at nice 0 (up to 2.6.26).
     #[default]
     OneTask,
-    /// By more than two of their own tasks (2.6.32).
+    /// By more than two of their tasks (2.6.32).
     TwoMeans,
-    /// By one of their own tasks, and the CPU with the highest load has two (2.6.37 to 3.4).
+    /// By one of their tasks, and the CPU with the highest load has two (2.6.37 to 3.4).
     MeanOnCrowded,
-    /// By one of their own tasks, and in number by two (from 3.5 on).
+    /// By one of their tasks, and in number by two (from 3.5 on).
     MeanAndTasks,
 }
 
@@ -80,17 +80,17 @@ pub enum Siblings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Imbalance {
-    /// What the busiest has beyond the mean, and beyond one of its tasks (up to 2.6.33).
+    /// The excess of the busiest over the mean, and over one of its tasks (up to 2.6.33).
     #[default]
     LoadPerTask,
-    /// What it has beyond the mean, and beyond its capacity (2.6.34 to 5.4).
+    /// Its excess over the mean, and over its capacity (2.6.34 to 5.4).
     AboveCapacity,
-    /// While the local group has room, so many tasks that both have as many, or as many idle CPUs;
-    /// else as `above-capacity` (from 5.5 on).
+    /// While the local group has spare capacity, the number of tasks that equalises the numbers of
+    /// tasks or idle CPUs; else as `above-capacity` (from 5.5 on).
     Tasks,
 }
 
-/// In which order a CPU looks at the groups of a level; the first of equal ones is pulled from.
+/// Order in which a CPU visits the groups of a level; of equal groups it pulls from the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupOrder {
@@ -120,7 +120,7 @@ pub enum HotClock {
     /// Its queue's, brought up to date (up to 2.6.32).
     #[default]
     Now,
-    /// Its queue's as it stands, that is at the last event there (3.0 and 3.7).
+    /// Its queue's clock without an update, that is at the last event there (3.0 and 3.7).
     LastEvent,
 }
 
@@ -131,11 +131,11 @@ pub enum StoppedTicks {
     /// They stay as they are (up to 2.6.35).
     #[default]
     Stale,
-    /// They decay once the CPU looks at them again (from 2.6.36 on).
+    /// They decay when the CPU next checks them (from 2.6.36 on).
     Decay,
 }
 
-/// What the migration thread pushes.
+/// Tasks that the migration thread pushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Push {
@@ -164,17 +164,17 @@ pub struct BalanceRules {
     /// When the CPUs of a group differ too much.
     #[serde(default)]
     pub spread: Spread,
-    /// What a level that prefers siblings does to the one above.
+    /// Effect of a level that prefers siblings on the level above.
     #[serde(default)]
     pub siblings: Siblings,
     /// How much is moved between two groups.
     #[serde(default)]
     pub imbalance: Imbalance,
-    /// In which order groups are looked at.
+    /// Order in which groups are visited.
     #[serde(default)]
     pub group_order: GroupOrder,
-    /// A newly idle CPU whose group has room pulls from a group without room, whatever the loads
-    /// (from 2.6.37 on).
+    /// A newly idle CPU in a group with spare capacity pulls from a group without it, whatever the
+    /// loads (from 2.6.37 on).
     #[serde(default)]
     pub newidle_force: bool,
     /// A newly idle CPU stops at the first level where it found an imbalance and moved nothing
@@ -193,14 +193,14 @@ pub struct BalanceRules {
     /// What becomes of load averages while the tick is stopped.
     #[serde(default)]
     pub stopped_ticks: StoppedTicks,
-    /// What the migration thread pushes.
+    /// Tasks that the migration thread pushes.
     #[serde(default)]
     pub push: Push,
     /// Of two groups without load a new task goes to the remote one, as in every kernel; without
     /// it, to its own, as the tables of 2008 were computed.
     #[serde(default)]
     pub fork_leaves: bool,
-    /// Who balances for idle CPUs whose tick is stopped.
+    /// The CPU that balances for idle CPUs with stopped ticks.
     #[serde(default)]
     pub stopped: Stopped,
 }
@@ -216,7 +216,7 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    /// The balancer of `rq`; it tells `wakeups` how busy the CPUs are.
+    /// Returns the balancer of `rq`; it reports the utilisation of the CPUs to `wakeups`.
     pub(crate) fn new(rq: Rc<RunQueues>, rules: &SchedRules, wakeups: Rc<Wakeups>) -> Self {
         let (rules, power) = (rules.balance.clone(), rules.domains.power);
         Self { rq, rules, power, wakeups, serialized: Cell::new(false) }
@@ -292,7 +292,7 @@ impl Balancer {
         queue.normal.borrow().candidates(most)
     }
 
-    /// Moves tasks worth `amount` from the queue of `from` to that of `to`; both are locked.
+    /// Moves tasks worth `amount` from the queue of `from` to the queue of `to`; both are locked.
     /// Returns how many, or why none.
     pub(super) fn move_tasks(
         &self,

@@ -34,7 +34,7 @@ struct Sums {
     load: u64,
     tasks: u64,
     weight: u64,
-    /// The loads of its CPUs differ so much that it is pulled from in any case.
+    /// The spread of its CPUs' loads is large enough to pull from it in any case.
     spread: bool,
     power: u64,
     /// Tasks that it runs at full speed, and whether there is room for one more.
@@ -73,8 +73,8 @@ impl Extremes {
         (self.fewest, self.most) = (self.fewest.min(tasks), self.most.max(tasks));
     }
 
-    /// Whether the loads differ so much that the group counts as imbalanced in itself; `mean` is
-    /// the load of one of its tasks.
+    /// Returns whether the loads differ enough for the group to count as imbalanced in itself;
+    /// `mean` is the load of one of its tasks.
     fn spread(&self, rule: Spread, mean: u64) -> bool {
         let gap = self.high - self.low.min(self.high);
         match rule {
@@ -86,7 +86,7 @@ impl Extremes {
     }
 }
 
-/// What the attempts at one level know of it.
+/// Data that the attempts at one level share.
 struct Level {
     idle: Idle,
     /// Load of the domain, scaled to a capacity of 1024.
@@ -354,7 +354,7 @@ fn tasks(here: &Sums, there: &Sums, level: &Level) -> Result<u64, IdleCause> {
     if number == 0 { Err(IdleCause::TooSmall) } else { Ok(number * WEIGHT) }
 }
 
-/// A node may have so many more tasks than another one while that is nearly idle
+/// A node may have this many more tasks than another node while the other is nearly idle
 /// (`adjust_numa_imbalance`).
 const NODE_SPARE: u64 = 2;
 

@@ -1,7 +1,7 @@
 //! The fair class from 2.6.24 to 6.5: virtual time, the timeline, slices, buddies, wakeup
 //! preemption.
 //!
-//! Times are nanoseconds. Rules are those of `kernel/sched_fair.c` of 2.6.24, 2.6.25, 2.6.26-rc1
+//! Times are nanoseconds. The rules follow `kernel/sched_fair.c` of 2.6.24, 2.6.25, 2.6.26-rc1
 //! (commit c0a18111e571) and 3.0 (the same to 3.7); where they differ, [`CfsRules`] names the
 //! choice.
 
@@ -44,10 +44,10 @@ pub enum MinVruntime {
 pub enum Buddy {
     /// None.
     None,
-    /// The one woken last (2.6.25).
+    /// The task woken last (2.6.25).
     Next,
-    /// The one whose wakeup has just preempted another, and else the one that was preempted, on a
-    /// queue of at least `nr_latency` tasks (from 2.6.32 on, with `NEXT_BUDDY` off).
+    /// The task that has just preempted another on wakeup, or else the preempted task, on a queue
+    /// of at least `nr_latency` tasks (from 2.6.32 on, with `NEXT_BUDDY` off).
     Last,
 }
 
@@ -55,7 +55,7 @@ pub enum Buddy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// That of the timeline (2.6.24 and 2.6.25).
+    /// The timeline's (2.6.24 and 2.6.25).
     Timeline,
     /// Most recently queued first (from 2.6.26 on).
     NewestFirst,
@@ -63,8 +63,8 @@ pub enum Order {
     NewestFirstButLast,
 }
 
-/// Rules of the class `cfs`. Durations are those of one CPU; they grow with the logarithm of the
-/// number of CPUs.
+/// Rules of the class `cfs`. Durations are for one CPU; they grow with the logarithm of the number
+/// of CPUs.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "independent rules of the class")]

@@ -81,8 +81,8 @@ impl Sched {
         Smp::irq_restore(());
     }
 
-    /// Gives the CPU to the next task. The caller sleeps if its state says so; returns when it runs
-    /// again.
+    /// Switches the CPU to the next task. The caller sleeps if its state says so; returns when it
+    /// runs again.
     pub fn schedule(&self) {
         let me = self.rq.current();
         assert!(!context().in_interrupt(), "task {} schedules in an interrupt", me.id);
@@ -155,8 +155,8 @@ impl Sched {
         self.arrive();
     }
 
-    /// What the switch from `me` to `next` costs. The idle task and kernel threads have no address
-    /// space of their own and use the last one.
+    /// Returns the cost of the switch from `me` to `next`. The idle task and kernel threads do not
+    /// have an address space and use the previous one.
     fn switch_price(&self, me: &Tcb, next: TaskId) -> u64 {
         let queue = self.rq.this();
         let costs = &self.rq.costs;
@@ -170,8 +170,8 @@ impl Sched {
         costs.switch + space + refill + self.cold_price(&next)
     }
 
-    /// What the tasks in between have pushed out of the nearer caches. Lines that have to come from
-    /// another CPU's are taken to be as far as they would be there.
+    /// Returns the cost of the lines that intermediate tasks have evicted from the nearer caches.
+    /// Lines from another CPU's caches are assumed to be at the same distance as there.
     fn cold_price(&self, next: &Tcb) -> u64 {
         let Some((cold, left)) = self.rq.costs.cold.as_ref().zip(next.left.get()) else { return 0 };
         ps(cold.ns_after(self.rq.queues[left.0].turns.get() - left.1))
@@ -251,7 +251,7 @@ impl Sched {
     }
 
     /// `fork`: chooses a CPU for the child, queues it with its debit, and asks for a reschedule
-    /// there. `None` when the machine has no room for another task.
+    /// there. `None` if the machine has no free stack for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
         let stays = !self.balancer.balances_fork() || self.rq.current().bound.get();
         let target = if stays { Here::cpu() } else { self.balancer.idlest_cpu() };

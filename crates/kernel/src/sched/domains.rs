@@ -1,13 +1,13 @@
 //! Scheduling domains: which CPUs balance with which, and how eagerly.
 //!
-//! From below: the threads of a core, the CPUs of one last-level cache (*MC*), those of a memory
+//! From below: the threads of a core, the CPUs of one last-level cache (*MC*), the CPUs of a memory
 //! node (*CPU*), and one level of nodes (up to 3.4) or one for each distance between them (from 3.5
 //! on). Which of them a kernel has, and with which numbers, its preset says
 //! (`include/linux/topology.h`, `arch/x86/include/asm/topology.h`, `sd_numa_init`). A level with
 //! one group is removed as `cpu_attach_domain` does; that one of 3.7 which stays, for the flag
 //! `PREFER_SIBLING`, does nothing but lend the flag to the level above, and so do all here.
 //!
-//! Spans are consecutive CPUs: distances that would give others make no level of their own.
+//! Spans are consecutive CPUs: distances with other spans do not form a level.
 
 use convoy_machine::Preset;
 use core::cell::Cell;
@@ -38,8 +38,8 @@ pub enum Power {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeLevels {
-    /// One, whose groups are the nodes; from a 17th node on there were two, which is not modelled
-    /// (up to 3.4).
+    /// One level with the nodes as groups (up to 3.4); the second level from 17 nodes on is not
+    /// modelled.
     #[default]
     One,
     /// One for each distance between nodes, with its intervals for each CPU of the level (from 3.5
@@ -47,11 +47,11 @@ pub enum NodeLevels {
     ByDistance,
 }
 
-/// From this distance on a wakeup, fork or exec does not look at a node (`RECLAIM_DISTANCE`).
+/// From this distance on a wakeup, fork or exec does not consider a node (`RECLAIM_DISTANCE`).
 const FAR: u8 = 30;
 
-/// Numbers of one level (`SD_MC_INIT`, `SD_CPU_INIT`). An index names the average load that is
-/// looked at: 0 is the load of now, i the average over 2^(i-1) ticks.
+/// Numbers of one level (`SD_MC_INIT`, `SD_CPU_INIT`). An index selects the average load: 0 is the
+/// current load, i the average over 2^(i-1) ticks.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelRules {
@@ -134,7 +134,7 @@ pub(crate) struct Domain {
     pub rules: LevelRules,
     /// The level below prefers its siblings.
     pub spreads: bool,
-    /// Wakeups, fork and exec look at this level, too.
+    /// Wakeups, fork and exec search this level, too.
     pub near: bool,
     /// Current interval in milliseconds.
     pub interval: Cell<u64>,
@@ -206,7 +206,7 @@ impl Builder {
         self.span = span;
     }
 
-    /// Adds a level for each distance between nodes whose span is a block of CPUs.
+    /// Adds a level for each distance between nodes that spans a block of CPUs.
     fn distances(&mut self, preset: &Preset, rules: &LevelRules) {
         let (cpus, size) = (preset.topology.cpus, preset.topology.cpus_per_node());
         let nodes = cpus.div_ceil(size);

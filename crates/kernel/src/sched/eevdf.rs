@@ -2,12 +2,11 @@
 //!
 //! Every task has a virtual run time *v* and a virtual deadline one slice later. The queue's
 //! virtual time *V* is the weighted mean of all *v*; a task with *v* at or below *V* is *eligible*:
-//! it has not had more than its share. Of the eligible tasks the one with the earliest deadline
-//! runs. What a task is ahead or behind when it leaves, its *lag* `V - v`, is kept until it comes
-//! back.
+//! it has not had more than its share. Of the eligible tasks, the task with the earliest deadline
+//! runs. The lead or delay of a task when it leaves, its *lag* `V - v`, is kept until it returns.
 //!
-//! Times are nanoseconds. Rules are those of `kernel/sched/fair.c` of 6.18.2; 6.6 has a longer
-//! slice and dequeues a sleeper at once. All tasks have the slice of the system.
+//! Times are nanoseconds. The rules follow `kernel/sched/fair.c` of 6.18.2; 6.6 has a longer slice
+//! and dequeues a sleeper immediately. All tasks have the slice of the system.
 
 use super::average::Average;
 use super::entity::{Entity, WEIGHT};
@@ -22,16 +21,16 @@ use std::rc::Rc;
 /// Further CPUs do not lengthen the slice.
 const SCALE_CPUS_MAX: usize = 8;
 
-/// What a task that yields gives up.
+/// What a yielding task loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Yield {
     /// Its place: the deadline moves by one slice (up to 6.17).
     Deadline,
-    /// Also what is left of its slice: it goes to the end of it at once. (Some versions of 6.18 do
-    /// this only to an eligible task; that the measured one does it to any is fitted to the rows
-    /// test-and-set of `experiments/host.toml` from 256 threads on, of which the other rule gives a
-    /// seventh.)
+    /// Also the rest of its slice: it moves to the end of the slice immediately. (Some versions of
+    /// 6.18 do this only to an eligible task; that the measured kernel does it to any task is
+    /// fitted to the rows test-and-set of `experiments/host.toml` from 256 threads on; the other
+    /// rule gives a seventh of their throughput.)
     Slice,
 }
 
@@ -46,7 +45,7 @@ pub struct EevdfRules {
     /// A sleeper that has had more than its share stays queued until its lag is gone
     /// (`DELAY_DEQUEUE`, from 6.12 on).
     pub delay_dequeue: bool,
-    /// What a task that yields gives up.
+    /// What a yielding task loses.
     #[serde(rename = "yield")]
     pub yields: Yield,
 }
@@ -71,13 +70,13 @@ pub(crate) struct Queue {
     /// Sums over the queued tasks and the running one: weight, and weight times virtual run time.
     weight: i128,
     moment: i128,
-    /// Where an empty queue's virtual time stands.
+    /// Virtual time of an empty queue.
     rest: i64,
     /// The task that ran until now and was put back, until the next pick.
     previous: Option<TaskId>,
     /// Time of the last event, in nanoseconds.
     clock: u64,
-    /// Average of `weight`, of the tasks whose last CPU this is.
+    /// Average of `weight`, of the tasks that last ran on this CPU.
     load: Average,
     /// What sleepers that were woken elsewhere took of it: it counts here until the next event.
     gone: Average,
@@ -170,8 +169,7 @@ impl Queue {
     }
 
     /// Puts a task that is not counted at its lag behind *V*. Its own weight will move *V*, so the
-    /// distance is stretched to be its lag afterwards.
-    /// On an empty queue there is nobody to be ahead of.
+    /// distance is stretched to be its lag afterwards. On an empty queue the lag has no effect.
     fn place(&self, entity: &Entity) {
         let weight = i128::from(entity.weight());
         let lag = i128::from(entity.eevdf.lag.get());
@@ -179,7 +177,7 @@ impl Queue {
         entity.vruntime.set(self.mean() - stretched as i64);
     }
 
-    /// Of the eligible queued tasks the one with the earliest deadline.
+    /// Returns the eligible queued task with the earliest deadline.
     fn earliest(&self) -> Option<((i64, u64), TaskId)> {
         let mut queued = self.deadlines.iter();
         queued
@@ -204,7 +202,7 @@ impl Queue {
         entity.eevdf.delayed.set(false);
     }
 
-    /// Whether `current` goes on when `woken` wants the CPU.
+    /// Returns whether `current` continues when `woken` competes for the CPU.
     fn keeps(&self, woken: TaskId, current: &Entity) -> bool {
         if self.protected(current) {
             return true;

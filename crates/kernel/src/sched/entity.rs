@@ -1,4 +1,4 @@
-//! What an ordinary task carries for the scheduler, whatever its generation.
+//! Per-task state of ordinary tasks, for all generations of the scheduler.
 
 use super::average::Average;
 use core::cell::Cell;
@@ -17,10 +17,10 @@ const WEIGHTS: [u64; 40] = [
     137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// A waiting task's priority, place in its list, and order of queueing among those of one place.
+/// A waiting task's priority, position in its list, and order of queueing among equal positions.
 pub(crate) type O1Key = (i64, i64, u64);
 
-/// What the O(1) scheduler keeps of a task.
+/// Per-task state of the O(1) scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct O1Share {
     /// Time asleep less time run.
@@ -29,7 +29,7 @@ pub(crate) struct O1Share {
     pub(crate) stamp: Cell<u64>,
     /// Ticks left of its slice.
     pub(crate) left: Cell<u64>,
-    /// It has not used up the slice that its parent gave it.
+    /// It has not used up the slice that it received from its parent.
     pub(crate) first_slice: Cell<bool>,
     /// Current priority, 100 to 139; smaller is better.
     pub(crate) prio: Cell<i64>,
@@ -66,11 +66,11 @@ impl EevdfShare {
     }
 }
 
-/// What the class of 2.6.23 keeps of a task. Where the clock stood when its wait or sleep began is
-/// in `Entity::vruntime`, which follows the task to another CPU.
+/// Per-task state of the class of 2.6.23. Where the clock stood when its wait or sleep began is in
+/// `Entity::vruntime`, which follows the task to another CPU.
 #[derive(Debug, Default)]
 pub(crate) struct FairClockShare {
-    /// Its share of the fair clock less what it ran, between minus and plus the limit.
+    /// Its share of the fair clock less its run time, between minus and plus the limit.
     pub(crate) wait_runtime: Cell<i64>,
     /// `fair_key` and its place; kept while it runs.
     pub(crate) key: Cell<(i64, u64)>,
@@ -96,9 +96,9 @@ pub struct Entity {
     pub avg_overlap: Cell<u64>,
     /// What EEVDF adds.
     pub(crate) eevdf: EevdfShare,
-    /// What the O(1) scheduler adds.
+    /// The O(1) scheduler's part.
     pub(crate) o1: O1Share,
-    /// What the fair scheduler of 2.6.23 adds.
+    /// The part of 2.6.23's fair scheduler.
     pub(crate) fair_clock: FairClockShare,
     /// Key in the timeline, while it is there.
     pub(crate) key: Cell<Option<(i64, u64)>>,

@@ -1,19 +1,19 @@
 //! Why a CPU idles while tasks wait on another one: each picosecond is put down to the rule of the
 //! kernel that let it be.
 //!
-//! Nothing here decides anything. Whoever looks for work for an idle CPU, or queues a task behind
-//! another one, says why it left things as they are. What a look found counts until the next tick.
-//! From then on the CPU idles because nobody looks, and that has to be lawful, too: the next look
-//! is not due, or nobody who may ask for it has. Once a look is due that does not come
-//! ([`Idlers::serves`], [`Idlers::due`]), or a wakeup queued a task although it searches this CPU
-//! ([`Idlers::passed_over`]), no rule accounts for the idle time, and it is *unexplained*. An idle
-//! CPU whom nobody has looked at since tasks wait idles because the first of them was queued where
-//! it was.
+//! Nothing here decides anything. Code that searches for work for an idle CPU, or queues a task
+//! behind another one, records why it did not change the situation. The result of a search counts
+//! until the next tick. From then on the CPU idles because there is no search, which has to be
+//! justified, too: the next search is not due, or has not been requested by a CPU that may do so.
+//! Once a look is due that does not come ([`Idlers::serves`], [`Idlers::due`]), or a wakeup queued
+//! a task although it searches this CPU ([`Idlers::passed_over`]), no rule accounts for the idle
+//! time, and it is *unexplained*. An idle CPU for which there was no search since tasks wait idles
+//! because of the placement of the first of them.
 
 use core::cell::Cell;
 use core::ops::Range;
 
-/// Why a CPU idles while a task waits elsewhere. Of several levels that were looked at the greatest
+/// Why a CPU idles while a task waits elsewhere. Of several searched levels the greatest cause
 /// counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -27,11 +27,11 @@ pub enum IdleCause {
     NotDue,
     /// Its tick is stopped, and no CPU that may ask for a look has ticked.
     NotServed,
-    /// The same, and who should look has been asked and is about to.
+    /// The same, and the CPU that should search has been kicked and is about to.
     Asked,
-    /// The same, and the one CPU that may be asked is busy.
+    /// The same, and the only CPU that may be kicked is busy.
     Misdirected,
-    /// The same, and whoever looked for all idle CPUs got work before it came to this one.
+    /// The same, and the CPU that searched for all idle CPUs got work before it reached this one.
     CutShort,
     /// The same, and a kick to look has been ignored by its CPU.
     KickLost,
@@ -49,7 +49,7 @@ pub enum IdleCause {
     FewerIdle,
     /// The imbalance is less than one task.
     TooSmall,
-    /// The one queue that was looked at had no task that waits.
+    /// The only queue that was searched had no waiting task.
     OneQueue,
     /// The tasks that wait there may not leave their CPU.
     Bound,
@@ -206,10 +206,10 @@ struct Idler {
     /// Since when it idles without its time being booked, and since when at all.
     since: Cell<Option<u64>>,
     began: Cell<u64>,
-    /// What the last look found, and up to when that counts.
+    /// Result of the last search, and the time until which it counts.
     cause: Cell<IdleCause>,
     until: Cell<u64>,
-    /// Whether its tick goes on, and when its own next look is due.
+    /// Whether its tick continues, and when its own next search is due.
     ticks: Cell<bool>,
     due: Cell<u64>,
 }
@@ -247,7 +247,7 @@ pub(crate) struct Idlers {
     crowd: Cell<bool>,
     /// Why the next task to be queued is queued where it is.
     queued: Cell<IdleCause>,
-    /// Why nobody looks for the CPUs whose tick is stopped.
+    /// Why there is no search for the CPUs with stopped ticks.
     service: Cell<Excuse>,
     /// Length of a tick, for which a look counts.
     pub(super) tick_ps: Cell<u64>,
@@ -267,14 +267,14 @@ impl Idlers {
         }
     }
 
-    /// Times so far; that of CPUs which idle now up to `now`.
+    /// Returns the times so far; for currently idle CPUs up to `now`.
     pub(crate) fn times(&self, now: u64) -> IdleTimes {
         self.settle_all(now);
         self.times.get()
     }
 
-    /// CPU time that tasks which waited could have had on CPUs that idled, up to `now`,
-    /// picoseconds: at any time that of as many CPUs as idle or as tasks wait, whichever is less.
+    /// Returns the CPU time, in picoseconds up to `now`, that waiting tasks could have used on idle
+    /// CPUs: at any time the smaller of the numbers of idle CPUs and waiting tasks.
     pub(crate) fn usable(&self, now: u64) -> u64 {
         self.count(now, |_| ());
         self.pairs.get().usable
@@ -298,7 +298,7 @@ impl Idlers {
         self.count(now, |pairs| pairs.waiting -= 1);
     }
 
-    /// Changes what is known of `cpu`.
+    /// Changes the state of `cpu`.
     fn change(&self, cpu: usize, now: u64, change: impl FnOnce(&Idler)) {
         let idler = &self.cpus[cpu];
         let before = u64::from(idler.spare());
@@ -368,7 +368,7 @@ impl Idlers {
         self.cpus[cpu].until.set(u64::MAX);
     }
 
-    /// Whether the tick of `cpu`, which idles, goes on.
+    /// Records whether the tick of `cpu`, which idles, continues.
     pub(crate) fn ticks(&self, cpu: usize, ticks: bool, now: u64) {
         self.settle(cpu, now);
         self.cpus[cpu].ticks.set(ticks);
@@ -379,8 +379,8 @@ impl Idlers {
         self.cpus[cpu].due.set(at);
     }
 
-    /// Why nobody looks for the CPUs whose tick is stopped from `now` on: `cause`, and from `until`
-    /// on what is beside it.
+    /// Records why there is no search for the CPUs with stopped ticks from `now` on: `cause`, and
+    /// `then` from `until` on.
     pub(crate) fn serves(&self, cause: IdleCause, (until, then): (u64, IdleCause), now: u64) {
         let service = Excuse { cause, until, then };
         if self.service.get() != service {

@@ -23,7 +23,8 @@ impl Balancer {
         cpu
     }
 
-    /// The group of `domain` with the least load, unless that of `cpu` has little more.
+    /// Returns the group of `domain` with the least load, unless the group of `cpu` has only
+    /// slightly more.
     fn idlest_group<'a>(&self, cpu: usize, domain: &'a Domain) -> Option<&'a Group> {
         let mut mine = 0;
         let mut best: Option<(u64, &Group)> = None;

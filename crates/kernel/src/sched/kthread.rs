@@ -15,8 +15,8 @@ pub use state::Kthread;
 
 impl Sched {
     /// A kernel thread that sleeps until its first [`Self::kthread_wake`]; with a `cpu` it never
-    /// runs elsewhere. It ends when `body` returns. `None` when the machine has no room
-    /// for another task.
+    /// runs elsewhere. It ends when `body` returns. `None` if the machine has no free stack for
+    /// another task.
     pub fn kthread_create(
         &self,
         name: &str,
@@ -81,7 +81,7 @@ impl Sched {
         self.kthread_wait(kthread, &kthread.parked);
     }
 
-    /// Lets a parked thread go on.
+    /// Lets a parked thread continue.
     pub fn kthread_unpark(&self, kthread: &Kthread) {
         kthread.should_park.set(false);
         self.kthread_wake(kthread);

@@ -1,9 +1,10 @@
 //! The load average: how many tasks run, want to run, or sleep uninterruptibly, averaged
 //! exponentially over 1, 5 and 15 minutes in fixed point, as `/proc/loadavg` shows it.
 //!
-//! Counted every 5 s and one tick. All CPUs are counted at once where the kernel folds each CPU's
-//! part at that CPU's tick. Asleep uninterruptibly are those that wait for a lock; the kernel's own
-//! threads and timed sleeps, which the simulation also lets nothing interrupt, do not count.
+//! Counted every 5 s and one tick. All CPUs are counted at the same time, whereas the kernel folds
+//! each CPU's part at that CPU's tick. Asleep uninterruptibly are those that wait for a lock; the
+//! kernel's own threads and timed sleeps, which the simulation also lets nothing interrupt, do not
+//! count.
 
 use super::task::{State, Tcb};
 use convoy_sync::Sleep;
@@ -12,7 +13,7 @@ use core::cell::Cell;
 /// Bits after the point, and 1.
 const SHIFT: u32 = 11;
 const ONE: u64 = 1 << SHIFT;
-/// What is left of an average after 5 s: `ONE / exp(5 s / 1, 5 and 15 min)`.
+/// Decay factor of an average after 5 s: `ONE / exp(5 s / 1, 5 and 15 min)`.
 const KEPT: [u64; 3] = [1884, 2014, 2037];
 /// Seconds between two counts, and one tick.
 const INTERVAL_S: u64 = 5;

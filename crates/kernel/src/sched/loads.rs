@@ -1,8 +1,8 @@
 //! What balancing reads of every CPU's queue, side by side in arrays.
 //!
 //! A balancing attempt on a large machine reads all CPUs; with the numbers inside each run queue
-//! that was one cache miss of the host for each. Whoever counts a task into or out of a queue holds
-//! that queue's lock and says so here.
+//! that was one cache miss of the host for each. Code that adds a task to a queue or removes one
+//! holds that queue's lock and records it here.
 
 use super::entity::WEIGHT;
 use super::idlers::Idlers;
@@ -19,13 +19,12 @@ const SHARE_MIN: u64 = 2;
 const AVERAGES: usize = 5;
 /// Capacity of a core with several hardware threads, for all of them together (`smt_gain`).
 const SMT_GAIN: u64 = 1178;
-/// Nothing is left of the averages after so many ticks without load.
+/// The averages are zero after this many ticks without load.
 const GONE_AFTER: [u64; AVERAGES] = [1, 8, 32, 64, 128];
-/// Every so often the time that a CPU ran real-time tasks counts half, nanoseconds
-/// (`sched_avg_period`).
+/// Half-life of the time that a CPU ran real-time tasks, in nanoseconds (`sched_avg_period`).
 const RT_PERIOD_NS: u64 = 500_000_000;
 
-/// What a CPU can do for ordinary tasks.
+/// Capacity of a CPU for ordinary tasks.
 #[derive(Default)]
 struct Capacity {
     /// 1024 is a whole core.
@@ -42,20 +41,20 @@ pub(crate) struct Loads {
     tasks: Vec<Cell<u64>>,
     /// Weight of each queue now, as the balancer sees it.
     weight: Vec<Cell<u64>>,
-    /// Weight of the user's group on each CPU, when that is what the balancer sees.
+    /// Weight of the user's group on each CPU, if the balancer uses it.
     share: Option<Vec<Cell<u64>>>,
     averages: [Vec<Cell<u64>>; AVERAGES],
-    /// Tick of the last look at the averages, where those that were missed are made up for.
+    /// Tick of the last update of the averages, if missed updates are made up for.
     looked: Option<Vec<Cell<u64>>>,
     capacity: Vec<Capacity>,
-    /// That of a CPU which runs no real-time task.
+    /// Capacity of a CPU without real-time tasks.
     whole: u64,
     /// Runnable tasks of all CPUs, and their weight.
     all: Cell<u64>,
     all_weight: Cell<u64>,
     /// CPUs with more than one task.
     crowded: Cell<usize>,
-    /// Why CPUs idle beside them.
+    /// Why CPUs idle while tasks wait.
     pub(crate) idlers: Idlers,
 }
 
@@ -225,7 +224,7 @@ impl Loads {
         rt.set(rt.get() + ns);
     }
 
-    /// Looks at what real-time tasks leave of `cpu` (`update_cpu_power`).
+    /// Updates the capacity of `cpu` that real-time tasks leave (`update_cpu_power`).
     pub(crate) fn update_power(&self, cpu: usize, now_ns: u64) {
         let capacity = &self.capacity[cpu];
         while now_ns.saturating_sub(capacity.halved_ns.get()) > RT_PERIOD_NS {

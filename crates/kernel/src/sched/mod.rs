@@ -3,9 +3,9 @@
 //! and on top (`scheduler`) switching, sleeping, ticks and kernel threads. What differs between
 //! kernels is named by `rules`.
 //!
-//! [`Sched`] also holds the state of what runs beside it: kernel threads, software interrupts,
-//! timers, RCU. The `state` of each knows nothing of the scheduler, and what it will run is a type
-//! parameter; so the files depend on each other in one direction.
+//! [`Sched`] also contains the state of kernel threads, software interrupts, timers and RCU. The
+//! `state` of each does not depend on the scheduler, and the type of its work is a parameter; so
+//! the dependencies between the files have one direction.
 //!
 //! Order of a context switch: release the big kernel lock, lock the run queue, dequeue a task that
 //! goes to sleep, try to pull when nothing is left, pick, switch, and take the big kernel lock

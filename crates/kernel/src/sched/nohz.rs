@@ -1,4 +1,4 @@
-//! Idle CPUs stop their tick, and somebody else balances for them.
+//! Idle CPUs stop their tick, and another CPU balances for them.
 //!
 //! `select_nohz_load_balancer`, `trigger_load_balance`, `nohz_balancer_kick`, `nohz_idle_balance`
 //!   of 2.6.25, 3.0 and 3.7, with their defects: which of them a kernel has, its preset says
@@ -13,31 +13,31 @@ use core::cell::{Cell, RefCell};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Who balances for idle CPUs whose tick is stopped.
+/// The CPU that balances for idle CPUs with stopped ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stopped {
-    /// One of them, which goes on ticking (up to 2.6.35).
+    /// One of them, which keeps its tick (up to 2.6.35).
     #[default]
     Owner,
     /// The first of them that stopped, kicked by the tick of a busy CPU: the first two to ask may
     /// do so, one if it has two tasks and one if it has any, until they stop their own tick. A CPU
-    /// whose last tick found it busy ignores the kick, and no further one is sent to it until a
-    /// softirq of it does the work. The load averages of the kicked CPU are brought up to date, not
-    /// those of the others (2.6.36 to 3.1).
+    /// that was busy at its last tick ignores the kick, and is not kicked again until its softirq
+    /// does the work. The load averages of the kicked CPU are updated, but not the others' (2.6.36
+    /// to 3.1).
     FirstTwo,
-    /// The one with the lowest number, if it idles, kicked by the tick of any busy CPU with two
-    /// tasks or both threads of whose core are busy. A kick that comes when its CPU has work again
+    /// The idle CPU with the lowest number, kicked by the tick of any busy CPU that has two tasks
+    /// or shares its core with another busy thread. A kick that comes when its CPU has work again
     /// bars further ones until a softirq of that CPU (3.3 to 3.9; load averages as in 3.7).
     Crowded,
     /// The same, but such a kick is forgotten (from 3.10 on).
     CrowdedOrForgotten,
 }
 
-/// What the CPUs know of each other's stopped ticks.
+/// Shared state of the stopped ticks.
 pub(super) struct NoHz {
     rule: Stopped,
-    /// CPUs whose tick is stopped; with `Crowded` those that have not ticked busy since.
+    /// CPUs with stopped ticks; with `Crowded` the CPUs that have not been busy at a tick since.
     stopped: RefCell<Vec<bool>>,
     /// The idle CPU that balances for all of them.
     owner: Cell<Option<usize>>,
@@ -96,7 +96,7 @@ impl NoHz {
 }
 
 impl Sched {
-    /// Decides whether the balancing softirq runs, and who balances for CPUs without ticks.
+    /// Decides whether the balancing softirq runs, and which CPU balances for CPUs without ticks.
     pub(super) fn trigger_balance(&self) {
         let queue = self.rq.this();
         let due = self.rq.jiffies() >= queue.next_balance.get();
@@ -227,7 +227,7 @@ impl Sched {
         self.raise_softirq(Vector::Sched);
     }
 
-    /// The softirq of the scheduler: periodic balancing, also for CPUs whose tick is stopped.
+    /// The softirq of the scheduler: periodic balancing, also for CPUs with stopped ticks.
     pub(crate) fn balance_softirq(&self) {
         let queue = self.rq.this();
         let cpu = Here::cpu();
@@ -255,8 +255,8 @@ impl Sched {
         }
     }
 
-    /// Balances for all CPUs whose tick is stopped, until this one has something to run. Returns
-    /// whether that cut it short.
+    /// Balances for all CPUs with stopped ticks, until this CPU has a task to run. Returns whether
+    /// that cut it short.
     fn serve(&self, queue: &RunQueue) -> bool {
         let cpu = Here::cpu();
         let loads = &self.rq.loads;
@@ -301,7 +301,7 @@ impl Sched {
         self.program_timer();
     }
 
-    /// Whether `cpu`, about to idle, goes on ticking.
+    /// Returns whether `cpu`, about to idle, keeps its tick.
     fn keeps_tick(&self, cpu: usize, queue: &RunQueue) -> bool {
         if let Some(rcu) = &self.rcu {
             if rcu.needs_tick() {
@@ -334,7 +334,7 @@ impl Sched {
         }
     }
 
-    /// After idling: the tick goes on at its old phase.
+    /// After idling: restarts the tick at its old phase.
     pub(crate) fn leave_idle(&self) {
         let cpu = Here::cpu();
         let queue = self.rq.this();

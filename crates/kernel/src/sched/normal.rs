@@ -1,5 +1,5 @@
-//! The seam between the scheduler and the classes of ordinary tasks (`SCHED_NORMAL`): how those of
-//! one CPU share it.
+//! The interface between the scheduler and the classes of ordinary tasks (`SCHED_NORMAL`), which
+//! share a CPU among its tasks.
 //!
 //! Real-time tasks come first ([`super::rt`]); whatever they leave goes to one [`Normal`] for each
 //! CPU. The queue's lock is held for every call. Nothing here knows of other CPUs: where a task is
@@ -30,7 +30,7 @@ pub enum Class {
 pub(crate) enum Enqueue {
     /// It was asleep.
     Woken,
-    /// It comes from another CPU, or changed its class.
+    /// It moved from another CPU, or changed its class.
     Moved,
 }
 
@@ -54,8 +54,8 @@ pub(crate) trait Normal {
     /// Counts `task`, queued or running, out. `false` when it stays for a while although it sleeps.
     fn dequeue(&mut self, task: &Tcb, why: Dequeue) -> bool;
 
-    /// Whether the running task must be charged before another one leaves: every kernel
-    /// does so, but only here does the charge depend on who is queued.
+    /// Returns whether the running task must be charged before another task leaves: every kernel
+    /// does so, but only here does the charge depend on the queued tasks.
     fn charges_before_dequeue(&self) -> bool {
         false
     }
@@ -69,11 +69,11 @@ pub(crate) trait Normal {
     /// Takes the next task to run from those that wait. `tcb` finds the record of a task.
     fn pick(&mut self, tcb: &dyn Fn(TaskId) -> Rc<Tcb>) -> Option<Rc<Tcb>>;
 
-    /// Charges the running task up to `now`; whether it should give up the CPU.
+    /// Charges the running task up to `now`; returns whether it should yield the CPU.
     fn charge(&mut self, task: &Tcb, now: u64) -> bool;
 
-    /// After [`Self::charge`] at the periodic tick: whether the running task should give up the
-    /// CPU.
+    /// After [`Self::charge`] at the periodic tick: returns whether the running task should yield
+    /// the CPU.
     fn tick(&mut self, task: &Tcb) -> bool;
 
     /// Whether `woken`, just queued here, preempts the running `current`, just charged.
@@ -93,7 +93,7 @@ pub(crate) trait Normal {
         None
     }
 
-    /// Where virtual time stands; a task that moves keeps its distance to it.
+    /// Returns the virtual time; a migrated task keeps its distance to it.
     fn origin(&self) -> i64 {
         0
     }
@@ -104,7 +104,7 @@ pub(crate) trait Normal {
     /// `task`, which is not queued, leaves for another CPU, asleep or not.
     fn detach(&mut self, _task: &Tcb, _asleep: bool) {}
 
-    /// `task`, which is not queued, has come from another CPU.
+    /// Called when `task`, which is not queued, has moved here from another CPU.
     fn attach(&mut self, _task: &Tcb) {}
 
     /// Decaying average of the weight of the tasks of this CPU, as it was last brought up to date.

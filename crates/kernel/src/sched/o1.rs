@@ -1,12 +1,13 @@
 //! The O(1) scheduler of 2.6.16: two arrays of lists by priority, time slices, and a bonus for
 //! tasks that sleep.
 //!
-//! A task waits in the *active* array, and in the *expired* one once it has used its slice up; when
-//! nobody is active the two change places. A task that sleeps much is *interactive*: its priority
-//! is better by up to 5, and at the end of its slice it stays active unless others starve.
+//! A task waits in the *active* array, and in the *expired* array once it has used up its slice;
+//! when the active array is empty the two are swapped. A task that sleeps much is *interactive*:
+//! its priority is better by up to 5, and at the end of its slice it stays active unless others
+//! starve.
 //!
-//! Times are nanoseconds, slices ticks. Constants and rules are those of `kernel/sched.c` of
-//! 2.6.16. Not modelled: the credit for time spent waiting on a queue.
+//! Times are nanoseconds, slices ticks. Constants and rules follow `kernel/sched.c` of 2.6.16. Not
+//! modelled: the credit for time spent waiting on a queue.
 
 use super::entity::{O1Key, O1Share};
 use super::normal::{Dequeue, Enqueue, Normal};
@@ -170,7 +171,8 @@ impl Queue {
         }
     }
 
-    /// An exiting child gives back what is left of its first slice, and its habits count.
+    /// An exiting child returns the rest of its first slice to its parent, and its sleep average
+    /// counts for the parent.
     fn give_back(&self, child: &Tcb) {
         let share = &child.entity.o1;
         let Some(parent) = child.parent.borrow().upgrade() else { return };

@@ -108,7 +108,7 @@ pub(crate) struct Costs {
     pub(crate) cold: Option<ColdSwitch>,
 }
 
-/// Ends one `preempt_disable` where the caller looks at the reschedule flag itself.
+/// Ends one `preempt_disable` if the caller checks the reschedule flag itself.
 pub(crate) fn preempt_enable_no_resched() {
     Here::set_preempt_depth(Here::preempt_depth() - 1);
 }
@@ -204,7 +204,8 @@ impl RunQueues {
         task.cpu.set(cpu);
     }
 
-    /// Locks the queue of `other` while that of `this` is locked, in the order of their numbers.
+    /// Locks the queue of `other` while the queue of `this` is locked, in the order of their
+    /// numbers.
     pub(super) fn lock_second(&self, this: usize, other: usize) {
         let (mine, theirs) = (&self.queues[this].lock, &self.queues[other].lock);
         if theirs.try_lock() {
@@ -219,8 +220,7 @@ impl RunQueues {
         }
     }
 
-    /// Asks for a reschedule of `cpu`: its flag, and for another CPU what makes it look at the
-    /// flag.
+    /// Requests a reschedule of `cpu`: sets its flag, and interrupts it if it is another CPU.
     pub(crate) fn resched(&self, cpu: usize) {
         let queue = &self.queues[cpu];
         if queue.need_resched.replace(true) || cpu == Here::cpu() {
@@ -239,8 +239,8 @@ impl RunQueues {
         if long { self.costs.halted_exit } else { self.costs.idle_exit }
     }
 
-    /// Whether `queue`, which idles, has idled for so long that the hypervisor gave its processor
-    /// to others.
+    /// Returns whether `queue` has idled long enough for the hypervisor to run other guests on its
+    /// processor.
     pub(crate) fn is_halted(&self, queue: &RunQueue) -> bool {
         Self::idled(queue) > self.costs.halt_poll
     }
@@ -255,7 +255,7 @@ impl RunQueues {
         self.queues[cpu].is_idle() && self.loads.running(cpu) == 0
     }
 
-    /// Charges `task`, which runs on `queue`; whether it should give up the CPU.
+    /// Charges `task`, which runs on `queue`; returns whether it should yield the CPU.
     pub(crate) fn charge(&self, queue: &RunQueue, task: &Tcb) -> bool {
         let now = Here::now_ns();
         queue.clock_ns.set(now);
@@ -293,7 +293,8 @@ impl RunQueues {
         self.loads.add(task.cpu.get(), task.entity.weight());
     }
 
-    /// A real-time task has come to `queue`: counts it and tells the others.
+    /// Counts a real-time task that was added to `queue` and publishes the change to the other
+    /// CPUs.
     pub(crate) fn rt_changed(&self, queue: &RunQueue, task: &Tcb) {
         let cpu = task.cpu.get();
         let entered = task.entity.on_queue.get();

@@ -1,4 +1,4 @@
-//! What the scheduler tells the recorder of the machine.
+//! Events that the scheduler reports to the recorder of the machine.
 
 use super::task::{State, Tcb};
 use convoy_machine::{Event, Here, Leave};

@@ -1,7 +1,7 @@
 //! Real-time tasks of one CPU: first-in first-out by priority, or round-robin.
 //!
-//! `kernel/sched_rt.c`. The queue's lock is held for every call. What the CPUs know of each other's
-//! real-time tasks is in [`super::rt_root`], who moves where in [`super::rt_move`].
+//! `kernel/sched_rt.c`. The queue's lock is held for every call. The shared state of real-time
+//! tasks is in [`super::rt_root`], their migration in [`super::rt_move`].
 
 use super::rt_limit::RtLimit;
 use super::rt_root::Sharing;
@@ -19,7 +19,7 @@ const ROUND_ROBIN_MS: u64 = 100;
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RtRules {
-    /// What the CPUs know of each other's real-time tasks.
+    /// Shared state of real-time tasks.
     pub sharing: Sharing,
     /// How long real-time tasks may keep ordinary ones from a CPU.
     pub limit: RtLimit,

@@ -35,10 +35,10 @@ pub enum RtLimit {
     TimerShared,
 }
 
-/// What one CPU may use, in a line with its lock.
+/// Budget of one CPU, in a line with its lock.
 struct Budget {
     lock: Spin,
-    /// Run time in this period, and what it may be: nanoseconds.
+    /// Run time in this period, and its limit, in nanoseconds.
     ran: Field<u64>,
     runtime: Field<u64>,
     throttled: Cell<bool>,
@@ -46,8 +46,8 @@ struct Budget {
     ends: Cell<u64>,
 }
 
-/// What the CPUs share: the lock of borrowers, and whether the timer runs, which every real-time
-/// task reads when it is queued.
+/// Data shared by the CPUs: the lock of borrowers, and whether the timer runs, which every
+/// real-time task reads when it is queued.
 struct Shared {
     lock: Spin,
     running: Field<bool>,
@@ -79,7 +79,7 @@ impl Budgets {
         Self { cpus: (0..cpus).map(budget).collect(), shared, expires: Cell::new(None) }
     }
 
-    /// `cpu`, whose queue is locked, takes over what others will not use in this period.
+    /// Transfers to `cpu`, whose queue is locked, the time that others will not use in this period.
     fn borrow(&self, cpu: usize) {
         let mine = &self.cpus[cpu];
         self.shared.lock.lock();
@@ -123,7 +123,7 @@ impl Budgets {
         budget.throttled.get()
     }
 
-    /// `periods` are over for `cpu`, whose queue is locked; whether its tasks may run again.
+    /// Ends `periods` for `cpu`, whose queue is locked; returns whether its tasks may run again.
     fn refill(&self, cpu: usize, periods: u64, borrows: bool) -> bool {
         let budget = &self.cpus[cpu];
         if budget.ran.read() == 0 {
@@ -170,8 +170,8 @@ impl Limits {
         }
     }
 
-    /// Charges `cpu`, whose queue is locked, for a real-time task that ran; whether its real-time
-    /// tasks must stop.
+    /// Charges `cpu`, whose queue is locked, for a real-time task that ran; returns whether its
+    /// real-time tasks must stop.
     pub(crate) fn charge(&self, cpu: usize, ran: u64) -> bool {
         self.budgets.get().is_some_and(|budgets| budgets.charge(cpu, ran, self.borrows()))
     }
@@ -186,7 +186,7 @@ impl Limits {
         (0..self.cpus).any(|cpu| self.throttled(cpu))
     }
 
-    /// When `cpu`, though idle, must look at the period.
+    /// Returns when `cpu`, though idle, must check the period.
     pub(crate) fn period_end(&self, cpu: usize) -> Option<u64> {
         let budgets = self.budgets.get()?;
         let own = || self.throttled(cpu).then(|| budgets.cpus[cpu].ends.get());
@@ -218,8 +218,8 @@ impl Limits {
         Some(periods)
     }
 
-    /// `periods` are over for `cpu`, whose queue is locked: whether its real-time tasks may run
-    /// again, and whether it still has time to work off.
+    /// Ends `periods` for `cpu`, whose queue is locked: returns whether its real-time tasks may run
+    /// again, and whether it still has excess time to work off.
     pub(crate) fn refill(&self, cpu: usize, periods: u64) -> (bool, bool) {
         self.budgets.get().map_or((false, false), |budgets| {
             let freed = budgets.refill(cpu, periods, self.borrows());

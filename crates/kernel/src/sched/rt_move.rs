@@ -1,8 +1,8 @@
 //! Moving real-time tasks between CPUs: placement of a woken one, pushing and pulling.
 //!
-//! A CPU that has two real-time tasks pushes one to a CPU that runs something less urgent; a CPU
-//! whose best priority sinks pulls from those that have too many. Both lock two run queues. From
-//! 4.1 on kernels ask the overloaded CPU to push instead of pulling; that is not modelled.
+//! A CPU with two real-time tasks pushes one to a CPU that runs a task of lower priority; a CPU
+//! with a falling highest priority pulls from overloaded CPUs. Both lock two run queues. From 4.1
+//! on kernels ask the overloaded CPU to push instead of pulling; that is not modelled.
 
 use super::normal::{Dequeue, Enqueue};
 use super::queue::{RunQueue, RunQueues};
@@ -45,7 +45,7 @@ pub(crate) fn post_schedule(rq: &RunQueues, queue: &RunQueue) {
     }
 }
 
-/// Pushes tasks away from `cpu`, whose queue is locked, until nobody can take one.
+/// Pushes tasks away from `cpu`, whose queue is locked, until no CPU can take one.
 pub(crate) fn push(rq: &RunQueues, cpu: usize) {
     while push_one(rq, cpu) {}
 }

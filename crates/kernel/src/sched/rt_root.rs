@@ -1,4 +1,4 @@
-//! What the CPUs know of each other's real-time tasks: the root domain's structures.
+//! Shared state of real-time tasks: the root domain's structures.
 //!
 //! Which CPUs have more real-time tasks than they can run (`rto_mask`, `rto_count`), and the CPU
 //! priority vectors (`kernel/sched_cpupri.c`): for each priority the CPUs that run at it. They are
@@ -26,7 +26,7 @@ const ORDINARY: usize = 1;
 pub enum Sharing {
     /// None: real-time tasks move with the balancer only (up to 2.6.24; here not at all).
     None,
-    /// The overload mask; a push looks at every CPU (2.6.25 and 2.6.26).
+    /// The overload mask; a push checks every CPU (2.6.25 and 2.6.26).
     Overload,
     /// The vectors, each with a lock (2.6.27 to 3.1).
     LockedVectors,
@@ -35,7 +35,7 @@ pub enum Sharing {
 }
 
 /// One priority: 16 bytes, as without lock debugging. The set of CPUs itself follows from
-/// [`Root::levels`]; `mask` stands for its word.
+/// [`Root::levels`]; `mask` is its word.
 #[derive(Default)]
 #[repr(C)]
 struct Vector {
@@ -44,8 +44,8 @@ struct Vector {
     mask: Word<u32>,
 }
 
-/// The part of the root domain in simulated memory. What stands before the vectors makes them begin
-/// at byte 56.
+/// The part of the root domain in simulated memory. The preceding fields place the vectors at byte
+/// 56.
 #[repr(C, align(64))]
 struct Shared {
     references: [Word<usize>; 5],
@@ -61,7 +61,7 @@ struct Shared {
 pub(crate) struct Root {
     shared: Sim<Shared>,
     sharing: Sharing,
-    /// Vector of each CPU, and whether it has too many tasks: what the words above mean.
+    /// Vector of each CPU, and whether it is overloaded: the meaning of the words above.
     levels: Vec<Cell<usize>>,
     overloaded: Vec<Cell<bool>>,
     /// Acquisitions of vector locks, or atomic updates of vectors.
@@ -191,7 +191,8 @@ impl Root {
         [prefer, here].into_iter().find(fits).or_else(|| (0..self.levels.len()).find(fits))
     }
 
-    /// For each vector its count and how many CPUs are in it; equal when nobody holds its lock.
+    /// Returns the count and the actual number of CPUs of each vector; equal while its lock is
+    /// free.
     pub(crate) fn census(&self) -> Vec<(u32, u32)> {
         let of = |level| self.levels.iter().filter(|cpu| cpu.get() == level).count() as u32;
         let counts = self.shared.vectors.iter().map(|vector| vector.count.peek());

@@ -1,5 +1,5 @@
-//! The rules of the scheduler that a kernel preset names, by table. Each stands beside the code
-//! that follows it.
+//! The rules of the scheduler that a kernel preset names, by table. Each is defined next to the
+//! code that implements it.
 
 use super::balance::BalanceRules;
 use super::cfs::CfsRules;

@@ -1,4 +1,4 @@
-//! The scheduler of one machine: what it is made of.
+//! The scheduler of one machine and its parts.
 
 use super::balance::Balancer;
 use super::build;
@@ -29,11 +29,11 @@ use core::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What the kernel does once, later: on a device's interrupt, when a timer expires, as a kernel
-/// thread, after a grace period.
+/// Deferred work: on a device's interrupt, when a timer expires, as a kernel thread, or after a
+/// grace period.
 pub type Work = Box<dyn FnOnce(&Sched)>;
 
-/// What a software interrupt does, on the CPU that raised it.
+/// Handler of a software interrupt, run on the CPU that raised it.
 pub type Handler = Rc<dyn Fn(&Sched)>;
 
 /// The scheduler of one machine; its [`convoy_machine::Os`].
@@ -92,7 +92,7 @@ impl Sched {
         Rc::new(sched)
     }
 
-    /// Gives it what threads in user mode need.
+    /// Sets the state of futexes, for threads in user mode.
     pub(crate) fn serve_threads(&self, futexes: Futexes) {
         assert!(self.futexes.set(futexes).is_ok(), "a machine has one kernel");
     }
@@ -182,8 +182,8 @@ impl Sched {
         self.rq.loads.idlers.usable(Here::now_ps())
     }
 
-    /// Time in which each level of the load balancer looks at least once for an idle CPU,
-    /// nanoseconds.
+    /// Returns the time, in nanoseconds, in which each level of the load balancer searches at least
+    /// once for an idle CPU.
     pub fn balance_turn_ns(&self) -> u64 {
         let longest = |domain: &Domain| domain.rules.max_interval_ms;
         let longest = self.rq.queues[0].domains.iter().map(longest).max().unwrap_or(0);
@@ -211,7 +211,7 @@ impl Sched {
         self.bkl.unlock(&self.rq.current());
     }
 
-    /// A place where long kernel paths offer to give up the CPU.
+    /// A point at which long kernel paths may yield the CPU.
     pub fn cond_resched(&self) {
         while Here::need_resched() && Here::preempt_depth() == 0 {
             self.schedule();

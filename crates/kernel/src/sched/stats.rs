@@ -1,4 +1,4 @@
-//! What the scheduler counts.
+//! Counters of the scheduler.
 
 /// Counters over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct SchedStats {
     pub switches: u64,
     /// Switches because the task went to sleep.
     pub voluntary: u64,
-    /// Wakeups that woke somebody.
+    /// Wakeups that woke a task.
     pub wakeups: u64,
     /// Of these, onto another CPU than the task's last.
     pub wakeups_moved: u64,
@@ -30,7 +30,7 @@ pub struct SchedStats {
 }
 
 impl SchedStats {
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -27,7 +27,7 @@ pub enum Policy {
     },
 }
 
-/// What a real-time task carries.
+/// Per-task state of real-time tasks.
 #[derive(Debug, Default)]
 pub(crate) struct RtShare {
     /// Key among the waiting tasks, while it waits.
@@ -56,7 +56,7 @@ pub struct Tcb {
     pub id: TaskId,
     /// State.
     pub state: Cell<State>,
-    /// CPU whose queue it is or was on.
+    /// CPU of its current or last queue.
     pub cpu: Cell<usize>,
     /// What its class keeps.
     pub entity: Entity,
@@ -89,7 +89,7 @@ pub struct Tcb {
     pub(crate) footprint: Cell<f64>,
     /// The CPU that it left last, and how many switches that had made then.
     pub(crate) left: Cell<Option<(usize, u64)>>,
-    /// Who forked it.
+    /// Its parent.
     pub(crate) parent: RefCell<Weak<Tcb>>,
     /// The system call, or the section of a reader, that it is in.
     pub(crate) section: Cell<Option<&'static str>>,

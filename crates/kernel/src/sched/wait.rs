@@ -107,9 +107,9 @@ impl Sched {
         }
     }
 
-    /// The same to the nanosecond, by an interrupt of its own: [`Self::sleep_until`] ends with a
-    /// tick, which is too coarse for sleep that was recorded. A system call of a task in user mode:
-    /// an interrupt that comes on the way must not take it for user work that may be preempted.
+    /// The same to the nanosecond, by a separate interrupt: [`Self::sleep_until`] ends with a tick,
+    /// which is too coarse for sleep that was recorded. A system call of a task in user mode: an
+    /// interrupt that comes on the way must not take it for user work that may be preempted.
     pub fn nap_until(&self, at_ns: u64) {
         let mode = Here::set_mode(Mode::System);
         let me = self.rq.current();
@@ -127,8 +127,7 @@ impl Sched {
         Here::set_mode(mode);
     }
 
-    /// Ends the sleeps whose deadline has passed: high-resolution timers, which run in the timer
-    /// interrupt itself, of any CPU.
+    /// Ends expired sleeps: high-resolution timers, which run in the timer interrupt of any CPU.
     pub(crate) fn run_timers(&self) {
         let now = Here::now_ns();
         loop {

@@ -1,18 +1,19 @@
-//! The fair class as it came in 2.6.23: a fair clock, and a `wait_runtime` for each task.
+//! The fair class as introduced in 2.6.23: a fair clock, and a `wait_runtime` for each task.
 //!
 //! The *fair clock* of a queue runs as fast as a nice-0 task should while all queued tasks share
 //! the CPU: by 1024 / (sum of weights) of the time that ordinary tasks run. The `wait_runtime` of a
-//! task that waits grows as the clock passes; that of one that runs falls by what it ran beyond its
-//! share; that of one that sleeps grows as if it had waited, up to a latency, and those that run
-//! meanwhile pay for it. The task with the least key, the clock less its `wait_runtime`, goes next.
+//! waiting task grows with the clock; a running task's falls by the time that it ran beyond its
+//! share; a sleeping task's grows as if it had waited, up to a latency, at the expense of the tasks
+//! that run in this time. The task with the least key, the clock less its `wait_runtime`, goes
+//! next.
 //!
 //! Nothing ends a turn but a tick or a wakeup, and only when the running task's key is ahead by
 //! more than a granularity. A key changes only when its task is queued or, for the running task, at
 //! a tick; so a wakeup compares with the key of the last tick.
 //!
-//! Times are nanoseconds. Rules and constants are those of `kernel/sched_fair.c` and
-//! `kernel/sched.c` of 2.6.23 with its default features: sleepers are credited in full
-//! (`SLEEPER_AVG` off), a new task starts with a debit, statistics are brought up to date at once.
+//! Times are nanoseconds. Rules and constants follow `kernel/sched_fair.c` and `kernel/sched.c` of
+//! 2.6.23 with its default features: sleepers are credited in full (`SLEEPER_AVG` off), a new task
+//! starts with a debit, statistics are updated immediately.
 
 use super::entity::WEIGHT;
 use super::normal::{Dequeue, Enqueue, Normal};
@@ -39,7 +40,7 @@ pub(crate) struct Queue {
     order: u64,
     /// `fair_clock`.
     clock: i64,
-    /// What sleepers were credited and nobody has paid yet.
+    /// Credits of sleepers that have not been charged yet.
     bonus: i64,
     /// Runnable tasks, the running one included, and the sum of their weights.
     tasks: u64,
@@ -69,8 +70,8 @@ impl Queue {
         self.latency as i64
     }
 
-    /// Lead of the running task over the next one that ends its turn at a tick: n tasks then take
-    /// turns of a latency / n.
+    /// Returns the lead of the running task over the next one that ends its turn at a tick: n tasks
+    /// then have turns of a latency / n.
     fn granularity(&self) -> u64 {
         let tasks = self.tasks.max(1);
         if tasks == 1 {
@@ -85,7 +86,7 @@ impl Queue {
         sum.set((sum.get() + ns).clamp(-self.limit(), self.limit()));
     }
 
-    /// What a task of this weight was due since its wait or sleep began.
+    /// Returns the share of a task of this weight since its wait or sleep started.
     fn missed(&self, task: &Tcb) -> i64 {
         let passed = (self.clock - task.entity.vruntime.get()).clamp(0, 2 * self.limit());
         passed * task.entity.weight() as i64 / WEIGHT as i64
@@ -145,7 +146,7 @@ impl Queue {
     }
 }
 
-/// `granularity` for a running task: finer for every weight but that of nice 0.
+/// Returns `granularity` for a running task: finer for every weight except nice 0.
 fn niced(running: &Tcb, granularity: u64) -> i64 {
     let weight = running.entity.weight();
     let (part, whole) = if weight < WEIGHT { (weight, WEIGHT) } else { (WEIGHT, weight) };

@@ -25,8 +25,8 @@ use std::rc::Rc;
 pub enum Placement {
     /// The task's last CPU and the waker's (2.6.16 to 2.6.31).
     TwoCpus,
-    /// The same, but at a level that prefers siblings the last CPU, or the first one there, that
-    /// has nothing to run stands for the waker's (2.6.32).
+    /// The same, but at a level that prefers siblings the task's last CPU, or the first empty CPU
+    /// of the level, replaces the waker's (2.6.32).
     EmptyForWaker,
     /// The same two, and then the first idle CPU of the chosen one's core, and of its cache unless
     /// that core holds both (`select_idle_sibling`, 2.6.36 to 3.2).
@@ -53,15 +53,15 @@ pub enum Affine {
     Idle,
 }
 
-/// What a wakeup does when the waker says that it is about to sleep. In each the load of the
-/// waker's CPU counts without the waker.
+/// Behaviour of a wakeup when the waker announces that it is about to sleep. In each the load of
+/// the waker's CPU counts without the waker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncWakeup {
     /// On the waker's own CPU it does not preempt the waker (2.6.23).
     NoPreempt,
-    /// It preempts as any other, and a task that only ever runs briefly, woken by another such one,
-    /// comes to the waker's CPU (2.6.25; here from 2.6.24 on, and in 2.6.16).
+    /// It preempts like any other, and a short-running task woken by another short-running task
+    /// moves to the waker's CPU (2.6.25; here from 2.6.24 on, and in 2.6.16).
     Affine,
     /// It preempts as any other (from 2.6.32 on).
     Load,
@@ -88,10 +88,10 @@ pub struct WakeRules {
     pub placement: Placement,
     /// How it chooses between the task's last CPU and the waker's.
     pub affine: Affine,
-    /// What it does when the waker says that it is about to sleep.
+    /// Behaviour when the waker announces that it is about to sleep.
     pub sync: SyncWakeup,
-    /// An idle CPU from which the hypervisor has taken its processor does not count as idle:
-    /// what is put there does not run soon (`vcpu_is_preempted`, from 4.20 on).
+    /// An idle CPU that the hypervisor has preempted does not count as idle: a task placed there
+    /// would not run soon (`vcpu_is_preempted`, from 4.20 on).
     pub avoid_halted: bool,
     /// When it takes a CPU for idle.
     #[serde(default)]
@@ -105,7 +105,8 @@ const SCAN_PCT: u64 = 117;
 pub(crate) struct Wakeups {
     rq: Rc<RunQueues>,
     rules: WakeRules,
-    /// CPUs of one last-level cache, and how many of them a wakeup may look at, for each cache.
+    /// CPUs of one last-level cache, and the number of them that a wakeup may check, for each
+    /// cache.
     llc: usize,
     idle_scan: Vec<Cell<usize>>,
     /// Hardware threads of one core.
@@ -113,7 +114,7 @@ pub(crate) struct Wakeups {
 }
 
 impl Wakeups {
-    /// The wakeups of a machine whose caches have `llc` CPUs each, and its cores `threads`.
+    /// Returns the wakeups of a machine with `llc` CPUs per cache and `threads` per core.
     pub(crate) fn new(rq: Rc<RunQueues>, rules: WakeRules, llc: usize, threads: usize) -> Self {
         let caches = rq.queues.len().div_ceil(llc);
         Self { rq, rules, llc, idle_scan: vec![Cell::new(llc); caches], threads }
@@ -245,7 +246,8 @@ impl Wakeups {
         }
     }
 
-    /// CPUs of which one that idles is found by every wakeup that ends at `target`, whoever wakes.
+    /// Returns the CPUs among which every wakeup that ends at `target` finds an idle one, whichever
+    /// task wakes.
     fn searched(&self, target: usize) -> Range<usize> {
         match self.rules.placement {
             Placement::IdleSibling | Placement::IdleCore if self.threads == 1 => {
@@ -378,8 +380,8 @@ impl Wakeups {
         self.first_idle(around.take(most)).unwrap_or(target)
     }
 
-    /// How many CPUs a wakeup may look at from now on (`SIS_UTIL`): fewer the busier the CPUs of a
-    /// cache are, and none when all are.
+    /// Sets the number of CPUs that a wakeup may check from now on (`SIS_UTIL`): fewer the busier
+    /// the CPUs of a cache are, and none when all are.
     pub(crate) fn bound_idle_scan(&self, cpu: usize) {
         if self.rules.placement != Placement::BoundedIdleSibling {
             return;

@@ -1,5 +1,5 @@
-//! What the scheduler holds of software interrupts, whatever a handler is; and the context of a
-//! CPU, which its preemption count tells.
+//! State of software interrupts in the scheduler, generic over handlers; and the context of a CPU,
+//! encoded in its preemption count.
 
 use super::rules::{SoftirqRules, Vector};
 use crate::sched::kthread::state::Kthread;
@@ -10,13 +10,13 @@ use std::rc::Rc;
 
 /// One running bottom half in the preemption count.
 pub(super) const SOFTIRQ: u32 = 1 << 8;
-/// One `local_bh_disable` in the preemption count: even, so that bit 8 tells a running handler.
+/// One `local_bh_disable` in the preemption count: even, so that bit 8 marks a running handler.
 pub(super) const BH_DISABLED: u32 = 2 * SOFTIRQ;
 const SOFTIRQ_MASK: u32 = 0xff00;
 /// One interrupt in the preemption count.
 pub(super) const HARDIRQ: u32 = 1 << 16;
 
-/// The context of the caller, as its preemption count tells.
+/// Returns the context of the caller, from its preemption count.
 #[inline]
 #[must_use]
 pub fn context() -> Context {
@@ -49,7 +49,7 @@ pub(super) struct Local {
     pub(super) pending: Cell<u32>,
     /// Runs of each handler.
     pub(super) counts: RefCell<Vec<u64>>,
-    /// Time in handlers outside `ksoftirqd`, interrupts taken meanwhile excluded, picoseconds.
+    /// Time in handlers outside `ksoftirqd`, without interrupts during it, in picoseconds.
     pub(super) time: Cell<u64>,
     pub(super) ksoftirqd: RefCell<Option<Rc<Kthread>>>,
 }
@@ -76,7 +76,7 @@ impl<H: Clone> Softirqs<H> {
     ///
     /// # Panics
     ///
-    /// When this kernel has no such vector.
+    /// If this kernel does not have the vector.
     pub(crate) fn open(&self, vector: Vector, handler: H) {
         self.handlers.borrow_mut()[self.place(vector)] = Some(handler);
     }
@@ -93,7 +93,7 @@ impl<H: Clone> Softirqs<H> {
         place as u32
     }
 
-    /// What the vector at `place` of the rules does.
+    /// Returns the handler of the vector at `place` of the rules.
     pub(super) fn handler(&self, place: usize) -> Option<H> {
         self.handlers.borrow()[place].clone()
     }
@@ -145,7 +145,7 @@ impl<H: Clone> Softirqs<H> {
     }
 }
 
-/// Measures a stretch on this CPU without the interrupts taken meanwhile.
+/// Measures a period on this CPU without the interrupts during it.
 pub(super) struct Account {
     start: u64,
     interrupts: u64,

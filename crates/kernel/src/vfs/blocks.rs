@@ -96,13 +96,13 @@ impl BlockCount {
 pub(super) struct Clusters {
     total: i64,
     used: BlockCount,
-    /// Promised to somebody and not yet taken.
+    /// Reserved and not yet allocated.
     dirty: BlockCount,
     inodes: BlockCount,
 }
 
 impl Clusters {
-    /// Those of a file system of `total` blocks.
+    /// Returns the counters of a file system of `total` blocks.
     pub(super) fn new(locks: LockRules, cpus: usize, total: u64) -> Self {
         let used = BlockCount::new(locks, cpus);
         used.shared.name("s_freeclusters_counter");
@@ -123,7 +123,8 @@ impl Clusters {
         2 * free >= 3 * dirty && free >= dirty + self.watermark()
     }
 
-    /// `ext4_claim_free_clusters`, and takes the blocks at once: whether there were so many.
+    /// `ext4_claim_free_clusters`, and allocates the blocks immediately: returns whether there were
+    /// enough.
     pub(super) fn claim(&self, blocks: i64) -> bool {
         let (mut free, mut dirty) = (self.total - self.used.rough(), self.dirty.rough());
         if free - (blocks + dirty) < self.watermark() {

@@ -201,7 +201,7 @@ impl World {
     }
 }
 
-/// Copies what is kept of the content from `position` on; the rest reads as zeros.
+/// Copies the stored part of the content from `position` on; the rest reads as zeros.
 fn copy_out(inode: &Inode, position: u64, buffer: &mut [u8]) {
     let content = inode.content.borrow();
     let kept = content.as_deref().unwrap_or_default();

@@ -10,8 +10,8 @@ use convoy_sync::{Access, Platform, RawLock};
 /// Tries to change a lockref before its lock is taken.
 const LOCKREF_TRIES: usize = 100;
 
-/// Changes a count beside its unlocked lock by `try_once`, which says `None` when somebody else was
-/// faster. `None` if that did not work, or the lock is held.
+/// Changes the count next to its unlocked lock by `try_once`, which returns `None` if another CPU
+/// was faster. Returns `None` if this fails, or if the lock is held.
 fn unlocked<R>(lock: &Spin, try_once: impl Fn() -> Option<R>) -> Option<R> {
     let step = |_| if lock.is_locked() { Some(None) } else { try_once().map(Some) };
     (0..LOCKREF_TRIES).find_map(step).flatten()
@@ -28,7 +28,7 @@ impl Inode {
 }
 
 impl Dentry {
-    /// What a look-up reads of a name that it compares.
+    /// Charges the reads of a name that a lookup compares.
     pub(super) fn look(&self) {
         match &self.lookup {
             Some(apart) => apart.read(),
@@ -53,7 +53,7 @@ impl VfsLocks {
         self.rules.dcache.rcu_walk()
     }
 
-    /// Takes a reference to a name that somebody refers to.
+    /// Takes another reference to a referenced name.
     pub(super) fn dget(&self, dentry: &Dentry) {
         if self.rcu_walk() {
             self.dget_found(dentry);
@@ -72,7 +72,7 @@ impl VfsLocks {
         }
     }
 
-    /// Gives back a reference to a name; whether it was the last one.
+    /// Drops a reference to a name; returns whether it was the last.
     pub(super) fn dput(&self, dentry: &Dentry) -> bool {
         let (lock, count) = (&dentry.hot.lock, &dentry.hot.count);
         match self.rules.dcache {
@@ -115,7 +115,7 @@ impl VfsLocks {
         if self.rcu_walk() { 1 } else { 3 }
     }
 
-    /// The lock of a name that has no directory, whose own locks nobody else wants.
+    /// Returns the lock of a name without a directory, which is otherwise uncontended.
     pub(crate) fn anonymous_name(&self) {
         if !self.rcu_walk() {
             self.hot.names.hold(|| ());

@@ -108,7 +108,8 @@ impl Super {
         }
     }
 
-    /// Counts inodes in or out; tmpfs counts names of files as well, whose change is 0 here.
+    /// Adds `change` to the number of inodes; tmpfs also counts names of files, with a change of 0
+    /// here.
     pub(crate) fn count_inodes(&self, change: i64) {
         if let Some(clusters) = &self.clusters {
             if change != 0 {
@@ -133,7 +134,7 @@ impl Super {
     }
 }
 
-/// What an inode is.
+/// Type of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Directory,
@@ -160,7 +161,7 @@ pub(crate) struct Inode {
     pub(crate) entries: RefCell<Entries>,
     /// Pages of a file that exist.
     pub(crate) pages: RefCell<Pages>,
-    /// Frames of those that were written; what the system came with has none of ours.
+    /// Frames of written pages; the files of the installed system have none.
     pub(crate) frames: RefCell<Vec<u32>>,
     /// Pages that only the disk has, if there are any.
     pub(super) cold: RefCell<Option<Box<Cold>>>,
@@ -227,7 +228,7 @@ impl Inode {
         })
     }
 
-    /// Gives a file of the root file system its length; its content is zeros.
+    /// Sets the length of a file of the root file system; its content is zeros.
     pub(super) fn fill(&self, bytes: u64, pages: u64) {
         self.hot.head.size.poke(bytes);
         let mut present = self.pages.borrow_mut();
@@ -255,7 +256,7 @@ pub(crate) struct Dentry {
     pub(crate) hot: Sim<DentryHot>,
     /// Sequence count and what else a walk reads, since 2.6.38 not in the line of lock and count.
     pub(super) lookup: Option<Sim<Line<Field<u32>>>>,
-    /// Root of what is mounted here.
+    /// Root of the file system mounted here.
     pub(crate) mounted: RefCell<Option<Rc<Dentry>>>,
     /// The name exists.
     pub(crate) linked: Cell<bool>,

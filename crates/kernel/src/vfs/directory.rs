@@ -18,7 +18,7 @@ const ENTRY_HEAD: usize = 20;
 /// `.` and `..`.
 const DOTS: usize = 2;
 
-/// What the entry of `name` takes of the buffer, bytes.
+/// Returns the bytes of the buffer that the entry of `name` takes.
 fn size_in_buffer(name: &str) -> usize {
     (ENTRY_HEAD + name.len()).next_multiple_of(8)
 }
@@ -27,7 +27,7 @@ fn size_in_buffer(name: &str) -> usize {
 #[derive(Default)]
 pub(crate) struct Entries {
     names: BTreeMap<Rc<str>, Rc<Dentry>>,
-    /// What they take of a buffer.
+    /// Bytes of a buffer that they take.
     bytes: usize,
 }
 

@@ -1,7 +1,7 @@
-//! The file system with a journal: what it knows of an inode, how many credits each change needs,
-//! and which blocks it changes.
+//! The file system with a journal: its inode data, the credits of each change, and the blocks that
+//! it modifies.
 //!
-//! Credits are those of ext4 without quota. Inodes lie 32 to a block, each file in one piece.
+//! Credits are ext4's without quota. Inodes lie 32 to a block, each file in one piece.
 
 use super::journal::Block;
 use crate::costs::Costs;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// Inodes of 128 bytes in a block of 4096.
 const INODES_PER_BLOCK: u64 = 32;
 
-/// What a disk file system knows of an inode.
+/// Inode data of a disk file system.
 #[derive(Debug, Default)]
 pub(crate) struct OnDisk {
     pub(super) number: Cell<u64>,
@@ -55,9 +55,9 @@ pub(super) enum Change {
     NewPage,
     /// All blocks given back.
     Truncate,
-    /// On ext4 that finds blocks at once, an old page with which the file grows.
+    /// On ext4 with immediate allocation, an old page that extends the file.
     GrownPage,
-    /// On ext4, a page written whose block is found later, or with which the file grows.
+    /// On ext4 with delayed allocation, a written page, or a page that extends the file.
     DelayedPage,
     /// On ext4, any other page written.
     Rewrite,
@@ -70,8 +70,8 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Credits: `EXT4_DATA_TRANS_BLOCKS` and relatives without quota; those of pages and truncation
-    /// are estimates for a file in one piece.
+    /// Credits: `EXT4_DATA_TRANS_BLOCKS` and relatives without quota; for pages and truncation,
+    /// estimates for a contiguous file.
     pub(super) fn credits(self) -> u32 {
         match self {
             Self::Create => 42,

@@ -20,8 +20,8 @@ impl Process {
         made.map(|dentry| world.put_path(&dentry))
     }
 
-    /// `open` of one end of a fifo that does not wait for the other: `ENXIO` for a write end that
-    /// has no reader.
+    /// `open` of one end of a fifo that does not wait for the other: `ENXIO` for a write end
+    /// without a reader.
     pub(crate) fn open_fifo_end(&self, path: &str, writer: bool) -> Sys<Fd> {
         self.room_for(1)?;
         let world = &*self.world;

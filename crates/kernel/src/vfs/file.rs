@@ -1,4 +1,4 @@
-//! Open files: `open`, `close`, and what an open file refers to.
+//! Open files: `open`, `close`, and the objects of open files.
 
 use super::dentry::Dentry;
 use super::readahead::Window;
@@ -9,7 +9,7 @@ use convoy_machine::{Here, Sim};
 use core::cell::Cell;
 use std::rc::Rc;
 
-/// What an open file refers to.
+/// The object of an open file.
 pub(crate) enum Target {
     /// A name.
     Inode(Rc<Dentry>),
@@ -30,7 +30,7 @@ pub(crate) struct File {
     pub(crate) write: bool,
     /// `O_SYNC`.
     pub(crate) sync: Cell<bool>,
-    /// The CPU on whose list of open files it is.
+    /// The CPU with the list of open files that contains it.
     pub(super) list: Cell<usize>,
     /// How far it has been read ahead.
     pub(super) ahead: Cell<Window>,

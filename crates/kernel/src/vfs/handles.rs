@@ -11,7 +11,7 @@ use convoy_machine::Here;
 const STAMP_NS: u64 = 1_000_000_000;
 
 impl Inode {
-    /// Gives a new inode in `directory` its place on the disk, in an open handle: a file in its
+    /// Allocates a new inode in `directory` on the disk, in an open handle: a file in its
     /// directory's group.
     pub(super) fn place_on_disk(&self, base: &Base, directory: &Self) {
         let Some(journal) = &self.sb.journal else { return };
@@ -91,8 +91,8 @@ impl Inode {
         })
     }
 
-    /// Cuts the file to nothing by `body`. The inode is on the list of orphans meanwhile, in case
-    /// the machine stops.
+    /// Cuts the file to nothing by `body`. During this the inode is on the list of orphans, in case
+    /// of a crash.
     pub(super) fn truncate_blocks(&self, base: &Base, shrinks: bool, body: impl FnOnce()) {
         let Some(journal) = &self.sb.journal else { return body() };
         if !journal.ext4() {
@@ -114,7 +114,7 @@ impl Inode {
         }
     }
 
-    /// Gives back a file without names, whose pages `body` frees.
+    /// Frees a file without names; `body` frees its pages.
     pub(super) fn evict(&self, base: &Base, body: impl FnOnce()) {
         let Some(journal) = &self.sb.journal else { return body() };
         if !journal.ext4() {
@@ -146,7 +146,7 @@ impl Inode {
         self.disk.allocated.replace(0) > 0
     }
 
-    /// Gives back all blocks by `body`, as ext3 does.
+    /// Frees all blocks by `body`, as ext3 does.
     fn free_blocks(&self, base: &Base, body: impl FnOnce()) {
         let Some(journal) = &self.sb.journal else { return body() };
         journal.orphan_list(base, &[]);

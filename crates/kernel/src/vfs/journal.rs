@@ -2,10 +2,10 @@
 //!
 //! A system call that changes metadata opens a *handle* with as many credits as it may change
 //! blocks, and closes it when it is done. Handles join the running *transaction*. A kernel thread
-//! commits it: it locks the transaction, so that nobody joins any more, waits for the open handles,
-//! writes the files' data of the transaction (ordered mode), then its blocks to the journal, then
-//! the commit record. Meanwhile the next transaction runs. Who needs his changes on disk waits for
-//! the commit of his transaction, together with everybody else in it.
+//! commits it: it locks the transaction against new handles, waits for the open handles, writes the
+//! files' data of the transaction (ordered mode), then its blocks to the journal, then the commit
+//! record. The next transaction runs concurrently. A task that needs its changes on disk waits for
+//! the commit of its transaction, together with all others in it.
 //!
 //! A transaction also ends when it has used a quarter of the journal, and when it is five seconds
 //! old. Space in the journal is freed by writing the blocks of the oldest transaction in place.
@@ -15,7 +15,7 @@
 //! `j_state_lock` guards which transaction runs and commits (a spinlock; a reader/writer lock since
 //! 2.6.36), `t_handle_lock` the running transaction's counts, `j_list_lock` its lists of blocks.
 //! Order: state, handle; list alone. On ext4 the counts are atomic and change under the read lock,
-//! and a block goes on a list once in a transaction.
+//! and a block is added to a list once per transaction.
 
 mod buffer;
 mod buffers;
@@ -40,7 +40,7 @@ use std::rc::Rc;
 
 /// Oldest a transaction gets before it is committed, nanoseconds (`JBD_DEFAULT_MAX_COMMIT_AGE`).
 const MAX_AGE_NS: u64 = 5_000_000_000;
-/// Blocks that are told apart in memory; further ones share their lines.
+/// Blocks with separate lines in memory; further ones share these lines.
 const BUFFERS: usize = 64;
 /// Most block groups, each with a lock and a bitmap.
 const GROUPS: u64 = 16;
@@ -66,7 +66,7 @@ impl Default for JournalOptions {
     }
 }
 
-/// What a journal has done.
+/// Counters of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalStats {
     /// Handles opened.
@@ -99,7 +99,7 @@ impl JournalStats {
 
 struct Transaction {
     id: u64,
-    /// Being committed: nobody joins any more.
+    /// Being committed: closed to new handles.
     locked: bool,
     /// Open handles.
     updates: u32,
@@ -114,7 +114,7 @@ struct Transaction {
 }
 
 impl Transaction {
-    /// Credits that nobody else can have (`t_outstanding_credits`).
+    /// Reserved credits (`t_outstanding_credits`).
     fn outstanding(&self) -> u32 {
         self.credits + self.metadata.len() as u32
     }
@@ -125,9 +125,9 @@ impl Transaction {
 struct State {
     running: Option<Transaction>,
     last_id: u64,
-    /// Transaction whose commit somebody wants.
+    /// Transaction with a requested commit.
     requested: u64,
-    /// Last one that is on disk.
+    /// Last transaction that is on disk.
     committed: u64,
     /// The committed transactions in the journal, oldest first.
     log: Log,
@@ -175,7 +175,7 @@ struct Hot {
 /// A journal, with its disk.
 pub(crate) struct Journal {
     hot: Sim<Hot>,
-    /// Blocks in memory, where they are told apart: on ext4.
+    /// Blocks in memory, if they are modelled separately: on ext4.
     buffers: Vec<Sim<Buffer>>,
     state: RefCell<State>,
     options: JournalOptions,
@@ -187,14 +187,14 @@ pub(crate) struct Journal {
     next_inode: Cell<u64>,
 }
 
-/// What a task found that wants to join the running transaction.
+/// Result of an attempt to join the running transaction.
 enum Joined {
     Yes,
-    /// There is no transaction.
+    /// There is no running transaction.
     Absent,
     /// It is being committed, or the caller's credits do not fit: it is to be committed.
     Full(u64),
-    /// The journal has no room.
+    /// The journal is full.
     NoSpace,
 }
 
@@ -255,7 +255,7 @@ impl Journal {
         })
     }
 
-    /// Whether it is that of ext4.
+    /// Returns whether it is ext4's.
     pub(super) fn ext4(&self) -> bool {
         self.rules.disk == DiskRules::Ext4
     }
@@ -265,7 +265,7 @@ impl Journal {
         &self.disk
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     pub(crate) fn stats(&self) -> JournalStats {
         JournalStats { requests: self.disk.requests(), ..self.stats.get() }
     }
@@ -287,7 +287,7 @@ impl Journal {
         (number, self.with_running(|running| running.id))
     }
 
-    /// Under `j_state_lock`, beside other readers where it has any.
+    /// Runs `body` under `j_state_lock`, shared with other readers if it is a read-write lock.
     fn read_state<R>(&self, body: impl FnOnce() -> R) -> R {
         match &*self.hot.state {
             StateLock::Spin(lock) => lock.hold(body),
@@ -308,7 +308,7 @@ impl Journal {
     }
 
     /// Runs `body` in a handle of `credits` blocks that will change `blocks`. May sleep before
-    /// `body`. Returns the transaction beside the result.
+    /// `body`. Returns the transaction with the result.
     pub(super) fn handle<R>(
         self: &Rc<Self>,
         base: &Base,
@@ -395,7 +395,7 @@ impl Journal {
         found
     }
 
-    /// Whether the journal has no room for another transaction.
+    /// Returns whether the journal is too full for another transaction.
     fn lacks_space(&self, state: &State) -> bool {
         let free = self.options.blocks.saturating_sub(state.log.used);
         match self.rules.disk {
@@ -412,7 +412,7 @@ impl Journal {
         change(self.state.borrow_mut().running.as_mut().expect("a handle of it is open"))
     }
 
-    /// A new running transaction, unless somebody else was faster.
+    /// Starts a new running transaction, unless another task was faster.
     fn begin(self: &Rc<Self>, base: &Base) {
         let expires_ns = Here::now_ns() + MAX_AGE_NS;
         let new = self.write_state(|| {

@@ -1,13 +1,13 @@
-//! Labels of files that lie in a block of their own: extended attributes that do not fit an inode
-//! of 128 bytes, such as those of `SELinux` on a file system below 512 MiB (`mke2fs.conf`).
+//! Labels of files in separate blocks: extended attributes that do not fit into an inode of 128
+//! bytes, such as those of `SELinux` on a file system below 512 MiB (`mke2fs.conf`).
 //!
 //! Files with equal attributes share the block and count in it. A new file looks for one with its
 //! attributes, an inode that goes counts itself out. Up to 3.14 both find the block through a cache
 //! that all file systems share (`fs/mbcache.c`): one spinlock, `mb_cache_spinlock`, and for each
 //! block an entry that is a lock one sleeps for. Any number of new files use it at a time, but an
-//! inode that goes has it for itself; whoever waits does so in one queue for all blocks of the
-//! machine, which all wake whenever an entry is given back that somebody waits for. New files wait
-//! with their directory's `i_mutex` and a handle of the journal.
+//! inode that is freed needs it exclusively; all waiters share one queue for all blocks of the
+//! machine, and all of them wake whenever an entry with waiters is released. New files wait with
+//! their directory's `i_mutex` and a handle of the journal.
 //!
 //! Sources: `ext4_xattr_block_set` and `ext4_xattr_release_block` in `fs/ext4/xattr.c`, and
 //! `mb_cache_entry_find_first`, `mb_cache_entry_get` and `mb_cache_entry_release` in `fs/mbcache.c`
@@ -25,7 +25,7 @@ use convoy_machine::{Here, Sim};
 use convoy_sync::RawLock;
 use std::rc::Rc;
 
-/// What an entry's count grows by while an inode that goes has it (`MB_CACHE_WRITER`).
+/// Added to an entry's count while an inode that is freed uses it (`MB_CACHE_WRITER`).
 const LEAVING: u32 = 1 << 15;
 
 /// The cache of all file systems.
@@ -45,11 +45,11 @@ impl Cache {
     }
 }
 
-/// What the cache knows of a block.
+/// Cache entry of a block.
 struct Entry {
-    /// Who uses it (`e_used`).
+    /// Number of its users (`e_used`).
     used: Field<u32>,
-    /// Who waits for it (`e_queued`).
+    /// Number of its waiters (`e_queued`).
     queued: Field<u32>,
 }
 
@@ -91,7 +91,7 @@ impl Labels {
         self.cache.lock.unlock();
     }
 
-    /// Gives it back.
+    /// Releases it.
     fn leave(&self, leaving: bool) {
         self.cache.lock.hold(|| {
             if self.entry.queued.read() > 0 {

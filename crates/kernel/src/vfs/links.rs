@@ -1,9 +1,9 @@
-//! Symbolic links: `symlink`, and what a walk does when it meets one.
+//! Symbolic links: `symlink`, and following a link in a path walk.
 //!
-//! A short target lies in the inode. A walk that comes to a link reads it, gives the link back and
-//! goes on from the link's directory, or from the root; the reading itself takes no lock. What
-//! later kernels do without references they do without any here, too. Not here: the time of the
-//! last access, which a link gets once a second.
+//! A short target lies in the inode. A walk that reaches a link reads it, releases the link and
+//! continues from the link's directory, or from the root; reading the link does not take a lock.
+//! What later kernels do without references they do without any here, too. Not here: the time of
+//! the last access, which a link gets once a second.
 
 use super::dentry::{Dentry, Kind};
 use crate::process::Process;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 pub(super) const MOST: u32 = 40;
 
 impl Dentry {
-    /// What a symbolic link names.
+    /// Returns the target of a symbolic link.
     fn target(&self) -> String {
         let content = self.inode.content.borrow();
         String::from_utf8(content.clone().unwrap_or_default()).expect("made from a string")
@@ -29,7 +29,7 @@ impl Dentry {
 }
 
 impl World {
-    /// `at`, or what it leads to if it is a symbolic link.
+    /// Returns `at`, or its target if it is a symbolic link.
     pub(super) fn follow(&self, at: Rc<Dentry>, followed: &mut u32) -> Sys<Rc<Dentry>> {
         let mut at = at;
         while at.is_link() {
@@ -51,7 +51,7 @@ impl World {
         self.follow(at, &mut 0)
     }
 
-    /// Gives a link back and goes to where its target begins.
+    /// Releases a link and returns the start of its target path.
     fn leave_link(&self, link: &Rc<Dentry>, target: &str) -> Rc<Dentry> {
         let above = link.parent.borrow().upgrade().expect("a link has a directory");
         if !target.starts_with('/') {
@@ -66,8 +66,8 @@ impl World {
         root
     }
 
-    /// The file that a link leads to, for `open` with `O_CREAT`, which has found the link itself
-    /// and gives back its reference: the directory from which its target is looked up, and it.
+    /// Follows a link for `open` with `O_CREAT`, which has found the link itself and drops its
+    /// reference: returns the directory from which the target is looked up, and the target.
     pub(super) fn target_of(&self, link: &Rc<Dentry>) -> (Rc<Dentry>, String) {
         let above = link.parent.borrow().upgrade().expect("a link has a directory");
         let target = link.target();

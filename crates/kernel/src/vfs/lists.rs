@@ -40,7 +40,7 @@ impl VfsLocks {
         inodes.list.hold(Field::read);
     }
 
-    /// Puts a file on a list of open files, and returns whose.
+    /// Adds a file to a list of open files, and returns the CPU of the list.
     pub(super) fn list_file(&self) -> usize {
         match self.rules.open_files {
             OpenFileLocks::FilesLock => change(&self.hot.files),

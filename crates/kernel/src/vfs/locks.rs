@@ -7,7 +7,7 @@ use crate::locks::{Field, Guarded, Line, Spin};
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{Platform, RawLock};
 
-/// The locks that every kernel has, whatever it uses them for; each in a line of its own.
+/// The locks that every kernel has, whatever their use; each in a separate line.
 #[repr(C)]
 pub(crate) struct VfsHot {
     /// `dcache_lock`; `rename_lock`.
@@ -58,12 +58,12 @@ pub(crate) struct VfsLocks {
     /// By CPU, where a rule wants them.
     pub(super) cpus: Vec<Sim<CpuLocks>>,
     pub(super) inode_hash: Option<Sim<Line<Spin>>>,
-    /// `rename_lock`, where it is not that of all names.
+    /// `rename_lock`, if it differs from the lock of all names.
     pub(super) renames: Late<Spin>,
 }
 
 impl VfsLocks {
-    /// Those of a kernel with `rules` on `cpus` CPUs, around `hot`.
+    /// Returns the locks of a kernel with `rules` on `cpus` CPUs, around `hot`.
     pub(crate) fn new(rules: VfsRules, locks: LockRules, hot: Sim<VfsHot>, cpus: usize) -> Self {
         let cpu = |_| {
             let files = Line(locks.guarded(Field::new(0)));
@@ -86,7 +86,7 @@ impl VfsLocks {
         }
     }
 
-    /// Runs `body` with the locks of this CPU, which it keeps meanwhile, and its number.
+    /// Runs `body` with the locks of this CPU, without migrating, and its number.
     pub(super) fn on_this_cpu<R>(&self, body: impl FnOnce(&CpuLocks, usize) -> R) -> R {
         Smp::preempt_disable();
         let cpu = Here::cpu();

@@ -1,10 +1,9 @@
 //! Names and files: the dentry cache, the two file systems, open files.
 //!
-//! `/` is a disk-like file system whose files are all cached; `/tmp` is a tmpfs with a limit on its
-//! pages, or a file system on a disk with a journal. On tmpfs a name holds a reference to its
-//! dentry as long as it exists, so `dput` of an existing name never gives back the last one;
-//! elsewhere it does. What that and all other steps lock, by the rules of the preset, says
-//! [`rules`].
+//! `/` is a disk-like file system with all files cached; `/tmp` is a tmpfs with a limit on its
+//! pages, or a file system on a disk with a journal. On tmpfs an existing name holds a reference to
+//! its dentry, so `dput` of such a name never drops the last reference; elsewhere it may. What that
+//! and all other steps lock, by the rules of the preset, says [`rules`].
 
 mod anonymous;
 mod blocks;
@@ -58,7 +57,7 @@ const PROGRAM_FILES: [(&str, u64); 8] = [
     ("etc/group", 1024),
 ];
 
-/// What is mounted on `/tmp`.
+/// File system on `/tmp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileSystem {
     /// A memory file system.
@@ -72,7 +71,7 @@ pub enum FileSystem {
 pub(crate) struct Tree {
     pub(crate) root: Rc<Dentry>,
     pub(crate) tty: Rc<Dentry>,
-    /// The file system on `/tmp`, and those beside it.
+    /// The file system on `/tmp`, and the other work file systems.
     volumes: Vec<Rc<Super>>,
 }
 
@@ -160,12 +159,12 @@ impl Tree {
         self.volumes.iter().map(|volume| volume.used_pages()).sum()
     }
 
-    /// Starts what the work file systems need; for the first process.
+    /// Starts the threads of the work file systems; for the first process.
     pub(crate) fn mount(&self, base: &Rc<Base>) {
         self.journals().for_each(|journal| journal.mount(base));
     }
 
-    /// Writes what is to be written and ends it.
+    /// Writes dirty data and ends the file system.
     pub(crate) fn unmount(&self, base: &Base) {
         self.journals().for_each(|journal| journal.unmount(base));
     }

@@ -73,7 +73,7 @@ impl Process {
         Ok(self.install(file))
     }
 
-    /// Checks and prepares what is opened: truncation, the driver's `open`.
+    /// Checks and prepares the opened object: truncation, the driver's `open`.
     fn may_open(&self, inode: &Inode, flags: Open) -> Sys<()> {
         let world = &*self.world;
         match inode.kind {
@@ -142,7 +142,7 @@ impl Process {
     /// the caller.
     ///
     /// # Errors
-    /// `EEXIST`, and those of [`Self::create`].
+    /// `EEXIST`, and the errors of [`Self::create`].
     pub(super) fn create_new(
         &self,
         directory: &Rc<Dentry>,
@@ -159,7 +159,7 @@ impl Process {
         })
     }
 
-    /// Makes an empty file, fifo or symbolic link `name`, with a reference for the caller, who
+    /// Creates an empty file, fifo or symbolic link `name`, with a reference for the caller, which
     /// holds the directory's `i_mutex`.
     pub(super) fn create(&self, directory: &Rc<Dentry>, name: &str, kind: Kind) -> Sys<Rc<Dentry>> {
         let world = &*self.world;

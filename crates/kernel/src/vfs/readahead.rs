@@ -3,7 +3,7 @@
 //! `read` looks ahead as Linux 2.6.17 does (`mm/readahead.c`): of a file that is read in order a
 //! window is on its way while the one before it is used, each twice as long or more, up to 128 KiB.
 //! A page fault on a file reads 16 pages before and after its own (`filemap_nopage`). Pages for
-//! what is read ahead come from the cold lists of the page allocator, since nobody looks at them
+//! readahead are allocated from the cold lists of the page allocator, since they are not accessed
 //! soon. Adjacent pages are one request.
 //!
 //! Not here: the on-demand algorithm of 2.6.23, which reads the same windows of a file that is read
@@ -49,7 +49,7 @@ pub(crate) struct Window {
     size: u64,
     ahead_start: u64,
     ahead_size: u64,
-    /// Page after the last one that was read.
+    /// Page after the last read page.
     next: u64,
 }
 
@@ -79,8 +79,8 @@ impl Window {
         (self.ahead_start, self.ahead_size)
     }
 
-    /// A read of `wanted` pages from `offset` on: tells `submit` of each window, by its first page
-    /// and its length, and returns the page at which the next call is due
+    /// Handles a read of `wanted` pages from `offset` on: calls `submit` for each window, with its
+    /// first page and its length, and returns the page at which the next call is due
     /// (`page_cache_readahead`).
     fn read(&mut self, offset: u64, wanted: u64, mut submit: impl FnMut((u64, u64))) -> u64 {
         let again = u64::from(offset + 1 == self.next);
@@ -177,8 +177,8 @@ impl Inode {
 }
 
 impl World {
-    /// Asks the disk for the cold ones of `count` pages of a file from `first` on; those for which
-    /// there is no memory stay where they are.
+    /// Requests from the disk the uncached pages among `count` pages of a file from `first` on, as
+    /// far as there is memory.
     fn request_pages(&self, inode: &Inode, (first, count): (u64, u64)) {
         let Some(disk) = inode.disk() else { return };
         let mut run: Option<(u64, u64)> = None;
@@ -228,7 +228,7 @@ impl World {
         next
     }
 
-    /// Waits until memory has `page`, which somebody may have asked for.
+    /// Waits until `page`, which may have been requested, is in memory.
     ///
     /// # Errors
     /// `ENOMEM`.

@@ -1,7 +1,7 @@
 //! `rename`: two names of one file system, one of which takes the place of the other.
 //!
 //! Locks, outermost first: `s_vfs_rename_mutex` of the file system if the directories differ, both
-//! `i_mutex` (the ancestor's first), that of a file which is replaced; then `d_move` under the lock
+//! `i_mutex` (the ancestor's first), the `i_mutex` of a replaced file; then `d_move` under the lock
 //! of all names and `rename_lock`, which are one since 2.6.38. A look-up that misses while a name
 //! moves looks again in the kernel; here a miss is seen at one moment, under no lock that matters.
 
@@ -17,7 +17,8 @@ use convoy_workload::api::Sys;
 use core::cell::OnceCell;
 use std::rc::Rc;
 
-/// Locks that come into memory with the first rename: they move nothing where nobody renames.
+/// Locks that are allocated at the first rename, so that runs without renames keep their memory
+/// layout.
 pub(super) type Late<L> = OnceCell<Sim<Line<L>>>;
 
 /// A name in a directory.

@@ -1,6 +1,6 @@
 //! The rules of the locks of names, inodes, mounts and open files that a kernel preset names.
 //!
-//! The paths say what they touch; which lock that takes is each rule's own part:
+//! The paths state the data that they access; each rule determines the lock:
 //!
 //! | `[vfs]` | | in |
 //! |---|---|---|
@@ -37,7 +37,7 @@ pub struct VfsRules {
     pub lseek: Seek,
     /// The state of a journal.
     pub journal_state: StateLocks,
-    /// Blocks of a journal, where they are told apart: on ext4.
+    /// Blocks of a journal, if they are modelled separately: on ext4.
     pub buffers: BufferLocks,
     /// The file system with a journal.
     pub disk: DiskRules,
@@ -93,7 +93,7 @@ pub enum MountLocks {
     PerCpu,
     /// A lock and a count of each CPU: 2.6.38 to 3.12.
     PerCpuCounts,
-    /// Readers only look at a sequence count; a count of each CPU: since 3.13.
+    /// Readers only check a sequence count; a count per CPU: since 3.13.
     Seqlock,
 }
 
@@ -139,7 +139,7 @@ pub enum OpenFileLocks {
     FilesLock,
     /// A list and a lock of each CPU: 2.6.36 to 3.12.
     PerCpu,
-    /// There are no lists: since 3.13.
+    /// No lists: since 3.13.
     None,
 }
 
@@ -165,7 +165,7 @@ pub enum TmpfsBlocks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageLookup {
-    /// Under the `tree_lock` of its file, beside others: up to 2.6.26.
+    /// Under the `tree_lock` of its file, shared with other readers: up to 2.6.26.
     #[default]
     TreeLock,
     /// By its count alone: since 2.6.27.
@@ -198,8 +198,8 @@ pub enum StateLocks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BufferLocks {
-    /// Each time: the block's lock, which is slept for, its state's lock, and what the journal
-    /// knows of it: up to 4.1.
+    /// Each time: the block's sleeping lock, its state's lock, and the journal's data of it: up to
+    /// 4.1.
     #[default]
     EachTime,
     /// Not if the running transaction has the block already: since 4.2.
@@ -215,6 +215,6 @@ pub enum DiskRules {
     #[default]
     Ext3,
     /// ext4 on jbd2, as in 3.7: pages get blocks when they are written out; counts of a transaction
-    /// are atomic; who changes a block that is just being written to the journal sleeps.
+    /// are atomic; a task that changes a block that is being written to the journal sleeps.
     Ext4,
 }

@@ -1,4 +1,5 @@
-//! The same scene under the locks of every version: nothing is lost, and who takes which lock.
+//! The same scene under the locks of every version: checks that no data is lost, and the locks that
+//! are acquired.
 
 use super::*;
 use crate::{KernelPreset, Options, Process, World};

@@ -110,7 +110,7 @@ impl World {
         Ok(mounted)
     }
 
-    /// The end of a walk whose last name is not in the cache. tmpfs caches no misses.
+    /// The end of a walk with an uncached last name. tmpfs does not cache misses.
     fn miss(&self, directory: &Dentry) {
         if !directory.inode.sb.memory {
             return self.abandon(directory);
@@ -122,8 +122,8 @@ impl World {
         self.put_path(directory);
     }
 
-    /// Allocates a dentry in `directory`, as a miss and as what is created next. The caller holds
-    /// the directory's `i_mutex`.
+    /// Allocates a dentry in `directory`, for a miss and for the object that is created next. The
+    /// caller holds the directory's `i_mutex`.
     pub(super) fn allocate_dentry(&self, directory: &Dentry) {
         Here::pass(self.costs.lookup_miss + self.costs.dentry_alloc);
         for _ in 0..self.vfs.listings_of_a_name() {
@@ -159,14 +159,14 @@ impl World {
         }
     }
 
-    /// A step from one file system to another: down to what is mounted at `at`.
+    /// A step from one file system to another: down to the root mounted at `at`.
     fn descend(&self, at: &Dentry, mounted: &Dentry) {
         if !self.vfs.rcu_walk() {
             self.cross(at, mounted);
         }
     }
 
-    /// Replaces the reference to a directory by one to what is mounted on it.
+    /// Replaces the reference to a directory by one to the root mounted on it.
     pub(super) fn cross(&self, at: &Dentry, mounted: &Dentry) {
         self.vfs.mounts(|| mounted.inode.sb.count_mount(1));
         self.vfs.dget(mounted);
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// The end of a walk that came to nothing at `at`.
+    /// The end of a walk that failed at `at`.
     pub(super) fn abandon(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
             self.vfs.leave_section();
@@ -192,13 +192,13 @@ impl World {
         }
     }
 
-    /// Takes a reference to a name that somebody refers to, and to its mount.
+    /// Takes another reference to a referenced name, and to its mount.
     pub(crate) fn get_path(&self, dentry: &Dentry) {
         dentry.inode.sb.count_mount(1);
         self.vfs.dget(dentry);
     }
 
-    /// Gives back what [`Self::get_path`] took.
+    /// Drops the references of [`Self::get_path`].
     #[inline]
     pub(crate) fn put_path(&self, dentry: &Dentry) {
         self.dput(dentry);
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Gives back a reference to a name; the last one to a name that is gone frees it.
+    /// Drops a reference to a name; the last reference to an unlinked name frees it.
     pub(super) fn dput(&self, dentry: &Dentry) {
         if self.vfs.dput(dentry) && !dentry.linked.get() {
             self.vfs.unlist_name(dentry);
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Gives back a dentry's reference to its inode; the last one frees a file without names.
+    /// Drops a dentry's reference to its inode; the last one frees a file without names.
     pub(crate) fn iput(&self, inode: &Inode) {
         if !inode.hot.head.count.put() {
             return;

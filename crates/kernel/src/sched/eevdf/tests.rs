@@ -50,7 +50,7 @@ fn run(queue: &mut Queue, tasks: &[Rc<Tcb>], ms: u64, tick: u64) {
     }
 }
 
-/// The weighted lags of a queue cancel, and no lag exceeds what one turn can make.
+/// The weighted lags of a queue cancel, and no lag exceeds the maximum of one turn.
 fn check(queue: &Queue, tasks: &[Rc<Tcb>]) {
     let on = tasks.iter().filter(|task| task.entity.on_queue.get());
     let mut sum = 0;

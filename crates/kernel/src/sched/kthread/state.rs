@@ -1,4 +1,4 @@
-//! What is known of a kernel thread.
+//! State of a kernel thread.
 
 use crate::sched::task::{Policy, State, Tcb};
 use convoy_sync::TaskId;
@@ -57,12 +57,12 @@ impl Kthread {
         self.tcb.state.get() == State::Running
     }
 
-    /// Whether somebody wants its body to return.
+    /// Returns whether its body was requested to return.
     pub fn should_stop(&self) -> bool {
         self.should_stop.get()
     }
 
-    /// Whether somebody wants it to call `kthread_parkme`.
+    /// Returns whether it was requested to call `kthread_parkme`.
     pub fn should_park(&self) -> bool {
         self.should_park.get()
     }

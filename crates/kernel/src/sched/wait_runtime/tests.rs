@@ -10,7 +10,7 @@ fn task(id: TaskId, nice: i8) -> Rc<Tcb> {
     task
 }
 
-/// One CPU whose tasks never sleep unless told to.
+/// One CPU with tasks that sleep only when the test says so.
 struct Stage {
     queue: Queue,
     tasks: Vec<Rc<Tcb>>,
@@ -125,7 +125,7 @@ fn a_niced_hog_gets_its_weight() {
     }
 }
 
-/// What one gains another loses, whoever runs.
+/// One task's gain is another's loss, whichever task runs.
 #[test]
 fn all_wait_runtime_sums_to_nothing() {
     let mut stage = Stage::new(&[0, 0, 5, -3, 10]);

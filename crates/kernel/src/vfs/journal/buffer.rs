@@ -5,14 +5,14 @@ use crate::base::Base;
 use crate::locks::{Bits, Field, Line, WaitQueue};
 use core::cell::Cell;
 
-/// Who reads or changes what the journal knows of the block (`BH_JournalHead`).
+/// Lock of the journal's data of the block (`BH_JournalHead`).
 const KNOWN: u32 = 1;
-/// Who changes which transaction has it (`BH_State`).
+/// Lock of the block's transaction (`BH_State`).
 const STATE: u32 = 1 << 1;
-/// Who changes or writes it (`BH_Lock`): the one that is slept for.
+/// Lock for changing or writing it (`BH_Lock`): the sleeping lock.
 const BUFFER: u32 = 1 << 2;
 
-/// What a handle changes of a block in memory.
+/// State of a block in memory that a handle changes.
 pub(super) struct Buffer {
     /// `b_state`, flags and locks.
     bits: Line<Bits>,
@@ -63,7 +63,7 @@ impl Buffer {
         self.head.read();
     }
 
-    /// A reference to what the journal knows of the block, or its end.
+    /// Takes or drops a reference to the journal's data of the block.
     fn refer(&self) {
         self.bits.hold(KNOWN, || self.head.update(|references| references.wrapping_add(1)));
     }
@@ -77,7 +77,7 @@ impl Buffer {
         self.refer();
     }
 
-    /// `lock_buffer`: sleeps while somebody has it.
+    /// `lock_buffer`: sleeps while it is locked.
     fn lock(&self, base: &Base) {
         base.sched.might_sleep();
         while !self.bits.try_lock(BUFFER) {

@@ -1,4 +1,4 @@
-//! What a handle does to blocks of metadata and to pages of files.
+//! Operations of a handle on blocks of metadata and on pages of files.
 
 use super::{BUFFERS, Block, Journal};
 use crate::base::Base;

@@ -64,8 +64,8 @@ impl Journal {
         }
     }
 
-    /// Begins to write `block`, if nobody has made the commit take a copy: the next block of the
-    /// journal is found under `j_state_lock`.
+    /// Starts writing `block`, unless the commit had to take a copy: the next block of the journal
+    /// is found under `j_state_lock`.
     fn log_block(&self, block: Block) {
         if self.ext4() {
             self.write_state(|| {
@@ -77,7 +77,7 @@ impl Journal {
         }
     }
 
-    /// The blocks have been written: whoever waited for one goes on.
+    /// Called when the blocks have been written: wakes the tasks that wait for them.
     fn logged(&self, blocks: usize) {
         if self.state.borrow().shadow.is_empty() {
             return;

@@ -1,8 +1,9 @@
-//! The space of the journal: committed transactions whose blocks are not all in place yet.
+//! The space of the journal: committed transactions with blocks that have not been written in place
+//! yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Blocks of a transaction in the journal beside its own: descriptor and commit record.
+/// Additional blocks of a transaction in the journal: descriptor and commit record.
 const BESIDE_BLOCKS: u32 = 2;
 
 /// A block of metadata.
@@ -49,7 +50,7 @@ impl Block {
 }
 
 /// The journal's space. A block that a later transaction wrote again need not be written in place
-/// for the earlier one, and the oldest transaction goes when it has no block left.
+/// for the earlier one, and the oldest transaction is removed when it has no blocks left.
 #[derive(Default)]
 pub(super) struct Log {
     /// Blocks in the journal, and blocks that are still to be written in place, by transaction.
