@@ -206,7 +206,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// When the calibration has no such unit; `convoy-lab` checks its units before a run.
+    /// If the calibration does not have the unit; `convoy-lab` checks its units before a run.
     pub(crate) fn unit_ps(&self, unit: &str, count: u64) -> u64 {
         let ns = self.units.get(unit).unwrap_or_else(|| {
             panic!(

@@ -2,8 +2,8 @@
 //! for each memory node, and the active list of each node in front of its `lru_lock`.
 //!
 //! A CPU takes pages from its own node's zone first, from the others in the order of [`nodes`]. It
-//! has a list of free pages for each zone, so what it frees goes to the list of the zone that the
-//! page is of. Source: `mm/page_alloc.c` and `mm/swap.c` of 3.7.
+//! has a list of free pages for each zone, so a freed page goes to the list of its zone. Source:
+//! `mm/page_alloc.c` and `mm/swap.c` of 3.7.
 
 mod nodes;
 mod stacks;
@@ -37,7 +37,7 @@ const LOW_PAGES: u32 = 880 << 8;
 /// Pages of `DMA`: 16 MiB.
 const DMA_PAGES: u32 = 16 << 8;
 
-/// What the zone lock does while a batch of pages moves between a CPU's list and the zone.
+/// Policy of the zone lock while a batch of pages moves between a CPU's list and the zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZonePolicy {
@@ -46,7 +46,7 @@ pub enum ZonePolicy {
     HoldAll,
     /// It is released after each page: the patch of 2007 without its hole.
     ReleaseEach,
-    /// It is released between two pages when somebody waits: the patch as integrated with ticket
+    /// It is released between two pages if there are waiters: the patch as integrated with ticket
     /// locks in January 2008.
     ReleaseContended,
 }
@@ -58,15 +58,16 @@ pub enum ZonePolicy {
 pub struct ZoneRules {
     /// Policy of the zone lock.
     pub lock: ZonePolicy,
-    /// The zone lock has a cache line of its own, instead of one with the lists of small orders.
+    /// The zone lock has a separate cache line, instead of one with the lists of small orders.
     pub own_line: bool,
-    /// A 32-bit kernel: memory above 880 MiB is a zone of its own (`HighMem`), from which pages of
+    /// A 32-bit kernel: memory above 880 MiB is a separate zone (`HighMem`), from which pages of
     /// programs and files are taken first. What lies below the first 16 MiB (`DMA`) is left alone.
     /// Such a kernel is built without `CONFIG_NUMA`: all memory is one node.
     pub highmem: bool,
-    /// `CONFIG_HIGHPTE`: page tables but the first of each process come from `HighMem` as well.
+    /// `CONFIG_HIGHPTE`: page tables except the first of each process are allocated from `HighMem`,
+    /// too.
     pub highpte: bool,
-    /// Where kernel stacks come from: `pages`, as on x86-64, or `slab`, as on i386.
+    /// Allocator of kernel stacks: `pages`, as on x86-64, or `slab`, as on i386.
     pub stacks: StackSource,
     /// `CONFIG_4KSTACKS`: a kernel stack is one page instead of two.
     pub small_stacks: bool,
@@ -83,21 +84,21 @@ impl ZoneRules {
 /// (`setup_per_zone_pages_min` of `mm/page_alloc.c`, 2.6.16).
 const WATERMARK: u32 = 32;
 
-/// Whom a page is for.
+/// The user of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Programs and files: any zone, `HighMem` first.
     Programs,
     /// Page tables but the first: as programs with `CONFIG_HIGHPTE`, or else as the kernel itself.
     Tables,
-    /// The kernel itself, which has no address for `HighMem`.
+    /// The kernel itself, which cannot address `HighMem`.
     Kernel,
 }
 
 /// A policy of the zone lock, with the instructions that each page costs under it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moves {
-    /// What the lock does.
+    /// Policy of the lock.
     pub policy: ZonePolicy,
     /// Pages between two looks for waiters, if it is released to them.
     pub every: NonZeroU32,
@@ -280,7 +281,7 @@ impl Zones {
     }
 
     /// The text of `/proc/zoneinfo` as of 2.6.24, where each CPU has a list of hot pages and one of
-    /// cold ones. What the zones do not have (watermarks, reclaim) is 0.
+    /// cold ones. Fields that the zones do not have (watermarks, reclaim) are 0.
     pub(crate) fn zoneinfo(&self) -> String {
         let mut text = String::new();
         for part in self.listed() {
@@ -329,8 +330,8 @@ impl Zones {
         order[skipped..].iter().map(|&at| &self.parts[at])
     }
 
-    /// What `take` gets from the first zone for `whom` that has some. One that is nearly used up is
-    /// passed over without a look at its lock, unless all are.
+    /// What `take` gets from the first zone for `whom` that has some. An almost empty zone is
+    /// skipped without accessing its lock, unless all are.
     #[inline]
     fn first_of(&self, whom: Use, take: impl Fn(&Part) -> Option<u32>) -> Option<u32> {
         let from = |part: &Part| Some(part.first + take(part)?);
@@ -378,7 +379,7 @@ impl Zones {
         self.parts.iter().find(|part| part.has(frame)).expect("every frame is in a zone")
     }
 
-    /// Frees single pages, as many at once as a pagevec holds.
+    /// Frees single pages, in batches of a pagevec.
     pub(crate) fn free(&self, frames: &[u32], costs: &Costs) {
         let first_of = |frame: u32| self.part(frame).first;
         for frames in frames.chunk_by(|&one, &next| first_of(one) == first_of(next)) {

@@ -34,10 +34,11 @@ fn stage<S: SpinPolicy>(scene: impl FnOnce(Rc<Sched>, Lock<S>) + 'static) {
     assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
 }
 
-/// What the waiter on CPU 1 did: milliseconds until it had the mutex, and those it spun.
+/// Result of the waiter on CPU 1: milliseconds until it acquired the mutex, and milliseconds that
+/// it spun.
 type Seen = Rc<Cell<(f64, f64)>>;
 
-/// A task on CPU 1 that takes the mutex and tells how.
+/// A task on CPU 1 that acquires the mutex and returns its result.
 fn waiter<S: SpinPolicy>(sched: &Sched, mutex: &Lock<S>) -> Seen {
     waiter_on(sched, mutex, 1)
 }
@@ -135,7 +136,7 @@ fn spinners_give_way() {
     gives_way_to_a_task_that_wants_its_cpu::<SpinMcs>();
 }
 
-/// Milliseconds that a waiter spins on a CPU with `others` tasks beside it.
+/// Milliseconds that a waiter spins on a CPU with `others` more tasks.
 fn spins_beside<S: SpinPolicy>(others: usize) -> f64 {
     let spun = Rc::new(Cell::new(0.0));
     let result = Rc::clone(&spun);
@@ -165,7 +166,7 @@ fn the_third_patch_does_not_spin_beside_two_tasks() {
     assert!(spins_beside::<SpinAtLowLoad>(1) > 0.1);
 }
 
-/// A spinner on CPU 1 beside another task while one on CPU 2 spins as well, which came first.
+/// A spinner on CPU 1 with another task there, while an earlier spinner runs on CPU 2.
 fn second_spinner<S: SpinPolicy>() -> f64 {
     let spun = Rc::new(Cell::new(0.0));
     let result = Rc::clone(&spun);
@@ -203,8 +204,8 @@ fn beside_a_spinner_nobody_spins_where_one_may() {
     assert!(second < 0.01, "spun {second} ms");
 }
 
-/// An unlock wakes the first waiter and nobody else, and while that one waits for its CPU every
-/// further unlock wakes it again: those behind it sleep beside a mutex that is free.
+/// An unlock wakes only the first waiter, and while that waiter waits for its CPU every further
+/// unlock wakes it again: the waiters behind it sleep although the mutex is free.
 #[test]
 fn behind_a_woken_waiter_others_sleep_although_the_mutex_is_free() {
     stage::<NoSpin>(|sched, mutex| {

@@ -1,6 +1,6 @@
-//! RCU under load on the virtual machine, after the kernel's own `rcutorture`: readers look at an
-//! object that writers replace; what is removed passes ten stages, each a grace period later, and
-//! is used again. A reader that sees its object leave the second stage was not waited for.
+//! RCU under load on the virtual machine, after the kernel's own `rcutorture`: readers access an
+//! object that writers replace; a removed object passes ten stages, each a grace period later, and
+//! is reused. A reader that sees its object leave the second stage was not waited for.
 //!
 //! `CONVOY_BUDGET` multiplies the simulated memory operations: 10^7, so that 100, which
 //! `cargo xtask nightly` sets, gives 10^9.
@@ -34,11 +34,11 @@ enum Readers {
     Preempt,
     /// They disable bottom halves.
     Bh,
-    /// They do neither, and sleep: who does not see them break the rule sees nothing.
+    /// They do neither, and sleep: the test must detect this violation.
     Broken,
 }
 
-/// Objects of one flavour, and what was seen of them.
+/// Objects of one flavour, and the observations of the readers.
 struct Torture {
     readers: Readers,
     present: Sim<Word>,
@@ -128,7 +128,7 @@ impl Torture {
         Some(old)
     }
 
-    /// `object` is a stage further; whether it is to go on.
+    /// Advances `object` by a stage; returns whether it has further stages.
     fn step(&self, object: usize) -> bool {
         let stage = self.stages[object].get() + 1;
         self.stages[object].set(stage);
@@ -186,7 +186,8 @@ impl Torture {
         self.barriers.set(self.barriers.get() + 1);
     }
 
-    /// Readers whose object went on to the second stage: too short a grace period.
+    /// Returns the number of readers whose object reached the second stage: a grace period was too
+    /// short.
     fn errors(&self) -> u64 {
         self.pipe.borrow()[2..].iter().sum()
     }
@@ -211,7 +212,8 @@ impl Torture {
     }
 }
 
-/// So many operations on `kernel`, with readers of these kinds; what is seen, and the operations.
+/// Runs operations on `kernel`, with readers of these kinds; returns the observations, and the
+/// operations.
 fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<Torture>>, u64) {
     let mut rules = KernelPreset::named(kernel).expect("a shipped preset");
     if let Some(boost_ms) = rules.rcu.as_mut().and_then(|rcu| rcu.boost_ms.as_mut()) {

@@ -177,8 +177,8 @@ fn a_running_task_that_becomes_ordinary_gives_way() {
     });
 }
 
-/// Shares of CPU 1 over ten seconds of a task of `SCHED_FIFO` and an ordinary one that never sleep,
-/// on a machine of `cpus`, where `fifo_hogs` CPUs have such a pair.
+/// Shares of CPU 1 over ten seconds of a `SCHED_FIFO` task and an ordinary task that never sleep,
+/// on a machine of `cpus`, with such a pair on `fifo_hogs` CPUs.
 fn shares(kernel: &KernelPreset, cpus: usize, fifo_hogs: usize) -> (Vec<f64>, Vec<f64>, Vec<u64>) {
     let machine = Machine::new(&quad().with_cpus(cpus), 1, 100).expect("address space");
     let sched = Sched::new(kernel, &quad().with_cpus(cpus));
@@ -243,7 +243,7 @@ fn a_hog_leaves_five_percent_unless_its_cpu_borrows() {
     }
 }
 
-/// Nobody has time to lend: every CPU keeps 5 % although all may borrow.
+/// No CPU has time to lend: every CPU keeps 5 % although all may borrow.
 #[test]
 fn hogs_on_all_cpus_leave_five_percent() {
     for (name, cpus) in [("2.6.25", 1), ("2.6.26-rc1", 1), ("3.0", 1), ("3.0", 4), ("3.7", 4)] {

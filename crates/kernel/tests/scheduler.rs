@@ -239,9 +239,9 @@ fn a_long_sleeper_preempts_in_25_and_waits_for_the_slice_in_rc1() {
     assert!(new > 8.0, "2.6.26-rc1: {new} ms");
 }
 
-/// On four CPUs: 2.6.24 wants a lag of 30 ms and gives a credit of 60; 3.0 wants 3 and gives 9; a
-/// sleeper of 2.6.16 has a bonus; one of 6.18 waits for at most the slice of 2.1 ms, which ends at
-/// a tick.
+/// On four CPUs: 2.6.24 requires a lag of 30 ms and grants a credit of 60; 3.0 requires 3 and
+/// grants 9; a sleeper of 2.6.16 has a bonus; a sleeper of 6.18 waits for at most the slice of 2.1
+/// ms, which ends at a tick.
 #[test]
 fn a_long_sleeper_soon_runs_in_the_other_generations() {
     for (name, most_ms) in

@@ -25,7 +25,7 @@ impl Draw {
     }
 }
 
-/// A zone under test, and what is known of each of its frames.
+/// A zone under test, and the expected state of its frames.
 struct Watched<P: Platform, L: RawLock<P>, B: Bulk<P, L>, S: RawLock<P>> {
     zone: Zone<P, L, B, S>,
     taken: Vec<AtomicBool>,
@@ -55,7 +55,7 @@ impl<P: Platform, L: RawLock<P> + Default, B: Bulk<P, L>, S: RawLock<P> + Defaul
         }
     }
 
-    /// Takes and gives back at random; `pool` is where tasks leave pages for each other.
+    /// Allocates and frees at random; tasks pass pages to each other through `pool`.
     fn churn(&self, seed: u64, rounds: u32, pool: &impl Pool, between: impl Fn()) {
         let mut draw = Draw(seed);
         let mut mine: Vec<(u32, u32)> = Vec::new();
@@ -94,8 +94,8 @@ impl<P: Platform, L: RawLock<P> + Default, B: Bulk<P, L>, S: RawLock<P> + Defaul
         }
     }
 
-    /// Nobody uses the zone any more: everything is there, lists are short, and after they are
-    /// drained all pages are blocks of the largest order.
+    /// Checks the unused zone: all pages are free, lists are short, and after they are drained all
+    /// pages are blocks of the largest order.
     fn settle(&self, cpus: usize) {
         assert_eq!(self.zone.free_frames(), FRAMES);
         let size = self.zone.size();

@@ -1,8 +1,8 @@
-//! Pages of files that are on the disk and not in memory: who reads them, and how many at once.
+//! Reading pages of files that are on the disk and not in memory.
 //!
-//! `read` looks ahead as Linux 2.6.17 does (`mm/readahead.c`): of a file that is read in order a
-//! window is on its way while the one before it is used, each twice as long or more, up to 128 KiB.
-//! A page fault on a file reads 16 pages before and after its own (`filemap_nopage`). Pages for
+//! `read` reads ahead as Linux 2.6.17 does (`mm/readahead.c`): in a sequential file the next window
+//! is in transfer while the previous one is used, each at least twice as long, up to 128 KiB. A
+//! page fault on a file reads 16 pages before and after its own (`filemap_nopage`). Pages for
 //! readahead are allocated from the cold lists of the page allocator, since they are not accessed
 //! soon. Adjacent pages are one request.
 //!

@@ -15,8 +15,8 @@ pub(super) fn of(machine: &Preset, cpu: usize) -> usize {
 }
 
 /// By node: all `nodes` nodes in the order in which its CPUs look for pages (`build_zonelists`):
-/// itself, then from near to far. Of those at one distance first the ones with greater numbers,
-/// and among these the one that fewer nodes have as their first at a distance.
+/// itself, then from near to far. At equal distance, nodes with greater numbers come first, and
+/// among these the node that fewer others have as their first at that distance.
 pub(super) fn fallbacks(machine: &Preset, nodes: usize) -> Vec<Vec<usize>> {
     let mut load = vec![0; nodes];
     let order = |from| {

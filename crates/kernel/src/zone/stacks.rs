@@ -1,4 +1,4 @@
-//! Where kernel stacks come from: blocks of pages, or a slab cache of them.
+//! Allocation of kernel stacks: blocks of pages, or a slab cache of them.
 //!
 //! On i386 a stack is `kmalloc(THREAD_SIZE)` (`include/asm-i386/thread_info.h` of 2.6.16 to
 //! 2.6.23), one object of the cache `size-8192`, or `size-4096` with `CONFIG_4KSTACKS`. A slab of
@@ -15,7 +15,7 @@ use core::cell::RefCell;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Where kernel stacks come from.
+/// Allocator of kernel stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackSource {
@@ -31,16 +31,16 @@ pub enum StackSource {
 struct Limits {
     /// Free stacks of a CPU.
     cpu: usize,
-    /// How many move at once.
+    /// Stacks per transfer.
     batch: usize,
-    /// Free stacks that all CPUs share before slabs are looked at.
+    /// Free stacks that all CPUs share, used before slabs.
     shared: usize,
     /// Free stacks in slabs; one more is given back to the page allocator.
     slabs: usize,
 }
 
 impl Limits {
-    /// Those of objects of `pages` pages on one node of `cpus` CPUs.
+    /// Returns the sizes for objects of `pages` pages on one node of `cpus` CPUs.
     fn of(pages: u32, cpus: usize) -> Self {
         let cpu = if pages > 1 { 8 } else { 24 };
         let batch = usize::midpoint(cpu, 1);
@@ -49,7 +49,7 @@ impl Limits {
     }
 }
 
-/// Free stacks of one CPU, the one it freed last at the end.
+/// Free stacks of one CPU, the most recently freed last.
 struct OfCpu {
     /// How many, as the kernel counts them.
     count: Sim<Line<Field<u32>>>,
@@ -100,7 +100,7 @@ impl StackCache {
         found.or_else(grow)
     }
 
-    /// Gives a stack back; those for which the depot has no room go to `shrink`.
+    /// Frees a stack; stacks that do not fit into the depot are passed to `shrink`.
     pub(super) fn give(&self, stack: u32, shrink: impl FnMut(u32)) {
         Smp::irq_save();
         let own = &self.cpus[Here::cpu()];

@@ -5,13 +5,13 @@ use convoy_machine::{Here, Machine, Outcome, Preset};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What a run left behind.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) world: Rc<World>,
     pub(crate) machine: Machine,
 }
 
-/// The calibration of the tests: what the programs need and one unit of a microsecond.
+/// The calibration of the tests: the units of the programs and one unit of a microsecond.
 pub(crate) fn units() -> BTreeMap<String, f64> {
     [("shell_start", 400_000.0), ("list_program", 500_000.0), ("microsecond", 1000.0)]
         .into_iter()

@@ -25,12 +25,12 @@ pub(crate) fn journaled(journal: JournalOptions, body: impl FnOnce(&mut Process)
     on_disk(MS, journal, body)
 }
 
-/// [`journaled`] on a disk whose requests take `ns`.
+/// [`journaled`] on a disk with requests of `ns`.
 fn on_disk(ns: u64, journal: JournalOptions, body: impl FnOnce(&mut Process) + 'static) -> Ran {
     run_on(&machine(2, ns), &kernel("2.6.25"), options(journal), 1, body)
 }
 
-/// A machine of `cpus` with a disk whose requests take `ns`.
+/// A machine of `cpus` with a disk with requests of `ns`.
 fn machine(cpus: usize, ns: u64) -> Preset {
     let mut machine = preset(cpus);
     machine.disk.latency_ns = ns as f64;
@@ -87,7 +87,7 @@ fn writes_under_o_sync_wait_for_the_disk_and_cost_nothing_on_tmpfs() {
     run(body(false));
 }
 
-/// `count` processes that each write a file of their own and sync it.
+/// `count` processes that each write a private file and sync it.
 fn sync_storm(k: &mut Process, count: u32) {
     for number in 0..count {
         k.fork(move |k| {
@@ -198,7 +198,7 @@ fn a_small_journal_makes_handles_wait_and_is_emptied_in_place() {
     });
 }
 
-/// Time that four CPUs spin, picoseconds, while four processes write pages of their own files.
+/// Time that four CPUs spin, in picoseconds, while four processes write pages of private files.
 fn spinning(file_system: FileSystem) -> u64 {
     let preset = machine(4, 0);
     let machine = Machine::new(&preset, 1, 100).expect("address space");
@@ -276,8 +276,9 @@ fn ext4_finds_blocks_for_pages_that_are_written_out() {
     });
 }
 
-/// With fewer free blocks than the counts may be off by, 256 on two CPUs, ext4 delays nothing: the
-/// commit writes the pages of its transaction first, but those of a file that is gone.
+/// With fewer free blocks than the error of the counts, 256 on two CPUs, ext4 does not delay
+/// allocation: the commit first writes the pages of its transaction, except those of a deleted
+/// file.
 #[test]
 fn ext4_delays_no_block_of_a_small_file_system() {
     let requests = |kib: u64, removed: bool| {
@@ -322,8 +323,8 @@ fn on_ext4_what_is_written_in_place_needs_no_commit() {
     });
 }
 
-/// Who changes a block while it is being written to the journal waits until it is there: on a disk
-/// of 1 ms, a second file in a directory whose first is being committed.
+/// A task that changes a block while it is being written to the journal waits for the write: on a
+/// disk of 1 ms, a second file in a directory while the first is being committed.
 #[test]
 fn on_ext4_a_block_that_is_being_written_is_waited_for() {
     let second = |disk| {
@@ -408,8 +409,8 @@ fn several_file_systems_share_nothing() {
     });
 }
 
-/// Up to 4.1 a handle locks a block of its own transaction as any other: 14 locked operations where
-/// 4.2 has four looks. `creat` of an empty file changes six blocks: the superblock's and the
+/// Up to 4.1 a handle locks a block of its own transaction like any other: 14 locked operations
+/// where 4.2 has four reads. `creat` of an empty file changes six blocks: the superblock's and the
 /// inode's on the list of orphans and off it, and the inode's twice.
 #[test]
 fn on_ext4_a_block_is_locked_each_time_up_to_4_1() {
@@ -430,8 +431,8 @@ fn on_ext4_a_block_is_locked_each_time_up_to_4_1() {
     assert!((6 * 13..=6 * 15).contains(&more), "{more} operations");
 }
 
-/// A task that holds a directory's mutex while it sorts the names gives the CPU to one that wakes
-/// up with a tick, if preemption is voluntary.
+/// A task that holds a directory's mutex while it sorts the names yields the CPU to a task that a
+/// tick wakes, if preemption is voluntary.
 #[test]
 fn on_ext4_who_lists_a_directory_may_be_preempted() {
     // Between the earliest and the latest that the sleeper runs after a tick.
