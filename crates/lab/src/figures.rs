@@ -46,7 +46,7 @@ impl Metric {
     }
 }
 
-/// What other tables show.
+/// Metrics of other tables.
 const OTHERS: [Metric; 38] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),

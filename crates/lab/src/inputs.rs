@@ -1,4 +1,4 @@
-//! What a simulation was made of, as JSON and records carry it.
+//! Inputs of a simulation, as stored in JSON and records.
 
 use convoy_catalogue::Source;
 use convoy_kernel::FileSystem;
@@ -22,7 +22,7 @@ pub struct Inputs {
     pub cpus: usize,
     /// The mix.
     pub mix: Source,
-    /// Whose jobs.
+    /// The original of the jobs.
     pub dialect: Dialect,
     /// Jobs that one user runs.
     pub jobs_per_user: u32,
@@ -36,14 +36,14 @@ pub struct Inputs {
     pub disk_ms: f64,
     /// Start delay, seconds.
     pub start_delay_s: f64,
-    /// What the loop counts of the jobs are divided by.
+    /// Divisor of the loop counts of the jobs.
     pub shrink: u32,
     /// The seed.
     pub seed: u64,
 }
 
 impl Inputs {
-    /// Those of `run`, whose kernel and machine come from there.
+    /// Returns the inputs of `run`, with the sources of its kernel and machine.
     pub fn of(run: &VirtualRun, kernel: &Source, machine: &Source) -> Self {
         let file_system = match run.file_system {
             FileSystem::Tmpfs => "tmpfs",

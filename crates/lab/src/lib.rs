@@ -1,6 +1,6 @@
-//! What is run and how: experiments, their plan and their jobs; commands under measurement, their
-//! comparison, and the search for the commit that changed what they measure. The runs themselves
-//! are those of `convoy-runs`, which is part of this crate's interface.
+//! Experiments, their plan and their cells; measuring and comparing commands; searching for the
+//! commit that changed a measured value. The runs themselves are in `convoy-runs`, which is part of
+//! this crate's interface.
 
 pub mod bisect;
 pub mod compare;

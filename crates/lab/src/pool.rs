@@ -9,10 +9,10 @@ use convoy_workload::draw::{Lcg, shuffle};
 
 use crate::job::{Job, JobError};
 
-/// How often the caller is asked whether to go on.
+/// Interval at which the caller is asked whether to continue.
 pub const LOOK: Duration = Duration::from_millis(100);
 
-/// What a pool tells its caller.
+/// Events that a pool reports to its caller.
 #[derive(Debug)]
 pub enum News<'a, T> {
     /// A cell has an outcome, or the reason why it has none.
@@ -21,22 +21,22 @@ pub enum News<'a, T> {
     Nothing,
 }
 
-/// What the caller says to that.
+/// The caller's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Go on.
+    /// Continue.
     Continue,
     /// Start no other cell and return.
     Stop,
 }
 
-/// What the cells gave, in their order; `None` for a cell that was not run or not finished.
+/// Results of the cells, in their order; `None` for a cell that was not run or not finished.
 pub type Results<T> = Vec<Option<Result<T, JobError>>>;
 
-/// Whoever is told, and says whether to go on.
+/// The callback that receives events and decides whether to continue.
 pub type Watch<'a, T> = dyn FnMut(News<T>) -> Answer + 'a;
 
-/// Runs the cells of `jobs` whose numbers `wanted` has by `execute`, `threads` simulations at a
+/// Runs the cells of `jobs` with the numbers in `wanted` by `execute`, `threads` simulations at a
 /// time.
 pub fn run<T: Send + 'static>(
     jobs: &[Job],

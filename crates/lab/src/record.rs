@@ -1,5 +1,5 @@
-//! What is kept of an experiment that was run: what it was made of, down to the content of every
-//! preset, and what came out of each cell.
+//! The record of an experiment: its inputs, including the content of every preset, and the outcome
+//! of each cell.
 //!
 //! The record needs neither the files nor the command line that made it: `explain`, `compare` and
 //! `report` read it as it is. [`Record::hash`] covers the experiment and its outcomes and nothing
@@ -24,9 +24,9 @@ pub struct Record {
     pub schema: u32,
     /// SHA-256 of all below but `build` and `command`.
     pub hash: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Where the experiment comes from.
+    /// Source of the experiment.
     pub source: Value,
     /// Its content.
     pub experiment: Value,
@@ -47,7 +47,7 @@ pub struct PartRecord {
     pub kind: String,
     /// What titles call it.
     pub label: String,
-    /// Where it comes from.
+    /// Its source.
     pub source: Value,
     /// Its content.
     pub content: Value,
@@ -73,7 +73,7 @@ pub struct CellRecord {
     pub parts: BTreeMap<String, String>,
     /// Its other inputs.
     pub inputs: Value,
-    /// What came out; `None` if an interrupt came first.
+    /// Its outcome; `None` after an interrupt.
     pub outcome: Option<Outcome>,
 }
 

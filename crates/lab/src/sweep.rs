@@ -1,13 +1,12 @@
-//! A directory of cells: each outcome is a file under the hash of its cell, so a sweep that was
-//! killed goes on where it was, and shards of one sweep can be put together.
+//! A directory of cells: each outcome is a file under the hash of its cell, so a killed sweep can
+//! be resumed, and shards of one sweep can be merged.
 //!
 //! ```text
 //! DIR/build          which build made the cells
 //! DIR/cells/HASH     one line of JSON, the outcome of the cell of that hash, and its SHA-256
 //! ```
 //!
-//! A file appears complete or not at all: it is written beside its place, made durable, and
-//! renamed.
+//! A file appears atomically: it is written under a temporary name, made durable, and renamed.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -22,7 +21,7 @@ pub struct Cells {
     directory: PathBuf,
 }
 
-/// Which part of the cells a process runs: those whose number in the plan is `index` modulo
+/// The part of the cells that a process runs: the cells with a number in the plan of `index` modulo
 /// `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
@@ -43,7 +42,7 @@ pub enum SweepError {
         /// Why.
         source: io::Error,
     },
-    /// Cells of another build would be mixed with those of this one.
+    /// Cells of another build would be mixed with cells of this one.
     #[error(
         "{}: its cells were made by build {theirs}, and this is {ours}; name another directory, or \
          remove it to start again",
@@ -62,7 +61,7 @@ pub enum SweepError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }

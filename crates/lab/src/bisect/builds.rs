@@ -1,7 +1,7 @@
-//! Builds of commits, each in a work tree of its own, a limited number of them kept.
+//! Builds of commits, each in a separate work tree, of which a limited number is kept.
 //!
-//! A work tree is a slot: when all are in use, the one used longest ago is moved to the next
-//! commit, but never that of an end of the search, which is measured again and again.
+//! A work tree is a slot: when all are in use, the least recently used is moved to the next commit,
+//! except the trees of the ends of the search, which are measured again and again.
 
 use super::git::{Commits, Git};
 use super::journal::{Event, Journal};
@@ -46,12 +46,12 @@ pub(super) struct Builds {
     pub(super) seconds: Vec<f64>,
 }
 
-/// Why there is no build.
+/// Why a build failed.
 #[derive(Debug)]
 pub(super) enum NoBuild {
     /// The commit cannot be built; the cause.
     Skip(String),
-    /// The search cannot go on.
+    /// The search cannot continue.
     Stop(MeasureError),
 }
 
@@ -120,7 +120,7 @@ impl Builds {
         self.trees.push(tree);
     }
 
-    /// After the log was read: keeps the work trees that are still what it says, removes all else.
+    /// After the log was read: keeps the work trees that match it, and removes all others.
     pub(super) fn recover(&mut self, commits: &Commits) -> Result<(), MeasureError> {
         let place = self.state.join("trees");
         std::fs::create_dir_all(&place).map_err(|error| {
@@ -192,7 +192,7 @@ impl Builds {
         Ok(build)
     }
 
-    /// The name of a free work tree, or of the one used longest ago; whether it exists.
+    /// Returns the name of a free work tree, or of the least recently used, and whether it exists.
     fn slot(&self, commits: &Commits) -> (String, bool) {
         if self.trees.len() >= self.keep {
             let ends = commits.ends();

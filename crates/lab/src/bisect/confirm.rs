@@ -1,6 +1,6 @@
 //! The last question to the machine: the first bad commit against its parent, in pairs, the order
-//! within each pair drawn from the seed. It is a comparison of its own, independent of the model of
-//! the search; its runs are evidence for the search as well.
+//! within each pair drawn from the seed. It is a separate comparison, independent of the model of
+//! the search; its runs are evidence for the search, too.
 
 use convoy_stats::{Sample, paired_difference};
 
@@ -22,7 +22,7 @@ impl Confirmation {
         Self { culprit, parent, values: [Vec::new(), Vec::new()], over: false }
     }
 
-    /// The commit whose turn it is; `None` after all pairs.
+    /// Returns the next commit; `None` after all pairs.
     pub(super) fn next(&self, pairs: u32, seed: u64) -> Option<usize> {
         let [parent, culprit] = self.values.each_ref().map(Vec::len);
         if self.over || parent.min(culprit) >= pairs as usize {

@@ -1,5 +1,5 @@
-//! What the ends tell beside their levels: the cost of a run and of a build, and which difference
-//! counts.
+//! Parameters from the measurement of the ends: the cost of a run and of a build, and the smallest
+//! relevant difference.
 
 use super::journal::Event;
 use super::model::search_of;
@@ -11,7 +11,8 @@ use convoy_stats::Sample;
 const END_RUNS: usize = 2;
 
 impl Session<'_> {
-    /// Once both ends have been measured: what a run and a build cost, and which difference counts.
+    /// Once both ends have been measured: determines the cost of a run and of a build, and the
+    /// smallest relevant difference.
     pub(super) fn find_costs(&mut self) -> Result<(), MeasureError> {
         let ends = self.commits.ends();
         let of = |end: usize| self.observed.iter().filter(move |run| run.node == end);
@@ -27,7 +28,7 @@ impl Session<'_> {
         self.apply_costs([run, build, min_effect])
     }
 
-    /// The search with its costs, told again what it was told.
+    /// Restarts the search with its costs and replays the observations.
     pub(super) fn apply_costs(&mut self, costs: [f64; 3]) -> Result<(), MeasureError> {
         let prior = self.prior;
         self.search = search_of(self.settings, self.commits, prior, Some(costs))?;

@@ -1,4 +1,4 @@
-//! What is asked of git: the history between two revisions, and work trees of its commits.
+//! Calls of git: the history between two revisions, and work trees of its commits.
 //!
 //! Only plumbing with a fixed output; no hook runs, and the user's checkout is never written.
 
@@ -19,7 +19,7 @@ pub struct Git {
 pub struct Commit {
     /// Its full id.
     pub id: String,
-    /// Who wrote it.
+    /// Its author.
     pub author: String,
     /// When, as ISO 8601.
     pub date: String,
@@ -67,7 +67,7 @@ pub struct Ends {
     pub good: String,
     /// Full id of the bad one.
     pub bad: String,
-    /// Said to the user if the good end is not what was given.
+    /// A note to the user if the good end differs from the argument.
     pub note: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl Git {
         })
     }
 
-    /// Looks up both ends. A good end that is no ancestor is replaced by the merge base.
+    /// Looks up both ends. A good end that is not an ancestor is replaced by the merge base.
     pub fn ends(&self, good: &str, bad: &str) -> Result<Ends, MeasureError> {
         let (good_id, bad_id) = (self.resolve("--good", good)?, self.resolve("--bad", bad)?);
         if good_id == bad_id {

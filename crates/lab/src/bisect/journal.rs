@@ -1,8 +1,8 @@
-//! The log of a search: one JSON document per line, each on disk before the search goes on.
+//! The log of a search: one JSON document per line, each on disk before the search continues.
 //!
-//! A search is a function of its settings and of what was observed, in order. So the log is all
-//! that is needed to go on after the process died, wherever it was: it is read back, and the search
-//! is told again what it had been told.
+//! A search is a function of its settings and of the ordered observations. So the log suffices to
+//! continue after the process was killed at any point: it is read back, and the observations are
+//! replayed.
 
 use super::settings::{Purpose, SCHEMA, Settings};
 use crate::measure::MeasureError;
@@ -19,19 +19,19 @@ use std::path::{Path, PathBuf};
 pub(super) enum Event {
     /// The search begins.
     Begin { settings: Box<Settings>, commits: usize },
-    /// What a run and a build cost, in one unit, and the smallest difference of the ends that is a
-    /// regression, in units of the metric: known once both ends have been measured.
+    /// Costs of a run and of a build, in one unit, and the smallest difference of the ends that is
+    /// a regression, in units of the metric; known once both ends have been measured.
     Costs { run: f64, build: f64, min_effect: f64 },
     /// The search wants these runs next.
     Wish { commit: String, runs: u32, build: Option<u64>, bits: f64, why: String },
     /// Runs of the first bad commit against its parent begin.
     Confirm { commit: String, parent: String },
-    /// A work tree is given to a commit: what was in it is no build any more.
+    /// A work tree is assigned to a commit, which invalidates the build in it.
     Building { commit: String, directory: String },
     /// A commit was built in the work tree `directory`.
     Built { commit: String, build: u64, directory: String, seconds: f64 },
-    /// A run gave a value, or was ended at its limit: then the value is above `value`. Older logs
-    /// do not say what disturbed it.
+    /// A run returned a value, or was stopped at its limit: then the value is above `value`. Older
+    /// logs do not say what disturbed it.
     Run {
         commit: String,
         build: u64,
@@ -85,8 +85,8 @@ impl Journal {
         Ok(Self { file, path })
     }
 
-    /// The log in `state` with what it holds. A last line that was cut off is removed: nothing was
-    /// done yet that it speaks of.
+    /// Opens the log in `state` and returns it with its events. A last line that was cut off is
+    /// removed: nothing was done yet that it speaks of.
     pub(super) fn open(state: &Path) -> Result<(Self, Vec<Event>), MeasureError> {
         let path = Self::path_in(state);
         let name = path.display();

@@ -30,7 +30,7 @@ pub use simulated::{Expected, expected};
 /// A search before its first run, or where its journal left it.
 #[derive(Debug)]
 pub struct Plan {
-    /// What was fixed when it began.
+    /// Settings of the search.
     pub settings: Settings,
     /// The commits that it is about.
     pub commits: Commits,
@@ -41,8 +41,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A new search, whose journal and builds are in `state`; an unfinished one there is in the way
-    /// unless `restart`.
+    /// Starts a new search, with its journal and builds in `state`; fails if there is an unfinished
+    /// search unless `restart`.
     pub fn begin(
         git: Git,
         settings: Settings,

@@ -1,4 +1,4 @@
-//! What the mathematics is told of a search.
+//! Parameters of the statistical model of a search.
 
 use super::git::Commits;
 use super::settings::{Direction, Layout, Settings};

@@ -1,4 +1,4 @@
-//! What a finished search says beside its answer.
+//! Additional results of a finished search.
 
 use super::session::Session;
 use convoy_stats::bisect::Answer;
@@ -38,7 +38,8 @@ impl Session<'_> {
         Some(Confirmed { parent: made.parent, pairs, difference, p: test.p, sure })
     }
 
-    /// The change of the ends over the whole search, percent, if their slope is no accident.
+    /// Returns the change of the ends over the whole search, in percent, if their slope is
+    /// significant.
     pub fn drift(&self) -> Option<f64> {
         let ends = self.commits.ends();
         let mut rows: Vec<(f64, f64)> = Vec::new();

@@ -1,4 +1,5 @@
-//! A search under way: what the mathematics wants next is built, run, logged and told back.
+//! A search in progress: builds and runs the commits that the model requests, logs the results, and
+//! returns them to the model.
 
 use super::Plan;
 use super::builds::{Builds, NoBuild};
@@ -16,21 +17,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// After this many runs elsewhere an end is measured, so that a drift of the machine shows and its
-/// levels stay those of now.
+/// After this many runs elsewhere an end is measured, so that a drift of the machine is detected
+/// and the levels stay current.
 const REFERENCE_EVERY: u32 = 6;
 
-/// Beside other load a confirmation takes this many times the pairs.
+/// Under other load a confirmation takes this many times the pairs.
 const DISTURBED: u32 = 2;
 
-/// A run that gave a value.
+/// A run that returned a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
     /// The number of its commit.
     pub node: usize,
     /// The number of its build.
     pub build: u64,
-    /// What it was made for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// The value, in the unit of the metric.
     pub value: f64,
@@ -38,11 +39,11 @@ pub struct Observed {
     pub above: bool,
     /// How long it took, seconds.
     pub seconds: f64,
-    /// What else went on on the machine.
+    /// Activity of other programs on the machine.
     pub disturbance: Disturbance,
 }
 
-/// What happens, for whoever watches.
+/// Progress events for the caller.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// The search turns to a commit.
@@ -58,7 +59,7 @@ pub enum Progress<'a> {
     Building(&'a Commit),
     /// A run was observed.
     Observed {
-        /// What is known now.
+        /// The current state.
         search: &'a mut Search,
         /// The commits.
         commits: &'a Commits,
@@ -84,13 +85,13 @@ struct Wish {
 
 /// A search with everything it needs.
 pub struct Session<'a> {
-    /// What was fixed when it began.
+    /// Settings of the search.
     pub settings: &'a Settings,
     /// The commits that it is about.
     pub commits: &'a Commits,
-    /// What is known of them.
+    /// The state of the search for them.
     pub search: Search,
-    /// The runs that gave a value, in order.
+    /// The runs that returned a value, in order.
     pub observed: Vec<Observed>,
     /// The commits that cannot be measured, with the cause.
     pub skipped: BTreeMap<usize, String>,
@@ -234,9 +235,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The middle one of the commits that remain and were never run. Where the bad level is known
-    /// by bounds alone (all bad runs hit the time limit) the model expects nothing of them, yet
-    /// one run tells.
+    /// The middle one of the commits that remain and were never run. If the bad level is known by
+    /// bounds alone (all bad runs hit the time limit), the model expects no information from such
+    /// commits, but one run is decisive.
     fn unmeasured(&self, answer: &Answer) -> Option<usize> {
         if answer.ending != Ending::Indistinguishable || answer.no_regression > 0.5 {
             return None;
@@ -249,7 +250,7 @@ impl<'a> Session<'a> {
         left.get(left.len() / 2).copied()
     }
 
-    /// What is measured, in a word or two.
+    /// Returns the name of the metric.
     pub fn metric_name(&self) -> String {
         self.runner.metric.name()
     }
@@ -264,7 +265,7 @@ impl<'a> Session<'a> {
         self.builds.made
     }
 
-    /// What else went on on the machine during all runs, also those before a kill.
+    /// Returns the activity of other programs during all runs, including those before a kill.
     pub fn disturbance(&self) -> Disturbance {
         let mut all = Disturbance::default();
         for run in &self.observed {
@@ -354,7 +355,7 @@ impl<'a> Session<'a> {
         self.measure(wish, Purpose::Search).map(drop)
     }
 
-    /// Builds if need be and runs once; whether that gave a value.
+    /// Builds if necessary and runs once; returns whether the run returned a value.
     fn measure(&mut self, wish: Wish, purpose: Purpose) -> Result<bool, MeasureError> {
         let kept = wish.build.filter(|build| self.builds.find(*build).is_some());
         let build = if let Some(build) = kept {

@@ -1,4 +1,4 @@
-//! What is fixed when a search begins.
+//! The settings of a search, fixed at its start.
 
 use super::confirm::mixed;
 use super::git::{Ends, Git};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Version of the log. Fields may be added; none changes its meaning.
 pub(super) const SCHEMA: u32 = 1;
 
-/// What is fixed when a search begins.
+/// The settings of a search, fixed at its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Version of the log.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub good: String,
     /// The bad end, a full id.
     pub bad: String,
-    /// Said to the user if the good end is not what was given.
+    /// A note to the user if the good end differs from the argument.
     pub note: Option<String>,
     /// Whether only the first parent of merges is followed.
     pub first_parent: bool,
@@ -38,7 +38,7 @@ pub struct Settings {
     pub metric: String,
     /// The number is the last match of this pattern instead.
     pub metric_regex: Option<String>,
-    /// The number stands in the last JSON document instead.
+    /// The number is in the last JSON document instead.
     pub metric_json: Option<String>,
     /// Unit of a number that the command prints.
     pub unit: Option<String>,
@@ -87,7 +87,7 @@ impl Settings {
         Ends { good: self.good.clone(), bad: self.bad.clone(), note: self.note.clone() }
     }
 
-    /// What is measured.
+    /// Returns the metric.
     pub(super) fn metric(&self) -> Result<Metric, MeasureError> {
         let name = &self.metric;
         let resource = Resource::named(name)
@@ -110,13 +110,13 @@ pub enum Direction {
     HigherIsBetter,
 }
 
-/// What a second build of a commit is to the model.
+/// How the model treats a second build of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// The same program as before: compilers are deterministic.
     Same,
-    /// The same program, whose layout may set it apart from the commits around it.
+    /// The same program, but its layout may distinguish it from the neighbouring commits.
     Shifts,
     /// A new layout, and so a new shift of the value.
     New,
@@ -125,17 +125,17 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// All of them, each with the name that stands for it.
+    /// All values, with their names.
     pub const NAMES: [(&str, Self); 4] =
         [("same", Self::Same), ("shifts", Self::Shifts), ("new", Self::New), ("none", Self::None)];
 
-    /// The one with this name.
+    /// Returns the value with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(own, _)| *own == name).map(|(_, layout)| *layout)
     }
 }
 
-/// What a run was made for.
+/// Purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {

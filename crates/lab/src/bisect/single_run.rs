@@ -15,7 +15,7 @@ const SKIP: i32 = 125;
 /// what lies beyond repeats.
 const PAD: u64 = 4096;
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Gave {
     /// A value, or a bound if it was ended at its limit.
@@ -35,7 +35,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// The runs of a search whose files are in `state`.
+    /// Returns the runs of a search with its files in `state`.
     pub(super) fn new(settings: &Settings, state: &Path) -> Result<Self, MeasureError> {
         let words: Vec<_> = settings.command.iter().map(Into::into).collect();
         let mut program = Program::given(&words);

@@ -12,26 +12,26 @@ use serde::{Deserialize, Serialize};
 /// The fewest runs within which a noise floor is looked for.
 const FEWEST_FOR_FLOOR: usize = 8;
 
-/// What the judge needs to know beside the numbers.
+/// Context of a judgement.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
-    /// What was asked for.
+    /// The request.
     pub request: &'a Request,
     /// Which sides were measured in common blocks.
     pub live: &'a [bool],
-    /// Whether the number of runs depended on what they showed: then test and intervals must be
-    /// valid at every look.
+    /// Whether the number of runs depended on their results: then test and intervals must be valid
+    /// at every evaluation.
     pub sequential: bool,
 }
 
-/// One comparison with what it is of.
+/// One comparison with its subject.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
     /// The baseline.
     pub baseline: (&'a Side, &'a Series),
     /// The candidate.
     pub candidate: (&'a Side, &'a Series),
-    /// What the statistics say.
+    /// The statistical result.
     pub comparison: Comparison,
     /// The p-value before it was corrected over the table.
     pub raw: f64,
@@ -40,7 +40,7 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The verdict: that of the statistics, unless the baseline differs from itself by as much.
+    /// Returns the verdict of the statistics, unless the baseline differs from itself by as much.
     pub fn verdict(&self) -> Verdict {
         match self.comparison.verdict() {
             _ if self.unequal().is_some() => Verdict::Unsure,
@@ -77,10 +77,10 @@ impl Row<'_> {
     }
 }
 
-/// What the baseline against itself showed.
+/// Comparison of the baseline with itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Floor {
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
     /// The largest relative difference that the interval admits, percent.
     pub percent: f64,

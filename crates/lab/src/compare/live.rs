@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// and others, ASPLOS 2009); drawn anew for each run, the effect is noise that repeats average.
 const PADDING: usize = 4096;
 
-/// Blocks after which `--warmup auto` gives up and says so. In noise alone block k is within those
+/// Blocks after which `--warmup auto` stops with a note. In noise alone block k is within those
 /// before with the chance `(k - 2) / k`: one comparison in 7000 comes so far.
 const MOST_WARM_UP: usize = 10;
 
@@ -41,7 +41,7 @@ pub struct Failures {
 pub struct WarmedUp {
     /// How many of each side.
     pub blocks: usize,
-    /// Whether they went on until they were stable, or were a given number.
+    /// Whether they ran until they were stable, or a fixed number of times.
     pub auto: bool,
     /// Whether they became stable before the most that are tried; true if it was not asked.
     pub stable: bool,
@@ -67,7 +67,7 @@ impl fmt::Display for WarmedUp {
     }
 }
 
-/// What the runs gave.
+/// Results of the runs.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// The sides with the values of whole blocks: value `i` of each side ran in the same block.
@@ -80,13 +80,13 @@ pub struct Measured {
     pub blocks: usize,
     /// Failed runs that were left out.
     pub failures: Vec<Failures>,
-    /// Why there are no more.
+    /// Why the measurement ended.
     pub stopped: String,
-    /// What ended it early, if something did; the finished blocks are there all the same.
+    /// The error that ended it early, if any; the finished blocks are kept.
     pub broken: Option<MeasureError>,
 }
 
-/// What is to be measured, and how.
+/// Plan of a measurement.
 pub(super) struct Plan<'a> {
     request: &'a Request,
     /// The commands with the names of their sides.

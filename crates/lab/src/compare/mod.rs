@@ -1,5 +1,5 @@
-//! A baseline and candidates: what the sides are ([`resolve`]), their numbers measured or read, and
-//! the verdicts on them ([`Case`]).
+//! A baseline and candidates: their sides ([`resolve`]), measured or read numbers, and verdicts
+//! ([`Case`]).
 
 mod judge;
 mod live;
@@ -22,7 +22,7 @@ pub use settings::{Difference, NAMES as SETTINGS, Settings, differing};
 /// Runs of commands that are compared with stored numbers, so that there is nothing to watch.
 const UNWATCHED: u32 = 20;
 
-/// Blocks before the first look: with fewer not even ranks could tell two sides apart.
+/// Blocks before the first evaluation: with fewer, even ranks cannot distinguish two sides.
 const FIRST_LOOK: usize = 6;
 
 /// Runs that do not count because the program or the machine is still warming up.
@@ -30,14 +30,14 @@ const FIRST_LOOK: usize = 6;
 pub enum Warmup {
     /// Until a block is like those before.
     Auto,
-    /// So many of each side.
+    /// A fixed number of blocks.
     Blocks(u32),
 }
 
 /// How sides are measured and judged.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is measured.
+    /// The metric.
     pub metric: MetricChoice,
     /// Runs of each side; `None`: as many as the verdict needs, up to `max_runs`.
     pub runs: Option<u32>,
@@ -102,8 +102,8 @@ impl Request {
         if all.is_empty() { Ok(()) } else { Err(MeasureError::Different(all)) }
     }
 
-    /// The sides with their numbers: those of files and records as they are, the commands measured.
-    /// `progress` gets the blocks done, the most there can be, and what is done beside them.
+    /// Returns the sides with their numbers: read from files and records, measured for commands.
+    /// `progress` receives the finished blocks, their maximum, and a description of other steps.
     pub fn sides(
         &self,
         operands: &[(String, Operand)],

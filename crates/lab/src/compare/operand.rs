@@ -1,4 +1,4 @@
-//! What an operand means: a command, a stored run or a file.
+//! Interpretation of an operand: a command, a stored run or a file.
 
 use super::read::{self, aim};
 use super::series::{Series, Side};
@@ -28,11 +28,11 @@ pub struct Command {
     pub text: String,
     /// Whether it is a line of this program, which gets seeds and gives its result as JSON.
     pub ours: bool,
-    /// What is started.
+    /// The program to run.
     program: Program,
 }
 
-/// What the operands of a comparison are looked up with.
+/// Context for looking up the operands of a comparison.
 #[derive(Clone, Debug)]
 pub struct Operands {
     /// As they were given, the baseline first.
@@ -46,7 +46,7 @@ pub struct Operands {
 }
 
 impl Command {
-    /// What is started in block `block`. Both sides get the same seed in the same block.
+    /// Returns the program of block `block`. Both sides get the same seed in the same block.
     pub(super) fn program(&self, seed: u64, block: u64) -> Program {
         let mut program = self.program.clone();
         if self.ours && !has(&program, "--seed") {
@@ -129,7 +129,8 @@ fn operand(args: &Operands, text: &str) -> Result<Operand, MeasureError> {
     Command::new(args, text).map(Operand::Command)
 }
 
-/// A folder, a file that cannot be executed, or what is called like a file of measurements.
+/// Returns whether it is a directory, a file that is not executable, or has the name of a
+/// measurement file.
 fn is_data(path: &Path) -> bool {
     let called = ["json", "csv", "ss"].iter().any(|e| path.extension().is_some_and(|p| p == *e));
     let word = path.to_str().is_some_and(|text| !text.contains(char::is_whitespace));
@@ -139,8 +140,8 @@ fn is_data(path: &Path) -> bool {
     }
 }
 
-/// The stored run that `text` names: `@12`, `@tag`, a bare number, or the bare tag of a run where
-/// there is no program or file of that name.
+/// Returns the stored run named by `text`: `@12`, `@tag`, a bare number, or the bare tag of a run
+/// if there is no program or file of that name.
 fn stored(args: &Operands, text: &str) -> Result<Option<Side>, MeasureError> {
     let explicit = text.starts_with('@');
     let number = text.chars().all(|c| c.is_ascii_digit());

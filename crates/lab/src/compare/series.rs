@@ -1,4 +1,4 @@
-//! What is compared: sides, and the series of numbers that each of them has.
+//! Objects of a comparison: sides, each with series of numbers.
 
 use super::settings::Settings;
 use convoy_workload::disturbance::Disturbance;
@@ -11,7 +11,7 @@ pub struct Series {
     pub benchmark: String,
     /// At how many users, if it is a load point.
     pub users: Option<u32>,
-    /// What is measured.
+    /// The metric.
     pub metric: String,
     /// In which unit; times are always in seconds.
     pub unit: String,
@@ -26,17 +26,17 @@ pub struct Series {
 pub struct Side {
     /// Its name in tables.
     pub label: String,
-    /// The command, the file or the stored run it comes from.
+    /// Its command, file or stored run.
     pub source: String,
-    /// What was measured of it.
+    /// Its measurements.
     pub series: Vec<Series>,
-    /// What a record says of the load.
+    /// Settings of the load, from a record.
     #[serde(default, skip_serializing_if = "Settings::is_empty")]
     pub settings: Settings,
-    /// What else went on on the machine while they were measured, if that is known.
+    /// Activity of other programs during the measurement, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
-    /// What a reader must know of its numbers.
+    /// Notes on its numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! What records must have alike for their numbers to be of one thing: who compares loads of
-//! different sizes or jobs has to say so.
+//! Settings that must be equal for records to be comparable: comparing loads of different sizes or
+//! jobs needs an explicit flag.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::series::Side;
 use crate::record::{CellRecord, PartRecord, Record};
 
-/// Settings by name, as far as a record tells them.
+/// Settings by name, as far as a record contains them.
 pub type Settings = BTreeMap<String, String>;
 
 /// The settings that may be asked for to differ.
@@ -43,8 +43,8 @@ impl Display for Difference {
     }
 }
 
-/// What `sides` have differently: of each setting, the first side that tells it and the first that
-/// tells it otherwise.
+/// Returns the differences between `sides`: for each setting, the first side that has it and the
+/// first with a different value.
 pub fn differing(sides: &[Side]) -> Vec<Difference> {
     let told = |name: &str| {
         let mut told = sides.iter().filter_map(|side| Some((side, side.settings.get(name)?)));
@@ -56,7 +56,7 @@ pub fn differing(sides: &[Side]) -> Vec<Difference> {
     NAMES.iter().filter_map(|name| told(name)).collect()
 }
 
-/// The settings of a record of `convoy run`; an older one does not tell all.
+/// Returns the settings of a record of `convoy run`; older records do not contain all.
 pub(super) fn of_run(record: &Value) -> Settings {
     let text = |name: &str| Some(record.get(name)?.as_str()?.to_owned());
     let number = |name: &str| Some(record.get(name)?.as_f64()?.to_string());
@@ -87,7 +87,7 @@ pub(super) fn of_run(record: &Value) -> Settings {
     told.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The settings of an experiment's cells. Its kernels are what it compares, and no setting.
+/// The settings of an experiment's cells. Its kernels are compared and therefore not a setting.
 pub(super) fn of_experiment(record: &Record) -> Settings {
     let cells = || record.grids.iter().flat_map(|grid| &grid.cells);
     let parts = |kind: &'static str| {
@@ -113,7 +113,7 @@ pub(super) fn of_experiment(record: &Record) -> Settings {
     told.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A preset by its name and by what it contains, as a key of it may have been set otherwise.
+/// Returns a preset's name and content, since a key may have been changed.
 fn labelled(part: &PartRecord) -> String {
     let hash = crate::job::sha256(&part.content.to_string());
     format!("{} {}", part.label, &hash[..8])

@@ -1,4 +1,4 @@
-//! What is asked for beside an experiment's file.
+//! Changes to an experiment from the command line.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use convoy_catalogue::Set;
 
 use super::{Setting, Settings, Size};
 
-/// What is asked for beside the file.
+/// Changes to the file.
 #[derive(Clone, Debug)]
 pub struct Changes {
-    /// Inputs in place of those of the file; axes stay what they are.
+    /// Inputs that replace the file's; axes are not changed.
     pub settings: Settings,
     /// Only these points of an axis, or others: labels or presets by the key of the axis. Without
     /// such an axis one of them is an input.
@@ -18,18 +18,18 @@ pub struct Changes {
     pub only: Vec<String>,
     /// How much is run.
     pub size: Size,
-    /// Divisor of users and start delay in place of the file's.
+    /// Divisor of users and start delay; replaces the file's.
     pub scale: Option<u32>,
-    /// Number of seeds in place of the file's.
+    /// Number of seeds; replaces the file's.
     pub seeds: Option<u32>,
     /// The first seed.
     pub seed: u64,
-    /// One cell is looked at by itself: a grid may lack the baseline of its comparison.
+    /// Only one cell is needed: a grid may lack the baseline of its comparison.
     pub alone: bool,
 }
 
-/// The name of a preset as a command line gives it: a relative path begins where the user is, not
-/// where the experiment's file lies.
+/// Returns the name of a preset from a command line: a relative path is relative to the working
+/// directory, not to the experiment's file.
 pub fn given(name: &str) -> String {
     let path = std::path::Path::new(name);
     let is_file = path.extension().is_some() && path.is_file();

@@ -160,7 +160,7 @@ fn published(key: String, value: f64, least: f64) -> Result<(), Fault> {
 }
 
 impl Range {
-    /// What is run must be among its values.
+    /// The executed values must be among its values.
     fn check(&self, place: &str) -> Result<(), Fault> {
         if self.values.is_empty() {
             return Err(Fault::new(format!("{place}.values"), "a range has one value at least"));

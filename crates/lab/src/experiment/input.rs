@@ -32,7 +32,7 @@ impl Setting {
         }
     }
 
-    /// The value that a word of the command line stands for.
+    /// Parses the value of a word of the command line.
     pub fn of(word: &str) -> Self {
         let whole = word.parse().map(Self::Whole).ok();
         let number = || word.parse().map(Self::Number).ok();
@@ -55,7 +55,7 @@ impl fmt::Display for Setting {
 /// Values of inputs and of preset keys, by name.
 pub type Settings = BTreeMap<String, Setting>;
 
-/// What an input holds.
+/// Type of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A whole number in this range.
@@ -75,9 +75,9 @@ pub struct Input {
     pub key: &'static str,
     /// The targets that have it.
     pub targets: &'static [Target],
-    /// What it holds.
+    /// Its type.
     pub kind: Kind,
-    /// What it means, and what it is by default.
+    /// Its meaning and default.
     pub meaning: &'static str,
 }
 
@@ -334,7 +334,7 @@ impl Kind {
 /// Whether `key` may be set to `value` in a cell of `target`.
 ///
 /// # Errors
-/// What is wrong and what is accepted, in words.
+/// The problem and the accepted values, in words.
 pub fn accept(target: Target, key: &str, value: &Setting) -> Result<(), String> {
     if value.number().is_some_and(|number| !number.is_finite()) {
         return Err(format!("{value} is not finite"));

@@ -9,7 +9,7 @@ use convoy_workload::mix::Mix;
 use super::{Setting, Settings};
 use crate::job::{JobError, Part, sha256};
 
-/// What a cell is made of.
+/// Inputs of a cell.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     /// Values by name.
@@ -100,7 +100,7 @@ impl Inputs {
         Ok(machine)
     }
 
-    /// The mix, and where it comes from.
+    /// Returns the mix and its source.
     ///
     /// # Errors
     /// [`JobError`].

@@ -1,9 +1,9 @@
-//! Experiment files: what is run, over which axes, what is compared, and what was published.
+//! Experiment files: cells over axes, comparisons, and published results.
 //!
 //! A file has one or more *grids*. A grid has a target, inputs, and axes; its cells are the product
 //! of the axes, each with every seed. An axis is an input (`users`), a key of a preset
-//! (`kernel.config.hz`), or a list of points with a label and several settings each. An ablation is
-//! a grid whose axis removes rules; a sensitivity one whose axis is a number; a sweep is any.
+//! (`kernel.config.hz`), or a list of points with a label and several settings each. In an ablation
+//! the axis removes rules; in a sensitivity analysis the axis is a number; a sweep is any grid.
 //! docs/experiments.md is the reference.
 
 mod changes;
@@ -68,26 +68,26 @@ pub enum View {
     Published,
     /// Measured on a real machine against simulated, cell by cell.
     Measured,
-    /// Mean, deviation and interval of each point, published beside reproduced, and its speedup
-    /// over the baseline with the star of a rank test.
+    /// Mean, deviation and interval of each point, published and reproduced, and its speedup over
+    /// the baseline with the star of a rank test.
     Speedup,
-    /// Throughput against threads, the last axis, published beside reproduced, and beside the
-    /// models that it stays what it is with the first number of threads, and that it grows.
+    /// Throughput against threads, the last axis: published, reproduced, and the models of constant
+    /// and of linear throughput from the first number of threads on.
     Scaling,
-    /// Locks of this machine side by side: medians of the rounds, and the sections of each over
-    /// those of the fastest that is not ours in the same round.
+    /// Locks on this machine: medians of the rounds, and the ratio of each lock's throughput to the
+    /// fastest peer's in the same round.
     Peers,
     /// A panel of a plot.
     Plot,
 }
 
-/// One point of an axis: a label and what it sets.
+/// One point of an axis: a label and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisPoint {
     /// Its label in tables.
     pub label: String,
-    /// What it sets.
+    /// Its settings.
     #[serde(default)]
     pub set: Settings,
 }
@@ -136,7 +136,7 @@ impl Axis {
     }
 }
 
-/// What a change is printed as.
+/// Representation of a change in the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -168,7 +168,7 @@ impl Change {
     }
 }
 
-/// What is compared in a grid: along one axis, with one of its points.
+/// Comparison in a grid: along one axis, with one of its points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
@@ -176,7 +176,7 @@ pub struct Compare {
     pub axis: String,
     /// Label of its baseline.
     pub baseline: String,
-    /// The baseline is only the first: every later point is compared with the one before it.
+    /// Every point is compared with the previous one; the baseline is only the first.
     #[serde(default)]
     pub previous: bool,
     /// The metric.
@@ -184,7 +184,7 @@ pub struct Compare {
     /// How the change is printed.
     #[serde(default)]
     pub change: Change,
-    /// What was published of the change, in its unit, by the label of the point.
+    /// Published change, in its unit, by the label of the point.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub published: BTreeMap<String, f64>,
 }
@@ -201,7 +201,7 @@ pub struct Summary {
     pub runs: u32,
 }
 
-/// What was published, or measured, of one point.
+/// Published or measured results of one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -210,13 +210,13 @@ pub struct Published {
     /// The values of each metric: runs of the source, or rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
-    /// Of what the values are the mean, where the source has only that.
+    /// What the values are averaged over, if the source has only means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// The change against the baseline, in its unit, where the source has no more.
+    /// The change against the baseline, in its unit, if the source has only that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<f64>,
-    /// Metrics that a parameter was fitted to, so that they are no predictions.
+    /// Metrics that a parameter was fitted to, so that they are not predictions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted: Vec<String>,
     /// Which parameter.
@@ -257,14 +257,14 @@ pub struct Grid {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000))]
     pub seeds: u32,
-    /// Seeds are run until half the 95 % interval of every change that is compared is at most this,
-    /// in the unit of the change: first `seeds`, from whose spread the number follows that each
-    /// point needs. `--seeds` runs its number of each instead.
+    /// Seeds are added until half the 95 % interval of every compared change is at most this, in
+    /// the unit of the change: the spread of the first `seeds` determines the number for each
+    /// point. `--seeds` sets a fixed number instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub half_width: Option<f64>,
-    /// With `half_width`: points whose `seeds` leave a change less well known than that get so many
-    /// first, and the number that they need follows from the spread of these.
+    /// With `half_width`: if `seeds` leave a wider interval than this, the points get this many
+    /// seeds first, and the spread of these determines the number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 3, max = 1_000))]
     pub second_look: Option<u32>,
@@ -280,47 +280,47 @@ pub struct Grid {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub scale_at_least: u32,
-    /// Without `--full` each user does only so many jobs, the first of its order: the same run, but
-    /// shorter.
+    /// Without `--full` each user runs only this many jobs, the first of its order: the same run,
+    /// but shorter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub first: Option<u32>,
-    /// Without `--full` a run ends when all users together have done so many jobs, while all of
-    /// them are still at work.
+    /// Without `--full` a run ends when all users together have finished this many jobs, while all
+    /// of them are still at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub jobs_together: Option<u32>,
-    /// What `--quick` changes; without it the grid has no quick form.
+    /// Changes by `--quick`; without them the grid does not have a quick form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<Form>,
     /// What `--full` changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<Form>,
-    /// The axis whose points are columns of the table.
+    /// The axis with points as columns of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,
-    /// The metrics of the table; default those of the target.
+    /// The metrics of the table; by default the target's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// What is compared.
+    /// The comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compare: Option<Compare>,
     /// Label of the horizontal axis of a plot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_label: Option<String>,
-    /// What the horizontal axis of a plot is divided by.
+    /// Divisor of the horizontal axis of a plot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1e-9, max = 1e12))]
     pub x_divisor: Option<f64>,
-    /// A measured cell whose largest round is this many times its smallest is called bistable.
+    /// A measured cell with a largest round of this many times its smallest is called bistable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000))]
     pub bistable_factor: Option<f64>,
-    /// What was published.
+    /// The published results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// The grid of the same experiment whose published rows it has too: their points by the labels
-    /// of axes that both have.
+    /// The grid of the same experiment that shares its published rows, matched by the labels of
+    /// common axes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_as: Option<String>,
     /// Error of the size without `--full`, measured once: Jobs/Min there over those at full size,

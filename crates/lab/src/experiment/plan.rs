@@ -1,4 +1,4 @@
-//! From an experiment to its cells: the product of the axes, less what is excluded, with every
+//! From an experiment to its cells: the product of the axes, except for excluded points, with every
 //! seed.
 
 use convoy_catalogue::{CatalogueError, KERNELS, Loaded, MACHINES, Sheet};
@@ -12,7 +12,7 @@ use crate::job::{Job, JobError};
 /// Most cells of a plan, seeds included.
 const CELLS_MAX: usize = 1_000_000;
 
-/// Why there is no plan.
+/// Errors of planning.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A file of the experiment cannot be loaded.
@@ -35,12 +35,12 @@ pub enum PlanError {
         /// Why.
         source: Box<JobError>,
     },
-    /// What is asked for does not fit the file.
+    /// The changes do not match the file.
     #[error("experiment {experiment}: {problem}")]
     Changes {
         /// The experiment.
         experiment: String,
-        /// What is wrong, and what is accepted.
+        /// The problem, and the accepted values.
         problem: String,
     },
 }
@@ -72,7 +72,7 @@ impl Level {
         self.range.as_deref() == Some(range)
     }
 
-    /// The number that the label is, if it is the value of a key; a label of its own is a word.
+    /// Returns the label as a number if it is the value of a key; other labels are words.
     pub fn number(&self) -> Option<f64> {
         let value = self.set.values().find(|value| value.to_string() == self.label);
         value.filter(|_| self.set.len() == 1)?.number()
@@ -105,7 +105,7 @@ pub struct PlannedGrid {
     pub axes: Vec<PlannedAxis>,
     /// Its points, the last axis fastest.
     pub points: Vec<Point>,
-    /// The seeds that every point has; of a grid with a `half_width` those of the first look.
+    /// The seeds of every point; in a grid with a `half_width`, of the first stage.
     pub seeds: Vec<u64>,
     /// Whether points get more seeds as their spread asks for, up to [`Grid::seeds_at_most`].
     pub staged: bool,
@@ -118,7 +118,7 @@ pub struct PlannedGrid {
 /// All cells of an experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What the experiment is called.
+    /// The name of the experiment.
     pub name: String,
     /// The experiment.
     pub experiment: Loaded<Experiment>,
@@ -126,7 +126,7 @@ pub struct Plan {
     pub grids: Vec<PlannedGrid>,
     /// Names and titles of the grids that are run only if they are named.
     pub left: Vec<(String, String)>,
-    /// What was asked for.
+    /// The changes from the command line.
     pub(super) changes: Changes,
 }
 
@@ -142,7 +142,7 @@ impl PlannedGrid {
         self.axes.iter().position(|axis| axis.name == name)
     }
 
-    /// What was published of a point.
+    /// Returns the published results of a point.
     pub fn published(&self, at: &[usize]) -> Option<&Published> {
         self.grid.published.iter().find(|row| row.is_of(&self.axes, at))
     }
@@ -266,7 +266,7 @@ impl Planner<'_> {
         PlanError::Changes { experiment: self.experiment.value.name.clone(), problem }
     }
 
-    /// What is asked for is held to the ranges of the file.
+    /// Checks the changes against the ranges of the file.
     fn check(&self) -> Result<(), PlanError> {
         let Changes { settings, points, .. } = self.changes;
         let shelf = |key: &str| [&KERNELS, &MACHINES].into_iter().any(|shelf| shelf.kind == key);

@@ -10,7 +10,7 @@ use super::{Experiment, Grid, Setting};
 /// How much of an experiment is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Size {
-    /// What the file says of its grids.
+    /// The size in the file.
     #[default]
     Usual,
     /// Its quick look (`--quick`): grids that have one, as they say.
@@ -38,11 +38,11 @@ pub struct Form {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000))]
     pub seeds: Option<u32>,
-    /// Each user does only so many jobs, the first of its order.
+    /// Each user runs only this many jobs, the first of its order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub first: Option<u32>,
-    /// The run ends when all users together have done so many jobs.
+    /// The run ends when all users together have finished this many jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub jobs_together: Option<u32>,
@@ -66,7 +66,7 @@ pub struct Range {
     /// Those that are run without; default all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run: Vec<Setting>,
-    /// Those that are run with `--quick`; default those of `run`.
+    /// Values with `--quick`; by default those in `run`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quick: Vec<Setting>,
 }
@@ -131,7 +131,7 @@ impl Grid {
 }
 
 impl Experiment {
-    /// Whether it has a form of its own at `size`; otherwise what to do instead.
+    /// Checks that it has a separate form at `size`; the error suggests an alternative.
     ///
     /// # Errors
     /// The problem and its cure.

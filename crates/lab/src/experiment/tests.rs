@@ -146,8 +146,8 @@ fn the_spread_of_the_first_seeds_says_how_many_there_are() {
     assert!(first.longer(&outcomes[1..]).unwrap().is_none());
 }
 
-/// A second look of what the first leaves unknown, and of nothing else; from its spread, not from
-/// that of the first, follows the number.
+/// A second stage runs only for points that the first leaves too uncertain; the number of seeds
+/// follows from its spread, not from the first stage's.
 #[test]
 fn a_second_look_is_taken_where_the_first_is_not_enough() {
     let staged = "seeds = 3\nsecond_look = 6\nhalf_width = 1.5\nseeds_at_most = 40";

@@ -1,8 +1,8 @@
 //! Seeds until the answer is known: how many more each point of a grid needs.
 //!
 //! The number follows from the spread of the first seeds alone, never from a mean (Stein's two
-//! stages), so that the interval holds what it states although the data chose its size; and all
-//! decisions are taken between looks, so that they do not depend on which cell ends first.
+//! stages), so that the interval has its nominal coverage although the data determine its size; and
+//! all decisions are taken between stages, so that they do not depend on which cell ends first.
 //!
 //! Three seeds say too little of the spread of a noisy point: their interval would ask for many
 //! times the seeds. So a grid may look twice: at a few seeds of every point, which are enough where
@@ -15,20 +15,21 @@ use super::plan::Planner;
 use super::{Change, Grid, Plan, PlanError, PlannedGrid};
 use crate::job::Outcome;
 
-/// Confidence of the interval whose half is bounded.
+/// Confidence of the bounded interval.
 const CONFIDENCE: f64 = 0.95;
-/// Those of two looks.
+/// Confidence of the first of two stages.
 const CONFIDENCE_FIRST: f64 = 0.99;
 const CONFIDENCE_SECOND: f64 = 0.96;
 
 impl Grid {
-    /// How many of a point's `n` seeds say how far its values spread: those of the last look.
+    /// Returns the number of a point's `n` seeds that determine its spread: the seeds of the last
+    /// stage.
     pub fn pilot(&self, n: usize) -> usize {
         let looks = self.second_look.into_iter().chain([self.seeds]);
         looks.map(|seeds| seeds as usize).find(|&seeds| seeds <= n).unwrap_or(n)
     }
 
-    /// The confidence of a change whose sides have looked at so many seeds.
+    /// Returns the confidence of a change with `pilots` seeds in the sides' last stages.
     fn confidence(&self, pilots: [usize; 2]) -> f64 {
         match self.second_look {
             None => CONFIDENCE,
@@ -41,8 +42,8 @@ impl Grid {
         Staged::new(values, self.pilot(values.len())).ok()
     }
 
-    /// The change from `before` to `after`, values seed by seed of a grid with a `half_width`, and
-    /// its 95 % interval; each side may have a number of its own.
+    /// Returns the change from `before` to `after`, values by seed of a grid with a `half_width`,
+    /// and its 95 % interval; the sides may have different numbers of seeds.
     pub fn staged_change(&self, kind: Change, before: &[f64], after: &[f64]) -> Option<Estimate> {
         let (base, own) = (self.side(before)?, self.side(after)?);
         let confidence = self.confidence([base.pilot, own.pilot]);
@@ -85,8 +86,8 @@ impl Grid {
 }
 
 impl Plan {
-    /// The plan with the seeds that `outcomes`, one for each of its cells, ask for; `None` if every
-    /// change is known as well as it is asked for, or a cell has no outcome.
+    /// Returns the plan with the seeds that `outcomes`, one for each of its cells, require; `None`
+    /// if every change is known precisely enough, or a cell does not have an outcome.
     ///
     /// # Errors
     /// [`PlanError`] of a cell that cannot be made.

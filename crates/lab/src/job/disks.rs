@@ -15,7 +15,7 @@ const GROUP_MIB: u32 = 128;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Disks {
-    /// File systems, each on a disk of its own and with one work directory; with more than one, the
+    /// File systems, each on a separate disk and with one work directory; with more than one, the
     /// directory that `dir_rtns_1` lists is `/bin`, on none of them.
     pub directories: u32,
     /// MiB of each; `None`: half of the memory for all.
@@ -47,7 +47,7 @@ impl Disks {
         }
     }
 
-    /// Whether they are what a run has that asks for nothing.
+    /// Returns whether they are the defaults.
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -55,7 +55,7 @@ impl Disks {
     /// The file system called `name` on them.
     ///
     /// # Errors
-    /// [`JobError::Input`]: there is none, or it has no room for its journal.
+    /// [`JobError::Input`]: it does not exist, or is too small for its journal.
     pub(super) fn file_system(&self, name: &str) -> Result<FileSystem, JobError> {
         let wrong = |key: &str, problem| Err(JobError::Input { key: key.to_owned(), problem });
         if self.fs_mib.is_some_and(|mib| mib <= self.journal_mib) && name == "journal" {

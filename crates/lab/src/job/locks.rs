@@ -18,7 +18,8 @@ use crate::virtual_locks::VirtualLocks;
 #[derive(Clone, Debug)]
 pub struct LocksJob {
     measured: Loop,
-    /// Kernel, machine, and whether it has more CPUs than the one that the threads are kept to.
+    /// Kernel, machine, and whether it has more CPUs than the single one to which the threads are
+    /// pinned.
     virtual_machine: Option<(KernelPreset, Preset, bool)>,
     parts: Vec<Part>,
 }
@@ -106,7 +107,7 @@ impl LocksJob {
         &self.parts
     }
 
-    /// What decides its outcome beside its presets.
+    /// Returns the inputs that determine its outcome, except for its presets.
     pub fn settings(&self) -> Value {
         let own = &self.measured;
         let mut settings = json!({

@@ -2,7 +2,8 @@
 //! gives.
 //!
 //! A simulation is a pure function of its inputs, so its outcome may be kept under their hash and
-//! taken from there. A measurement is kept the same way: a sweep that was interrupted goes on.
+//! taken from there. A measurement is kept in the same way, so that an interrupted sweep can
+//! continue.
 
 mod command;
 mod disks;
@@ -34,13 +35,13 @@ pub use zone::ZoneJob;
 use crate::bulk::BulkUse;
 use crate::experiment::{Inputs, Target};
 
-/// Version of [`Outcome`] and of what a cell's hash is made of.
+/// Version of [`Outcome`] and of the inputs of a cell's hash.
 pub const SCHEMA: u32 = 1;
 
-/// What one execution gave.
+/// Result of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Numbers by metric; a metric that has no finite value is left out.
+    /// Numbers by metric, without metrics that are not finite.
     pub metrics: BTreeMap<String, f64>,
     /// Schedule hash of a simulation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +68,7 @@ impl Outcome {
 /// What hears of everything that happens on a virtual machine.
 pub type Listener = Rc<RefCell<dyn Recorder>>;
 
-/// What a recorded execution gave.
+/// Result of a recorded execution.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The same as without a recorder.
@@ -76,7 +77,7 @@ pub struct Recorded {
     pub bulk: Vec<BulkUse>,
 }
 
-/// Why a cell has no outcome.
+/// Errors of executing a cell.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A preset cannot be loaded.
@@ -90,7 +91,7 @@ pub enum JobError {
     Input {
         /// The input.
         key: String,
-        /// What is wrong, and what is accepted.
+        /// The problem, and the accepted values.
         problem: String,
     },
     /// The simulation failed.
@@ -102,7 +103,7 @@ pub enum JobError {
     /// The load on this machine failed.
     #[error(transparent)]
     Host(#[from] convoy_host::HostError),
-    /// A command did not come to its end, or printed no number.
+    /// A command failed, or did not print a number.
     #[error("`{line}`: {problem}")]
     Command {
         /// The command line.
@@ -135,9 +136,9 @@ pub enum Job {
 /// A preset that a cell uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What it is.
+    /// Its kind.
     pub kind: &'static str,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     /// Its content.
     pub content: Value,
@@ -174,8 +175,8 @@ impl Job {
         }
     }
 
-    /// Runs a workload or pages in a loop again and tells `recorder` of everything; `None` for all
-    /// other cells.
+    /// Runs a workload or a loop over pages again and reports all events to `recorder`; `None` for
+    /// all other cells.
     ///
     /// # Errors
     /// [`JobError`].
@@ -187,7 +188,7 @@ impl Job {
         }
     }
 
-    /// Whether it measures this machine, so that nothing else may run beside it.
+    /// Returns whether it measures this machine and so has to run alone.
     pub fn measures(&self) -> bool {
         match self {
             Self::Sim(_) | Self::Zone(_) | Self::Work(_) => false,
@@ -230,7 +231,7 @@ impl Job {
         }
     }
 
-    /// What decides its outcome beside its presets and its mix.
+    /// Returns the inputs that determine its outcome, except for its presets and its mix.
     pub fn settings(&self) -> Value {
         match self {
             Self::Sim(job) => json!(job.inputs()),

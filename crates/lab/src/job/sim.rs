@@ -15,7 +15,7 @@ use super::{Disks, JobError, Outcome, Part};
 use crate::experiment::Inputs;
 use crate::virtual_run::{VirtualPoint, VirtualRun};
 
-/// What decides a load point beside its presets and its mix.
+/// Inputs that determine a load point, except for its presets and its mix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimInputs {
@@ -23,7 +23,7 @@ pub struct SimInputs {
     pub users: u32,
     /// Users at full size.
     pub users_full: u32,
-    /// What they and the start delay were divided by.
+    /// Divisor of the users and the start delay.
     pub scale: u32,
     /// The seed.
     pub seed: u64,
@@ -44,7 +44,8 @@ pub struct SimInputs {
     /// Nanoseconds from the release to the first count of active tasks, if not as the boot has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_counted_ns: Option<u64>,
-    /// The run ends when all users together have done so many jobs; else at the end of the last.
+    /// The run ends when all users together have finished this many jobs, by default at the end of
+    /// the last user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs_together: Option<u64>,
     /// CPUs that all tasks are kept to, if not all.
@@ -93,7 +94,7 @@ impl SimJob {
         Self::build(own, kernel.value, machine.value, mix, parts)
     }
 
-    /// The load point of these presets, of a mix that has no file.
+    /// Returns the load point of these presets, with a mix that is not a file.
     ///
     /// # Errors
     /// [`JobError::Input`].
@@ -110,7 +111,7 @@ impl SimJob {
     /// The load point that a record holds.
     ///
     /// # Errors
-    /// [`JobError`]: the record is of a version whose presets this one does not read.
+    /// [`JobError`]: the record is of a version with presets that this version does not read.
     pub fn of_record(inputs: &Value, parts: Vec<Part>) -> Result<Self, JobError> {
         let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
         let part = |kind: &str| {
@@ -170,7 +171,7 @@ impl SimJob {
         &self.run
     }
 
-    /// What decides it beside its presets and its mix.
+    /// Returns the inputs that determine it, except for its presets and its mix.
     pub fn inputs(&self) -> &SimInputs {
         &self.inputs
     }
@@ -183,8 +184,8 @@ impl SimJob {
         Some((mix.jobs_per_user(), all)).filter(|(first, all)| first < all)
     }
 
-    /// The same with other users, another seed, other loop counts. The start delay stays what it is
-    /// for each user of the full size.
+    /// The same with other users, another seed, other loop counts. The start delay per user stays
+    /// the same as at full size.
     #[must_use]
     pub fn at(&self, users: Option<u32>, seed: Option<u64>, shrink: Option<u32>) -> Self {
         let mut job = self.clone();
@@ -240,7 +241,7 @@ impl SimJob {
         Ok(VirtualRun { sample_ns, ..self.run.clone() }.run()?)
     }
 
-    /// Executes it and tells `recorder` all that happens.
+    /// Executes it and reports all events to `recorder`.
     ///
     /// # Errors
     /// [`JobError::Virtual`].

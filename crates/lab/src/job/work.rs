@@ -62,7 +62,7 @@ impl WorkJob {
         &self.parts
     }
 
-    /// What decides its outcome beside its presets.
+    /// Returns the inputs that determine its outcome, except for its presets.
     pub(super) fn settings(&self) -> Value {
         let mut settings = json!({ "memory_mib": self.run.memory_mib, "seed": self.run.seed });
         if self.run.spread_percent > 0 {

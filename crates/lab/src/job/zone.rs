@@ -68,7 +68,7 @@ impl ZoneJob {
         &self.parts
     }
 
-    /// What decides its outcome beside its machine.
+    /// Returns the inputs that determine its outcome, except for its machine.
     pub(super) fn settings(&self) -> Value {
         let own = &self.measured;
         json!({

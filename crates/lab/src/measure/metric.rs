@@ -1,4 +1,4 @@
-//! The number taken from an execution: time, resource usage, or what the command printed.
+//! The number taken from an execution: time, resource usage, or a number in the output.
 
 use super::process::{Finished, last_line};
 use regex_lite::Regex;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Which number is taken: at most one of `regex` and `json` is there, and comes before `resource`.
 #[derive(Clone, Debug, Default)]
 pub struct MetricChoice {
-    /// What the kernel knows.
+    /// A resource counted by the kernel.
     pub resource: Resource,
     /// The last match on standard output, its group 1 if it has one.
     pub regex: Option<String>,
@@ -18,7 +18,7 @@ pub struct MetricChoice {
     pub unit: Option<String>,
 }
 
-/// What the kernel knows about an execution.
+/// Resources of an execution, counted by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resource {
     /// Time from start to end.
@@ -37,7 +37,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them, each with the name that stands for it.
+    /// All resources, with their names.
     pub const NAMES: [(&str, Self); 6] = [
         ("wall", Self::Wall),
         ("user", Self::User),
@@ -58,7 +58,7 @@ impl Resource {
     }
 }
 
-/// What is measured.
+/// The measured quantity.
 #[derive(Clone, Debug)]
 pub struct Metric {
     source: Source,
@@ -74,7 +74,7 @@ enum Source {
     Json(String),
 }
 
-/// Why an execution that ended well has no number.
+/// Why a successful execution does not have a number.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetricError {
     /// The pattern is none.
@@ -83,15 +83,15 @@ pub enum MetricError {
     /// The command printed no such thing.
     #[error("{wanted} is not in the output; {printed}")]
     Missing {
-        /// What was looked for.
+        /// The expected pattern or path.
         wanted: String,
-        /// What was there.
+        /// The output.
         printed: String,
     },
     /// Numbers in two units cannot be compared.
     #[error("{wanted} found a number in {found:?}, but {before:?} {why}; print all in one unit")]
     Unit {
-        /// What was looked for.
+        /// The expected pattern or path.
         wanted: String,
         /// The unit that it has.
         found: String,
@@ -100,12 +100,12 @@ pub enum MetricError {
         /// Why.
         why: &'static str,
     },
-    /// What is there is no number.
+    /// The value is not a number.
     #[error("{wanted} is {found:?}, which is no finite number")]
     NoNumber {
-        /// What was looked for.
+        /// The expected pattern or path.
         wanted: String,
-        /// What was there.
+        /// The output.
         found: String,
     },
 }
@@ -149,7 +149,8 @@ impl Metric {
         }
     }
 
-    /// A printed number, if it is in the unit that was named and in that of the numbers before.
+    /// Returns a printed number if its unit equals the requested one and the unit of the previous
+    /// numbers.
     fn in_one_unit(&self, Printed { wanted, number, unit }: Printed) -> Result<f64, MetricError> {
         let Some(found) = unit else { return Ok(number) };
         let other = |before: &str, why| {
@@ -163,7 +164,7 @@ impl Metric {
         if *before == found { Ok(number) } else { other(before, "was printed before") }
     }
 
-    /// What is measured, in a word or two.
+    /// Returns the name of the metric.
     pub fn name(&self) -> String {
         match &self.source {
             Source::Resource(Resource::Wall) => "wall time".to_owned(),
@@ -177,7 +178,7 @@ impl Metric {
         }
     }
 
-    /// Its unit; empty if nobody said it.
+    /// Returns its unit; empty if unknown.
     pub fn unit(&self) -> &str {
         &self.unit
     }
@@ -192,7 +193,7 @@ impl Metric {
 struct Printed {
     wanted: String,
     number: f64,
-    /// The unit that stands with it, if one does.
+    /// The unit printed with it, if any.
     unit: Option<String>,
 }
 
@@ -261,7 +262,7 @@ fn by_path(path: &str, output: &[u8]) -> Result<Printed, MetricError> {
     Ok(Printed { wanted, number, unit })
 }
 
-/// The unit that stands beside the number in its object, as `unit` or `time_unit`.
+/// Returns the unit in the number's object, as `unit` or `time_unit`.
 fn beside<'a>(document: &'a Value, path: &str) -> Option<&'a str> {
     let separator = if path.starts_with('/') { '/' } else { '.' };
     let object = match path.rsplit_once(separator) {
@@ -298,7 +299,7 @@ fn step_down<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// The last JSON object or array that begins a line; what stands around it does not matter.
+/// Returns the last JSON object or array that starts a line; other text is ignored.
 fn last_document(output: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(output);
     let mut rest = text.as_ref();

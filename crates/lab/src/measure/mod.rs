@@ -13,7 +13,7 @@ pub use process::{Ending, Finished, Program, RunError, kill_leftover, run};
 /// Why a measurement, a comparison or a search ends without a result. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// What was asked for makes no sense as it stands.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
     /// A setting has a value that makes no sense.
@@ -21,7 +21,7 @@ pub enum MeasureError {
     Setting {
         /// The setting.
         name: &'static str,
-        /// What is wrong, and what is accepted.
+        /// The problem, and the accepted values.
         problem: String,
     },
     /// The numbers of a comparison are not of one thing.
@@ -36,7 +36,7 @@ pub enum MeasureError {
     Failed {
         /// Which, when and how.
         text: String,
-        /// Whether there is no such command.
+        /// Whether the command does not exist.
         missing: bool,
     },
     /// The machine, the disk or git refuses something.
@@ -50,7 +50,7 @@ fn all(differences: &[Difference]) -> String {
 }
 
 impl MeasureError {
-    /// What was asked for makes no sense as it stands.
+    /// The request is invalid.
     pub fn request(error: impl Display) -> Self {
         Self::Request(error.to_string())
     }
@@ -83,7 +83,7 @@ impl From<RunError> for MeasureError {
     }
 }
 
-/// A list of CPUs such as `0,2-3`; the text of an error says what is wrong with it.
+/// Parses a list of CPUs such as `0,2-3`; the error describes the problem.
 pub fn cpus(list: &str) -> Result<Vec<usize>, String> {
     let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu < 1024);
     let range = |part: &str| {

@@ -1,9 +1,10 @@
 //! Running one command: nothing to read, its own process group, a time limit, both outputs caught,
 //! everything it started killed at its end.
 //!
-//! One thread waits for output and end at once (`poll` on both pipes and a process descriptor), so
-//! that no helper thread competes with the command for a CPU. The group is killed after the command
-//! ended as well: a daemon left behind would disturb the next run, and would keep the pipes open.
+//! One thread waits for output and exit together (`poll` on both pipes and a process descriptor),
+//! so that no helper thread competes with the command for a CPU. The group is killed after the
+//! command ended as well: a daemon left behind would disturb the next run, and would keep the pipes
+//! open.
 
 use convoy_host::{ChildUsage, Interrupts, Surroundings, wait_with_usage};
 use convoy_workload::disturbance::Disturbance;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 const LOOK_S: f64 = 0.1;
 /// How long a process that left the group may keep the pipes open after the command's end.
 const LINGER: Duration = Duration::from_millis(200);
-/// Bytes kept of each output: its end, where results stand.
+/// Bytes kept of each output: its end, which contains the results.
 const KEPT: usize = 16 << 20;
 
 /// A command as it is started each time.
@@ -57,8 +58,8 @@ impl Program {
         Self { words, ..Self::default() }
     }
 
-    /// What stands after `--`: one word with a blank or a character of the shell in it is a command
-    /// line, anything else a program and its arguments.
+    /// Interprets the words after `--`: a single word with a blank or a shell character is a
+    /// command line, anything else a program and its arguments.
     pub fn given(words: &[OsString]) -> Self {
         let special = |c: char| c.is_whitespace() || "|&;<>()$`\\\"'*?[]#~=%!{}".contains(c);
         match words {
@@ -81,16 +82,16 @@ pub enum Ending {
     Limit,
 }
 
-/// An execution that came to an end.
+/// A finished execution.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// How.
     pub ending: Ending,
     /// From its start to its end.
     pub wall: Duration,
-    /// What it used.
+    /// Its resource usage.
     pub usage: ChildUsage,
-    /// What else went on on the machine.
+    /// Activity of other programs on the machine.
     pub disturbance: Disturbance,
     /// Standard output; the last 16 MiB.
     pub stdout: Vec<u8>,
@@ -126,7 +127,7 @@ pub(super) fn last_line(output: &[u8]) -> Option<String> {
     Some(if short.len() < line.len() { short + "…" } else { short })
 }
 
-/// Why an execution came to no end of its own.
+/// Why an execution did not finish by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// SIGINT, SIGTERM or SIGHUP came; the command was killed.
@@ -145,7 +146,7 @@ pub enum RunError {
     /// The machine refuses something.
     #[error("cannot {what}: {cause}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
         /// Why not.
         cause: std::io::Error,
@@ -323,7 +324,7 @@ impl Output {
         Ok(Self { pipe: Some(pipe.into()), bytes: Vec::new() })
     }
 
-    /// Takes what is there; the pipe is gone at its end.
+    /// Reads the available data; drops the pipe at its end.
     fn read(&mut self) {
         let mut buffer = vec![0; 1 << 16];
         while let Some(pipe) = &mut self.pipe {
@@ -342,7 +343,8 @@ impl Output {
         }
     }
 
-    /// Reads to the end, which comes with the death of the group unless a process has left it.
+    /// Reads to the end, which is reached when the process group exits, unless a process has left
+    /// it.
     fn drain(&mut self, patience: Duration) {
         let begin = Instant::now();
         self.read();

@@ -1,6 +1,5 @@
-//! The multiuser load's files: re-aim's CSV and what it prints, AIM7's `suite7.ss`, what it prints
-//! and its log of jobs, and our own run records. A load point that is there several times has
-//! several values.
+//! The files of multiuser loads: re-aim's CSV and output, AIM7's `suite7.ss`, output and log of
+//! jobs, and Convoy's run records. A load point that is there several times has several values.
 
 use super::ReadError;
 use crate::compare::series::{Series, Side};
@@ -25,7 +24,7 @@ pub(super) fn is_log(text: &str) -> bool {
 }
 
 /// The number of the column with Jobs per minute, if `line` is the heading of such a table: AIM7's
-/// `Tasks Jobs/Min`, the second line of what re-aim prints, that of its log or of `stp_mdata.txt`.
+/// `Tasks Jobs/Min`, the second line of re-aim's output, of its log or of `stp_mdata.txt`.
 fn heading(line: &str) -> Option<usize> {
     let line = line.to_ascii_lowercase();
     let words: Vec<&str> = line.split_whitespace().take(4).collect();
@@ -112,7 +111,7 @@ fn logged(line: &str) -> Option<(u32, &str, f64)> {
     Some((users.parse().ok()?, job, real))
 }
 
-/// What else went on on the machine of a record of `convoy run`.
+/// Returns the activity of other programs from a record of `convoy run`.
 pub(in crate::compare) fn disturbance(record: &Value) -> Option<Disturbance> {
     Disturbance::deserialize(record.get("disturbance")?).ok()
 }

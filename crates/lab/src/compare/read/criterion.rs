@@ -1,4 +1,4 @@
-//! criterion's folders: `sample.json` has the nanoseconds of so many iterations each.
+//! criterion's directories: `sample.json` has iteration counts and their nanoseconds.
 
 use super::{ReadError, numbers, text};
 use crate::compare::series::{Series, Side};
@@ -24,7 +24,7 @@ pub(super) fn series(path: &Path, benchmark: &str, value: &Value) -> Result<Seri
 }
 
 /// What lies below `path`: the `new` samples, and as a first side the `base` ones if there are any
-/// for all of them. Nothing if it is no folder of criterion.
+/// for all of them. Returns no sides if it is not a directory of criterion.
 pub(super) fn folder(path: &Path) -> Result<Vec<Side>, ReadError> {
     let direct = path.join("sample.json");
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

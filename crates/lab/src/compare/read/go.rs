@@ -1,5 +1,5 @@
 //! The text of Go benchmarks, the input of benchstat: lines of a name, a count, and pairs of value
-//! and unit; `key: value` lines before them; `Unit` lines that say what is better.
+//! and unit; `key: value` lines before them; `Unit` lines that state the direction.
 
 use super::ReadError;
 use crate::compare::series::Series;
@@ -11,7 +11,7 @@ pub(super) fn is_go(text: &str) -> bool {
     text.lines().any(|line| fields(line).is_some())
 }
 
-/// Name, and the pairs of value and unit as they stand there.
+/// Returns the name and the pairs of value and unit, unchanged.
 fn fields(line: &str) -> Option<(&str, Vec<(&str, &str)>)> {
     let mut words = line.split_whitespace();
     let name = words.next()?.strip_prefix("Benchmark")?;
@@ -53,7 +53,7 @@ pub(super) fn series(path: &Path, text: &str) -> Result<Vec<Series>, ReadError> 
     Ok(all)
 }
 
-/// Times become seconds, so that they compare with what other tools say.
+/// Times become seconds, so that they can be compared with other tools'.
 fn scaled(unit: &str) -> (f64, String) {
     match unit.strip_prefix("ns/") {
         Some("op") => (1e-9, "s".to_owned()),

@@ -1,4 +1,4 @@
-//! Readers of the files that other tools leave, told by their content.
+//! Readers of other tools' files, recognised by content.
 
 pub(super) mod aim;
 mod criterion;
@@ -12,7 +12,7 @@ use crate::measure::MeasureError;
 use convoy_catalogue::read::bytes_up_to;
 use std::path::Path;
 
-/// What a file can be.
+/// Names of the formats.
 const FORMATS: &str = "hyperfine's --export-json, criterion's sample.json or its \
     folder, Go benchmark text, reaim.csv, re-aim's multiuser.ss, singleuser.ss, \
     reaim.debuglog and stp_mdata.txt, AIM7's suite7.ss and log, what either prints, a record of \
@@ -41,8 +41,8 @@ impl ReadError {
     }
 }
 
-/// Reads what `path` names. Several sides come from a file that holds several commands: they are
-/// what is compared if it is the only operand.
+/// Reads what `path` names. A file with several commands has several sides, which are compared with
+/// each other if it is the only operand.
 pub(super) fn read(path: &Path) -> Result<Vec<Side>, ReadError> {
     let sides = if path.is_dir() { directory(path)? } else { file(path)? };
     for series in sides.iter().flat_map(|side| &side.series) {

@@ -1,5 +1,5 @@
-//! The files that re-aim writes beside its CSV: rows without a heading (`multiuser.ss`), the debug
-//! log and the report of its single-user mode.
+//! The files that re-aim writes in addition to its CSV: rows without a heading (`multiuser.ss`),
+//! the debug log and the report of its single-user mode.
 
 use super::ReadError;
 use super::aim::point;
