@@ -8,7 +8,8 @@ use crate::mutants::{Ended, ended};
 use crate::stage::{Ending, Pipeline, built, cargo, run as show, run_filtered, shown};
 use crate::{Outcome, golden, tidy};
 
-/// Features with code of ours. Not `peers` of `convoy-mm`: building other allocators takes minutes.
+/// Features with code of this workspace. Not `peers` of `convoy-mm`: building other allocators
+/// takes minutes.
 const FEATURES: [&str; 2] = ["--features", "convoy-sync/lock_api"];
 
 /// Runs all stages, even after a failure, and ends with the closing lines of the test runner.
@@ -62,7 +63,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     if pipeline.passed(strict) { Outcome::Done } else { Outcome::Finding }
 }
 
-/// A stage whose cargo subcommand may not be installed: a minimal toolchain has none of them.
+/// A stage with a cargo subcommand that may not be installed, as in a minimal toolchain.
 fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Ending> {
     let mut probe = cargo(root, &[name, "--version"]);
     if !probe.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
@@ -75,7 +76,7 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
 const MIRI_LIMIT: Duration = Duration::from_secs(600);
 
 /// The locks on threads and the page allocator, interpreted: what Rust leaves undefined is found
-/// where it happens. Not under it: loom and the checker, whose coroutines are assembly.
+/// where it happens. Excluded: loom, and the checker with its coroutines in assembly.
 fn miri(root: &Path) -> anyhow::Result<Ending> {
     let nightly = |arguments: &[&str]| {
         let mut command = Command::new("rustup");
@@ -100,8 +101,9 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
     })
 }
 
-/// A sweep on two Dask workers, one of them killed, with `convoy`. Dask is installed beside the
-/// build; a machine that cannot get it says so and goes on, since the program does not need it.
+/// A sweep on two Dask workers, one of them killed, with `convoy`. Dask is installed in the build
+/// directory; a machine that cannot install it skips the stage with a message, since the program
+/// does not need it.
 fn dask(root: &Path, convoy: &Path) -> anyhow::Result<Ending> {
     let place = root.join("target/python");
     let python = place.join("bin/python3");

@@ -1,6 +1,7 @@
-//! `cargo xtask golden`: commands of the convoy binary whose output must not change by accident.
+//! `cargo xtask golden`: commands of the convoy binary with outputs that must not change by
+//! accident.
 //!
-//! A case is one file `tests/golden/NAME.toml` beside the output it expects:
+//! A case is one file `tests/golden/NAME.toml` next to its expected output:
 //!
 //! ```toml
 //! # One sentence: what this case pins.
@@ -91,7 +92,7 @@ fn read(path: &Path) -> anyhow::Result<Case> {
     Ok(toml::from_str(&std::fs::read_to_string(path)?)?)
 }
 
-/// Judges the outputs of two processes; returns what is wrong with them.
+/// Compares the outputs of two processes with the expected one; returns the differences.
 fn judge(
     directory: &Path,
     case: &Case,
@@ -113,7 +114,8 @@ fn judge(
     Ok(difference(&expected, &output).map(|text| format!("expected and got: {text}")))
 }
 
-/// Standard output of one run of `case`, whose exit code must be the one the case states.
+/// Returns the standard output of one run of `case`; fails if the exit code differs from the
+/// case's.
 fn output(
     root: &Path,
     program: &Path,

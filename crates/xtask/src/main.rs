@@ -1,8 +1,8 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
 //! predictions | races | skew | nightly`.
 //!
-//! `ci` is the one entry point: what it accepts is what a remote machine accepts, because a remote
-//! machine runs nothing else (see `.ci/run`).
+//! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
+//! server runs nothing else (see `.ci/run`).
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks")]
 #![expect(
     clippy::case_sensitive_file_extension_comparisons,
@@ -40,7 +40,7 @@ usage: cargo xtask COMMAND
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
-/// How a developer command ended; the codes are those of docs/exit-codes.md.
+/// The result of a developer command; docs/exit-codes.md lists the codes.
 enum Outcome {
     Done,
     Finding,
@@ -121,8 +121,8 @@ fn fuzz(root: &Path, arguments: &[&str]) -> anyhow::Result<stage::Ending> {
     stage::run(stage::cargo(root, &run).args(arguments))
 }
 
-/// What running ahead changes and what it saves, on loads and on paths of the kernel: an example
-/// and a bench, because they measure a release build.
+/// Measures the effect and the gain of running ahead, on loads and on paths of the kernel: an
+/// example and a benchmark, because they need a release build.
 fn skew(root: &Path) -> anyhow::Result<Outcome> {
     let loads = ["run", "--release", "--quiet", "--package", "convoy-lab", "--example", "skew"];
     let paths = ["bench", "--quiet", "--package", "convoy-kernel", "--bench", "paths"];
@@ -135,8 +135,8 @@ fn skew(root: &Path) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// The root of the workspace: two levels above this crate. Cargo says at run time where that is;
-/// the place at build time serves who starts the program without cargo.
+/// The root of the workspace: two levels above this crate. Cargo sets the path at run time; the
+/// path at build time is for runs without cargo.
 fn root() -> PathBuf {
     let manifests = std::env::var_os("CARGO_MANIFEST_DIR");
     let manifests = manifests.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);

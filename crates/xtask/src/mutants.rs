@@ -2,9 +2,9 @@
 //! tests must see.
 //!
 //! The faults are data, `tests/mutants.toml`. Each is put into a copy of the tree, and the tests
-//! run there one crate after the other until one fails. A test that sleeps or spins for good is
-//! ended by the watchdog in its program (`crates/watchdog`), which says where it was; what hangs
-//! all the same is a process group of its own, which is ended as a whole; so it is when this
+//! run there one crate after the other until one fails. A test that sleeps or spins forever is
+//! aborted by the watchdog in its program (`crates/watchdog`), which prints its position; a test
+//! that still hangs is in a separate process group, which is killed as a whole, also if this
 //! program dies.
 
 use std::fmt;
@@ -30,12 +30,13 @@ const SYNC: &str = "convoy-sync --tests";
 const CHECKER: &str = "convoy-checker --tests";
 const MM: &str = "convoy-mm --tests";
 
-/// The tests that must see a fault of a file that begins so, those of its own crate first.
+/// The tests that must detect a fault in a file with this path prefix, tests of its own crate
+/// first.
 const CRATES: &[(&str, &[&str])] =
     &[("crates/mm/", &[MM, CHECKER]), ("crates/sync/", &[SYNC, CHECKER, MM])];
 
-/// CPU time of one test program, in seconds, as the watchdog reads it: four times what the
-/// hungriest of them takes.
+/// CPU time of one test program, in seconds, as read by the watchdog: four times the maximum of any
+/// test.
 const BUDGET: (&str, &str) = ("CONVOY_TEST_CPU_SECONDS", "30");
 
 /// How a report of the watchdog begins.
@@ -45,7 +46,7 @@ const WATCHDOG: &str = "watchdog:";
 /// the wall, so far more than a busy machine needs.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// What the tests have printed last, in the copy.
+/// File with the last output of the tests, in the copy.
 const OUTPUT: &str = "tests.txt";
 
 /// How a command ended.
@@ -67,11 +68,11 @@ struct List {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mutant {
-    /// What is wrong then, in words.
+    /// Description of the fault.
     about: String,
     /// Where, from the root of the tree.
     file: String,
-    /// What is replaced; stands there once.
+    /// The replaced text, which occurs once.
     from: String,
     /// By what.
     to: String,
@@ -93,7 +94,7 @@ impl Mutant {
         Ok(text.replacen(&self.from, &self.to, 1))
     }
 
-    /// What the tests make of it.
+    /// Returns whether the tests detect it.
     fn seen(&self, tree: &Path) -> anyhow::Result<Seen> {
         let path = tree.join(&self.file);
         let sound = std::fs::read_to_string(&path)?;
@@ -156,7 +157,7 @@ fn run_tests<'a>(tree: &Path, tests: impl Iterator<Item = &'a str>) -> anyhow::R
     Ok(Seen::Survives)
 }
 
-/// What tests of the crate `name` that did not pass have seen; `output` is what they printed.
+/// Classifies the failed tests of the crate `name`, from their `output`.
 fn judge(name: &str, end: Ended, output: &str) -> Seen {
     let failing =
         |line: &str| line.strip_prefix("---- ")?.strip_suffix(" stdout ----").map(String::from);
@@ -172,7 +173,7 @@ fn judge(name: &str, end: Ended, output: &str) -> Seen {
     }
 }
 
-/// `cargo test` in `tree`, whose output goes to [`OUTPUT`] there.
+/// Runs `cargo test` in `tree`, with its output in [`OUTPUT`] there.
 fn cargo_test(tree: &Path, arguments: &[&str]) -> anyhow::Result<Command> {
     let mut command = stage::cargo(tree, &["test", "--quiet"]);
     command.args(arguments).env(BUDGET.0, BUDGET.1);
@@ -183,9 +184,8 @@ fn cargo_test(tree: &Path, arguments: &[&str]) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Ends a process group unless it is told not to, however the process that holds it goes away: an
-/// interrupt from the terminal does not reach a group of its own, and nothing outlives a kill but
-/// another process.
+/// Kills a process group unless disarmed, however its owner exits: an interrupt from the terminal
+/// does not reach a separate group, and only another process survives a kill.
 struct Guard(Child);
 
 impl Guard {
@@ -252,8 +252,8 @@ fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts in each fault whose description or file contains one of `wanted`, all if there is none, and
-/// says what became of it; the last sentence is the verdict.
+/// Applies each fault with one of `wanted` in its description or file, by default all, and prints
+/// the result; the last sentence is the verdict.
 pub(crate) fn run(root: &Path, wanted: &[&str]) -> anyhow::Result<Outcome> {
     let tree = root.join("target/mutants");
     copy(root, &tree)?;

@@ -24,7 +24,7 @@ const BISECT: &[&str] = &[
     "docs/bisect-model.md",
 ];
 
-/// What runs, each with the name of its stage. Release builds: these are hours of simulation in
+/// The commands, each with the name of its stage. Release builds: these are hours of simulation in
 /// all.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("test", &["test", "--workspace", "--release", "--no-fail-fast"]),

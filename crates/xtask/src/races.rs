@@ -1,6 +1,6 @@
-//! `cargo xtask races`: the recorder, and the locks that `convoy with` puts in place of libc's,
-//! under `ThreadSanitizer`. The object is compiled with it by a nightly toolchain, C programs by
-//! gcc; what libc does inside is not seen, so each lock runs what it does without libc.
+//! `cargo xtask races`: the recorder, and the replacement locks of `convoy with`, under
+//! `ThreadSanitizer`. The object is compiled with it by a nightly toolchain, C programs by gcc;
+//! libc itself is not instrumented, so each lock runs only code outside libc.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ const RACE: i32 = 66;
 /// Longest that a program runs.
 const SECONDS: &str = "120";
 
-/// What is in place of libc's locks, and what runs with it.
+/// The replacement of libc's locks, and the programs that run with it.
 struct Case {
     locks: &'static [(&'static str, &'static str)],
     recorded: &'static [bool],

@@ -13,11 +13,11 @@ pub(crate) enum Ending {
     Failed,
     /// A tool is missing; the text is the cure.
     Missing(&'static str),
-    /// What the stage needs is not there, and nothing that is shipped needs it; the text says what.
+    /// A requirement of the stage is missing that shipped code does not need; the text names it.
     Skipped(&'static str),
 }
 
-/// What is remembered of a stage for the closing table.
+/// Data of a stage for the final table.
 struct Stage {
     name: &'static str,
     ending: Ending,
@@ -60,7 +60,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether every stage passed. A missing tool is no pass on a machine that sets `CI`.
+    /// Whether every stage passed. A missing tool does not count as passed on a machine that sets
+    /// `CI`.
     pub(crate) fn passed(&self, strict: bool) -> bool {
         self.stages.iter().all(|stage| match stage.ending {
             Ending::Passed | Ending::Skipped(_) => true,

@@ -1,6 +1,6 @@
-//! `cargo xtask predictions`: what `convoy predict` says of small programs, or with `--real` of
-//! programs that nobody here wrote, beside what is measured in the same minutes. Every row is
-//! printed, good or bad.
+//! `cargo xtask predictions`: compares predictions by `convoy predict` for small programs, or with
+//! `--real` for third-party programs, with measurements in the same minutes. Every row is printed,
+//! good or bad.
 
 mod programs;
 
@@ -28,13 +28,13 @@ const RUN_MS: &str = "400";
 /// the first one too.
 const THREADS: [u32; 3] = [4, 16, 64];
 const REAL_THREADS: [u32; 4] = [4, 16, 64, 256];
-/// Ratio of the most and the least of the pairs, or of the recorded run and the others, from which
-/// a program has two speeds of its own.
+/// Ratio of the maximum to the minimum of the pairs, or of the recorded run to the others, from
+/// which a program counts as bistable.
 const BISTABLE: f64 = 2.0;
 
-/// What is asked for.
+/// The request.
 pub(crate) struct Wanted<'a> {
-    /// Programs of packages, not loops of ours.
+    /// Packaged programs instead of loops.
     real: bool,
     threads: Vec<u32>,
     cpus: Vec<u32>,
@@ -42,7 +42,7 @@ pub(crate) struct Wanted<'a> {
     only: Vec<&'a str>,
     pairs: usize,
     rounds: usize,
-    /// Priority of what is measured, as nice(1) has it; predictions keep theirs.
+    /// Priority of the measured programs, for nice(1); predictions keep theirs.
     nice: &'a str,
     /// A binary of convoy; none: a release build.
     convoy: Option<&'a str>,
@@ -93,9 +93,9 @@ struct Row {
     measured: f64,
     low: f64,
     high: f64,
-    /// Throughput of the run that was recorded, of that of the runs that were not.
+    /// Throughput of the recorded run, relative to the unrecorded runs.
     recorded: f64,
-    /// CPUs that other programs used meanwhile, of those that the program could use.
+    /// CPUs that other programs used during the measurement, among those available to the program.
     others: f64,
     /// Whether `predict` says itself that its replay is another program.
     doubted: bool,
@@ -129,7 +129,7 @@ impl Row {
         twice(self.high / self.low) || twice(self.recorded)
     }
 
-    /// How far off the prediction is, percent of what was measured.
+    /// Returns the error of the prediction, in percent of the measurement.
     fn error(&self) -> f64 {
         100.0 * (self.predicted / self.measured - 1.0)
     }
@@ -151,7 +151,7 @@ impl Row {
 #[derive(Clone, Copy)]
 struct Predicted {
     ratio: f64,
-    /// Throughput of the record, if it is what the program prints.
+    /// Throughput of the record, if comparable with the program's output.
     recorded: Option<f64>,
     doubted: bool,
 }
@@ -320,7 +320,7 @@ fn judge(what: &str, rows: &[&Row]) {
 }
 
 impl Bench {
-    /// All rows of a program on so many CPUs.
+    /// Measures all rows of a program on this number of CPUs.
     fn rows(&self, cpus: u32, program: &Program, row: &mut impl FnMut(Row)) -> anyhow::Result<()> {
         let (base, others) = (program.policies[0], &program.policies[1..]);
         let (mut bases, mut disturbed) = (Vec::<Vec<f64>>::new(), Vec::new());
@@ -371,8 +371,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A command kept to so many CPUs, at the priority that was asked for: of its session, too,
-    /// where the kernel shares CPUs between sessions (`sched_autogroup_enabled`).
+    /// Returns a command pinned to this number of CPUs, at the requested priority: also of its
+    /// session, if the kernel shares CPUs between sessions (`sched_autogroup_enabled`).
     fn kept(&self, cpus: u32, program: &Path) -> Command {
         const SCRIPT: &str = "echo \"$0\" 2>/dev/null >/proc/self/autogroup; \
                               exec nice -n \"$0\" taskset -c \"$@\"";
@@ -391,7 +391,7 @@ impl Bench {
         if policy == "sleep" { Vec::new() } else { vec![program.flag, policy] }
     }
 
-    /// What the program says of its rate.
+    /// Returns the rate that the program prints.
     fn rate(
         &self,
         cpus: u32,

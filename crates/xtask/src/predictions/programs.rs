@@ -1,5 +1,5 @@
-//! The programs of `cargo xtask predictions`: how each is started with so many threads, and what
-//! its output says of its rate.
+//! The programs of `cargo xtask predictions`: the command of each for a number of threads, and the
+//! rate in its output.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub(super) struct Program {
     pub(super) policies: &'static [&'static str],
     /// Its command for a number of threads, where files may be left.
     words: fn(&Path, u32) -> Vec<String>,
-    /// Operations a second, of what it says.
+    /// Extracts operations per second from its output.
     rate: fn(&str, u32) -> Option<f64>,
     /// How it is started with its lock in parts, if it can be.
     pub(super) split: Option<Split>,
@@ -49,7 +49,7 @@ impl Program {
 
 const MUTEX: &[&str] = &["sleep", "spin", "fair", "handoff"];
 
-/// Those of `crates/record/tests/programs/rate.c`.
+/// The loops of `crates/record/tests/programs/rate.c`.
 pub(super) const LOOPS: [Program; 6] = [
     Program {
         name: "turn",
@@ -110,7 +110,7 @@ fn plain(output: &str, _: u32) -> Option<f64> {
     output.trim().parse().ok()
 }
 
-/// Programs that nobody here wrote, of Debian's packages sysbench, rocksdb-tools and python3.
+/// Third-party programs, from Debian's packages sysbench, rocksdb-tools and python3.
 pub(super) const REAL: [Program; 5] = [
     Program {
         name: "sysbench mutex",
@@ -216,7 +216,7 @@ for thread in threads:
 print(items / (time.monotonic() - begin))
 ";
 
-/// Makes what the programs that are there need.
+/// Creates the input files of the installed programs.
 pub(super) fn prepare(place: &Path) -> anyhow::Result<()> {
     std::fs::write(place.join("through_queue.py"), QUEUE)?;
     let fill = format!(

@@ -1,4 +1,4 @@
-//! The files that the rules look at.
+//! The files that the rules check.
 
 use std::collections::BTreeMap;
 use std::path::Path;

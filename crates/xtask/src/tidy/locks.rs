@@ -1,4 +1,4 @@
-//! Rules for `crates/sync`: file cards, and a reason beside every memory ordering.
+//! Rules for `crates/sync`: file cards, and a reason for every memory ordering.
 
 use super::source::{Source, words};
 use super::{Config, Findings};
@@ -16,7 +16,7 @@ const CARD: &[&str] = &[
 
 const ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "Relaxed", "SeqCst"];
 
-/// How many lines above an ordering its reason may stand.
+/// Largest distance in lines between an ordering and its reason above.
 const REACH: usize = 6;
 
 pub(crate) fn check(
@@ -71,8 +71,8 @@ fn orderings(found: &mut Findings, source: &Source) {
     }
 }
 
-/// Whether a memory ordering or a fence stands in `line`. A bare name counts as an argument only:
-/// `Release` may well be somebody's type.
+/// Returns whether `line` contains a memory ordering or a fence. A bare name counts only as an
+/// argument: `Release` may be the name of a type.
 fn names_ordering(line: &str) -> bool {
     words(line).any(|(at, word)| {
         let (before, after) = (&line[..at], &line[at + word.len()..]);

@@ -7,7 +7,8 @@ use toml::Table;
 
 use super::{Finding, Findings};
 
-/// Which crates of ours a crate may depend on; the table of ARCHITECTURE.md. Nothing else may.
+/// The crates of this workspace that a crate may depend on: the table of ARCHITECTURE.md. Nothing
+/// else may.
 const LAYERS: &[(&str, &[&str])] = &[
     ("catalogue", &[]),
     ("stats", &[]),
@@ -75,7 +76,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Crates that promise to bring nothing along, and what they may use of others all the same.
+/// Crates that promise few dependencies, and their allowed external crates.
 const LEAN: &[(&str, &[&str])] =
     &[("sync", &["libc", "lock_api"]), ("stats", &["libm", "thiserror"])];
 

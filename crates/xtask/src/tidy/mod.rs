@@ -1,8 +1,8 @@
 //! `cargo xtask tidy`: the house rules of STYLE.md, executed.
 //!
 //! Each rule is a function from text to findings and knows nothing of the file system, so its tests
-//! are good and bad snippets. What a rule must know of this tree (figures, exceptions) stands in
-//! `tidy.toml` at the root.
+//! are good and bad snippets. Parameters of the rules for this repository (figures, exceptions) are
+//! in `tidy.toml` at the root.
 
 pub(crate) mod files;
 mod locks;
@@ -60,11 +60,11 @@ impl<'a> Findings<'a> {
 pub(crate) struct Config {
     /// Figures of the published tables; they belong into `experiments/` and nowhere else.
     pub(crate) published_figures: Vec<String>,
-    /// Beginnings of the paths in which `unsafe` may stand.
+    /// Prefixes of the paths that may contain `unsafe`.
     pub(crate) unsafe_places: Vec<String>,
-    /// Modules of `crates/sync/src` that are no locks and need no file card.
+    /// Modules of `crates/sync/src` that are not locks and do not need a file card.
     pub(crate) not_locks: Vec<String>,
-    /// Files that are no text.
+    /// Binary files.
     #[serde(default)]
     pub(crate) binary_files: Vec<String>,
     /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.

@@ -148,7 +148,7 @@ fn figures(found: &mut Findings, text: &str, config: &Config) {
     }
 }
 
-/// Exceptions of `tidy.toml` that are no longer needed.
+/// Reports exceptions of `tidy.toml` that are not needed any more.
 pub(crate) fn stale(files: &BTreeMap<String, String>, config: &Config) -> Vec<Finding> {
     let mut found = Findings::new("tidy.toml");
     for (path, limit) in &config.long_files {

@@ -1,4 +1,4 @@
-//! Rust source, split into what the compiler sees and what the reader sees.
+//! Rust source, split into code and comments.
 
 /// A Rust file, line by line. `code[i]` is line `i` with comments and the contents of strings and
 /// character literals blanked, `comments[i]` is the comment text on line `i`; columns are kept.
