@@ -11,7 +11,7 @@ use super::error::HostError;
 use super::run::{HostRun, Progress, Single};
 use convoy_workload::jobs::{Job, Operations};
 
-/// What one job achieved.
+/// Result of one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// The job.
@@ -28,12 +28,12 @@ pub struct Rate {
     pub factor: f64,
     /// Operations per second.
     pub operations_per_s: f64,
-    /// What an operation is.
+    /// The name of an operation.
     pub unit: String,
 }
 
-/// Operations of a run of `job` with files of `file_kb`, and what they are; those of the arithmetic
-/// jobs in thousands, as AIM9 states them.
+/// Returns the operations of a run of `job` with files of `file_kb`, and their name; for arithmetic
+/// jobs in thousands, as in AIM9.
 fn factor(job: Job, file_kb: u64) -> (f64, String) {
     let Operations { count, unit } = job.operations(file_kb);
     match unit {
@@ -44,9 +44,8 @@ fn factor(job: Job, file_kb: u64) -> (f64, String) {
     }
 }
 
-/// Repeats each job of the mix for `period`, alone, one after the other. Jobs that were shrunk have
-/// fewer operations in a run than the factor says: their rates are those of full size only where
-/// `shrink` is 1.
+/// Repeats each job of the mix for `period`, alone, one after the other. Shrunk jobs have fewer
+/// operations per run than the factor: rates are those of full size only if `shrink` is 1.
 ///
 /// # Errors
 /// [`HostError`].

@@ -41,7 +41,7 @@ const MOST_SHARDS: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Board {
     memory: SharedWords,
-    /// Latency histograms: by shard, job and bucket. Pages that nobody touches cost nothing.
+    /// Latency histograms: by shard, job and bucket. Untouched pages cost nothing.
     latencies: SharedWords,
     users: u32,
     shards: u32,
@@ -66,7 +66,7 @@ pub(crate) enum Head {
     SystemNs,
     /// Context switches of all users that went to sleep.
     Voluntary,
-    /// Context switches of all users whose CPU was taken away.
+    /// Involuntary context switches of all users.
     Involuntary,
     /// Page faults of all users without input or output.
     MinorFaults,
@@ -88,18 +88,18 @@ pub(crate) enum Head {
     IdleTicks,
     /// As above.
     StealTicks,
-    /// As above; 0 if the kernel does not tell.
+    /// As above; 0 if the kernel does not report it.
     TotalTicks,
 }
 
-/// What one user has recorded.
+/// The records of one user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot<'a> {
     words: &'a [AtomicU64],
     kinds: &'a [Job],
 }
 
-/// What one user did with one kind of job.
+/// One user's counts for one kind of job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobTally {
     pub(crate) runs: u64,
@@ -166,7 +166,7 @@ impl Board {
         self.set(head, self.get(head) + value);
     }
 
-    /// Adds what an ended user used.
+    /// Adds the resource usage of a finished user.
     pub(crate) fn add_usage(&self, usage: &Usage) {
         self.add_to(Head::UserNs, usage.user_ns);
         self.add_to(Head::SystemNs, usage.system_ns);
@@ -185,7 +185,7 @@ impl Board {
         self.add_to(Head::Lost, 1);
     }
 
-    /// Notes what the CPUs did from `before` to `after`.
+    /// Stores the CPU times from `before` to `after`.
     pub(crate) fn set_ticks(&self, before: &CpuTicks, after: &CpuTicks) {
         self.set(Head::UserTicks, after.user.saturating_sub(before.user));
         self.set(Head::SystemTicks, after.system.saturating_sub(before.system));
@@ -194,7 +194,7 @@ impl Board {
         self.set(Head::TotalTicks, after.total.saturating_sub(before.total));
     }
 
-    /// What the CPUs did between start and end; `None` if the kernel does not tell.
+    /// Returns the CPU times between start and end; `None` if the kernel does not report them.
     pub(crate) fn ticks(&self) -> Option<CpuTicks> {
         let ticks = CpuTicks {
             user: self.get(Head::UserTicks),
@@ -380,7 +380,7 @@ impl Slot<'_> {
         })
     }
 
-    /// What the user did with `job`.
+    /// Returns the user's counts for `job`.
     pub(crate) fn tally(&self, job: Job) -> JobTally {
         let at = self.tally_at(job);
         JobTally {

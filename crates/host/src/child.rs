@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-/// What a child, and the children that it waited for, used.
+/// Resource usage of a child and of the children that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChildUsage {
     /// CPU time in user mode.
@@ -21,7 +21,7 @@ pub struct ChildUsage {
 /// Waits for `child` to end and takes its status and usage.
 ///
 /// # Errors
-/// Those of `wait4`; interrupted waits are repeated.
+/// The errors of `wait4`; interrupted waits are repeated.
 pub fn wait_with_usage(child: &Child) -> std::io::Result<(ExitStatus, ChildUsage)> {
     let pid = child.id() as libc::pid_t;
     let mut status = 0;

@@ -43,7 +43,8 @@ pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
 }
 
-/// The numbers of the CPUs that this process may use; none if the kernel does not tell.
+/// Returns the numbers of the CPUs that this process may use; empty if the kernel does not report
+/// them.
 pub fn usable_cpus() -> Vec<usize> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
@@ -59,8 +60,8 @@ pub struct CpusError {
     pub source: std::io::Error,
 }
 
-/// Calls `body` while the calling thread, and all that it starts meanwhile, is kept to the first
-/// `count` of the CPUs that it may use.
+/// Calls `body` while the calling thread, and threads and processes that it starts, are restricted
+/// to the first `count` of its CPUs.
 ///
 /// # Errors
 /// [`CpusError`].
@@ -91,7 +92,7 @@ pub fn process_switches() -> Switches {
     Switches { voluntary, involuntary }
 }
 
-/// What the CPUs that this process may use have done since the machine started.
+/// CPU times since boot of the CPUs that this process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTicks {
     /// Ticks in user mode, nice or not.
@@ -115,7 +116,7 @@ impl CpuTicks {
     }
 }
 
-/// Reads [`CpuTicks`]; `None` where the kernel does not tell.
+/// Reads [`CpuTicks`]; `None` if the kernel does not report them.
 pub fn cpu_ticks() -> Option<CpuTicks> {
     let usable = rustix::thread::sched_getaffinity(None).ok()?;
     let text = std::fs::read_to_string("/proc/stat").ok()?;

@@ -2,11 +2,11 @@
 //!
 //! A user is a fresh process, and in a fresh process the first run of a job costs more than the
 //! next: memory is touched for the first time and copied from the parent, the code is not in the
-//! caches. In mixes of short jobs that is a good part of Real. So a *pass* does what a user does, a
-//! fresh process in a fresh work directory, and runs every job of the mix once, then once more.
-//! There are several passes; the cost of a first run, and of a later one, is the mean of the middle
-//! half of the passes, which neither a lucky nor a disturbed pass moves. If nothing but CPU time
-//! mattered, N users on C CPUs would take
+//! caches. In mixes of short jobs that is a good part of Real. So a *pass* imitates a user: a fresh
+//! process in a fresh work directory runs every job of the mix once, then once more. There are
+//! several passes; the cost of a first run, and of a later one, is the mean of the middle half of
+//! the passes, which neither a lucky nor a disturbed pass moves. If nothing but CPU time mattered,
+//! N users on C CPUs would take
 //!
 //! ```text
 //! predicted = Σ (first run + (runs of the job per user − 1) × later run) × max(N / C, 1)
@@ -36,7 +36,7 @@ const MOST_PASSES: u32 = 25;
 /// for the fixtures; one of `fserver` with the sizes of 1996 is seconds.
 const ENOUGH_NS: u64 = 1_000_000_000;
 
-/// What runs of one job take alone, nanoseconds.
+/// Times of runs of one job alone, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     /// The first in its process.
@@ -66,7 +66,7 @@ impl Costs {
         (job, if job.depends_on_file_size() { file_kb } else { 0 })
     }
 
-    /// Those of `jobs` whose cost with files of `file_kb` is not known yet.
+    /// Returns the jobs with unknown cost for files of `file_kb`.
     pub(super) fn unknown(&self, jobs: &[(Job, u32)], file_kb: u64) -> Vec<Job> {
         let known = |job: &Job| self.alone.contains_key(&Self::key(*job, file_kb));
         jobs.iter().map(|(job, _)| *job).filter(|job| !known(job)).collect()

@@ -57,7 +57,7 @@ pub enum HostError {
         /// The same for programs.
         at: At,
     },
-    /// The limits of this machine or session are too low for so many users.
+    /// The limits of this machine or session are too low for this number of users.
     #[error(
         "there is not enough for {}: {}; cure this, use fewer users, or try --force",
         counted(*users),
@@ -66,10 +66,10 @@ pub enum HostError {
     Limits {
         /// The users.
         users: u32,
-        /// What is short.
+        /// The limits that are too low.
         shortages: Vec<Shortage>,
     },
-    /// The point came to its end, but not all of its load was done.
+    /// The point finished, but without its whole load.
     #[error("the load point of {} failed: {}", counted(*users), cause.text)]
     Point {
         /// The users.
@@ -140,7 +140,7 @@ pub enum HostError {
         /// Why.
         errno: Errno,
     },
-    /// No user came to its end.
+    /// No user finished.
     #[error(
         "no user of {} came to its end: killed; check for memory pressure (dmesg) and use fewer \
          users",
@@ -184,7 +184,7 @@ impl HostError {
 }
 
 impl At {
-    /// The cause with this place, told by `text`.
+    /// Returns the cause at this place, described by `text`.
     pub(super) fn cause(self, text: String) -> Cause {
         let named = |errno: Errno| match errno.name() {
             "E?" => errno.0.to_string(),

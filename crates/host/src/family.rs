@@ -15,8 +15,8 @@ use crate::clock;
 /// How long killed children are given before they are looked for again.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Runs `line` to its end or the end of its time, and ends everything that it started; the caller
-/// has no other children. `None`: its time was over.
+/// Runs `line` until it exits or times out, and kills all its descendants; the caller must not have
+/// other children. Returns `None` after a timeout.
 pub(super) fn run(line: &ShellLine<'_>) -> Sys<Option<Exit>> {
     // What the command leaves behind comes to this process, and not to the supervisor.
     adopt(true)?;
@@ -71,8 +71,8 @@ fn wait_for(pid: i32, timeout: Duration) -> bool {
     }
 }
 
-/// Kills all children of this process and, where it is their subreaper, all of their descendants;
-/// reaps them and tells how each ended.
+/// Kills all children of this process and, if it is their subreaper, all their descendants; reaps
+/// them and returns their exit states.
 pub(super) fn end_children() -> Vec<Ended> {
     let mut all = Vec::new();
     loop {

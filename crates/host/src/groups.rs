@@ -11,8 +11,8 @@ pub(crate) struct Group {
     pub(crate) is_second: bool,
 }
 
-/// The group of this process and all above it, as `controller` knows them. In a container the own
-/// group is often the root of what is mounted, so some of them may not be there.
+/// The group of this process and all above it, as `controller` knows them. In a container the
+/// process's own group is often the root of the mount, so some of them may not exist.
 pub(crate) fn groups(controller: &str) -> Vec<Group> {
     let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     listed(&text, controller)

@@ -1,4 +1,4 @@
-//! What the records say about this machine.
+//! The description of this machine in records.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use convoy_workload::calibration::CalibrationHost;
 
 use crate::clock;
 
-/// What the kernel says about this machine.
+/// Returns the kernel's description of this machine.
 pub fn describe_host() -> CalibrationHost {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
     let cpu = read("/proc/cpuinfo")

@@ -1,5 +1,5 @@
-//! Faults on demand, to test what a run does with them: a variable of the environment makes a
-//! system call of one job fail.
+//! Fault injection, to test how a run handles failures: an environment variable makes a system call
+//! of one job fail.
 //!
 //! `CONVOY_INJECT=<error>@<job>:<n>` lets the calls that can give that error fail in the n-th run
 //! of that job, in every user; n is 1 or more. The calls are not made; a job that tries again fails

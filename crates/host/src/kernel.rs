@@ -51,7 +51,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A kernel whose programs are the scripts of the work directory `directory`.
+    /// Returns a kernel with the scripts of the work directory `directory` as its programs.
     pub fn new(directory: &str) -> Self {
         Self {
             directory: directory.to_owned(),

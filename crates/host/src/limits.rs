@@ -1,8 +1,8 @@
 //! The limits that thousands of users meet, checked before they are started.
 //!
-//! What a point needs is an upper bound: every user in its most demanding job at the same time. A
-//! limit that cannot be read is no limit. Soft limits are raised to the hard ones first, which
-//! needs no privilege.
+//! The requirement of a point is an upper bound: every user in its most demanding job at the same
+//! time. A limit that cannot be read is ignored. Soft limits are raised to the hard ones first,
+//! which needs no privilege.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ const OWN_PROCESSES: u64 = 8;
 /// Processes below a user in its most demanding job: a child, the shell it starts, the script's
 /// shell, a listing.
 const SHELL_PROCESSES: u64 = 4;
-/// Descriptors of a process: the standard three, locks, pipes and signals of run control, and what
-/// a job opens.
+/// Descriptors of a process: the standard three, locks, pipes and signals of run control, and the
+/// files of a job.
 const DESCRIPTORS: u64 = 20;
 /// Open files of a user in the whole system; descriptors that a fork inherits are not counted.
 const OPEN_FILES: u64 = 6;
@@ -42,7 +42,7 @@ const OWN_KB: u64 = 8192;
 pub struct Shortage {
     /// What there is too little of.
     pub what: &'static str,
-    /// What the users need of it.
+    /// The users' requirement.
     pub need: u64,
     /// What there is.
     pub have: u64,
@@ -50,7 +50,7 @@ pub struct Shortage {
     pub cure: String,
 }
 
-/// What a load point needs.
+/// Requirements of a load point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need<'a> {
     pub(super) users: u32,
@@ -59,7 +59,7 @@ pub(super) struct Need<'a> {
     pub(super) directories: &'a [std::path::PathBuf],
 }
 
-/// What there is; `None` where there is no limit or it cannot be read.
+/// Available resources; `None` if there is no limit or it cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Have {
     /// Processes and threads that exist.
@@ -68,7 +68,7 @@ struct Have {
     user_processes: Option<u64>,
     pid_max: Option<u64>,
     threads_max: Option<u64>,
-    /// What the control group admits beyond what is in it, and its file.
+    /// Processes that the control group still admits, and its file.
     group_pids: Option<(u64, String)>,
     /// `ulimit -n`.
     descriptors: Option<u64>,
@@ -85,13 +85,13 @@ struct Have {
     segment_bytes: Option<u64>,
     /// Memory that can be had, KB.
     memory_kb: Option<u64>,
-    /// Memory that the control group admits beyond what it uses, KB, and its file.
+    /// Memory that the control group still admits, in KB, and its file.
     group_memory: Option<(u64, String)>,
     /// Of each work directory.
     places: Vec<Place>,
 }
 
-/// What is short for `need`; raises soft limits where that helps.
+/// Returns the limits that are too low for `need`; raises soft limits if this helps.
 pub(super) fn shortages(need: &Need<'_>) -> Vec<Shortage> {
     raise(Resource::Nofile);
     raise(Resource::Nproc);
@@ -218,7 +218,7 @@ struct Place {
     room_kb: u64,
     /// Inodes left, where there is a table of them.
     names: Option<u64>,
-    /// Whether what is in its files is memory.
+    /// Whether its files are in memory.
     is_in_memory: bool,
 }
 
@@ -285,8 +285,8 @@ fn files_left() -> Option<u64> {
     Some(all.get(2)?.saturating_sub(*all.first()?))
 }
 
-/// A controller of control groups, and its files: the limit and what is used, in the second version
-/// and in the first.
+/// A controller of control groups, and its files: limit and usage, in the second version and in the
+/// first.
 struct Controller {
     name: &'static str,
     second: [&'static str; 2],

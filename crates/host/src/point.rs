@@ -50,7 +50,7 @@ pub(super) fn run_plan(
     Rc::try_unwrap(board).map_err(|_| HostError::Supervisor)
 }
 
-/// Waits for the supervisor, and calls `count` meanwhile. It is unregistered before its id is free
+/// Waits for the supervisor, calling `count` periodically. It is unregistered before its id is free
 /// to be used again.
 fn wait_for(pid: i32, count: impl FnMut()) {
     let Some(id) = Pid::from_raw(pid) else { return };
@@ -150,7 +150,8 @@ fn call_name(text: &str) -> &'static str {
     known.into_iter().find(|call| *call == text).unwrap_or("run control")
 }
 
-/// Ends what a killed supervisor left: users die with it, the children of their jobs do not.
+/// Kills processes that a killed supervisor left: users die with it, but the children of their jobs
+/// do not.
 fn end_orphans(board: &Board) {
     if let Some(group) = Pid::from_raw(board.get(Head::Group) as i32) {
         for _ in 0..ORPHAN_CHECKS {

@@ -1,8 +1,8 @@
 //! How often a load point is executed: a number of times, for some time, or until the interval of
 //! its Jobs/Min is narrow enough.
 //!
-//! *Validity.* Whoever looks at an interval after each execution and stops when it pleases has
-//! looked many times, and the 95 % no longer hold. With a precision asked for, the interval is
+//! *Validity.* If an interval is evaluated after each execution and the measurement stops when it
+//! is narrow enough, its coverage is not 95 %. With a precision asked for, the interval is
 //! therefore the always-valid one of [`convoy_stats::precision`]: it covers the mean at all looks
 //! together, so it holds whatever made the run stop. Without, the number of executions does not
 //! depend on their rates, and the interval is Student's. Both want executions that are independent
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use convoy_stats::{CONFIDENCE, Sample, precision};
 
-/// Executions after which `--precise` gives up, unless told otherwise.
+/// Default limit of executions with `--precise`.
 pub const MOST_REPEATS: u32 = 200;
 
 /// The rule of a run.

@@ -84,10 +84,10 @@ impl HostRun {
     }
 }
 
-/// What a run tells while it goes on.
+/// Progress events of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// The jobs are measured alone, for the load point of so many users.
+    /// The jobs are measured alone, for the load point of this number of users.
     Measuring {
         /// The users.
         users: u32,
@@ -99,7 +99,7 @@ pub enum Progress {
         /// Executions before this one, warm-up included.
         before: u32,
     },
-    /// It goes on.
+    /// It is running.
     Working {
         /// The users.
         users: u32,
@@ -110,15 +110,15 @@ pub enum Progress {
     },
     /// A load point has ended, well or not.
     Finished {
-        /// The record so far, whose last point it is.
+        /// The record so far, with this as its last point.
         record: Box<RunRecord>,
     },
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Finished {
-    /// What was measured, failed points included.
+    /// The measurements, failed points included.
     pub record: RunRecord,
     /// Why the run ended before its last point.
     pub error: Option<HostError>,
@@ -134,7 +134,7 @@ impl Finished {
     }
 }
 
-/// What a job did that was repeated for a period.
+/// Result of a job that was repeated for a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Single {
     /// Runs.
@@ -149,8 +149,8 @@ pub struct Single {
 /// addressee.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs all load points. Whatever happens, what was measured is kept, and what the run made has
-/// been removed.
+/// Runs all load points. In all cases the measurements are kept and the files of the run are
+/// removed.
 pub fn run(options: &HostRun, progress: impl FnMut(&Progress)) -> Finished {
     // The lock protects no data: a panic under it does not matter.
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +199,7 @@ pub(super) fn single(
     Ok(jobs.iter().map(sum).collect())
 }
 
-/// What a reader of the figures of `mix` should know.
+/// Returns notes for readers of the figures of `mix`.
 fn notes(mix: &Mix) -> Vec<String> {
     let mut notes: Vec<String> =
         mix.notes.iter().map(|note| format!("{}: {note}", mix.name)).collect();
@@ -418,7 +418,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
         Ok(())
     }
 
-    /// Adds what the costs of the jobs alone say.
+    /// Adds the prediction from the costs of the jobs alone.
     fn predict(&self, point: &mut Point) {
         for stats in &mut point.jobs {
             let job = self.counts.iter().find(|(job, _)| job.name() == stats.job);
@@ -438,7 +438,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
     }
 }
 
-/// Who else used the CPUs during a point.
+/// Returns the CPU use of other programs during a point.
 fn disturbance(point: &Point, cpus: u32) -> Disturbance {
     let s = |percent: f64| percent / 100.0 * f64::from(cpus) * point.real_s;
     let stolen_s = s(point.steal_percent.unwrap_or(0.0));

@@ -1,4 +1,4 @@
-//! What the users of a load point recorded, as numbers: one execution, and several together.
+//! Summary of the users' records of a load point: one execution, and several together.
 
 use convoy_stats::LogHistogram;
 
@@ -44,8 +44,8 @@ struct JobSum {
 }
 
 impl Execution {
-    /// Reads a board whose users have ended, after `wall_s` seconds in all; `None` if no user came
-    /// to its end.
+    /// Reads a board after all users have exited, `wall_s` seconds in all; `None` if no user
+    /// finished.
     pub(super) fn new(board: &Board, jobs: &[(Job, u32)], wall_s: f64) -> Option<Self> {
         let start = board.get(Head::Start);
         let since = |ns: u64| ns.saturating_sub(start) as f64 / 1e9;
@@ -138,7 +138,7 @@ impl JobSum {
     }
 }
 
-/// Why an execution that came to its end is not the whole load.
+/// Returns why a finished execution did not run the whole load.
 fn cause(board: &Board) -> Option<Cause> {
     let failed = board.slots().zip(1..).find_map(|(slot, user)| Some((user, slot.failure()?)));
     if let Some((user, failure)) = failed {
@@ -210,7 +210,7 @@ pub(super) fn point(all: &[Execution], plan: &Plan, cpus: u32) -> Point {
     point.with_columns(&mean_columns(all))
 }
 
-/// A load point of which nothing is known but what was to be done.
+/// Returns a load point with its plan and without results.
 pub(super) fn planned(plan: &Plan) -> Point {
     Point {
         users: plan.orders.len() as u32,

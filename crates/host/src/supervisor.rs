@@ -8,21 +8,20 @@
 //!
 //! The supervisor is the only thread of its process, so forking from it is clean whatever the
 //! caller's process does. It reads signals from a descriptor: waiting for users and for an
-//! interrupt is one `poll`, with nothing to miss. It is the subreaper of everything below: a
-//! grandchild whose parent was killed comes to it. The anchor does nothing but keep the process
-//! group alive, so that killing the group at the end can neither miss a process nor hit a stranger.
+//! interrupt is one `poll`, with nothing to miss. It is the subreaper of all its descendants: it
+//! inherits grandchildren of killed parents. The anchor does nothing but keep the process group
+//! alive, so that killing the group at the end can neither miss a process nor hit a stranger.
 //!
 //! *Start barrier.* Two pipes. A user writes nothing: it closes its end of the *ready* pipe, and
 //! the supervisor reads the end of file when all have (a user that dies closes it too). Then the
 //! supervisor stamps the start and closes its end of the *gate*, on which all users block in
-//! `read`: each gets the end of file whether it was already waiting or comes later. No wakeup can
-//! be lost, nobody polls.
+//! `read`: each gets the end of file whether it was already waiting or comes later. Wakeups cannot
+//! be lost, and there is no polling.
 //!
 //! *Death of the parents.* The supervisor gets SIGTERM when the process that started it dies,
 //! removes everything including the work directory, and ends; users are killed when the supervisor
-//! dies. If both are killed at once, nobody is left to clean up: the next run does it
-//! (`host/workdir.rs`), for which the supervisor leaves the users' process ids in the work
-//! directory.
+//! dies. If both are killed together, the next run cleans up (`host/workdir.rs`), for which the
+//! supervisor stores the users' process ids in the work directory.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -55,7 +54,7 @@ const SIGNAL_RECORD: usize = 128;
 /// Exit code of a user that met a limit of the system.
 const LIMIT_MET: i32 = 3;
 
-/// What a load point runs.
+/// Plan of a load point.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The environment; `user` and `directory` are set for each user.
@@ -106,7 +105,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome that a board tells.
+    /// Returns the outcome stored in a board.
     pub(crate) fn of(board: &Board) -> Self {
         let all = [
             Self::Unknown,
@@ -134,8 +133,8 @@ pub(crate) enum Stop {
     Hook { name: &'static str, status: i32 },
 }
 
-/// Runs the load point in the calling process, a fresh child of `parent`; the board tells how it
-/// went.
+/// Runs the load point in the calling process, a fresh child of `parent`; stores the outcome in the
+/// board.
 pub(crate) fn supervise(plan: &Plan, board: &Rc<Board>, parent: Option<Pid>) {
     let outcome = match Supervisor::new(plan, board, parent) {
         Ok(mut supervisor) => {
@@ -188,7 +187,7 @@ fn report(board: &Board, result: Result<(), Stop>) {
     board.set(Head::Outcome, outcome as u64);
 }
 
-/// Gives a failing call of the supervisor its name.
+/// Adds the name of a failing call of the supervisor.
 fn named<T>(call: &'static str, result: rustix::io::Result<T>) -> Result<T, Stop> {
     result.map_err(|errno| Stop::System { call, errno: Errno(errno.raw_os_error()) })
 }
@@ -272,7 +271,7 @@ impl<'a> Supervisor<'a> {
         Hooks::run(hooks.stop.as_ref(), "--on-point-stop", users)
     }
 
-    /// Writes down who the users are, for a later run that finds this one killed.
+    /// Stores the process ids of the users, for a later run that finds this one killed.
     fn leave_word(&self) {
         let pids: Vec<String> = self.users.keys().map(ToString::to_string).collect();
         let path = Path::new(&self.plan.directories[0]).join(USERS_FILE);
@@ -340,7 +339,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Waits for a signal, for the end of file on `pipe` or for `timeout`, and handles what came.
+    /// Waits for a signal, for the end of file on `pipe` or for `timeout`, and handles the event.
     /// Returns whether the pipe has ended.
     fn poll(&mut self, pipe: Option<&OwnedFd>, timeout: Option<Duration>) -> Result<bool, Stop> {
         let mut files = vec![PollFd::new(&self.signals, PollFlags::IN)];
@@ -378,7 +377,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Accounts for a child that ended; one that is no user is an orphan of a job.
+    /// Accounts for an exited child; a child that is not a user is an orphan of a job.
     fn take_ended(&mut self, ended: Ended) -> Result<(), Stop> {
         let Some(user) = self.users.remove(&ended.pid) else {
             return Ok(());
@@ -394,7 +393,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Ends every process below, reaps all, and removes what they left behind in the kernel.
+    /// Kills and reaps all descendants, and removes their kernel objects.
     fn finish(&mut self) {
         if let Some(anchor) = self.anchor {
             let _none_left = process::kill_process_group(anchor, Signal::KILL);

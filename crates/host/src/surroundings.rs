@@ -1,5 +1,5 @@
-//! What the machine has done, by the kernel's counters: two readings say what disturbed the time
-//! between them.
+//! Activity of the machine, by the kernel's counters: two readings show the disturbance between
+//! them.
 
 use crate::clock::{self, CpuTicks};
 use crate::groups::{groups, statistic};
@@ -20,7 +20,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Reads them. What the kernel does not tell stays zero.
+    /// Reads them. Values that the kernel does not report stay zero.
     pub fn now() -> Self {
         Self {
             at_ns: clock::monotonic_ns(),
@@ -31,8 +31,8 @@ impl Surroundings {
         }
     }
 
-    /// What happened since `self` was read, besides the measured programs, which used `used_s`
-    /// seconds of CPU time, and this one.
+    /// Returns the activity since `self` was read, without this program and the measured programs,
+    /// which used `used_s` seconds of CPU time.
     pub fn since(&self, used_s: f64) -> Disturbance {
         let now = Self::now();
         let ns = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9;

@@ -1,8 +1,8 @@
-//! The system calls that have no safe wrapper: with `aio`, `bpf` and `pthread` the only `unsafe`
-//! code of this crate.
+//! The system calls without a safe wrapper: with `aio`, `bpf` and `pthread` the only `unsafe` code
+//! of this crate.
 //!
 //! Everything else goes through `rustix` and `std`. A function here does one call and turns its
-//! result into an [`Errno`]; what it requires of its caller is enforced by its types.
+//! result into an [`Errno`]; its types enforce its preconditions.
 
 pub(crate) mod aio;
 pub mod bpf;
@@ -34,7 +34,7 @@ pub(crate) enum Forked {
 pub(crate) struct Ended {
     pub(crate) pid: i32,
     pub(crate) exit: Exit,
-    /// What the child and the children it waited for used.
+    /// Resource usage of the child and of the children that it waited for.
     pub(crate) usage: Usage,
 }
 
@@ -140,8 +140,8 @@ fn timeval_ns(time: libc::timeval) -> u64 {
 /// `sbrk`; returns the end of the heap after the change.
 ///
 /// This is the real program break, which the C library's allocator shares. That is sound here: the
-/// allocator tolerates foreign growth, and the heap jobs allocate nothing between their calls, so
-/// what they give back is always their own.
+/// allocator tolerates foreign growth, and the heap jobs do not allocate between their calls, so
+/// they only release their own memory.
 pub(crate) fn sbrk(delta: isize) -> Sys<usize> {
     // SAFETY: See above; the pages given back are those that the same job took.
     let before = unsafe { libc::sbrk(delta) };
@@ -423,7 +423,7 @@ fn set_mask(how: i32, set: &libc::sigset_t) -> Sys<()> {
 
 /// Whether an interrupt has come since [`InterruptGuard::new`].
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// The process to tell of an interrupt; 0 if none.
+/// The process to notify of an interrupt; 0 if none.
 static SUPERVISOR: AtomicI32 = AtomicI32::new(0);
 
 /// Passes an interrupt on to the supervisor, which cleans up and ends.
@@ -444,7 +444,7 @@ extern "C" fn on_interrupt(_signal: libc::c_int) {
     }
 }
 
-/// Whether an interrupt has come to this process, or before it was forked.
+/// Returns whether this process has received an interrupt, or its parent before the fork.
 pub(crate) fn interrupted() -> bool {
     // Ordering: SeqCst, see `on_interrupt`.
     INTERRUPTED.load(Ordering::SeqCst)

@@ -91,7 +91,7 @@ impl WorkDir {
         Ok(directory)
     }
 
-    /// The directory that it is in: what a user can make room in.
+    /// Returns its parent directory, in which the user can free space.
     pub(crate) fn parent(&self) -> &Path {
         &self.parent
     }
@@ -127,8 +127,8 @@ impl Drop for WorkDir {
     }
 }
 
-/// Removes `directory` with everything in it, holding one descriptor at a time: this must work
-/// where a run ended because there were no more descriptors.
+/// Removes `directory` recursively, holding one descriptor at a time: this must work after a run
+/// that ran out of descriptors.
 pub(super) fn remove_tree(directory: &Path) -> std::io::Result<()> {
     // An entry keeps its directory open, so only paths are kept.
     let entries = std::fs::read_dir(directory)?.map(|entry| {
@@ -174,12 +174,11 @@ fn lock(directory: &Path) -> Option<OwnedFd> {
     Some(directory)
 }
 
-/// Removes the work directories in `parents` (the default place if there are none) whose run was
-/// killed with all its processes, and the System V objects of its users. Returns how many.
+/// Removes work directories in `parents` (by default the default place) of runs that were killed
+/// with all their processes, and the System V objects of their users. Returns how many.
 ///
-/// A directory is taken for one if it has our name and our owner, its maker is gone and nobody
-/// holds its lock. The lock is what counts: a process id alone says nothing about another
-/// container.
+/// A directory counts as one if it has our name and our owner, its creator has exited and its lock
+/// is free. The lock is what counts: a process id alone says nothing about another container.
 pub(super) fn remove_abandoned(parents: &[PathBuf]) -> usize {
     let parents = if parents.is_empty() { vec![default_parent()] } else { parents.to_vec() };
     parents.iter().map(|parent| remove_abandoned_in(parent)).sum()
@@ -237,7 +236,7 @@ pub(super) fn default_parent() -> PathBuf {
     places.into_iter().find(|path| is_writable_tmpfs(path)).unwrap_or(temporary)
 }
 
-/// Whether what is in files there is memory.
+/// Returns whether files there are in memory.
 pub(crate) fn is_tmpfs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| found.f_type == TMPFS)
 }

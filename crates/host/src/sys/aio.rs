@@ -122,7 +122,7 @@ fn wait(queue: &mut impl Queue) -> Vec<(usize, i64)> {
     }
 }
 
-/// Exit code of a process whose queue broke with transfers in flight.
+/// Exit code of a process after its queue failed with transfers in flight.
 const LOST: i32 = 102;
 
 impl Queue for IoUring {
@@ -180,7 +180,7 @@ const _: () = assert!(size_of::<ControlBlock>() == 64 && size_of::<Event>() == 3
 /// `IOCB_CMD_PREAD` and `IOCB_CMD_PWRITE`.
 const READ: u16 = 0;
 const WRITE: u16 = 1;
-/// Events taken at once.
+/// Events per call.
 const EVENTS: usize = 32;
 
 /// A context of `io_setup`, destroyed on drop.

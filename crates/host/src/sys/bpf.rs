@@ -1,4 +1,4 @@
-//! bpf(2): maps, programs and their tracepoints, for whoever may. Everything ends with its
+//! bpf(2): maps, programs and their tracepoints, for privileged callers. Everything ends with its
 //! descriptor, so nothing is left in the kernel whatever way this process ends.
 
 use std::ffi::{CStr, CString};
@@ -22,7 +22,7 @@ const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
 const ENABLE: libc::c_ulong = 0x2400;
 /// The licence that a program must state for the functions that read memory and stacks.
 const LICENCE: &CStr = c"Dual MIT/GPL";
-/// Bytes of what the verifier may say.
+/// Bytes of the verifier's log.
 const LOG_BYTES: usize = 1 << 20;
 /// Length of the longest name, its end included.
 const NAME_BYTES: usize = 16;
@@ -137,7 +137,7 @@ struct Event {
 /// Structures that the kernel takes as `union bpf_attr`.
 ///
 /// # Safety
-/// Pointers in a value must be valid, for what the command does with them, while the call lasts.
+/// Pointers in a value must be valid for the command's accesses during the call.
 unsafe trait Attribute {}
 
 // SAFETY: It has no pointer.
@@ -173,10 +173,10 @@ fn named(name: &str) -> [u8; NAME_BYTES] {
 }
 
 impl Map {
-    /// Of so many entries with keys and values of so many bytes.
+    /// Creates a map of `entries` entries with keys and values of the given sizes in bytes.
     ///
     /// # Errors
-    /// Those of the call: not permitted, no memory.
+    /// The errors of the call: not permitted, no memory.
     pub fn new(
         name: &str,
         kind: MapKind,
@@ -210,7 +210,7 @@ impl Map {
     /// The value of a key.
     ///
     /// # Errors
-    /// Those of the call; a key that is not there is none.
+    /// The errors of the call, except for a missing key.
     pub fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let mut value = vec![0; self.value];
         let mut element = Element { value: value.as_mut_ptr() as u64, ..self.element(key) };
@@ -221,17 +221,17 @@ impl Map {
         }
     }
 
-    /// Gives a key its value.
+    /// Sets the value of a key.
     ///
     /// # Errors
-    /// Those of the call, such as a full map.
+    /// The errors of the call, such as a full map.
     pub fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert_eq!(value.len(), self.value, "values of a map have one size");
         let mut element = Element { value: value.as_ptr() as u64, ..self.element(key) };
         call(MAP_UPDATE, &mut element).map(drop)
     }
 
-    /// Takes a key out; one that is not there is none.
+    /// Removes a key, if it exists.
     pub fn remove(&self, key: &[u8]) {
         let _not_there = call(MAP_DELETE, &mut self.element(key));
     }
@@ -255,11 +255,11 @@ impl Map {
 }
 
 impl Program {
-    /// Loads one: instructions of eight bytes each. The verifier of the kernel
-    /// proves that it ends and reads and writes only what it may.
+    /// Loads one: instructions of eight bytes each. The verifier of the kernel proves that it
+    /// terminates and accesses only permitted memory.
     ///
     /// # Errors
-    /// That of the call, with the last lines of what the verifier says if it refuses.
+    /// The error of the call, with the last lines of the verifier's log if it refuses.
     pub fn load(name: &str, kind: ProgramKind, code: &[u8]) -> io::Result<Self> {
         let mut log = Vec::new();
         let load = |log: &mut Vec<u8>| {
@@ -293,7 +293,7 @@ impl Program {
     /// Runs it whenever the kernel passes this raw tracepoint.
     ///
     /// # Errors
-    /// Those of the call: a tracepoint that this kernel does not have.
+    /// The errors of the call: a tracepoint that this kernel does not have.
     pub fn attach(&self, tracepoint: &CStr) -> io::Result<Link> {
         let mut attribute = OpenTracepoint {
             name: tracepoint.as_ptr() as u64,
@@ -306,10 +306,10 @@ impl Program {
 }
 
 impl Program {
-    /// Runs it whenever any process executes what is at this offset of a file.
+    /// Runs it whenever any process executes the instruction at this offset of a file.
     ///
     /// # Errors
-    /// Those of the calls; a kernel without such events.
+    /// The errors of the calls; a kernel without such events.
     pub fn attach_to_file(&self, path: &Path, offset: u64) -> io::Result<Link> {
         let kind = std::fs::read_to_string(FILE_EVENTS)?;
         let kind = kind.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;

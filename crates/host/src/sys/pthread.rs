@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
-/// The kind that sleeps at once.
+/// The kind that sleeps immediately.
 pub const NORMAL: i32 = libc::PTHREAD_MUTEX_NORMAL;
 
 /// The kind of glibc that spins before it sleeps, `PTHREAD_MUTEX_ADAPTIVE_NP`.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// Groups that one call can tell; Linux has at most this many.
+/// Groups that one call can return; Linux has at most this many.
 const MOST_GROUPS: usize = 65_536;
 
 /// One `getgroups`, with room for all there can be.
@@ -22,8 +22,8 @@ pub(crate) fn groups() -> Sys<()> {
     })
 }
 
-/// `getpwnam("root")`, `getpwuid` and `getgrgid` of the root user and group: no call but those of
-/// the database. A database without the entries is no error: the calls are what counts.
+/// `getpwnam("root")`, `getpwuid` and `getgrgid` of the root user and group: no calls except for
+/// the database's. A database without the entries is not an error: only the calls count.
 pub(crate) fn user_database() {
     let name: &CStr = c"root";
     // SAFETY: The name is terminated; the result is not used. These calls are not thread-safe: the

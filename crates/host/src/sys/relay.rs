@@ -1,8 +1,8 @@
-//! Signals for the program that this process waits for: which came, and from whom.
+//! Signals for the program that this process waits for, and their senders.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What is caught: all that people and supervisors send to a command.
+/// The caught signals: all that users and supervisors send to a command.
 const CAUGHT: [i32; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 

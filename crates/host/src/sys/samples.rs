@@ -1,17 +1,17 @@
-//! Samples of CPU time: where the threads of a program are, many times a second, by
-//! `perf_event_open(2)` on processes of one's own, which needs no rights where
-//! `kernel.perf_event_paranoid` is at most 2. Only code of the program is looked at.
+//! Samples of CPU time: positions of a program's threads, many times a second, by
+//! `perf_event_open(2)` on the user's own processes, which is unprivileged if
+//! `kernel.perf_event_paranoid` is at most 2. Only user-mode code is sampled.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-/// Bytes of what the kernel is told of an event.
+/// Bytes of an event's attributes.
 const ATTRIBUTES: usize = 112;
 /// A clock of the CPU that needs no counter of the hardware.
 const SOFTWARE: u32 = 1;
-/// What a sample has: where, which thread, which callers.
+/// Contents of a sample: address, thread, callers.
 const WHAT: u64 = 1 | 1 << 1 | 1 << 5;
 /// Begins when the program does, goes along with new threads, leaves the kernel out, and counts
 /// samples a second.
@@ -19,14 +19,14 @@ const FLAGS: u64 = 1 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 10 | 1 << 12 | 1 << 21;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// Callers of a sample at most.
 const FRAMES: u16 = 8;
-/// Pages of a ring, after the one that describes it.
+/// Pages of a ring, after its header page.
 const PAGES: usize = 8;
 /// Where that has how far the kernel has written and how far has been read.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 /// A record that is a sample.
 const SAMPLE: u32 = 9;
-/// Above are no addresses but marks.
+/// Larger values are marks, not addresses.
 const MARKS: u64 = u64::MAX - 4095;
 
 /// One sample.
@@ -48,14 +48,14 @@ struct Ring {
     page: usize,
 }
 
-/// What is started by this thread from now on, sampled until this is dropped.
+/// Sampling of all programs that this thread starts, until it is dropped.
 #[derive(Debug)]
 pub struct Samples {
     rings: Vec<Ring>,
 }
 
 impl Samples {
-    /// Of the programs that this thread starts, so many times a second of CPU time.
+    /// Starts sampling the programs that this thread starts, `hertz` times per second of CPU time.
     ///
     /// # Errors
     /// The kernel does not permit it.
@@ -64,7 +64,7 @@ impl Samples {
         Ok(Self { rings: rings.collect::<io::Result<_>>()? })
     }
 
-    /// Hands over what has come since the last call.
+    /// Passes all samples since the last call to `each`.
     pub fn read(&mut self, mut each: impl FnMut(Sample)) {
         for ring in &self.rings {
             ring.read(&mut each);

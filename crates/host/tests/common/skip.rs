@@ -1,12 +1,12 @@
-//! A test that cannot do its work on this machine says so, and is no pass where what it lacks is
-//! installed for it.
+//! A test that cannot run on this machine prints a message, and fails in CI, where its requirements
+//! are installed.
 
 use std::io::Write as _;
 
-/// Says what a test does without, where people see it even if the test passes.
+/// Prints the missing requirement of a test, visible even if the test passes.
 ///
 /// # Panics
-/// In CI, if what it lacks is `expected` there.
+/// In CI, if the requirement is `expected` there.
 pub(crate) fn skip(what: &str, expected: bool) {
     // libtest shows what `eprintln!` prints for tests that fail only.
     let _nobody_reads = writeln!(std::io::stderr(), "skipped: {what}");

@@ -55,7 +55,7 @@ fn a_command_that_fails_or_does_not_end_fails_its_point() {
     before.assert_nothing_new();
 }
 
-/// Whether a process runs `sleep` for so many seconds, a number that nobody else uses.
+/// Returns whether a process runs `sleep` for this number of seconds, which no other test uses.
 fn sleeps(seconds: u32) -> bool {
     let asleep = format!("sleep\0{seconds}\0");
     processes().iter().any(|(pid, _)| {

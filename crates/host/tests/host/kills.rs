@@ -1,4 +1,4 @@
-//! Whoever is killed, nothing is left behind.
+//! Nothing is left behind, whichever process is killed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Loads that nobody disturbs: every job, every mix, repetition, several directories.
+//! Undisturbed loads: every job, every mix, repetition, several directories.
 
 use convoy_host::repeat::Repeats;
 use convoy_host::{HostRun, Progress, run};
@@ -113,7 +113,7 @@ fn points_are_repeated_and_directories_taken_in_turn() {
     assert_eq!((first.entries(), second.entries()), (0, 0));
 }
 
-/// Runs every mix with so many users, on re-aim's sizes and loops divided by `shrink`.
+/// Runs every mix with these numbers of users, on re-aim's sizes and loops divided by `shrink`.
 fn every_mix(users: &[u32], shrink: u32) {
     let _alone = alone();
     let place = Place::new("mixes");

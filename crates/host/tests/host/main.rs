@@ -1,5 +1,4 @@
-//! The host target on this machine, at tiny sizes: every job, the run control, and what is left
-//! behind.
+//! The host target on this machine, at tiny sizes: every job, the run control, and the clean-up.
 #![expect(clippy::print_stdout, reason = "the helper reports to the test that started it")]
 
 #[path = "../common/skip.rs"]
@@ -21,15 +20,15 @@ use convoy_host::{HostRun, Progress};
 use convoy_workload::mix::Mix;
 use convoy_workload::workfile;
 
-/// The tests count what is left on the machine, so they run one at a time.
+/// The tests count leftovers on the machine, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks, with a millisecond between two, before a test gives up: a minute, because the machine may
-/// be busy with other things.
+/// Attempts, a millisecond apart, before a test gives up: a minute, because the machine may be
+/// busy.
 const PATIENCE: u32 = 60_000;
 
 /// System V objects of this machine, sockets of this session, open files of this process and
@@ -92,8 +91,8 @@ fn assert_ended(pids: &BTreeSet<i32>) {
     assert!(alive.is_empty(), "still there: {alive:?}");
 }
 
-/// Field of a process's `stat`, 0 being its state; `None` once it is gone. The name before them
-/// stands in parentheses and may hold blanks.
+/// Field of a process's `stat`, 0 being its state; `None` once it is gone. The name before them is
+/// in parentheses and may contain blanks.
 fn stat(pid: i32, field: usize) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(field).map(String::from)
@@ -159,7 +158,7 @@ fn wait_for<T>(found: impl Fn() -> Option<T>) -> T {
     panic!("it never appeared");
 }
 
-/// A directory of the test; what the run makes in it must be gone at the end.
+/// A directory of the test; the run must remove its files in it.
 struct Place(PathBuf);
 
 impl Place {
@@ -197,14 +196,14 @@ fn mix(text: &str) -> Mix {
 }
 
 /// A load that lasts until it is disturbed: half of it waits for children, half holds System V ids.
-/// Nobody waits for the end of its delay.
+/// The test does not wait for the end of its delay.
 fn endless(place: &Place) -> HostRun {
     let mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n90 shared_memory\n10 shell_rtns_1\n");
     HostRun { shrink: 1, start_delay: Duration::from_secs(600), ..tiny(mix, &[6], place) }
 }
 
-/// Users that hold System V ids nearly all of the time, until they are disturbed: who looks for the
-/// ids has to share the CPUs with them.
+/// Users that hold System V ids nearly all of the time, until they are disturbed: the test that
+/// searches for the ids shares the CPUs with them.
 fn holding_ids(place: &Place) -> HostRun {
     let mut mix = mix("FILESIZE: 4K\nPOOLSIZE: 0K\n1 shared_memory\n");
     mix.jobs = 20_000;
@@ -233,12 +232,12 @@ fn kill(pid: i32, signal: &str) {
     assert!(status.expect("kill exists").success(), "kill -s {signal} {pid}");
 }
 
-/// Variable that tells [`helper`] where to work.
+/// Variable with the directory of [`helper`].
 const HELPER_PLACE: &str = "CONVOY_TEST_PLACE";
-/// What the helper prints before the error that ended its run.
+/// Prefix of the helper's output before the error that ended its run.
 const HELPER_ERROR: &str = "helper: ";
 
-/// Not a test of its own: what other tests run in a process that they limit or kill.
+/// Not a test by itself: other tests run it in a process that they limit or kill.
 #[test]
 #[ignore = "run by other tests in a process of its own"]
 fn helper() {

@@ -1,4 +1,4 @@
-//! Minor page faults of every job beside those of the originals.
+//! Minor page faults of every job compared with the originals.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::{Place, alone};
 
 /// Runs after the first that a mean is taken over.
 const LATER: u32 = 5;
-/// Faults by which a run may differ where the memory is the job's own; jobs of which the table
-/// says nothing make at most so many.
+/// Tolerance in faults for the job's own memory; jobs that are not in the table make at most this
+/// many.
 const SLACK: f64 = 10.0;
-/// Share of its faults by which it may differ besides.
+/// Additional tolerance as a share of its faults.
 const SHARE: f64 = 0.05;
 /// Factor by which they may differ where children of the job make them: how many a program makes
 /// depends on how it is linked.
@@ -24,7 +24,7 @@ const OF_CHILDREN: f64 = 3.0;
 /// Counts by name, of each job.
 type Section = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// Faults of one user that runs `job` so often in a fresh process.
+/// Returns the faults of one user that runs `job` `runs` times in a fresh process.
 fn faults(job: Job, dialect: Dialect, runs: u32, place: &Place) -> Option<f64> {
     let mut mix = Mix::of_job(job);
     mix.set_dialect(dialect);
