@@ -2,10 +2,9 @@
 //!
 //! On i386 a stack is `kmalloc(THREAD_SIZE)` (`include/asm-i386/thread_info.h` of 2.6.16 to
 //! 2.6.23), one object of the cache `size-8192`, or `size-4096` with `CONFIG_4KSTACKS`. A slab of
-//! these holds one object. Each CPU has a few free ones, so the page allocator hardly ever sees
-//! one. Source: `mm/slab.c` of 2.6.16 (`enable_cpucache`, `cache_alloc_refill`, `cache_flusharray`,
-//! `free_block`). Left out: `cache_reap`, which every 2 s gives back a fifth of what was not used
-//! since.
+//! these holds one object. Each CPU has a few free ones, so they rarely reach the page allocator.
+//! Source: `mm/slab.c` of 2.6.16 (`enable_cpucache`, `cache_alloc_refill`, `cache_flusharray`,
+//! `free_block`). Not modelled: `cache_reap`, which every 2 s frees a fifth of the unused objects.
 
 use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line};
