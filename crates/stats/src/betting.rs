@@ -1,17 +1,17 @@
 //! Comparing pairs while they come: bets on the sign of the next difference.
 //!
-//! The two runs of a pair come in an order that a coin decides. If the sides are equal, that coin
-//! alone decides the sign of the pair's difference, however long the difference is, whatever the
-//! noise looks like and however it hangs together over time: skewed, heavy-tailed, of two modes,
-//! drifting, autocorrelated. Whoever bets on the sign then gains nothing in the mean, and that he
-//! ever multiplies his stake by `1 / alpha` has a probability of at most `alpha` (Ville's
-//! inequality), so the test may be looked at after every pair. A t-test looked at in the same way
-//! needs normal differences for that.
+//! A coin decides the order of the two runs of a pair. If the sides are equal, that coin alone
+//! decides the sign of the pair's difference, however long the difference is, whatever the noise
+//! looks like and however it hangs together over time: skewed, heavy-tailed, of two modes,
+//! drifting, autocorrelated. A bet on the sign then has an expected gain of zero, and the
+//! probability that it ever multiplies the stake by `1 / alpha` is at most `alpha` (Ville's
+//! inequality), so the test may be evaluated after every pair. A sequential t-test needs normal
+//! differences for this.
 //!
 //! A bet that knows the distance is worth more than one on the bare sign: if the differences were
 //! normal with the mean `m` in standard deviations, a difference of `x` of them would be positive
-//! with odds of `exp(2 m x)` to 1. The stake is spread over some `m` of both directions,
-//! and each part bets by these odds. What is not normal costs money, never validity. See G. Shafer,
+//! with odds of `exp(2 m x)` to 1. The stake is spread over some `m` of both directions, and each
+//! part bets by these odds. Departures from normality cost power, not validity. See G. Shafer,
 //! *Testing by betting* (2021); I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random
 //! variables by betting* (2024); for signs, V. de la Peña (1999).
 
@@ -23,16 +23,16 @@ use crate::error::{Error, open_unit};
 use crate::ratio::{self, Ratio};
 use crate::sample::{Estimate, Sample};
 
-/// Means that are bet on, in standard deviations of a pair's difference, an equal share of the
-/// stake on each: from what takes thousands of pairs to find up to what the first ones show. Chosen
-/// by simulation (`crates/stats/tests/comparing.rs`): finer or wider steps found effects later.
+/// Means to bet on, in standard deviations of a pair's difference, with equal shares of the stake:
+/// from effects that need thousands of pairs to effects that the first pairs show. Chosen by
+/// simulation (`crates/stats/tests/comparing.rs`): finer or wider steps found effects later.
 const MEANS: [f64; 5] = [0.03, 0.1, 0.3, 0.6, 1.5];
 
-/// No difference counts for more than this many standard deviations: the odds of an outlier are not
-/// those of a normal value.
+/// Differences are clipped at this many standard deviations: the odds of an outlier are not a
+/// normal value's.
 const MOST: f64 = 3.0;
 
-/// Differences that tell the standard deviation of the next one.
+/// Number of differences from which the standard deviation of the next is estimated.
 const MEMORY: usize = 50;
 
 /// Fewest of them that do; a difference before counts for one standard deviation.
@@ -76,8 +76,8 @@ impl Betting {
         self.differences.push(difference);
     }
 
-    /// Logarithms of what a stake on differences above `center`, and one on those below it, have
-    /// become. The first never rises with `center`, the second never falls.
+    /// Returns the logarithms of the wealth from a stake on differences above `center`, and from a
+    /// stake on differences below. The first never rises with `center`, the second never falls.
     fn ln_wealth(&self, center: f64) -> [f64; 2] {
         let mut parts = [[-(MEANS.len() as f64).ln(); MEANS.len()]; 2];
         for (value, spread) in self.differences.iter().zip(&self.spreads) {
@@ -179,8 +179,9 @@ impl Comparison {
     /// Compares pairs at a look: the verdict may be taken after every pair and acted upon.
     ///
     /// The bets are on the logarithms of the ratios of the pairs (on the differences, where a value
-    /// is not positive), at the level of the question. P-value, direction, ratio, equivalence are
-    /// theirs; [`Comparison::test`] stays that of a fixed number of pairs and is not valid here.
+    /// is not positive), at the level of the question. P-value, direction, ratio and equivalence
+    /// are from the bets; [`Comparison::test`] remains the test for a fixed number of pairs and is
+    /// not valid here.
     ///
     /// # Errors
     /// As [`Comparison::new`].

@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::sample::Sample;
 use crate::shift::{Shift, unpaired_shift};
 
-/// Places around the one found in which the final place is sought.
+/// Positions around the found one among which the final position is searched.
 const NEIGHBOURHOOD: usize = 32;
 
 /// How change points are searched.
@@ -15,7 +15,7 @@ const NEIGHBOURHOOD: usize = 32;
 pub struct ChangeSearch {
     /// Chance to find a change in a series that has none.
     pub alpha: f64,
-    /// Fewest values between two change points; what is shorter is an outlier.
+    /// Fewest values between two change points; shorter segments are outliers.
     pub least: usize,
     /// Permutations of each test; no p-value is below one over one more.
     pub permutations: usize,

@@ -33,7 +33,7 @@ pub enum Better {
     Higher,
 }
 
-/// What a comparison is asked.
+/// Parameters of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// How the two sides were measured.
@@ -49,7 +49,7 @@ pub struct Question {
     pub confidence: f64,
     /// Kind of the printed intervals of means and ratios.
     pub interval: Interval,
-    /// What the signed-rank test does with differences of zero.
+    /// Treatment of zero differences by the signed-rank test.
     pub zeros: Zeros,
 }
 
@@ -70,7 +70,7 @@ impl Default for Question {
 /// Everything that a row of a table may print about two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What was asked.
+    /// The parameters.
     pub question: Question,
     /// The baseline alone.
     pub baseline: Estimate,
@@ -86,11 +86,10 @@ pub struct Comparison {
     pub shift: Option<Shift>,
     /// Signed-rank test in pairs, else rank-sum test; two-sided.
     pub test: RankTest,
-    /// The p-value that the verdict uses: that of the test or, by
-    /// [`Comparison::watched`], one that is valid at every look; or that adjusted by
-    /// [`adjust_table`].
+    /// The p-value of the verdict: the test's or, by [`Comparison::watched`], a p-value that is
+    /// valid at every evaluation; or its adjustment by [`adjust_table`].
     pub p: f64,
-    /// Where the candidate stands, as the test behind `p` sees it.
+    /// Direction of the candidate, according to the test behind `p`.
     pub direction: Ordering,
     /// Chance that a run of the candidate is better than one of the baseline, ties counted half.
     pub superiority: f64,
@@ -110,8 +109,8 @@ pub struct Comparison {
 impl Comparison {
     /// Compares two samples.
     ///
-    /// A sample of one value or without spread is compared as far as it goes; the verdict is then
-    /// mostly *unsure*, and [`Comparison::needs`] says what is missing.
+    /// A sample of one value or without spread is compared as far as possible; the verdict is then
+    /// mostly *unsure*, and [`Comparison::needs`] has the required number.
     ///
     /// # Errors
     /// [`Error::Unpaired`] if pairs are asked for and the samples differ in length;
@@ -163,8 +162,8 @@ impl Comparison {
         })
     }
 
-    /// Replaces what the verdict is judged by: p-value, direction, and the interval of the ratio,
-    /// or of the difference where there is no ratio.
+    /// Replaces the basis of the verdict: p-value, direction, and the interval of the ratio, or of
+    /// the difference if there is no ratio.
     pub(crate) fn judge_by(
         &mut self,
         p: f64,
@@ -237,7 +236,7 @@ fn within(ratio: Ratio, margin: f64) -> bool {
     1.0 / (1.0 + margin) < ratio.lo && ratio.hi < 1.0 + margin
 }
 
-/// The same for values that have no ratio: the difference against the mean of the baseline.
+/// The same for values without a ratio: the difference against the mean of the baseline.
 fn close_means(baseline: &Sample, candidate: &Sample, question: Question) -> Result<bool, Error> {
     let confidence = 1.0 - 2.0 * question.alpha;
     let (difference, half) = match question.design {

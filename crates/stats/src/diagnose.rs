@@ -1,4 +1,4 @@
-//! What is wrong with a series of runs, which sample it is, and what to do.
+//! Problems in a series of runs, with the sample and advice.
 
 use core::fmt;
 
@@ -23,7 +23,7 @@ const LEAST: usize = 6;
 /// One thing that a reader of the result should know. Positions count from 0 in the order measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finding {
-    /// The first values differ from what comes later.
+    /// The first values differ from later ones.
     WarmUp {
         /// How many there are.
         samples: usize,
@@ -86,8 +86,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is wrong with a series, worst first in time: warm-up, outliers, drift, autocorrelation.
-/// Empty if nothing is, or if there are fewer than 6 values.
+/// Returns the problems of a series, in the order warm-up, outliers, drift, autocorrelation. Empty
+/// if nothing is, or if there are fewer than 6 values.
 ///
 /// The values of the warm-up are left out of what follows, and drift is taken out before
 /// autocorrelation is tested. Each of the tests has the level 1 %; of normal values, about one in
@@ -163,8 +163,8 @@ fn permutation_p(values: &[f64], rng: &mut Rng, statistic: impl Fn(&[f64]) -> f6
     (exceeding.count() + 1) as f64 / (PERMUTATIONS + 1) as f64
 }
 
-/// A trend, tested by ranks, and its slope per value: the median of the slopes between each value
-/// and the one half a series later.
+/// Tests for a trend by ranks, and returns its slope per value: the median of the slopes between
+/// each value and the value half a series later.
 fn drift(values: &[f64], rng: &mut Rng) -> (Option<Finding>, f64) {
     let n = values.len();
     let ranks = crate::rank::doubled_midranks(values);
@@ -200,13 +200,13 @@ fn autocorrelation(values: &[f64], rng: &mut Rng) -> Option<Finding> {
     (p <= ALPHA).then(|| Finding::Autocorrelation { lag1: lag1(&scaled), p })
 }
 
-/// What the machine shows when nothing differs: the baseline against itself.
+/// Difference without a cause: the baseline against itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseFloor {
     /// Ratio of the two identical sides with its 95 % interval.
     pub ratio: Ratio,
-    /// The largest relative difference within that interval: 0.02 says that with this many pairs a
-    /// difference below 2 % is not told from none.
+    /// The largest relative difference within that interval: 0.02 means that with this many pairs a
+    /// difference below 2 % cannot be distinguished from none.
     pub floor: f64,
 }
 

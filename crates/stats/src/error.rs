@@ -1,9 +1,9 @@
-//! What can be wrong with numbers, or with what is asked of them.
+//! Errors of numbers and parameters.
 
-/// Why there is no answer. The text names the cure; positions count from 0.
+/// Errors of the statistics. The text names the cure; positions count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// There is no value.
+    /// The sample is empty.
     #[error("a sample needs at least one value")]
     Empty,
     /// The value at `index` is NaN or infinite.
@@ -32,7 +32,7 @@ pub enum Error {
         /// Position of the first such value.
         index: usize,
     },
-    /// The method cannot answer with so few values.
+    /// The method needs more values.
     #[error("{have} values are too few: this needs at least {need}")]
     TooFew {
         /// Values there are.
@@ -46,7 +46,7 @@ pub enum Error {
     /// A confidence, level, probability or p-value is outside its range.
     #[error("{name} is {value}, but must lie between 0 and 1")]
     NotAProbability {
-        /// What was given.
+        /// The parameter's name.
         name: &'static str,
         /// Its value.
         value: f64,
@@ -54,7 +54,7 @@ pub enum Error {
     /// A parameter must be positive and finite.
     #[error("{name} is {value}, but must be a positive finite number")]
     BadParameter {
-        /// What was given.
+        /// The parameter's name.
         name: &'static str,
         /// Its value.
         value: f64,

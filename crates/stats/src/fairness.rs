@@ -3,7 +3,7 @@
 /// Jain's fairness index of the shares: `(sum x)^2 / (n sum x^2)`, from `1/n` (one has all) to 1
 /// (all have the same). R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984.
 ///
-/// `None` if there are no shares or nobody got anything: nothing was shared, evenly or not.
+/// `None` without shares, or if all are zero: nothing was shared, evenly or not.
 pub fn jain(shares: &[u64]) -> Option<f64> {
     let sum: f64 = shares.iter().map(|share| *share as f64).sum();
     let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();

@@ -1,8 +1,8 @@
 //! Pure numbers: estimates, intervals, comparisons, change points, sequential stopping.
 //!
-//! No I/O, no clock, no project types. Every function says what it does with hostile input: a
-//! [`Sample`] refuses emptiness and values that are not finite, what else can be wrong is an
-//! [`Error`], and no function panics or returns a NaN.
+//! No I/O, no clock, no project types. Every function documents its behaviour for invalid input: a
+//! [`Sample`] is never empty and its values are finite, other problems are an [`Error`], and no
+//! function panics or returns a NaN.
 //!
 //! ```
 //! use convoy_stats::{Comparison, Question, Sample, Verdict};

@@ -1,4 +1,4 @@
-//! Many tests at once: p-values adjusted for a whole table.
+//! Multiple tests: p-values adjusted for a whole table.
 
 use crate::error::Error;
 

@@ -25,7 +25,8 @@ pub(crate) fn density(z: f64) -> f64 {
 /// The `z` >= 0 with P(Z > z) = `tail`, for `tail` in (0, 0.5].
 ///
 /// `ln P(Z > z)` is concave, and `P(Z > z) <= exp(-z^2 / 2) / 2`. Newton's method on a concave
-/// function, started on the far side of the root, comes to it from that side without overshooting.
+/// function, started on the far side of the root, approaches it from that side without
+/// overshooting.
 pub(crate) fn tail_quantile(tail: f64) -> f64 {
     let mut z = (-2.0 * (2.0 * tail).ln()).max(0.0).sqrt();
     for _ in 0..STEPS {

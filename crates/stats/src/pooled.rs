@@ -6,9 +6,9 @@ use crate::student;
 
 /// The unweighted mean of the means of `samples`, which are independent of each other, with its
 /// two-sided interval: the squared standard errors add, and the degrees of freedom follow Welch and
-/// Satterthwaite. The interval says what other seeds would give at the same points, not what other
-/// points would. `sd` is the deviation that a single sample of this mean and interval would have;
-/// without an interval (a sample of one value) it is `None`.
+/// Satterthwaite. The interval covers other seeds at the same points, not other points. `sd` is the
+/// deviation that a single sample of this mean and interval would have; without an interval (a
+/// sample of one value) it is `None`.
 ///
 /// # Errors
 /// [`Error::TooFew`] without a sample, [`Error::NotAProbability`] unless `confidence` lies strictly

@@ -20,8 +20,8 @@ const PARTS: u32 = 400;
 pub struct Goal {
     /// How the sides are measured.
     pub design: Design,
-    /// The difference that must not be missed over the standard deviation of one run. In pairs,
-    /// over that of the differences of a pair.
+    /// The difference that must not be missed over the standard deviation of one run. For pairs, in
+    /// standard deviations of the differences of a pair.
     pub effect: f64,
     /// Level of the two-sided test.
     pub alpha: f64,
@@ -57,8 +57,8 @@ impl Goal {
         }
     }
 
-    /// Pairs, or values on each side, with which the rank test that Convoy uses reaches the goal:
-    /// those of the t-test over `3 / pi`, and never fewer than its level needs at all.
+    /// Returns the pairs, or values on each side, with which Convoy's rank test reaches the goal:
+    /// the t-test's number divided by `3 / pi`, and at least the minimum for its level.
     ///
     /// # Errors
     /// As [`Goal::power_of`]; [`Error::Overflow`] if the number is beyond counting.

@@ -38,8 +38,8 @@ pub(crate) struct Null {
 }
 
 impl Null {
-    /// The sum of each of the ranks with probability one half: what the signed-rank statistic is
-    /// if each sign is a toss of a coin.
+    /// Returns the distribution of the sum of the ranks, each included with probability one half:
+    /// the signed-rank statistic with random signs.
     ///
     /// Weights are probabilities; they are dyadic fractions and exact up to 53 ranks. Beyond, each
     /// carries a relative error of at most one rounding per rank: nothing is subtracted.
@@ -59,8 +59,8 @@ impl Null {
         Self { start: 0, step, weights, total: 1.0 }
     }
 
-    /// The sum of `chosen` of the ranks, each choice equally likely: what the rank-sum statistic is
-    /// if the labels of the two sides are dealt out by chance.
+    /// Returns the distribution of the sum of `chosen` of the ranks, each choice equally likely:
+    /// the rank-sum statistic with random labels.
     ///
     /// Weights are counts of choices, exact below 2^53 (all pools up to 56 values) and beyond with
     /// a relative error of at most one rounding per rank.

@@ -19,7 +19,7 @@ pub const EXACT_PRODUCT: usize = 40_000;
 /// Values with which the floor of either test is below every positive number.
 const MOST_NEEDED: usize = 1_100;
 
-/// What the candidate is suspected of.
+/// The alternative hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alternative {
     /// It differs. The p-value is twice the smaller one-sided one, at most 1.
@@ -30,7 +30,7 @@ pub enum Alternative {
     Greater,
 }
 
-/// What the signed-rank test does with differences of zero.
+/// Treatment of zero differences by the signed-rank test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zeros {
     /// Drops them before ranking, as Wilcoxon (1945) did.
@@ -50,7 +50,7 @@ pub enum Method {
     Normal,
 }
 
-/// What a rank test found.
+/// Result of a rank test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankTest {
     /// Signed-rank: the sum of the ranks of the positive differences (`W+`). Rank-sum: the pairs
@@ -72,7 +72,7 @@ pub struct RankTest {
 }
 
 impl RankTest {
-    /// Where the candidate stands relative to the baseline, as the statistic sees it.
+    /// Returns the direction of the candidate relative to the baseline, according to the statistic.
     pub fn direction(&self) -> Ordering {
         self.statistic.total_cmp(&self.expected)
     }
@@ -148,7 +148,7 @@ pub fn signed_rank_of(differences: &Sample, zeros: Zeros, alternative: Alternati
 
 /// The rank-sum test (Wilcoxon, Mann, Whitney) of two unpaired samples.
 ///
-/// The null hypothesis is that both sides come from one distribution. The p-value is exact given
+/// The null hypothesis is that both sides have the same distribution. The p-value is exact given
 /// the ties while the product of the two sizes is at most [`EXACT_PRODUCT`]. The distribution with
 /// ties need not be symmetric; two-sided is twice the smaller tail.
 pub fn rank_sum(baseline: &Sample, candidate: &Sample, alternative: Alternative) -> RankTest {
@@ -185,7 +185,7 @@ pub fn rank_sum(baseline: &Sample, candidate: &Sample, alternative: Alternative)
     }
 }
 
-/// Variance of `U` given the ties: that of the sum of `n` ranks drawn without replacement.
+/// Returns the variance of `U` given the ties: of the sum of `n` ranks drawn without replacement.
 fn tied_variance(ranks: &[usize], n: usize, m: usize) -> f64 {
     let count = ranks.len() as f64;
     let mean = f64::midpoint(count, 1.0);

@@ -1,8 +1,8 @@
 //! The candidate against the baseline as a difference and as a ratio, in pairs and unpaired.
 //!
 //! Runs with the same seed, or next to each other in time, share their disturbances. Taking the
-//! difference or the ratio inside the pair removes them, so the interval is that of the pairs and
-//! not that of two separate means.
+//! difference or the ratio inside the pair removes them, so the interval is for the pairs and not
+//! for two separate means.
 
 use crate::error::{Error, finite, open_unit};
 use crate::sample::{CONFIDENCE, Estimate, Interval, Sample};
@@ -48,7 +48,7 @@ impl Ratio {
         Self { value: 1.0 / self.value, n: self.n, lo: 1.0 / self.hi, hi: 1.0 / self.lo }
     }
 
-    /// The ratio that an estimate of its logarithm stands for.
+    /// Returns the ratio from an estimate of its logarithm.
     fn of_logs(mean: f64, half: f64, n: usize) -> Result<Self, Error> {
         let value = finite(mean.exp())?;
         Ok(Self { value, n, lo: (mean - half).exp(), hi: (mean + half).exp() })
@@ -81,8 +81,8 @@ pub fn paired_ratio_with(
     Ratio::of_logs(estimate.mean, estimate.half_width(), estimate.n)
 }
 
-/// `ln candidate - ln baseline`, pair by pair: what the paired ratio is estimated from, and what a
-/// sequential test of it should watch.
+/// Returns `ln candidate - ln baseline`, pair by pair: the basis of the paired ratio and of its
+/// sequential test.
 ///
 /// # Errors
 /// [`Error::Unpaired`] if the samples differ in length, [`Error::NotPositive`] if a value is not

@@ -1,4 +1,4 @@
-//! A sample and what one number says about it.
+//! A sample and its summary statistics.
 
 use crate::error::{Error, open_unit};
 use crate::{normal, student};
@@ -16,8 +16,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The largest magnitude of a value. Squares of what is within it do not overflow, so that
-    /// nothing computed from a sample is infinite by accident.
+    /// The largest magnitude of a value. Squares of smaller values do not overflow, so that results
+    /// computed from a sample are finite.
     pub const LARGEST: f64 = 1e150;
 
     /// Takes the values.
@@ -83,8 +83,7 @@ impl Sample {
         mean.clamp(self.min(), self.max())
     }
 
-    /// The standard deviation with divisor n - 1. `None` for a single value: one number has no
-    /// spread.
+    /// The standard deviation with divisor n - 1. `None` for a single value.
     pub fn sd(&self) -> Option<f64> {
         if self.n() < 2 {
             return None;
@@ -114,9 +113,9 @@ impl Sample {
         self.percentile(50.0)
     }
 
-    /// Distance from the median of a typical value, scaled so that it estimates the standard
-    /// deviation of normal values and hardly notices outliers: the median distance, or the mean one
-    /// where more than half of the values are equal.
+    /// Returns the typical distance from the median, scaled so that it estimates the standard
+    /// deviation of normal values and is insensitive to outliers: the median distance, or the mean
+    /// distance if more than half of the values are equal.
     pub fn robust_sd(&self) -> f64 {
         let median = self.median();
         let distances = self.values.iter().map(|value| (value - median).abs()).collect();
@@ -128,15 +127,15 @@ impl Sample {
     }
 
     /// The value below which `percent` of the sample lies, interpolated linearly between order
-    /// statistics (the default of R and `NumPy`). `percent` outside 0 to 100 is clamped; a NaN
-    /// gives the minimum.
+    /// statistics (the default of R and `NumPy`). `percent` outside 0 to 100 is clamped; NaN
+    /// returns the minimum.
     pub fn percentile(&self, percent: f64) -> f64 {
         percentile_of(&self.sorted(), fraction(percent))
     }
 
     /// Mean, spread and the two-sided 95 % Student t interval of the mean.
     ///
-    /// A single value gives the interval from minus to plus infinity.
+    /// For a single value the interval is from minus to plus infinity.
     pub fn estimate(&self) -> Estimate {
         self.estimate_with(CONFIDENCE, Interval::T).unwrap_or_else(|_| self.without_interval())
     }
@@ -184,7 +183,7 @@ pub(crate) fn fraction(percent: f64) -> f64 {
     if percent.is_nan() { 0.0 } else { (percent / 100.0).clamp(0.0, 1.0) }
 }
 
-/// What a sample says about the mean behind it.
+/// Estimate of the mean behind a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Mean of the sample.

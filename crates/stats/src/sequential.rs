@@ -1,7 +1,7 @@
-//! Looking at the data while they come, without paying for it in false claims.
+//! Sequential evaluation of data without an excess of false claims.
 //!
-//! A test at 5 % that is repeated after every run until it rejects, rejects in the end. What is
-//! here may be looked at after every run: its error is bounded over all looks together.
+//! A test at 5 % that is repeated after every run until it rejects, rejects in the end. The methods
+//! here may be evaluated after every run: their error is bounded over all evaluations together.
 
 use crate::error::{Error, open_unit, positive};
 use crate::sample::{Estimate, Sample};
@@ -99,11 +99,11 @@ pub fn precision(sample: &Sample, relative: f64, confidence: f64) -> Result<Prec
     Ok(Precision { estimate, reached, more })
 }
 
-/// How many values in all give the mean an interval of plus or minus `half_width` (in the unit of
-/// the values) with the stated confidence, once `pilot` has been measured: C. Stein's two-stage
-/// procedure (1945), exact for normal values. It takes about half the values of [`precision`], but
-/// the number is fixed by the pilot and the interval is `mean ± half_width` from the pilot's
-/// spread.
+/// Returns the total number of values for an interval of the mean of plus or minus `half_width` (in
+/// the unit of the values) with the stated confidence, once `pilot` has been measured: C. Stein's
+/// two-stage procedure (1945), exact for normal values. It takes about half the values of
+/// [`precision`], but the number is fixed by the pilot and the interval is `mean ± half_width` from
+/// the pilot's spread.
 ///
 /// # Errors
 /// [`Error::TooFew`] with fewer than two values, [`Error::NotAProbability`] or
@@ -118,9 +118,9 @@ pub fn two_stage(pilot: &Sample, half_width: f64, confidence: f64) -> Result<usi
     if total < 1e15 { Ok(pilot.n().max(total as usize)) } else { Err(Error::Overflow) }
 }
 
-/// The interval of a mean whose number of values the first `pilot` of them decided, as
-/// [`two_stage`] does: from the spread of the pilot, which is independent of every mean, so that
-/// the interval is exact for normal values however the number was chosen from that spread. With no
+/// Returns the interval of a mean whose first `pilot` values determined the number of values, as in
+/// [`two_stage`]: from the spread of the pilot, which is independent of every mean, so that the
+/// interval is exact for normal values however the number was chosen from that spread. With no
 /// values beyond the pilot it is Student's.
 ///
 /// # Errors
@@ -158,10 +158,11 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// The side of `values` whose first `pilot` say how far they spread.
+    /// Returns the side of `values`, with the spread of the first `pilot`.
     ///
     /// # Errors
-    /// Those of [`two_stage_interval`]; [`Error::BadParameter`] of a mean that is not positive.
+    /// The errors of [`two_stage_interval`]; [`Error::BadParameter`] of a mean that is not
+    /// positive.
     pub fn new(values: &[f64], pilot: usize) -> Result<Self, Error> {
         let all = Sample::new(values)?;
         let mean = positive("mean", all.mean())?;

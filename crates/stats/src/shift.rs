@@ -17,7 +17,7 @@ pub struct Shift {
     pub lo: f64,
     /// Upper end of the interval.
     pub hi: f64,
-    /// Confidence of the interval, at least what was asked for: the distribution has steps.
+    /// Confidence of the interval, at least the requested one: the distribution has steps.
     pub confidence: f64,
 }
 
@@ -91,8 +91,8 @@ pub fn unpaired_shift(
     Ok(interval(pairs, steps, tail, pick))
 }
 
-/// Puts the estimate together from `count` ordered values of which `pick` gives the k-th, from 0;
-/// `steps` of them lie outside the interval on each side, with probability `tail`.
+/// Builds the estimate from `count` ordered values; `pick` returns the k-th, from 0; `steps` of
+/// them lie outside the interval on each side, with probability `tail`.
 fn interval(count: usize, steps: usize, tail: f64, pick: impl Fn(usize) -> f64) -> Shift {
     let middle = f64::midpoint(pick((count - 1) / 2), pick(count / 2));
     let confidence = 1.0 - 2.0 * tail;

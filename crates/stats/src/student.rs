@@ -9,7 +9,7 @@ use crate::error::{Error, positive};
 /// converged.
 const EPSILON: f64 = 1e-16;
 
-/// Steps after which a series or fraction gives up; none needs a hundred.
+/// Limit of steps of a series or fraction; none needs a hundred.
 const STEPS: u32 = 10_000;
 
 /// Steps of the quantile search; bisection alone would need fewer than this.
@@ -65,7 +65,7 @@ fn beta_fraction(a: f64, y: f64) -> f64 {
     result
 }
 
-/// `I_y(1/2, a)` over `2 y^(1/2) x^a / B(a, 1/2)` by its series, whose terms are all positive.
+/// `I_y(1/2, a)` over `2 y^(1/2) x^a / B(a, 1/2)` by its series of positive terms.
 fn beta_series(a: f64, y: f64) -> f64 {
     let (mut term, mut sum) = (1.0, 1.0);
     for step in 0..STEPS {

@@ -1,4 +1,4 @@
-//! Runs that collapse: what a median does not see, and a mean only dimly.
+//! Runs that collapse, to which a median is blind and a mean almost.
 
 use crate::compare::Better;
 use crate::sample::Sample;
@@ -20,8 +20,8 @@ pub struct Tail {
     /// The middle collapse of each side over the median of that side, 1.8 for values 1.8 times as
     /// bad; `None` without one.
     pub size: [Option<f64>; 2],
-    /// Chance that so many of all collapses, or more, fall on the candidate if both sides collapse
-    /// alike (Fisher's exact test).
+    /// Probability that this many of all collapses, or more, are the candidate's if both sides
+    /// collapse equally often (Fisher's exact test).
     pub worse: f64,
     /// The same of the baseline.
     pub better: f64,

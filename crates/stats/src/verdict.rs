@@ -12,7 +12,7 @@ use crate::tail::Tail;
 /// Chance that a share of collapsing runs stays unseen in as many runs as it takes to exclude it.
 const UNSEEN: f64 = 0.05;
 
-/// What a comparison comes to.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The candidate is better, and not within the margin.
@@ -110,10 +110,9 @@ impl Comparison {
         if tail { Some(Doubt::Tail) } else { mean.then_some(Doubt::Mean) }
     }
 
-    /// Whether measuring may end with this verdict. *Slower* is known when it is seen; *faster* and
-    /// *same* also need so many runs that collapses in at least the share `tail` of the
-    /// candidate's runs would have shown, with a chance of 95 %, and no more of them than of the
-    /// baseline's.
+    /// Whether measuring may end with this verdict. *Slower* is settled immediately; *faster* and
+    /// *same* also need enough runs to show, with a probability of 95 %, collapses in at least the
+    /// share `tail` of the candidate's runs, and at most as many of them as the baseline has.
     pub fn is_settled(&self, tail: f64) -> bool {
         let runs = UNSEEN.ln() / (-tail.clamp(1e-6, 1.0 - 1e-6)).ln_1p();
         let seen = self.tail.is_none_or(|tail| tail.collapses[1] <= tail.collapses[0]);
@@ -125,8 +124,8 @@ impl Comparison {
     }
 }
 
-/// The difference of the arithmetic means, with the interval of confidence `1 - 2 alpha`. Values
-/// whose neighbours are alike count for fewer.
+/// The difference of the arithmetic means, with the interval of confidence `1 - 2 alpha`.
+/// Autocorrelated values count for fewer.
 pub(crate) fn difference_of_means(
     baseline: &Sample,
     candidate: &Sample,

@@ -1,4 +1,4 @@
-//! The search for a culprit keeps what it states. The large version of these figures is the example
+//! The search for a culprit has its stated error. The large version of these figures is the example
 //! `bisect_simulation`.
 
 #[path = "../examples/bisect_simulation/noise.rs"]
@@ -208,8 +208,8 @@ fn a_ramp_is_called_one() {
     assert!(answer.ramp >= 0.99);
 }
 
-/// The most probable commit for each of the two steps of a history of 101 commits with noise 1,
-/// whose level is `level(node)`.
+/// Returns the most probable commit for each of the two steps of a history of 101 commits with
+/// noise 1 and the levels `level(node)`.
 fn steps_of(level: impl Fn(usize) -> f64) -> (Answer, Vec<usize>) {
     let value =
         |node: usize, random: &mut Random| Some(Outcome::Value(level(node) + random.normal()));
@@ -278,8 +278,8 @@ fn two_steps_are_found_along_first_parents() {
     }
 }
 
-/// What the search says in noise that none of its shapes is. Before the check of the residuals no
-/// run was bought by it.
+/// The answer of the search for noise outside its shapes. Before the check of the residuals no run
+/// was bought by it.
 #[test]
 fn noise_like_none_that_is_considered_costs_pairs_and_other_noise_does_not() {
     let bought = |noise: Noise, effect: f64| {
@@ -407,7 +407,7 @@ fn timeouts_are_values() {
     assert_eq!(answer.culprit, Some(33), "{answer:?}");
 }
 
-/// A search of 29 commits for a step at 18 whose parent is `off` in its first four runs, as on a
+/// A search of 29 commits for a step at 18; the parent is `off` in its first four runs, as on a
 /// machine that is busy for a while.
 fn busy_beside_the_culprit(bad: Outcome, noise: f64, off: f64) -> (Answer, usize) {
     let history = History::linear(30).unwrap();
@@ -432,7 +432,7 @@ fn a_second_step_of_no_weight_is_none() {
     assert!(runs <= 30, "{runs} runs");
 }
 
-/// On a busy machine this search ended without a name and with "no further run tells".
+/// On a busy machine this search ended without a name, because no further run was informative.
 #[test]
 fn a_gap_of_a_thousand_times_is_named_or_buys_runs() {
     let mut search = Search::new(History::linear(30).unwrap(), Config::default()).unwrap();

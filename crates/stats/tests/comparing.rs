@@ -1,6 +1,7 @@
-//! Comparing until the verdict is sure, as `convoy compare` does, under noise that is not normal:
-//! equal sides must not be called different, a slower side must not be called faster, and what is
-//! plain must be found soon. The small version runs with every change, the large one nightly.
+//! Comparing until the verdict is certain, as `convoy compare` does, under noise that is not
+//! normal: equal sides must not be called different, a slower side must not be called faster, and
+//! large differences must be found soon. The small version runs with every change, the large one
+//! nightly.
 
 #![expect(clippy::print_stdout, reason = "the shares are what one wants to read")]
 
@@ -10,7 +11,7 @@ use convoy_stats::{Betting, Comparison, Question, Rng, Sample, Verdict, log_rati
 const CAP: usize = 100;
 const FIRST_LOOK: usize = 6;
 
-/// What makes runs differ, in units of their standard deviation.
+/// Noise of the runs, in units of their standard deviation.
 #[derive(Clone, Copy, Debug)]
 enum Noise {
     Gaussian,
@@ -20,7 +21,7 @@ enum Noise {
     HeavyTails,
     /// One run in 20 is slower, by 10 standard deviations or so.
     Outliers,
-    /// Each run resembles the one before: AR(1) with this coefficient.
+    /// Each run correlates with the previous one: AR(1) with this coefficient.
     Alike(f64),
     /// The machine becomes slower by 1 % over the longest series.
     Drift,

@@ -1,7 +1,7 @@
-//! Whether intervals cover, and tests keep their level, by simulation: what is stated is measured.
+//! Coverage of intervals and level of tests, measured by simulation.
 //!
 //! The small versions run with every change and allow for their size (four standard errors); the
-//! large ones are ignored there, run nightly, and must be within one point of what is stated.
+//! large ones are ignored there, run nightly, and must be within one point of the stated value.
 
 #![expect(clippy::print_stdout, reason = "the shares are what one wants to read")]
 
@@ -20,7 +20,8 @@ fn share(tries: u32, seed: u64, mut happens: impl FnMut(&mut Rng) -> bool) -> f6
     f64::from((0..tries).map(|_| u32::from(happens(&mut rng))).sum::<u32>()) / f64::from(tries)
 }
 
-/// Four standard errors of a share near `p`, and at least what the large runs must hold: one point.
+/// Returns four standard errors of a share near `p`, and at least one point, the tolerance of the
+/// large runs.
 fn slack(tries: u32, p: f64) -> f64 {
     if tries == LARGE { 0.01 } else { 4.0 * (p * (1.0 - p) / f64::from(tries)).sqrt() }
 }

@@ -9,7 +9,7 @@ use convoy_stats::{
 
 const TABLE: &str = include_str!("data/known.csv");
 
-/// A row after its first column, which names what is computed.
+/// A row without its first column, which names the computed quantity.
 struct Row<'a>(Vec<&'a str>);
 
 impl Row<'_> {

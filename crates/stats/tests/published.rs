@@ -4,7 +4,8 @@ use convoy_stats::{Estimate, Interval};
 
 const TABLE: &str = include_str!("data/published.csv");
 
-/// Rows that the source prints inconsistently, with what it prints and the formula gives, and why.
+/// Rows that the source prints inconsistently: the printed value, the formula's value, and the
+/// reason.
 const MISPRINTS: [(&str, &str, &str); 4] = [
     // The interval repeats the standard deviation: 0.096 for 0.094.
     ("zone-lock-2007/8 CPUs", "config", "unmod"),

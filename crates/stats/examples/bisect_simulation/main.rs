@@ -3,15 +3,14 @@
 //!
 //! `cargo run --release -p convoy-stats --example bisect_simulation -- --histories 2000`
 //!
-//! `--part known|unknown|shiftless|builds|hard|noise|shifts|nothing` prints one table only,
-//! `--seed N` takes other histories. `--noise gaussian,t3`, `--cells 5,2,1` (effects over noise,
-//! rounded as printed), `--commits N` and `--layout same|shifts` (of the table of shifts) print
-//! other rows.
+//! `--part known|unknown|shiftless|builds|hard|noise|shifts|nothing` prints one table only, `--seed
+//! N` takes other histories. `--noise gaussian,t3`, `--cells 5,2,1` (effects over noise, rounded as
+//! printed), `--commits N` and `--layout same|shifts` (of the table of shifts) print other rows.
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
-//! measures both ends itself to place its threshold and choose its repeats.
-//! The same seed gives the same table with any number of `--threads`. Every row is one of Markdown;
-//! `--write docs/bisect-model.md` puts it in the place of the row there that begins with the same
-//! cells, with the commit it was measured at.
+//! measures both ends itself to place its threshold and choose its repeats. The same seed produces
+//! the same table with any number of `--threads`. Every row is one of Markdown; `--write
+//! docs/bisect-model.md` puts it in the place of the row there that begins with the same cells,
+//! with the commit it was measured at.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints tables")]
 
@@ -61,7 +60,7 @@ struct Options {
     threads: usize,
     seed: u64,
     part: Option<String>,
-    /// Shapes of noise; empty for those of each table.
+    /// Shapes of noise; empty for each table's own.
     noises: Vec<Noise>,
     commits: Option<usize>,
     /// The only search of the table of shifts; both if there is none.
@@ -316,7 +315,7 @@ fn builds(options: &Options) {
     }
 }
 
-/// What the nine cells leave out, at effect/cv 5 and 2.
+/// Cases not covered by the nine cells, at effect/cv 5 and 2.
 fn hard(options: &Options) {
     println!("\nHarder histories, nothing known, at most 3000 runs\n{OF_LINES}");
     for (effect, cv) in [(0.05, 0.01), (0.02, 0.01)] {

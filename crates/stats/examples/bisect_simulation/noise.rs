@@ -45,7 +45,7 @@ pub(crate) enum Noise {
     Outliers,
     /// Two modes, each with a tenth of the sd; the slow one has this share.
     Modes(f64),
-    /// Each run keeps 0.9 of what disturbed the one before.
+    /// Each run keeps 0.9 of the previous run's disturbance.
     Correlated,
     /// The machine is slow (times 1.5) for 4 s of 12; a run takes a second.
     SlowPhases,
@@ -53,14 +53,13 @@ pub(crate) enum Noise {
     Drift,
     /// Three equally likely modes, each with a tenth of the sd.
     ThreeModes,
-    /// The level walks by 0.3 sd from run to run, beside Gaussian noise.
+    /// The level walks by 0.3 sd from run to run, in addition to Gaussian noise.
     Walk,
     /// Cauchy, with quartiles one sd apart.
     Cauchy,
 }
 
-/// Every shape, with the name that is printed and given. The last three lie outside what the model
-/// considers.
+/// Every shape, with the name that is printed and given. The last three are outside the model.
 pub(crate) const NOISES: [(&str, Noise); 13] = [
     ("gaussian", Noise::Gaussian),
     ("t3", Noise::T3),
@@ -80,7 +79,7 @@ pub(crate) const NOISES: [(&str, Noise); 13] = [
 /// A machine that runs one thing after another.
 pub(crate) struct Machine {
     noise: Noise,
-    /// What is left of earlier disturbances, in sd.
+    /// Remainder of earlier disturbances, in sd.
     state: f64,
     /// Seconds since the begin of a slow phase.
     clock: f64,

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Where rows go beside standard output.
+/// Destination of rows in addition to standard output.
 #[derive(Default)]
 pub(crate) struct Rows {
     file: Option<String>,

@@ -29,7 +29,7 @@ pub(crate) struct Scenario {
     pub(crate) effect: f64,
     pub(crate) cv: f64,
     pub(crate) noise: Noise,
-    /// Standard deviation of the shift of a build, in those of a run.
+    /// Standard deviation of the shift of a build, in units of a run's.
     pub(crate) layout: f64,
     /// How much the level rises over 100 runs, as a part of the level.
     pub(crate) drift: f64,
@@ -39,7 +39,7 @@ pub(crate) struct Scenario {
     pub(crate) merges: bool,
     /// Levels and noise told to the search.
     pub(crate) known: bool,
-    /// What the search assumes of the shifts of builds.
+    /// The search's assumption on the shifts of builds.
     pub(crate) assumed: Layout,
     /// How the level changes over the history.
     pub(crate) kind: Kind,
@@ -225,17 +225,17 @@ pub(crate) fn bound(d: f64, commits: usize, eps: f64) -> f64 {
     (n.log2() - doubt - eps * (n - 1.0).log2()) / capacity(d)
 }
 
-/// `git bisect` with `repeats` runs a step, whose mean is compared with the true midpoint. Returns
-/// runs and whether it found the culprit. It is given what a user would not have: the midpoint.
+/// `git bisect` with the mean of `repeats` runs per step, compared with the true midpoint. Returns
+/// runs and whether it found the culprit. It knows the midpoint, unlike a user.
 pub(crate) fn git_bisect(scenario: &Scenario, repeats: u32, seed: u64) -> (u32, bool) {
     let mut random = Random::new(seed);
     let culprit = 1 + random.below(scenario.commits);
     halve(scenario, repeats, 0.5 * scenario.d(), culprit, &mut random)
 }
 
-/// `git bisect` by somebody who knows neither levels nor noise: the ends are measured in turn,
-/// at least `least` times each and until their means are `t` standard errors apart; the
-/// threshold is their midpoint, and the repeats are `(2 z / d)^2` for the `d` that they show.
+/// `git bisect` without knowledge of levels or noise: the ends are measured in turn, at least
+/// `least` times each and until their means are `t` standard errors apart; the threshold is their
+/// midpoint, and the repeats are `(2 z / d)^2` for the measured `d`.
 pub(crate) fn git_bisect_measured(
     scenario: &Scenario,
     [least, t]: [f64; 2],
@@ -285,7 +285,7 @@ fn halve(
 }
 
 /// Mean runs of [`git_bisect_measured`] with the `least`, `t` and `z` that are right in 99 % of
-/// `histories` with the fewest runs: the best choice in hindsight, which nobody has.
+/// `histories` with the fewest runs: the best choice in hindsight.
 pub(crate) fn git_measured_runs(scenario: &Scenario, histories: u64) -> f64 {
     let mean_runs = |ends: [f64; 2], z: f64| {
         let trials = (0..histories).map(|seed| git_bisect_measured(scenario, ends, z, seed));

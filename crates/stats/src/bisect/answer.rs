@@ -1,4 +1,4 @@
-//! When a search is over, and what it then says.
+//! The end of a search and its answer.
 
 use super::evidence::{Belief, Evidence};
 use super::grid::{Grid, Hyper, KINDS, ONE_MODE};
@@ -19,8 +19,8 @@ const DOUBT: f64 = 0.2;
 const RUNS_OF_SMALL: f64 = 16.6;
 /// Confidence with which the difference of the ends is taken for too small to be worth the runs.
 const LIKELY: f64 = 0.9;
-/// Runs of each end below which no interval shows that there is no difference: a noise with two
-/// modes may have shown one of them only.
+/// Minimum runs of each end for an interval to show the absence of a difference: a noise with two
+/// modes may have shown only one of them.
 const SURE_RUNS: usize = 8;
 /// Part of the allowed doubt that the models may use up where levels are unknown. With all of it,
 /// 296 of 300 names at 99 % were right in Gaussian noise.
@@ -34,7 +34,7 @@ const MOST_BEYOND: f64 = 2.0;
 const HINT: f64 = 0.1;
 /// Runs of the culprit and of each of its parents before it is named.
 const REPEATS: usize = 4;
-/// Builds of them, where each build brings a shift of its own.
+/// Minimum builds of them, if each build has a separate shift.
 const REBUILDS: usize = 3;
 /// Runs of each measured commit after which a doubt about the shape of the history stays.
 const ASSURED: usize = 16;
@@ -115,8 +115,8 @@ impl Search {
         self.by_node.iter().position(|p| p * step >= self.named_from())
     }
 
-    /// The probability from which on a commit is named. Of an unknown noise no model expects quite
-    /// what it is; in a known one the last run leaves less doubt than the search had asked for.
+    /// The probability from which on a commit is named. For unknown noise no model is exact; for
+    /// known noise the last run leaves less doubt than the search requires.
     pub(super) fn named_from(&self) -> f64 {
         let part = match self.config.known {
             None => MARGIN,
@@ -128,8 +128,8 @@ impl Search {
 
     /// What must be run again before the likely culprit is named: it and its parents have been run
     /// [`REPEATS`] times each, one after the other, and built [`REBUILDS`] times if that may shift
-    /// them. A run in a rare mode of the noise, or a build, can pass for a level; so many in a row
-    /// cannot.
+    /// them. A single run in a rare mode of the noise, or a single build, can pass for a level;
+    /// this many in a row cannot.
     pub(super) fn to_repeat(&self) -> Option<Measure> {
         let evidence = self.evidence.as_ref().filter(|_| self.config.known.is_none())?;
         let culprit = self.sure_culprit()?;
@@ -152,8 +152,9 @@ impl Search {
     }
 
     /// What to run where one commit is the culprit if there is one step, and only another shape of
-    /// the history keeps it from its name: a small second step that a few runs suggest, say. No run
-    /// tells commits apart then, but every run of a commit that has few tells the shapes apart.
+    /// the history keeps it from its name: a small second step that a few runs suggest, say. Then
+    /// no run distinguishes commits, but every run of a commit with few runs distinguishes the
+    /// shapes.
     pub(super) fn to_assure(&self) -> Option<Measure> {
         let certain = self.by_node.iter().any(|p| *p >= self.named_from());
         let measured = self.nodes.iter().copied().filter(|node| certain && !self.skipped[*node]);
@@ -179,8 +180,8 @@ impl Search {
         wanted > f64::from(runs.saturating_sub(self.runs))
     }
 
-    /// Mean of the bad end less that of the good end, from their own runs, and half the width of
-    /// its interval (Student). Infinite before both have been measured.
+    /// Returns the difference of the means of the bad and the good end, from their own runs, and
+    /// half the width of its interval (Student). Infinite before both have been measured.
     pub(super) fn end_effect(&self, confidence: f64) -> (f64, f64) {
         let [good, bad] = self.end_values().map(|values| moments(&values));
         let freedom = good.2 + bad.2 - 2.0;

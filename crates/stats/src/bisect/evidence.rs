@@ -24,11 +24,11 @@ pub(super) struct Class {
 
 /// Hypers with less than this probability are left out until the grid is placed again.
 pub(super) const IMPROBABLE: f64 = 1e-6;
-/// What is below this times the best part, as a logarithm, adds nothing to a sum: thousands of such
-/// parts have 1e-4 together.
+/// Parts this far below the best, as a logarithm, are negligible in a sum: thousands of them sum to
+/// 1e-4.
 const NEGLIGIBLE: f64 = 18.0;
 
-/// What one class says about the parameters.
+/// The parameters under one class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Belief {
     /// Posterior probability of the class.
@@ -49,7 +49,7 @@ struct Part {
     variance: [f64; 2],
 }
 
-/// The part of what was not evaluated.
+/// The part for points that were not evaluated.
 const NOTHING: Part = Part { ln_evidence: f64::NEG_INFINITY, mean: [0.0; 2], variance: [0.0; 2] };
 
 /// The posterior.
@@ -66,9 +66,9 @@ pub(super) struct Evidence {
     pub(super) independent: f64,
     /// Probability that the level changes little by little.
     pub(super) ramp: f64,
-    /// What the data say of two steps.
+    /// Evidence of two steps.
     pub(super) several: Several,
-    /// What is believed if builds may shift by any size; empty where that was not asked.
+    /// The posterior if builds may shift by any size; empty if not requested.
     pub(super) shifted: Shifted,
     /// Probability of each hyper, all classes together.
     pub(super) hypers: Vec<f64>,
@@ -89,7 +89,7 @@ impl Evidence {
         sum.min(1.0)
     }
 
-    /// The modes that are probable, if every value tells which of them it has.
+    /// Returns the probable modes, if the mode of every value is clear.
     pub(super) fn clear_modes(&self, grid: &Grid) -> Option<Fit> {
         let mut of = [0.0; MODES];
         for (p, hyper) in self.hypers.iter().zip(&grid.hypers) {
@@ -102,7 +102,7 @@ impl Evidence {
         grid.fits[best].filter(|fit| sure && fit.is_clear())
     }
 
-    /// That of a class, or of none of them if `class` is their number.
+    /// Returns the belief of a class, or of no class if `class` is their number.
     pub(super) fn belief(&self, class: usize) -> &Belief {
         self.classes.get(class).unwrap_or(&self.none)
     }
@@ -113,8 +113,8 @@ const SURE_MODES: f64 = 0.99;
 /// Probability before any data that the ends do not differ.
 pub(super) const NONE: f64 = 0.1;
 
-/// `exp(x)` for `x <= 0`, within 1e-11. Unlike the library's it is a straight line of arithmetic,
-/// which the compiler turns into vector instructions, and it gives the same bits everywhere.
+/// `exp(x)` for `x <= 0`, within 1e-11. Unlike the library's it is branchless arithmetic, which the
+/// compiler vectorises, and it returns the same bits everywhere.
 #[inline]
 pub(super) fn exp_negative(x: f64) -> f64 {
     const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -176,8 +176,9 @@ fn add(sums: &mut [f64], table: &[f64], points: usize, side: usize, sign: f64) {
 
 /// The posterior given the tables.
 ///
-/// Culprits near `likely` are evaluated first. What is then sure to have less than `e^-NEGLIGIBLE`
-/// of the best is not: of the best of all, or, if `each_shape`, of the same shape of the noise.
+/// Culprits near `likely` are evaluated first. Points that are then certain to have less than
+/// `e^-NEGLIGIBLE` of the best are skipped: of the best of all, or, if `each_shape`, of the same
+/// shape of the noise.
 pub(super) fn posterior(
     config: &Config,
     grid: &Grid,
@@ -224,7 +225,7 @@ pub(super) fn posterior(
     collect(grid, &parts)
 }
 
-/// The largest parts so far, which say what is negligible.
+/// The largest parts so far, which determine the negligible ones.
 struct Floor {
     best: [f64; KINDS],
     each_shape: bool,
@@ -284,8 +285,8 @@ fn differ(
     }
 }
 
-/// `ln` of what a direction that is given makes of the evidence for an effect `z` standard errors
-/// from 0.
+/// Returns `ln` of the factor by which a known direction changes the evidence for an effect `z`
+/// standard errors from 0.
 pub(super) fn one_sided(direction: Direction, z: f64) -> f64 {
     match direction {
         Direction::Either => 0.0,
@@ -294,8 +295,8 @@ pub(super) fn one_sided(direction: Direction, z: f64) -> f64 {
     }
 }
 
-/// Each hyper's part if all commits have one level. Either axis may hold it; the one that is nearer
-/// sees more of it.
+/// Each hyper's part if all commits have one level. Either axis may contain it; the nearer axis
+/// resolves it better.
 fn level(grid: &Grid, sums: &[f64], parts: &mut [Part]) {
     let rows = sums.chunks_exact(2 * grid.points);
     for ((hyper, row), part) in grid.hypers.iter().zip(rows).zip(parts) {
@@ -343,7 +344,7 @@ fn collect(grid: &Grid, parts: &[Part]) -> Evidence {
     }
 }
 
-/// What one class says.
+/// Returns the belief of one class.
 fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64) -> Belief {
     let of = || {
         let all = grid.hypers.iter().zip(parts.iter().zip(weights));
@@ -367,7 +368,7 @@ fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64) -> Belief {
     belief
 }
 
-/// The posterior centre of each shape, also of one that is improbable.
+/// Returns the posterior centre of each shape, also of improbable ones.
 fn centres(grid: &Grid, parts: &[Part]) -> [[f64; 3]; ONE_MODE] {
     let mut centres = grid.centres.map(|c| [c.levels[0], c.levels[1], c.ln_scale]);
     let last = parts.len() - grid.hypers.len();

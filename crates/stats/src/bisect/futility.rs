@@ -1,10 +1,10 @@
 //! Whether a name can still be had where builds shift.
 //!
-//! However often a build is run, its level tells good from bad only as far as the change stands out
-//! of the shifts of builds. Two commits that follow each other differ in the builds between them
-//! and in nothing else, most often in one. What all runs that are left could make of those builds
-//! bounds the probability that any commit will be named; a search for which that is small is over.
-//! (Stochastic curtailment: Lan, Simon and Halperin 1982.)
+//! However often a build is run, its level distinguishes good from bad only as far as the change
+//! exceeds the shifts of builds. Two commits that follow each other differ in the builds between
+//! them and in nothing else, most often in one. What all runs that are left could make of those
+//! builds bounds the probability that any commit will be named; a search for which that is small is
+//! over. (Stochastic curtailment: Lan, Simon and Halperin 1982.)
 
 use super::evidence::Belief;
 use super::memory::drawn_in;
@@ -14,7 +14,8 @@ use super::shifts::{OfSize, Shifted, Values};
 use super::types::Measure;
 use crate::normal::cdf as normal_cdf;
 
-/// Probability below which a name is out of sight; and that of no shifts below which one asks.
+/// Probability below which a name is out of reach; and probability of no shifts below which the
+/// check runs.
 const OUT_OF_SIGHT: f64 = 0.01;
 /// The set is made smaller as long as the runs so far would halve it this many times.
 const CHEAP: f64 = 3.0;
@@ -23,9 +24,9 @@ const LEAST: f64 = 1e-4;
 /// Part of the variance of a run below which no variance counts.
 const NEGLIGIBLE: f64 = 1e-9;
 
-/// The commits whose builds tell a commit from another one.
+/// The commits with builds that distinguish a commit from another one.
 struct Rival {
-    /// `ln` of the probability of the commit over that of the other, before any data.
+    /// `ln` of the prior odds of the commit against the other.
     ln_odds: f64,
     /// Those that contain exactly one of both, and whether they are bad if the commit is right.
     between: Vec<(usize, bool)>,
@@ -39,13 +40,15 @@ struct Ahead {
 }
 
 impl Search {
-    /// Whether builds shift, and so much that the runs which are left will not bring a name.
+    /// Returns whether builds shift by so large a part of the change that the remaining runs will
+    /// not yield a name.
     pub(super) fn futile_for_shifts(&self) -> bool {
         let in_sight = self.evidence.as_ref().and_then(|evidence| evidence.shifted.in_sight);
         in_sight.is_some_and(|p| p < OUT_OF_SIGHT)
     }
 
-    /// Whether builds more likely shift than not: more runs of the same builds then tell little.
+    /// Returns whether builds more likely shift than not: then more runs of the same builds add
+    /// little information.
     pub(super) fn shifting(&self) -> bool {
         self.evidence.as_ref().is_some_and(|evidence| evidence.shifted.any() > SHIFTING)
     }
@@ -119,8 +122,9 @@ impl Search {
         [before, after].into_iter().flatten().map(rival).collect()
     }
 
-    /// Probability that a commit, if it is the culprit, has the odds of a name against each of
-    /// `rivals` when all runs that are left have been spent on the builds that tell them apart.
+    /// Returns the probability that a commit, if it is the culprit, reaches the odds of a name
+    /// against each of `rivals` when all remaining runs are spent on the builds that distinguish
+    /// them.
     fn attainable(&self, rivals: &[Rival], size: f64, step: &Belief, runs: &[(f64, f64)]) -> f64 {
         let builds: usize = rivals.iter().map(|rival| rival.between.len()).sum();
         let left = self.config.max_runs.map_or(f64::INFINITY, |most| f64::from(most - self.runs));
@@ -140,8 +144,8 @@ impl Search {
     }
 }
 
-/// What the odds between the two levels gain from one build in the end, if it is `bad` or good:
-/// after `runs` (number and mean) that it has and `more` that follow.
+/// Returns the final gain in the odds between the two levels from one build, if it is `bad` or
+/// good: after its `runs` (number and mean) and `more` that follow.
 fn ahead(size: f64, step: &Belief, runs: (f64, f64), more: f64, bad: bool) -> Ahead {
     let (count, mean) = runs;
     let all = count + more;

@@ -18,7 +18,7 @@ pub(super) const KINDS: usize = ONE_MODE + MODES;
 /// trapezoidal rule errs by less than 1e-4.
 const POINTS: usize = 20;
 /// Points of the scale of the noise, and how they lie in standard deviations of its logarithm. The
-/// upper side is longer: that of a scale from few values is skewed.
+/// upper side is longer: the posterior of a scale from few values is skewed.
 const SCALES: [f64; 5] = [-2.2, -0.75, 0.7, 2.15, 3.6];
 /// Standard deviation, in scales, of a level above the bound of a stopped run before any data.
 const ABOVE: f64 = 3.0;
@@ -106,7 +106,7 @@ pub(super) struct Axis {
     pub(super) centre: f64,
     /// Distances from the centre, in scales.
     pub(super) offsets: Vec<f64>,
-    /// Logarithms of the widths that the points stand for, in units of the value.
+    /// Logarithms of the widths of the points, in units of the value.
     pub(super) ln_weights: Vec<f64>,
 }
 
@@ -115,8 +115,8 @@ impl Axis {
         Self { centre, offsets: vec![0.0], ln_weights: vec![0.0] }
     }
 
-    /// Points `fine` apart at the centre that reach to `wide`, both in scales; `bend` is that of
-    /// [`bend`].
+    /// Returns points that are `fine` apart at the centre and reach to `wide`, both in scales;
+    /// `bend` is the argument of [`bend`].
     fn new(centre: f64, scale: f64, fine: f64, bend: f64) -> Self {
         let half = 0.5 * (POINTS as f64 - 1.0);
         let at = |i: usize| (i as f64 - half) * bend;
@@ -173,7 +173,7 @@ pub(super) struct Centre {
 pub(super) struct Amount {
     /// Expected runs of each side.
     pub(super) runs: [f64; 2],
-    /// Those of the ends alone: what every culprit has at least.
+    /// Runs of the ends alone: the minimum for every culprit.
     pub(super) end_runs: [f64; 2],
 }
 

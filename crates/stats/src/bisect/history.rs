@@ -1,4 +1,4 @@
-//! The commits between good and bad, and who is an ancestor of whom.
+//! The commits between good and bad, and their ancestry.
 
 use super::BisectError;
 
@@ -9,7 +9,7 @@ use super::BisectError;
 /// or is itself.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// `None`: each commit's parent is the one before it.
+    /// `None`: each commit's parent is the previous one.
     parents: Option<Vec<Vec<usize>>>,
     nodes: usize,
     good: usize,
@@ -35,7 +35,8 @@ impl History {
     ///
     /// # Errors
     /// [`BisectError::Order`] if a parent is not below its child, [`BisectError::Node`] if an end
-    /// does not exist, [`BisectError::NoCandidates`] if `bad` has no ancestor that `good` has not.
+    /// does not exist, [`BisectError::NoCandidates`] if all ancestors of `bad` are ancestors of
+    /// `good`.
     pub fn dag(parents: &[Vec<usize>], good: usize, bad: usize) -> Result<Self, BisectError> {
         let nodes = parents.len();
         for (node, of_node) in parents.iter().enumerate() {

@@ -2,8 +2,8 @@
 //!
 //! The first model takes runs for independent and learns the shape of their noise. A machine that
 //! drifts or has slow phases, builds that differ by their layout, and runs with two speeds break
-//! it, and it does not notice. Here the noise is what a least-squares fit leaves, with far values
-//! drawn in; noise that is bounded, whatever its modes, is no worse for it than Gaussian noise of
+//! it, and it does not notice. Here the noise is the residual of a least-squares fit, with far
+//! values drawn in; bounded noise, whatever its modes, is no worse for it than Gaussian noise of
 //! the same variance. Several covariances are tried: none, a state of the machine that fades from
 //! run to run, and a shift of each build. Given one, a Kalman filter whitens values and columns,
 //! and levels and scale are integrated in closed form.
@@ -20,16 +20,16 @@ pub(super) struct Run {
     pub(super) value: f64,
 }
 
-/// What runs have in common besides the level.
+/// Components that runs share in addition to the level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     /// Probability before any data.
     prior: f64,
-    /// What is left of the state after one run; 1 with a state for each build.
+    /// Decay of the state per run; 1 with a state for each build.
     carry: f64,
     /// Part of the variance of a run that is the state's.
     share: f64,
-    /// Whether each build has a state of its own.
+    /// Whether each build has a separate state.
     of_build: bool,
     /// Standard deviation of a drift at a steady rate, in scales for each run.
     drift: f64,
@@ -54,8 +54,8 @@ impl Memory {
     }
 }
 
-/// The covariances that are tried. That of no memory comes first. Shifts of builds are improbable
-/// until the data ask for them.
+/// The covariances that are tried. The first is the absence of memory. Shifts of builds are
+/// improbable until the data ask for them.
 const MEMORIES: [Memory; 9] = [
     Memory::machine(0.7, 0.0, 0.0),
     Memory::machine(0.03, 0.5, 0.9),
@@ -75,8 +75,8 @@ pub(super) fn of_machine() -> impl Iterator<Item = Memory> {
 
 /// Probability before any data that a difference of the ends grew little by little.
 pub(super) const RAMP: f64 = 0.02;
-/// Memory, and shifts of builds, have a say only where the data are this many times as probable
-/// with them as without: what is merely possible would cost a fifth of all runs.
+/// Memory, and shifts of builds, are considered only if the data are this many times as probable
+/// with them as without: considering them always would cost a fifth of all runs.
 const ASKED: f64 = 3.0;
 /// Commits between the ends that must have been measured before a ramp is believed.
 const ALONG: usize = 4;
@@ -154,7 +154,7 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Products of a column with that of the level, itself and that of the values.
+/// Returns the products of a column with the level's column, itself and the values' column.
 fn products(effect: &[f64], level: &[f64], value: &[f64]) -> [f64; 3] {
     [dot(level, effect), dot(effect, effect), dot(effect, value)]
 }
@@ -177,7 +177,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The same, or `other`: evidence adds up, and the belief is that of the more probable one.
+    /// Merges `other`: the evidence is summed, and the belief is the more probable one's.
     pub(super) fn add(&mut self, other: Self) {
         let least = self.ln_evidence.min(other.ln_evidence);
         if other.ln_evidence > self.ln_evidence {
@@ -230,8 +230,8 @@ pub(super) fn opinion(
     collect(&ramp, &parts, classes.len() + 1)
 }
 
-/// What the covariance that explains `runs` best leaves of them, whitened, if `class` holds the
-/// culprit: independent and of one size if it is right.
+/// Returns the residuals of `runs` under the best covariance, whitened, if `class` contains the
+/// culprit: independent and of equal size if it is right.
 pub(super) fn residuals(
     config: &Config,
     runs: &[Run],
@@ -327,8 +327,8 @@ impl Fit {
         Part { ln_evidence, belief: Belief { mean: [mean; 2], variance, ..self.noise(square) } }
     }
 
-    /// A step, from the products of the whitened column of the bad runs with those of the level,
-    /// of itself and of the values.
+    /// Fits a step, from the products of the whitened column of the bad runs with the columns of
+    /// the level, itself and the values.
     pub(super) fn step(&self, config: &Config, mass: f64, [cross, bad, value]: [f64; 3]) -> Part {
         let n = self.runs;
         let own = bad - cross * cross / self.levels;
@@ -387,7 +387,7 @@ fn collect(ramp: &[f64], parts: &[Part], count: usize) -> Opinion {
     Opinion { strata, independent, ramp }
 }
 
-/// The memories that the data do not ask for; those of builds and those of the machine speak for
+/// Returns the memories that the data do not support; memories of builds and of the machine support
 /// each other.
 fn unasked(weights: &[f64], count: usize) -> Vec<usize> {
     let sums: Vec<f64> = weights.chunks_exact(count).map(|of| of.iter().sum()).collect();
@@ -433,8 +433,8 @@ impl Mixture {
     }
 }
 
-/// Mixes the opinion into `evidence`, whose part is `FIRST`, or all if the noise has two `modes`,
-/// where runs are independent.
+/// Mixes the opinion into `evidence`, with the weight `FIRST`, or entirely if the noise has two
+/// `modes`, where runs are independent.
 pub(super) fn mix(evidence: &mut Evidence, opinion: &Opinion, modes: f64) {
     let weight = (FIRST + (1.0 - FIRST) * modes) * opinion.independent;
     let last = evidence.classes.len();

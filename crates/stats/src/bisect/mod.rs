@@ -27,8 +27,8 @@
 //! assert_eq!(answer.culprit, Some(culprit));
 //! ```
 //!
-//! The search has no state but the sequence of its calls to [`Search::observe`] and
-//! [`Search::skip`]: to resume, make a new one and repeat them. It draws no random numbers.
+//! The only state of the search is the sequence of its calls to [`Search::observe`] and
+//! [`Search::skip`]: to resume, make a new search and repeat them. It draws no random numbers.
 
 mod answer;
 mod check;

@@ -1,20 +1,20 @@
 //! Noise with two modes: a run is slow with some probability, by always the same amount.
 //!
 //! How far the modes lie apart is fitted, with its precision; the share of the slow runs and the
-//! scale within a mode are summed over. There are three fits: of all runs about one level, where a
-//! step that was seen is an accident of the modes; of the runs of the sides that are likely so far;
-//! and of sides that the modes themselves tell.
+//! scale within a mode are summed over. There are three fits: of all runs about one level, where an
+//! observed step is an accident of the modes; of the runs of the likely sides so far; and of sides
+//! that follow from the modes themselves.
 
 use super::noise::Shape;
 
 /// Shares of the slow runs that are considered.
 pub(super) const SHARES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
-/// Modes less than this many scales apart are left to the shapes with one mode: halves of Gaussian
-/// noise are 2.65 apart, those of a uniform one 3.46.
+/// Modes less than this many scales apart are left to the shapes with one mode: the halves of
+/// Gaussian noise are 2.65 apart, of uniform noise 3.46.
 const APART: f64 = 3.6;
 /// Before any data the logarithm of the distance, in scales, is uniform over this range.
 const RANGE: f64 = 4.0;
-/// Modes are clear if this many scales lie between those of different sides.
+/// Modes are clear if the modes of different sides are this many scales apart.
 const CLEAR: f64 = 6.0;
 /// Candidates for the level of a side.
 const CANDIDATES: usize = 64;
@@ -64,7 +64,7 @@ impl Fit {
         Self { levels: [self.levels[0], self.levels[1] + by], ..self }
     }
 
-    /// Whether every value tells its mode, whatever its side.
+    /// Returns whether the mode of every value is clear, whatever its side.
     pub(super) fn is_clear(&self) -> bool {
         self.apart - (self.levels[1] - self.levels[0]).abs() > CLEAR * self.scale
     }
@@ -75,7 +75,7 @@ impl Fit {
         if value > middle { value - self.apart } else { value }
     }
 
-    /// The side whose modes are nearer to `values`.
+    /// Returns the side with modes nearer to `values`.
     pub(super) fn nearer(&self, values: &[f64]) -> usize {
         let off = self.levels.map(|level| distance(values, level, self.apart));
         usize::from(off[1] < off[0])

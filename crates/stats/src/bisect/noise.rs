@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 
 /// Density of the standard normal distribution at 0.
 const NORMAL: f64 = 0.398_942_280_401_432_7;
-/// Share and scale of the outliers of the first two shapes, in scales of the core. Those of the
-/// second, and the probabilities of the shapes, were chosen on simulated histories with 5 % of
-/// outliers as large as the effect: with (0.06, 5) at 0.25 the search said 99 % and meant 98.2 %.
+/// Share and scale of the outliers of the first two shapes, in scales of the core. The second pair,
+/// and the probabilities of the shapes, were chosen on simulated histories with 5 % of outliers as
+/// large as the effect: with (0.06, 5) at 0.25 a stated 99 % was really 98.2 %.
 const OUTLIERS: [(f64, f64); 2] = [(0.003, 5.0), (0.1, 6.0)];
 /// The tables end here, in scales; beyond, the tails are powers.
 const REACH: f64 = 40.0;
@@ -105,7 +105,7 @@ impl Shape {
     }
 }
 
-/// All shapes; the first is the one for noise known to be Gaussian.
+/// Returns all shapes; the first is for noise known to be Gaussian.
 pub(super) fn shapes() -> &'static [Shape; KINDS] {
     static SHAPES: OnceLock<[Shape; KINDS]> = OnceLock::new();
     SHAPES.get_or_init(|| {

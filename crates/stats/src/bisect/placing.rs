@@ -6,7 +6,7 @@ use super::modes::{self, Fit};
 use super::policy;
 use super::search::{END_RUNS, Search};
 
-/// The grid is looked at when the data have grown by this factor.
+/// The grid is checked when the data have grown by this factor.
 const REGRID: f64 = 1.1;
 /// A grid is replaced when the data have grown by this factor since it was placed.
 const WORN: f64 = 1.5;
@@ -91,8 +91,8 @@ impl Search {
         far.then_some(moved)
     }
 
-    /// Two modes about one level, about the levels of the likely sides, and about those of the
-    /// sides that the modes themselves tell.
+    /// Returns fits of two modes about one level, about the levels of the likely sides, and about
+    /// the levels of the sides that follow from the modes themselves.
     fn fits(&self) -> [Option<Fit>; MODES] {
         let floor = self.rounding();
         let of = |side: &dyn Fn(&Build) -> usize| {

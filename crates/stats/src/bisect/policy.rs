@@ -1,8 +1,8 @@
-//! Which run next: the one with most expected information about the culprit per cost.
+//! Selects the next run, with the most expected information about the culprit per cost.
 //!
 //! The information is that between the mean of `b` runs and the class of the culprit, with each
-//! class's own uncertainty of the levels. Measuring an end is therefore no phase of its own: it is
-//! chosen when an uncertain level is what keeps the classes apart.
+//! class's own uncertainty of the levels. Measuring an end is therefore not a separate phase: it is
+//! chosen when the uncertainty of its level prevents a distinction of the classes.
 
 use super::evidence::{Belief, Class, Evidence, exp_negative};
 use super::grid::Build;
@@ -12,8 +12,8 @@ use super::types::{Config, Layout, Measure};
 
 /// Numbers of runs that are considered.
 const BATCHES: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96];
-/// A choice whose rate is at least this part of the best one is as good: larger batches and commits
-/// that are built already are preferred within it.
+/// A choice with at least this part of the best rate is as good: among these, larger batches and
+/// built commits are preferred.
 const NEAR: f64 = 0.97;
 /// The rate of a new build counts this part where a build costs more than a run: the runs that it
 /// leaves undone would have told whether builds shift at all. Fitted: at effect/noise 0.4 and
@@ -32,7 +32,7 @@ const LEAST: f64 = 1e-4;
 /// A stratum with less than this probability says nothing.
 const STRATUM: f64 = 0.01;
 
-/// What the policy sees of a search.
+/// The policy's view of a search.
 pub(super) struct View<'a> {
     pub(super) history: &'a History,
     pub(super) config: &'a Config,
@@ -263,7 +263,7 @@ fn first_run(view: &View<'_>, node: usize) -> Action {
     Action { node, build: None, groups, buildable: buildable(view, node) }
 }
 
-/// Commits next to one that could not be built are often broken too.
+/// Commits next to a broken build are often broken, too.
 fn buildable(view: &View<'_>, node: usize) -> f64 {
     let near = (0..=8).find(|distance| {
         let skipped = |n: usize| view.skipped.get(n).copied().unwrap_or(false);
@@ -289,9 +289,9 @@ fn rate(view: &View<'_>, action: &Action, batch: u32) -> f64 {
     action.buildable * known * information(view, action, batch) / cost
 }
 
-/// Expected information about the culprit, in nats, of `batch` runs: the mean of what it would be
-/// if one knew whether builds bring shifts. Mixed into one, a few shifts that are possible would
-/// look like shifts that are sure, for which only new builds help.
+/// Returns the expected information about the culprit, in nats, of `batch` runs: the mean over the
+/// cases that builds shift and do not. Mixed into one, a few shifts that are possible would look
+/// like shifts that are sure, for which only new builds help.
 fn information(view: &View<'_>, action: &Action, batch: u32) -> f64 {
     let build = action.build.map(|build| &view.builds[build]);
     let (shape, scale) = view.shape;
@@ -313,7 +313,7 @@ fn information(view: &View<'_>, action: &Action, batch: u32) -> f64 {
     view.evidence.strata.iter().map(of_stratum).sum()
 }
 
-/// What the mean of `batch` runs will be under one class, given what the build has shown.
+/// Predicts the mean of `batch` runs under one class, given the previous runs of the build.
 fn predict(
     belief: &Belief,
     p: f64,

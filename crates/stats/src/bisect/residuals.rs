@@ -1,9 +1,9 @@
-//! Whether the runs are what the model that is believed expects, and what a name needs if not.
+//! Goodness of fit of the believed model, and the requirements of a name if it fails.
 //!
-//! Two questions are asked of what the believed levels leave of each run: has it the distribution
-//! that the likely noise gives it (Anderson and Darling), and does it resemble that of the run
-//! before? A model that fails one of them may be sure of the wrong commit. A name must then stand
-//! without any model: in pairs of runs of the culprit and of its parent beside each other in time.
+//! Two tests apply to the residuals of the runs under the believed levels: do they have the
+//! distribution of the likely noise (Anderson and Darling), and do they correlate with the previous
+//! run's? A model that fails one of them may be sure of the wrong commit. A name must then hold
+//! without any model: in pairs of adjacent runs of the culprit and of its parent.
 
 use super::answer::likely_shape;
 use super::evidence::{Class, Evidence};
@@ -27,14 +27,14 @@ const LOOKS: [usize; 4] = [12, 24, 48, 96];
 /// Two runs with at most this many places between them in time are a pair.
 const BESIDE: usize = 3;
 
-/// What pairs say of a name whose model fails.
+/// Result of the pairs for a name with a failing model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Standing {
     /// They show the change; the probability that they do so by chance.
     Holds(f64),
     /// A run of this commit is wanted.
     Wanted(usize),
-    /// They do not show it; the probability of what they show by chance.
+    /// They do not show it; the probability of their result by chance.
     Fails(f64),
 }
 
@@ -60,7 +60,7 @@ impl Search {
         })
     }
 
-    /// The doubt that pairs leave of a name whose model fails; 0 where the model will do.
+    /// Returns the doubt that pairs leave of a name with a failing model; 0 if the model fits.
     pub(super) fn doubt_of_pairs(&self) -> f64 {
         match self.standing() {
             Some(Standing::Holds(doubt) | Standing::Fails(doubt)) => doubt,
@@ -98,9 +98,9 @@ impl Search {
         })
     }
 
-    /// The differences of runs of both that lie beside each other in time, and whose last run is
-    /// without a partner so far. Only what was run since anything but them, the other parents and
-    /// the ends was: of the runs before that the posterior chose the name.
+    /// Returns the differences of adjacent runs of both, and the commit of the last run without a
+    /// partner so far. Only runs since the last run of a commit other than these, the other parents
+    /// and the ends: the posterior chose the name from the runs before.
     fn pairs(
         &self,
         evidence: &Evidence,
@@ -134,7 +134,7 @@ impl Search {
         (pairs, near.map(|(_, node, _)| node))
     }
 
-    /// Whether the runs are not what is expected of them if `culprit` is the culprit.
+    /// Returns whether the runs contradict `culprit` as the culprit.
     fn refuted(&self, evidence: &Evidence, culprit: usize) -> bool {
         let holds = |class: &&Class| class.members.contains(&culprit);
         let class = self.classes.iter().find(holds);
@@ -163,8 +163,8 @@ impl Search {
     }
 }
 
-/// Whether most values are equal to others, as those of a clock that ticks: they have steps where
-/// every noise that is considered is smooth.
+/// Returns whether most values are equal to others, as with a coarse clock: such values have steps,
+/// but all modelled noises are smooth.
 fn coarse(sides: &[Vec<f64>; 2]) -> bool {
     let mut all = sides.concat();
     let count = all.len();
@@ -201,7 +201,7 @@ fn distance(grid: &Grid, evidence: &Evidence, sides: &[Vec<f64>; 2]) -> f64 {
     -n - sum / n
 }
 
-/// How much each of `values` resembles the one before, by ranks, in standard errors.
+/// Returns the rank correlation of each of `values` with the previous one, in standard errors.
 fn resemblance(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let ranks: Vec<f64> =

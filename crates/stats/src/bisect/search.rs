@@ -14,11 +14,11 @@ use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measur
 
 /// Runs of each end before the search proper begins: fewer say nothing about the noise.
 pub(super) const END_RUNS: usize = 2;
-/// Runs of a build of an end, times the cost of a first run over that of another, after which a new
-/// build says more.
+/// Runs of a build of an end, times the ratio of the costs of a first and a further run, after
+/// which a new build adds more information.
 const END_BUILD_RUNS: f64 = 4.0;
-/// Part of the runs that go to the ends while the machine seems to change: at irregular steps, so
-/// that no period of its own can hide behind them.
+/// Share of runs for the ends while the machine seems to change: at irregular steps, so that a
+/// period of the machine cannot alias with them.
 const INTERLEAVED: f64 = 0.35;
 /// The least regular step round a circle.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
@@ -50,12 +50,12 @@ pub struct Search {
     pub(super) origin: Option<f64>,
     pub(super) largest: f64,
     pub(super) grid: Option<Grid>,
-    /// Number of runs at which the grid is looked at again.
+    /// Number of runs at which the grid is checked again.
     pub(super) regrid_at: usize,
     /// Number of runs at which it was placed.
     pub(super) placed_at: u32,
     pub(super) evidence: Option<Evidence>,
-    /// A candidate that was probable when the grid was last looked at.
+    /// A candidate that was probable when the grid was last checked.
     pub(super) likely: usize,
     pub(super) by_node: Vec<f64>,
     /// The same before any data.
@@ -130,7 +130,7 @@ impl Search {
     }
 
     /// Takes the outcome of one run of `build`, which is a build of `node`. Build numbers are the
-    /// caller's; each stands for one build of one commit.
+    /// caller's; each denotes one build of one commit.
     ///
     /// # Errors
     /// If the commit does not exist, the build belongs to another commit, or the value is not
@@ -387,8 +387,8 @@ impl Search {
         }
     }
 
-    /// Hears the second model besides the `first`, and asks what shifts of builds would make of
-    /// both where they matter.
+    /// Combines the second model with the `first`, and includes shifts of builds in both if they
+    /// matter.
     fn second(&self, mut first: Evidence) -> Evidence {
         let Some(grid) = &self.grid else {
             return first;

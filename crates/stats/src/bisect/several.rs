@@ -1,8 +1,8 @@
-//! Two steps instead of one: a second change, or one that is taken back.
+//! Two steps instead of one: a second change, or a reverted one.
 //!
 //! For histories without merges only. The noise is Gaussian and independent, so that the evidence
-//! of three levels is known in closed form, as that of two is; every pair of places is compared
-//! with every single one.
+//! of three levels is known in closed form, as for two; every pair of positions is compared with
+//! every single one.
 
 use super::evidence::{NONE, exp_negative};
 use crate::student::gamma_ratio;
@@ -15,8 +15,8 @@ const ASKED: f64 = 3.0;
 /// Runs that each of three levels must have: fewer may be outliers, or a mode of the noise.
 const SEEN: f64 = 4.0;
 
-/// A step smaller than this part of the other is no second one: whoever looks for a hang does not
-/// ask for the commit that cost a tenth of a millisecond.
+/// A step smaller than this part of the other does not count as a second: a search for a hang is
+/// not about a commit that cost a tenth of a millisecond.
 const SMALL: f64 = 0.1;
 
 /// The runs of one measured commit.
@@ -35,7 +35,7 @@ pub(super) struct Several {
     pub(super) p: f64,
     /// The same, also of levels that have few runs so far.
     pub(super) hint: f64,
-    /// For each of the two, the probability that it lies between a spot and the one before.
+    /// For each of the two, the probability that it lies between a spot and the previous one.
     pub(super) places: [Vec<f64>; 2],
     /// Probability, given two steps, that the second goes back.
     pub(super) back: f64,
@@ -67,8 +67,8 @@ impl Sums {
 }
 
 /// Compares two steps with one and with none. `squares` is the sum of the squares of all values,
-/// `least` that below which what a fit leaves is rounding, `independent` the probability of one
-/// step without memory among all that has one step.
+/// `least` the residual below which a fit is exact up to rounding, `independent` the probability of
+/// one step without memory among all models with one step.
 pub(super) fn several(spots: &[Spot], squares: f64, least: f64, independent: f64) -> Several {
     let count = spots.len();
     let sums = Sums::new(spots);

@@ -1,9 +1,9 @@
 //! Whether the shift of a build may pass for the step.
 //!
-//! Where each commit has one build, whose layout shifts all of its runs, no run of the culprit and
-//! of its parent tells a step from a shift. Only other commits do: they tell how much builds shift.
-//! Before a name the posterior is asked again, of builds that shift by any size; the size counts by
-//! what the data say of it.
+//! If each commit has one build, with a layout that shifts all of its runs, the runs of the culprit
+//! and of its parent cannot distinguish a step from a shift. Only other commits can: they show how
+//! much builds shift. Before a name is returned, the posterior is computed again for builds that
+//! shift by any size, weighted by the likelihood of the size.
 
 use super::answer::likely_shape;
 use super::evidence::{Belief, Class, exp_negative};
@@ -16,10 +16,10 @@ use super::types::{Config, Layout, Measure};
 /// Sizes of shifts that are tried, in standard deviations of a run. All but none are equally
 /// probable.
 const SIZES: [f64; 10] = [0.0, 0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.6, 2.5, 4.0];
-/// Probability before any data that builds do not shift. A smaller one costs runs where they do
-/// not: at effect/noise 2 among 200 commits 54 with 0.9, 60 with 0.7, 67 with 0.5 and 46 if nobody
-/// asks. A larger one gives wrong names where they do: of 200 histories with shifts of half of that
-/// effect 8 with 0.9, 4 with 0.8 and 1 with 0.7.
+/// Probability before any data that builds do not shift. A smaller value costs runs if builds do
+/// not shift: at effect/noise 2 among 200 commits 54 with 0.9, 60 with 0.7, 67 with 0.5 and 46
+/// without the check. A larger one gives wrong names where they do: of 200 histories with shifts of
+/// half of that effect 8 with 0.9, 4 with 0.8 and 1 with 0.7.
 const NONE: f64 = 0.7;
 /// The same where the caller says that they may.
 const NONE_IF_TOLD: f64 = 0.1;
@@ -32,10 +32,10 @@ const DANGEROUS: f64 = 0.6;
 const ENOUGH: f64 = 24.0;
 /// The fewest of them.
 const FEWEST: usize = 5;
-/// Shapes of the history besides one step: a ramp, and no change.
+/// Shapes of the history other than one step: a ramp, and no change.
 const OTHERS: usize = 2;
 
-/// What the second model was told.
+/// Observations of the second model.
 pub(super) struct Values<'a> {
     pub(super) runs: &'a [Run],
     /// Medians of the ends.
@@ -141,7 +141,8 @@ impl Products {
     }
 }
 
-/// Inverts a symmetric positive matrix in its place (Gauss and Jordan); `ln` of its determinant.
+/// Inverts a symmetric positive matrix in place (Gauss and Jordan); returns `ln` of its
+/// determinant.
 fn invert(matrix: &mut [Vec<f64>]) -> f64 {
     let mut ln_det = 0.0;
     for i in 0..matrix.len() {
@@ -158,7 +159,7 @@ fn invert(matrix: &mut [Vec<f64>]) -> f64 {
     ln_det
 }
 
-/// What the data say where builds may shift by any size.
+/// Evidence if builds may shift by any size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shifted {
     /// Probability of each class, if there is one step.
@@ -170,7 +171,7 @@ pub(super) struct Shifted {
     pub(super) in_sight: Option<f64>,
 }
 
-/// What the data say of shifts of one size.
+/// Evidence of shifts of one size.
 #[derive(Clone, Debug)]
 pub(super) struct OfSize {
     /// In standard deviations of a run.
@@ -190,10 +191,10 @@ impl Shifted {
     }
 }
 
-/// What is believed if builds may shift by any size, from `believed` where they do not. Each size
-/// changes it by what it makes of Gaussian evidence: the shape of the noise, which that does not
-/// know, is in `believed`. What Gaussian evidence excludes without shifts stays so: heavy tails
-/// allow for more, which a shift must not multiply.
+/// Returns the posterior if builds may shift by any size, from the posterior `believed` without
+/// shifts. Each size changes it by its factor for Gaussian evidence; the actual shape of the noise
+/// is in `believed`. What Gaussian evidence excludes without shifts stays so: heavy tails allow for
+/// more, which a shift must not multiply.
 pub(super) fn posterior(
     config: &Config,
     values: &Values<'_>,
@@ -231,7 +232,7 @@ pub(super) fn posterior(
     collect(config, fits, &without)
 }
 
-/// Mixes the sizes; `without` is what is added to the evidence of each shape of the history.
+/// Mixes the sizes; `without` is added to the evidence of each shape of the history.
 fn collect(config: &Config, fits: Vec<Vec<Part>>, without: &[f64]) -> Shifted {
     let none = if config.layout == Layout::PerCommitAny { NONE_IF_TOLD } else { NONE };
     let each = (1.0 - none) / (SIZES.len() - 1) as f64;
@@ -274,9 +275,9 @@ fn collect(config: &Config, fits: Vec<Vec<Part>>, without: &[f64]) -> Shifted {
     Shifted { classes, sizes, in_sight: None }
 }
 
-/// How much the mean of `runs` runs of a build tells of whether builds shift, if they do not: its
-/// expected part in the logarithm of the odds against shifts of variance `square`, in nats. Levels
-/// are known, and squares in those of a run.
+/// Returns the information in the mean of `runs` runs of a build on whether builds shift, if they
+/// do not: its expected part in the logarithm of the odds against shifts of variance `square`, in
+/// nats. Levels are known, and squares are in units of a run's variance.
 fn told(square: f64, runs: f64) -> f64 {
     let ratio = 1.0 + square * runs;
     0.5 * (ratio.ln() + 1.0 / ratio - 1.0)
@@ -302,8 +303,8 @@ impl Search {
         named.is_some_and(|(culprit, by_node)| by_node[culprit] < self.named_from())
     }
 
-    /// What to run where it may be: of the commits that were run before and the nearest that was
-    /// not, the one whose runs tell most of whether builds shift, for their cost.
+    /// Returns the run with the most information per cost on whether builds shift, among the
+    /// commits that were run before and the nearest that was not.
     pub(super) fn to_tell_shifts(&self) -> Option<Measure> {
         let evidence = self.evidence.as_ref().filter(|_| self.may_be_a_shift())?;
         let culprit = self.sure_culprit()?;

@@ -1,4 +1,4 @@
-//! What a search does about histories that have more than one step, or none.
+//! Handling of histories with more than one step, or none.
 
 use super::memory::Run;
 use super::policy;
@@ -8,7 +8,7 @@ use super::types::Measure;
 
 /// From this probability on that there is not one step, the whole history is measured.
 const DOUBT: f64 = 0.3;
-/// Parts of the history at whose ends it is measured then.
+/// Number of parts of the history; its boundaries are measured then.
 const PARTS: usize = 4;
 /// Runs of each quarter before equal ends are taken for a history without a change.
 const SURVEYED: usize = 4;
@@ -49,7 +49,7 @@ impl Search {
         (0..=upto).filter(|node| within[*node] && outside(node)).collect()
     }
 
-    /// The one of the ends and quarters of the history that has the fewest runs.
+    /// Returns the end or quarter of the history with the fewest runs.
     fn quarter(&self) -> Option<usize> {
         let last = self.line.len() - 1;
         let built = |node: &usize| self.slots[*node].is_some() || self.may_build();
@@ -58,8 +58,8 @@ impl Search {
         open.min_by_key(|node| self.runs_of(*node))
     }
 
-    /// The next run if there may be a ramp or two steps: they are told from one step by what lies
-    /// between, which a search for one leaves alone.
+    /// Returns the next run if there may be a ramp or two steps: commits in between distinguish
+    /// them from one step, but a search for one step does not run these.
     pub(super) fn look_around(&self) -> Option<Measure> {
         let evidence = self.evidence.as_ref()?;
         let other = 1.0 - (1.0 - evidence.ramp) * (1.0 - evidence.several.p);

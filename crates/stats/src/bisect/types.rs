@@ -1,8 +1,8 @@
-//! What goes into a search and what comes out.
+//! Inputs and results of a search.
 
 use std::fmt;
 
-/// What is known and wanted before the first run.
+/// Prior knowledge and goals of a search.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The search ends when one commit is the culprit with this probability. Where levels and noise
@@ -11,25 +11,25 @@ pub struct Config {
     pub confidence: f64,
     /// Cost of one run, in any unit.
     pub run_cost: f64,
-    /// Cost of one build, in the same unit. If builds are free (0), the search asks for many: each
-    /// new one tells layout from effect.
+    /// Cost of one build, in the same unit. If builds are free (0), the search requests many: each
+    /// new build helps to distinguish layout from effect.
     pub build_cost: f64,
-    /// Give up after this many runs.
+    /// Stop after this many runs.
     pub max_runs: Option<u32>,
     /// Ask for no further build after this many.
     pub max_builds: Option<u32>,
     /// Which change is looked for.
     pub direction: Direction,
-    /// Weights of the commits (one per node; only those of candidates count); `None`: all equal.
+    /// Weights of the commits (one per node; only candidates' weights count); `None`: all equal.
     pub prior: Option<Vec<f64>>,
-    /// A difference of the ends below this, in units of the value, is no regression. `None`: 1 % of
-    /// the level of the good end.
+    /// A difference of the ends below this, in units of the value, is not a regression. `None`: 1 %
+    /// of the level of the good end.
     pub min_effect: Option<f64>,
     /// Levels and noise, if they are known beforehand.
     pub known: Option<Known>,
-    /// What is assumed of the shape of the noise.
+    /// Assumption on the shape of the noise.
     pub tails: Tails,
-    /// What is assumed of the shift that each build brings.
+    /// Assumption on the shift of each build.
     pub layout: Layout,
 }
 
@@ -91,9 +91,9 @@ pub enum Layout {
     #[default]
     PerBuild,
     /// It may exist, and a rebuild of a commit brings the same one again: the search asks for no
-    /// rebuild. Before a name, commits around the likely one are run where shifts may pass for the
-    /// step, and where they cannot be told from it the answer is a set. Before any data shifts have
-    /// a probability of 0.3.
+    /// rebuild. Before a name is returned, commits around the likely one are run if shifts may look
+    /// like the step; if they cannot be distinguished the answer is a set. Before any data shifts
+    /// have a probability of 0.3.
     PerCommit,
     /// The same, but shifts of any size are expected: more runs around the likely commit.
     PerCommitAny,
@@ -101,7 +101,7 @@ pub enum Layout {
     None,
 }
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// The measured value.
@@ -147,8 +147,8 @@ pub enum Ending {
     /// A set of commits has the wanted confidence, and none that could be measured splits it:
     /// the others cannot be built.
     SkippedRemain,
-    /// The ends do not differ, or by less than the smallest effect of interest or than what the
-    /// runs that are left could find: [`Answer::largest`].
+    /// The ends do not differ, or by less than the smallest effect of interest or the smallest
+    /// difference that the remaining runs could find: [`Answer::largest`].
     NoRegression,
     /// The level changes little by little over the whole history, not at one commit.
     Ramp,
@@ -159,8 +159,9 @@ pub enum Ending {
     /// One commit is left, but the runs are not what any noise that is considered gives, and pairs
     /// of runs of it and its parent do not show a change.
     Unexplained,
-    /// Builds shift, or may, by so much of the change that the runs which are left would not tell
-    /// the culprit from its neighbours: what was seen may be the shift of one build.
+    /// Builds shift, or may shift, by so large a part of the change that the remaining runs would
+    /// not distinguish the culprit from its neighbours: the observed change may be the shift of one
+    /// build.
     BuildsShift,
     /// The ends differ, and against the given direction.
     WrongDirection,
@@ -203,7 +204,7 @@ pub struct Answer {
     /// Probability of the culprit, or of the credible set.
     pub confidence: f64,
     /// The most probable commits with their probabilities, most probable first, as few as have the
-    /// wanted confidence together if there is one step. Empty if there is no regression.
+    /// wanted confidence together if there is one step. Empty without a regression.
     pub credible_set: Vec<(usize, f64)>,
     /// Probability that the ends do not differ at all.
     pub no_regression: f64,
@@ -241,7 +242,7 @@ impl Interval {
     }
 }
 
-/// What the runs so far say about everything but the culprit, in units of the value.
+/// Estimates from the runs so far, except for the culprit, in units of the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimates {
     /// Level of good commits.
@@ -270,7 +271,7 @@ pub enum BisectError {
         /// Its parent.
         parent: usize,
     },
-    /// There is no such commit.
+    /// The commit does not exist.
     Node {
         /// The commit asked for.
         node: usize,
@@ -279,14 +280,14 @@ pub enum BisectError {
     },
     /// A value is not finite.
     NotFinite {
-        /// The commit that gave it.
+        /// The commit with this value.
         node: usize,
     },
-    /// A setting has no meaning.
+    /// A setting is invalid.
     Setting {
         /// Its name.
         name: &'static str,
-        /// What it must be.
+        /// The requirement.
         must: &'static str,
     },
     /// One build was reported of two commits.
