@@ -33,7 +33,8 @@ impl Aim9Report {
         format!("{head}\n\n{}", self.table().to_text())
     }
 
-    /// What came out, in one sentence: the rate of one job, or the ends of the list; and failures.
+    /// Returns the result in one sentence: the rate of one job, or the ends of the list; and
+    /// failures.
     fn verdict(&self) -> String {
         let rate = |row: &Rate| format!("{} {}/s", significant(row.operations_per_s), row.unit);
         let ran: Vec<&Rate> = self.rows.iter().filter(|row| row.runs > 0).collect();

@@ -32,7 +32,7 @@ pub enum BisectVerdict {
 pub struct BisectCommit {
     /// Its full id.
     pub commit: String,
-    /// Who wrote it.
+    /// Its author.
     pub author: String,
     /// When, ISO 8601.
     pub date: String,
@@ -104,7 +104,7 @@ pub struct BisectReport {
     pub first_bad: Option<String>,
     /// Probability that the answer is right: of the commit, of the set, or that there is nothing.
     pub confidence: f64,
-    /// Runs that gave a value.
+    /// Runs that returned a value.
     pub runs: u32,
     /// Builds.
     pub builds: u32,
@@ -114,7 +114,7 @@ pub struct BisectReport {
     pub why: String,
     /// Commits that may be the first bad one, before the search.
     pub candidates: usize,
-    /// What is measured.
+    /// The metric.
     pub metric: String,
     /// Its unit; may be empty.
     pub unit: String,
@@ -138,11 +138,11 @@ pub struct BisectReport {
     pub confirmation: Option<BisectConfirmation>,
     /// Commits that could not be measured.
     pub skipped: Vec<BisectSkip>,
-    /// What a reader must know besides.
+    /// Notes for readers.
     pub notes: Vec<String>,
     /// Path of the log.
     pub log: String,
-    /// The measured commits and those of the credible set, in history order.
+    /// The measured commits and the commits of the credible set, in history order.
     pub points: Vec<BisectPoint>,
 }
 

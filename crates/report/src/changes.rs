@@ -1,4 +1,5 @@
-//! How much each case differs from the baseline, beside the null model: that nothing changes.
+//! The change of each case against the baseline, compared with the null model that predicts no
+//! change.
 
 use convoy_stats::Sample;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub struct Changes {
 pub struct ChangeRow {
     /// The case.
     pub case: String,
-    /// What the source says.
+    /// The published value.
     pub published_percent: Option<f64>,
     /// Mean over the seeds, in pairs.
     pub reproduced_percent: f64,
@@ -68,7 +69,7 @@ impl Changes {
         }
     }
 
-    /// The errors beside those of the null model; `None` without a published change.
+    /// Returns the errors and the null model's; `None` without a published change.
     pub(crate) fn sentence(&self) -> Option<String> {
         let (own, null) = self.mean_abs_error.zip(self.mean_abs_error_null)?;
         let predicted = self.mean_abs_error_predicted.zip(self.mean_abs_error_predicted_null);

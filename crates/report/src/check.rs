@@ -1,4 +1,4 @@
-//! `convoy check`: what the checker explored, and the interleaving that breaks a lock.
+//! `convoy check`: the exploration, and the interleaving that violates a property.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +10,16 @@ use crate::table::{Cell, Column, Table};
 /// leaves such steps out: they say how, not what.
 const INSIDE: &str = " inner ";
 
-/// What one scenario of one lock showed.
+/// Result of one scenario of one lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckRow {
     /// The family of the lock, `semaphore`.
     pub lock: String,
     /// The lock, `published-fix`.
     pub variant: String,
-    /// The scenario and what it looks at, in words; if something was violated, what.
+    /// Description of the scenario and its checks, or of the violation.
     pub property: String,
-    /// What the scenario checks, by name.
+    /// Names of the scenario's checks.
     pub checks: Vec<String>,
     /// Which of them, or what else, an interleaving breaks.
     pub violated: Option<String>,
@@ -140,7 +140,7 @@ impl CheckReport {
         self.rows.chunk_by(|one, other| one.variant == other.variant)
     }
 
-    /// What was found, in one sentence.
+    /// Returns the result in one sentence.
     pub fn verdict(&self) -> String {
         let mut findings = Vec::new();
         let (mut exhaustive, mut partly) = (0, 0);
@@ -173,8 +173,8 @@ impl CheckReport {
         if sentence.starts_with("no ") { capital(&sentence) + "." } else { sentence + "." }
     }
 
-    /// JSON: the flat fields at the top are those of the first violation, or of the first row if
-    /// nothing was found, and `rows` has them all.
+    /// JSON: the flat fields at the top are from the first violation, or from the first row without
+    /// one, and `rows` has all rows.
     pub fn to_json(&self) -> String {
         let first = self.rows.iter().find(|row| row.violation).or(self.rows.first());
         json::to_json(&Envelope {
@@ -225,8 +225,8 @@ impl CheckReport {
         table.to_csv()
     }
 
-    /// The verdict and a line for each lock. The story of a breaking interleaving stands beneath it
-    /// if there is one only.
+    /// The verdict and a line for each lock. A single violation is followed by the story of its
+    /// interleaving.
     pub fn to_text(&self) -> String {
         let mut text = wrap(&self.verdict(), 80).join("\n") + "\n\n" + &self.summary().to_text();
         let broken: Vec<_> = self.locks().filter_map(first_violation).collect();
@@ -338,7 +338,7 @@ fn first_violation(rows: &[CheckRow]) -> Option<&CheckRow> {
     rows.iter().find(|row| row.violation)
 }
 
-/// The interleaving of one violation, ready to print: what the tasks do to the lock.
+/// Returns the interleaving of one violation as text: the operations of the tasks on the lock.
 fn story(row: &CheckRow) -> String {
     let mut lines =
         vec![String::new(), format!("{} {}: violated: {}", row.lock, row.variant, row.property)];

@@ -49,7 +49,7 @@ pub struct CompareRow {
     pub benchmark: String,
     /// Users, if it is a load point.
     pub users: Option<u32>,
-    /// What is measured.
+    /// The metric.
     pub metric: String,
     /// In which unit.
     pub unit: String,
@@ -73,7 +73,7 @@ pub struct CompareRow {
     pub p: f64,
     /// The p-value of the test alone.
     pub p_raw: f64,
-    /// The smallest p-value that so many values can have.
+    /// The smallest possible p-value for this number of values.
     pub p_floor: f64,
     /// `signed-rank` of pairs or `rank-sum` of two groups.
     pub test: String,
@@ -91,7 +91,7 @@ pub struct CompareRow {
 /// The result of `convoy compare`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {
-    /// What was compared and how, in one line.
+    /// Operands and method of the comparison, in one line.
     pub title: String,
     /// All comparisons.
     pub rows: Vec<CompareRow>,
@@ -142,13 +142,13 @@ impl CompareReport {
         self.deciding().map_or("unsure", |row| row.verdict.as_str())
     }
 
-    /// The verdict in one sentence, with the row that it comes from.
+    /// Returns the verdict in one sentence, with the deciding row.
     pub fn sentence(&self) -> String {
         compare_verdict::sentence(self)
     }
 
-    /// The row that the verdict on the whole table comes from: of those with this verdict the one
-    /// that is farthest from no change.
+    /// Returns the row that decides the verdict on the whole table: of the rows with this verdict,
+    /// the one with the largest change.
     pub fn deciding(&self) -> Option<&CompareRow> {
         compare_verdict::strongest(&self.rows)
     }

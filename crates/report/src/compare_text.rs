@@ -14,14 +14,14 @@ pub enum CompareLayout {
     /// A line for each side.
     #[default]
     List,
-    /// The sides of each benchmark beside each other; below them mean, standard deviation,
+    /// The sides of each benchmark in adjacent columns; below them mean, standard deviation,
     /// interval and speedup.
     Document,
     /// Workloads by ranges of users; the mean change in percent.
     Ranges,
 }
 
-/// How numbers of one metric are written: divided by `factor`, in `unit`, with so many decimals.
+/// Format of the numbers of one metric: divided by `factor`, in `unit`, with `decimals` decimals.
 struct Scale {
     factor: f64,
     unit: String,
@@ -113,7 +113,7 @@ fn benchmark(row: &CompareRow) -> String {
     }
 }
 
-/// `text` with at most `limit` characters; what is cut out is the middle.
+/// Returns `text` with at most `limit` characters; the middle is cut out.
 pub(crate) fn shorten(text: &str, limit: usize) -> String {
     let have = width(text);
     if have <= limit {
@@ -199,7 +199,7 @@ fn p_value(p: f64) -> String {
     }
 }
 
-/// The table of the papers: the sides of each benchmark beside each other, the figures below.
+/// The table of papers: the sides of each benchmark in adjacent columns, the figures below.
 fn documents(report: &CompareReport) -> Vec<Table> {
     by_metric(report).iter().flat_map(|rows| document(rows)).collect()
 }

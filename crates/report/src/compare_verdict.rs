@@ -1,5 +1,5 @@
-//! What a comparison says in one sentence: the verdict that decides, where, and how often the
-//! others were reached.
+//! A comparison in one sentence: the deciding verdict, its row, and the numbers of the other
+//! verdicts.
 
 use convoy_workload::users::counted;
 
@@ -37,7 +37,7 @@ pub(crate) fn sentence(report: &CompareReport) -> String {
     format!("{} in {share} {told}{others}.", capital(verdict))
 }
 
-/// Of the rows with the verdict that decides, the one that is farthest from no change.
+/// Returns the row with the largest change among the rows with the deciding verdict.
 pub(crate) fn strongest(rows: &[CompareRow]) -> Option<&CompareRow> {
     let far = |row: &CompareRow| row.speedup.map_or(0.0, |speedup| speedup.ln().abs());
     ORDER.iter().find_map(|verdict| {
@@ -46,7 +46,7 @@ pub(crate) fn strongest(rows: &[CompareRow]) -> Option<&CompareRow> {
     })
 }
 
-/// What a row found.
+/// Describes the result of a row.
 fn told(row: &CompareRow, metrics: bool) -> String {
     let [candidate, baseline] =
         [&row.candidate, &row.baseline].map(|side| shorten(&side.label, LONGEST_NAME));
@@ -81,7 +81,7 @@ fn told(row: &CompareRow, metrics: bool) -> String {
     format!("{candidate} is {speedup} times as fast as {baseline}{place}{interval}{doubt}")
 }
 
-/// What `doubt` means for a candidate that is slower because of it, or not told apart.
+/// Explains `doubt` for a candidate that is slower because of it, or unsure.
 fn why(doubt: &str, slower: bool) -> String {
     match doubt {
         "mean" if slower => "but slower on average".to_owned(),

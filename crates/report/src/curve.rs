@@ -1,4 +1,4 @@
-//! The curve of a run: Jobs/Min and JTI over the users, as SVG and as a page of its own.
+//! The curve of a run: Jobs/Min and JTI over the users, as SVG and as an HTML page.
 
 use core::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::plot::{Axis, Panel, Plot, Point, Scale, Series, escape};
 use crate::points::{RunPoint, RunReport};
 
 impl RunReport {
-    /// The curve; points that failed are left out. `machine` tells where it was measured.
+    /// Returns the curve without failed points. `machine` names the machine of the measurement.
     pub fn curve(&self, machine: &str) -> Plot {
         let axis = |label: &str, scale| Axis { label: label.to_owned(), scale };
         let points: Vec<&RunPoint> =

@@ -1,4 +1,4 @@
-//! The report of `convoy explain`: what a run spent its time on, and why.
+//! The report of `convoy explain`: how a run spent its time, and why.
 
 use crate::explain_text;
 use crate::format::{duration, fixed, significant, wrap};
@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 /// Locks that the table for people shows.
 const LOCKS_SHOWN: usize = 12;
 
-/// What a call that takes no free block has.
+/// Value of a call that does not take a free block.
 const NO_ORDER: MeanSd = MeanSd { mean: f64::NAN, sd: f64::NAN };
 
-/// What the threads did that execute RCU's work.
+/// Activity of RCU's threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RcuThreads {
     /// Their wakeups.
@@ -35,7 +35,7 @@ pub struct RcuThreads {
 
 /// The lock of one priority in the vectors of CPUs by their highest real-time task.
 const VECTOR_LOCK: &str = "cpupri_vec->lock";
-/// A lock for which CPUs spin less than this is no cause, percent of their time.
+/// A lock for which CPUs spin less than this percentage of their time is not a cause.
 const SPIN_PERCENT: f64 = 1.0;
 
 impl RcuThreads {
@@ -70,13 +70,13 @@ fn spins_for_vectors(summary: &Summary) -> bool {
     spun.is_some_and(|share| 100.0 * share.seconds / all >= SPIN_PERCENT)
 }
 
-/// What is explained.
+/// The explained run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Explained {
     /// AIM7 on a virtual kernel.
     Load {
-        /// What the run was made of.
+        /// Inputs of the run.
         #[serde(flatten)]
         inputs: Box<Inputs>,
         /// Users.
@@ -92,7 +92,7 @@ pub enum Explained {
         parts: Value,
         /// Its other inputs.
         settings: Value,
-        /// What came out, by metric.
+        /// Results by metric.
         metrics: BTreeMap<String, f64>,
     },
 }
@@ -112,9 +112,9 @@ impl Explained {
 pub struct ExplainReport {
     /// What ran where.
     pub title: String,
-    /// The command that gives the same report.
+    /// The command that prints the same report.
     pub replay: String,
-    /// What the run was made of, and what came out.
+    /// Inputs and results of the run.
     #[serde(flatten)]
     pub explained: Explained,
     /// Schedule hash of the run, the same as without recording.

@@ -23,7 +23,7 @@ fn time(us: Option<f64>) -> String {
     }
 }
 
-/// What stands behind the verdict: the convoys, and the lock.
+/// Returns the causes behind the verdict: the convoys, and the lock.
 pub(crate) fn cause(summary: &Summary) -> Vec<String> {
     let all = summary.window_s * summary.cpus as f64;
     let mut text = Vec::new();
@@ -92,7 +92,7 @@ fn blame(lock: &LockSummary, window: f64) -> Vec<String> {
     text
 }
 
-/// A lock for which CPUs spin: who gets it, and after how long.
+/// Describes a lock for which CPUs spin: the tasks that acquire it, and their wait times.
 fn spun_for(lock: &LockSummary, window: f64) -> Vec<String> {
     let taken = lock.acquisitions as f64;
     let again = lock.acquisitions.saturating_sub(lock.owner_changes);
@@ -174,8 +174,8 @@ pub(crate) fn narrate(convoy: &Convoy) -> Vec<String> {
     text
 }
 
-/// Which CPUs idle during a convoy of `ms` milliseconds, from the idle time of each; of more than
-/// anybody would read, how many and how long.
+/// Describes the CPUs that idle during a convoy of `ms` milliseconds, from the idle time of each; a
+/// long list is summarised by number and duration.
 fn idle_meanwhile(idle_ms: &[f64], ms: f64) -> String {
     const MOST: usize = 8;
     let share = |idle: f64| fixed(percent(idle, ms), 0);

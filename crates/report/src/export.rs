@@ -4,15 +4,15 @@ use core::fmt::Write as _;
 
 use crate::points::{RunPoint, RunReport};
 
-/// Version of AIM7 whose file is written.
+/// Version of AIM7 in the written file.
 const SUITE7_VERSION: &str = "1.1";
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl RunReport {
     /// `suite7.ss` of AIM7: a heading and a row for each load point, with tabs, of which there are
-    /// two before the JTI. AIM7 appends it to the file. `date` is that of a record. Points that
-    /// failed are left out.
+    /// two before the JTI. AIM7 appends it to the file. `date` is the record's. Points that failed
+    /// are left out.
     pub fn to_suite7(&self, machine: &str, date: &str) -> String {
         let date = calendar_of_c(date);
         let date = date.split_once(' ').map_or(date.as_str(), |(_weekday, date)| date);
@@ -37,7 +37,7 @@ impl RunReport {
     }
 
     /// `reaim.csv` of re-aim. The standard deviation and the times of the users are in seconds.
-    /// Points that failed, and those of a virtual machine, are left out.
+    /// Failed points and points of a virtual machine are omitted.
     pub fn to_reaim_csv(&self) -> String {
         let mut text = "Forks,JPM,JPM_C,JPS_C,parent_tm,childU_tm,childS_tm,std_dev,JTI,max_c,\
                         min_c\n"

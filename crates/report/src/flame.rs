@@ -78,7 +78,7 @@ pub fn flame_svg(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
     svg
 }
 
-/// [`flame_svg`] as a page of its own.
+/// [`flame_svg`] as an HTML page.
 pub fn flame_html(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\
@@ -109,7 +109,7 @@ fn legend(svg: &mut String) {
     }
 }
 
-/// The colour of a leaf by its state; a lock has that of the state that costs most.
+/// Returns the colour of a leaf by its state; a lock has the colour of its most expensive state.
 fn colour(name: &str, frame: &Frame) -> &'static str {
     match name {
         "asleep, owner waits for a CPU" | "owns it and waits for a CPU" => RED,

@@ -1,6 +1,6 @@
 //! How words and numbers are written in every table.
 
-/// What stands where there is no number.
+/// Placeholder for a missing number.
 pub const NOTHING: &str = "–";
 
 /// `value` with `decimals` digits after the point, or [`NOTHING`] if it is not finite. Never a
@@ -37,7 +37,7 @@ pub(crate) fn duration(us: f64) -> String {
     }
 }
 
-/// Characters of `text`; the alphabet of the reports has no wide and no combining ones.
+/// Characters of `text`; reports do not contain wide or combining characters.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }

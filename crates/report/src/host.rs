@@ -1,4 +1,4 @@
-//! `convoy reproduce host`: what a machine measured of itself beside what its virtual twin gives.
+//! `convoy reproduce host`: measurements of a machine compared with the simulation of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,9 +29,9 @@ pub struct HostRow {
     pub reproduced: f64,
     /// The error of that, percent of the measured median.
     pub error_percent: f64,
-    /// The rounds differ by so much that the cell is called bistable.
+    /// The rounds differ enough for the cell to be called bistable.
     pub bistable: bool,
-    /// A rule of the simulation was fitted to this row; it is no prediction.
+    /// A rule of the simulation was fitted to this row; it is not a prediction.
     pub fitted: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct HostErrors {
 pub struct HostReport {
     /// Name of the experiment.
     pub experiment: String,
-    /// What was measured, where and when; what was simulated.
+    /// Description of the measurement, with place and time, and of the simulation.
     pub scale: String,
     /// The cells, locks first.
     pub rows: Vec<HostRow>,
@@ -110,7 +110,7 @@ impl HostReport {
         self.errors = all_errors(&self.rows);
     }
 
-    /// What came out, in a few words.
+    /// Returns the result in a few words.
     pub fn verdict(&self) -> String {
         match self.errors.iter().find(|errors| errors.rows == PREDICTIONS) {
             Some(errors) => format!(

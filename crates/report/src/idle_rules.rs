@@ -3,7 +3,7 @@
 use crate::points::RunPoint;
 use crate::table::{Cell, Column, Table};
 
-/// Shares below this do not get a row of their own, percent of all CPU time.
+/// Smaller shares, in percent of all CPU time, do not get a separate row.
 const SHOWN: f64 = 0.05;
 
 /// The table of all load points; `None` where no rule has a share worth a row.

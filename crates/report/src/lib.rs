@@ -1,7 +1,7 @@
 //! Pure functions of records: tables, plots, JSON, CSV.
 //!
 //! Nothing here reads a clock, a file or the terminal. Every report has the same shape: a plain
-//! struct whose fields are the JSON, `to_text` for people, `to_json` for programs, `to_csv` for
+//! struct with the fields of the JSON, `to_text` for people, `to_json` for programs, `to_csv` for
 //! spreadsheets.
 
 mod aim9;

@@ -23,7 +23,7 @@ pub enum Scale {
 /// An axis and its label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The plotted quantity, with its unit.
     pub label: String,
     /// Spacing.
     pub scale: Scale,
@@ -60,7 +60,7 @@ pub struct Panel {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// What it shows.
+    /// The plotted series.
     pub series: Vec<Series>,
 }
 
@@ -69,7 +69,7 @@ pub struct Panel {
 pub struct Plot {
     /// The title.
     pub title: String,
-    /// One line under the title: machine, mix, seeds, what the bars are.
+    /// One line under the title: machine, mix, seeds, meaning of the bars.
     pub subtitle: String,
     /// From left to right.
     pub panels: Vec<Panel>,
@@ -96,7 +96,7 @@ const LABEL_GAP: f64 = 7.0;
 /// Width of a character of 13-pixel Helvetica, on the safe side.
 const CHARACTER: f64 = 7.2;
 
-/// Colours that colour-blind readers can tell apart (Okabe and Ito, without yellow, which is too
+/// Colours that colour-blind readers can distinguish (Okabe and Ito, without yellow, which is too
 /// faint on white).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#333333"];
 
@@ -158,8 +158,8 @@ impl Plot {
     }
 
     /// The range of a vertical axis: panels with the same one share it, so that they can be
-    /// compared by eye. Intervals may extend a linear one by a quarter of what the points span
-    /// at each end; a wider one is cut, or the interval of two seeds would flatten all the others.
+    /// compared by eye. Intervals may extend a linear axis by a quarter of the points' range at
+    /// each end; wider intervals are cut, since the interval of two seeds would flatten all others.
     fn heights(&self, axis: &Axis) -> Range {
         let panels = self.panels.iter().filter(|panel| panel.y == *axis);
         let points = panels.flat_map(|panel| &panel.series).flat_map(|series| &series.points);

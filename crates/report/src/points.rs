@@ -42,16 +42,16 @@ pub struct RunPoint {
     /// Context switches per second; `None` where they are not known.
     pub context_switches_per_s: Option<f64>,
     /// Share of the time in which the big kernel lock had an owner that was not on a CPU, in
-    /// percent; `None` on a machine whose kernel cannot be watched.
+    /// percent; `None` on a machine with a kernel that cannot be observed.
     pub owner_not_running_percent: Option<f64>,
     /// Mean time between two owners of that lock, in milliseconds; `None` as above.
     pub owner_change_ms: Option<f64>,
     /// Hash of the simulated schedule, hexadecimal; `None` on a real machine.
     pub hash: Option<String>,
-    /// Why the point failed, if it did; its numbers are then not those of the whole load.
+    /// Why the point failed, if it did; its numbers then do not cover the whole load.
     pub failed: Option<Cause>,
-    /// The executions of the point; the columns are means over them. None on a virtual machine,
-    /// which also tells nothing of what follows.
+    /// The executions of the point; the columns are means over them. None on a virtual machine, as
+    /// for the following fields.
     pub repeats: Vec<Repeat>,
     /// 95 % interval of Jobs/Min over the executions; `None` for one.
     pub jobs_per_min_ci95: Option<[f64; 2]>,
@@ -77,7 +77,7 @@ pub struct RunPoint {
     pub system_percent: Option<f64>,
     /// Share that a hypervisor gave to others, percent.
     pub steal_percent: Option<f64>,
-    /// Context switches per second that took the CPU from a user that wanted to go on.
+    /// Context switches per second that preempted a user.
     pub involuntary_switches_per_s: Option<f64>,
     /// Page faults of the users per second.
     pub page_faults_per_s: Option<f64>,
@@ -115,7 +115,7 @@ impl RunPoint {
 pub struct RunReport {
     /// Mix, target, seed and jobs per user in one line.
     pub title: String,
-    /// What a simulation was made of; `None` on a real machine.
+    /// Inputs of a simulation; `None` on a real machine.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Inputs>,
     /// The load points, in the order of the list of users.
@@ -125,7 +125,7 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// What came out, in one sentence.
+    /// Returns the result in one sentence.
     pub fn verdict(&self) -> String {
         verdict::load(&self.points)
     }
@@ -155,7 +155,7 @@ impl RunReport {
         self.rows(&columns, true).to_csv() + &more.collect::<String>()
     }
 
-    /// The verdict and the tables for people: AIM7's columns, what the machine did, the
+    /// The verdict and the tables for people: AIM7's columns, the activity of the machine, the
     /// intervals and the jobs.
     pub fn to_text(&self) -> String {
         let mut texts = vec![page_wrap(&self.verdict())];
@@ -188,7 +188,7 @@ impl RunReport {
         table
     }
 
-    /// What the machine did; `None` for a virtual one.
+    /// Returns the activity of the machine; `None` for a virtual one.
     fn machine(&self) -> Option<Table> {
         let real = || self.points.iter().filter(|point| point.is_real());
         real().next()?;

@@ -1,4 +1,4 @@
-//! What an axis spans, and where a value lies on it.
+//! The range of an axis, and the position of a value on it.
 
 use crate::plot::Scale;
 
@@ -44,7 +44,7 @@ impl Range {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 
-    /// Whether an interval goes on below and above a linear axis.
+    /// Returns whether an interval extends below and above a linear axis.
     pub(crate) fn cut(&self, lo: f64, hi: f64) -> [bool; 2] {
         let linear = self.scale == Scale::Linear;
         [linear && lo.is_finite() && lo < self.low, linear && hi.is_finite() && hi > self.high]

@@ -1,4 +1,4 @@
-//! The report of `convoy explain RECORD`: what the threads of a program waited for, and why.
+//! The report of `convoy explain RECORD`: the lock waits of a program's threads, and their causes.
 
 use convoy_explain::{Diagnosis, diagnose, verdict};
 use convoy_record::account::LockAccount;
@@ -11,7 +11,7 @@ use crate::table::{Cell, Column, Table, page_width, page_wrap};
 
 /// Locks that the table for people shows.
 const LOCKS_SHOWN: usize = 12;
-/// Diagnoses after the first one that it shows.
+/// Diagnoses shown after the first.
 const DIAGNOSES_SHOWN: usize = 3;
 /// Call sites that it shows of each.
 const SITES_SHOWN: usize = 3;
@@ -19,12 +19,12 @@ const SITES_SHOWN: usize = 3;
 /// A recorded program, explained.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordedReport {
-    /// What was recorded where.
+    /// The recorded program and its machine.
     pub title: String,
     /// The account; its verdict comes first.
     #[serde(flatten)]
     pub account: Account,
-    /// What is wrong, the most expensive first.
+    /// Diagnoses, the most expensive first.
     pub diagnoses: Vec<Diagnosis>,
     /// Which places waited for which places, the most waiting first.
     pub causes: Vec<Cause>,
@@ -125,8 +125,8 @@ impl RecordedReport {
     }
 }
 
-/// Rows that cost something, and a line about the others: of the kernel's locks, and of those that
-/// threads waited for, what is below a hundredth of all waiting.
+/// Returns the rows with a relevant cost, and a line about the others: kernel locks, and locks with
+/// less than a hundredth of all waiting.
 fn fold(rows: Vec<&LockAccount>) -> (Vec<&LockAccount>, Option<String>) {
     /// Percent of all waiting.
     const LITTLE: f64 = 1.0;
@@ -201,7 +201,7 @@ fn held<'a>(sites: impl Iterator<Item = &'a Site>) -> Times {
     all
 }
 
-/// What a lock is, in words.
+/// Returns the kind of a lock in words.
 fn kind(lock: &Lock) -> String {
     match lock.kernel.as_str() {
         "" if lock.runtime == JAVA => "monitor".to_owned(),

@@ -1,4 +1,4 @@
-//! `convoy reproduce`: what was published beside what the mechanism gives.
+//! `convoy reproduce`: published results compared with reproduced ones.
 
 use convoy_stats::Estimate;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct ReproduceRow {
     pub metric: String,
     /// Unit of the three numbers, empty if the metric has none.
     pub unit: String,
-    /// What the source says, if it says anything.
+    /// The published value, if any.
     pub published: Option<f64>,
     /// Mean over the seeds.
     pub reproduced: f64,
@@ -77,7 +77,7 @@ pub struct ReproduceReport {
     pub rows: Vec<ReproduceRow>,
     /// Lines under the tables.
     pub notes: Vec<String>,
-    /// The changes beside the null model, if there is a baseline.
+    /// The changes and the null model, if there is a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
 }
@@ -95,7 +95,7 @@ impl ReproduceReport {
         }
     }
 
-    /// What came out, in a few words; `None` without a published number.
+    /// Returns the result in a few words; `None` without a published number.
     pub fn verdict(&self) -> Option<String> {
         let errors = |fitted: bool| -> Vec<f64> {
             let rows = self.rows.iter().filter(|row| row.fitted == fitted);
@@ -144,7 +144,7 @@ impl ReproduceReport {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Adds a number; the unit is that of the metric, empty for a metric without a column.
+    /// Adds a number with the unit of its metric, empty for a metric without a column.
     pub fn push(
         &mut self,
         case: &str,
@@ -211,8 +211,8 @@ impl ReproduceReport {
         texts.join("\n")
     }
 
-    /// The source's table, the table of causes, and whatever has no column in either. Empty ones
-    /// are left out; the notes stand under the last.
+    /// Returns the source's table, the table of causes, and metrics without a column in either.
+    /// Empty tables are omitted; the notes are below the last.
     pub fn tables(&self) -> Vec<Table> {
         let mut title = format!("{}: published and reproduced", self.experiment);
         if !self.scale.is_empty() {
@@ -234,7 +234,7 @@ impl ReproduceReport {
         tables
     }
 
-    /// What the signs mean, as far as they occur.
+    /// Returns the meaning of the signs that occur.
     fn legend(&self) -> Vec<&'static str> {
         let mut legend = Vec::new();
         if self.rows.iter().any(|row| row.half_width().is_finite()) {

@@ -1,4 +1,4 @@
-//! The one table style of the project: light rules, no colour, numbers to the right, units in the
+//! The table style of the project: light rules, no colour, numbers to the right, units in the
 //! header.
 //!
 //! A [`Table`] knows its rows once and prints them as plain text, as Markdown and as CSV. Text and
@@ -72,7 +72,7 @@ impl Column {
         self
     }
 
-    /// Sets the column close to the one before it, as `±` belongs to its number.
+    /// Joins the column to the previous one, as `±` belongs to its number.
     #[must_use]
     pub fn joined(mut self) -> Self {
         self.joined = true;
@@ -145,7 +145,7 @@ impl Table {
         self.notes.push(text.into());
     }
 
-    /// Whether there is no row.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -310,7 +310,7 @@ impl Table {
         gaps + widths[start..end].iter().sum::<usize>()
     }
 
-    /// What separates column `index` from the one before it.
+    /// Returns the separator before column `index`.
     fn gap(&self, index: usize) -> &'static str {
         if index == 0 {
             ""

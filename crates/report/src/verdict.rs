@@ -1,4 +1,4 @@
-//! The first sentence of a report: what came out, from its figures alone.
+//! The first sentence of a report: the result, derived from its figures alone.
 
 use convoy_explain::{Idle, LockSummary, State, Summary};
 use convoy_workload::users::counted;
@@ -9,12 +9,12 @@ use crate::points::RunPoint;
 
 /// Time of the CPUs below which idling or spinning limits nothing, percent.
 pub(crate) const LOSS: f64 = 5.0;
-/// Share of the time with an owner on no CPU from which idle CPUs are those of a convoy, percent.
+/// Percentage of the time with an owner on no CPU from which idle CPUs are attributed to a convoy.
 const CONVOY: f64 = 50.0;
 /// Throughput below this share of its peak has fallen.
 const FALLEN: f64 = 0.98;
 
-/// Load points: where throughput peaks, and what the CPUs did at the largest load.
+/// Load points: the peak of the throughput, and the state of the CPUs at the largest load.
 pub(crate) fn load(points: &[RunPoint]) -> String {
     let whole: Vec<&RunPoint> = points
         .iter()
@@ -55,8 +55,8 @@ fn throughput(best: &RunPoint, last: &RunPoint, count: usize) -> String {
     }
 }
 
-/// What the CPUs did, by the percentages that they idled and that the big kernel lock had an owner
-/// on no CPU; `None` where nobody knows.
+/// Describes the state of the CPUs, from the percentages of idle time and of the time in which the
+/// big kernel lock had an owner on no CPU; `None` if unknown.
 pub(crate) fn cpus(idle: Option<f64>, owner_not_running: Option<f64>) -> Option<String> {
     let idle = idle?;
     let off = owner_not_running.filter(|off| *off >= CONVOY);
@@ -129,7 +129,7 @@ fn idling(summary: &Summary, idle: f64) -> String {
     }
 }
 
-/// What the CPUs idle for most.
+/// Returns the main cause of idle time.
 pub(crate) fn main_cause(summary: &Summary) -> Idle {
     let seconds = |cause: Idle| of(&summary.idle, cause.name());
     let more = |best: Idle, cause: Idle| if seconds(cause) > seconds(best) { cause } else { best };
@@ -158,7 +158,8 @@ pub(crate) struct LockCell {
     pub(crate) threads: u32,
     /// Sections per second.
     pub(crate) per_s: f64,
-    /// Sections over those of the baseline; `None` without one, and for the baseline itself.
+    /// Critical sections relative to the baseline; `None` without a baseline, and for the baseline
+    /// itself.
     pub(crate) ratio: Option<f64>,
     /// Threads without a section in the window.
     pub(crate) starved: Option<f64>,
@@ -175,8 +176,8 @@ impl LockCell {
     }
 }
 
-/// Lock loops: the largest difference from the baseline and whom it starves, and whoever starves
-/// more threads than that; `None` without loops.
+/// Lock loops: the largest difference from the baseline with its starved threads, and locks that
+/// starve more threads; `None` without loops.
 pub(crate) fn locks(cells: &[LockCell], baseline: &str) -> Option<String> {
     let far = |cell: &&LockCell| cell.ratio.map_or(0.0, |ratio| ratio.ln().abs());
     let main = cells.iter().max_by(|a, b| far(a).total_cmp(&far(b)))?;

@@ -10,7 +10,7 @@ use crate::experiment::LargeChange;
 use crate::explain_text::percent;
 use crate::format::{fixed, significant};
 
-/// A wait for a lock below this is no reason, milliseconds for each job.
+/// A shorter wait for a lock, in milliseconds per job, is not a reason.
 const WAIT_MS: f64 = 0.001;
 
 /// One of the two runs.
@@ -60,7 +60,7 @@ impl Side {
         1e3 * spun / self.jobs
     }
 
-    /// Who waits most for a lock: its job and system call, and their part of it, percent.
+    /// Returns the main waiter for a lock: its job and system call, and their share in percent.
     fn waits_most(&self, lock: &str) -> Option<(String, f64)> {
         let mut by_call: BTreeMap<String, u64> = BTreeMap::new();
         for (frames, us) in &self.stacks {
@@ -77,7 +77,7 @@ impl Side {
     }
 }
 
-/// The lock whose wait for each job has changed most.
+/// Returns the lock with the largest change of the wait per job.
 fn lock<'a>(before: &'a Side, after: &'a Side) -> Option<&'a str> {
     let names = before.summary.locks.iter().chain(&after.summary.locks);
     let change = |name: &str| (after.wait_ms(name) - before.wait_ms(name)).abs();
@@ -103,7 +103,7 @@ pub fn why(change: &LargeChange, before: &Side, after: &Side) -> String {
     )
 }
 
-/// The wait for a lock, and who waits for it where the wait is longer.
+/// Describes the wait for a lock, and its main waiter on the side with the longer wait.
 fn waiting(lock: &str, before: &Side, after: &Side) -> String {
     let (was, is) = (before.wait_ms(lock), after.wait_ms(lock));
     let longer = if was > is { before } else { after };
@@ -117,9 +117,8 @@ fn waiting(lock: &str, before: &Side, after: &Side) -> String {
     )
 }
 
-/// Throughput is the time that CPUs are not idle over what a job takes of it: which of the two
-/// changed it more, and then the other, unless what would be printed of it is the same before and
-/// after.
+/// Throughput is the busy time of the CPUs divided by the CPU time per job: names the factor that
+/// changed more, and then the other, unless its printed value is the same before and after.
 fn reasons(before: &Side, after: &Side) -> String {
     let busy = ((100.0 - after.idle) / (100.0 - before.idle)).ln();
     let cost = -(after.cpu_ms / before.cpu_ms).ln();

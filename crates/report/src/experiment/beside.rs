@@ -1,5 +1,4 @@
-//! A change, and what stands beside it: the published one, the null model, and what a loss does
-//! not say.
+//! A change, with the published change, the null model, and the limits of a loss.
 
 use convoy_lab::experiment::Change;
 use convoy_stats::Estimate;
@@ -8,8 +7,8 @@ use super::{Results, sentence};
 use crate::format::fixed;
 use crate::table::Cell;
 
-/// A baseline that idles more than this hides what a job costs more: the candidate first uses up
-/// the idle time.
+/// A baseline that idles more than this hides an increase of the cost per job: the candidate first
+/// uses up the idle time.
 const IDLE_PERCENT: f64 = 5.0;
 /// Most such rows that a note lists one by one where the table has the columns.
 const LISTED: usize = 4;
@@ -45,7 +44,7 @@ pub(super) fn publishes(results: Results) -> bool {
     })
 }
 
-/// What was published of the change of the point `index`.
+/// Returns the published change of the point `index`.
 fn published(results: Results, index: usize) -> Option<f64> {
     let compare = results.grid.grid.compare.as_ref()?;
     let at = &results.grid.points[index].at;
@@ -57,7 +56,8 @@ fn published(results: Results, index: usize) -> Option<f64> {
     compare.published.get(&results.grid.axes[axis].levels[level].label).copied()
 }
 
-/// The published change, the error of `ours`, and that of the null model, which predicts no change.
+/// Returns the published change, the error of `ours`, and the error of the null model, which
+/// predicts no change.
 pub(super) fn cells(results: Results, index: usize, ours: Option<f64>) -> [Cell; 3] {
     let none = none(results);
     let theirs = published(results, index);
@@ -84,8 +84,8 @@ fn pairs(results: Results) -> impl Iterator<Item = (Vec<usize>, Vec<usize>)> {
     results.rows().into_iter().filter_map(move |row| Some((results.baseline_of(&row)?, row)))
 }
 
-/// The mean error beside that of predicting no change, and which baselines idle too much for their
-/// losses to be called small.
+/// Returns the mean error with the error of predicting no change, and the baselines that idle too
+/// much for their losses to be called small.
 pub(super) fn notes(results: Results) -> Vec<String> {
     errors(results).into_iter().chain(idle(results)).collect()
 }
@@ -96,8 +96,9 @@ fn errors(results: Results) -> Option<String> {
     Some(format!("changes are off by {own} on average, predicting no change by {none}"))
 }
 
-/// Whether the published changes are reproduced: the mean error beside that of no change, which a
-/// model has to beat. Parts of runs reproduce nothing, however close they are.
+/// Returns whether the published changes are reproduced: the mean error, compared with the error of
+/// predicting no change, which a model has to beat. Parts of runs reproduce nothing, however close
+/// they are.
 pub(super) fn verdict(results: Results) -> Option<String> {
     let said = mean_errors(results).map(reproduced)?;
     Some(if sentence::is_cut(results.grid) {

@@ -6,7 +6,7 @@ use convoy_stats::Estimate;
 
 use super::Results;
 
-/// A change of a row of a table, and the pair of cells that stands for it.
+/// A change of a row of a table, and a representative pair of cells.
 #[derive(Clone, Debug)]
 pub struct LargeChange {
     /// The grid.
@@ -15,12 +15,12 @@ pub struct LargeChange {
     pub case: String,
     /// The change, percent; a gain is positive.
     pub gain: Estimate,
-    /// Label of the point where a row is the mean of several: the one whose change is nearest to
-    /// the mean.
+    /// Label of the point if a row is the mean of several: the point with the change nearest to the
+    /// mean.
     pub point: Option<String>,
     /// Its own change with the first seed, percent.
     pub here: f64,
-    /// Numbers of the cells, among all of the plan: the baseline, and what is compared with it.
+    /// Numbers of the cells in the plan: the baseline, and the candidate.
     pub cells: [usize; 2],
 }
 
@@ -39,7 +39,7 @@ pub fn large_changes(plan: &Plan, outcomes: &[Option<Outcome>], percent: f64) ->
     found
 }
 
-/// The change of a row, in a grid whose cells begin at `start`.
+/// Returns the change of a row, in a grid with its first cell at `start`.
 fn of_row(results: Results, row: &[usize], start: usize) -> Option<LargeChange> {
     let compare = results.grid.grid.compare.as_ref()?;
     let base = results.baseline_of(row)?;

@@ -1,5 +1,5 @@
-//! The report of an experiment: each grid as its file says, under one sentence that says what came
-//! out.
+//! The report of an experiment: each grid in the form that its file selects, below one sentence
+//! with the result.
 
 mod beside;
 mod large;
@@ -46,7 +46,8 @@ impl<'a> Results<'a> {
         self.outcomes.get(start..end)?.iter().map(Option::as_ref).collect()
     }
 
-    /// Mean and interval of values, seed by seed; `None` of none, or of one that is not finite.
+    /// Returns mean and interval of values, seed by seed; `None` without values, or if one is not
+    /// finite.
     fn estimate(&self, values: Vec<f64>) -> Option<Estimate> {
         let sample = Sample::new(values).ok()?;
         // Where the first seeds have decided how many there are, only they say how far values
@@ -143,7 +144,7 @@ impl ExperimentReport {
         Self { name: plan.name.clone(), hash: record.hash.clone(), verdict, parts, plot }
     }
 
-    /// The first sentence: what came out.
+    /// Returns the first sentence, the result.
     pub fn verdict(&self) -> &str {
         &self.verdict
     }

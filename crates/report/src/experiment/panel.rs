@@ -9,7 +9,7 @@ use crate::metric::metric;
 use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
 use crate::table::{Cell, Column, Table};
 
-/// The axis whose points are series: the one that is compared, or else that of the columns.
+/// Returns the axis with points as series: the compared axis, or else the axis of the columns.
 fn series_axis(grid: &PlannedGrid) -> Option<&str> {
     let compared = grid.grid.compare.as_ref().map(|compare| compare.axis.as_str());
     compared.or(grid.grid.columns.as_deref())
@@ -21,7 +21,7 @@ fn horizontal(grid: &PlannedGrid) -> Option<usize> {
     grid.axes.iter().position(|axis| Some(axis.name.as_str()) != series)
 }
 
-/// A panel of what is compared, or one of each metric.
+/// Returns a panel of the compared metric, or one of each metric.
 pub(super) fn panels(results: Results) -> Vec<Panel> {
     let grid = &results.grid.grid;
     match &grid.compare {

@@ -1,6 +1,5 @@
-//! Locks of this machine side by side: medians of the rounds, and the sections of each over those
-//! of the fastest lock that is not ours in the same round, because other programs use the machine,
-//! too.
+//! Locks on this machine: medians of the rounds, and the ratio of each lock's critical sections to
+//! the fastest peer's in the same round, because other programs use the machine, too.
 
 use convoy_lab::experiment::Point;
 use convoy_lab::job::Job;
@@ -15,9 +14,9 @@ use crate::metric::metric;
 use crate::plot::{Axis, Panel, Point as At, Scale, Series};
 use crate::table::{Cell, Column, Table};
 
-/// The axis whose points are compared.
+/// The compared axis.
 const LOCK: &str = "lock";
-/// What a faster lock has more of.
+/// The metric of throughput.
 const SECTIONS: &str = "acquisitions_per_s";
 /// What else a row says.
 const METRICS: [&str; 4] = ["cpu_ns_per_section", "jain", "wait_p99_us", "wait_max_us"];
@@ -29,7 +28,7 @@ struct Row<'a> {
     lock: &'a str,
     threads: u32,
     sections: f64,
-    /// Over those of the fastest lock that is not ours.
+    /// Ratio to the fastest peer's.
     ratio: Option<f64>,
     /// Threads without a section, in each round.
     starved: Vec<f64>,
@@ -58,7 +57,7 @@ fn values(results: Results, index: usize, metric: &str) -> Option<Vec<f64>> {
     own.iter().take(rounds(results)).map(|outcome| outcome.as_ref()?.metric(metric)).collect()
 }
 
-/// What is said of other programs, if they used the CPUs meanwhile.
+/// Returns the warning about other programs, if they used the CPUs during the measurement.
 fn disturbed(results: Results) -> Option<String> {
     let points = 0..results.grid.points.len();
     disturbance(points.filter_map(|index| values(results, index, "others_cpus")), results)
@@ -68,7 +67,7 @@ fn median(values: Vec<f64>) -> Option<f64> {
     Sample::new(values).ok().map(|sample| sample.median())
 }
 
-/// The sections of the fastest lock that is not ours beside the point `at`, round by round.
+/// Returns the critical sections of the fastest peer at the point `at`, round by round.
 fn fastest(results: Results, at: &[usize], axis: usize) -> Option<Vec<f64>> {
     let grid = results.grid;
     let others =
@@ -130,7 +129,7 @@ impl Row<'_> {
     }
 }
 
-/// The table, its panels, and the sentence of what came out.
+/// Returns the table, its panels, and the sentence with the result.
 pub(super) fn view(results: Results) -> (Table, Vec<Panel>, Option<String>) {
     let grid = results.grid;
     let rounds = match (rounds(results), grid.seeds.len()) {
@@ -176,7 +175,7 @@ pub(super) fn view(results: Results) -> (Table, Vec<Panel>, Option<String>) {
     (table, panels(results, &rows), verdict(results, &rows))
 }
 
-/// What each lock costs while nobody wants it: the least of all rounds.
+/// Returns the uncontended cost of each lock: the minimum of all rounds.
 fn alone(results: Results, rows: &[Row]) -> String {
     let locks = distinct(rows.iter().map(|row| row.lock));
     let of = |lock: &str| {
@@ -237,7 +236,7 @@ fn busy(ours: &str, rows: &[Row]) -> String {
     format!("Other programs used the CPUs, so only the CPU time of a section can be compared{of}")
 }
 
-/// How our first lock does against the others, and who starves most.
+/// Compares Convoy's first lock with the others, and names the lock that starves most threads.
 fn verdict(results: Results, rows: &[Row]) -> Option<String> {
     let starves = |row: &Row| match row.starved_most() {
         0.0 => "starves no thread".to_owned(),

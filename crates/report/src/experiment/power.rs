@@ -9,13 +9,13 @@ const PAIRS: usize = 20;
 /// An effect smaller than this is none.
 const SMALL: f64 = 0.003;
 
-/// A speedup that was published, and what was found.
+/// A published speedup, and the reproduced one.
 pub(super) struct Effect {
     /// The point.
     pub(super) labels: String,
     /// The published speedup and half its interval.
     pub(super) published: (f64, f64),
-    /// What was found.
+    /// The reproduced speedup.
     pub(super) found: Estimate,
 }
 

@@ -1,4 +1,4 @@
-//! Published, reproduced, error: each point of the one axis is a row of the source.
+//! Published, reproduced, error: each point of the single axis is a row of the source.
 
 use convoy_lab::experiment::{Change, Published};
 use convoy_lab::job::{Job, Outcome};
@@ -47,8 +47,8 @@ fn case(results: Results, index: usize) -> String {
     results.grid.labels(&results.grid.points[index]).join(", ")
 }
 
-/// Mean of the published runs for `metric`. Idle time follows from the other columns: it is what
-/// the tasks did not use of the CPUs during Real without the start delay.
+/// Mean of the published runs for `metric`. Idle time follows from the other columns: it is the CPU
+/// time that the tasks did not use during Real without the start delay.
 fn value(row: &Published, metric: &str, job: &Job) -> Option<f64> {
     let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
     if let Some(values) = row.values.get(metric) {
@@ -129,7 +129,7 @@ fn notes(results: Results, report: &mut ReproduceReport) {
     report.notes.extend(ending(results.outcomes));
 }
 
-/// What stands under every table: a job that failed, and the hash of all schedules.
+/// Returns the lines below every table: failed jobs, and the hash of all schedules.
 pub(super) fn ending(outcomes: &[Option<Outcome>]) -> Vec<String> {
     let finished = || outcomes.iter().flatten();
     let mut notes = Vec::new();

@@ -67,7 +67,7 @@ fn samples(results: Results) -> Vec<Value> {
     results.rows().iter().map(row).collect()
 }
 
-/// The rows of the JSON: those of the table, and where there are several seeds the values of each.
+/// Returns the rows of the JSON: the table's, with the values of each seed if there are several.
 pub(super) fn json(results: Results, table: &Table) -> Value {
     let mut rows = table.to_json();
     let pivot = results.grid.grid.columns.is_some();
@@ -198,8 +198,8 @@ fn plain(results: Results, title: &str) -> Table {
     table
 }
 
-/// The axis `across` in columns: the metric of the baseline, the change of the others; idle time
-/// and CPU time of a job beside each.
+/// Returns a table with the axis `across` in columns: the metric of the baseline, the change of the
+/// others; idle time and CPU time of a job next to each.
 fn pivot(results: Results, across: usize, title: &str) -> Table {
     let grid = results.grid;
     let levels = &grid.axes[across].levels;
@@ -257,7 +257,7 @@ fn pivot(results: Results, across: usize, title: &str) -> Table {
     table
 }
 
-/// What the loops say of their locks.
+/// Returns the results of the loops by lock.
 fn lock_cells(results: Results) -> Vec<LockCell> {
     let grid = results.grid;
     let compare = grid.grid.compare.as_ref();

@@ -1,6 +1,6 @@
-//! Throughput against threads: published beside reproduced, and beside two models that know nothing
-//! of locks. *Flat* says that every number of threads gives what the first one gives, *linear* that
-//! throughput grows with the threads.
+//! Throughput against threads: published, reproduced, and two models without locks. *Flat* predicts
+//! the throughput of the first number of threads for all, *linear* a throughput proportional to the
+//! threads.
 //!
 //! Each row of the axes before the last one is a series. Its shape is right if what follows says so
 //! of [`Shape`].
@@ -28,7 +28,7 @@ struct Step {
     fitted: bool,
 }
 
-/// Where a series is highest, and what is left of that at its end.
+/// Position of a series' maximum, and the part of it that remains at the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shape {
     peak: usize,
@@ -46,8 +46,8 @@ impl Shape {
         WORDS.iter().find(|(least, _)| self.left >= *least).map_or("collapses", |(_, word)| word)
     }
 
-    /// Whether `self` means the same as `other`, that of `values`: its peak is where the other one
-    /// has almost its highest value, and as much is left at the end.
+    /// Returns whether `self` equals `other`, the shape of `values`: its peak is where the other
+    /// has almost its highest value, and about the same part remains at the end.
     fn is_as(self, other: Self, values: &[f64]) -> bool {
         let place = values[self.peak] >= SAME_PEAK * values[other.peak];
         let share = (self.left - other.left).abs() < SAME_SHARE;
@@ -61,7 +61,7 @@ struct Series {
     steps: Vec<Step>,
 }
 
-/// What a table says: whether the shape of each series is right, and the errors.
+/// Summary of a table: whether the shape of each series is right, and the errors.
 #[derive(Default)]
 pub(super) struct Tally {
     shapes: Vec<bool>,
@@ -74,7 +74,7 @@ impl Tally {
         series.add_errors(&mut self.errors);
     }
 
-    /// That of a grid.
+    /// Returns the summary of a grid.
     pub(super) fn of(results: Results) -> Self {
         let mut tally = Self::default();
         for series in all(results, key(results)) {
@@ -125,7 +125,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl Series {
-    /// What the first step says of this one.
+    /// Prediction of the first step for this one.
     fn flat(&self) -> f64 {
         self.steps[0].theirs
     }
@@ -212,7 +212,7 @@ fn key(results: Results<'_>) -> &str {
     results.grid.grid.metrics.first().map_or("acquisitions_per_s", String::as_str)
 }
 
-/// The table of a grid, and what it says in a sentence.
+/// Returns the table of a grid, and its result in a sentence.
 pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let grid = results.grid;
     let key = key(results);
@@ -277,8 +277,8 @@ fn said([ours, flat, linear]: [f64; 3]) -> String {
     format!("{} % (flat {} %, linear {} %)", percent(ours), percent(flat), percent(linear))
 }
 
-/// How many shapes are right, and whether the errors are smaller than those of the better null
-/// model.
+/// Returns how many shapes are right, and whether the errors are smaller than the better null
+/// model's.
 fn verdict(name: &str, shapes: &[(bool, String)], medians: Option<[f64; 3]>) -> Option<String> {
     let medians = medians?;
     let right = shapes.iter().filter(|(right, _)| *right).count();

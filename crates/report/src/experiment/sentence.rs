@@ -1,11 +1,11 @@
-//! Sentences: what was run, and what came out.
+//! Sentences on the setup and the result.
 
 use convoy_lab::experiment::{Plan, PlannedGrid};
 use convoy_lab::job::{Job, Outcome};
 
 use crate::format::{distinct, fixed};
 
-/// What a grid was run on, and at which size.
+/// Describes machine, kernel and size of a grid.
 pub(super) fn setup(grid: &PlannedGrid) -> String {
     let jobs = || grid.points.iter().flat_map(|point| &point.jobs);
     let labels = |kind: &str| -> Vec<String> {
@@ -113,7 +113,7 @@ fn size(grid: &PlannedGrid) -> Option<String> {
     ))
 }
 
-/// What it saved to stop when the changes were known.
+/// Describes the simulations saved by stopping when the changes were known.
 pub(super) fn looks(grid: &PlannedGrid) -> Option<String> {
     let half_width = grid.grid.half_width.filter(|_| grid.cells() > 0)?;
     let most = grid.points.iter().map(|point| point.jobs.len()).max()?;
@@ -132,7 +132,7 @@ pub(super) fn looks(grid: &PlannedGrid) -> Option<String> {
     ))
 }
 
-/// Which grids were not run, as nobody asked for them.
+/// Lists grids that were not requested and not run.
 pub(super) fn left(plan: &Plan) -> Option<String> {
     let told = plan.left.iter().map(|(name, title)| format!("{title}: --only {name}"));
     let told: Vec<String> = told.collect();

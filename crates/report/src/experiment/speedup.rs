@@ -1,5 +1,5 @@
 //! Means with their deviations and intervals, speedups over a baseline, and the star of a rank
-//! test: the form of the tables of the zone lock, published beside reproduced.
+//! test: the form of the tables of the zone lock, published and reproduced.
 
 use convoy_lab::experiment::Summary;
 use convoy_stats::{
@@ -49,7 +49,7 @@ fn optional(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::empty, |value| Cell::number(value, 3))
 }
 
-/// What the source has of a point.
+/// Returns the published value of a point.
 fn theirs(results: Results, index: usize, key: &str) -> Option<Side> {
     let row = results.grid.published(&results.grid.points[index].at)?;
     let values = row.values.get(key)?;
@@ -57,7 +57,7 @@ fn theirs(results: Results, index: usize, key: &str) -> Option<Side> {
     Some(Side::new(mean, row.summary?))
 }
 
-/// What came out of it.
+/// Returns the reproduced estimate of a point.
 fn ours(results: Results, index: usize, key: &str) -> Option<(Sample, Side)> {
     let sample = Sample::new(results.values(index, key)?).ok()?;
     let runs = u32::try_from(sample.n()).ok()?;
@@ -106,7 +106,7 @@ fn columns(results: Results, unit: &str) -> Vec<Column> {
         .collect()
 }
 
-/// The table of a grid, and what it says in a sentence.
+/// Returns the table of a grid, and its result in a sentence.
 pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let grid = results.grid;
     let setup = wrap(&sentence::setup(grid), 118).join("\n");
@@ -163,7 +163,7 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
     (table, verdict(&grid.grid.name, &errors, &stars))
 }
 
-/// What the table says of the published speedups, and for which points it has a star.
+/// Summarises the published speedups, and the points with a star.
 fn verdict(name: &str, errors: &[(f64, f64)], stars: &[String]) -> Option<String> {
     let star = (!stars.is_empty()).then(|| format!("star for {}", stars.join("; ")));
     let reproduced = mean_errors(errors).map(|(ours, none)| {

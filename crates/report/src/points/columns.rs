@@ -22,13 +22,13 @@ const fn optional(
     Optional { title, unit, key, decimals, value }
 }
 
-/// In both the first table and that of the machine.
+/// In both the first table and the machine's.
 const IDLE: Optional = optional("idle", "%", "idle_percent", 1, |point| point.idle_percent);
 /// As above.
 const SWITCHES: Optional =
     optional("switches", "1/s", "context_switches_per_s", 0, |point| point.context_switches_per_s);
 
-/// AIM7's columns after the first six, and those of the virtual machine.
+/// AIM7's columns after the first six, and the virtual machine's.
 pub(super) const OPTIONAL: &[Optional] = &[
     optional("Jobs/min/task", "", "jobs_per_min_per_task", 2, |p| p.jobs_per_min_per_task),
     optional("±", "%", "precision_percent", 2, |point| {
@@ -55,7 +55,7 @@ pub(super) const REAIM: &[Optional] = &[
     optional("JTI", "%", "jti", 0, |point| Some(point.jti)),
 ];
 
-/// What the machine did meanwhile.
+/// Activity of the machine during the run.
 pub(super) const MACHINE: &[Optional] = &[
     optional("in kernel", "%", "kernel_percent", 1, RunPoint::kernel_percent),
     optional("user", "%", "user_percent", 1, |p| p.user_percent),
@@ -77,7 +77,7 @@ impl Optional {
         Column::number(self.title, self.unit).key(self.key)
     }
 
-    /// What is not a number shows as unknown and is empty in CSV.
+    /// A missing number is shown as unknown and is empty in CSV.
     pub(super) fn cell(&self, point: &RunPoint) -> Cell {
         Cell::number((self.value)(point).unwrap_or(f64::NAN), self.decimals)
     }

@@ -1,10 +1,10 @@
-//! A cell: what a table shows, and the value behind it.
+//! A cell: the displayed text, and the value behind it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::format::fixed;
 
-/// What a cell holds, whatever is shown of it: CSV and JSON have this, unrounded.
+/// Value of a cell, independent of its display: CSV and JSON have this, unrounded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Value {
@@ -35,7 +35,7 @@ impl Value {
     }
 }
 
-/// One cell: what is shown, and what CSV and JSON say instead.
+/// One cell: the displayed text, and the value for CSV and JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     pub(super) shown: String,
@@ -43,7 +43,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A word, even one that looks like a number.
+    /// Returns a cell with text, even if it looks like a number.
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { value: word(text.clone()), shown: text }
@@ -77,7 +77,7 @@ impl Cell {
         Self::default()
     }
 
-    /// Appends `mark` to what is shown; CSV stays.
+    /// Appends `mark` to the displayed text, but not in CSV.
     #[must_use]
     pub fn marked(mut self, mark: &str) -> Self {
         self.shown.push_str(mark);

@@ -4,13 +4,13 @@ use super::{Align, MAX_WIDTH, Row, Table};
 use crate::format::{width, wrap};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Narrowest page: a key and one column beside it must have room.
+/// Narrowest page: a key and one more column must fit.
 const MIN_WIDTH: usize = 40;
 
 static PAGE_WIDTH: AtomicUsize = AtomicUsize::new(MAX_WIDTH);
 
-/// Sets the width of the page for which this process prints, in characters: the one thing that a
-/// report is not told by its record. At least 40.
+/// Sets the width of the page for which this process prints, in characters: the only input of a
+/// report that is not in its record. At least 40.
 pub fn set_page_width(width: usize) {
     PAGE_WIDTH.store(width.max(MIN_WIDTH), Relaxed);
 }
@@ -21,8 +21,8 @@ pub(crate) fn page_width() -> usize {
 }
 
 impl Table {
-    /// The columns of each part of at most `page` characters: first those that name a row, up to
-    /// the first of words and its like beside it, then as many others as there is room for.
+    /// Returns the columns of each part of at most `page` characters: first the columns that name a
+    /// row, up to the first text column and adjacent text columns, then as many others as fit.
     pub(super) fn parts(&self, page: usize) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.columns.len()).collect();
         let wide = |columns: &[usize]| {
