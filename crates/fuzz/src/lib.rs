@@ -1,5 +1,5 @@
-//! Every reader of files against bytes that nobody meant: it must neither panic, hang, nor take
-//! memory without bound, whatever it is given. What it says about them is other tests' concern.
+//! Fuzzing of every file reader: it must not panic, hang, or allocate without bound, whatever its
+//! input. Its results are checked by other tests.
 //!
 //! Inputs are made of the corpus, `fuzz/corpus`, and of the files that ship, by a generator that a
 //! seed determines. `cargo xtask fuzz` runs for as long as it is told; the tests of this crate run
@@ -18,7 +18,7 @@ pub fn root() -> PathBuf {
 /// The inputs in the files and folders `places`, in the order of their paths.
 ///
 /// # Errors
-/// What the system says about the first that cannot be read.
+/// The system's error for the first file that cannot be read.
 pub fn inputs(places: &[&str]) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut paths = Vec::new();
     for place in places.iter().map(|place| root().join(place)) {
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::mutate::Mutator;
 
-    /// Inputs of each target beside its corpus.
+    /// Inputs of each target in addition to its corpus.
     const INPUTS: usize = 300;
 
     #[test]

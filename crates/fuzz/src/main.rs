@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: all readers for a time, or one input again.
 //!
-//! Each target runs in a process of its own, because a stack that overflows and an allocation
-//! without bound end the process. The input is in a file before it is read, so that what ended the
-//! process is there afterwards.
+//! Each target runs in a separate process, because a stack overflow or an unbounded allocation ends
+//! the process. The input is in a file before it is read, so that what ended the process is there
+//! afterwards.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks")]
 
 use anyhow::{Context as _, bail, ensure};
@@ -76,7 +76,7 @@ fn supervise(arguments: &[&str]) -> anyhow::Result<bool> {
     Ok(sound)
 }
 
-/// One target in a process of its own.
+/// Runs one target in a separate process.
 fn run(target: &Target, seed: u64, ms: u64) -> anyhow::Result<bool> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-/// Longest input, bytes. Readers have limits of their own on the size of a file; what takes more
-/// than linear time shows long before.
+/// Longest input, bytes. Readers limit the size of a file themselves; more than linear time shows
+/// long before.
 pub const LONGEST: usize = 1 << 16;
 
 /// Most changes of one input.
@@ -61,7 +61,7 @@ pub struct Mutator {
 }
 
 impl Mutator {
-    /// Inputs like those of `corpus`.
+    /// Returns inputs derived from `corpus`.
     ///
     /// # Panics
     /// If `corpus` is empty.
@@ -119,7 +119,7 @@ impl Mutator {
         }
     }
 
-    /// Puts an extreme number in place of the next one.
+    /// Replaces the next number with an extreme one.
     fn number(&mut self, bytes: &mut Vec<u8>, at: usize) {
         let text = NUMBERS[self.below(NUMBERS.len())].bytes();
         let digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';

@@ -24,7 +24,7 @@ use std::path::Path;
 /// One reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Files and folders of sound inputs, from the root of the workspace.
     pub corpus: &'static [&'static str],
@@ -57,7 +57,7 @@ pub fn find(name: &str) -> Option<&'static Target> {
     ALL.iter().find(|target| target.name == name)
 }
 
-/// What a reader of text gets: files with bytes that are no text are refused before.
+/// Returns the input of a text reader: files that are not text are rejected before.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -102,7 +102,7 @@ fn read_results(bytes: &[u8]) {
     });
 }
 
-/// A preset in a folder that is not there: what it is based on is a shipped one or nothing.
+/// A preset in a directory that does not exist: its base is a shipped preset or missing.
 fn read_preset<T: Entry>(bytes: &[u8]) {
     let _refused = parse::<T>("nowhere/fuzz.toml", &text(bytes));
 }
@@ -123,7 +123,7 @@ fn read_schedule(bytes: &[u8]) {
     let _refused = convoy_checker::replay(&text(bytes));
 }
 
-/// What a crash left in the journal of a store: taken in, listed, found.
+/// A journal of a store after a crash: imported, listed, looked up.
 fn read_store(bytes: &[u8]) {
     in_file("runs.sqlite3.journal.jsonl", bytes, |directory| {
         let Ok(store) = Store::open(directory.join("runs.sqlite3")) else { return };
@@ -132,7 +132,7 @@ fn read_store(bytes: &[u8]) {
     });
 }
 
-/// The log of a search whose repository is gone.
+/// The log of a search without its repository.
 fn read_search(bytes: &[u8]) {
     in_file("log.jsonl", bytes, |directory| {
         let _refused = Search::resume(directory);
@@ -147,7 +147,7 @@ fn read_record(bytes: &[u8]) {
     }
 }
 
-/// The record of a program, and what is said about it.
+/// The record of a program, and its explanation.
 fn read_program(bytes: &[u8]) {
     if let Ok(record) = Program::parse(&text(bytes), Path::new("fuzz.json")) {
         report(&record);
@@ -169,8 +169,8 @@ fn report(record: &Program) {
     let _text = (report.to_text(), report.to_json(), report.to_csv());
 }
 
-/// What a recorded program left, with any word changed: the program can write there, too. Each line
-/// is a number of a word and its value.
+/// The files of a recorded program, with any word changed: the program can write them, too. Each
+/// line is a number of a word and its value.
 fn read_raw(bytes: &[u8]) {
     in_file("1", &[], |directory| {
         let file = File::create(directory.join("1")).expect("ours");
