@@ -10,7 +10,7 @@ use crate::timeline::Timeline;
 use convoy_machine::{Event, Leave, Mode, Record, Recorder};
 use convoy_sync::TaskId;
 
-/// Why CPUs idle, from the one that explains most to the one that explains nothing.
+/// Causes of idle time, from the most to the least specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// The owner of a lock that tasks want is on the run queue of another CPU.
@@ -54,7 +54,8 @@ pub struct Analysis {
     runnable: u32,
     /// Tasks that wait for a lock.
     pub(crate) waiters: u32,
-    /// Latest time seen: time goes on although records of two CPUs are out of order by a skew.
+    /// Latest time of any record: time is monotonic although records of two CPUs may be out of
+    /// order by a skew.
     pub(crate) now: u64,
     pub(crate) from: u64,
     pub(crate) to: Option<u64>,
@@ -182,7 +183,8 @@ impl Analysis {
         }
     }
 
-    /// What `prev` took to change tasks, which is the lock of the run queue, `next` gives back.
+    /// Transfers the lock of the run queue, which `prev` acquired for the switch and `next`
+    /// releases.
     fn pass_on(&mut self, prev: TaskId, next: TaskId) {
         let holds = &mut self.tasks.at(prev).holds;
         let (passed, kept) = holds.iter().partition(|held| held.passes);
@@ -243,7 +245,7 @@ impl Analysis {
         }
     }
 
-    /// `prev` ran on `cpu`: of interest to stalls whose owner waits for that CPU.
+    /// Records that `prev` ran on `cpu`, for stalls with an owner that waits for that CPU.
     fn count_ran(&mut self, cpu: usize, at: u64, prev: TaskId, ran_for: u64) {
         for index in 0..self.stalled.len() {
             let lock = self.stalled[index];

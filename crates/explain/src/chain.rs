@@ -1,6 +1,6 @@
 //! The critical chain: the path of wakeups that led to a moment.
 //!
-//! Every task carries the account of the path that led to what it does now. A task that is woken
+//! Every task carries the account of the path that led to its current work. A task that is woken
 //! takes over the path of its waker, because it could not have gone on earlier; a task that a timer
 //! wakes keeps its own. So the path of the task that ends last is the longest chain of dependences
 //! of the run, found in one pass and constant memory.
@@ -10,12 +10,12 @@ use crate::task::Label;
 /// Hops that a path remembers; its sums cover all.
 pub(crate) const HOPS: usize = 12;
 
-/// Why a task could go on.
+/// Why a task could continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
     /// It got the lock of this class, or was woken to try.
     Lock(u32),
-    /// Somebody ended what it waited for in this system call.
+    /// Another task ended its wait in this system call.
     Call(&'static str),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Hop {
     pub(crate) via: Via,
 }
 
-/// What the time of a path was, picoseconds.
+/// Time of a path by kind, in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
     pub(crate) user: u64,

@@ -1,4 +1,4 @@
-//! What a CPU does, and how its time is accounted.
+//! State of a CPU, and the accounting of its time.
 
 use convoy_machine::Mode;
 use convoy_sync::TaskId;
@@ -104,7 +104,7 @@ impl Cpu {
         }
     }
 
-    /// Forgets what was counted up to `at`.
+    /// Discards the counts up to `at`.
     pub(crate) fn reset(&mut self, at: u64) {
         let Self { mode, task, switched, switching, softirq, .. } = *self;
         *self = Self { mode, switched, switching, softirq, since: at, ..Self::new(task) };

@@ -3,7 +3,7 @@
 use convoy_record::{Pending, Process};
 use std::collections::BTreeMap;
 
-/// A wait of this length may be one that never ends, seconds.
+/// A wait of at least this length, in seconds, may never end.
 const LONG_S: f64 = 0.1;
 
 /// Waits in a cycle, each for a lock that the thread of the next one owns; or one wait for a thread

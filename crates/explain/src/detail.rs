@@ -1,4 +1,4 @@
-//! A part of a run in full: what the traces are made of.
+//! A part of a run in full, the basis of traces.
 //!
 //! A simulation repeats, so the part is chosen after a first pass (around the longest convoy) and
 //! recorded in a second one.
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most records that are kept; about 40 MB of trace.
 const LIMIT: usize = 600_000;
-/// What is shown before and after the longest convoy at least, picoseconds.
+/// Minimum time shown before and after the longest convoy, in picoseconds.
 const MARGIN: u64 = 20_000_000_000;
 /// Locks that are shown, those that are waited for longest.
 const LOCKS: usize = 8;
@@ -54,7 +54,7 @@ impl Who {
     }
 }
 
-/// What a [`Step`] is.
+/// Kind of a [`Step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Switch { prev: Who, why: Leave, next: Who },
@@ -118,7 +118,7 @@ impl Detail {
         }
     }
 
-    /// How much is in it, and what is not.
+    /// Describes its extent, and omitted parts.
     pub fn sentence(&self) -> String {
         let ms = |ps: u64| ps as f64 / 1e9;
         let seconds = ms(self.window.from.saturating_sub(self.analysis.from)) / 1e3;
@@ -159,7 +159,7 @@ impl Detail {
         }
     }
 
-    /// What is the case when the window begins.
+    /// Emits the state at the start of the window.
     fn begin(&mut self) {
         self.begun = true;
         let at = self.window.from;

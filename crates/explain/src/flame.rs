@@ -5,7 +5,7 @@ use crate::task::Task;
 use core::fmt::Write;
 use std::collections::BTreeMap;
 
-/// What a task that does not get on does.
+/// State of a task that does not make progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum How {
     /// Asleep, for a lock with its owner in that state, or for something else.
@@ -43,8 +43,8 @@ impl Flame {
         *self.0.entry(frames).or_default() += span;
     }
 
-    /// `task` slept `span` for a lock of `class`, whose owner meanwhile was in each state for so
-    /// long: the parts are in proportion.
+    /// Adds a sleep of `task` of length `span` for a lock of `class`, divided in proportion to the
+    /// times of its owner in each state.
     pub(crate) fn add_wait(&mut self, task: &Task, class: u32, owner: [u64; 4], span: u64) {
         let all: u64 = owner.iter().sum();
         for (state, part) in OwnerState::ALL.into_iter().zip(owner) {

@@ -47,8 +47,8 @@ fn event(step: &Step, last: Option<(u32, &str)>) -> Option<String> {
 }
 
 impl Detail {
-    /// The text that `/sys/kernel/tracing/trace` would have. The flags of the task are not known
-    /// and stand as dots.
+    /// The text that `/sys/kernel/tracing/trace` would have. The flags of the task are unknown and
+    /// printed as dots.
     pub fn ftrace(&self) -> String {
         let mut vectors = vec![None; self.analysis.cpus.len()];
         let mut steps: Vec<(&Step, String)> = Vec::new();

@@ -6,13 +6,13 @@ use convoy_stats::LogHistogram;
 use convoy_sync::TaskId;
 use std::collections::BTreeMap;
 
-/// Name of locks that nobody named.
+/// Name of unnamed locks.
 const UNNAMED: &str = "(unnamed)";
 /// Entries of the cache in front of the map, a power of two.
 const CACHE: usize = 1 << 14;
 const NOWHERE: u32 = u32::MAX;
 
-/// What was counted of the locks of one name. Times are in picoseconds.
+/// Counts of the locks of one name. Times are in picoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Class {
     pub(crate) name: String,
@@ -48,13 +48,13 @@ impl Class {
         Self { name, ..Self::default() }
     }
 
-    /// Forgets what was counted.
+    /// Discards the counts.
     pub(crate) fn reset(&mut self) {
         *self = Self { instances: self.instances, ..Self::new(core::mem::take(&mut self.name)) };
     }
 }
 
-/// What the owner of a lock does; of several that which keeps others waiting longest.
+/// State of the owner of a lock; of several owners, the state that delays others longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum OwnerState {
     /// There is none.
@@ -73,18 +73,18 @@ impl OwnerState {
 /// One lock.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
-    /// Time with its owner in each state, and that of now with its beginning.
+    /// Time with its owner in each state, and the current state with its start.
     pub(crate) by_owner: [u64; 4],
     pub(crate) owner: OwnerState,
     pub(crate) owner_since: u64,
     pub(crate) class: u32,
     pub(crate) waiters: u32,
-    /// Owners, of whom `off` are on no CPU.
+    /// Owners, of which `off` are on no CPU.
     pub(crate) holders: Vec<TaskId>,
     pub(crate) off: u32,
     pub(crate) last_owner: Option<TaskId>,
     pub(crate) last_cpu: Option<usize>,
-    /// When its owner last gave it back while others wanted it.
+    /// Time of the last release with waiters.
     pub(crate) released: Option<u64>,
     pub(crate) wait_sum: u64,
     pub(crate) owned_since: u64,

@@ -194,8 +194,8 @@ impl Analysis {
         self.stalled.push(lock);
     }
 
-    /// Adds the time since the last change to the account of the owner's state, and looks what it
-    /// is now.
+    /// Adds the time since the last change to the account of the owner's state, and updates the
+    /// state.
     pub(crate) fn see_owner(&mut self, lock: u32) {
         let state = |id: &TaskId| match self.tasks.get(*id).map(|task| task.place) {
             Some(Place::Asleep(_) | Place::Dead) => OwnerState::Asleep,
@@ -232,7 +232,7 @@ impl Analysis {
         }
     }
 
-    /// Brings the sums of what goes on up to date.
+    /// Updates the sums of current states.
     pub(crate) fn settle_locks(&mut self) {
         let (now, from) = (self.now, self.from);
         for lock in &mut self.locks.all {

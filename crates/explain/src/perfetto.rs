@@ -1,6 +1,5 @@
 //! The window as a Perfetto trace: CPU tracks, a track for each lock, tracks for the tasks that
-//! wait for it or own it, arrows from a release to the task that it lets go on; beside it the whole
-//! run as counters.
+//! wait for it or own it, arrows from a release to the next owner; and the whole run as counters.
 
 use crate::cpu::State;
 use crate::detail::{Detail, Step, What, Who};
@@ -14,7 +13,7 @@ use convoy_sync::LockEvent;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The one sequence of packets.
+/// The only sequence of packets.
 const SEQUENCE: u32 = 1;
 /// Tracks: the groups, then the locks, then the tasks at the locks.
 const LOCKS: u64 = 1;
@@ -358,7 +357,7 @@ impl Writer {
         }
     }
 
-    /// An arrow from what the running task does now.
+    /// Adds an arrow from the current step of the running task.
     fn arrow(&mut self, step: &Step, lock: u32, name: &str) -> u64 {
         self.flows += 1;
         let flow = self.flows;

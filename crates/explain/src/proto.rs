@@ -1,7 +1,7 @@
 //! The part of Perfetto's trace format that is written here.
 //!
-//! Field numbers are those of the published schema (`protos/perfetto/trace/` of the Perfetto
-//! project, read 2026); unknown fields are skipped by every reader, so a part is a valid whole.
+//! Field numbers follow the published schema (`protos/perfetto/trace/` of the Perfetto project,
+//! read 2026); unknown fields are skipped by every reader, so a part is a valid whole.
 
 use prost::Message;
 
@@ -19,7 +19,7 @@ pub struct Packet {
     /// Nanoseconds.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
-    /// Who wrote it.
+    /// Its writer.
     #[prost(uint32, optional, tag = "10")]
     pub trusted_packet_sequence_id: Option<u32>,
     /// 1: the state of the sequence begins anew.
@@ -193,7 +193,7 @@ pub enum Kind {
 /// `TrackEvent`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
-    /// What it is.
+    /// Its type.
     #[prost(enumeration = "Kind", optional, tag = "9")]
     pub r#type: Option<i32>,
     /// The track.

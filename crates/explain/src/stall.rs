@@ -14,11 +14,11 @@ pub(crate) enum Why {
     Preempted,
     /// It went to sleep with the lock.
     Slept,
-    /// It sleeps for another lock, whose stall is the cause of this one.
+    /// It sleeps for another lock, and the stall of that lock is the cause of this one.
     Nested,
 }
 
-/// A stall that goes on, or the longest one.
+/// A current stall, or the longest one.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
     pub(crate) class: u32,
@@ -30,13 +30,13 @@ pub(crate) struct Stall {
     pub(crate) call: Option<&'static str>,
     pub(crate) giver: Label,
     pub(crate) why: Why,
-    /// When it was woken, and the CPU whose run queue it then waited on.
+    /// Time of its wakeup, and the CPU of the run queue in which it then waited.
     pub(crate) woken: Option<(u64, usize)>,
     pub(crate) waiters: u32,
     pub(crate) waiters_max: u32,
     /// Idle time of each CPU: the sums at the start, then what passed in the stall.
     pub(crate) idle: Vec<u64>,
-    /// Who ran on the CPU of the owner's run queue, with its job and for how long.
+    /// Tasks that ran on the CPU of the owner's run queue, with job and run time.
     pub(crate) ran: Vec<(Label, &'static str, u64)>,
     /// CPU on which the owner ran in the end.
     pub(crate) ended_on: usize,

@@ -1,4 +1,4 @@
-//! What the account of a run says, in seconds and names.
+//! Summary of the account of a run, in seconds and names.
 
 use crate::analysis::{Analysis, Idle};
 use crate::chain::{Hop, Via};
@@ -14,7 +14,7 @@ const NAMED: usize = 3;
 /// The account of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
-    /// What was measured, seconds of virtual time.
+    /// Length of the measured part, in seconds of virtual time.
     pub window_s: f64,
     /// CPUs.
     pub cpus: usize,
@@ -24,7 +24,7 @@ pub struct Summary {
     pub idle: Vec<Share>,
     /// Spinning time by lock, seconds of all CPUs; the most first.
     pub spinning: Vec<Share>,
-    /// Locks, the one that was waited for longest first.
+    /// Locks, in descending order of wait time.
     pub locks: Vec<LockSummary>,
     /// Stalls and convoys.
     pub stalls: StallSummary,
@@ -151,19 +151,19 @@ pub struct Convoy {
     pub from_s: f64,
     /// To here.
     pub to_s: f64,
-    /// Who owned it.
+    /// Its owner.
     pub owner: String,
     /// Its job and system call.
     pub doing: String,
     /// Why it was on no CPU.
     pub cause: Cause,
-    /// Who gave it the lock, if somebody did.
+    /// The task that handed it the lock, if any.
     pub giver: Option<String>,
     /// When it was woken or put on a run queue, milliseconds into the convoy, and on which CPU.
     pub queued: Option<(f64, usize)>,
     /// CPU it ran on in the end.
     pub ran_on: usize,
-    /// Who ran on the CPU that it waited for: task, job, milliseconds.
+    /// Tasks that ran on the CPU that it waited for: task, job, milliseconds.
     pub instead: Vec<(String, &'static str, f64)>,
     /// Tasks that ran there, those not named included.
     pub instead_tasks: usize,
@@ -189,9 +189,9 @@ impl Convoy {
 pub struct HopSummary {
     /// Seconds since the beginning of the measurement.
     pub at_s: f64,
-    /// Who woke.
+    /// The waker.
     pub from: String,
-    /// Whom.
+    /// The woken task.
     pub to: String,
     /// The lock, or the system call, that it waited for.
     pub waited_for: String,
@@ -202,7 +202,7 @@ pub struct HopSummary {
 /// The longest chain.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ChainSummary {
-    /// Its time by what it was, seconds.
+    /// Its time by kind, in seconds.
     pub shares: Vec<Share>,
     /// Wakeups along it.
     pub hops: u64,
@@ -217,7 +217,7 @@ fn seconds(ps: u64) -> f64 {
 }
 
 impl Analysis {
-    /// What the account says.
+    /// Returns the summary of the account.
     pub fn summary(&self) -> Summary {
         let to = self.to.unwrap_or(self.now);
         let of = |state: State| self.cpus.iter().map(|cpu| cpu.times[state as usize]).sum();

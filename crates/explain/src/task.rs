@@ -1,11 +1,11 @@
-//! The tasks of a recorded run: what they are to people, and where they are now.
+//! The tasks of a recorded run: their names for readers, and their current state.
 
 use crate::chain::Path;
 use convoy_machine::Leave;
 use convoy_sync::TaskId;
 use core::fmt;
 
-/// What a task is to people.
+/// Name of a task for readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
     /// Process number, 0 for none.
@@ -70,7 +70,7 @@ pub(crate) enum Place {
 pub(crate) struct Since {
     pub(crate) lock: u32,
     pub(crate) at: u64,
-    /// Taken by the scheduler to change tasks: the next task gives it back.
+    /// Acquired by the scheduler for a switch: the next task releases it.
     pub(crate) passes: bool,
 }
 
@@ -82,14 +82,14 @@ pub(crate) struct Task {
     pub(crate) call: Option<&'static str>,
     pub(crate) place: Place,
     pub(crate) leaving: Leave,
-    /// CPU it runs on, or whose run queue it is on.
+    /// CPU on which it runs or whose run queue it is in.
     pub(crate) cpu: usize,
     /// Locks it waits for, the innermost last.
     pub(crate) waits: Vec<Since>,
     pub(crate) holds: Vec<Since>,
     /// The lock that was given to it while it slept, and when; until it runs.
     pub(crate) granted: Option<Since>,
-    /// Who gave it.
+    /// The task that handed it over.
     pub(crate) giver: Label,
     pub(crate) path: Path,
     /// The account of the owner of the lock for which it went to sleep.

@@ -1,4 +1,4 @@
-//! A run in a bounded number of intervals, whose width doubles as the run grows.
+//! A run in a bounded number of intervals, which double in width as the run grows.
 
 use crate::cpu::{State, Times};
 
@@ -80,7 +80,7 @@ impl Timeline {
         self.spread(from, to, |bin, span| bin.stalled += span);
     }
 
-    /// So many tasks waited for a CPU, and for a lock, at `at`.
+    /// Records the numbers of tasks that waited for a CPU, and for a lock, at `at`.
     pub(crate) fn see(&mut self, at: u64, runnable: u32, waiters: u32) {
         let bin = self.bin(at);
         bin.runnable_max = bin.runnable_max.max(runnable);

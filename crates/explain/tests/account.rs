@@ -1,4 +1,4 @@
-//! The account of a story told by hand: two CPUs, one lock that is handed to a sleeper.
+//! The account of a hand-written trace: two CPUs, one lock that is handed to a sleeping task.
 
 use convoy_explain::{Analysis, Cause, Summary};
 use convoy_machine::{Event, Leave, Mode, Record, Recorder};
@@ -30,8 +30,8 @@ impl Story {
     }
 }
 
-/// A works on CPU 0, takes the lock at 10, gives it at 30 to B, which sleeps and is queued on CPU
-/// 0, behind A. CPU 1 idles from 20 on. B runs from 80 on and gives the lock back at 90.
+/// A works on CPU 0, acquires the lock at 10, hands it at 30 to B, which sleeps and is queued on
+/// CPU 0, behind A. CPU 1 idles from 20 on. B runs from 80 on and releases the lock at 90.
 fn story() -> Summary {
     let mut story = Story(Analysis::new(2));
     for cpu in 0..2 {
