@@ -1,5 +1,5 @@
-//! Lock loops of the kernel: each thread is kept to a CPU of its own, runs with preemption
-//! forbidden, and nothing else runs. No scheduler, no tick: what remains is the lock and the lines.
+//! Lock loops in the kernel: each thread is pinned to a separate CPU, runs with preemption
+//! disabled, and no other task runs. No scheduler, no tick: what remains is the lock and the lines.
 //!
 //! CPUs are taken package by package, first one of each core, then the others.
 

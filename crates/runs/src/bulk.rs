@@ -1,4 +1,5 @@
-//! How many pages the kernel moves at once between a zone and the lists of the CPUs.
+//! Statistics of the batches of pages that the kernel moves between a zone and the lists of the
+//! CPUs.
 
 use convoy_kernel::{Moments, World, ZoneStats};
 use serde::{Deserialize, Serialize};
@@ -29,10 +30,10 @@ pub struct BulkUse {
     pub calls: u64,
     /// Pages or blocks of a call.
     pub count: MeanSd,
-    /// Order of what was asked for or freed. Blocks that are taken singly count here, though not as
-    /// calls: a call of `rmqueue_bulk` always asks for order 0.
+    /// Order of the requested or freed blocks. Blocks that are taken singly count here, though not
+    /// as calls: a call of `rmqueue_bulk` always asks for order 0.
     pub order: MeanSd,
-    /// Order of the free block that each page was cut from; `None` for what is freed.
+    /// Order of the free block that each page was split from; `None` for freed blocks.
     pub found_order: Option<MeanSd>,
 }
 

@@ -4,9 +4,9 @@
 //! On this machine all threads are started together by a gate, one futex; on a virtual one each
 //! begins where its kernel places a new thread, unless the gate is asked for. Each then works
 //! outside, takes the lock, works inside, and releases it, until the phase is over. Threads of a
-//! lock that hands over in order cannot be stopped by a flag alone, because the flag is read by
-//! nobody who waits: whoever gets the lock after the window gives it back at once and leaves, so
-//! the queue drains in one turn per thread.
+//! lock with handoff in order cannot be stopped by a flag alone, because waiters do not read it: a
+//! thread that acquires the lock after the window releases it immediately and exits, so the queue
+//! drains in one turn per thread.
 
 mod work;
 
@@ -26,7 +26,7 @@ const GATE_OPEN: u32 = 1;
 pub(crate) const PHASE_WARMUP: u32 = 0;
 /// Sections and waits count.
 pub(crate) const PHASE_WINDOW: u32 = 1;
-/// Everybody leaves.
+/// All threads exit.
 pub(crate) const PHASE_OVER: u32 = 2;
 
 pub use crate::native::Library;
@@ -37,7 +37,7 @@ pub(crate) use work::{Readers, Work, Works};
 /// The lock of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// One that runs on every platform.
+    /// A lock that runs on every platform.
     Generic(Policy),
     /// One of this machine's programs.
     Library(Library),
@@ -84,24 +84,25 @@ pub struct Loop {
     pub cpus: Option<u32>,
     /// Threads.
     pub threads: u32,
-    /// On a virtual machine: each thread is kept to a CPU of its own and runs in the kernel, with
-    /// preemption forbidden; nothing else runs.
+    /// On a virtual machine: each thread is pinned to a separate CPU and runs in the kernel, with
+    /// preemption disabled; no other task runs.
     pub bound: bool,
-    /// Locks; each has the threads whose numbers leave the same remainder.
+    /// Number of locks; threads are assigned by the remainder of their number.
     pub locks: u32,
     /// Cache lines that a section writes, or reads.
     pub lines: u32,
-    /// Sections of which so many percent take the lock beside other readers, if it promises that.
+    /// Percentage of critical sections that acquire the lock for reading, if it is a reader/writer
+    /// lock.
     pub readers_percent: u32,
-    /// Length of the section, in nanoseconds, with its look at the clock.
+    /// Length of the critical section, in nanoseconds, including its reading of the clock.
     pub section_ns: u32,
     /// How that varies.
     pub section: Vary,
-    /// Work between two sections, in nanoseconds, with its look at the clock.
+    /// Work between two critical sections, in nanoseconds, including its reading of the clock.
     pub outside_ns: u32,
     /// How that work varies.
     pub think: Vary,
-    /// Looks of a lock that spins before it sleeps, instead of its own number.
+    /// Reads by a lock that spins before it sleeps; replaces its default.
     pub spin_limit: Option<u32>,
     /// Seed of the draws, and of the perturbation of a virtual machine.
     pub seed: u64,
@@ -127,7 +128,7 @@ impl Loop {
     }
 }
 
-/// What a lock loop gave.
+/// Result of a lock loop.
 #[derive(Clone, Debug, Default)]
 pub struct LoopResult {
     /// Length of the window as it was, in seconds.
@@ -136,12 +137,12 @@ pub struct LoopResult {
     pub acquisitions: Vec<u64>,
     /// Locks that they took.
     pub locks: u32,
-    /// CPUs in use, on average; on this machine those of the process.
+    /// CPUs in use, on average; on this machine by the process.
     pub cpus_used: f64,
-    /// CPUs that others used meanwhile, a hypervisor included; `None` if nobody knows.
+    /// CPUs that other programs used during the loop, including a hypervisor; `None` if unknown.
     pub others_cpus: Option<f64>,
-    /// Time to take the lock and to give it back while nobody wants it, the shortest of many, in
-    /// nanoseconds; `None` where nobody measured it.
+    /// Uncontended time to acquire and release the lock, the shortest of many, in nanoseconds;
+    /// `None` if not measured.
     pub alone_ns: Option<f64>,
     /// Voluntary context switches.
     pub voluntary_switches: u64,
@@ -159,7 +160,7 @@ impl LoopResult {
         self.acquisitions.iter().sum::<u64>() as f64 / self.window_s
     }
 
-    /// Its numbers by the names that reports have for them; what is not known is not finite.
+    /// Returns its numbers by their names in reports; unknown numbers are not finite.
     pub fn metrics(&self) -> [(&'static str, f64); 15] {
         let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
         let settling = |of: fn(Settling) -> f64| self.settling.map_or(f64::NAN, of);
@@ -184,7 +185,7 @@ impl LoopResult {
     }
 }
 
-/// What the loop asks of where it runs, beyond what a lock asks.
+/// Operations that the loop needs in addition to a lock's.
 pub(crate) trait Ground: Platform {
     /// Whether completed sections are counted as they end, which costs nothing there.
     const COUNTS: bool;
@@ -195,13 +196,14 @@ pub(crate) trait Ground: Platform {
 
 /// A lock as the loop takes it.
 pub(crate) trait Guarded: Sized {
-    /// A free lock; one that looks `spin_limit` times before it sleeps, if it does such a thing.
+    /// Returns an unlocked lock, which reads `spin_limit` times before it sleeps, if it spins.
     fn free(spin_limit: Option<u32>) -> Self;
 
     /// Does `section` with the lock held.
     fn with<R>(&self, section: impl FnOnce() -> R) -> R;
 
-    /// Does `section` with the lock held beside other readers, if it promises that; else alone.
+    /// Runs `section` with the lock held for reading, if it is a reader/writer lock; else
+    /// exclusively.
     fn with_shared<R>(&self, section: impl FnOnce() -> R) -> R {
         self.with(section)
     }
@@ -229,8 +231,7 @@ impl<C: Lock> Guarded for C {
     }
 }
 
-/// A value on a cache line of its own, with another one behind it, because CPUs fetch lines in
-/// pairs.
+/// A value on a separate cache line, followed by an empty one, because CPUs fetch lines in pairs.
 #[repr(C, align(64))]
 pub(crate) struct Apart<T>(pub(crate) T, [u8; 64]);
 
@@ -240,7 +241,7 @@ impl<T> Apart<T> {
     }
 }
 
-/// A lock and what is under it: a word and others on further lines, all apart from each other.
+/// A lock and the data that it protects: a word and others on further lines, all on separate lines.
 pub(crate) struct Door<P: Platform, C> {
     lock: Apart<C>,
     word: Apart<P::AtomicUsize>,
@@ -260,7 +261,7 @@ impl<P: Platform, C: Guarded> Door<P, C> {
         }
     }
 
-    /// What a section does for `steps`; `beside` other readers it writes nothing.
+    /// Executes `steps` of a critical section; as a reader (`beside`) it does not write.
     fn work(&self, steps: u32, beside: bool)
     where
         P: Ground,
@@ -311,7 +312,7 @@ pub(crate) struct Shared<P: Platform, C> {
     gone: P::AtomicU32,
     /// Threads that have had the lock within the window.
     served: P::AtomicU32,
-    /// Sections completed so far, where they are counted. It is no word of simulated memory.
+    /// Sections completed so far, where they are counted. It is not in simulated memory.
     passed: AtomicU64,
 }
 
@@ -341,7 +342,7 @@ pub(crate) trait Contest<P: Platform> {
     fn body(&self, index: u32, work: &mut Works) -> Trace;
 }
 
-/// What one thread saw.
+/// Measurements of one thread.
 pub(crate) struct Trace {
     pub(crate) acquisitions: u64,
     pub(crate) waits: LogHistogram,

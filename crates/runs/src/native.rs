@@ -4,19 +4,19 @@
 //! dependent chains of multiplications of a calibrated length, so that time spent preempted does
 //! not count as work done; the chain inside continues from a word that all threads share.
 //!
-//! The loop itself is [`lock_loop`](crate::lock_loop), whose source also runs on the virtual
+//! The loop itself is [`lock_loop`](crate::lock_loop); the same source also runs on the virtual
 //! kernel.
 //!
-//! What the numbers mean, and what they do not:
+//! Notes on the numbers:
 //!
 //! - A wait runs from before `down` to after it, its beginning in the warm-up included. The wait of
 //!   a thread that still waits when the window ends counts as if it ended there; without those, a
 //!   lock that starves would look fast.
 //! - The clock read that ends a wait happens with the semaphore held, so it is part of the section
 //!   and the calibration takes it out of the chain.
-//! - Context switches and CPU time are those of the whole process.
-//! - Other programs on the machine take CPUs from whoever wants them all, so they make a policy
-//!   that keeps the CPUs busy look worse against one that lets them idle. `cpus_used` shows it.
+//! - Context switches and CPU time cover the whole process.
+//! - Other programs compete for CPUs, so they make a policy that keeps the CPUs busy look worse
+//!   compared with a policy that lets them idle. `cpus_used` shows it.
 
 mod cell;
 pub mod hogs;
@@ -49,8 +49,7 @@ pub enum NativeError {
         /// Its reason.
         source: std::io::Error,
     },
-    /// Threads never came back from the lock: a wake-up was lost, or so many spin that it takes
-    /// too long.
+    /// Threads never returned from the lock: a wakeup was lost, or too many threads spin.
     #[error(
         "{lock}: {missing} of {threads} threads did not leave the lock in time; a wake-up was \
          lost, or the lock has collapsed"

@@ -7,7 +7,7 @@ use convoy_stats::Rng;
 pub struct Spread {
     /// Least time of a bucket, nanoseconds, and how many are in it or below.
     buckets: Vec<(f64, u64)>,
-    /// What makes the mean of the draws that of the record.
+    /// Factor that makes the mean of the draws equal to the record's.
     scale: f64,
 }
 

@@ -18,16 +18,17 @@ pub(crate) const BATCH_NS: u64 = 4_000_000;
 const BATCHES_MIN: usize = 12;
 /// Judgements in a row that have to find no drift.
 const AGREEING: usize = 3;
-/// Relative difference of the quarters that is no drift.
+/// Largest relative difference of the quarters that does not count as drift.
 const TOLERANCE: f64 = 0.02;
-/// Standard errors of that difference that are no drift either, unless it exceeds [`NOISE_MAX`].
+/// Standard errors of that difference that do not count as drift either, unless it exceeds
+/// [`NOISE_MAX`].
 const NOISE: f64 = 2.5;
 const NOISE_MAX: f64 = 0.1;
 /// Idle CPUs that waiting tasks could use, on average, from which on the load balancer must have
 /// had its turns: no task waits long.
 const USABLE: f64 = 0.25;
-/// Virtual time after which a run counts as one that does not settle, nanoseconds, batches and
-/// turns of the load balancer; the longest of the three counts.
+/// Virtual time after which a run counts as unsteady, in nanoseconds, batches and turns of the load
+/// balancer; the longest of the three counts.
 const CAP_NS: u64 = 1_000_000_000;
 const CAP_BATCHES: u64 = 32;
 const CAP_TURNS: u64 = 6;
@@ -53,7 +54,7 @@ struct Batch {
 }
 
 /// Mean of a series, and the variance of that mean by differences of neighbours (von Neumann),
-/// which a drift hardly raises.
+/// which is insensitive to drift.
 fn mean(series: &[f64]) -> (f64, f64) {
     let count = series.len() as f64;
     let squares: f64 = series.windows(2).map(|two| (two[1] - two[0]) * (two[1] - two[0])).sum();

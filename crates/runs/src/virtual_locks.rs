@@ -1,5 +1,5 @@
 //! Lock experiments on the virtual kernel: threads of one process run the loop of
-//! [`crate::lock_loop`], its source and that of the locks unchanged.
+//! [`crate::lock_loop`], with the unchanged source of the loop and the locks.
 
 use std::cell::{self, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::steady::{BATCH_NS, Settling, Watch};
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
-/// Machine tasks beside the threads.
+/// Additional tasks of the machine.
 pub(crate) const TASKS_BESIDE: usize = 16;
 /// Part of the first-level caches that a thread of the loop uses again after it was away: its
 /// stack, its record and its share of the histogram, some 32 lines of 768.
@@ -39,8 +39,8 @@ impl Ground for User {
     }
 }
 
-/// What to run. Every field of the loop is what it is on this machine; a step of work takes a
-/// nanosecond.
+/// What to run. Every field of the loop has the same meaning as on this machine; a step of work
+/// takes a nanosecond.
 #[derive(Clone, Debug)]
 pub struct VirtualLocks {
     /// The loop.
@@ -53,10 +53,10 @@ pub struct VirtualLocks {
     pub machine: Preset,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualLocksPoint {
-    /// What the threads saw.
+    /// Measurements of the threads.
     pub result: LoopResult,
     /// Simulated memory operations.
     pub operations: u64,
@@ -64,7 +64,7 @@ pub struct VirtualLocksPoint {
     pub hash: u64,
     /// Waits at conditions; of replays.
     pub gates: Gates,
-    /// What was counted for each place and class; of replays.
+    /// Counts for each call site and class, for replays.
     pub tally: Tally,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Snapshot {
     voluntary: u64,
 }
 
-/// What a CPU has spent on anything but idling, picoseconds.
+/// Returns the busy time of a CPU, in picoseconds.
 fn busy_ps(cpu: usize) -> u64 {
     let times = Here::times(cpu);
     times.iter().sum::<u64>() - times[Mode::Idle as usize]
@@ -96,7 +96,7 @@ impl Snapshot {
     }
 }
 
-/// What the threads and the coordinator leave.
+/// Results of the threads and the coordinator.
 #[derive(Default)]
 pub(crate) struct Board {
     pub(crate) traces: RefCell<Vec<Trace>>,
@@ -354,8 +354,8 @@ mod tests {
         assert!(mutex.acquisitions_per_s() > 1.5 * handoff.acquisitions_per_s());
     }
 
-    /// An idle CPU that the hypervisor has taken away is no target of wakeups, so the queue stays
-    /// on one CPU; one that is still polled takes every other wakeup, each by an interrupt.
+    /// An idle CPU that the hypervisor has preempted is not a target of wakeups, so the queue stays
+    /// on one CPU; an idle CPU that is still polled takes every other wakeup, each by an interrupt.
     #[test]
     fn a_guest_that_halts_at_once_keeps_a_handoff_on_one_cpu() {
         let rate = |halt_poll| {
@@ -389,8 +389,8 @@ mod tests {
         assert!(jain(&result.acquisitions).is_some_and(|jain| jain > 0.9));
     }
 
-    /// Threads that look at a word in user mode, alone on their CPUs or not, until it changes, for
-    /// a number of looks, and for a time: what is counted is what executing each look gives.
+    /// Threads that poll a word in user mode, alone on their CPUs or not, until it changes, for a
+    /// number of reads, and for a time: the accounting equals executing each read.
     #[test]
     fn looks_that_are_accounted_are_those_that_would_be_executed() {
         for (policy, threads) in [
@@ -459,10 +459,10 @@ mod tests {
         assert!(longest < 125_000_000, "{longest} ns of rounds of 100 ms on two CPUs");
     }
 
-    /// The bound that `Quota` states: with 64 threads a turn is the longest there is, 0.5 ms, and
-    /// everybody has one every 64 turns of 2 CPUs. The locks that anybody may take and nobody has
-    /// to leave have no bound; for the mutex of 3.10 that is why that of 4.10 lets its first waiter
-    /// ask for a handoff.
+    /// The stated bound of `Quota`: with 64 threads a turn has its maximum, 0.5 ms, and every
+    /// thread has one every 64 turns of 2 CPUs. Locks with unlimited stealing have no bound;
+    /// therefore the mutex of 4.10 lets its first waiter request a handoff, unlike the mutex of
+    /// 3.10.
     #[test]
     fn turns_bound_every_wait_and_without_them_threads_starve() {
         const BOUND_US: f64 = 64.0 * 500.0 / 2.0;

@@ -34,14 +34,14 @@ use convoy_workload::user::setup;
 
 /// Work directory on the virtual kernel, where there is one.
 const DIRECTORY: &str = "/tmp/aim7";
-/// What is listed where there are several.
+/// The listed directory if there are several.
 const LISTED: &str = "/bin";
 /// Memory of the machine for each user, bytes, once 8 GiB are not enough: a machine that is given a
 /// hundred thousand users has room for them.
 const MEMORY_PER_USER: u64 = 256 << 10;
 /// Machine tasks for each user: itself, a child, that one's child and one being reaped.
 const TASKS_PER_USER: usize = 4;
-/// Machine tasks beside the users: idle tasks are counted apart.
+/// Additional tasks of the machine; idle tasks are counted separately.
 const TASKS_BESIDE: usize = 64;
 
 /// What to run.
@@ -76,8 +76,8 @@ pub struct VirtualRun {
     pub fs_mib: Option<u32>,
     /// Nanoseconds from the release to the first count of active tasks, if not as the boot has it.
     pub load_counted_ns: Option<u64>,
-    /// The run ends when all users together have done so many jobs, while all of them are still at
-    /// work; else at the end of the last user.
+    /// The run ends when all users together have finished this many jobs, while all of them are
+    /// still at work; by default at the end of the last user.
     pub jobs_together: Option<u64>,
     /// Everything is kept to the first CPU.
     pub pinned: bool,
@@ -85,7 +85,7 @@ pub struct VirtualRun {
     pub sample_ns: u64,
 }
 
-/// One interval of a run: what the machine and the big kernel lock did in it.
+/// One interval of a run: the activity of the machine and the big kernel lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, seconds from the release of the users.
@@ -104,7 +104,7 @@ pub struct Sample {
     pub runnable: u64,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct VirtualPoint {
     /// Users.
@@ -121,15 +121,15 @@ pub struct VirtualPoint {
     pub idle_percent: f64,
     /// Context switches per second of the busy window.
     pub context_switches_per_s: f64,
-    /// What the big kernel lock did, where the kernel has one.
+    /// Use of the big kernel lock, if the kernel has one.
     pub bkl: Option<BklUse>,
     /// Scheduler counters of the busy window.
     pub sched: SchedStats,
     /// Idle time of the busy window while a task waited on another CPU, by the rule that let it
     /// be.
     pub idle_rules: IdleRules,
-    /// Time of idle CPUs that tasks which waited on others could have had, percent of all CPU time:
-    /// of 70 idle CPUs beside one task that waits, that of one.
+    /// Time of idle CPUs that tasks waiting on other CPUs could have used, in percent of all CPU
+    /// time: with one waiting task, only one of 70 idle CPUs counts.
     pub idle_usable_percent: f64,
     /// Time spent spinning on lock words, percent of all CPU time.
     pub spin_percent: f64,
@@ -148,14 +148,14 @@ pub struct VirtualPoint {
     pub operations: u64,
     /// System calls of the whole run.
     pub calls: u64,
-    /// What the journal of the work directory's file system has done, if it has one.
+    /// Counters of the journal of the work directory's file system, if it has one.
     pub journal: Option<JournalStats>,
     /// Bulk operations of the page allocator during the busy window, zone by zone.
     pub bulk: Vec<BulkUse>,
     /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at its end.
     pub proc_files: [String; 3],
     /// `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of debugfs at its end, empty
-    /// without RCU or boosting, and what the kernel logged of grace periods that stalled.
+    /// without RCU or boosting, and the kernel's log of stalled grace periods.
     pub rcu_files: [String; 5],
     /// See `rcu_files`.
     pub rcu_stalls: Vec<String>,
@@ -233,7 +233,7 @@ impl VirtualRun {
         self.execute(None)
     }
 
-    /// Runs the load point and tells `recorder` all that happens. The result is the same.
+    /// Runs the load point and reports all events to `recorder`. The result is the same.
     ///
     /// # Errors
     /// [`VirtualError`].
@@ -288,7 +288,7 @@ impl VirtualRun {
         Ok(self.point(&board, &machine, &world))
     }
 
-    /// Makes what the jobs find in their directories.
+    /// Creates the files of the jobs in their directories.
     fn fixtures(&self, k: &mut Process, places: &[String]) -> Result<(), String> {
         let mut env = self.env(0);
         if env.listed.is_some() {

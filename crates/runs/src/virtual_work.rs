@@ -1,5 +1,5 @@
-//! A workload on the virtual kernel: what it works on is made first, in memory, and then one
-//! process runs it, from t0 to the end of the last of its processes.
+//! A workload on the virtual kernel: its files are created first, in memory, and then one process
+//! runs it, from t0 to the end of the last of its processes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::virtual_end::{VirtualError, run_to_end};
 
 /// Where it works.
 const DIRECTORY: &str = "/tmp/work";
-/// Machine tasks beside those of the workload: those being reaped, and the first process.
+/// Additional tasks of the machine: exited ones that have not been reaped, and the first process.
 const TASKS_BESIDE: usize = 64;
 /// Bytes of the file system on the disk.
 const DISK_BYTES: u64 = 4 << 30;
@@ -34,12 +34,12 @@ pub struct VirtualWork {
     pub machine: Preset,
     /// Its memory, MiB.
     pub memory_mib: u32,
-    /// Each seed has an amount of work of its own, drawn from that of the workload less and more
-    /// this, percent: what is found holds for amounts near by, not for one.
+    /// Each seed has a different amount of work, drawn within this percentage of the workload's:
+    /// results then hold for a range of amounts.
     pub spread_percent: u32,
-    /// Each seed begins at a moment of its own, up to so many milliseconds after what it works on
-    /// was made: as programs on a real machine begin, at any time between two ticks and two looks
-    /// of the balancing.
+    /// Each seed starts at a different moment, up to this many milliseconds after its files were
+    /// created: like programs on a real machine, at any time between two ticks and two runs of the
+    /// load balancer.
     pub start_spread_ms: u32,
     /// Its files are on the machine's disk, and nothing of them is in memory when it begins.
     pub cold: bool,
@@ -47,18 +47,18 @@ pub struct VirtualWork {
     pub seed: u64,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct WorkPoint {
     /// From t0 to the end, seconds.
     pub real_s: f64,
-    /// Time the CPUs were not idle meanwhile, seconds.
+    /// Busy time of the CPUs during the run, in seconds.
     pub cpu_s: f64,
     /// Of that, time in user mode.
     pub user_s: f64,
     /// Idle time, percent of all CPUs.
     pub idle_percent: f64,
-    /// MB read from the disk in a second, of a workload whose result that is.
+    /// MB per second read from the disk, if this is the result of the workload.
     pub read_mb_s: Option<f64>,
     /// Bulk operations of the page allocator, zone by zone.
     pub bulk: Vec<BulkUse>,
@@ -109,7 +109,7 @@ impl VirtualWork {
         self.execute(None)
     }
 
-    /// Runs it and tells `recorder` of everything; nothing else changes.
+    /// Runs it and reports all events to `recorder`, without other changes.
     ///
     /// # Errors
     /// [`VirtualError`].
@@ -254,7 +254,7 @@ mod tests {
         workload
     }
 
-    /// Whether it waits for a disk, or for what others do.
+    /// Returns whether it waits for a disk, or for other processes.
     fn work_waits(name: &str) -> bool {
         ["bonnie", "hdparm"].contains(&name)
     }

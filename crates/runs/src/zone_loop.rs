@@ -1,12 +1,12 @@
-//! Pages in a loop: what a batch under one zone lock costs who waits for it.
+//! A loop over pages: the cost of a batch under one zone lock for its waiters.
 //!
-//! Every CPU of a virtual machine takes a batch of pages one by one, uses each for a while, and
-//! gives them all back. Lists have room for one batch, so each turn moves one batch out of the zone
-//! and one back: the pages that cross the zone lock are those that are used, whatever the batch.
-//! There is no kernel but the page allocator, no tick and no preemption.
+//! Every CPU of a virtual machine allocates a batch of pages one by one, uses each for a while, and
+//! frees them all. Lists have room for one batch, so each turn moves one batch out of the zone and
+//! one back: the pages that cross the zone lock are those that are used, whatever the batch. There
+//! are no other parts of a kernel, no ticks and no preemption.
 //!
-//! A wait that begins in the window counts with its whole length, also that of a CPU which the lock
-//! passes over until the others have left.
+//! A wait that starts in the window counts with its whole length, even for a CPU that the lock
+//! bypasses until the others have left.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::virtual_end::VirtualError;
 /// Frames of a small machine's zone: 64 MiB.
 const FRAMES_MIN: u32 = 1 << 14;
 
-/// Virtual time beyond the window after which a lock must have let everybody go, nanoseconds.
+/// Virtual time after the window, in nanoseconds, in which all CPUs must acquire the lock.
 const DRAIN_NS: u64 = 60_000_000_000;
 
 /// What hears of everything that happens in a loop.
@@ -36,14 +36,14 @@ pub struct ZoneLoop {
     pub machine: Preset,
     /// The zone lock: `test-and-set`, `ticket` or `queued`.
     pub lock: LockName,
-    /// What it does while a batch moves.
+    /// Policy of the lock while a batch moves.
     pub moves: Moves,
     /// Pages of a batch.
     pub batch: u32,
-    /// The zone lock has a line of its own.
+    /// The zone lock has a separate line.
     pub own_line: bool,
-    /// The lists of each CPU have a lock, held around that of the zone, and another CPU takes it
-    /// once a turn to look at them; otherwise only disabled interrupts guard them.
+    /// The lists of each CPU have a lock, held around the zone's, and another CPU acquires it once
+    /// a turn to read them; otherwise only disabled interrupts protect them.
     pub nested: bool,
     /// Use of each page, nanoseconds on average.
     pub outside_ns: u32,
@@ -57,7 +57,7 @@ pub struct ZoneLoop {
     pub window_ms: u32,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct ZonePoint {
     /// Pages taken in the window.
@@ -70,7 +70,7 @@ pub struct ZonePoint {
     pub holds: LogHistogram,
     /// Calls of the allocator, nanoseconds: interrupts are off from the first to the last of them.
     pub calls: LogHistogram,
-    /// Waits for the lock of another CPU's lists, nanoseconds; none where there is no such lock.
+    /// Waits for the lock of another CPU's lists, in nanoseconds; empty without such a lock.
     pub looks: LogHistogram,
     /// Schedule hash.
     pub hash: u64,
@@ -94,7 +94,7 @@ impl ZonePoint {
     }
 }
 
-/// What the CPUs saw, and when it counts.
+/// Measurements of the CPUs, and the window in which they count.
 #[derive(Default)]
 struct Account {
     point: RefCell<ZonePoint>,
@@ -106,7 +106,7 @@ struct Account {
 }
 
 impl Account {
-    /// Tells a recorder when the window begins and ends.
+    /// Reports the start and the end of the window to a recorder.
     fn tell(&self) {
         let now = Here::now_ns();
         let (begun, ended) = self.told.get();
@@ -128,7 +128,7 @@ impl Account {
     }
 }
 
-/// A lock whose waits and holds are counted.
+/// A lock with statistics of waits and holds.
 #[repr(C)]
 struct Timed<L> {
     lock: L,
@@ -173,12 +173,12 @@ impl ZoneLoop {
     /// Runs it.
     ///
     /// # Errors
-    /// [`VirtualError`]: no room for the machine, or the lock never let somebody go.
+    /// [`VirtualError`]: no memory for the machine, or a CPU never acquired the lock.
     pub fn run(&self) -> Result<ZonePoint, VirtualError> {
         self.choose(None)
     }
 
-    /// Runs it and tells `recorder` of everything; nothing else changes.
+    /// Runs it and reports all events to `recorder`, without other changes.
     ///
     /// # Errors
     /// As [`ZoneLoop::run`].

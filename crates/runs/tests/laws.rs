@@ -223,7 +223,7 @@ fn exponential_times_give_the_throughput_of_the_machine_repairman() {
     }
 }
 
-/// The same with a reader/writer lock, of which so many percent of the sections write.
+/// The same with a reader/writer lock and a percentage of writing critical sections.
 fn sharing(threads: u32, think_ns: f64, hold_ns: f64, writes: u64) -> Behaviour {
     let mut program = program(threads, work(even(think_ns)), work(even(hold_ns)));
     let section = program.sections[0].clone();

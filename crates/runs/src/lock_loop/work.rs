@@ -10,10 +10,10 @@ pub enum Vary {
     /// It does not.
     #[default]
     Fixed,
-    /// It does not, but each thread begins with up to so much more, drawn evenly, so that no two
-    /// are at the same point of the loop when a tick comes.
+    /// Constant, but each thread starts with a uniformly drawn addition, so that no two are at the
+    /// same point of the loop at a tick.
     Staggered,
-    /// It is drawn from the exponential distribution, by each thread with a generator of its own.
+    /// Drawn from the exponential distribution, by each thread with a separate generator.
     Exponential,
 }
 
@@ -31,13 +31,14 @@ impl Vary {
 /// Work of one thread, piece by piece.
 pub(crate) enum Work {
     Fixed(u32),
-    /// What the first one has more, and each.
+    /// Addition of the first, and length of each.
     Staggered(u32, u32),
     Exponential(f64, Rng),
 }
 
 impl Work {
-    /// That of thread `index`, `steps` long on average. Same seed and index, same draws.
+    /// Returns the work of thread `index`, `steps` long on average. Same seed and index, same
+    /// draws.
     pub(crate) fn new(vary: Vary, steps: u32, seed: u64, index: u32) -> Self {
         let mut rng = Rng::new(seed ^ (u64::from(index) << 32));
         match vary {
@@ -60,11 +61,11 @@ impl Work {
     }
 }
 
-/// Which sections of one thread take the lock beside other readers.
+/// Chooses the critical sections of one thread that acquire the lock for reading.
 pub(crate) struct Readers(u32, Rng);
 
 impl Readers {
-    /// `percent` of those of thread `index`.
+    /// Returns a chooser of `percent` of the critical sections of thread `index`.
     pub(crate) fn new(percent: u32, seed: u64, index: u32) -> Self {
         Self(percent, Rng::new(seed.rotate_left(32) ^ !u64::from(index)))
     }

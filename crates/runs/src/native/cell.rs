@@ -109,7 +109,7 @@ fn start(
     Ok(LoopResult { alone_ns: Some(alone_ns), ..shared.observe(plan, threads)? })
 }
 
-/// Nanoseconds to take a lock that nobody wants and to give it back.
+/// Returns the nanoseconds to acquire and release an uncontended lock.
 fn alone<C: Guarded>(spin_limit: Option<u32>) -> f64 {
     let lock = Apart::new(C::free(spin_limit));
     fastest(VISITS, || (0..VISITS).for_each(|_| black_box(&lock.0).with(|| ())))
@@ -212,7 +212,7 @@ mod tests {
         run::<C>(&Plan { what: &what, calibration: &calibration, drain_ms })
     }
 
-    /// A lock that is no lock: it lets everybody in and remembers nothing.
+    /// A lock without exclusion: every acquisition succeeds immediately.
     struct Open;
 
     impl Lock for Open {
@@ -226,7 +226,7 @@ mod tests {
         fn release(&self) {}
     }
 
-    /// A lock that nobody gets but the thread that made it.
+    /// A lock that only its creator can acquire.
     struct Lossy(thread::ThreadId);
 
     impl Lock for Lossy {

@@ -1,8 +1,8 @@
-//! What a lock does to a thread that waits while others release it and take it again at once.
+//! Measures the waits for a lock while other threads reacquire it immediately after each release.
 //!
 //! *Hogs* hold the lock for a while, release it and want it again without a pause; *victims* want
-//! it for a microsecond, every 200 us. A wait is told in acquisitions that passed it, which other
-//! programs on the machine hardly change, and in time, which they do.
+//! it for a microsecond, every 200 us. A wait is measured in acquisitions that passed it, which is
+//! almost independent of other programs, and in time, which is not.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::library::Library;
 use super::work::{Calibration, churn};
 use crate::lock_loop::Guarded;
 
-/// What the hogs and victims do.
+/// Behaviour of the hogs and victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One hog of sections of 400 us, one victim.
@@ -27,7 +27,7 @@ pub enum Shape {
     TwoHogs,
     /// One such hog, 200 victims.
     Crowd,
-    /// Three hogs that give up the CPU in the middle of sections of 10 us, one victim.
+    /// Three hogs that yield the CPU in the middle of critical sections of 10 us, one victim.
     Yields,
     /// One hog of sections of 10 us that sleeps for 1 ms in one of a hundred, one victim.
     Sleeps,
@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-/// What one lock did in one shape.
+/// Result of one lock in one shape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HogResult {
     /// Most acquisitions that passed one wait of a victim.
@@ -97,7 +97,7 @@ impl HogResult {
     }
 }
 
-/// A victim sleeps so long between two acquisitions.
+/// Sleep of a victim between two acquisitions.
 const PAUSE: Duration = Duration::from_micros(200);
 /// Nanoseconds that a victim holds the lock.
 const VISIT_NS: u32 = 1000;

@@ -17,7 +17,7 @@ const CALIBRATION_READS: u32 = 1_000;
 /// Calibrations of which the fastest counts, because every disturbance only makes them slower.
 const CALIBRATIONS: u32 = 40;
 
-/// Continues the chain by `steps`; each waits for the one before it.
+/// Continues the chain by `steps`, each of which depends on the previous one.
 #[inline]
 pub(super) fn churn(mut value: u64, steps: u32) -> u64 {
     for _ in 0..steps {
@@ -36,11 +36,11 @@ impl Ground for Native {
     }
 }
 
-/// What a step of the chain and a look at the clock cost here.
+/// Costs of a step of the chain and of reading the clock on this machine.
 pub(super) struct Calibration {
     /// Nanoseconds of one step.
     pub(super) step_ns: f64,
-    /// Nanoseconds of one look at the clock.
+    /// Nanoseconds of one reading of the clock.
     pub(super) clock_ns: f64,
 }
 
@@ -60,7 +60,8 @@ impl Calibration {
         Self { step_ns, clock_ns }
     }
 
-    /// Steps that, with one look at the clock, take `ns`; none if the clock alone takes longer.
+    /// Returns the steps that, with one reading of the clock, take `ns`; zero if the clock alone
+    /// takes longer.
     pub(super) fn steps(&self, ns: u32) -> u32 {
         ((f64::from(ns) - self.clock_ns) / self.step_ns).round().max(0.0) as u32
     }

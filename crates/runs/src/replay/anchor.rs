@@ -1,8 +1,9 @@
-//! What a replay is fitted to: at the recorded numbers of CPUs and threads, under the recorded
-//! policy, one thing is changed until an acquisition takes the CPU time that it took: where the way
-//! of a lock from owner to owner bounded the throughput, what switches and wakeups cost, and the
-//! throughput with it; else the work between sections, and sleep is added until the throughput is
-//! what it was. The waits are not fitted: how far they agree says what the replay is worth.
+//! Fits a replay to the record: at the recorded numbers of CPUs and threads, under the recorded
+//! policy, one parameter is changed until an acquisition takes the recorded CPU time. If the
+//! handoff of a lock bounded the throughput, it is the cost of switches and wakeups, and the
+//! throughput follows; else it is the work between critical sections, and sleep is added until the
+//! replay has the recorded throughput. The waits are not fitted: their agreement shows the quality
+//! of the replay.
 
 use convoy_machine::Preset;
 use convoy_stats::Rng;
@@ -20,16 +21,16 @@ const PASSING: f64 = 0.3;
 const BUSY: f64 = 0.9;
 /// Of the CPU time of an acquisition, below which the threads' own work does not matter.
 const OWN: f64 = 0.5;
-/// What an error of CPU time counts for beside one of the throughput where CPUs idle.
+/// Weight of an error of CPU time relative to an error of the throughput if CPUs idle.
 const IDLE_CPU: f64 = 0.25;
-/// How far the work before sections may be from what was recorded.
+/// Largest factor between the work before critical sections and the record.
 const WORK: f64 = 2.0;
 /// Mean of the sleeps, nanoseconds, below which they are fewer instead: the slack of timers
 /// (`PR_SET_TIMERSLACK` of prctl(2)).
 const SLEEP_LEAST_NS: f64 = 50_000.0;
 /// Of a turn, the sleep below which it is noise of the clocks.
 const SLEEP_NOISE: f64 = 0.05;
-/// How far the price of wakeups may be from that of the machine.
+/// Largest factor between the price of wakeups and the machine's.
 const WAKEUPS: f64 = 8.0;
 
 impl Behaviour {
@@ -54,12 +55,12 @@ impl Behaviour {
     }
 }
 
-/// What the anchor found.
+/// Result of the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Anchor {
-    /// What the prices of switches and wakeups are multiplied with.
+    /// Factor on the prices of switches and wakeups.
     pub wakeups: f64,
-    /// What the work before each section is multiplied with.
+    /// Factor on the work before each critical section.
     pub work: f64,
     /// Sleep that is added before each section, nanoseconds.
     pub sleep_ns: f64,
@@ -69,7 +70,7 @@ impl Anchor {
     /// Nothing is changed.
     pub const NONE: Self = Self { wakeups: 1.0, work: 1.0, sleep_ns: 0.0 };
 
-    /// Adds so much work to each acquisition, nanoseconds. Sections keep their length, and threads
+    /// Adds `more` nanoseconds of work to each acquisition. Sections keep their length, and threads
     /// that work little keep working little.
     fn work_more(&mut self, more: f64, known: &Behaviour) {
         let think_ns = known.think_ns().max(1.0);
@@ -128,10 +129,10 @@ impl Behaviour {
 }
 
 impl Replay {
-    /// The anchor where other programs had CPUs, so that the throughput is not that of the program
-    /// alone: threads sleep for the time that nothing else explains. What is fitted to the CPU time
-    /// of an acquisition is the price of wakeups where threads wait for each other most of the
-    /// time, and else the work.
+    /// Returns the anchor if other programs used CPUs, so that the throughput is not the program's
+    /// alone: threads sleep for the otherwise unexplained time. The CPU time of an acquisition
+    /// determines the price of wakeups if threads wait for each other most of the time, and else
+    /// the work.
     fn anchored_by_cpu(&self, sleep_ns: f64) -> Result<Anchor, VirtualError> {
         let known = &self.behaviour;
         let by_wakeups = known.is_waiting() || known.passing > PASSING;
@@ -163,7 +164,7 @@ impl Replay {
         Ok(best.1)
     }
 
-    /// The anchor of `self`, whose machine and threads are those of the record.
+    /// Returns the anchor of `self`, which has the machine and threads of the record.
     ///
     /// # Errors
     /// [`VirtualError`].

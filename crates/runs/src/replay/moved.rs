@@ -10,7 +10,7 @@ use super::Replay;
 /// Least part of the work of a section that is left without the lines of another CPU.
 const LEAST: f64 = 0.2;
 
-/// What a critical section costs more after another CPU, as recorded.
+/// Additional cost of a critical section after an owner on another CPU, as recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moved {
     /// Time by which it takes longer, nanoseconds.
@@ -23,7 +23,7 @@ pub struct Moved {
 pub(super) struct Owners(Vec<Vec<Cell<Option<u32>>>>);
 
 impl Owners {
-    /// Of so many locks of each name.
+    /// Returns the state for the given number of locks of each name.
     pub(super) fn new(counts: impl Iterator<Item = usize>) -> Self {
         Self(counts.map(|count| (0..count).map(|_| Cell::new(None)).collect()).collect())
     }
@@ -59,7 +59,7 @@ impl Replay {
     }
 }
 
-/// Work of a section with what it costs more or less.
+/// Returns the work of a critical section plus a positive or negative addition.
 pub(super) fn with(work_ns: f64, more_ns: f64) -> f64 {
     (work_ns + more_ns).max(LEAST * work_ns)
 }

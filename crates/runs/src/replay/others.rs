@@ -1,8 +1,8 @@
 //! Other programs, which take CPUs from the replayed one.
 //!
-//! What they were is not known, only how much of the CPUs they used. So tasks that the scheduler
-//! prefers compute and nap in turns of about a time slice: the replayed program has what they
-//! leave, and its owners of locks are preempted as they were.
+//! They are unknown, except for their CPU use. So tasks that the scheduler prefers compute and
+//! sleep in turns of about a time slice: the replayed program gets the rest of the CPU time, and
+//! its lock owners are preempted as recorded.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ use convoy_sync::{Atomic, Platform};
 use super::{FOOTPRINT, Field, Replay};
 use crate::lock_loop::PHASE_OVER;
 
-/// Mean turn on a CPU, nanoseconds: the time slice of a task beside one or two others on kernels
-/// from 2.6.23 on.
+/// Mean turn on a CPU, in nanoseconds: the time slice of a task that competes with one or two
+/// others on kernels from 2.6.23 on.
 const TURN_NS: f64 = 3e6;
 /// Part of such a turn by which the CPU time of a window may be off.
 const PIECES: f64 = 20.0;

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use convoy_stats::Rng;
 
-    /// Batches until a rate that scatters by so much is known.
+    /// Returns the number of batches until a rate with this scatter is known.
     fn batches(scatter: f64) -> usize {
         let mut rng = Rng::new(5);
         let mut rates = Vec::new();

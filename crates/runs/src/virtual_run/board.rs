@@ -1,4 +1,4 @@
-//! What the users and their parent leave for the report.
+//! Results of the users and their parent, for the report.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,11 +18,11 @@ use crate::bulk::{self, BulkUse};
 pub(super) struct Goal {
     /// Jobs of all users together.
     pub(super) jobs: u64,
-    /// Where the user that does the last of them tells the parent.
+    /// Descriptor by which the user with the last of them notifies the parent.
     pub(super) told: Fd,
 }
 
-/// What the users and the parent leave for the report.
+/// Results of the users and the parent, for the report.
 #[derive(Default)]
 pub(super) struct Board {
     pub(super) t0: Cell<u64>,
@@ -33,9 +33,9 @@ pub(super) struct Board {
     pub(super) broken: RefCell<Option<String>>,
     pub(super) released: RefCell<Snapshot>,
     pub(super) ended: RefCell<Snapshot>,
-    /// The goal was reached: what is done beyond it does not count.
+    /// The goal was reached: further jobs do not count.
     over: Cell<bool>,
-    /// What the zones had moved at the release of the users.
+    /// Transfers of the zones up to the release of the users.
     pub(super) zones: RefCell<Vec<ZoneStats>>,
     pub(super) bulk: RefCell<Vec<BulkUse>>,
     pub(super) proc_files: RefCell<[String; 3]>,
@@ -54,7 +54,7 @@ impl Board {
         Here::tell(Event::Measure(false));
     }
 
-    /// A process beside the users that looks at the machine at every interval, for ever.
+    /// An additional process that samples the machine at every interval, forever.
     pub(super) fn sample(
         &self,
         k: &mut Process,
@@ -85,7 +85,7 @@ impl Board {
         }
     }
 
-    /// A user, whose jobs work in one of `places` each. Whether it was the one that reached `goal`.
+    /// Runs a user with jobs that each work in one of `places`. Returns whether it reached `goal`.
     pub(super) fn user<K: Kernel>(
         &self,
         k: &mut K,

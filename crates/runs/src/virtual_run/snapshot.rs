@@ -4,7 +4,7 @@ use convoy_kernel::sched::{IdleTimes, SchedStats};
 use convoy_kernel::{BKL, RcuStats, World};
 use convoy_machine::{Here, Watch};
 
-/// What the machine has counted at one moment.
+/// Counters of the machine at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) now_ns: u64,
