@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Explain a recorded program or a simulated run: where time went, locks, longest convoy
     #[command(after_help = examples::EXPLAIN)]
     Explain(crate::explain::Explain),
+    /// Write a report as one HTML page: diagnosis, timeline, locks, flame graph
+    #[command(after_help = examples::REPORT)]
+    Report(Box<crate::report::ReportArgs>),
     /// Find the commit that changed a measured value, in spite of noise
     #[command(after_help = examples::BISECT)]
     Bisect(Box<crate::bisect::Bisect>),

@@ -102,6 +102,13 @@ Examples:
   convoy list kernels
   convoy list jobs --format csv";
 
+pub(crate) const REPORT: &str = "\
+Examples:
+  convoy report server.json               writes report.html
+  convoy report before.json after.json -o change.html
+  convoy report 12 --predict              a stored record, with its prediction
+  convoy report semaphore-2008 --kernel 2.6.26-rc1 --users 25";
+
 pub(crate) const BISECT: &str = "\
 Examples:
   convoy bisect --good v1.2 --bad main --build 'make -j4' -- ./bench --size 1000

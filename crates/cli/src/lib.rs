@@ -24,6 +24,7 @@ mod output;
 mod predict;
 mod presets;
 mod record;
+mod report;
 mod run;
 mod runs;
 mod shell;
@@ -53,6 +54,7 @@ pub fn main() -> ExitCode {
         Command::Predict(predict) => predict::run(predict),
         Command::Fix(fix) => fix::run(fix),
         Command::Record(record) => record::run(record),
+        Command::Report(report) => report::run(report),
         Command::Runs(runs) => runs::run(runs),
         Command::Explain(explain) => explain::run(explain),
         Command::Bisect(bisect) => bisect::run(bisect),

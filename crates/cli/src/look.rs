@@ -1,8 +1,8 @@
 //! How tables look where they are printed: the width of the terminal, its alphabet, colour.
 
 use clap::ValueEnum;
+pub(crate) use convoy_report::plain;
 use convoy_report::{MAX_WIDTH, set_page_width};
-use std::borrow::Cow;
 use std::io::IsTerminal as _;
 use std::sync::OnceLock;
 
@@ -51,30 +51,6 @@ pub(crate) fn dress(text: &str) -> String {
     let text = plain(text);
     let text = if ascii { transliterate(&text) } else { text.into_owned() };
     if colour { paint(&text) } else { text }
-}
-
-/// A text without what would control a terminal: names of programs, symbols, commits and files come
-/// from others. Such characters are written out as in JSON, where they may stand for themselves.
-pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let controls = |c: char| {
-        // The others turn the direction of writing, so that a text seems to be another one.
-        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        c.is_control() && !['\n', '\t'].contains(&c) || turns
-    };
-    if !text.contains(controls) {
-        return Cow::Borrowed(text);
-    }
-    let mut plain = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if controls(c) {
-            plain.push_str("\\u");
-            let digits = format!("{:04x}", u32::from(c));
-            plain.push_str(&digits);
-        } else {
-            plain.push(c);
-        }
-    }
-    Cow::Owned(plain)
 }
 
 /// The few characters of the reports that ASCII does not have.

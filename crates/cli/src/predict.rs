@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+pub(crate) mod forecast;
 pub(crate) mod print;
 
 /// `convoy predict`.

@@ -13,6 +13,7 @@ mod diagnoses;
 mod evidence;
 mod flame;
 mod ftrace;
+mod lanes;
 mod locks;
 mod owners;
 mod perfetto;
@@ -22,15 +23,18 @@ mod stall;
 mod summary;
 mod task;
 mod timeline;
+mod waiting;
 
 pub use analysis::{Analysis, Idle};
 pub use cpu::{State, Times};
 pub use detail::{Detail, Window};
 pub use diagnoses::{Diagnosis, Ill, LITTLE, diagnose, verdict};
 pub use flame::folded;
+pub use lanes::{Act, Handover, Lane, Lanes, LongWait, Span, Tag};
 pub use proc::ProcFile;
 pub use proto::Trace;
 pub use summary::{
     Cause, ChainSummary, Convoy, HopSummary, LockSummary, Share, Spread, StallSummary, Summary,
 };
 pub use task::Label;
+pub use waiting::{Owner, owners};

@@ -191,7 +191,7 @@ impl ExplainReport {
         self.summary.window_s * self.summary.cpus as f64
     }
 
-    fn states(&self) -> Table {
+    pub(crate) fn states(&self) -> Table {
         let title = format!(
             "CPU time by state, {} s of {} CPUs",
             fixed(self.summary.window_s, 3),
@@ -209,7 +209,7 @@ impl ExplainReport {
         table
     }
 
-    fn idle(&self) -> Table {
+    pub(crate) fn idle(&self) -> Table {
         let mut table = Table::new("Idle time by cause", share_columns("while"));
         for share in &self.summary.idle {
             table.row(self.share_row(share, ""));
@@ -225,7 +225,7 @@ impl ExplainReport {
         ]
     }
 
-    fn locks(&self, most: usize) -> Table {
+    pub(crate) fn locks(&self, most: usize) -> Table {
         let columns = vec![
             Column::text("Lock").key("lock"),
             Column::number("total", "").key("wait_us").group("waited for"),

@@ -17,6 +17,7 @@ const ORANGE: &str = "#e69f00";
 const RED: &str = "#d55e00";
 const PURPLE: &str = "#cc79a7";
 const YELLOW: &str = "#f0e442";
+const GREEN: &str = "#009e73";
 const GREY: &str = "#cccccc";
 
 /// Zoom and search, without anything from outside the file.
@@ -56,7 +57,7 @@ pub fn flame_svg(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
          <text x=\"8\" y=\"20\" font-size=\"14\">{}</text>\n",
         escape(title)
     );
-    legend(&mut svg);
+    legend(&mut svg, stacks);
     draw(&mut svg, "all tasks", &root, 0.0, WIDTH, 0, root.us);
     let _ = writeln!(
         svg,
@@ -88,41 +89,57 @@ pub fn flame_html(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
     )
 }
 
-fn legend(svg: &mut String) {
-    let entries = [
-        (RED, "asleep for a lock whose owner waits for a CPU: a convoy"),
-        (PURPLE, "whose owner sleeps"),
-        (YELLOW, "whose owner runs, or spinning"),
-        (ORANGE, "waits for a CPU"),
-        (BLUE, "asleep"),
-        (GREY, "who and where"),
-    ];
+/// Colours, each with the leaves that have it and what it means.
+pub(crate) const COLOURS: [(&str, &[&str], &str); 7] = [
+    (
+        RED,
+        &["asleep, owner waits for a CPU", "owns it and waits for a CPU", "owner waits for a CPU"],
+        "owner waits for a CPU: a convoy",
+    ),
+    (PURPLE, &["asleep, owner asleep", "owner asleep"], "owner asleep"),
+    (
+        YELLOW,
+        &["asleep, owner running", "asleep, lock free", "spinning", "owner runs"],
+        "owner runs, or spinning",
+    ),
+    (ORANGE, &["waits for a CPU"], "waits for a CPU"),
+    (GREEN, &["owner waits for another lock"], "owner waits for another lock"),
+    (
+        BLUE,
+        &["asleep", "lock free, waiter not yet running"],
+        "asleep; the lock is free, or there is none",
+    ),
+    (GREY, &[], "place, or not known"),
+];
+
+/// The colours that occur, with their meaning.
+fn legend(svg: &mut String, stacks: &[(Vec<String>, u64)]) {
+    let leaves = |names: &[&str]| {
+        let mut last = stacks.iter().filter_map(|(frames, _)| frames.last());
+        last.any(|leaf| names.contains(&leaf.as_str()))
+    };
     let mut x = 8.0;
-    for (colour, words) in entries {
+    for (colour, _, words) in COLOURS.iter().filter(|one| one.0 == GREY || leaves(one.1)) {
         let _ = writeln!(
             svg,
             "<rect x=\"{x}\" y=\"30\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
              <text x=\"{}\" y=\"40\">{words}</text>",
             x + 16.0
         );
-        x += 40.0 + CHARACTER * words.chars().count() as f64;
+        x += 32.0 + CHARACTER * words.chars().count() as f64;
     }
 }
 
 /// Returns the colour of a leaf by its state; a lock has the colour of its most expensive state.
 fn colour(name: &str, frame: &Frame) -> &'static str {
-    match name {
-        "asleep, owner waits for a CPU" | "owns it and waits for a CPU" => RED,
-        "asleep, owner asleep" => PURPLE,
-        "asleep, owner running" | "asleep, lock free" | "spinning" => YELLOW,
-        "waits for a CPU" => ORANGE,
-        "asleep" => BLUE,
-        _ if !frame.inner.is_empty() && frame.inner.values().all(|leaf| leaf.inner.is_empty()) => {
-            let most = frame.inner.iter().max_by_key(|(_, leaf)| leaf.us);
-            most.map_or(GREY, |(name, leaf)| colour(name, leaf))
-        }
-        _ => GREY,
+    if let Some(found) = COLOURS.iter().find(|one| one.1.contains(&name)) {
+        return found.0;
     }
+    if !frame.inner.is_empty() && frame.inner.values().all(|leaf| leaf.inner.is_empty()) {
+        let most = frame.inner.iter().max_by_key(|(_, leaf)| leaf.us);
+        return most.map_or(GREY, |(name, leaf)| colour(name, leaf));
+    }
+    GREY
 }
 
 fn draw(svg: &mut String, name: &str, frame: &Frame, x: f64, wide: f64, depth: usize, all: u64) {

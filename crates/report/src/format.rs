@@ -1,5 +1,7 @@
 //! How words and numbers are written in every table.
 
+use std::borrow::Cow;
+
 /// Placeholder for a missing number.
 pub const NOTHING: &str = "–";
 
@@ -40,6 +42,30 @@ pub(crate) fn duration(us: f64) -> String {
 /// Characters of `text`; reports do not contain wide or combining characters.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
+}
+
+/// A text without what would control a terminal: names of programs, symbols, commits and files come
+/// from others. Such characters are written out as in JSON, where they may stand for themselves.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    let controls = |c: char| {
+        // The others turn the direction of writing, so that a text seems to be another one.
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() && !['\n', '\t'].contains(&c) || turns
+    };
+    if !text.contains(controls) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if controls(c) {
+            plain.push_str("\\u");
+            let digits = format!("{:04x}", u32::from(c));
+            plain.push_str(&digits);
+        } else {
+            plain.push(c);
+        }
+    }
+    Cow::Owned(plain)
 }
 
 /// Breaks `text` at blanks so that no line exceeds `limit`; later lines are indented by two.

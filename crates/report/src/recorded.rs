@@ -1,6 +1,6 @@
 //! The report of `convoy explain RECORD`: the lock waits of a program's threads, and their causes.
 
-use convoy_explain::{Diagnosis, diagnose, verdict};
+use convoy_explain::{Diagnosis, Owner, diagnose, owners, verdict};
 use convoy_record::account::LockAccount;
 use convoy_record::{Account, Cause, Doing, JAVA, Lock, Record, Site, Times};
 use serde::Serialize;
@@ -74,13 +74,13 @@ impl RecordedReport {
             text += &(page_wrap(finding) + "\n");
         }
         let count = |one: &&LockAccount| one.lock.is_lock();
-        for (locks, title) in [(true, "Locks"), (false, "Condition variables and barriers")] {
+        for (is_lock, title) in [(true, "Locks"), (false, "Condition variables and barriers")] {
             let rows: Vec<&LockAccount> =
-                self.account.locks.iter().filter(|one| count(one) == locks).collect();
+                self.account.locks.iter().filter(|one| count(one) == is_lock).collect();
             let (rows, folded) = fold(rows);
             if !rows.is_empty() {
                 text += "\n";
-                text += &table(title, &rows, LOCKS_SHOWN, SITES_SHOWN).to_text();
+                text += &locks(title, &rows, LOCKS_SHOWN, SITES_SHOWN).to_text();
             }
             text.extend(folded.map(|line| page_wrap(&line) + "\n"));
         }
@@ -102,10 +102,11 @@ impl RecordedReport {
     /// Locks and call sites, for spreadsheets.
     pub fn to_csv(&self) -> String {
         let rows: Vec<&LockAccount> = self.account.locks.iter().collect();
-        table("", &rows, usize::MAX, usize::MAX).to_csv()
+        locks("", &rows, usize::MAX, usize::MAX).to_csv()
     }
 
-    /// Time waited as folded stacks, microseconds: process, lock, call site.
+    /// Time waited as folded stacks, microseconds: process, call site, lock, and of locks the place
+    /// that held it and what the owner did meanwhile.
     pub fn stacks(&self) -> Vec<(Vec<String>, u64)> {
         let mut stacks = Vec::new();
         for one in &self.account.locks {
@@ -117,11 +118,46 @@ impl RecordedReport {
                 };
                 let frames = [process, site.place.clone(), site.act.clone()];
                 let lock = format!("{} ({kind})", one.lock.name);
-                let us = (site.wait.total_s * 1e6).round() as u64;
-                stacks.push((frames.into_iter().chain([lock]).collect(), us));
+                let frames: Vec<String> = frames.into_iter().chain([lock]).collect();
+                let us = |seconds: f64| (seconds * 1e6).round() as u64;
+                if one.lock.is_lock() {
+                    let parts = self.owned(&one.lock, site).into_iter();
+                    let parts =
+                        parts.map(|(inner, wait_s)| ([frames.clone(), inner].concat(), us(wait_s)));
+                    stacks.extend(parts.filter(|(_, us)| *us > 0));
+                } else {
+                    stacks.push((frames, us(site.wait.total_s)));
+                }
             }
         }
         stacks
+    }
+
+    /// The time that threads waited at a place, seconds, by the place that held the lock and by
+    /// what the owner did.
+    fn owned(&self, lock: &Lock, site: &Site) -> Vec<(Vec<String>, f64)> {
+        let of = |cause: &&Cause| {
+            (&cause.lock, cause.kind) == (&lock.name, lock.kind)
+                && (&cause.place, &cause.act) == (&site.place, &site.act)
+        };
+        let causes = || self.causes.iter().filter(of);
+        let known: f64 = causes().map(|cause| cause.wait_s).sum();
+        // Locks of one name in several processes share their causes here.
+        let scale = if known > site.wait.total_s { site.wait.total_s / known } else { 1.0 };
+        let mut parts = Vec::new();
+        for cause in causes() {
+            let held = match cause.held_at.as_str() {
+                "" => "held at a place that is not known".to_owned(),
+                place => format!("held by {place}"),
+            };
+            let shares = Owner::ALL.into_iter().zip(owners(cause));
+            parts.extend(shares.map(|(owner, share)| {
+                (vec![held.clone(), owner.name().to_owned()], share * cause.wait_s * scale)
+            }));
+        }
+        let rest = site.wait.total_s - known;
+        parts.push((vec![Owner::Unknown.name().to_owned()], rest));
+        parts
     }
 }
 
@@ -210,7 +246,7 @@ fn kind(lock: &Lock) -> String {
     }
 }
 
-fn table(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table {
+pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table {
     let columns = vec![
         Column::text("Lock").key("lock"),
         Column::text("kind"),
@@ -272,7 +308,7 @@ fn table(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table
     table
 }
 
-fn us(seconds: Option<f64>) -> Cell {
+pub(crate) fn us(seconds: Option<f64>) -> Cell {
     let value = seconds.map_or(f64::NAN, |seconds| seconds * 1e6);
     Cell::shown(duration(value), value)
 }

@@ -12,6 +12,7 @@ use crate::format::{width, wrap};
 
 mod cell;
 mod page;
+mod web;
 
 pub use cell::Cell;
 use page::fit;

@@ -10,7 +10,7 @@ use convoy_lab::experiment::Plan;
 use convoy_lab::job::{Job, Outcome};
 use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
-use convoy_report::ExperimentReport;
+use convoy_report::{Block, ExperimentReport};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,6 +70,8 @@ pub(crate) fn carry_out(
     let tables = serde_json::to_value(report.tables()).map_err(Failure::environment)?;
     if let (Some(body), Value::Object(mut printed)) = (body.as_object_mut(), printed) {
         printed.insert("tables".to_owned(), tables);
+        let plot = report.plot().map(|plot| Block::plot(plot).into_value());
+        printed.extend(plot.map(|plot| ("plot".to_owned(), plot)));
         body.insert("report".to_owned(), Value::Object(printed));
     }
     store.keep(common, kind, Some(seed), body);

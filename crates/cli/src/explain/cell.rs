@@ -10,7 +10,7 @@ use convoy_explain::{Analysis, ProcFile};
 use convoy_lab::experiment::Target as Kind;
 use convoy_lab::job::{Job, JobError, Recorded};
 use convoy_machine::Recorder;
-use convoy_report::{ExplainReport, Explained};
+use convoy_report::{ExplainReport, Explained, Page};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -67,6 +67,12 @@ impl Cell {
             let recorder = Rc::into_inner(shared).expect("the machine is gone");
             Ok::<_, JobError>((recorded?, recorder.into_inner()))
         })
+    }
+
+    /// Runs it, recorded, for a page.
+    pub(super) fn page(&self) -> Result<Page, Failure> {
+        let (recorded, analysis) = self.execute(Analysis::new(self.cpus()))?;
+        Ok(self.report(&recorded, &analysis).page(&analysis.stacks()))
     }
 
     /// Runs it, recorded, and prints the account.

@@ -14,12 +14,12 @@ use crate::experiment::apart;
 use crate::fail::Failure;
 use crate::output;
 use crate::presets::Sets;
-use clap::{Args, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use convoy_explain::{Analysis, Detail, ProcFile, folded};
 use convoy_lab::virtual_end::VirtualError;
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Recorder;
-use convoy_report::{ExplainReport, Explained, RcuThreads, flame_html, flame_svg};
+use convoy_report::{ExplainReport, Explained, Page, RcuThreads, flame_html, flame_svg};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -228,6 +228,28 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     }
     output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `convoy explain` without the commands beside it.
+#[derive(Debug, Parser)]
+struct Alone {
+    #[command(flatten)]
+    explain: Explain,
+}
+
+/// The page of the simulated run that these words of the command line name.
+pub(crate) fn page(words: &[String]) -> Result<Page, Failure> {
+    let words = std::iter::once("explain").chain(words.iter().map(String::as_str));
+    let args = Alone::try_parse_from(words).map_err(Failure::usage)?.explain;
+    if let Some(cell) = cell::Cell::find(&args)? {
+        return cell.page();
+    }
+    let target = Target::new(&args)?;
+    let bar = output::progress(&args.common, 1);
+    bar.set_message("running it, recorded");
+    let (point, analysis) = execute(&target.run, Analysis::new(target.run.machine.topology.cpus))?;
+    bar.finish_and_clear();
+    Ok(report(&target, &point, &analysis).page(&analysis.stacks()))
 }
 
 /// Writes what needs every event of a part of the run, which is run `again`; returns what is in the

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 /// A record of one lock with this name, a JSON text.
-fn record_of(name: &str) -> String {
+pub(crate) fn record_of(name: &str) -> String {
     let name: String = serde_json::from_str(name).expect("a JSON text");
     let wait = Times { count: 9, total_s: 0.5, max_s: 0.1, buckets: vec![(1000.0, 9)] };
     let site = Site {

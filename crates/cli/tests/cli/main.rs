@@ -14,6 +14,7 @@ mod load;
 mod locks;
 mod look;
 mod record;
+mod report;
 mod runs;
 mod safe;
 mod shell;

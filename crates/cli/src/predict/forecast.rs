@@ -1,0 +1,97 @@
+//! The prediction of a record as sections of a page.
+
+use super::{Replays, print};
+use crate::fail::Failure;
+use clap::Parser;
+use convoy_predict::{Advice, Prediction, Question, policies};
+use convoy_record::Record;
+use convoy_report::{Axis, Block, Panel, Plot, Point, Scale, Series};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The flags of a prediction with their default values.
+#[derive(Debug, Parser)]
+struct Alone {
+    #[command(flatten)]
+    replays: Replays,
+}
+
+/// Numbers of CPUs of the curves: those of the record, and up to so many times as many.
+const TIMES: [u32; 3] = [2, 4, 8];
+
+/// What `predict` and `fix` say of a record.
+pub(crate) fn sections(
+    record: &Record,
+    name: &str,
+    store: Option<&Path>,
+) -> Result<Vec<(&'static str, Vec<Block>)>, Failure> {
+    let store = store.map(|path| format!("--store={}", path.display()));
+    let words = ["predict".to_owned()].into_iter().chain(store);
+    let words = words.chain(["--".to_owned(), name.to_owned()]);
+    let replays = Alone::try_parse_from(words).map_err(Failure::usage)?.replays;
+    let record = Arc::new(record.clone());
+    let now = record.program.cpus.max(1);
+    let more = TIMES.iter().map(|times| now * times).filter(|cpus| *cpus <= 64);
+    let mut cpus: Vec<u32> = [1, now].into_iter().chain(more).collect();
+    cpus.dedup();
+    let rounds = replays.rounds;
+    let question = |cpus, split| Question {
+        cpus,
+        threads: Vec::new(),
+        policies: policies(&record),
+        split,
+        rounds,
+    };
+    let curves = replays.prediction(&record, question(cpus.clone(), None))?;
+    let mut blocks = vec![Block::text(&curves.verdict)];
+    if let Some(doubt) = &curves.doubt {
+        blocks.push(Block::text(format!("No prediction. {doubt}")));
+    } else {
+        blocks.push(Block::plot(&plot(&curves)));
+        blocks.push(Block::table(&print::table(&curves)));
+        blocks.extend(curves.doubts.iter().map(|doubt| Block::text(&doubt.text)));
+    }
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    let name = shell_words::quote(name);
+    blocks.push(Block::command(format!("convoy predict {name} --cpus {}", list.join(","))));
+    let advice = Advice::new(&record, replays.prediction(&record, question(vec![], Some(4)))?);
+    let mut fix = vec![Block::text(&advice.text)];
+    fix.extend(advice.command.as_ref().map(Block::command));
+    if let Some(check) = &advice.check {
+        fix.push(Block::text("This is predicted. To measure it:"));
+        fix.push(Block::command(check));
+    }
+    fix.push(Block::command(format!("convoy fix {name}")));
+    Ok(vec![("Prediction: throughput over CPUs", blocks), ("Which lock to take", fix)])
+}
+
+/// The throughput over the CPUs, a line for each lock.
+fn plot(prediction: &Prediction) -> Plot {
+    let mut series: Vec<Series> = Vec::new();
+    for row in &prediction.rows {
+        let base = row.acquisitions_per_s / (1.0 + row.change_percent / 100.0);
+        let of = |percent: f64| base * (1.0 + percent / 100.0);
+        let point = Point {
+            x: f64::from(row.cpus),
+            y: row.acquisitions_per_s,
+            lo: of(row.low_percent),
+            hi: of(row.high_percent),
+        };
+        match series.iter_mut().find(|series| series.name == row.policy) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name: row.policy.clone(), points: vec![point] }),
+        }
+    }
+    let axis = |label: &str, scale| Axis { label: label.to_owned(), scale };
+    let panel = Panel {
+        title: String::new(),
+        x: axis("CPUs", Scale::Log),
+        y: axis("acquisitions per second", Scale::Linear),
+        series,
+    };
+    Plot {
+        title: "Predicted throughput".to_owned(),
+        subtitle: "bars: range of the simulations, widened by the error of the replay".to_owned(),
+        panels: vec![panel],
+    }
+}

@@ -1,0 +1,51 @@
+//! `convoy report`: a page in one file, of records, of stored runs and of simulated ones.
+
+use crate::hostile::record_of;
+use crate::{code, directory, run, stderr};
+
+/// Writes a page with these arguments and returns it.
+fn page(test: &str, args: &[&str]) -> String {
+    let path = directory(test).join("page.html");
+    let path = path.to_str().expect("UTF-8");
+    let output = run(&[&["report", "--output", path], args].concat());
+    assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+    assert!(output.stdout.is_empty(), "the page is the result");
+    let page = std::fs::read_to_string(path).expect("the page");
+    assert!(page.len() < 1_500_000 && page.ends_with("</html>\n"), "{} bytes", page.len());
+    assert!(!page.contains("http:") && !page.contains("https:"), "something of elsewhere");
+    page
+}
+
+#[test]
+fn the_page_of_a_record_has_its_diagnosis_and_names_are_text() {
+    let place = directory("report-record");
+    let path = place.join("r.json");
+    std::fs::write(&path, record_of("\"<script>alert(1)</script>\\u001b[2J\"")).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    let page = page("report-one", &[path]);
+    let explained = crate::stdout(&run(&["explain", path]));
+    let first = explained.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    assert!(page.contains(&format!("<h1>{first}")), "{first}");
+    assert!(!page.contains("<script>alert") && !page.contains('\u{1b}'));
+    assert!(page.contains("&lt;script&gt;alert(1)"), "the name as text");
+    let both = self::page("report-two", &[path, path]);
+    assert!(both.contains("Before and after"));
+}
+
+#[test]
+fn the_page_of_a_simulated_run_tells_its_convoy() {
+    let args = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "10", "--quiet"];
+    let page = page("report-simulated", &args);
+    assert!(page.contains("The longest convoy") && page.contains("Schedule hash"));
+    assert!(page.contains("\"kind\":\"flame\""));
+}
+
+#[test]
+fn what_cannot_be_a_page_is_refused_before_anything_runs() {
+    let output = run(&["report", "semaphore-2008", "semaphore-2008"]);
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("is no record of a program"), "{output:?}");
+    let output = run(&["report", "-o", "/nowhere/at/all.html", "semaphore-2008"]);
+    assert_eq!(code(&output), Some(3));
+    assert!(stderr(&output).contains("there is no directory"), "{output:?}");
+}

@@ -1,0 +1,426 @@
+//! What the threads of a recorded program did when: their steps in the windows that were recorded,
+//! and the sample of waits from the whole run.
+
+use std::collections::BTreeMap;
+
+use convoy_record::trace::{Step, Strip, What};
+use convoy_record::{Process, Record};
+
+use crate::waiting::{Owner, off};
+
+/// Waits of a step that are shorter pass for none, nanoseconds: a lock that is free takes as long.
+const SHORT_NS: u64 = 1000;
+
+/// What a thread did for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    /// Runs, outside of critical sections.
+    Runs,
+    /// Runs in a critical section.
+    Holds,
+    /// Waits for a lock.
+    Waits,
+    /// Sleeps in a critical section.
+    Asleep,
+    /// Has lost its CPU in a critical section.
+    Preempted,
+    /// Is on no CPU in a critical section.
+    Off,
+    /// Waits for a condition or at a barrier.
+    Idles,
+    /// Was switched away outside of critical sections.
+    Away,
+}
+
+impl Act {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Runs,
+        Self::Holds,
+        Self::Waits,
+        Self::Asleep,
+        Self::Preempted,
+        Self::Off,
+        Self::Idles,
+        Self::Away,
+    ];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Runs => "running",
+            Self::Holds => "running in a critical section",
+            Self::Waits => "waiting for a lock",
+            Self::Asleep => "asleep in a critical section",
+            Self::Preempted => "preempted in a critical section",
+            Self::Off => "off CPU in a critical section",
+            Self::Idles => "waiting for a condition",
+            Self::Away => "off CPU",
+        }
+    }
+}
+
+/// A lock, the place where a thread acquires it, and the place where its owner had.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag {
+    /// The lock, by its name.
+    pub lock: String,
+    /// Where it is acquired.
+    pub place: String,
+    /// Where the owner had acquired it; empty: not known, or no wait.
+    pub held_at: String,
+}
+
+/// One act of a thread. Times are nanoseconds after the beginning of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it began.
+    pub begin_ns: u64,
+    /// How long it took.
+    pub length_ns: u64,
+    /// What it was.
+    pub act: Act,
+    /// What it was about: a number of [`Lanes::tags`].
+    pub tag: Option<usize>,
+}
+
+impl Span {
+    /// When it ended.
+    pub fn end_ns(&self) -> u64 {
+        self.begin_ns.saturating_add(self.length_ns)
+    }
+}
+
+/// A thread and what it did; its spans do not overlap and are in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// Its process.
+    pub pid: u64,
+    /// The thread.
+    pub thread: u64,
+    /// What is known of it.
+    pub spans: Vec<Span>,
+}
+
+/// The longest time in which threads waited for one lock without a pause.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LongWait {
+    /// The lock.
+    pub lock: String,
+    /// Its process.
+    pub pid: u64,
+    /// When it began, seconds after its process.
+    pub begin_s: f64,
+    /// How long it was, seconds.
+    pub length_s: f64,
+    /// Most threads that waited for the lock at once, in the whole run.
+    pub most: u64,
+}
+
+/// A wakeup: a release, and the wait that it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// The lane of the owner and the lane of the waiter.
+    pub lanes: [usize; 2],
+    /// When the wait ended, nanoseconds.
+    pub at_ns: u64,
+}
+
+/// All threads of a record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lanes {
+    /// Length of the longest process, seconds.
+    pub seconds: f64,
+    /// Threads, the one that waited longest first.
+    pub threads: Vec<Lane>,
+    /// What spans are about.
+    pub tags: Vec<Tag>,
+    /// Ends of waits whose owner is known.
+    pub handovers: Vec<Handover>,
+    /// Time of the waits for locks that ended in each phase, as a part of the phase.
+    pub waiting: Vec<f64>,
+    /// Length of a phase, seconds.
+    pub phase_s: f64,
+    /// The longest convoy.
+    pub longest: Option<LongWait>,
+    /// Spans shorter than this are shown together, nanoseconds; 0: all are shown.
+    pub joined_ns: u64,
+}
+
+impl Lanes {
+    /// What the threads of a record did.
+    pub fn new(record: &Record) -> Self {
+        let mut lanes = Self::default();
+        let mut book = Book::default();
+        for process in &record.processes {
+            lanes.seconds = lanes.seconds.max(process.seconds);
+            book.process(process);
+        }
+        let order = |lane: &Lane| {
+            let waits = lane.spans.iter().filter(|span| span.act == Act::Waits);
+            std::cmp::Reverse(waits.map(|span| span.length_ns).fold(0, u64::saturating_add))
+        };
+        let mut all: Vec<Lane> = book.lanes.into_values().collect();
+        all.retain(|lane| !lane.spans.is_empty());
+        all.sort_by_key(|lane| (order(lane), lane.pid, lane.thread));
+        let at = |key: Key| all.iter().position(|lane| (lane.pid, lane.thread) == key);
+        let handover = |(owner, waiter, at_ns): &(_, _, u64)| {
+            Some(Handover { lanes: [at(*owner)?, at(*waiter)?], at_ns: *at_ns })
+        };
+        lanes.handovers = book.handovers.iter().filter_map(handover).collect();
+        lanes.threads = all;
+        let mut tags: Vec<(Tag, usize)> = book.tags.into_iter().collect();
+        tags.sort_by_key(|tag| tag.1);
+        lanes.tags = tags.into_iter().map(|tag| tag.0).collect();
+        lanes.phases(record);
+        lanes.longest = longest(record);
+        lanes
+    }
+
+    /// Whether nothing is known of when threads waited.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty() && self.waiting.iter().all(|waiting| *waiting <= 0.0)
+    }
+
+    /// The waits of all processes, in phases of the longest one.
+    fn phases(&mut self, record: &Record) {
+        let by_length = |a: &&Process, b: &&Process| a.seconds.total_cmp(&b.seconds);
+        let Some(first) = record.processes.iter().max_by(by_length) else { return };
+        if first.phase_s <= 0.0 {
+            return;
+        }
+        self.phase_s = first.phase_s;
+        for process in &record.processes {
+            let phases = match process.phases_lock_s.as_slice() {
+                [] => &process.phases_wait_s,
+                phases => phases,
+            };
+            for (at, waited_s) in phases.iter().enumerate() {
+                let at = (at as f64 * process.phase_s / first.phase_s) as usize;
+                if self.waiting.len() <= at {
+                    self.waiting.resize(at + 1, 0.0);
+                }
+                self.waiting[at] += waited_s / first.phase_s;
+            }
+        }
+    }
+
+    /// Joins short spans until there are at most so many.
+    pub fn thin(&mut self, most: usize) {
+        let count = |lanes: &[Lane]| lanes.iter().map(|lane| lane.spans.len()).sum::<usize>();
+        while count(&self.threads) > most && self.joined_ns < 1 << 60 {
+            self.joined_ns = (self.joined_ns * 2).max(1000);
+            for lane in &mut self.threads {
+                lane.spans = joined(&lane.spans, self.joined_ns);
+            }
+        }
+    }
+}
+
+/// Spans, those in a row that are short as one: of what took most of its time.
+fn joined(spans: &[Span], least_ns: u64) -> Vec<Span> {
+    let mut all: Vec<Span> = Vec::new();
+    let mut parts: BTreeMap<(Act, Option<usize>), u64> = BTreeMap::new();
+    let is_short = |span: &Span| span.length_ns < least_ns;
+    for (at, span) in spans.iter().enumerate() {
+        let goes_on = at > 0
+            && is_short(&spans[at - 1])
+            && is_short(span)
+            && span.begin_ns.saturating_sub(spans[at - 1].end_ns()) < least_ns;
+        if !goes_on {
+            parts.clear();
+            all.push(*span);
+        }
+        *parts.entry((span.act, span.tag)).or_default() += span.length_ns;
+        if let (true, Some(last)) = (goes_on, all.last_mut()) {
+            last.length_ns = span.end_ns() - last.begin_ns;
+            let most = parts.iter().max_by_key(|part| part.1);
+            (last.act, last.tag) = most.map_or((span.act, span.tag), |part| *part.0);
+        }
+    }
+    all
+}
+
+/// The longest convoy of all locks.
+fn longest(record: &Record) -> Option<LongWait> {
+    let every = record.processes.iter().flat_map(|process| {
+        let locks = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
+        locks.filter(|lock| lock.is_lock()).map(move |lock| LongWait {
+            lock: lock.name.clone(),
+            pid: process.pid,
+            begin_s: lock.waiters.longest_at_s,
+            length_s: lock.waiters.longest_s,
+            most: lock.waiters.most,
+        })
+    });
+    let longest = every.max_by(|a, b| a.length_s.total_cmp(&b.length_s));
+    longest.filter(|longest| longest.length_s > 0.0)
+}
+
+/// A process and a thread of it.
+type Key = (u64, u64);
+
+/// Threads as they come up.
+#[derive(Default)]
+struct Book {
+    lanes: BTreeMap<Key, Lane>,
+    tags: BTreeMap<Tag, usize>,
+    handovers: Vec<(Key, Key, u64)>,
+}
+
+impl Book {
+    fn tag(&mut self, lock: &str, place: &str, held_at: &str) -> usize {
+        let [lock, place, held_at] = [lock, place, held_at].map(str::to_owned);
+        let next = self.tags.len();
+        *self.tags.entry(Tag { lock, place, held_at }).or_insert(next)
+    }
+
+    fn lane(&mut self, pid: u64, thread: u64) -> &mut Lane {
+        let new = || Lane { pid, thread, spans: Vec::new() };
+        self.lanes.entry((pid, thread)).or_insert_with(new)
+    }
+
+    fn process(&mut self, process: &Process) {
+        let offs: Vec<Act> = process.locks.iter().map(|lock| act_off(off(process, lock))).collect();
+        for strip in &process.trace.strips {
+            let spans = self.strip(process, strip, &offs);
+            let lane = self.lane(process.pid, strip.thread);
+            for span in spans {
+                lane.fill(span);
+            }
+        }
+        let ns = |seconds: f64| (seconds.max(0.0) * 1e9) as u64;
+        // Waits first: what an owner did meanwhile is known less well.
+        for is_owner in [false, true] {
+            for event in &process.events {
+                let thread = if is_owner { event.owner } else { event.thread };
+                let Some(cause) = process.causes.get(event.cause).filter(|_| thread != 0) else {
+                    continue;
+                };
+                let lock = process
+                    .locks
+                    .iter()
+                    .position(|lock| lock.name == cause.lock && lock.kind == cause.kind);
+                let act = match lock {
+                    _ if !is_owner => Act::Waits,
+                    _ if event.ran_s * 2.0 >= event.wait_s => Act::Holds,
+                    Some(lock) => offs[lock],
+                    None => Act::Off,
+                };
+                let tag = Some(self.tag(&cause.lock, &cause.place, &cause.held_at));
+                let (begin_ns, length_ns) = (ns(event.begin_s), ns(event.wait_s));
+                let span = Span { begin_ns, length_ns, act, tag };
+                if is_owner {
+                    let [owner, waiter] =
+                        [event.owner, event.thread].map(|thread| (process.pid, thread));
+                    self.handovers.push((owner, waiter, span.end_ns()));
+                }
+                self.lane(process.pid, thread).fill(span);
+            }
+        }
+    }
+
+    /// The spans of a thread in one window.
+    fn strip(&mut self, process: &Process, strip: &Strip, offs: &[Act]) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        let mut held: Vec<(usize, usize)> = Vec::new();
+        let mut now = (strip.begin_s.max(0.0) * 1e9) as u64;
+        for step in &strip.steps {
+            let Some(place) = process.trace.places.get(step.place) else { continue };
+            let lock = place.lock as usize;
+            let tag = |book: &mut Self| {
+                let name = process.locks.get(lock).map_or("", |lock| lock.name.as_str());
+                book.tag(name, &place.site, "")
+            };
+            let between = match held.last() {
+                None if step.off => (Act::Away, None),
+                None => (Act::Runs, None),
+                Some((tag, lock)) if step.off => {
+                    (offs.get(*lock).copied().unwrap_or(Act::Off), Some(*tag))
+                }
+                Some((tag, _)) => (Act::Holds, Some(*tag)),
+            };
+            append(&mut spans, &mut now, step.gap_ns, between);
+            let is_lock = process.locks.get(lock).is_some_and(convoy_record::Lock::is_lock);
+            let during = match step.what {
+                What::Lock if step.took_ns < SHORT_NS => between,
+                What::Lock if is_lock => (Act::Waits, Some(tag(self))),
+                What::Lock | What::Wait | What::Barrier => (Act::Idles, Some(tag(self))),
+                What::Yield => (Act::Away, None),
+                _ => between,
+            };
+            append(&mut spans, &mut now, step.took_ns, during);
+            self.hold(process, *step, is_lock, &mut held);
+        }
+        spans
+    }
+
+    /// What a thread holds after a step.
+    fn hold(
+        &mut self,
+        process: &Process,
+        step: Step,
+        is_lock: bool,
+        held: &mut Vec<(usize, usize)>,
+    ) {
+        let place = &process.trace.places[step.place];
+        let lock = place.lock as usize;
+        match step.what {
+            What::Lock if is_lock && !step.failed => {
+                let name = process.locks[lock].name.as_str();
+                held.push((self.tag(name, &place.site, ""), lock));
+            }
+            What::Unlock => {
+                if let Some(at) = held.iter().rposition(|(_, other)| *other == lock) {
+                    held.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds time to the last span, if it is of the same kind, or a new one.
+fn append(spans: &mut Vec<Span>, now: &mut u64, length_ns: u64, (act, tag): (Act, Option<usize>)) {
+    let begin_ns = *now;
+    *now = now.saturating_add(length_ns);
+    if length_ns == 0 {
+        return;
+    }
+    match spans.last_mut().filter(|last| (last.act, last.tag) == (act, tag)) {
+        Some(last) => last.length_ns = last.length_ns.saturating_add(length_ns),
+        None => spans.push(Span { begin_ns, length_ns, act, tag }),
+    }
+}
+
+impl Lane {
+    /// Adds a span where nothing is known of this time.
+    fn fill(&mut self, span: Span) {
+        let (mut begin, end) = (span.begin_ns, span.end_ns());
+        let mut at = self.spans.partition_point(|other| other.end_ns() <= begin);
+        while begin < end {
+            let next = self.spans.get(at).map(|other| (other.begin_ns, other.end_ns()));
+            let until = next.map_or(end, |(other, _)| other.min(end));
+            if until > begin {
+                let part = Span { begin_ns: begin, length_ns: until - begin, ..span };
+                self.spans.insert(at, part);
+                at += 1;
+            }
+            begin = next.map_or(end, |(_, other)| other.max(begin));
+            at += 1;
+        }
+    }
+}
+
+/// What an owner does that is on no CPU.
+fn act_off(owner: Owner) -> Act {
+    match owner {
+        Owner::Preempted => Act::Preempted,
+        Owner::Asleep | Owner::Waits => Act::Asleep,
+        _ => Act::Off,
+    }
+}
+
+#[cfg(test)]
+#[path = "lanes_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+//! What owners did while threads waited for their locks.
+
+use convoy_record::{Cause, Doing, Lock, Process, total};
+
+/// A part of the waiting, by what the owner did meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// It ran.
+    Runs,
+    /// It could run but had no CPU.
+    Preempted,
+    /// It slept.
+    Asleep,
+    /// It waited for another lock.
+    Waits,
+    /// The lock was free, and its waiter had not run yet.
+    Free,
+    /// Not known.
+    Unknown,
+}
+
+impl Owner {
+    /// All of them, in the order of the parts of [`owners`].
+    pub const ALL: [Self; 6] =
+        [Self::Runs, Self::Preempted, Self::Asleep, Self::Waits, Self::Free, Self::Unknown];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Runs => "owner runs",
+            Self::Preempted => "owner waits for a CPU",
+            Self::Asleep => "owner asleep",
+            Self::Waits => "owner waits for another lock",
+            Self::Free => "lock free, waiter not yet running",
+            Self::Unknown => "owner not known",
+        }
+    }
+}
+
+/// Parts of the time of a cause, by what its owners did: by their CPU time and by samples.
+pub fn owners(cause: &Cause) -> [f64; 6] {
+    let samples = cause.samples();
+    let part = |doing: &[Doing]| {
+        let seen = cause.owners.iter().filter(|seen| doing.contains(&seen.doing));
+        total(seen.map(|seen| seen.count)) as f64 / samples.max(1) as f64
+    };
+    let asleep = part(&[Doing::Sleeps, Doing::Faults, Doing::Idles]);
+    let (waits, free) = (part(&[Doing::Waits]), part(&[Doing::Free]));
+    let could_run = part(&[Doing::Runs]);
+    let known = cause.measured_s > 0.0;
+    let ran = if known { (cause.ran_s / cause.measured_s).min(1.0) } else { 0.0 };
+    if samples == 0 {
+        return [ran, 0.0, 0.0, 0.0, 0.0, 1.0 - ran];
+    }
+    // CPU time is exact, and samples share the rest: one that could run may have had no CPU.
+    let ran = if known { ran } else { could_run };
+    let others = [(could_run - ran).max(0.0), asleep, waits, free];
+    let sum: f64 = others.iter().sum();
+    let rest = if sum > 0.0 { (1.0 - ran) / sum } else { 0.0 };
+    let [preempted, asleep, waits, free] = others.map(|other| other * rest);
+    let unknown = if sum > 0.0 { 0.0 } else { 1.0 - ran };
+    [ran, preempted, asleep, waits, free, unknown]
+}
+
+/// What owners of a lock mostly did when they were on no CPU.
+pub(crate) fn off(process: &Process, lock: &Lock) -> Owner {
+    /// Of the time that they were on no CPU.
+    const MOST: f64 = 0.5;
+    let of = |cause: &&Cause| cause.lock == lock.name && cause.kind == lock.kind;
+    let (mut preempted, mut asleep, mut all) = (0.0, 0.0, 0.0);
+    for cause in process.causes.iter().filter(of) {
+        let parts = owners(cause);
+        preempted += cause.wait_s * parts[1];
+        asleep += cause.wait_s * (parts[2] + parts[3]);
+        all += cause.wait_s * (parts[1] + parts[2] + parts[3] + parts[5]);
+    }
+    if all <= 0.0 {
+        let held = lock.held.unwrap_or_default();
+        (preempted, asleep) = (held.preempted_s, held.asleep_s);
+        all = preempted + asleep + held.woken_s;
+    }
+    match () {
+        () if preempted > MOST * all => Owner::Preempted,
+        () if asleep > MOST * all => Owner::Asleep,
+        () => Owner::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_record::Seen;
+
+    #[test]
+    fn parts_of_the_waiting_add_up() {
+        let seen = |doing, count| Seen { doing, count, ..Seen::default() };
+        let owners_seen = vec![seen(Doing::Sleeps, 6), seen(Doing::Runs, 3), seen(Doing::Free, 1)];
+        let timed = Cause { measured_s: 2.0, ran_s: 0.2, ..Cause::default() };
+        let cause = Cause { owners: owners_seen, ..timed.clone() };
+        let parts = owners(&cause);
+        assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{parts:?}");
+        assert!((parts[0] - 0.1).abs() < 1e-9 && parts[2] > 0.5, "{parts:?}");
+        assert!((owners(&timed)[5] - 0.9).abs() < 1e-9, "without samples the rest is not known");
+        assert!((owners(&Cause::default())[5] - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,129 @@
+//! The page of two records: before a change and after it.
+
+use std::collections::BTreeMap;
+
+use convoy_record::{Lock, Record};
+
+use super::recorded::{Origin, seconds};
+use super::{Block, Page};
+use crate::format::fixed;
+use crate::recorded::RecordedReport;
+use crate::table::{Cell, Column, Table};
+
+/// Locks that are compared.
+const LOCKS: usize = 12;
+
+/// Figures of a record that are compared.
+struct Figures {
+    wall_s: f64,
+    cpu_s: f64,
+    wait_s: f64,
+    acquisitions: f64,
+    longest_s: f64,
+}
+
+impl Figures {
+    fn new(record: &Record, report: &RecordedReport) -> Self {
+        let locks = || report.account.locks.iter().filter(|one| one.lock.is_lock());
+        Self {
+            wall_s: record.program.wall_s,
+            cpu_s: record.program.cpu_s,
+            wait_s: report.account.wait_s,
+            acquisitions: locks().map(|one| one.lock.count() as f64).sum(),
+            longest_s: locks().map(|one| one.lock.waiters.longest_s).fold(0.0, f64::max),
+        }
+    }
+}
+
+impl Page {
+    /// Of a record before a change and one after it; [`Page::end`] comes last.
+    pub fn pair(before: &Record, after: &Record, [first, second]: [&Origin; 2]) -> Self {
+        let reports = [before, after].map(RecordedReport::new);
+        let [old, new] = [Figures::new(before, &reports[0]), Figures::new(after, &reports[1])];
+        let title = format!("{} and {}", first.name, second.name);
+        let lead = format!(
+            "Threads waited {} for locks before and {} after, in {} and {} of the program.",
+            seconds(old.wait_s),
+            seconds(new.wait_s),
+            seconds(old.wall_s),
+            seconds(new.wall_s)
+        );
+        let mut page = Self::new(title, lead);
+        page.cure.push_str("One run on each side is no proof. To test the difference:");
+        page.test.clone_from(&second.test);
+        let verdicts = reports.iter().zip(["Before", "After"]);
+        let mut blocks: Vec<Block> = verdicts
+            .map(|(report, side)| Block::text(format!("{side}: {}", report.account.verdict)))
+            .collect();
+        blocks.push(Block::table(&figures(&old, &new)));
+        blocks.push(Block::table(&by_lock(&reports)));
+        page.section("Before and after", blocks);
+        for ((record, report), side) in
+            [before, after].into_iter().zip(&reports).zip(["before", "after"])
+        {
+            page.record(record, report, side);
+        }
+        page
+    }
+}
+
+fn columns(first: &str) -> Vec<Column> {
+    vec![
+        Column::text(first),
+        Column::number("before", ""),
+        Column::number("after", ""),
+        Column::number("change", "%"),
+    ]
+}
+
+fn change(before: f64, after: f64) -> Cell {
+    let percent = if before > 0.0 { 100.0 * (after / before - 1.0) } else { f64::NAN };
+    let sign = if percent > 0.0 { "+" } else { "" };
+    Cell::shown(
+        format!("{}{}", if percent.is_finite() { sign } else { "" }, fixed(percent, 0)),
+        percent,
+    )
+}
+
+fn figures(old: &Figures, new: &Figures) -> Table {
+    let mut table = Table::new("", columns("Figure"));
+    let mut time = |name: &str, before: f64, after: f64| {
+        let [old, new] = [before, after].map(|time| Cell::shown(seconds(time), time * 1e6));
+        table.row(vec![Cell::text(name), old, new, change(before, after)]);
+    };
+    time("time of the program", old.wall_s, new.wall_s);
+    time("CPU time", old.cpu_s, new.cpu_s);
+    time("waiting for locks, all threads", old.wait_s, new.wait_s);
+    time("longest convoy", old.longest_s, new.longest_s);
+    let per = |figures: &Figures| figures.wait_s / figures.acquisitions.max(1.0);
+    time("waiting per acquisition", per(old), per(new));
+    table.row(vec![
+        Cell::text("acquisitions"),
+        Cell::number(old.acquisitions, 0),
+        Cell::number(new.acquisitions, 0),
+        change(old.acquisitions, new.acquisitions),
+    ]);
+    table
+}
+
+/// Waiting by lock, the most first.
+fn by_lock(reports: &[RecordedReport; 2]) -> Table {
+    let mut all: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
+    for (side, report) in reports.iter().enumerate() {
+        for one in report.account.locks.iter().filter(|one| one.lock.is_lock()) {
+            all.entry(&one.lock.name).or_default()[side] += Lock::wait_s(&one.lock);
+        }
+    }
+    let mut rows: Vec<(&str, [f64; 2])> = all.into_iter().collect();
+    rows.retain(|(_, waits)| waits[0] + waits[1] > 0.0);
+    rows.sort_by(|a, b| (b.1[0] + b.1[1]).total_cmp(&(a.1[0] + a.1[1])));
+    let mut table = Table::new("Waiting by lock", columns("Lock"));
+    for (name, [before, after]) in rows.iter().take(LOCKS) {
+        let [old, new] = [before, after].map(|time| Cell::shown(seconds(*time), time * 1e6));
+        table.row(vec![Cell::text(*name), old, new, change(*before, *after)]);
+    }
+    if rows.len() > LOCKS {
+        table.note(format!("and {} more", rows.len() - LOCKS));
+    }
+    table
+}

@@ -1,0 +1,221 @@
+//! The page of a recorded program.
+
+use convoy_explain::{Diagnosis, Lanes, Owner, owners};
+use convoy_record::{Cause, Record};
+
+use super::{Block, Page};
+use crate::format::{duration, fixed};
+use crate::recorded::{RecordedReport, locks, us};
+use crate::table::{Cell, Column, Table};
+
+/// Rows of a table on a page.
+const ROWS: usize = 200;
+/// Call sites of a lock.
+const SITES: usize = 8;
+
+/// Where a record comes from, and what makes this page again.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The name of the record on the command line.
+    pub name: String,
+    /// The program that wrote this page.
+    pub build: String,
+    /// The commands that record and show it again.
+    pub again: Vec<String>,
+    /// The command that tests the cure of the first diagnosis; empty: there is none.
+    pub test: String,
+}
+
+impl Page {
+    /// Of one record. Further sections may follow; [`Page::end`] comes last.
+    pub fn recorded(record: &Record, origin: &Origin) -> Self {
+        let report = RecordedReport::new(record);
+        let command = record.program.command.join(" ");
+        let first = report.diagnoses.iter().find(|one| one.is_much());
+        let is_first = |one: &&Diagnosis| one.text() == report.account.verdict;
+        let mut page = Self::new(command, report.account.verdict.clone());
+        if let Some(first) = first.filter(is_first) {
+            page.lead.clone_from(&first.sentence);
+            page.cure.clone_from(&first.cure);
+            page.test.clone_from(&origin.test);
+        }
+        page.record(record, &report, "");
+        page
+    }
+
+    /// The sections of a record; `side` tells two apart.
+    pub(super) fn record(&mut self, record: &Record, report: &RecordedReport, side: &str) {
+        let mut add = |title: &str, blocks: Vec<Block>| {
+            let title = if side.is_empty() { title.to_owned() } else { format!("{title}: {side}") };
+            self.section(&title, blocks);
+        };
+        add("The whole run", vec![Block::strip(Lanes::new(record))]);
+        add("Who waited for whom", causes(report));
+        add("Locks", all_locks(report));
+        let stacks = report.stacks();
+        if !stacks.is_empty() {
+            let text = "Time that threads waited: process, place, lock, owner. The colour says \
+                        what the owner did meanwhile.";
+            add("Flame graph of waiting", vec![Block::text(text), Block::flame(&stacks)]);
+        }
+        add("CPU time by place", cpu_time(record));
+        add("Further findings", findings(report));
+    }
+
+    /// Where the page comes from: the last section.
+    pub fn end(&mut self, record: &Record, origin: &Origin) {
+        let report = RecordedReport::new(record);
+        let program = &record.program;
+        let mut table = Table::new("", vec![Column::text(""), Column::text("")]);
+        let processes = record.processes.len();
+        let rows = [
+            ("Record", origin.name.clone()),
+            ("Command", program.command.join(" ")),
+            ("Result", report.title.clone()),
+            ("Recorded", program.date.clone()),
+            ("Machine", format!("{} CPUs, {}", program.cpus, program.cpu_model)),
+            ("Kernel", program.kernel.clone()),
+            ("Processes", processes.to_string()),
+            ("Locks in use", in_use(record)),
+            ("Page made by", origin.build.clone()),
+        ];
+        for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
+            table.row(vec![Cell::text(name), Cell::text(value)]);
+        }
+        let mut blocks = vec![Block::table(&table)];
+        let doubts: Vec<&String> = report.notes.iter().chain(&report.account.unseen).collect();
+        if doubts.is_empty() {
+            blocks.push(Block::text("Doubts: none were noted while the program was recorded."));
+        }
+        blocks.extend(doubts.into_iter().map(|doubt| Block::text(format!("Doubt: {doubt}"))));
+        blocks.push(Block::text("To do it again:"));
+        blocks.extend(origin.again.iter().map(Block::command));
+        self.section("Where this comes from", blocks);
+    }
+}
+
+/// The policies in place of libc's locks.
+fn in_use(record: &Record) -> String {
+    let program = &record.program;
+    let of = |name: &str, policy: &str| (!policy.is_empty()).then(|| format!("{name}: {policy}"));
+    let named = program.locks.iter().map(|(place, policy)| format!("{place}: {policy}"));
+    let all = of("mutexes", &program.mutex).into_iter().chain(of("semaphores", &program.sem));
+    all.chain(named).collect::<Vec<_>>().join(", ")
+}
+
+/// Which places waited for which places, with what the owners did meanwhile.
+fn causes(report: &RecordedReport) -> Vec<Block> {
+    let causes: Vec<&Cause> = report.causes.iter().take(ROWS).collect();
+    if causes.is_empty() {
+        return Vec::new();
+    }
+    let all: f64 = report.causes.iter().map(|cause| cause.wait_s).sum();
+    let mut columns = vec![
+        Column::text("Waiting in"),
+        Column::text("held by"),
+        Column::text("lock"),
+        Column::number("waits", ""),
+        Column::number("total", ""),
+        Column::number("share", "%"),
+        Column::number("max", ""),
+    ];
+    let shown: Vec<usize> = (0..Owner::ALL.len())
+        .filter(|at| causes.iter().any(|cause| owners(cause)[*at] >= 0.005))
+        .collect();
+    columns.extend(
+        shown.iter().map(|at| Column::number(Owner::ALL[*at].name(), "%").group("meanwhile")),
+    );
+    let mut table = Table::new("", columns);
+    let mut links = Vec::new();
+    for cause in &causes {
+        let held = if cause.held_at.is_empty() { "not known" } else { &cause.held_at };
+        let parts = owners(cause);
+        let mut cells = vec![
+            Cell::text(&cause.place),
+            Cell::text(held),
+            Cell::text(&cause.lock),
+            Cell::count(cause.count),
+            us(Some(cause.wait_s)),
+            Cell::number(100.0 * cause.wait_s / all, 1),
+            us((cause.max_s > 0.0).then_some(cause.max_s)),
+        ];
+        cells.extend(shown.iter().map(|at| Cell::number(100.0 * parts[*at], 0)));
+        table.row(cells);
+        links.push(Some([cause.lock.clone(), cause.place.clone(), cause.held_at.clone()]));
+    }
+    if report.causes.len() > ROWS {
+        table.note(format!("and {} more; convoy explain has all", report.causes.len() - ROWS));
+    }
+    table.note(
+        "meanwhile: of the time that threads waited, by the owner's CPU time and by samples of \
+         what it did",
+    );
+    let text = "Choose a row to mark its waits in the strip.";
+    vec![Block::text(text), Block::linked(&table, &links)]
+}
+
+/// Locks, then conditions and barriers.
+fn all_locks(report: &RecordedReport) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (is_lock, title) in [(true, ""), (false, "Condition variables and barriers")] {
+        let every = report.account.locks.iter();
+        let rows: Vec<_> = every.filter(|one| one.lock.is_lock() == is_lock).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let links = rows.iter().take(ROWS).flat_map(|one| {
+            let lock = || one.lock.name.clone();
+            let sites = one.lock.sites.iter().take(SITES);
+            let sites = sites.map(move |site| Some([lock(), site.place.clone(), String::new()]));
+            std::iter::once(Some([lock(), String::new(), String::new()])).chain(sites)
+        });
+        let links: Vec<_> = links.collect();
+        blocks.push(Block::linked(&locks(title, &rows, ROWS, SITES), &links));
+    }
+    blocks
+}
+
+/// Where the program spent CPU time, by samples.
+fn cpu_time(record: &Record) -> Vec<Block> {
+    let columns = vec![
+        Column::text("Function"),
+        Column::text("called by"),
+        Column::number("CPU time", "%"),
+        Column::number("samples", ""),
+        Column::number("at waiting loops", "%"),
+        Column::number("at atomic operations", "%"),
+    ];
+    let mut table = Table::new("", columns);
+    let all: u64 = record.processes.iter().map(|process| process.samples).sum();
+    let hot = record.processes.iter().flat_map(|process| &process.hot);
+    let mut hot: Vec<_> = hot.filter(|hot| hot.count > 0).collect();
+    hot.sort_by_key(|hot| std::cmp::Reverse(hot.count));
+    for hot in hot.iter().take(ROWS) {
+        let part = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+        table.row(vec![
+            Cell::text(&hot.place),
+            Cell::text(&hot.caller),
+            Cell::number(part(hot.count, all.max(hot.count)), 1),
+            Cell::count(hot.count),
+            Cell::number(part(hot.spins, hot.count), 0),
+            Cell::number(part(hot.atomics, hot.count), 0),
+        ]);
+    }
+    if table.is_empty() {
+        return vec![Block::text("No CPU time was sampled.")];
+    }
+    table.note(format!("{all} samples of {} s of CPU time", fixed(record.program.cpu_s, 2)));
+    vec![Block::table(&table)]
+}
+
+/// Further diagnoses and sentences of the account.
+fn findings(report: &RecordedReport) -> Vec<Block> {
+    let others = report.diagnoses.iter().filter(|one| one.is_much()).skip(1).map(Diagnosis::text);
+    let all = others.chain(report.account.findings.iter().cloned());
+    all.map(Block::text).collect()
+}
+
+/// Seconds as people read them.
+pub(super) fn seconds(seconds: f64) -> String {
+    duration(seconds * 1e6)
+}

@@ -1,0 +1,49 @@
+//! The pages of simulated runs and of stored experiments.
+
+use super::{Block, Page};
+use crate::explain::ExplainReport;
+use crate::explain_text;
+use crate::table::Table;
+
+/// Locks that the page shows.
+const LOCKS: usize = 100;
+
+impl ExplainReport {
+    /// As a page, with the folded stacks of the run.
+    pub fn page(&self, stacks: &[(Vec<String>, u64)]) -> Page {
+        let mut page = Page::new(&self.title, self.verdict());
+        let texts = |texts: Vec<String>| texts.into_iter().map(Block::text).collect::<Vec<_>>();
+        page.section("Cause", texts(explain_text::cause(&self.summary)));
+        if let Some(convoy) = &self.summary.longest {
+            let mut story = texts(explain_text::narrate(convoy));
+            if !convoy.chain.is_empty() {
+                story.push(Block::text("The wakeups that led to its end:"));
+                story.extend(convoy.chain.iter().map(|hop| Block::text(explain_text::hop(hop))));
+            }
+            page.section("The longest convoy", story);
+        }
+        page.section("CPU time", vec![Block::table(&self.states()), Block::table(&self.idle())]);
+        page.section("Locks", vec![Block::table(&self.locks(LOCKS))]);
+        if !stacks.is_empty() {
+            page.section("Flame graph of waiting", vec![Block::flame(stacks)]);
+        }
+        let mut chain = texts(explain_text::chain(&self.summary));
+        chain.extend(self.summary.chain.last.iter().map(|hop| Block::text(explain_text::hop(hop))));
+        page.section("The critical chain", chain);
+        let mut end = texts(self.notes.clone());
+        end.push(Block::text(format!("Schedule hash {}. To do it again:", self.hash)));
+        end.push(Block::command(&self.replay));
+        page.section("Where this comes from", end);
+        page
+    }
+}
+
+impl Page {
+    /// Of a stored run: its verdict, its plot if it kept one, and its tables.
+    pub fn stored(title: &str, verdict: &str, plot: Option<Block>, tables: &[Table]) -> Self {
+        let mut page = Self::new(title, if verdict.is_empty() { title } else { verdict });
+        page.section("Curves", plot.into_iter().collect());
+        page.section("Tables", tables.iter().map(Block::table).collect());
+        page
+    }
+}

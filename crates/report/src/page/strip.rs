@@ -1,0 +1,94 @@
+//! The strip of a page: threads over time, from the lanes of a record.
+
+use convoy_explain::{Act, Lanes};
+use serde_json::{Value, json};
+
+use super::Block;
+use crate::format::duration;
+
+/// Most spans of a page: more would make it larger than a mail can be.
+const MOST: usize = 30_000;
+
+impl Block {
+    /// What threads did when; a sentence if a record has no times.
+    pub(super) fn strip(mut lanes: Lanes) -> Self {
+        if lanes.is_empty() {
+            return Self::text(
+                "This record does not say when threads waited: no wait or step of a thread was \
+                 recorded with its time.",
+            );
+        }
+        lanes.thin(MOST);
+        let unit = unit_ns(lanes.seconds);
+        let several = lanes.threads.windows(2).any(|two| two[0].pid != two[1].pid);
+        let rows = lanes.threads.iter().map(|lane| {
+            let name = if several {
+                format!("{} / {}", lane.pid, lane.thread)
+            } else {
+                lane.thread.to_string()
+            };
+            // Four numbers each: from the end of the span before, length, act, tag.
+            let mut last = 0;
+            let spans = lane.spans.iter().flat_map(|span| {
+                let [begin, end] = [span.begin_ns, span.end_ns()].map(|ns| ns / unit);
+                let gap = begin.saturating_sub(last);
+                last = end.max(begin);
+                let act = Act::ALL.iter().position(|act| *act == span.act).unwrap_or(0) as u64;
+                [gap, last - begin, act, span.tag.map_or(0, |tag| tag as u64 + 1)]
+            });
+            json!([name, spans.collect::<Vec<u64>>()])
+        });
+        let rows: Vec<Value> = rows.collect();
+        let tags = lanes.tags.iter().map(|tag| json!([tag.lock, tag.place, tag.held_at]));
+        let waiting = lanes.waiting.iter().map(|one| (one * 1e3).round() / 1e3);
+        let longest = lanes.longest.as_ref().map(|longest| {
+            let text = format!(
+                "Longest convoy: for {} threads waited for `{}` without a pause",
+                duration(longest.length_s * 1e6),
+                longest.lock
+            );
+            json!({ "begin": longest.begin_s, "length": longest.length_s, "text": text })
+        });
+        Self(json!({
+            "kind": "strip",
+            "seconds": lanes.seconds,
+            "unit": unit,
+            "acts": Act::ALL.map(Act::name),
+            "lanes": rows,
+            "tags": tags.collect::<Vec<_>>(),
+            "waiting": waiting.collect::<Vec<_>>(),
+            "phase": lanes.phase_s,
+            "longest": longest,
+            "notes": notes(&lanes, several),
+        }))
+    }
+}
+
+/// Nanoseconds of the unit of the times: fine enough to zoom into, and short in a long run.
+fn unit_ns(seconds: f64) -> u64 {
+    match seconds {
+        0.0..10.0 => 1,
+        10.0..600.0 => 100,
+        _ => 1000,
+    }
+}
+
+fn notes(lanes: &Lanes, several: bool) -> Vec<String> {
+    let mut notes = vec![
+        "Threads are recorded step by step in windows of the run, and a sample of their waits \
+         from all of it; blank is not recorded. The bars on top have all waits, each where it \
+         ended."
+            .to_owned(),
+    ];
+    if lanes.joined_ns > 0 {
+        notes.push(format!(
+            "Spans shorter than {} in a row are drawn as one, in the colour of what took most of \
+             its time.",
+            duration(lanes.joined_ns as f64 / 1e3)
+        ));
+    }
+    if several {
+        notes.push("Time is counted from the start of each process.".to_owned());
+    }
+    notes
+}

@@ -1,0 +1,148 @@
+//! Tests of pages: what is in them, and what must not be.
+
+use convoy_record::{Cause, Event, Kind, Lock, Process, Program, Record, Site, Times};
+
+use super::*;
+
+/// Most bytes of a page.
+const MOST: usize = 1_500_000;
+
+/// A program whose threads wait for a lock of this name in a function of this name.
+fn record(name: &str, threads: u64, waits: usize) -> Record {
+    let times = |count, total_s| Times { count, total_s, max_s: 0.1, buckets: vec![(1e6, count)] };
+    let site = Site {
+        place: name.to_owned(),
+        act: "lock".to_owned(),
+        count: 5000,
+        contended: 2000,
+        threads,
+        wait: times(2000, 8.0),
+        hold_on: times(500, 4.0),
+        ..Site::default()
+    };
+    let lock = Lock { name: name.to_owned(), instances: 1, sites: vec![site], ..Lock::default() };
+    let cause = Cause {
+        lock: name.to_owned(),
+        kind: Kind::Mutex,
+        place: name.to_owned(),
+        act: "lock".to_owned(),
+        held_at: "holder (h.c:3)".to_owned(),
+        count: 2000,
+        wait_s: 8.0,
+        max_s: 0.1,
+        measured_s: 8.0,
+        ran_s: 7.9,
+        ..Cause::default()
+    };
+    let event = |at: usize| Event {
+        begin_s: 0.001 + at as f64 * 1e-4,
+        wait_s: 5e-5,
+        thread: 100 + at as u64 % threads,
+        owner: 99,
+        ..Event::default()
+    };
+    let process = Process {
+        pid: 42,
+        seconds: 5.0,
+        cpu_s: 5.0,
+        threads,
+        locks: vec![lock],
+        causes: vec![cause],
+        events: (0..waits).map(event).collect(),
+        ..Process::default()
+    };
+    let program = Program {
+        command: vec![name.to_owned()],
+        wall_s: 5.0,
+        cpu_s: 5.0,
+        cpus: 2,
+        ..Program::default()
+    };
+    Record { program, processes: vec![process], ..Record::default() }
+}
+
+fn page(record: &Record) -> String {
+    let origin = Origin { name: "r.json".to_owned(), ..Origin::default() };
+    let mut page = Page::recorded(record, &origin);
+    page.end(record, &origin);
+    page.to_html()
+}
+
+/// The data that the script draws.
+fn data(page: &str) -> Value {
+    let begin = "<script type=\"application/json\" id=\"data\">";
+    let text = page.split_once(begin).expect("data").1.split_once("</script>").expect("its end").0;
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn the_diagnosis_stands_first_and_its_figures_follow() {
+    let record = record("work (w.c:7)", 4, 100);
+    let page = page(&record);
+    let verdict = convoy_explain::verdict(&record);
+    let said = verdict.split(". ").next().expect("a sentence");
+    let at = page.find(&format!("<h1>{}", escape(said))).expect(said);
+    assert!(page.find("\"kind\":\"strip\"").is_some_and(|strip| strip > at));
+    let data = data(&page);
+    let titles = data["sections"].as_array().expect("sections").iter();
+    let titles: Vec<&str> = titles.filter_map(|section| section["title"].as_str()).collect();
+    let wanted = ["The whole run", "Who waited for whom", "Locks", "Flame graph of waiting"];
+    assert_eq!(titles[..4], wanted);
+    assert_eq!(titles.last(), Some(&"Where this comes from"));
+}
+
+#[test]
+fn names_are_text_and_never_markup() {
+    let hostile = "</script><img src=x onerror=alert(1)><!--\u{1b}[31m\u{202e}\"'&";
+    let page = page(&record(hostile, 2, 10));
+    assert!(!page.contains("<img") && !page.contains("<!--"), "markup of a name");
+    assert_eq!(page.matches("</script>").count(), 2, "the data and the script");
+    assert!(!page.contains(['\u{1b}', '\u{202e}']), "a control character");
+    let text = data(&page).to_string();
+    assert!(text.contains("<img src=x onerror=alert(1)>"), "the name is in the data");
+    assert!(text.contains("\\\\u001b[31m\\\\u202e"), "what controls is written out");
+}
+
+#[test]
+fn nothing_is_loaded_from_elsewhere() {
+    let page = page(&record("f", 2, 10));
+    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("//www"));
+    assert!(!page.contains("src=\"") && !page.contains("url(") && !page.contains("@import"));
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-";
+    assert!(page.contains(policy), "a content-security policy");
+    assert!(!SCRIPT.contains("</script") && !SCRIPT.contains("innerHTML ="));
+    assert!(!SCRIPT.contains("<!--") && !STYLE.contains("</style"));
+}
+
+#[test]
+fn a_large_record_makes_a_page_that_can_be_sent() {
+    let page =
+        page(&record("a long name of a function that is not short (file.cc:12345)", 1000, 200_000));
+    assert!(page.len() < MOST, "{} bytes", page.len());
+    let joined = data(&page)["sections"][0]["blocks"][0]["notes"].to_string();
+    assert!(joined.contains("drawn as one"), "{joined}");
+}
+
+#[test]
+fn a_record_without_times_says_so() {
+    let mut record = record("f", 2, 0);
+    record.processes[0].events.clear();
+    let text = data(&page(&record))["sections"][0]["blocks"][0]["text"].to_string();
+    assert!(text.contains("does not say when"), "{text}");
+}
+
+#[test]
+fn two_records_are_compared() {
+    let [before, after] = [record("f", 2, 5), record("f", 4, 5)];
+    let origin = Origin { name: "a".to_owned(), ..Origin::default() };
+    let text = data(&Page::pair(&before, &after, [&origin, &origin]).to_html()).to_string();
+    assert!(text.contains("Before and after") && text.contains("Locks: after"), "{text}");
+}
+
+#[test]
+fn base64_is_that_of_the_standard() {
+    let known = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="];
+    for (length, known) in known.iter().enumerate() {
+        assert_eq!(base64(&b"foob"[..length]), **known);
+    }
+}
